@@ -1,0 +1,118 @@
+"""The contract of a coordinator as a log machine: decide -> append -> apply -> hold -> release.
+
+`decide` reads state and answers a `Decision`; it changes no hard state. `apply` is the only writer of hard state, cannot fail on a record that
+was logged, and never looks at a clock. `resume` runs once after loading and re-makes the effects that a lost leader may have dropped. The host
+(`host.py`) appends the records (may fail: nothing has changed), applies them, holds the effects until the high watermark has passed the
+records, and only then releases them. An effect made without records waits for the last applied offset, so that a read cannot leak what may
+still be lost. Leadership lost: the machine is thrown away and loaded again.
+
+Soft state (waiting joiners, deadlines) may be touched by `decide`; it is never logged and may be lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from ottla.base.errors import ErrorCode
+
+Reply = Callable[[Any], None]
+"""Takes the response object; called exactly once, when the answer may leave the house."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogRecord:
+    """One record of an internal topic: encoded key, encoded value (None is a tombstone)."""
+
+    key: bytes
+    value: bytes | None
+
+
+@dataclass(frozen=True, slots=True)
+class Transactional:
+    """Records written inside a client's transaction: they count only after its commit marker."""
+
+    producer_id: int
+    producer_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """Effect: send this response to whoever asked."""
+
+    reply: Reply
+    response: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """Effect: run `decide(now_ms)` after `delay_ms`, replacing an earlier one of the same key. Soft: lost with the machine."""
+
+    key: str
+    delay_ms: int
+    decide: Callable[[int], Decision]
+
+
+@dataclass(frozen=True, slots=True)
+class Cancel:
+    """Effect: forget the scheduled decision of this key."""
+
+    key: str
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """Effect: call a function of the shell (send markers, tell a peer). It must not raise, and must bear being called again after a restart."""
+
+    function: Callable[[], None]
+
+
+Effect = Answer | Schedule | Cancel | Call
+
+
+def refuse_nothing(_code: ErrorCode) -> Sequence[Effect]:
+    """For decisions that nobody waits for."""
+    return ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """What a machine wants to happen: records to log first, effects to release when they are committed.
+
+    `refused` is asked for other effects when the append fails; it must answer everybody that `effects` would have answered.
+    """
+
+    records: Sequence[LogRecord] = ()
+    effects: Sequence[Effect] = ()
+    transactional: Transactional | None = None
+    refused: Callable[[ErrorCode], Sequence[Effect]] = refuse_nothing
+
+
+NOTHING = Decision()
+
+
+class Machine(Protocol):
+    """One shard of a coordinator: the hard state is a function of the log."""
+
+    def apply(self, offset: int, record: LogRecord, transactional: Transactional | None) -> None:
+        """Changes hard state by one logged record; `transactional` records stay pending until `apply_marker`."""
+
+    def apply_marker(self, offset: int, producer_id: int, producer_epoch: int, is_commit: bool) -> None:
+        """A transaction of a client ended in this log."""
+
+    def resume(self, now_ms: int) -> Decision:
+        """Called once when loading has reached the end of the log."""
+
+
+class MachineLog(Protocol):
+    """What a host needs of the partition under it (`replication/partition.py` is one, a list in a test is another)."""
+
+    def append_records(self, records: Sequence[LogRecord], transactional: Transactional | None, now_ms: int) -> int:
+        """Appends one batch as leader with acks=all; the offset after its last record. Raises `ApiError` if refused; nothing has changed then."""
+
+    def committed_end(self) -> int:
+        """The high watermark: everything below will survive."""
+
+    def on_committed(self, function: Callable[[], None]) -> None:
+        """Calls `function` each time the high watermark has moved."""
