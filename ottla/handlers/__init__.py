@@ -1,0 +1,33 @@
+"""The table of APIs: which keys this broker serves, in which versions, and which module answers.
+
+One line an API. ApiVersions is answered from here, so what is advertised is what is served; a test holds each line equal to the module's own
+KEY, MIN_VERSION and MAX_VERSION. Modules are imported at the first request of their key, because a broker that starts in a fraction of a second
+must not import sixty handlers that nobody has asked for.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Api(NamedTuple):
+    """One line of the table; `is_advertised` is False for what only brokers may send."""
+
+    key: int
+    module: str
+    min_version: int
+    max_version: int
+    is_advertised: bool = True
+
+
+TABLE: dict[int, Api] = {
+    api.key: api
+    for api in (
+        Api(0, "produce", 3, 13),
+        Api(1, "fetch", 4, 18),
+        Api(2, "list_offsets", 1, 11),
+        Api(18, "api_versions", 0, 5),
+        Api(21, "delete_records", 0, 2),
+        Api(23, "offset_for_leader_epoch", 2, 4),
+    )
+}

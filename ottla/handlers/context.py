@@ -1,0 +1,188 @@
+"""What a handler is given: the broker it serves, the request's frame facts, and a place for an answer that comes later.
+
+A handler is `handle(broker, request, body)`: a run of synchronous core calls that returns the response object, `None` (no answer is wanted)
+or a `Pending` that somebody completes later. Requests of a connection are executed in the order in which they arrive, answers leave in that
+order, and a pending answer does not hold up the work of the next request.
+
+Every request passes one authorisation point, `Authorizer.is_allowed`, with the principal, host and listener of `ConnectionInfo`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import TYPE_CHECKING, Any, Protocol
+
+from ottla.base.errors import ApiError, ErrorCode
+from ottla.base.ports import Clock, Random, Timers
+
+if TYPE_CHECKING:
+    from ottla.base.config import BrokerConfig
+    from ottla.controller.api import Controller
+    from ottla.controller.state import ClusterMetadata
+    from ottla.handlers.fetch_sessions import FetchSessions
+    from ottla.machine.host import MachineHost
+    from ottla.replication.partition import Partition
+    from ottla.transactions.routing import TransactionCoordinators
+
+
+class Pending:
+    """An answer that comes later. Whoever completes it calls `complete` once; the connection listens by `then`."""
+
+    __slots__ = ("_listener", "is_done", "response")
+
+    def __init__(self) -> None:
+        self.is_done = False
+        self.response: Any = None
+        self._listener: Callable[[Any], None] | None = None
+
+    def complete(self, response: Any) -> None:
+        assert not self.is_done, "an answer was given twice"
+        self.is_done = True
+        self.response = response
+        if self._listener is not None:
+            self._listener(response)
+
+    def then(self, listener: Callable[[Any], None]) -> None:
+        """Calls `listener(response)` when the answer is there, at once if it is there already."""
+        if self.is_done:
+            listener(self.response)
+        else:
+            self._listener = listener
+
+
+class ConnectionInfo:
+    """Facts of one client connection that outlive a request."""
+
+    __slots__ = ("client_software_name", "client_software_version", "host", "identity", "is_inter_broker", "listener", "principal")
+
+    def __init__(self, *, identity: str, host: str, listener: str, principal: str = "User:ANONYMOUS") -> None:
+        self.identity = identity
+        self.host = host
+        self.listener = listener
+        self.principal = principal
+        self.is_inter_broker = False
+        self.client_software_name = ""
+        self.client_software_version = ""
+
+
+class RequestContext:
+    """One request: its version, its correlation id, who sent it."""
+
+    __slots__ = ("client_id", "connection", "correlation_id", "version")
+
+    def __init__(self, version: int, correlation_id: int, client_id: str | None, connection: ConnectionInfo) -> None:
+        self.version = version
+        self.correlation_id = correlation_id
+        self.client_id = client_id
+        self.connection = connection
+
+
+class ResourceType(IntEnum):
+    """Kafka's resource types of access control."""
+
+    TOPIC = 2
+    GROUP = 3
+    CLUSTER = 4
+    TRANSACTIONAL_ID = 5
+
+
+class AclOperation(IntEnum):
+    """Kafka's operations of access control; the number is the bit in an "authorized operations" field."""
+
+    READ = 3
+    WRITE = 4
+    CREATE = 5
+    DELETE = 6
+    ALTER = 7
+    DESCRIBE = 8
+    CLUSTER_ACTION = 9
+    DESCRIBE_CONFIGS = 10
+    ALTER_CONFIGS = 11
+    IDEMPOTENT_WRITE = 12
+    TWO_PHASE_COMMIT = 15
+
+
+class Authorizer(Protocol):
+    def is_allowed(self, connection: ConnectionInfo, operation: AclOperation, resource_type: ResourceType, name: str) -> bool: ...
+
+
+class AllowClients:
+    """The rule without access control: clients may do everything but speak as a broker."""
+
+    def is_allowed(self, connection: ConnectionInfo, operation: AclOperation, resource_type: ResourceType, name: str) -> bool:
+        return operation is not AclOperation.CLUSTER_ACTION or connection.is_inter_broker
+
+
+class LogDirectory(Protocol):
+    """One entry of `log.dirs`."""
+
+    path: str
+    is_online: bool
+
+
+class Partitions(Protocol):
+    """The logs that live on this broker (`server/partitions.py`)."""
+
+    def get(self, topic: str, partition: int) -> Partition | None:
+        """None when no replica lives here."""
+
+    def get_by_id(self, topic_id: bytes, partition: int) -> Partition | None: ...
+
+    def topic_name(self, topic_id: bytes) -> str | None: ...
+
+    def all(self) -> Iterable[Partition]: ...
+
+    def log_directories(self) -> Iterable[LogDirectory]: ...
+
+
+class GroupCoordinators(Protocol):
+    """The group machines that live on this broker (`server/hosts.py`)."""
+
+    def host_of(self, group_id: str) -> MachineHost:
+        """The host of the group's shard. Raises ApiError NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE."""
+
+    def all_hosts(self) -> Iterable[MachineHost]:
+        """The active hosts, for list requests; raises COORDINATOR_LOAD_IN_PROGRESS while one still loads."""
+
+    def host_of_partition(self, partition: int) -> MachineHost | None:
+        """The host over this partition of `__consumer_offsets`, if it lives here: markers are passed on to it."""
+
+
+class InternalTopics(Protocol):
+    def ensure(self, topic: str, done: Callable[[ErrorCode], None]) -> None:
+        """Creates an internal topic if it is missing; `done` is called when its partitions have leaders (or with the error)."""
+
+
+@dataclass(slots=True)
+class Broker:
+    """Everything that handlers may use; filled once by `server/app.py`."""
+
+    broker_id: int
+    config: BrokerConfig
+    clock: Clock
+    timers: Timers
+    random: Random
+    metadata: ClusterMetadata
+    controller: Controller
+    partitions: Partitions
+    groups: GroupCoordinators
+    transactions: TransactionCoordinators
+    internal_topics: InternalTopics
+    fetch_sessions: FetchSessions
+    authorizer: Authorizer
+
+
+def require(broker: Broker, request: RequestContext, operation: AclOperation, resource_type: ResourceType, name: str) -> None:
+    """Raises the resource's own AUTHORIZATION_FAILED error if the principal may not do this."""
+    if not broker.authorizer.is_allowed(request.connection, operation, resource_type, name):
+        raise ApiError(DENIED[resource_type], f"{request.connection.principal} may not {operation.name} {resource_type.name} {name!r}")
+
+
+DENIED = {
+    ResourceType.TOPIC: ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+    ResourceType.GROUP: ErrorCode.GROUP_AUTHORIZATION_FAILED,
+    ResourceType.CLUSTER: ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+    ResourceType.TRANSACTIONAL_ID: ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+}
