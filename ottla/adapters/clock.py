@@ -1,0 +1,21 @@
+"""Production clock: the operating system's two clocks in whole milliseconds.
+
+`monotonic_ms` never goes back and is used for every interval; `wall_ms` may jump and is used only for timestamps and retention. Both are one
+system call without allocation, cheap enough to be asked once a request.
+"""
+
+from __future__ import annotations
+
+from time import monotonic_ns, time_ns
+
+
+class SystemClock:
+    """`ports.Clock` on this machine."""
+
+    __slots__ = ()
+
+    def monotonic_ms(self) -> int:
+        return monotonic_ns() // 1_000_000
+
+    def wall_ms(self) -> int:
+        return time_ns() // 1_000_000

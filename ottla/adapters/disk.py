@@ -1,0 +1,179 @@
+"""Production disk: files by descriptor, read and written at explicit positions, every failure told as one `StorageError` sentence.
+
+Positions are always explicit (pread and pwrite), so reads on the loop and a sync in a thread share a descriptor without a lock. Short reads and
+writes are continued until done, so a caller sees all of its bytes or an error. Once a sync has failed, the kernel may have dropped the dirty pages
+and would report success the next time; therefore a file remembers the failure and refuses every later sync.
+What is left out: creating a file, renaming it or removing it lasts only after `sync_directory` of its directory; when to pay for that is the
+caller's decision. Needs POSIX (pread, pwrite); there is no buffering in the process, the page cache does that.
+"""
+
+from __future__ import annotations
+
+import os
+
+from ottla.base.errors import StorageError
+
+_OPEN_FLAGS = os.O_RDWR | getattr(os, "O_CLOEXEC", 0)
+_FILE_MODE = 0o644
+_DIRECTORY_MODE = 0o755
+# fdatasync spares the journal write for the modification time; the file's size is still made durable when it grew.
+_sync_descriptor = getattr(os, "fdatasync", os.fsync)
+
+
+def _failed(action: str, path: str, error: OSError) -> StorageError:
+    return StorageError(f"cannot {action} {path}: {error.strerror or error}")
+
+
+class OsFile:
+    """An open file; closing it twice is harmless, using it afterwards is a broken invariant."""
+
+    __slots__ = ("_descriptor", "_sync_failure", "path")
+
+    def __init__(self, path: str, descriptor: int) -> None:
+        self.path = path
+        self._descriptor = descriptor
+        self._sync_failure: str | None = None
+
+    def fileno(self) -> int:
+        return self._descriptor
+
+    def size(self) -> int:
+        try:
+            return os.fstat(self._descriptor).st_size
+        except OSError as error:
+            raise _failed("look at", self.path, error) from error
+
+    def pread(self, length: int, position: int) -> bytes:
+        assert length >= 0 and position >= 0, f"read of {length} bytes at {position} of {self.path}"
+        try:
+            data = os.pread(self._descriptor, length, position)
+            if len(data) == length or not data:
+                return data
+            return self._read_rest(data, length, position)
+        except OSError as error:
+            raise _failed(f"read {length} bytes at {position} of", self.path, error) from error
+
+    def _read_rest(self, data: bytes, length: int, position: int) -> bytes:
+        """A short read is the end of the file only if the next one brings nothing (2 GiB limits and signals cut reads, too)."""
+        pieces = [data]
+        have = len(data)
+        while have < length:
+            piece = os.pread(self._descriptor, length - have, position + have)
+            if not piece:
+                break
+            pieces.append(piece)
+            have += len(piece)
+        return b"".join(pieces)
+
+    def pwrite(self, data: bytes | bytearray | memoryview, position: int) -> None:
+        assert position >= 0, f"write at {position} of {self.path}"
+        try:
+            written = os.pwrite(self._descriptor, data, position)
+            size = len(data)
+            while written < size:
+                written += os.pwrite(self._descriptor, memoryview(data)[written:], position + written)
+        except OSError as error:
+            raise _failed(f"write {len(data)} bytes at {position} of", self.path, error) from error
+
+    def truncate(self, size: int) -> None:
+        try:
+            os.ftruncate(self._descriptor, size)
+        except OSError as error:
+            raise _failed(f"truncate to {size} bytes", self.path, error) from error
+
+    def sync(self) -> None:
+        if self._sync_failure is not None:
+            raise StorageError(f"cannot sync {self.path}: an earlier sync failed ({self._sync_failure}), what was written may be gone")
+        try:
+            _sync_descriptor(self._descriptor)
+        except OSError as error:
+            self._sync_failure = error.strerror or str(error)
+            raise _failed("sync", self.path, error) from error
+
+    def close(self) -> None:
+        descriptor, self._descriptor = self._descriptor, -1
+        if descriptor < 0:
+            return
+        try:
+            os.close(descriptor)
+        except OSError as error:
+            raise _failed("close", self.path, error) from error
+
+
+class OsDisk:
+    """`ports.Disk` on this machine's file systems."""
+
+    __slots__ = ()
+
+    def open(self, path: str, *, create: bool = False) -> OsFile:
+        try:
+            return OsFile(path, os.open(path, _OPEN_FLAGS | (os.O_CREAT if create else 0), _FILE_MODE))
+        except FileNotFoundError as error:
+            if create:
+                raise _failed("create", path, error) from error
+            raise
+        except OSError as error:
+            raise _failed("open", path, error) from error
+
+    def exists(self, path: str) -> bool:
+        try:
+            os.stat(path)
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        except OSError as error:
+            raise _failed("look at", path, error) from error
+        return True
+
+    def listdir(self, path: str) -> list[str]:
+        try:
+            return sorted(os.listdir(path))
+        except OSError as error:
+            raise _failed("list", path, error) from error
+
+    def makedirs(self, path: str) -> None:
+        try:
+            os.makedirs(path, _DIRECTORY_MODE, exist_ok=True)
+        except OSError as error:
+            raise _failed("create the directory", path, error) from error
+
+    def rename(self, old: str, new: str) -> None:
+        try:
+            os.replace(old, new)
+        except OSError as error:
+            raise _failed(f"rename {old} to", new, error) from error
+
+    def remove(self, path: str) -> None:
+        try:
+            os.unlink(path)
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            raise _failed("remove", path, error) from error
+
+    def remove_tree(self, path: str) -> None:
+        """Removes a directory with all below it; a missing one is no error."""
+        from shutil import rmtree  # it brings three compression modules along, which a broker's start should not pay for
+
+        try:
+            rmtree(path)
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            raise _failed("remove", path, error) from error
+
+    def sync_directory(self, path: str) -> None:
+        try:
+            descriptor = os.open(path, os.O_RDONLY)
+            try:
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+        except OSError as error:
+            raise _failed("sync the directory", path, error) from error
+
+    def free_bytes(self, path: str) -> tuple[int, int]:
+        try:
+            found = os.statvfs(path)
+        except OSError as error:
+            raise _failed("ask for the free space of", path, error) from error
+        return found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize

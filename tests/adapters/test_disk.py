@@ -1,0 +1,175 @@
+"""The production disk and the one in memory answer alike; then what only each of them can show: the kernel's errors, and crashes."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from ottla.adapters import disk as disk_module
+from ottla.adapters.disk import OsDisk
+from ottla.base.errors import StorageError
+from ottla.base.ports import Disk
+from tests.fakes import MemDisk
+
+Place = tuple[Disk, str]
+
+
+@pytest.fixture(params=["os", "memory"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
+    """A disk and a directory on it."""
+    if request.param == "os":
+        return OsDisk(), str(tmp_path)
+    return MemDisk("/data"), "/data"
+
+
+def test_bytes_come_back_from_where_they_were_put(place: Place) -> None:
+    disk, root = place
+    file = disk.open(f"{root}/a", create=True)
+    file.pwrite(b"hello world", 0)
+    file.pwrite(memoryview(b"W"), 6)
+    file.pwrite(bytearray(b"!"), 11)
+    assert file.size() == 12
+    assert file.pread(5, 6) == b"World"
+    assert file.pread(100, 6) == b"World!"
+    assert file.pread(10, 12) == file.pread(10, 99) == b""
+    file.close()
+    again = disk.open(f"{root}/a")
+    assert again.pread(12, 0) == b"hello World!"
+    assert again.path == f"{root}/a"
+    again.close()
+
+
+def test_writing_past_the_end_and_truncating_fill_with_zeros(place: Place) -> None:
+    disk, root = place
+    file = disk.open(f"{root}/a", create=True)
+    file.pwrite(b"x", 3)
+    assert file.pread(9, 0) == b"\0\0\0x"
+    file.truncate(2)
+    assert file.pread(9, 0) == b"\0\0"
+    file.truncate(4)
+    assert file.pread(9, 0) == b"\0\0\0\0"
+    file.sync()
+    file.close()
+    file.close()
+
+
+def test_a_missing_file_is_found_missing_and_made_only_on_request(place: Place) -> None:
+    disk, root = place
+    with pytest.raises(FileNotFoundError):
+        disk.open(f"{root}/a")
+    with pytest.raises(StorageError, match="no/a"):
+        disk.open(f"{root}/no/a", create=True)
+    assert not disk.exists(f"{root}/a")
+    assert not disk.exists(f"{root}/a/below")
+    disk.open(f"{root}/a", create=True).close()
+    assert disk.exists(f"{root}/a")
+    with pytest.raises(StorageError):
+        disk.open(root)
+
+
+def test_directories_are_made_listed_and_removed(place: Place) -> None:
+    disk, root = place
+    disk.makedirs(f"{root}/t/deep")
+    disk.makedirs(f"{root}/t/deep")
+    for name in ("b", "a", "c"):
+        disk.open(f"{root}/t/{name}", create=True).close()
+    assert disk.listdir(f"{root}/t") == ["a", "b", "c", "deep"]
+    disk.sync_directory(f"{root}/t")
+    disk.remove(f"{root}/t/b")
+    disk.remove(f"{root}/t/b")
+    assert disk.listdir(f"{root}/t") == ["a", "c", "deep"]
+    with pytest.raises(StorageError):
+        disk.remove(f"{root}/t/deep")
+    disk.remove_tree(f"{root}/t")
+    disk.remove_tree(f"{root}/t")
+    assert disk.listdir(root) == []
+    for call in (disk.listdir, disk.sync_directory, disk.free_bytes):
+        with pytest.raises(StorageError, match="/t"):
+            call(f"{root}/t")
+
+
+def test_renaming_replaces_and_moves_whole_directories(place: Place) -> None:
+    disk, root = place
+    disk.makedirs(f"{root}/t-0")
+    for name, data in (("new", b"new"), ("old", b"older")):
+        file = disk.open(f"{root}/t-0/{name}", create=True)
+        file.pwrite(data, 0)
+        file.close()
+    disk.rename(f"{root}/t-0/new", f"{root}/t-0/old")
+    disk.rename(f"{root}/t-0", f"{root}/t-0-delete")
+    assert disk.listdir(f"{root}/t-0-delete") == ["old"]
+    file = disk.open(f"{root}/t-0-delete/old")
+    assert file.pread(9, 0) == b"new"
+    file.close()
+    with pytest.raises(StorageError):
+        disk.rename(f"{root}/gone", f"{root}/anywhere")
+
+
+def test_free_space_is_within_the_total(place: Place) -> None:
+    disk, root = place
+    total, usable = disk.free_bytes(root)
+    assert 0 < usable <= total
+
+
+def test_only_the_real_disk_has_descriptors(place: Place) -> None:
+    disk, root = place
+    file = disk.open(f"{root}/a", create=True)
+    if isinstance(disk, MemDisk):
+        assert file.fileno() == -1
+    else:
+        file.pwrite(b"abc", 0)
+        assert os.pread(file.fileno(), 3, 0) == b"abc"
+    file.close()
+
+
+def _raise(number: int) -> Callable[..., int]:
+    def call(*_: object) -> int:
+        raise OSError(number, os.strerror(number))
+
+    return call
+
+
+@pytest.mark.parametrize(
+    ("name", "method"),
+    [
+        ("pread", lambda f: f.pread(1, 0)),
+        ("pwrite", lambda f: f.pwrite(b"x", 0)),
+        ("ftruncate", lambda f: f.truncate(0)),
+        ("fstat", lambda f: f.size()),
+    ],
+)
+def test_the_kernels_errors_become_one_sentence(
+    name: str, method: Callable[[disk_module.OsFile], object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = OsDisk().open(str(tmp_path / "a"), create=True)
+    monkeypatch.setattr(os, name, _raise(errno.ENOSPC))
+    with pytest.raises(StorageError, match=r"^cannot .*/a: No space left on device$"):
+        method(file)
+    monkeypatch.undo()
+    file.close()
+
+
+def test_a_failed_sync_is_never_retried_as_success(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = OsDisk().open(str(tmp_path / "a"), create=True)
+    monkeypatch.setattr(disk_module, "_sync_descriptor", _raise(errno.EIO))
+    with pytest.raises(StorageError, match="Input/output error"):
+        file.sync()
+    monkeypatch.undo()
+    with pytest.raises(StorageError, match="an earlier sync failed"):
+        file.sync()
+    file.close()
+
+
+def test_short_reads_and_writes_are_continued(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pread, pwrite = os.pread, os.pwrite
+    monkeypatch.setattr(os, "pread", lambda fd, length, position: pread(fd, min(length, 3), position))
+    monkeypatch.setattr(os, "pwrite", lambda fd, data, position: pwrite(fd, bytes(data)[:3], position))
+    file = OsDisk().open(str(tmp_path / "a"), create=True)
+    file.pwrite(b"0123456789", 0)
+    assert file.pread(10, 0) == b"0123456789"
+    assert file.pread(100, 4) == b"456789"
+    file.close()

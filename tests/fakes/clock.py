@@ -1,0 +1,30 @@
+"""A clock that stands still until the test moves it.
+
+The wall clock moves along with the monotonic one, and can be set apart by `jump_wall`, as an operator or a time server does.
+"""
+
+from __future__ import annotations
+
+WALL_START_MS = 1_356_998_400_000  # 2013-01-01T00:00:00Z: a date that is plainly not today
+
+
+class ManualClock:
+    """`ports.Clock` that only `advance` moves; it never goes back."""
+
+    def __init__(self, monotonic_ms: int = 1_000, wall_ms: int = WALL_START_MS) -> None:
+        self._monotonic_ms = monotonic_ms
+        self._wall_offset_ms = wall_ms - monotonic_ms
+
+    def monotonic_ms(self) -> int:
+        return self._monotonic_ms
+
+    def wall_ms(self) -> int:
+        return self._monotonic_ms + self._wall_offset_ms
+
+    def advance(self, ms: int) -> None:
+        assert ms >= 0, f"a monotonic clock cannot go back by {-ms} ms"
+        self._monotonic_ms += ms
+
+    def jump_wall(self, ms: int) -> None:
+        """The wall clock is set forward, or back if `ms` is negative; intervals do not notice."""
+        self._wall_offset_ms += ms

@@ -1,0 +1,396 @@
+"""A disk in memory that fails on demand and forgets what was not synced.
+
+Content is byte-exact. A written byte survives `crash()` only if its file was synced after the write *and* the name of the file was made durable by
+`sync_directory` of the directory that holds it (that goes for each directory up to the root, for renames and for removals as well). Given a source
+of randomness, a crash keeps an arbitrary legal part of the rest: some of the unsynced writes, one of them torn. `image()` makes the disk that a
+power loss at this moment would leave and lets this one go on; with `on_change` a test can take such an image after every single change.
+A failed sync loses its writes for good, as on Linux: the same handle fails again, a fresh handle succeeds and yet nothing came back.
+Directories given to the constructor exist durably; `/` always does. Files opened before a crash must not be used after it.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import posixpath
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from ottla.base.errors import StorageError
+from ottla.base.ports import Random
+
+_OPERATIONS = frozenset({"open", "read", "write", "truncate", "sync", "list", "makedirs", "rename", "remove", "sync_directory"})
+
+
+@dataclass
+class _Content:
+    """A file's bytes: as read now, as certain after a crash, and the changes between the two (`None` data is a truncation to the position)."""
+
+    data: bytearray = field(default_factory=bytearray)
+    durable: bytearray = field(default_factory=bytearray)
+    unsynced: list[tuple[int, bytes | None]] = field(default_factory=list)
+
+
+@dataclass
+class _Directory:
+    """A directory's names: as seen now and as certain after a crash."""
+
+    names: dict[str, _Content | _Directory] = field(default_factory=dict)
+    durable: dict[str, _Content | _Directory] = field(default_factory=dict)
+
+
+@dataclass
+class _Fault:
+    operation: str
+    number: int
+    after: int
+    count: int | None
+    path_part: str
+    written_bytes: int
+
+
+def _change(data: bytearray, position: int, piece: bytes | memoryview | None) -> None:
+    """Applies one write or truncation; writing past the end leaves a hole of zeros."""
+    if piece is None:
+        del data[position:]
+        position, piece = len(data), bytes(position - len(data))
+    if position > len(data):
+        data.extend(bytes(position - len(data)))
+    data[position : position + len(piece)] = piece
+
+
+class MemFile:
+    """`ports.File` on a `MemDisk`."""
+
+    def __init__(self, disk: MemDisk, path: str, content: _Content) -> None:
+        self.path = path
+        self._disk = disk
+        self._content = content
+        self._life = disk.crashes
+        self._is_open = True
+        self._sync_failed = False
+
+    def fileno(self) -> int:
+        return -1
+
+    def _check_usable(self) -> None:
+        assert self._is_open, f"{self.path} is closed"
+        assert self._life == self._disk.crashes, f"{self.path} was opened before the crash"
+
+    def size(self) -> int:
+        self._check_usable()
+        return len(self._content.data)
+
+    def pread(self, length: int, position: int) -> bytes:
+        self._check_usable()
+        assert length >= 0 and position >= 0, f"read of {length} bytes at {position} of {self.path}"
+        self._disk.maybe_fail("read", self.path)
+        return bytes(memoryview(self._content.data)[position : position + length])
+
+    def pwrite(self, data: bytes | bytearray | memoryview, position: int) -> None:
+        self._check_usable()
+        assert position >= 0, f"write at {position} of {self.path}"
+        piece = bytes(data)
+        fault = self._disk.take_fault("write", self.path)
+        room = self._disk.room_bytes() + max(0, len(self._content.data) - position)
+        if fault is not None:
+            self._write(piece[: fault.written_bytes], position)
+            raise self._disk.failure("write", self.path, fault.number)
+        self._write(piece[:room], position)
+        if room < len(piece):
+            raise self._disk.failure("write", self.path, errno.ENOSPC)
+
+    def _write(self, piece: bytes, position: int) -> None:
+        if piece:
+            self._disk.used_bytes += max(0, position + len(piece) - len(self._content.data))
+            _change(self._content.data, position, piece)
+            self._content.unsynced.append((position, piece))
+            self._disk.changed("write", self.path)
+
+    def truncate(self, size: int) -> None:
+        self._check_usable()
+        self._disk.maybe_fail("truncate", self.path)
+        self._disk.used_bytes += size - len(self._content.data)
+        _change(self._content.data, size, None)
+        self._content.unsynced.append((size, None))
+        self._disk.changed("truncate", self.path)
+
+    def sync(self) -> None:
+        self._check_usable()
+        fault = self._disk.take_fault("sync", self.path)
+        if fault is not None:
+            self._sync_failed = True
+            self._content.unsynced.clear()
+            raise self._disk.failure("sync", self.path, fault.number)
+        if self._sync_failed:
+            raise StorageError(f"cannot sync {self.path}: an earlier sync failed")
+        for position, piece in self._content.unsynced:
+            _change(self._content.durable, position, piece)
+        self._content.unsynced.clear()
+        self._disk.changed("sync", self.path)
+
+    def close(self) -> None:
+        self._is_open = False
+
+
+class MemDisk:
+    """`ports.Disk` in memory."""
+
+    def __init__(self, *directories: str, capacity_bytes: int = 1 << 40) -> None:
+        self.capacity_bytes = capacity_bytes
+        self.used_bytes = 0
+        self.crashes = 0
+        self.counts: dict[str, int] = {}  # changes so far by operation: "write", "sync" ...
+        self.on_change: Callable[[str, str], object] | None = None  # called after each change with operation and path
+        self._root = _Directory()
+        self._faults: list[_Fault] = []
+        for directory in directories:
+            self._make(directory, is_durable=True)
+
+    # Faults
+
+    def fail_next(
+        self,
+        operation: str,
+        number: int = errno.EIO,
+        *,
+        after: int = 0,
+        count: int | None = 1,
+        path_part: str = "",
+        written_bytes: int = 0,
+    ) -> None:
+        """Lets `operation` on paths that contain `path_part` fail with `number` (EIO, ENOSPC), `count` times (`None`: until `heal`), after
+        letting `after` of them pass; a failing write leaves its first `written_bytes` behind."""
+        assert operation in _OPERATIONS, f"no such operation: {operation}"
+        self._faults.append(_Fault(operation, number, after, count, path_part, written_bytes))
+
+    def heal(self) -> None:
+        """Forgets all faults that were asked for."""
+        self._faults.clear()
+
+    def flip_bits(self, path: str, position: int, mask: int = 0xFF) -> None:
+        """Bit rot: one byte is durably another."""
+        content = self._content(path)
+        content.data[position] ^= mask
+        if position < len(content.durable):
+            content.durable[position] = content.data[position]
+
+    def crash(self, random: Random | None = None) -> None:
+        """Power loss: back to what is certain, and with `random` an arbitrary legal part of the rest."""
+        self._root = self.image(random)._root
+        self.used_bytes = _size(self._root)
+        self.crashes += 1
+        self._faults.clear()
+
+    def image(self, random: Random | None = None) -> MemDisk:
+        """The disk that a power loss now would leave, as a disk of its own."""
+        other = MemDisk(capacity_bytes=self.capacity_bytes)
+        other._root = _survivors(self._root, random, {})
+        other.used_bytes = _size(other._root)
+        return other
+
+    # A test's own view: no faults, no handles
+
+    def read_file(self, path: str) -> bytes:
+        return bytes(self._content(path).data)
+
+    def durable_file(self, path: str) -> bytes:
+        """The content that is certain after a crash, if the name is."""
+        return bytes(self._content(path).durable)
+
+    def write_file(self, path: str, data: bytes) -> None:
+        """Puts a file there, durably with its name and its directories."""
+        parent = self._make(posixpath.dirname(path), is_durable=True)
+        content = _Content(bytearray(data), bytearray(data))
+        name = posixpath.basename(path)
+        parent.names[name] = parent.durable[name] = content
+        self.used_bytes = _size(self._root)
+
+    def all_files(self) -> dict[str, bytes]:
+        """Every path and its bytes, sorted by path."""
+        return dict(sorted(_walk(self._root, "")))
+
+    # ports.Disk
+
+    def open(self, path: str, *, create: bool = False) -> MemFile:
+        self.maybe_fail("open", path)
+        parent, name = self._parent(path)
+        found = parent.names.get(name) if parent is not None else None
+        if found is None:
+            if not create:
+                raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+            if parent is None:
+                raise self.failure("open", path, errno.ENOENT)
+            found = parent.names[name] = _Content()
+            self.changed("open", path)
+        if isinstance(found, _Directory):
+            raise self.failure("open", path, errno.EISDIR)
+        return MemFile(self, path, found)
+
+    def exists(self, path: str) -> bool:
+        return self._find(path) is not None
+
+    def listdir(self, path: str) -> list[str]:
+        self.maybe_fail("list", path)
+        return sorted(self._directory("list", path).names)
+
+    def makedirs(self, path: str) -> None:
+        self.maybe_fail("makedirs", path)
+        self._make(path, is_durable=False)
+        self.changed("makedirs", path)
+
+    def rename(self, old: str, new: str) -> None:
+        self.maybe_fail("rename", old)
+        source, old_name = self._parent(old)
+        target, new_name = self._parent(new)
+        if source is None or target is None or old_name not in source.names:
+            raise self.failure("rename", old, errno.ENOENT)
+        replaced = target.names.get(new_name)
+        if isinstance(replaced, _Directory) and replaced.names:
+            raise self.failure("rename", new, errno.ENOTEMPTY)
+        moved = source.names.pop(old_name)
+        if replaced is not None and replaced is not moved:
+            self.used_bytes -= _size(replaced)
+        target.names[new_name] = moved
+        self.changed("rename", new)
+
+    def remove(self, path: str) -> None:
+        self.maybe_fail("remove", path)
+        found = self._find(path)
+        if isinstance(found, _Directory):
+            raise self.failure("remove", path, errno.EISDIR)
+        self._drop(path)
+
+    def remove_tree(self, path: str) -> None:
+        self.maybe_fail("remove", path)
+        self._drop(path)
+
+    def sync_directory(self, path: str) -> None:
+        self.maybe_fail("sync_directory", path)
+        directory = self._directory("sync_directory", path)
+        directory.durable = dict(directory.names)
+        self.changed("sync_directory", path)
+
+    def free_bytes(self, path: str) -> tuple[int, int]:
+        self._directory("look at", path)
+        return self.capacity_bytes, self.room_bytes()
+
+    # For MemFile
+
+    def room_bytes(self) -> int:
+        return max(0, self.capacity_bytes - self.used_bytes)
+
+    def take_fault(self, operation: str, path: str) -> _Fault | None:
+        """The fault that this call must suffer; each matching fault that is not yet due comes one call nearer."""
+        for fault in self._faults:
+            if fault.operation != operation or fault.path_part not in path:
+                continue
+            if fault.after > 0:
+                fault.after -= 1
+                continue
+            if fault.count is not None:
+                fault.count -= 1
+                if fault.count <= 0:
+                    self._faults.remove(fault)
+            return fault
+        return None
+
+    def maybe_fail(self, operation: str, path: str) -> None:
+        fault = self.take_fault(operation, path)
+        if fault is not None:
+            raise self.failure(operation, path, fault.number)
+
+    def failure(self, operation: str, path: str, number: int) -> StorageError:
+        return StorageError(f"cannot {operation} {path}: {os.strerror(number)}")
+
+    def changed(self, operation: str, path: str) -> None:
+        self.counts[operation] = self.counts.get(operation, 0) + 1
+        if self.on_change is not None:
+            self.on_change(operation, path)
+
+    # Paths
+
+    def _find(self, path: str) -> _Content | _Directory | None:
+        assert path.startswith("/"), f"not an absolute path: {path}"
+        found: _Content | _Directory | None = self._root
+        for name in posixpath.normpath(path).strip("/").split("/"):
+            if name:
+                found = found.names.get(name) if isinstance(found, _Directory) else None
+        return found
+
+    def _parent(self, path: str) -> tuple[_Directory | None, str]:
+        head, name = posixpath.split(posixpath.normpath(path))
+        found = self._find(head)
+        return (found if isinstance(found, _Directory) else None), name
+
+    def _content(self, path: str) -> _Content:
+        found = self._find(path)
+        assert isinstance(found, _Content), f"no file {path}"
+        return found
+
+    def _directory(self, operation: str, path: str) -> _Directory:
+        found = self._find(path)
+        if not isinstance(found, _Directory):
+            raise self.failure(operation, path, errno.ENOENT if found is None else errno.ENOTDIR)
+        return found
+
+    def _make(self, path: str, *, is_durable: bool) -> _Directory:
+        directory = self._root
+        for name in posixpath.normpath(path).strip("/").split("/"):
+            if not name:
+                continue
+            found = directory.names.setdefault(name, _Directory())
+            if not isinstance(found, _Directory):
+                raise self.failure("makedirs", path, errno.ENOTDIR)
+            if is_durable:
+                directory.durable[name] = found
+            directory = found
+        return directory
+
+    def _drop(self, path: str) -> None:
+        parent, name = self._parent(path)
+        dropped = parent.names.pop(name, None) if parent is not None else None
+        if dropped is not None:
+            self.used_bytes -= _size(dropped)
+            self.changed("remove", path)
+
+
+def _size(found: _Content | _Directory) -> int:
+    return sum(map(_size, found.names.values())) if isinstance(found, _Directory) else len(found.data)
+
+
+def _walk(directory: _Directory, path: str) -> list[tuple[str, bytes]]:
+    files: list[tuple[str, bytes]] = []
+    for name, found in directory.names.items():
+        if isinstance(found, _Directory):
+            files += _walk(found, f"{path}/{name}")
+        else:
+            files.append((f"{path}/{name}", bytes(found.data)))
+    return files
+
+
+def _survivors(directory: _Directory, random: Random | None, done: dict[int, _Content]) -> _Directory:
+    """A copy of what outlives a crash. `done` keeps a file that is reachable by two names (an unsynced rename) one and the same."""
+    names: dict[str, _Content | _Directory] = {}
+    for name, found in directory.durable.items():
+        if isinstance(found, _Directory):
+            names[name] = _survivors(found, random, done)
+        else:
+            if id(found) not in done:
+                data = _surviving_bytes(found, random)
+                done[id(found)] = _Content(data, bytearray(data))
+            names[name] = done[id(found)]
+    return _Directory(names, dict(names))
+
+
+def _surviving_bytes(content: _Content, random: Random | None) -> bytearray:
+    data = bytearray(content.durable)
+    if random is None:
+        return data
+    for position, piece in content.unsynced:
+        fate = random.randrange(3)  # 0: lost, 1: kept, 2: torn
+        if fate == 1 or (fate == 2 and piece is None):
+            _change(data, position, piece)
+        elif fate == 2 and piece is not None:
+            _change(data, position, piece[: random.randrange(len(piece) + 1)])
+    return data

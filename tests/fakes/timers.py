@@ -1,0 +1,88 @@
+"""Timers that run when the test says so, in the order of their deadlines and, among equals, in the order in which they were made.
+
+`run_due` runs what is due now and all that becomes due by running it; `advance` moves the clock from deadline to deadline, so a function always
+sees the time it asked for.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections.abc import Callable
+
+from tests.fakes.clock import ManualClock
+
+RUNS_MAX = 1_000_000  # a function that re-arms itself without delay would otherwise run for ever
+
+
+class ManualTimer:
+    """`ports.TimerHandle`: a cancelled one stays in the queue and is passed over."""
+
+    def __init__(self, deadline_ms: float, order: int, function: Callable[[], object]) -> None:
+        self.deadline_ms = deadline_ms
+        self.order = order
+        self.function = function
+        self.is_cancelled = False
+
+    def cancel(self) -> None:
+        self.is_cancelled = True
+
+    def __lt__(self, other: ManualTimer) -> bool:
+        return (self.deadline_ms, self.order) < (other.deadline_ms, other.order)
+
+
+class ManualTimers:
+    """`ports.Timers` driven by a `ManualClock`."""
+
+    def __init__(self, clock: ManualClock | None = None) -> None:
+        self.clock = clock if clock is not None else ManualClock()
+        self._queue: list[ManualTimer] = []
+        self._made = 0
+
+    def call_later(self, delay_ms: float, function: Callable[[], object]) -> ManualTimer:
+        timer = ManualTimer(self.clock.monotonic_ms() + max(delay_ms, 0), self._made, function)
+        self._made += 1
+        heapq.heappush(self._queue, timer)
+        return timer
+
+    def call_soon(self, function: Callable[[], object]) -> None:
+        self.call_later(0, function)
+
+    def pending(self) -> int:
+        """How many functions still wait."""
+        return sum(not timer.is_cancelled for timer in self._queue)
+
+    def next_deadline_ms(self) -> float | None:
+        while self._queue and self._queue[0].is_cancelled:
+            heapq.heappop(self._queue)
+        return self._queue[0].deadline_ms if self._queue else None
+
+    def run_due(self) -> int:
+        """Runs all that is due at the clock's present time; answers how many functions ran."""
+        runs = 0
+        now_ms = self.clock.monotonic_ms()
+        while (deadline_ms := self.next_deadline_ms()) is not None and deadline_ms <= now_ms:
+            heapq.heappop(self._queue).function()
+            runs += 1
+            assert runs < RUNS_MAX, "a timer re-arms itself without delay"
+        return runs
+
+    def advance(self, ms: int) -> int:
+        """Moves the clock by `ms`, stopping at each deadline on the way to run what is due there."""
+        end_ms = self.clock.monotonic_ms() + ms
+        runs = self.run_due()
+        while (deadline_ms := self.next_deadline_ms()) is not None and deadline_ms <= end_ms:
+            self.clock.advance(math.ceil(deadline_ms) - self.clock.monotonic_ms())
+            runs += self.run_due()
+            assert runs < RUNS_MAX, "timers re-arm themselves without delay"
+        self.clock.advance(end_ms - self.clock.monotonic_ms())
+        return runs
+
+    def advance_to_next(self) -> bool:
+        """Jumps to the next deadline and runs it; `False` when nothing waits."""
+        deadline_ms = self.next_deadline_ms()
+        if deadline_ms is None:
+            return False
+        self.clock.advance(max(0, math.ceil(deadline_ms) - self.clock.monotonic_ms()))
+        self.run_due()
+        return True
