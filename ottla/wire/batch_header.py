@@ -1,0 +1,212 @@
+"""What do the first 61 bytes of a record batch say, and which of them may the broker change?
+
+A batch (magic 2) is the unit of the log: from socket to disk to socket it stays the client's own bytes. This module reads the fixed
+header with one `struct` call, checks the CRC-32C (bytes 21 to the end), and stamps fields in place: base offset and leader epoch stand
+before the CRC's range and cost nothing, timestamps and attributes stand inside it, so their stamps redo the CRC. `record_section` gives
+the bytes behind the header, decompressed under a cap.
+
+Invariants: a buffer is never trusted to be as long as a header says; `iter_batches` always moves forward. `read_batch_header` does not
+judge the magic byte, since a caller must be able to name what it refuses (`legacy_magic`); everything that looks behind the header does.
+Left out: the records themselves (`records.py`), and whether a batch may be appended (`storage`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from struct import Struct
+from struct import error as StructError
+from typing import NamedTuple
+
+from crc32c import crc32c
+
+from ottla.base.errors import WireError
+from ottla.wire.compression import decompress
+
+Buffer = bytes | bytearray | memoryview
+
+BASE_OFFSET_AT = 0
+BATCH_LENGTH_AT = 8
+LEADER_EPOCH_AT = 12
+MAGIC_AT = 16
+CRC_AT = 17
+ATTRIBUTES_AT = 21
+LAST_OFFSET_DELTA_AT = 23
+BASE_TIMESTAMP_AT = 27
+MAX_TIMESTAMP_AT = 35
+PRODUCER_ID_AT = 43
+PRODUCER_EPOCH_AT = 51
+BASE_SEQUENCE_AT = 53
+RECORD_COUNT_AT = 57
+RECORDS_AT = 61
+
+LOG_OVERHEAD = 12
+"""Base offset and length: the bytes that `batch_length` does not count."""
+BATCH_OVERHEAD = 61
+BATCH_LENGTH_MIN = BATCH_OVERHEAD - LOG_OVERHEAD
+MAGIC = 2
+
+CODEC_MASK = 0x07
+TIMESTAMP_TYPE_BIT = 0x08
+TRANSACTIONAL_BIT = 0x10
+CONTROL_BIT = 0x20
+DELETE_HORIZON_BIT = 0x40
+
+CREATE_TIME = 0
+LOG_APPEND_TIME = 1
+
+SEQUENCE_MASK = 0x7FFFFFFF
+"""Sequence numbers run from 0 to 2^31 - 1 and start again at 0."""
+
+DECOMPRESSED_BYTES_MAX = 64 * 1024 * 1024
+"""What one batch may unpack to unless the caller says otherwise."""
+
+HEADER = Struct(">qiibIhiqqqhii")
+_INT64 = Struct(">q")
+_INT32 = Struct(">i")
+_INT16 = Struct(">h")
+_UINT32 = Struct(">I")
+_new_tuple = tuple.__new__
+
+
+class BatchHeader(NamedTuple):
+    """The fixed fields of one batch, in the order in which they stand on the wire."""
+
+    base_offset: int
+    batch_length: int
+    partition_leader_epoch: int
+    magic: int
+    crc: int
+    attributes: int
+    last_offset_delta: int
+    base_timestamp: int
+    max_timestamp: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    record_count: int
+
+    @property
+    def last_offset(self) -> int:
+        return self.base_offset + self.last_offset_delta
+
+    @property
+    def next_offset(self) -> int:
+        return self.base_offset + self.last_offset_delta + 1
+
+    @property
+    def size_bytes(self) -> int:
+        return LOG_OVERHEAD + self.batch_length
+
+    @property
+    def codec(self) -> int:
+        return self.attributes & CODEC_MASK
+
+    @property
+    def timestamp_type(self) -> int:
+        return LOG_APPEND_TIME if self.attributes & TIMESTAMP_TYPE_BIT else CREATE_TIME
+
+    @property
+    def is_transactional(self) -> bool:
+        return self.attributes & TRANSACTIONAL_BIT != 0
+
+    @property
+    def is_control(self) -> bool:
+        return self.attributes & CONTROL_BIT != 0
+
+    @property
+    def has_delete_horizon(self) -> bool:
+        return self.attributes & DELETE_HORIZON_BIT != 0
+
+    @property
+    def delete_horizon_ms(self) -> int | None:
+        """When compaction may drop this batch's tombstones and markers (KIP-534): kept where the base timestamp else stands."""
+        return self.base_timestamp if self.attributes & DELETE_HORIZON_BIT else None
+
+    @property
+    def last_sequence(self) -> int:
+        """The sequence number of the last record, or -1 for a batch without sequences."""
+        if self.base_sequence < 0:
+            return -1
+        return (self.base_sequence + self.last_offset_delta) & SEQUENCE_MASK
+
+
+def read_batch_header(buffer: Buffer, position: int = 0) -> BatchHeader:
+    """The header at `position`; the batch behind it may still be incomplete, and its magic is the caller's to judge."""
+    try:
+        header: BatchHeader = _new_tuple(BatchHeader, HEADER.unpack_from(buffer, position))
+    except StructError:
+        raise WireError(f"a record batch needs {BATCH_OVERHEAD} bytes, only {len(buffer) - position} are left") from None
+    if header.batch_length < BATCH_LENGTH_MIN:
+        raise WireError(f"a record batch of length {header.batch_length} is shorter than its own header")
+    return header
+
+
+def iter_batches(buffer: Buffer, position: int = 0) -> Iterator[tuple[int, BatchHeader]]:
+    """Each whole batch as (position, header); an incomplete one at the end, as fetch answers have, is left out."""
+    end = len(buffer)
+    while position + BATCH_OVERHEAD <= end:
+        header = read_batch_header(buffer, position)
+        following = position + LOG_OVERHEAD + header.batch_length
+        if following > end:
+            return
+        yield position, header
+        position = following
+
+
+def legacy_magic(buffer: Buffer, position: int = 0) -> int | None:
+    """0 or 1 when a message set of before Kafka 0.11 stands here (shorter than a batch, but its magic byte is at the same place)."""
+    if len(buffer) - position <= MAGIC_AT:
+        return None
+    magic = buffer[position + MAGIC_AT]
+    return magic if magic < MAGIC else None
+
+
+def check_crc(buffer: Buffer, position: int, size: int) -> bool:
+    """Whether the batch of `size` bytes at `position` is all there and has the CRC that its header says."""
+    if size < BATCH_OVERHEAD or len(buffer) - position < size:
+        return False
+    expected: int = _UINT32.unpack_from(buffer, position + CRC_AT)[0]
+    return crc32c(memoryview(buffer)[position + ATTRIBUTES_AT : position + size]) == expected
+
+
+def stamp_crc(buffer: bytearray | memoryview, position: int, size: int) -> None:
+    """Writes the CRC that the batch's bytes have now."""
+    _UINT32.pack_into(buffer, position + CRC_AT, crc32c(memoryview(buffer)[position + ATTRIBUTES_AT : position + size]))
+
+
+def set_base_offset(buffer: bytearray | memoryview, position: int, base_offset: int) -> None:
+    _INT64.pack_into(buffer, position, base_offset)
+
+
+def set_leader_epoch(buffer: bytearray | memoryview, position: int, leader_epoch: int) -> None:
+    _INT32.pack_into(buffer, position + LEADER_EPOCH_AT, leader_epoch)
+
+
+def set_max_timestamp(buffer: bytearray | memoryview, position: int, timestamp_type: int, max_timestamp: int) -> None:
+    """Stamps the timestamp type and the largest timestamp; under LOG_APPEND_TIME that is every record's timestamp. Redoes the CRC."""
+    header = read_batch_header(buffer, position)
+    attributes = header.attributes & ~TIMESTAMP_TYPE_BIT
+    if timestamp_type == LOG_APPEND_TIME:
+        attributes |= TIMESTAMP_TYPE_BIT
+    _INT64.pack_into(buffer, position + MAX_TIMESTAMP_AT, max_timestamp)
+    set_attributes(buffer, position, attributes)
+
+
+def set_attributes(buffer: bytearray | memoryview, position: int, attributes: int) -> None:
+    """Replaces the attribute bits and redoes the CRC."""
+    _INT16.pack_into(buffer, position + ATTRIBUTES_AT, attributes)
+    batch_length: int = _INT32.unpack_from(buffer, position + BATCH_LENGTH_AT)[0]
+    stamp_crc(buffer, position, LOG_OVERHEAD + batch_length)
+
+
+def record_section(batch: Buffer, header: BatchHeader, decompressed_bytes_max: int = DECOMPRESSED_BYTES_MAX) -> Buffer:
+    """The bytes of the records of the batch that starts at 0, unpacked; an uncompressed batch is sliced without a copy."""
+    if header.magic != MAGIC:
+        raise WireError(f"a record batch of magic {header.magic} cannot be read, only {MAGIC}")
+    if header.size_bytes > len(batch):
+        raise WireError(f"a record batch of {header.size_bytes} bytes is cut off after {len(batch)}")
+    section = memoryview(batch)[RECORDS_AT : header.size_bytes]
+    codec = header.attributes & CODEC_MASK
+    if codec == 0 or (header.record_count == 0 and not section):
+        return section
+    return decompress(codec, section, decompressed_bytes_max)

@@ -1,0 +1,217 @@
+"""How are record batches packed and unpacked, without letting a small batch fill the memory?
+
+The only importer of compression libraries, and each is imported on first use: a broker that only passes batches on never loads one.
+Unpacking trusts nothing that the data says about its own size. gzip is inflated step by step; lz4 and zstd are unpacked into a buffer
+that starts at a small multiple of the input and grows fourfold while the data fills it, up to the cap; snappy states its size, which is
+held against the cap and against the most that its input could ever yield before anything is allocated.
+
+Invariants: memory is bounded by the cap (twice the cap while a caller copies the result); every failure is a `WireError`.
+Written so that every client can read it: snappy in the blocks of Java's SnappyOutputStream, lz4 as one frame of independent blocks
+(Kafka's Java reader refuses linked ones). Read more widely: raw snappy, linked lz4 blocks, frames and members one after another.
+Left out: which codec a topic wants, and legacy message sets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from struct import Struct
+
+from ottla.base.errors import WireError
+
+Buffer = bytes | bytearray | memoryview
+
+CODEC_NONE = 0
+CODEC_GZIP = 1
+CODEC_SNAPPY = 2
+CODEC_LZ4 = 3
+CODEC_ZSTD = 4
+CODEC_NAMES = ("none", "gzip", "snappy", "lz4", "zstd")
+
+_GZIP_WBITS = 31
+_GZIP_LEVEL = 6
+_GZIP_STEP_BYTES = 1 << 20
+_GZIP_INPUT_STEP_BYTES = 1 << 16
+_LZ4_LEVEL = 0
+_ZSTD_LEVEL = 3
+
+_XERIAL_MAGIC = b"\x82SNAPPY\x00"
+_XERIAL_HEADER = _XERIAL_MAGIC + b"\x00\x00\x00\x01\x00\x00\x00\x01"
+_XERIAL_BLOCK_BYTES = 32 * 1024
+_SNAPPY_EXPANSION_MAX = 22
+"""The densest element of snappy is a copy of 3 bytes that yields 64."""
+
+_FIRST_BUFFER_BYTES_MIN = 4096
+_BUFFER_GROWTH = 4
+_BUFFER_FULL = "whole buffer"
+"""How cramjam words a full output buffer; a test holds it."""
+
+_INT32 = Struct(">i")
+
+
+def compress(codec: int, data: Buffer, level: int | None = None) -> bytes:
+    """`data` packed by `codec`; without a level each codec has Kafka's default, lz4 its fastest."""
+    if codec == CODEC_NONE:
+        return bytes(data)
+    if codec == CODEC_GZIP:
+        return _gzip_compress(data, _GZIP_LEVEL if level is None else level)
+    if codec == CODEC_SNAPPY:
+        return _snappy_compress(data)
+    if codec == CODEC_LZ4:
+        return _lz4_compress(data, _LZ4_LEVEL if level is None else level)
+    assert codec == CODEC_ZSTD, f"unknown codec {codec}"
+    from cramjam import zstd
+
+    return bytes(zstd.compress(data, _ZSTD_LEVEL if level is None else level))
+
+
+def decompress(codec: int, data: Buffer, max_bytes: int) -> Buffer:
+    """`data` unpacked; more than `max_bytes`, an unknown codec or anything broken raises `WireError`."""
+    if codec == CODEC_NONE:
+        if len(data) > max_bytes:
+            raise _too_large(max_bytes)
+        return data
+    if codec == CODEC_GZIP:
+        return _gzip_decompress(data, max_bytes)
+    if codec == CODEC_SNAPPY:
+        return _snappy_decompress(data, max_bytes)
+    if codec == CODEC_LZ4:
+        from cramjam import lz4
+
+        return _decompress_growing(lz4.decompress_into, "lz4", data, max_bytes)
+    if codec == CODEC_ZSTD:
+        from cramjam import zstd
+
+        # The library itself refuses windows of more than 128 MiB, and fills a window only as far as it has output for it.
+        return _decompress_growing(zstd.decompress_into, "zstd", data, max_bytes)
+    raise WireError(f"unknown compression codec {codec}")
+
+
+def _too_large(max_bytes: int) -> WireError:
+    return WireError(f"a batch unpacks to more than {max_bytes} bytes")
+
+
+def _gzip_compress(data: Buffer, level: int) -> bytes:
+    import zlib
+
+    compressor = zlib.compressobj(level, zlib.DEFLATED, _GZIP_WBITS)
+    return compressor.compress(data) + compressor.flush()
+
+
+def _lz4_compress(data: Buffer, level: int) -> bytes:
+    from cramjam import lz4
+
+    compressor = lz4.Compressor(level=level, content_checksum=False, block_linked=False)
+    compressor.compress(data)
+    return bytes(compressor.finish())
+
+
+def _snappy_compress(data: Buffer) -> bytes:
+    from cramjam import snappy
+
+    parts: list[Buffer] = [_XERIAL_HEADER]
+    view = memoryview(data)
+    for start in range(0, len(view), _XERIAL_BLOCK_BYTES):
+        block = bytes(snappy.compress_raw(view[start : start + _XERIAL_BLOCK_BYTES]))
+        parts += (_INT32.pack(len(block)), block)
+    return b"".join(parts)
+
+
+def _gzip_decompress(data: Buffer, max_bytes: int) -> Buffer:
+    """Members one after another. Input goes in by small steps, because zlib copies what it has not consumed yet."""
+    import zlib
+
+    output = bytearray()
+    view = memoryview(data)
+    position, inflater = 0, zlib.decompressobj(_GZIP_WBITS)
+    pending: Buffer = b""
+    try:
+        while True:
+            if not pending:
+                if position == len(view):
+                    break
+                pending = view[position : position + _GZIP_INPUT_STEP_BYTES]
+                position += len(pending)
+                if inflater.eof:
+                    inflater = zlib.decompressobj(_GZIP_WBITS)
+            output += inflater.decompress(pending, min(_GZIP_STEP_BYTES, max_bytes + 1 - len(output)))
+            if len(output) > max_bytes:
+                raise _too_large(max_bytes)
+            pending = inflater.unconsumed_tail
+            if inflater.eof and inflater.unused_data:
+                pending = inflater.unused_data
+                inflater = zlib.decompressobj(_GZIP_WBITS)
+    except zlib.error as error:
+        raise WireError(f"broken gzip data: {error}") from None
+    if not inflater.eof:
+        raise WireError("gzip data is cut off")
+    return output
+
+
+def _decompress_growing(decompress_into: Callable[[Buffer, bytearray], int], name: str, data: Buffer, max_bytes: int) -> Buffer:
+    """Unpacks into a buffer of our size, never of the data's; a buffer that was too small is freed before the next one is made."""
+    from cramjam import DecompressionError
+
+    size = min(max(_FIRST_BUFFER_BYTES_MIN, _BUFFER_GROWTH * len(data)), max_bytes)
+    while True:
+        output = bytearray(size)
+        try:
+            return memoryview(output)[: decompress_into(data, output)]
+        except DecompressionError as error:
+            if _BUFFER_FULL not in str(error):
+                raise WireError(f"broken {name} data: {error}") from None
+        if size >= max_bytes:
+            raise _too_large(max_bytes)
+        del output
+        size = min(size * _BUFFER_GROWTH, max_bytes)
+
+
+def _snappy_decompress(data: Buffer, max_bytes: int) -> Buffer:
+    """Java's framing, or without it one raw block (librdkafka and others). Sizes are added up before anything is allocated."""
+    from cramjam import DecompressionError, snappy
+
+    view = memoryview(data)
+    blocks: list[memoryview] = _xerial_blocks(view) if bytes(view[: len(_XERIAL_MAGIC)]) == _XERIAL_MAGIC else [view]
+    sizes = [_snappy_size(block) for block in blocks]
+    total = sum(sizes)
+    if total > max_bytes:
+        raise _too_large(max_bytes)
+    output = memoryview(bytearray(total))
+    start = 0
+    try:
+        for block, size in zip(blocks, sizes, strict=True):
+            if size != snappy.decompress_raw_into(block, output[start : start + size]):
+                raise WireError("a snappy block is not as long as it says")
+            start += size
+    except DecompressionError as error:
+        raise WireError(f"broken snappy data: {error}") from None
+    return output
+
+
+def _xerial_blocks(view: memoryview) -> list[memoryview]:
+    blocks = []
+    position, end = len(_XERIAL_HEADER), len(view)
+    if end < position:
+        raise WireError("a snappy header is cut off")
+    while position < end:
+        if end - position < _INT32.size:
+            raise WireError("the length of a snappy block is cut off")
+        size: int = _INT32.unpack_from(view, position)[0]
+        position += _INT32.size
+        if not 0 < size <= end - position:
+            raise WireError(f"a snappy block says {size} bytes, {end - position} are left")
+        blocks.append(view[position : position + size])
+        position += size
+    return blocks
+
+
+def _snappy_size(block: memoryview) -> int:
+    """The unpacked size that a raw block states, refused when its bytes could not yield that much."""
+    size = shift = 0
+    for byte in block[:5]:
+        size |= (byte & 127) << shift
+        if byte < 128:
+            if size > _SNAPPY_EXPANSION_MAX * len(block):
+                raise WireError(f"a snappy block of {len(block)} bytes says it unpacks to {size}")
+            return size
+        shift += 7
+    raise WireError("a snappy block without a size")

@@ -1,0 +1,467 @@
+"""How are the records of a batch read and written?
+
+Records are decoded only where someone looks inside: compaction, coordinator logs, clients, the console. Both loops are written out flat,
+with the varints of one and two bytes inline, because they run once a record; `_VARINTS` remembers the small varints that every record
+needs.
+
+Invariants: nothing is allocated by a declared length or count, only by bytes that are there; broken bytes raise `WireError` and nothing
+else. Header keys that are not UTF-8 survive a read and rewrite unchanged (surrogateescape), so compaction never alters what a client
+stored.
+Left out: header fields and stamps (`batch_header.py`), strict checks of what strangers send (`record_validation.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from struct import Struct
+from typing import NamedTuple
+
+from ottla.base.errors import WireError
+from ottla.wire.batch_header import (
+    ATTRIBUTES_AT,
+    BASE_OFFSET_AT,
+    BASE_SEQUENCE_AT,
+    BASE_TIMESTAMP_AT,
+    BATCH_LENGTH_AT,
+    BATCH_LENGTH_MIN,
+    BATCH_OVERHEAD,
+    CODEC_MASK,
+    CONTROL_BIT,
+    CRC_AT,
+    CREATE_TIME,
+    DECOMPRESSED_BYTES_MAX,
+    DELETE_HORIZON_BIT,
+    HEADER,
+    LAST_OFFSET_DELTA_AT,
+    LEADER_EPOCH_AT,
+    LOG_APPEND_TIME,
+    LOG_OVERHEAD,
+    MAGIC,
+    MAGIC_AT,
+    MAX_TIMESTAMP_AT,
+    PRODUCER_EPOCH_AT,
+    PRODUCER_ID_AT,
+    RECORD_COUNT_AT,
+    RECORDS_AT,
+    SEQUENCE_MASK,
+    TIMESTAMP_TYPE_BIT,
+    TRANSACTIONAL_BIT,
+    BatchHeader,
+    Buffer,
+    check_crc,
+    iter_batches,
+    legacy_magic,
+    read_batch_header,
+    record_section,
+    set_attributes,
+    set_base_offset,
+    set_leader_epoch,
+    set_max_timestamp,
+    stamp_crc,
+)
+from ottla.wire.compression import (
+    CODEC_GZIP,
+    CODEC_LZ4,
+    CODEC_NAMES,
+    CODEC_NONE,
+    CODEC_SNAPPY,
+    CODEC_ZSTD,
+    compress,
+)
+from ottla.wire.record_validation import RecordsSummary, validate_records
+
+__all__ = [
+    "ATTRIBUTES_AT",
+    "BASE_OFFSET_AT",
+    "BASE_SEQUENCE_AT",
+    "BASE_TIMESTAMP_AT",
+    "BATCH_LENGTH_AT",
+    "BATCH_LENGTH_MIN",
+    "BATCH_OVERHEAD",
+    "BatchHeader",
+    "Buffer",
+    "CODEC_GZIP",
+    "CODEC_LZ4",
+    "CODEC_MASK",
+    "CODEC_NAMES",
+    "CODEC_NONE",
+    "CODEC_SNAPPY",
+    "CODEC_ZSTD",
+    "CONTROL_ABORT",
+    "CONTROL_BIT",
+    "CONTROL_COMMIT",
+    "CRC_AT",
+    "CREATE_TIME",
+    "ControlRecord",
+    "DECOMPRESSED_BYTES_MAX",
+    "DELETE_HORIZON_BIT",
+    "HEADER",
+    "Headers",
+    "LAST_OFFSET_DELTA_AT",
+    "LEADER_EPOCH_AT",
+    "LOG_APPEND_TIME",
+    "LOG_OVERHEAD",
+    "MAGIC",
+    "MAGIC_AT",
+    "MAX_TIMESTAMP_AT",
+    "PRODUCER_EPOCH_AT",
+    "PRODUCER_ID_AT",
+    "RECORDS_AT",
+    "RECORD_COUNT_AT",
+    "Record",
+    "RecordsSummary",
+    "SEQUENCE_MASK",
+    "TIMESTAMP_TYPE_BIT",
+    "TRANSACTIONAL_BIT",
+    "check_crc",
+    "encode_batch",
+    "encode_control_batch",
+    "encode_varint",
+    "iter_batches",
+    "legacy_magic",
+    "read_batch_header",
+    "read_control_record",
+    "read_records",
+    "recompress",
+    "record_section",
+    "rewrite_batch",
+    "set_attributes",
+    "set_base_offset",
+    "set_leader_epoch",
+    "set_max_timestamp",
+    "stamp_crc",
+    "validate_records",
+]
+
+CONTROL_ABORT = 0
+CONTROL_COMMIT = 1
+
+Headers = tuple[tuple[str, bytes | None], ...]
+
+_NO_TIMESTAMP = -1
+_CONTROL_KEY = Struct(">hh")
+_CONTROL_VALUE = Struct(">hi")
+_HEADER_ROOM = bytes(BATCH_OVERHEAD)
+_VARINTS_KEPT = 1 << 16
+_new_tuple = tuple.__new__
+
+
+class Record(NamedTuple):
+    """One record with its absolute offset; `encode_batch` gives its own offsets and does not look at this one."""
+
+    offset: int
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+    headers: Headers = ()
+
+
+class ControlRecord(NamedTuple):
+    """A transaction marker: `CONTROL_ABORT` or `CONTROL_COMMIT` (or a kind we do not know, with epoch -1)."""
+
+    kind: int
+    coordinator_epoch: int
+
+
+def encode_varint(value: int) -> bytes:
+    """A signed number as zigzag varint."""
+    rest = value << 1 if value >= 0 else (-value << 1) - 1
+    encoded = bytearray()
+    while rest > 127:
+        encoded.append(rest & 127 | 128)
+        rest >>= 7
+    encoded.append(rest)
+    return bytes(encoded)
+
+
+class _VarintTable(dict[int, bytes]):
+    """Zigzag varints, made on first use; only small numbers are kept, so hostile sizes cannot make it grow."""
+
+    def __missing__(self, value: int) -> bytes:
+        encoded = encode_varint(value)
+        if -1 <= value < _VARINTS_KEPT:
+            self[value] = encoded
+        return encoded
+
+
+_VARINTS = _VarintTable()
+
+
+def read_records(batch: Buffer, *, decompressed_bytes_max: int = DECOMPRESSED_BYTES_MAX) -> list[Record]:
+    """The records of the batch that starts at 0. Offsets may have gaps, as compaction leaves them."""
+    header = read_batch_header(batch)
+    data = bytes(record_section(batch, header, decompressed_bytes_max))
+    try:
+        records = _decode_records(data, header)
+    except IndexError:
+        raise WireError("a record ends behind the end of its batch") from None
+    if header.attributes & TIMESTAMP_TYPE_BIT:
+        # Under log append time a record's own timestamp is what the client said; the broker's stands in the header.
+        timestamp = header.max_timestamp
+        records = [Record(offset, timestamp, key, value, headers) for offset, _, key, value, headers in records]
+    return records
+
+
+def encode_batch(
+    records: Sequence[Record],
+    *,
+    base_offset: int = 0,
+    codec: int = CODEC_NONE,
+    level: int | None = None,
+    leader_epoch: int = -1,
+    producer_id: int = -1,
+    producer_epoch: int = -1,
+    base_sequence: int = -1,
+    is_transactional: bool = False,
+    is_control: bool = False,
+    log_append_time_ms: int | None = None,
+) -> bytearray:
+    """A batch of at least one record, with offsets `base_offset`, `base_offset` + 1 and so on, ready to be appended or sent."""
+    assert records, "a batch without records is only made by compaction"
+    attributes = codec
+    if is_transactional:
+        attributes |= TRANSACTIONAL_BIT
+    if is_control:
+        attributes |= CONTROL_BIT
+    max_timestamp = max([record[1] for record in records])
+    if log_append_time_ms is not None:
+        attributes |= TIMESTAMP_TYPE_BIT
+        max_timestamp = log_append_time_ms
+    count = len(records)
+    base_timestamp = records[0][1]
+    parts = _encode_records(records, range(count), base_timestamp)
+    return _finish_batch(
+        BatchHeader(
+            base_offset,
+            0,
+            leader_epoch,
+            MAGIC,
+            0,
+            attributes,
+            count - 1,
+            base_timestamp,
+            max_timestamp,
+            producer_id,
+            producer_epoch,
+            base_sequence,
+            count,
+        ),
+        parts,
+        level,
+    )
+
+
+def encode_control_batch(
+    kind: int,
+    producer_id: int,
+    producer_epoch: int,
+    coordinator_epoch: int,
+    timestamp: int,
+    *,
+    base_offset: int = 0,
+    leader_epoch: int = -1,
+) -> bytearray:
+    """The marker that ends a transaction in one partition; it takes exactly one offset."""
+    marker = Record(base_offset, timestamp, _CONTROL_KEY.pack(0, kind), _CONTROL_VALUE.pack(0, coordinator_epoch))
+    return encode_batch(
+        (marker,),
+        base_offset=base_offset,
+        leader_epoch=leader_epoch,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        is_transactional=True,
+        is_control=True,
+    )
+
+
+def read_control_record(batch: Buffer) -> ControlRecord | None:
+    """The marker in a control batch, or None when compaction has emptied it (its transaction is gone from the log)."""
+    records = read_records(batch)
+    if not records:
+        return None
+    key, value = records[0].key, records[0].value
+    if key is None or len(key) < _CONTROL_KEY.size:
+        raise WireError("a control record without a kind")
+    kind: int = _CONTROL_KEY.unpack_from(key)[1]
+    if kind not in (CONTROL_ABORT, CONTROL_COMMIT):
+        return ControlRecord(kind, -1)
+    if value is None or len(value) < _CONTROL_VALUE.size:
+        raise WireError("a transaction marker without a coordinator epoch")
+    return ControlRecord(kind, _CONTROL_VALUE.unpack_from(value)[1])
+
+
+def rewrite_batch(
+    header: BatchHeader, retained: Sequence[Record], *, delete_horizon_ms: int | None = None, level: int | None = None
+) -> bytearray:
+    """The batch as compaction leaves it: `retained` keep their offsets, the header keeps offsets, producer, epoch and kind.
+
+    Without records only the header stays, which keeps the producer's last sequence in the log. A delete horizon (given now, or set
+    by an earlier round) takes the place of the base timestamp (KIP-534), and the records' timestamps are counted from it.
+    """
+    if not retained:
+        attributes = header.attributes & ~(CODEC_MASK | DELETE_HORIZON_BIT)
+        return _finish_batch(header._replace(attributes=attributes, base_timestamp=_NO_TIMESTAMP, record_count=0), [_HEADER_ROOM], None)
+    attributes = header.attributes
+    horizon = header.delete_horizon_ms if delete_horizon_ms is None else delete_horizon_ms
+    base_timestamp = retained[0].timestamp
+    if horizon is not None:
+        attributes |= DELETE_HORIZON_BIT
+        base_timestamp = horizon
+    max_timestamp = header.max_timestamp
+    if not attributes & TIMESTAMP_TYPE_BIT:
+        max_timestamp = max([record.timestamp for record in retained])
+    base_offset = header.base_offset
+    parts = _encode_records(retained, [record.offset - base_offset for record in retained], base_timestamp)
+    kept = header._replace(
+        attributes=attributes,
+        base_timestamp=base_timestamp,
+        max_timestamp=max_timestamp,
+        record_count=len(retained),
+    )
+    return _finish_batch(kept, parts, level)
+
+
+def recompress(batch: Buffer, codec: int, level: int | None = None, *, decompressed_bytes_max: int = DECOMPRESSED_BYTES_MAX) -> Buffer:
+    """The same batch under another codec, for topics that set `compression.type`; one that has it already is given back as it is."""
+    header = read_batch_header(batch)
+    if header.codec == codec or header.record_count == 0:
+        return batch
+    section = record_section(batch, header, decompressed_bytes_max)
+    attributes = header.attributes & ~CODEC_MASK | codec
+    return _finish_batch(header._replace(attributes=attributes), [_HEADER_ROOM, section], level)
+
+
+def _finish_batch(header: BatchHeader, parts: list[Buffer], level: int | None) -> bytearray:
+    """Joins the parts (the first is room for the header), compresses, and writes header and CRC; length and CRC are worked out here."""
+    codec = header.attributes & CODEC_MASK
+    if codec and len(parts) > 1:
+        parts = [_HEADER_ROOM, compress(codec, b"".join(parts[1:]), level)]
+    batch = bytearray().join(parts)
+    size = len(batch)
+    HEADER.pack_into(batch, 0, header[0], size - LOG_OVERHEAD, *header[2:])
+    stamp_crc(batch, 0, size)
+    return batch
+
+
+def _encode_records(records: Iterable[Record], offset_deltas: Iterable[int], base_timestamp: int) -> list[Buffer]:
+    """The encoded records in pieces, behind room for the header, for one join at the end."""
+    varints = _VARINTS
+    parts: list[Buffer] = [_HEADER_ROOM]
+    append = parts.append
+    for offset_delta, (_, timestamp, key, value, headers) in zip(offset_deltas, records, strict=True):
+        body = b"\0%b%b%b%b%b%b%b" % (
+            varints[timestamp - base_timestamp],
+            varints[offset_delta],
+            b"\x01" if key is None else varints[len(key)],
+            b"" if key is None else key,
+            b"\x01" if value is None else varints[len(value)],
+            b"" if value is None else value,
+            _encode_headers(headers) if headers else b"\0",
+        )
+        append(varints[len(body)])
+        append(body)
+    return parts
+
+
+def _encode_headers(headers: Headers) -> bytes:
+    varints = _VARINTS
+    parts = [varints[len(headers)]]
+    for name, value in headers:
+        key = name.encode("utf-8", "surrogateescape")
+        parts += (varints[len(key)], key, varints[-1 if value is None else len(value)], value or b"")
+    return b"".join(parts)
+
+
+def _decode_records(data: bytes, header: BatchHeader) -> list[Record]:
+    """Reading behind the end raises IndexError; a slice behind the end is short, and the check of each record's end finds it."""
+    records: list[Record] = []
+    append = records.append
+    base_offset, base_timestamp = header.base_offset, header.base_timestamp
+    new, data_end, position = _new_tuple, len(data), 0
+    for _ in range(header.record_count):
+        number = data[position]
+        if number < 128:
+            position += 1
+        elif (high := data[position + 1]) < 128:
+            number += (high << 7) - 128
+            position += 2
+        else:
+            number, position = _read_varint(data, position)
+        end = position + (number >> 1)
+        if number & 1 or end > data_end:
+            raise WireError("a record is longer than its batch")
+        position += 1
+        number = data[position]
+        if number < 128:
+            position += 1
+        else:
+            number, position = _read_varint(data, position, 64)
+        timestamp = base_timestamp + (number >> 1 ^ -(number & 1))
+        number = data[position]
+        if number < 128:
+            position += 1
+        elif (high := data[position + 1]) < 128:
+            number += (high << 7) - 128
+            position += 2
+        else:
+            number, position = _read_varint(data, position)
+        offset = base_offset + (number >> 1 ^ -(number & 1))
+        key, position = _read_blob(data, position)
+        value, position = _read_blob(data, position)
+        if data[position]:
+            headers, position = _read_headers(data, position)
+        else:
+            headers = ()
+            position += 1
+        if position != end:
+            raise WireError("a record is not as long as it says")
+        append(new(Record, (offset, timestamp, key, value, headers)))
+    if position != data_end:
+        raise WireError("bytes are left behind the last record of a batch")
+    return records
+
+
+def _read_varint(data: Buffer, position: int, bits: int = 32) -> tuple[int, int]:
+    """The number still in zigzag form, and where it ends; more than `bits` bits are refused."""
+    number = 0
+    for shift in range(0, bits, 7):
+        byte = data[position]
+        position += 1
+        number |= (byte & 127) << shift
+        if byte < 128:
+            if number >> bits:
+                break
+            return number, position
+    raise WireError("a varint in a record is too long")
+
+
+def _read_blob(data: bytes, position: int) -> tuple[bytes | None, int]:
+    """A key or value; a length beyond the end gives a short slice and a position that the caller's check refuses."""
+    number = data[position]
+    if number < 128:
+        position += 1
+    elif (high := data[position + 1]) < 128:
+        number += (high << 7) - 128
+        position += 2
+    else:
+        number, position = _read_varint(data, position)
+    if number & 1:
+        if number != 1:
+            raise WireError("a key or value of negative length")
+        return None, position
+    end = position + (number >> 1)
+    return data[position:end], end
+
+
+def _read_headers(data: bytes, position: int) -> tuple[Headers, int]:
+    number, position = _read_varint(data, position)
+    if number & 1:
+        raise WireError("a record with a negative number of headers")
+    headers = []
+    for _ in range(number >> 1):
+        key, position = _read_blob(data, position)
+        value, position = _read_blob(data, position)
+        if key is None:
+            raise WireError("a record header without a key")
+        headers.append((key.decode("utf-8", "surrogateescape"), value))
+    return tuple(headers), position
