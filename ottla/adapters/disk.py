@@ -1,10 +1,10 @@
 """Production disk: files by descriptor, read and written at explicit positions, every failure told as one `StorageError` sentence.
 
-Positions are always explicit (pread and pwrite), so reads on the loop and a sync in a thread share a descriptor without a lock. Short reads and
-writes are continued until done, so a caller sees all of its bytes or an error. Once a sync has failed, the kernel may have dropped the dirty pages
-and would report success the next time; therefore a file remembers the failure and refuses every later sync.
-What is left out: creating a file, renaming it or removing it lasts only after `sync_directory` of its directory; when to pay for that is the
-caller's decision. Needs POSIX (pread, pwrite); there is no buffering in the process, the page cache does that.
+Positions are always explicit (pread and pwrite), so reads on the loop and a sync in a thread share a descriptor without a lock. Short reads
+and writes are continued until done, so a caller sees all of its bytes or an error. Once a sync has failed, the kernel may have dropped the
+dirty pages and would report success the next time; therefore a file remembers the failure and refuses every later sync. What is left out:
+creating a file, renaming it or removing it lasts only after `sync_directory` of its directory; when to pay for that is the caller's
+decision. Needs POSIX (pread, pwrite); there is no buffering in the process, the page cache does that.
 """
 
 from __future__ import annotations

@@ -1,11 +1,12 @@
 """A disk in memory that fails on demand and forgets what was not synced.
 
-Content is byte-exact. A written byte survives `crash()` only if its file was synced after the write *and* the name of the file was made durable by
-`sync_directory` of the directory that holds it (that goes for each directory up to the root, for renames and for removals as well). Given a source
-of randomness, a crash keeps an arbitrary legal part of the rest: some of the unsynced writes, one of them torn. `image()` makes the disk that a
-power loss at this moment would leave and lets this one go on; with `on_change` a test can take such an image after every single change.
-A failed sync loses its writes for good, as on Linux: the same handle fails again, a fresh handle succeeds and yet nothing came back.
-Directories given to the constructor exist durably; `/` always does. Files opened before a crash must not be used after it.
+Content is byte-exact. A written byte survives `crash()` only if its file was synced after the write *and* the name of the file was made
+durable by `sync_directory` of the directory that holds it (that goes for each directory up to the root, for renames and for removals as
+well). Given a source of randomness, a crash keeps an arbitrary legal part of the rest: some of the unsynced writes, one of them torn.
+`image()` makes the disk that a power loss at this moment would leave and lets this one go on; with `on_change` a test can take such an
+image after every single change. A failed sync loses its writes for good, as on Linux: the same handle fails again, a fresh handle succeeds
+and yet nothing came back. Directories given to the constructor exist durably; `/` always does. Files opened before a crash must not be used
+after it.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ _OPERATIONS = frozenset({"open", "read", "write", "truncate", "sync", "list", "m
 
 @dataclass
 class _Content:
-    """A file's bytes: as read now, as certain after a crash, and the changes between the two (`None` data is a truncation to the position)."""
+    """A file's bytes: as read now, as certain after a crash, and the changes between the two (`None` data is a truncation to the
+    position)."""
 
     data: bytearray = field(default_factory=bytearray)
     durable: bytearray = field(default_factory=bytearray)

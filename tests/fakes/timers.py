@@ -1,7 +1,7 @@
 """Timers that run when the test says so, in the order of their deadlines and, among equals, in the order in which they were made.
 
-`run_due` runs what is due now and all that becomes due by running it; `advance` moves the clock from deadline to deadline, so a function always
-sees the time it asked for.
+`run_due` runs what is due now and all that becomes due by running it; `advance` moves the clock from deadline to deadline, so a function
+always sees the time it asked for.
 """
 
 from __future__ import annotations

@@ -1,0 +1,72 @@
+# Ottla's front door. Each target builds its own virtual environment in .venv; a machine needs only make and Python 3.11 or later.
+#
+#   make demo                    a broker, a third of a million real records, two consumers, checked counts (KEEP=1 leaves it running)
+#   make test                    the fast tests, then real clients against a real broker
+#   make check                   ruff, mypy --strict, import layers, tidy tests, generated docs, a quick simulation
+#   make bench                   what one broker costs, next to a bare loop;  make bench-peer: next to Apache Kafka
+#   make sim SEED=7 SEEDS=100    simulated brokers under faults, from seed 7 on
+#   make night                   hypothesis and simulation with many more examples
+#   make rewrite                 renews generated docs and transcripts; read the diff before you commit it
+#   make clean                   removes what the targets above have made
+
+PYTHON ?= python3
+WORKERS ?= 2
+SEED ?= 1
+SEEDS ?= 20
+
+BIN := .venv/bin
+STAMP := .venv/.ready
+PYTEST := $(BIN)/python -m pytest -q
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test check bench bench-peer sim night rewrite clean
+
+help:
+	@sed -n '2,/^$$/s/^#  \{0,1\}//p' Makefile
+
+$(STAMP): pyproject.toml requirements/dev.txt ottla/_version.py
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "make: $(PYTHON) is older than Python 3.11; say PYTHON=/path/to/a/newer/one" >&2; exit 1; }
+	@test -x $(BIN)/python || { rm -rf .venv; $(PYTHON) -m venv .venv; } || \
+	  { rm -rf .venv; echo "make: $(PYTHON) cannot make a virtual environment (on Debian: apt install python3-venv)" >&2; exit 1; }
+	@echo "make: installing requirements/dev.txt into .venv" >&2
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --requirement requirements/dev.txt
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@touch $@
+
+demo: $(STAMP)
+	@$(BIN)/python tools/demo.py
+
+test: $(STAMP)
+	@$(PYTEST) -n $(WORKERS) --ignore=tests/clients
+	@if [ -d tests/clients ]; then $(PYTEST) tests/clients; fi
+
+check: $(STAMP)
+	@$(BIN)/ruff check --quiet .
+	@$(BIN)/ruff format --quiet --check tests tools || { echo "make: run .venv/bin/ruff format tests tools" >&2; exit 1; }
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports --no-logo
+	@$(PYTEST) tests/tidy
+	@$(BIN)/python -m tools.docs --check
+	@if [ -f tests/sim/__main__.py ]; then $(BIN)/python -m tests.sim SEED=$(SEED) SEEDS=$(SEEDS); fi
+
+bench: $(STAMP)
+	@$(BIN)/python tools/bench/main.py
+
+bench-peer: $(STAMP)
+	@$(BIN)/python tools/bench/peer.py
+
+sim: $(STAMP)
+	@$(BIN)/python -m tests.sim SEED=$(SEED) SEEDS=$(SEEDS)
+
+night: $(STAMP)
+	@HYPOTHESIS_PROFILE=night $(PYTEST) -n $(WORKERS) --timeout=7200 --ignore=tests/clients
+	@if [ -f tests/sim/__main__.py ]; then $(BIN)/python -m tests.sim SEED=$$(date +%s) SEEDS=2000; fi
+
+rewrite: $(STAMP)
+	@$(BIN)/python -m tools.docs
+	@if [ -d tests/scenarios ]; then OTTLA_REWRITE=1 $(PYTEST) tests/scenarios; fi
+
+clean:
+	@rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

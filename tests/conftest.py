@@ -1,0 +1,47 @@
+"""What all tests share: hypothesis profiles, and foreign programs that are there or whose absence is said out loud.
+
+Profiles, chosen by `HYPOTHESIS_PROFILE`: `quick` (the default) and `ci` draw the same examples in each run, so that a red build can be
+repeated; `night` draws many new ones. None has a deadline: a busy machine is not a bug.
+
+A test that needs a foreign program asks `need_program` for it. Without the program the test is skipped and the end of the run says so in
+plain words; where `CI` is set, a missing program is a failure, because there nobody reads the plain words.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+settings.register_profile("quick", max_examples=25, derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("ci", max_examples=100, derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("night", max_examples=5_000, deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
+
+_missing: dict[str, int] = {}
+
+
+@pytest.fixture(scope="session")
+def need_program() -> Callable[[str], str]:
+    """`need_program("kcat")` answers where the program is, or ends the test: skipped for a person, failed in CI."""
+
+    def need(name: str) -> str:
+        found = shutil.which(name)
+        if found is not None:
+            return found
+        if os.environ.get("CI"):
+            pytest.fail(f"{name} is not installed, and in CI it has to be")
+        _missing[name] = _missing.get(name, 0) + 1
+        pytest.skip(f"{name} is not installed")
+
+    return need
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    skipped = terminalreporter.stats.get("skipped", [])
+    for report in skipped:
+        reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
+        terminalreporter.write_line(f"NOT RUN: {report.nodeid}: {reason.removeprefix('Skipped: ')}", yellow=True, bold=True)

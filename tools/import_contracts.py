@@ -1,0 +1,29 @@
+"""A forbidden-imports contract that also holds before all of its packages exist.
+
+import-linter refuses a contract that names a package which is not there. Some packages (the console, the pipeline) come later than the
+rules about them, and the rules should wait for them rather than be forgotten; so this contract passes over names of ours that do not exist.
+A test plants such a package to see that the rule then bites.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from grimp import ImportGraph
+from importlinter import ContractCheck
+from importlinter.contracts.forbidden import ForbiddenContract
+
+
+class ForbiddenWherePresent(ForbiddenContract):  # type: ignore[misc, unused-ignore]
+    """import-linter's forbidden contract over those of its modules that exist."""
+
+    def check(self, graph: ImportGraph, verbose: bool) -> ContractCheck:
+        roots = tuple(self.session_options["root_packages"])
+
+        def exists(expression: Any) -> bool:
+            name = str(expression)
+            return name in graph.modules or name.partition(".")[0] not in roots
+
+        for option in ("source_modules", "forbidden_modules"):
+            setattr(self, option, [expression for expression in getattr(self, option) if exists(expression)])
+        return super().check(graph, verbose)
