@@ -155,7 +155,8 @@ def _decompress_growing(decompress_into: Callable[[Buffer, bytearray], int], nam
     while True:
         output = bytearray(size)
         try:
-            return memoryview(output)[: decompress_into(data, output)]
+            del output[decompress_into(data, output) :]
+            return output
         except DecompressionError as error:
             if _BUFFER_FULL not in str(error):
                 raise WireError(f"broken {name} data: {error}") from None
@@ -175,11 +176,12 @@ def _snappy_decompress(data: Buffer, max_bytes: int) -> Buffer:
     total = sum(sizes)
     if total > max_bytes:
         raise _too_large(max_bytes)
-    output = memoryview(bytearray(total))
+    output = bytearray(total)
+    room = memoryview(output)
     start = 0
     try:
         for block, size in zip(blocks, sizes, strict=True):
-            if size != snappy.decompress_raw_into(block, output[start : start + size]):
+            if size != snappy.decompress_raw_into(block, room[start : start + size]):
                 raise WireError("a snappy block is not as long as it says")
             start += size
     except DecompressionError as error:
