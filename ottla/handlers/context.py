@@ -9,7 +9,7 @@ Every request passes one authorisation point, `Authorizer.is_allowed`, with the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any, Protocol
@@ -150,6 +150,21 @@ class GroupCoordinators(Protocol):
         """The host over this partition of `__consumer_offsets`, if it lives here: markers are passed on to it."""
 
 
+class Watch(Protocol):
+    """A waiting request, until cancelled."""
+
+    def cancel(self) -> None: ...
+
+
+class Waiters(Protocol):
+    """Who waits for which partitions to move (`server/waiters.py`)."""
+
+    def watch(
+        self, partitions: Sequence[Partition], timeout_ms: int, wake: Callable[[], None], on_timeout: Callable[[], None]
+    ) -> Watch:
+        """Calls `wake` after any of the partitions moved, and `on_timeout` once when the time is over, until cancelled."""
+
+
 class InternalTopics(Protocol):
     def ensure(self, topic: str, done: Callable[[ErrorCode], None]) -> None:
         """Creates an internal topic if it is missing; `done` is called when its partitions have leaders (or with the error)."""
@@ -170,6 +185,7 @@ class Broker:
     groups: GroupCoordinators
     transactions: TransactionCoordinators
     internal_topics: InternalTopics
+    waiters: Waiters
     fetch_sessions: FetchSessions
     authorizer: Authorizer
 

@@ -1,0 +1,303 @@
+"""One client connection: received bytes are cut into frames, executed in order; answers leave in that order.
+
+The work of a request does not wait for the answers before it: a produce that waits for its replicas does not hold up the append of the next one
+(Kafka mutes the connection instead). Answers that are not there yet keep their place in `_slots`; what is behind them waits.
+
+Bounds: a frame's size, requests in flight, and bytes queued towards a peer that does not read. At a bound the connection stops reading until it
+is below again. A `WireError` closes the connection; so does any other error of a handler, after one line in the log. A broken invariant stops the
+broker.
+"""
+
+from __future__ import annotations
+
+import logging
+import socket
+from asyncio import AbstractEventLoop
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from struct import Struct
+from typing import Protocol
+
+from ottla.base.errors import WireError
+from ottla.handlers.context import ConnectionInfo
+from ottla.server.receive_buffer import SHARED_BYTES, LargeFrame, ReceiveBuffers
+from ottla.server.sender import Part, SocketSender
+
+log = logging.getLogger("ottla.connection")
+
+read_size = Struct(">i").unpack_from
+HEADER_BYTES_MIN = 10
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConnectionLimits:
+    """Bounds of one connection."""
+
+    frame_bytes_max: int
+    in_flight_max: int
+    queued_bytes_max: int
+
+
+class Slot:
+    """The place of an answer that is not there yet."""
+
+    __slots__ = ("parts",)
+
+    def __init__(self, parts: list[Part] | None) -> None:
+        self.parts = parts
+
+
+class Executor(Protocol):
+    """`server/dispatch.py`: runs one request frame."""
+
+    def execute(self, connection: Connection, frame: memoryview) -> None: ...
+
+    def before_batch(self) -> None:
+        """Called before a connection executes what one read brought."""
+
+    def after_batch(self) -> None:
+        """Called when it has, and its answers are on their way."""
+
+
+class Shell(Protocol):
+    """What the connection needs of the socket under it."""
+
+    def pause_reading(self) -> None: ...
+
+    def resume_reading(self) -> None: ...
+
+    def guard(self, work: Callable[[], None]) -> None:
+        """Runs work that may fail as `received` may."""
+
+
+class Connection:
+    """The machine of one connection, without a socket: bytes in by `buffer` and `received`, answers out through `sender`."""
+
+    def __init__(
+        self, executor: Executor, buffers: ReceiveBuffers, info: ConnectionInfo, limits: ConnectionLimits, shell: Shell
+    ) -> None:
+        # shared by all connections
+        self._executor = executor
+        self._buffers = buffers
+        self._limits = limits
+        # of this connection
+        self.info = info
+        self.shell = shell
+        self.sender: SocketSender
+        self.client_id_bytes = b""
+        self.client_id: str | None = None
+        # of what is under way
+        self._held = b""
+        self._large: LargeFrame | None = None
+        self._slots: deque[Slot] = deque()
+        self._out: list[Part] = []
+        self._out_bytes = 0
+        self._is_executing = False
+        self._is_choked = False
+        self.is_closed = False
+
+    def buffer(self) -> memoryview:
+        """Where the next bytes are to be received."""
+        if self._large is not None:
+            return self._large.room()
+        held = self._held
+        if held:
+            self._buffers.shared[: len(held)] = held
+            return self._buffers.shared_view[len(held) :]
+        return self._buffers.shared_view
+
+    def received(self, count: int) -> None:
+        """`count` bytes lie in what `buffer` returned."""
+        self._is_executing = True
+        self._executor.before_batch()
+        try:
+            large = self._large
+            if large is None:
+                end = len(self._held) + count
+                self._held = b""
+                self._consume(self._buffers.shared_view, end)
+            else:
+                large.filled += count
+                if large.is_whole():
+                    self._large = None
+                    self._executor.execute(self, large.frame())
+                    large.release()
+            self._flush()
+        finally:
+            self._is_executing = False
+            self._executor.after_batch()
+
+    def answer(self, parts: list[Part]) -> None:
+        """The answer of the request that is being executed."""
+        if self._slots:
+            self._slots.append(Slot(parts))
+        else:
+            self._queue(parts)
+
+    def reserve(self) -> Slot:
+        """Keeps the place of the request that is being executed."""
+        slot = Slot(None)
+        self._slots.append(slot)
+        return slot
+
+    def fill(self, slot: Slot, parts: list[Part]) -> None:
+        """A reserved answer is there (an empty list: none is wanted)."""
+        slot.parts = parts
+        slots = self._slots
+        while slots and (head := slots[0].parts) is not None:
+            slots.popleft()
+            self._queue(head)
+        if not self._is_executing:
+            self._flush()
+            if self._is_choked:
+                self.unchoke()
+
+    def unchoke(self) -> None:
+        """Goes on with what was received, when answers have left or come."""
+        if not self._is_choked or self.is_closed or self._is_over_bounds():
+            return
+        self._is_choked = False
+        self.shell.resume_reading()
+        if held := self._held:
+            self._held = b""
+            self.shell.guard(lambda: self._execute_held(held))
+
+    def is_idle(self) -> bool:
+        """Nothing is under way: no answer is owed, nothing waits to be sent."""
+        return not self._slots and not self._out and self.sender.queued_bytes == 0
+
+    def _execute_held(self, held: bytes) -> None:
+        self._is_executing = True
+        self._executor.before_batch()
+        try:
+            self._consume(memoryview(bytearray(held)), len(held))
+            self._flush()
+        finally:
+            self._is_executing = False
+            self._executor.after_batch()
+
+    def _consume(self, view: memoryview, end: int) -> None:
+        """Executes the whole frames in `view[:end]` and keeps the rest."""
+        execute, bytes_max = self._executor.execute, self._limits.frame_bytes_max
+        at = 0
+        while end - at >= 4:
+            (size,) = read_size(view, at)
+            if size < HEADER_BYTES_MIN or size > bytes_max:
+                raise WireError(f"a frame of {size} bytes is outside {HEADER_BYTES_MIN}..{bytes_max}")
+            if end - at - 4 < size:
+                break
+            if self._is_over_bounds() and not self._has_made_room():
+                self._choke(bytes(view[at:end]))
+                return
+            execute(self, view[at + 4 : at + 4 + size])
+            at += 4 + size
+        if at < end:
+            self._keep_tail(view, at, end)
+
+    def _keep_tail(self, view: memoryview, at: int, end: int) -> None:
+        size = read_size(view, at)[0] if end - at >= 4 else 0
+        if size + 4 > SHARED_BYTES:
+            self._large = LargeFrame(self._buffers, size, view[at + 4 : end])
+        else:
+            self._held = bytes(view[at:end])
+
+    def _choke(self, held: bytes) -> None:
+        self._is_choked = True
+        self._held = held
+        self.shell.pause_reading()
+
+    def _has_made_room(self) -> bool:
+        self._flush()
+        return not self._is_over_bounds()
+
+    def _is_over_bounds(self) -> bool:
+        limits = self._limits
+        return len(self._slots) >= limits.in_flight_max or self._out_bytes + self.sender.queued_bytes >= limits.queued_bytes_max
+
+    def _queue(self, parts: list[Part]) -> None:
+        self._out += parts
+        for part in parts:
+            self._out_bytes += len(part)
+
+    def _flush(self) -> None:
+        out = self._out
+        if not out or self.is_closed:
+            return
+        self._out = []
+        self._out_bytes = 0
+        if len(out) > 1 and all(type(part) is bytes for part in out):
+            out = [b"".join(out)]  # type: ignore[arg-type]
+        self.sender.send(out)
+
+
+class SocketShell:
+    """The socket of a connection, on the loop."""
+
+    def __init__(
+        self, loop: AbstractEventLoop, sock: socket.socket, make: Callable[[SocketShell], Connection],
+        on_closed: Callable[[SocketShell], None], on_broken_invariant: Callable[[BaseException], None],
+    ) -> None:
+        self._loop = loop
+        self._socket = sock
+        self._on_closed = on_closed
+        self._on_broken_invariant = on_broken_invariant
+        self._is_reading = False
+        self._count = 0
+        self.idle_ticks = 0  # counted up by the sweep of idle connections
+        self.connection = make(self)
+        self.connection.sender = SocketSender(loop, sock, self.connection.unchoke, self.close)
+        self.resume_reading()
+
+    def pause_reading(self) -> None:
+        if self._is_reading:
+            self._is_reading = False
+            self._loop.remove_reader(self._socket.fileno())
+
+    def resume_reading(self) -> None:
+        if not self._is_reading and not self.connection.is_closed:
+            self._is_reading = True
+            self._loop.add_reader(self._socket.fileno(), self._on_readable)
+
+    def close(self) -> None:
+        connection = self.connection
+        if connection.is_closed:
+            return
+        connection.is_closed = True
+        self.pause_reading()
+        connection.sender.close()
+        self._socket.close()
+        self._on_closed(self)
+
+    def _on_readable(self) -> None:
+        connection = self.connection
+        try:
+            count = self._socket.recv_into(connection.buffer())
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError:
+            self.close()
+            return
+        if count == 0:
+            self.close()
+            return
+        self.idle_ticks = 0
+        self._count = count
+        self.guard(self._take)
+
+    def _take(self) -> None:
+        self.connection.received(self._count)
+
+    def guard(self, work: Callable[[], None]) -> None:
+        """Runs `work`; what it raises closes the connection, and a broken invariant stops the broker."""
+        identity = self.connection.info.identity
+        try:
+            work()
+        except WireError as error:
+            log.warning("closing %s: %s", identity, error)
+            self.close()
+        except AssertionError as error:
+            self._on_broken_invariant(error)
+        except Exception:
+            log.exception("closing %s: a request failed", identity)
+            self.close()

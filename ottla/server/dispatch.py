@@ -1,0 +1,146 @@
+"""From a request frame to the answer's bytes: header, decode, handler, encode.
+
+A route is the compiled way of one (key, version); it is made at the first request of its kind, from the line of `handlers.TABLE`. A key or
+version outside the table closes the connection, save ApiVersions, which answers any version (error 35 in a body of version 0), so that a newer
+client can find out what we speak.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from struct import Struct
+from time import perf_counter_ns
+from typing import Any
+
+from ottla.base.errors import WireError
+from ottla.handlers import TABLE
+from ottla.handlers.context import Broker, Pending, RequestContext
+from ottla.server.connection import Connection
+from ottla.server.sender import Part
+from ottla.server.waiters import Waiters
+from ottla.wire.framing import is_flexible, load, skip_tags
+from ottla.wire.schema import decoder, encoder, encoder_parts
+
+read_header = Struct(">hhih").unpack_from
+write_head = Struct(">ii").pack
+HEADER_BYTES = 10
+API_VERSIONS_KEY = 18
+FETCH_KEY = 1
+
+
+class Route:
+    """How one (key, version) is decoded, handled and encoded, and what it has cost so far."""
+
+    __slots__ = ("api_name", "count", "decode", "encode", "encode_parts", "handle", "has_request_tags", "has_response_tags", "key", "nanoseconds", "version")
+
+    def __init__(self, key: int, version: int, handle: Callable[..., Any]) -> None:
+        request_class, response_class = load(key)
+        self.key = key
+        self.version = version
+        self.api_name = request_class.__name__.removesuffix("Request")
+        self.handle = handle
+        self.decode = decoder(request_class, version)
+        self.encode = encoder(response_class, version)
+        self.encode_parts = encoder_parts(response_class, version) if key == FETCH_KEY else None
+        self.has_request_tags = is_flexible(key, version)
+        self.has_response_tags = self.has_request_tags and key != API_VERSIONS_KEY
+        self.count = 0
+        self.nanoseconds = 0
+
+
+class Dispatcher:
+    """Executes the request frames of all connections."""
+
+    def __init__(self, broker: Broker, waiters: Waiters) -> None:
+        self._broker = broker
+        self._waiters = waiters
+        self.routes: dict[int, Route] = {}
+
+    def before_batch(self) -> None:
+        self._waiters.begin_batch()
+
+    def after_batch(self) -> None:
+        self._waiters.run()
+
+    def execute(self, connection: Connection, frame: memoryview) -> None:
+        """Runs one request; its answer goes to the connection now or later. Raises `WireError` for nonsense."""
+        started = perf_counter_ns()
+        key, version, correlation_id, client_length = read_header(frame, 0)
+        route = self.routes.get(key << 16 | version)
+        if route is None:
+            route = self._route(key, version)
+        at = HEADER_BYTES + client_length if client_length > 0 else HEADER_BYTES
+        if client_length < -1 or at > len(frame):
+            raise WireError(f"a client id of {client_length} bytes")
+        client_id = frame[HEADER_BYTES:at]
+        if client_id != connection.client_id_bytes or client_length < 1:
+            self._name_client(connection, client_id, client_length)
+        if route.has_request_tags:
+            at = skip_tags(frame, at)
+        body, end = route.decode(frame, at)
+        if end != len(frame):
+            raise WireError(f"{len(frame) - end} bytes behind the end of a {route.api_name} request")
+        request = RequestContext(version, correlation_id, connection.client_id, connection.info)
+        response = route.handle(self._broker, request, body)
+        if type(response) is Pending:
+            self._answer_later(connection, route, correlation_id, response)
+        elif response is not None:
+            connection.answer(self._encode(route, correlation_id, response))
+        route.count += 1
+        route.nanoseconds += perf_counter_ns() - started
+
+    def _answer_later(self, connection: Connection, route: Route, correlation_id: int, pending: Pending) -> None:
+        if pending.is_done:
+            connection.answer(self._encode(route, correlation_id, pending.response))
+            return
+        slot = connection.reserve()
+        pending.then(lambda response: connection.fill(slot, self._encode(route, correlation_id, response)))
+
+    def _encode(self, route: Route, correlation_id: int, response: Any) -> list[Part]:
+        """The answer's parts: one piece of bytes, or for Fetch also slices of files in their places."""
+        if response is None:
+            return []
+        if route.encode_parts is not None:
+            parts = route.encode_parts(response)
+            size = sum(map(len, parts))
+        else:
+            parts = [route.encode(response)]
+            size = len(parts[0])
+        if route.has_response_tags:
+            parts[0] = write_head(size + 5, correlation_id) + b"\0" + parts[0]
+        else:
+            parts[0] = write_head(size + 4, correlation_id) + parts[0]
+        return parts
+
+    def _route(self, key: int, version: int) -> Route:
+        """Makes the route of a kind of request that comes for the first time."""
+        api = TABLE.get(key)
+        if api is None:
+            raise WireError(f"unknown api key {key}")
+        handle = importlib.import_module(f"ottla.handlers.{api.module}").handle
+        if not api.min_version <= version <= api.max_version:
+            if key != API_VERSIONS_KEY:
+                raise WireError(f"version {version} of api key {key} is outside {api.min_version}..{api.max_version}")
+            return unsupported_api_versions()
+        route = Route(key, version, handle)
+        self.routes[key << 16 | version] = route
+        return route
+
+    def _name_client(self, connection: Connection, client_id: memoryview, length: int) -> None:
+        """Remembers the client id, which is the same in every request of a connection."""
+        connection.client_id_bytes = bytes(client_id)
+        try:
+            connection.client_id = str(client_id, "utf-8") if length >= 0 else None
+        except UnicodeDecodeError as error:
+            raise WireError("a client id that is not UTF-8") from error
+
+
+def unsupported_api_versions() -> Route:
+    """Answers ApiVersions of a version we do not know: whatever the body is, error 35 in a body of version 0."""
+    from ottla.handlers.api_versions import handle_unsupported_version
+
+    route = Route(API_VERSIONS_KEY, 0, handle_unsupported_version)
+    route.decode = lambda frame, _at: (None, len(frame))
+    route.has_request_tags = False
+    return route

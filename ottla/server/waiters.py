@@ -1,0 +1,84 @@
+"""Who waits for which partitions to move: long-polling fetches and produces that wait for their replicas.
+
+A partition calls its watchers whenever its high watermark, last stable offset, log end or leadership moves. A watch that is touched is only
+marked; it is woken once, after the connection that caused the change has sent its own answers. So a producer's acknowledgement is not held up by
+the readers it wakes, and a reader that waits for many appends of one read is woken once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from ottla.base.ports import TimerHandle, Timers
+from ottla.replication.partition import Partition
+
+
+class Watch:
+    """One waiting request: `wake` may be called many times until `cancel`."""
+
+    __slots__ = ("_is_marked", "_partitions", "_timer", "_waiters", "is_cancelled", "wake")
+
+    def __init__(self, waiters: Waiters, partitions: Sequence[Partition], wake: Callable[[], None]) -> None:
+        self._waiters = waiters
+        self._partitions = partitions
+        self._is_marked = False
+        self._timer: TimerHandle | None = None
+        self.is_cancelled = False
+        self.wake = wake
+
+    def start(self, timeout_ms: int, on_timeout: Callable[[], None]) -> None:
+        for partition in self._partitions:
+            partition.add_watcher(self.mark)
+        self._timer = self._waiters.timers.call_later(timeout_ms, on_timeout)
+
+    def mark(self) -> None:
+        if not self._is_marked:
+            self._is_marked = True
+            self._waiters.add_ready(self)
+
+    def unmark(self) -> None:
+        self._is_marked = False
+
+    def cancel(self) -> None:
+        self.is_cancelled = True
+        for partition in self._partitions:
+            partition.remove_watcher(self.mark)
+        if self._timer is not None:
+            self._timer.cancel()
+
+
+class Waiters:
+    """All watches of this broker."""
+
+    def __init__(self, timers: Timers) -> None:
+        self.timers = timers
+        self._ready: list[Watch] = []
+        self._is_batching = False
+
+    def watch(
+        self, partitions: Sequence[Partition], timeout_ms: int, wake: Callable[[], None], on_timeout: Callable[[], None]
+    ) -> Watch:
+        """Calls `wake` after any of the partitions moved, and `on_timeout` once when the time is over, until cancelled."""
+        watch = Watch(self, partitions, wake)
+        watch.start(timeout_ms, on_timeout)
+        return watch
+
+    def add_ready(self, watch: Watch) -> None:
+        if not self._ready and not self._is_batching:
+            self.timers.call_soon(self.run)
+        self._ready.append(watch)
+
+    def begin_batch(self) -> None:
+        """Until `run`, nobody is woken: a connection is executing what one read brought."""
+        self._is_batching = True
+
+    def run(self) -> None:
+        """Wakes whoever was marked."""
+        self._is_batching = False
+        if not self._ready:
+            return
+        ready, self._ready = self._ready, []
+        for watch in ready:
+            watch.unmark()
+            if not watch.is_cancelled:
+                watch.wake()
