@@ -1,0 +1,46 @@
+"""Topic ids, directory ids and the like: sixteen bytes in memory and on the wire, Kafka's 22 letters of URL-safe base64 for people.
+
+`Uuid` is plain `bytes`, because a slice of a frame is already one. Making a random one is the business of who has the Random port;
+`fresh_uuid` turns its bytes into an id that Kafka's tools accept.
+"""
+
+from __future__ import annotations
+
+import binascii
+
+Uuid = bytes
+
+ZERO_UUID: Uuid = bytes(16)
+METADATA_TOPIC_UUID: Uuid = bytes(15) + b"\x01"  # reserved for the topic of a KRaft controller's metadata
+
+_TO_URL_SAFE = bytes.maketrans(b"+/", b"-_")
+_FROM_URL_SAFE = bytes.maketrans(b"-_", b"+/")
+
+
+def uuid_to_text(uuid: Uuid) -> str:
+    """Kafka's form: base64 with `-` and `_`, no padding, 22 letters."""
+    assert len(uuid) == 16, f"a uuid has 16 bytes, not {len(uuid)}"
+    return binascii.b2a_base64(uuid, newline=False).translate(_TO_URL_SAFE).rstrip(b"=").decode("ascii")
+
+
+def uuid_from_text(text: str) -> Uuid:
+    """The reverse of `uuid_to_text`; ValueError when the text is not such a form."""
+    try:
+        letters = text.encode("ascii").translate(_FROM_URL_SAFE, b"=")
+        uuid = binascii.a2b_base64(letters + b"=" * (-len(letters) % 4), strict_mode=True)
+    except ValueError:
+        raise ValueError(f"{text!r} is not a uuid in base64") from None
+    if len(uuid) != 16:
+        raise ValueError(f"{text!r} is {len(uuid)} bytes of base64, not the 16 of a uuid")
+    return uuid
+
+
+def fresh_uuid(random_bytes: bytes) -> Uuid:
+    """Sixteen random bytes as a version 4 uuid whose text does not begin with `-` (Kafka avoids those: command lines take them for options)."""
+    assert len(random_bytes) == 16, f"a uuid has 16 bytes, not {len(random_bytes)}"
+    data = bytearray(random_bytes)
+    if data[0] >> 2 == 62:
+        data[0] &= 0x7F
+    data[6] = data[6] & 0x0F | 0x40
+    data[8] = data[8] & 0x3F | 0x80
+    return bytes(data)

@@ -1,0 +1,325 @@
+"""How a declaration becomes a decoder: one Python function a message and version, written as source and compiled.
+
+The source is what a patient person would write by hand. Neighbouring fixed-width fields, and the length of whatever follows them, are read
+by one precompiled `struct.Struct`; nested structs and arrays are inlined, so there is no call a field. Two tricks keep the checks cheap:
+
+- Offsets only grow, and a slice past the end is merely short, so one comparison of the final offset with the buffer's length finds every
+  string, blob or tag that claims more bytes than there are. Reads of single bytes and fixed widths raise IndexError or struct.error there.
+- An element of an array takes at least one byte, so a message cannot hold more objects than bytes. That bounds small messages; those
+  larger than `OBJECTS_MAX` bytes go through a second form of the same function that counts structs and strings against `OBJECTS_MAX`.
+
+Whatever the bytes are, the caller sees WireError or a message. Messages without `records` are decoded from `bytes` (faster to index than a
+memoryview); those with them from a memoryview, of which each `records` is a slice.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+from ottla.base.errors import WireError
+from ottla.wire.primitives import check_tag, read_long_string_length, read_long_uvarint, read_skipped_tags, read_uvarint
+from ottla.wire.schema import FIXED, Field, Message, Struct, is_flexible, shared_default
+
+OBJECTS_MAX = 2_000_000
+
+
+def compile_decoder(cls: type[Message], version: int) -> Callable[[Any, int], tuple[Any, int]]:
+    """The decoder of `cls` at `version`: (buffer, offset) -> (message, end)."""
+    return _DecoderSource(cls, version, is_counted=False).compile()
+
+
+def refuse_null(name: str) -> NoReturn:
+    raise WireError(f"{name} may not be null")
+
+
+def refuse_count(name: str, count: int) -> NoReturn:
+    raise WireError(f"{name} claims {count} elements, more than the frame has bytes or than one message may hold")
+
+
+def refuse_tag_size(name: str) -> NoReturn:
+    raise WireError(f"the tagged field {name} does not fill the bytes it claims")
+
+
+def refuse_bytes(name: str, error: Exception) -> NoReturn:
+    raise WireError(f"not a {name}: {error}") from None
+
+
+def refuse_end(name: str) -> NoReturn:
+    raise WireError(f"the frame ends inside a {name}")
+
+
+def holds_records(cls: type[Struct], version: int) -> bool:
+    """Whether `records` stand anywhere in the struct at this version."""
+    for field in cls.__fields__:
+        if field.is_in(version):
+            of = field.of
+            if field.kind == "records" or (isinstance(of, type) and holds_records(of, version)):
+                return True
+    return False
+
+
+class _DecoderSource:
+    """Writes the source of one decoder. Variables of the source are numbered, so that inlined structs do not clash."""
+
+    def __init__(self, cls: type[Message], version: int, *, is_counted: bool) -> None:
+        self.cls = cls
+        self.version = version
+        self.is_flexible = is_flexible(cls, version)
+        self.is_counted = is_counted
+        self.is_view = holds_records(cls, version)
+        self.lines: list[str] = []
+        self.depth = 0
+        self.numbers = 0
+        self.pending: list[tuple[str, str]] = []  # (where it goes, its letter) of the fixed-width values to be read next
+        self.names: dict[str, Any] = {
+            "new": object.__new__,
+            "long": read_long_uvarint,
+            "long_string": read_long_string_length,
+            "uvarint": read_uvarint,
+            "skip_tags": read_skipped_tags,
+            "check_tag": check_tag,
+            "refuse_null": refuse_null,
+            "refuse_count": refuse_count,
+            "refuse_tag_size": refuse_tag_size,
+            "refuse_bytes": refuse_bytes,
+            "refuse_end": refuse_end,
+            "BadBytes": (struct.error, IndexError, UnicodeDecodeError),
+            "unpack_from": struct.unpack_from,
+        }
+
+    def compile(self) -> Callable[[Any, int], tuple[Any, int]]:
+        name = self.cls.__name__
+        self.emit("def decode(buf, pos):")
+        self.depth += 1
+        kind = "memoryview" if self.is_view else "bytes"
+        self.emit(f"if type(buf) is not {kind}: buf = {kind}(buf)")
+        self.emit("size = len(buf)")
+        if self.is_counted:
+            self.emit(f"budget = {OBJECTS_MAX}")
+        else:
+            self.names["decode_counted"] = _counted(self.cls, self.version)
+            self.emit(f"if size - pos > {OBJECTS_MAX}: return decode_counted(buf, pos)")
+        self.emit("try:")
+        self.depth += 1
+        self.struct(self.cls, "message")
+        self.depth -= 1
+        self.emit("except BadBytes as error:")
+        self.emit(f"    refuse_bytes('{name}', error)")
+        self.emit(f"if pos > size: refuse_end('{name}')")
+        self.emit("return message, pos")
+        source = "\n".join(self.lines)
+        exec(compile(source, f"<decoder of {name} {self.version}>", "exec"), self.names)
+        return self.names["decode"]  # type: ignore[no-any-return]
+
+    def emit(self, line: str) -> None:
+        self.lines.append("    " * self.depth + line)
+
+    def fresh(self, stem: str) -> str:
+        self.numbers += 1
+        return f"{stem}{self.numbers}"
+
+    def constant(self, stem: str, value: object) -> str:
+        name = self.fresh(stem)
+        self.names[name] = value
+        return name
+
+    def flush(self) -> None:
+        """Reads the pending fixed-width values."""
+        if not self.pending:
+            return
+        targets = ", ".join(target for target, _ in self.pending)
+        letters = "".join(letter for _, letter in self.pending)
+        self.pending = []
+        if letters == "B":
+            self.emit(f"{targets} = buf[pos]; pos += 1")
+            return
+        form = struct.Struct(">" + letters)
+        if len(form.unpack(bytes(form.size))) == 1:
+            targets += ","
+        unpack = self.constant("unpack", form.unpack_from)
+        self.emit(f"{targets} = {unpack}(buf, pos); pos += {form.size}")
+
+    # Structs and their tags
+
+    def struct(self, cls: type[Struct], target: str) -> None:
+        """Reads a struct into a new object that `target` names."""
+        version = self.version
+        self.emit(f"{target} = new({self.constant(cls.__name__, cls)})")
+        tagged = []
+        for field in cls.__fields__:
+            place = f"{target}.{field.name}"
+            if field.is_tagged(version):
+                tagged.append(field)
+            elif field.is_in(version):
+                self.field(field, place, self.is_flexible and not field.classic)
+                continue
+            if field.default == []:
+                self.emit(f"{place} = []")
+            else:
+                self.emit(f"{place} = {self.default(field)}")
+        if self.is_flexible:
+            self.tags(tagged, target)
+        self.flush()
+
+    def default(self, field: Field) -> str:
+        value = shared_default(field)
+        return repr(value) if value is None or type(value) in (int, bool, str) else self.constant("default", value)
+
+    def tags(self, tagged: list[Field], target: str) -> None:
+        """Reads a tag section; the tagged fields of `target` already have their defaults."""
+        count = self.fresh("count")
+        self.pending.append((count, "B"))
+        self.flush()
+        self.emit(f"if {count}:")
+        self.depth += 1
+        if tagged:
+            self.known_tags(tagged, target, count)
+        else:
+            self.emit("pos = skip_tags(buf, pos - 1)")
+        self.depth -= 1
+
+    def known_tags(self, tagged: list[Field], target: str, count: str) -> None:
+        tag, last, end = self.fresh("tag"), self.fresh("last"), self.fresh("end")
+        self.emit(f"if {count} > 127: {count}, pos = long(buf, pos - 1)")
+        self.emit(f"{last} = -1")
+        self.emit(f"while {count}:")
+        self.depth += 1
+        self.emit(f"{count} -= 1")
+        self.emit(f"{tag}, pos = uvarint(buf, pos)")
+        self.emit(f"{end}, pos = uvarint(buf, pos)")
+        self.emit(f"check_tag({tag}, {last}, {end}, size - pos)")
+        self.emit(f"{last} = {tag}; {end} += pos")
+        branch = "if"
+        for field in tagged:
+            self.emit(f"{branch} {tag} == {field.tag}:")
+            self.depth += 1
+            self.field(field, f"{target}.{field.name}", True)
+            self.flush()
+            self.emit(f"if pos != {end}: refuse_tag_size('{field.name}')")
+            self.depth -= 1
+            branch = "elif"
+        self.emit(f"else: pos = {end}")
+        self.depth -= 1
+
+    # Fields
+
+    def field(self, field: Field, place: str, is_compact: bool) -> None:
+        if field.kind in FIXED:
+            self.pending.append((place, FIXED[field.kind]))
+        elif field.kind == "nested":
+            self.nested(field, place)
+        elif field.kind == "array":
+            self.array(field, place, is_compact)
+        else:
+            self.blob(field, place, is_compact)
+
+    def nested(self, field: Field, place: str) -> None:
+        target = self.fresh("struct")
+        if not field.is_nullable(self.version):
+            self.struct(field.struct, target)
+            self.emit(f"{place} = {target}")
+            return
+        presence = self.fresh("presence")
+        self.pending.append((presence, "b"))
+        self.flush()
+        self.emit(f"if {presence} < 0: {place} = None")
+        self.emit("else:")
+        self.depth += 1
+        self.struct(field.struct, target)
+        self.emit(f"{place} = {target}")
+        self.depth -= 1
+
+    def length(self, field: Field, is_compact: bool) -> str:
+        """Reads the length or count before a blob or array; answers the variable that holds it (compact: plus one)."""
+        length = self.fresh("length")
+        if is_compact:
+            self.pending.append((length, "B"))
+            self.flush()
+            long = "long_string" if field.kind == "string" else "long"
+            self.emit(f"if {length} > 127: {length}, pos = {long}(buf, pos - 1)")
+        else:
+            self.pending.append((length, "h" if field.kind == "string" else "i"))
+            self.flush()
+        return length
+
+    def null_branch(self, field: Field, place: str, length: str, is_compact: bool) -> None:
+        """Handles the null of a blob or array; what follows belongs below the `else`."""
+        null = "not " + length if is_compact else length + " < 0"
+        if field.is_nullable(self.version):
+            self.emit(f"if {null}:")
+            if not is_compact:
+                self.emit(f"    if {length} != -1: refuse_null('a negative length of {field.name}')")
+            self.emit(f"    {place} = None")
+        else:
+            self.emit(f"if {null}: refuse_null('{field.name}')")
+        self.emit("else:")
+
+    def blob(self, field: Field, place: str, is_compact: bool) -> None:
+        length = self.length(field, is_compact)
+        self.null_branch(field, place, length, is_compact)
+        self.emit(f"    {place} = {self.blob_slice(field, length, is_compact)}")
+
+    def blob_slice(self, field: Field, length: str, is_compact: bool) -> str:
+        piece = f"buf[pos:(pos := pos + {length}{' - 1' if is_compact else ''})]"
+        if field.kind == "string":
+            return f"str({piece}, 'utf-8')" if self.is_view else f"{piece}.decode()"
+        if field.kind == "octets" and self.is_view:
+            return f"bytes({piece})"
+        return piece
+
+    def array(self, field: Field, place: str, is_compact: bool) -> None:
+        count = self.length(field, is_compact)
+        self.null_branch(field, place, count, is_compact)
+        self.depth += 1
+        if is_compact:
+            self.emit(f"{count} -= 1")
+        element = field.element
+        if element.kind in FIXED:
+            self.fixed_elements(field.name, FIXED[element.kind], place, count)
+        else:
+            self.elements(field.name, element, place, count, is_compact)
+        self.depth -= 1
+
+    def fixed_elements(self, name: str, letter: str, place: str, count: str) -> None:
+        width = struct.calcsize(">" + letter)
+        self.emit(f"if {count} * {width} > size - pos: refuse_count('{name}', {count})")
+        if width == 16:
+            self.emit(f"{place} = [bytes(buf[at:at + 16]) for at in range(pos, pos + {count} * 16, 16)]")
+        else:
+            self.emit(f"{place} = list(unpack_from(f'>{{{count}}}{letter}', buf, pos)) if {count} else []")
+        self.emit(f"pos += {count} * {width}")
+
+    def elements(self, name: str, element: Field, place: str, count: str, is_compact: bool) -> None:
+        items = self.fresh("items")
+        self.emit(f"if {count} > size - pos: refuse_count('{name}', {count})")
+        if self.is_counted:
+            self.emit(f"budget -= {count}")
+            self.emit(f"if budget < 0: refuse_count('{name}', {count})")
+        self.emit(f"{place} = {items} = []")
+        self.emit(f"while {count}:")
+        self.depth += 1
+        self.emit(f"{count} -= 1")
+        if element.kind == "nested":
+            target = self.fresh("struct")
+            self.struct(element.struct, target)
+            self.emit(f"{items}.append({target})")
+        else:
+            length = self.length(element, is_compact)
+            empty = "not " + length if is_compact else length + " < 0"
+            self.emit(f"if {empty}: refuse_null('an element of {name}')")
+            self.emit(f"{items}.append({self.blob_slice(element, length, is_compact)})")
+        self.depth -= 1
+
+
+def _counted(cls: type[Message], version: int) -> Callable[[Any, int], tuple[Any, int]]:
+    """The counting form of a decoder, compiled when the first large message comes."""
+    compiled: list[Callable[[Any, int], tuple[Any, int]]] = []
+
+    def decode(buffer: Any, offset: int) -> tuple[Any, int]:
+        if not compiled:
+            compiled.append(_DecoderSource(cls, version, is_counted=True).compile())
+        return compiled[0](buffer, offset)
+
+    return decode

@@ -1,0 +1,397 @@
+"""How a declaration becomes an encoder: one Python function a message and version, written as source and compiled.
+
+The function appends pieces to a list that its caller joins once. Neighbouring fixed-width fields become one pack, and arrays of fixed width
+join it: the packer of each shape (how long each array is) is made when first seen and kept in a dictionary, as are the encoded forms of short
+strings and small counts, since topic, group and host names come again and again. All these dictionaries are bounded.
+
+A value that the version has no place for raises ApiError(UNSUPPORTED_VERSION) unless its field is ignorable; only fields that are not
+ignorable cost a comparison. A tagged field at its default is not written. A value of the wrong type or range is a bug of ours, and raises
+whatever Python raises.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+from ottla.base.errors import ApiError, ErrorCode
+from ottla.wire.primitives import encode_string, uvarint
+from ottla.wire.schema import FIXED, Field, Message, Struct, StructType, is_flexible, shared_default
+
+CACHED_STRINGS_MAX = 8192
+CACHED_STRING_LENGTH_MAX = 255
+CACHED_COUNTS_MAX = 1024
+CACHED_SHAPES_MAX = 512
+
+# Below this many bytes a copy into the joined piece is cheaper than a piece of its own.
+SEPARATE_RECORDS_BYTES = 32 * 1024
+
+
+class CompactStrings(dict[str | None, bytes]):
+    """Encoded strings by value: length plus one as a varint, then UTF-8."""
+
+    def __missing__(self, text: str | None) -> bytes:
+        assert text is not None, "a string that may not be null is null"
+        data = encode_string(text)
+        encoded = uvarint(len(data) + 1) + data
+        _remember(self, text, encoded, len(text))
+        return encoded
+
+
+class ClassicStrings(dict[str | None, bytes]):
+    """Encoded strings by value: length as int16, then UTF-8."""
+
+    def __missing__(self, text: str | None) -> bytes:
+        assert text is not None, "a string that may not be null is null"
+        data = encode_string(text)
+        encoded = len(data).to_bytes(2, "big") + data
+        _remember(self, text, encoded, len(text))
+        return encoded
+
+
+def _remember(strings: dict[str | None, bytes], text: str, encoded: bytes, length: int) -> None:
+    if length <= CACHED_STRING_LENGTH_MAX:
+        if len(strings) >= CACHED_STRINGS_MAX:
+            null = strings.get(None)
+            strings.clear()
+            if null is not None:
+                strings[None] = null
+        strings[text] = encoded
+
+
+class CompactCounts(dict[int, bytes]):
+    """The varint of a length plus one, by length."""
+
+    def __missing__(self, count: int) -> bytes:
+        encoded = uvarint(count + 1)
+        if count < CACHED_COUNTS_MAX:
+            self[count] = encoded
+        return encoded
+
+
+class Shapes(dict[Any, Callable[..., bytes]]):
+    """Packers of a row that holds arrays of fixed width, by the arrays' lengths (a number for one array, else a tuple).
+
+    `row` has a letter for each fixed-width value and a one-tuple (letter,) for each array; an array takes its count, then its elements.
+    """
+
+    def __init__(self, row: list[str | tuple[str]], *, is_compact: bool) -> None:
+        super().__init__()
+        self.row = row
+        self.is_compact = is_compact
+
+    def __missing__(self, shape: int | tuple[int, ...]) -> Callable[..., bytes]:
+        lengths = iter((shape,) if isinstance(shape, int) else shape)
+        letters: list[str] = []
+        wide: list[int] = []  # which arguments are counts that need more than one byte
+        arguments = 0
+        for item in self.row:
+            if isinstance(item, str):
+                letters.append(item)
+                arguments += item != "x"
+                continue
+            length = next(lengths)
+            if not self.is_compact:
+                letters.append("i")
+            elif length < 127:
+                letters.append("B")
+            else:
+                letters.append(f"{len(uvarint(length + 1))}s")
+                wide.append(arguments)
+            letters.append("16s" * length if item[0] == "16s" else f"{length}{item[0]}")
+            arguments += 1 + length
+        pack = struct.Struct(">" + "".join(letters)).pack
+        if wide:
+            return _pack_with_wide_counts(pack, wide)
+        if len(self) >= CACHED_SHAPES_MAX:
+            self.clear()
+        self[shape] = pack
+        return pack
+
+
+def _pack_with_wide_counts(pack: Callable[..., bytes], wide: list[int]) -> Callable[..., bytes]:
+    def pack_wide(*values: Any) -> bytes:
+        row = list(values)
+        for place in wide:
+            row[place] = uvarint(row[place])
+        return pack(*row)
+
+    return pack_wide
+
+
+_compact_strings = CompactStrings()
+_compact_nullable_strings = CompactStrings({None: b"\0"})
+_classic_strings = ClassicStrings()
+_classic_nullable_strings = ClassicStrings({None: b"\xff\xff"})
+_compact_counts = CompactCounts()
+
+
+def compile_writer(cls: type[Message], version: int) -> Callable[[Any, list[Any]], None]:
+    """The writer of `cls` at `version`: (message, parts) -> appends the encoding's pieces to parts."""
+    return _WriterSource(cls, version).compile()
+
+
+def merge_parts(parts: list[Any]) -> list[Any]:
+    """Joins neighbouring small pieces; large bytes-like pieces and objects that are not bytes-like stay as they are."""
+    merged: list[Any] = []
+    run: list[Any] = []
+    for part in parts:
+        if isinstance(part, (bytes, bytearray, memoryview)) and len(part) < SEPARATE_RECORDS_BYTES:
+            run.append(part)
+            continue
+        if run:
+            merged.append(b"".join(run))
+            run = []
+        merged.append(part)
+    if run:
+        merged.append(b"".join(run))
+    return merged
+
+
+def refuse_value(message: str, name: str, version: int) -> NoReturn:
+    raise ApiError(ErrorCode.UNSUPPORTED_VERSION, f"{message} version {version} has no place for this {name}")
+
+
+class _WriterSource:
+    """Writes the source of one writer.
+
+    `row` gathers the expressions of pieces to be appended by the next statement, `pending` the fixed-width values of the next such piece.
+    """
+
+    def __init__(self, cls: type[Message], version: int) -> None:
+        self.cls = cls
+        self.version = version
+        self.is_flexible = is_flexible(cls, version)
+        self.lines: list[str] = []
+        self.depth = 0
+        self.numbers = 0
+        self.row: list[str] = []
+        self.pending: list[tuple[str | tuple[str], str]] = []  # (letter, value); (letter,) stands for an array
+        self.functions: list[str] = []  # the sources of the functions that write tag sections
+        self.names: dict[str, Any] = {
+            "compact_strings": _compact_strings,
+            "compact_nullable_strings": _compact_nullable_strings,
+            "classic_strings": _classic_strings,
+            "classic_nullable_strings": _classic_nullable_strings,
+            "compact_counts": _compact_counts,
+            "uvarint": uvarint,
+            "join": b"".join,
+            "refuse_value": refuse_value,
+        }
+
+    def compile(self) -> Callable[[Any, list[Any]], None]:
+        self.emit("def write(message, parts):")
+        self.depth += 1
+        self.struct(self.cls, "message")
+        self.flush()
+        self.emit("return None")
+        source = "\n".join(self.functions + self.lines)
+        exec(compile(source, f"<encoder of {self.cls.__name__} {self.version}>", "exec"), self.names)
+        return self.names["write"]  # type: ignore[no-any-return]
+
+    def emit(self, line: str) -> None:
+        self.lines.append("    " * self.depth + line)
+
+    def fresh(self, stem: str) -> str:
+        self.numbers += 1
+        return f"{stem}{self.numbers}"
+
+    def constant(self, stem: str, value: object) -> str:
+        name = self.fresh(stem)
+        self.names[name] = value
+        return name
+
+    def end_pack(self) -> None:
+        """Turns the pending fixed-width values into one expression of the row."""
+        if not self.pending:
+            return
+        pending, self.pending = self.pending, []
+        arrays = [value for letter, value in pending if isinstance(letter, tuple)]
+        if not arrays and all(letter == "x" for letter, _ in pending):
+            self.row.append(repr(bytes(len(pending))))
+            return
+        values = []
+        shape = []
+        for letter, value in pending:
+            if isinstance(letter, tuple):
+                variable = self.fresh("array")
+                shape.append(f"len({variable} := {value})")
+                values.append(f"len({variable}){' + 1' if self.is_flexible else ''}, *{variable}")
+            elif letter != "x":
+                values.append(value)
+        if arrays:
+            shapes = self.constant("shapes", Shapes([letter for letter, _ in pending], is_compact=self.is_flexible))
+            pack = f"{shapes}[{', '.join(shape)}]"
+        else:
+            pack = self.constant("pack", struct.Struct(">" + "".join(str(letter) for letter, _ in pending)).pack)
+        self.row.append(f"{pack}({', '.join(values)})")
+
+    def flush(self) -> None:
+        """Appends what is in the row."""
+        self.end_pack()
+        if len(self.row) == 1:
+            self.emit(f"parts.append({self.row[0]})")
+        elif self.row:
+            self.emit(f"parts += ({', '.join(self.row)})")
+        self.row = []
+
+    def piece(self, expression: str) -> None:
+        self.end_pack()
+        self.row.append(expression)
+
+    # Structs and their tags
+
+    def struct(self, cls: type[Struct], source: str) -> None:
+        version = self.version
+        tagged = []
+        for field in cls.__fields__:
+            value = f"{source}.{field.name}"
+            if field.is_tagged(version):
+                tagged.append(field)
+            elif field.is_in(version):
+                self.field(field, value, self.is_flexible and not field.classic)
+            elif not field.ignorable:
+                self.emit(f"if {self.differs(field, value)}: refuse_value('{cls.__name__}', '{field.name}', {version})")
+        if not self.is_flexible:
+            return
+        if tagged:
+            write_tags = self.tags_function(cls, tagged)
+            is_set = " or ".join(self.is_set(field, f"{source}.{field.name}") for field in tagged)
+            self.piece(f"{write_tags}({source}) if {is_set} else b'\\0'")
+        else:
+            self.pending.append(("x", ""))
+
+    def differs(self, field: Field, value: str) -> str:
+        """An expression that is true when the value differs from the default."""
+        default = f" and {value} != {self.constant('default', shared_default(field))}" if isinstance(field.default, StructType) else ""
+        return self.is_set(field, value) + default
+
+    def is_set(self, field: Field, value: str) -> str:
+        """A cheap expression that is true when the value may differ from the default: of structs it only knows the shared default."""
+        if isinstance(field.default, StructType):
+            return f"{value} is not {self.constant('default', shared_default(field))}"
+        if field.default == [] and field.nullable_since is None:
+            return value
+        if field.default is None:
+            return f"{value} is not None"
+        return f"{value} != {field.default!r}"
+
+    def tags_function(self, cls: type[Struct], tagged: list[Field]) -> str:
+        """A function of its own for the rare tag section that is not empty: struct -> its bytes."""
+        name = self.fresh("write_tags")
+        outer = self.lines, self.depth, self.row, self.pending
+        self.lines, self.depth, self.row, self.pending = [], 0, [], []
+        self.emit(f"def {name}(struct):")
+        self.depth = 1
+        self.emit("count = 0; section = []")
+        for field in sorted(tagged, key=lambda field: field.tag or 0):
+            value = f"struct.{field.name}"
+            self.emit(f"if {self.differs(field, value)}:")
+            self.depth = 2
+            self.emit("count += 1; parts = []")
+            self.field(field, value, True)
+            self.flush()
+            self.emit("body = join(parts)")
+            self.emit(f"section += (uvarint({field.tag}), uvarint(len(body)), body)")
+            self.depth = 1
+        self.emit("return uvarint(count) + join(section)")
+        self.functions += self.lines
+        self.lines, self.depth, self.row, self.pending = outer
+        return name
+
+    # Fields
+
+    def field(self, field: Field, value: str, is_compact: bool) -> None:
+        if field.kind in FIXED:
+            self.pending.append((FIXED[field.kind], value))
+        elif field.kind == "string":
+            self.piece(f"{self.strings(field, is_compact)}[{value}]")
+        elif field.kind in ("octets", "records"):
+            self.blob(field, value, is_compact)
+        elif field.kind == "nested":
+            self.nested(field, value)
+        else:
+            self.array(field, value, is_compact)
+
+    def strings(self, field: Field, is_compact: bool) -> str:
+        nullable = "nullable_" if field.is_nullable(self.version) else ""
+        return f"{'compact' if is_compact else 'classic'}_{nullable}strings"
+
+    def blob(self, field: Field, value: str, is_compact: bool) -> None:
+        blob = self.fresh("blob")
+        self.emit(f"{blob} = {value}")
+        if not field.is_nullable(self.version):
+            self.refuse_null(field, blob)
+            if is_compact:
+                self.piece(f"compact_counts[len({blob})]")
+            else:
+                self.pending.append(("i", f"len({blob})"))
+            self.piece(blob)
+            return
+        if is_compact:
+            self.piece(f"b'\\0' if {blob} is None else compact_counts[len({blob})]")
+        else:
+            self.pending.append(("i", f"-1 if {blob} is None else len({blob})"))
+        self.piece(f"b'' if {blob} is None else {blob}")
+
+    def refuse_null(self, field: Field, value: str) -> None:
+        """A null that another version of the field allows is refused as that version's; elsewhere it is a bug and fails by itself."""
+        if field.nullable_since is not None:
+            self.emit(f"if {value} is None: refuse_value('{self.cls.__name__}', 'null {field.name}', {self.version})")
+
+    def nested(self, field: Field, value: str) -> None:
+        source = self.fresh("struct")
+        self.emit(f"{source} = {value}")
+        if not field.is_nullable(self.version):
+            self.struct(field.struct, source)
+            return
+        self.flush()
+        self.emit(f"if {source} is None: parts.append(b'\\xff')")
+        self.emit("else:")
+        self.depth += 1
+        self.row.append("b'\\x01'")
+        self.struct(field.struct, source)
+        self.flush()
+        self.depth -= 1
+
+    def array(self, field: Field, value: str, is_compact: bool) -> None:
+        element = field.element
+        if not field.is_nullable(self.version):
+            if field.nullable_since is None and element.kind in FIXED:
+                self.pending.append(((FIXED[element.kind],), value))
+                return
+            items = self.fresh("items")
+            self.emit(f"{items} = {value}")
+            self.refuse_null(field, items)
+            self.elements(element, items, is_compact)
+            return
+        self.flush()
+        items = self.fresh("items")
+        self.emit(f"{items} = {value}")
+        null = b"\0" if is_compact else b"\xff\xff\xff\xff"
+        self.emit(f"if {items} is None: parts.append({null!r})")
+        self.emit("else:")
+        self.depth += 1
+        self.elements(element, items, is_compact)
+        self.flush()
+        self.depth -= 1
+
+    def elements(self, element: Field, items: str, is_compact: bool) -> None:
+        if element.kind in FIXED:
+            self.pending.append(((FIXED[element.kind],), items))
+            return
+        if is_compact:
+            self.piece(f"compact_counts[len({items})]")
+        else:
+            self.pending.append(("i", f"len({items})"))
+        self.flush()
+        item = self.fresh("item")
+        self.emit(f"for {item} in {items}:")
+        self.depth += 1
+        if element.kind == "nested":
+            self.struct(element.struct, item)
+        else:
+            self.field(element, item, is_compact)
+        self.flush()
+        self.depth -= 1

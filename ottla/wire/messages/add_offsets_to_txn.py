@@ -1,0 +1,17 @@
+"""AddOffsetsToTxn: the offsets of a group enter a transaction."""
+
+from __future__ import annotations
+
+from ottla.wire.schema import Request, Response, i16, i32, i64, string
+
+
+class AddOffsetsToTxnRequest(Request, key=25, versions=(0, 4), flexible=3):
+    transactional_id: str = string()
+    producer_id: int = i64()
+    producer_epoch: int = i16()
+    group_id: str = string()
+
+
+class AddOffsetsToTxnResponse(Response, key=25, versions=(0, 4), flexible=3):
+    throttle_time_ms: int = i32()
+    error_code: int = i16()

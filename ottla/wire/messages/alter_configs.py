@@ -1,0 +1,33 @@
+"""AlterConfigs: replace all settings of a resource."""
+
+from __future__ import annotations
+
+from ottla.wire.schema import Request, Response, Struct, array, boolean, i16, i32, i8, string
+
+
+class AlterableConfig(Struct):
+    name: str = string()
+    value: str | None = string(nullable=True)
+
+
+class AlterConfigsResource(Struct):
+    resource_type: int = i8()
+    resource_name: str = string()
+    configs: list[AlterableConfig] = array(AlterableConfig)
+
+
+class AlterConfigsRequest(Request, key=33, versions=(0, 2), flexible=2):
+    resources: list[AlterConfigsResource] = array(AlterConfigsResource)
+    validate_only: bool = boolean()
+
+
+class AlterConfigsResourceResponse(Struct):
+    error_code: int = i16()
+    error_message: str | None = string(nullable=True)
+    resource_type: int = i8()
+    resource_name: str = string()
+
+
+class AlterConfigsResponse(Response, key=33, versions=(0, 2), flexible=2):
+    throttle_time_ms: int = i32()
+    responses: list[AlterConfigsResourceResponse] = array(AlterConfigsResourceResponse)

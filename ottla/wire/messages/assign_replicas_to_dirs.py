@@ -1,0 +1,46 @@
+"""AssignReplicasToDirs: a broker tells the controller in which log directory replicas live (KIP-858)."""
+
+from __future__ import annotations
+
+from ottla.wire.schema import Request, Response, Struct, Uuid, array, i16, i32, i64, uuid
+
+
+class PartitionData(Struct):
+    partition_index: int = i32()
+
+
+class TopicData(Struct):
+    topic_id: Uuid = uuid()
+    partitions: list[PartitionData] = array(PartitionData)
+
+
+class DirectoryData(Struct):
+    id: Uuid = uuid()
+    topics: list[TopicData] = array(TopicData)
+
+
+class AssignReplicasToDirsRequest(Request, key=73, versions=(0, 0), flexible=0):
+    broker_id: int = i32()
+    broker_epoch: int = i64(default=-1)
+    directories: list[DirectoryData] = array(DirectoryData)
+
+
+class AssignReplicasToDirsResponsePartitionData(Struct):
+    partition_index: int = i32()
+    error_code: int = i16()
+
+
+class AssignReplicasToDirsResponseTopicData(Struct):
+    topic_id: Uuid = uuid()
+    partitions: list[AssignReplicasToDirsResponsePartitionData] = array(AssignReplicasToDirsResponsePartitionData)
+
+
+class AssignReplicasToDirsResponseDirectoryData(Struct):
+    id: Uuid = uuid()
+    topics: list[AssignReplicasToDirsResponseTopicData] = array(AssignReplicasToDirsResponseTopicData)
+
+
+class AssignReplicasToDirsResponse(Response, key=73, versions=(0, 0), flexible=0):
+    throttle_time_ms: int = i32()
+    error_code: int = i16()
+    directories: list[AssignReplicasToDirsResponseDirectoryData] = array(AssignReplicasToDirsResponseDirectoryData)

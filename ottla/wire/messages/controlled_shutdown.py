@@ -1,0 +1,20 @@
+"""ControlledShutdown: a broker asks the controller to move its leaderships away. Version 0 has a request header without a client id."""
+
+from __future__ import annotations
+
+from ottla.wire.schema import Request, Response, Struct, array, i16, i32, i64, string
+
+
+class ControlledShutdownRequest(Request, key=7, versions=(0, 3), flexible=3):
+    broker_id: int = i32()
+    broker_epoch: int = i64(since=2, default=-1, ignorable=True)
+
+
+class RemainingPartition(Struct):
+    topic_name: str = string()
+    partition_index: int = i32()
+
+
+class ControlledShutdownResponse(Response, key=7, versions=(0, 3), flexible=3):
+    error_code: int = i16()
+    remaining_partitions: list[RemainingPartition] = array(RemainingPartition)

@@ -1,0 +1,34 @@
+"""DeleteShareGroupState: forget a share group's state of a partition."""
+
+from __future__ import annotations
+
+from ottla.wire.schema import Request, Response, Struct, Uuid, array, i16, i32, string, uuid
+
+
+class PartitionData(Struct):
+    partition: int = i32()
+
+
+class DeleteStateData(Struct):
+    topic_id: Uuid = uuid()
+    partitions: list[PartitionData] = array(PartitionData)
+
+
+class DeleteShareGroupStateRequest(Request, key=86, versions=(0, 0), flexible=0):
+    group_id: str = string()
+    topics: list[DeleteStateData] = array(DeleteStateData)
+
+
+class PartitionResult(Struct):
+    partition: int = i32()
+    error_code: int = i16()
+    error_message: str | None = string(nullable=True, default=None)
+
+
+class DeleteStateResult(Struct):
+    topic_id: Uuid = uuid()
+    partitions: list[PartitionResult] = array(PartitionResult)
+
+
+class DeleteShareGroupStateResponse(Response, key=86, versions=(0, 0), flexible=0):
+    results: list[DeleteStateResult] = array(DeleteStateResult)

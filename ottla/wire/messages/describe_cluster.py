@@ -1,0 +1,30 @@
+"""DescribeCluster: the cluster's id, controller and brokers."""
+
+from __future__ import annotations
+
+from ottla.wire.schema import Request, Response, Struct, array, boolean, i16, i32, i8, string
+
+
+class DescribeClusterRequest(Request, key=60, versions=(0, 2), flexible=0):
+    include_cluster_authorized_operations: bool = boolean()
+    endpoint_type: int = i8(since=1, default=1)
+    include_fenced_brokers: bool = boolean(since=2)
+
+
+class DescribeClusterBroker(Struct):
+    broker_id: int = i32()
+    host: str = string()
+    port: int = i32()
+    rack: str | None = string(nullable=True, default=None)
+    is_fenced: bool = boolean(since=2)
+
+
+class DescribeClusterResponse(Response, key=60, versions=(0, 2), flexible=0):
+    throttle_time_ms: int = i32()
+    error_code: int = i16()
+    error_message: str | None = string(nullable=True, default=None)
+    endpoint_type: int = i8(since=1, default=1)
+    cluster_id: str = string()
+    controller_id: int = i32(default=-1)
+    brokers: list[DescribeClusterBroker] = array(DescribeClusterBroker)
+    cluster_authorized_operations: int = i32(default=-0x80000000)

@@ -1,0 +1,19 @@
+"""EndTxn: commit or abort a transaction. From version 5 on the answer brings the epoch for the next one."""
+
+from __future__ import annotations
+
+from ottla.wire.schema import Request, Response, boolean, i16, i32, i64, string
+
+
+class EndTxnRequest(Request, key=26, versions=(0, 5), flexible=3):
+    transactional_id: str = string()
+    producer_id: int = i64()
+    producer_epoch: int = i16()
+    committed: bool = boolean()
+
+
+class EndTxnResponse(Response, key=26, versions=(0, 5), flexible=3):
+    throttle_time_ms: int = i32()
+    error_code: int = i16()
+    producer_id: int = i64(since=5, default=-1, ignorable=True)
+    producer_epoch: int = i16(since=5, default=-1, ignorable=True)

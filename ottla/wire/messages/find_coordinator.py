@@ -1,0 +1,30 @@
+"""FindCoordinator: which broker coordinates a group or a transactional id; from version 4 on several keys at once."""
+
+from __future__ import annotations
+
+from ottla.wire.schema import Request, Response, Struct, array, i16, i32, i8, string
+
+
+class FindCoordinatorRequest(Request, key=10, versions=(0, 6), flexible=3):
+    key: str = string(until=3)
+    key_type: int = i8(since=1)
+    coordinator_keys: list[str] = array(string, since=4)
+
+
+class Coordinator(Struct):
+    key: str = string(since=4)
+    node_id: int = i32(since=4)
+    host: str = string(since=4)
+    port: int = i32(since=4)
+    error_code: int = i16(since=4)
+    error_message: str | None = string(since=4, nullable=True, ignorable=True)
+
+
+class FindCoordinatorResponse(Response, key=10, versions=(0, 6), flexible=3):
+    throttle_time_ms: int = i32(since=1, ignorable=True)
+    error_code: int = i16(until=3)
+    error_message: str | None = string(since=1, until=3, nullable=True, ignorable=True)
+    node_id: int = i32(until=3)
+    host: str = string(until=3)
+    port: int = i32(until=3)
+    coordinators: list[Coordinator] = array(Coordinator, since=4)

@@ -1,0 +1,20 @@
+"""ListConfigResources: the resources that have settings; version 0 knows only client metrics."""
+
+from __future__ import annotations
+
+from ottla.wire.schema import Request, Response, Struct, array, i16, i32, i8, string
+
+
+class ListConfigResourcesRequest(Request, key=74, versions=(0, 1), flexible=0):
+    resource_types: list[int] = array(i8, since=1)
+
+
+class ConfigResource(Struct):
+    resource_name: str = string()
+    resource_type: int = i8(since=1, default=16, ignorable=True)
+
+
+class ListConfigResourcesResponse(Response, key=74, versions=(0, 1), flexible=0):
+    throttle_time_ms: int = i32()
+    error_code: int = i16()
+    config_resources: list[ConfigResource] = array(ConfigResource)

@@ -1,0 +1,43 @@
+"""OffsetCommit: a member or a lone consumer commits a group's offsets. Version 10 names topics by id."""
+
+from __future__ import annotations
+
+from ottla.wire.schema import Request, Response, Struct, Uuid, array, i16, i32, i64, string, uuid
+
+
+class OffsetCommitRequestPartition(Struct):
+    partition_index: int = i32()
+    committed_offset: int = i64()
+    committed_leader_epoch: int = i32(since=6, default=-1, ignorable=True)
+    committed_metadata: str | None = string(nullable=True)
+
+
+class OffsetCommitRequestTopic(Struct):
+    name: str = string(until=9, ignorable=True)
+    topic_id: Uuid = uuid(since=10, ignorable=True)
+    partitions: list[OffsetCommitRequestPartition] = array(OffsetCommitRequestPartition)
+
+
+class OffsetCommitRequest(Request, key=8, versions=(2, 10), flexible=8):
+    group_id: str = string()
+    generation_id_or_member_epoch: int = i32(default=-1, ignorable=True)
+    member_id: str = string(ignorable=True)
+    group_instance_id: str | None = string(since=7, nullable=True, default=None)
+    retention_time_ms: int = i64(until=4, default=-1, ignorable=True)
+    topics: list[OffsetCommitRequestTopic] = array(OffsetCommitRequestTopic)
+
+
+class OffsetCommitResponsePartition(Struct):
+    partition_index: int = i32()
+    error_code: int = i16()
+
+
+class OffsetCommitResponseTopic(Struct):
+    name: str = string(until=9, ignorable=True)
+    topic_id: Uuid = uuid(since=10, ignorable=True)
+    partitions: list[OffsetCommitResponsePartition] = array(OffsetCommitResponsePartition)
+
+
+class OffsetCommitResponse(Response, key=8, versions=(2, 10), flexible=8):
+    throttle_time_ms: int = i32(since=3, ignorable=True)
+    topics: list[OffsetCommitResponseTopic] = array(OffsetCommitResponseTopic)

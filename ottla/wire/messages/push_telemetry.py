@@ -1,0 +1,18 @@
+"""PushTelemetry: a client delivers its metrics (KIP-714)."""
+
+from __future__ import annotations
+
+from ottla.wire.schema import Request, Response, Uuid, boolean, i16, i32, i8, octets, uuid
+
+
+class PushTelemetryRequest(Request, key=72, versions=(0, 0), flexible=0):
+    client_instance_id: Uuid = uuid()
+    subscription_id: int = i32()
+    terminating: bool = boolean()
+    compression_type: int = i8()
+    metrics: bytes = octets()
+
+
+class PushTelemetryResponse(Response, key=72, versions=(0, 0), flexible=0):
+    throttle_time_ms: int = i32()
+    error_code: int = i16()

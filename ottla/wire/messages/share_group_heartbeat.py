@@ -1,0 +1,32 @@
+"""ShareGroupHeartbeat: a member joins, stays in or leaves a share group (KIP-932)."""
+
+from __future__ import annotations
+
+from ottla.wire.schema import Request, Response, Struct, Uuid, array, i16, i32, nested, string, uuid
+
+
+class ShareGroupHeartbeatRequest(Request, key=76, versions=(1, 1), flexible=0):
+    group_id: str = string()
+    member_id: str = string()
+    member_epoch: int = i32()
+    rack_id: str | None = string(nullable=True, default=None)
+    subscribed_topic_names: list[str] | None = array(string, nullable=True, default=None)
+
+
+class TopicPartitions(Struct):
+    topic_id: Uuid = uuid()
+    partitions: list[int] = array(i32)
+
+
+class Assignment(Struct):
+    topic_partitions: list[TopicPartitions] = array(TopicPartitions)
+
+
+class ShareGroupHeartbeatResponse(Response, key=76, versions=(1, 1), flexible=0):
+    throttle_time_ms: int = i32()
+    error_code: int = i16()
+    error_message: str | None = string(nullable=True, default=None)
+    member_id: str | None = string(nullable=True, default=None)
+    member_epoch: int = i32()
+    heartbeat_interval_ms: int = i32()
+    assignment: Assignment | None = nested(Assignment, nullable=True, default=None)

@@ -1,0 +1,28 @@
+"""SyncGroup: the leader of a classic group hands in the assignment, and every member receives its part."""
+
+from __future__ import annotations
+
+from ottla.wire.schema import Request, Response, Struct, array, i16, i32, octets, string
+
+
+class SyncGroupRequestAssignment(Struct):
+    member_id: str = string()
+    assignment: bytes = octets()
+
+
+class SyncGroupRequest(Request, key=14, versions=(0, 5), flexible=4):
+    group_id: str = string()
+    generation_id: int = i32()
+    member_id: str = string()
+    group_instance_id: str | None = string(since=3, nullable=True, default=None)
+    protocol_type: str | None = string(since=5, nullable=True, default=None, ignorable=True)
+    protocol_name: str | None = string(since=5, nullable=True, default=None, ignorable=True)
+    assignments: list[SyncGroupRequestAssignment] = array(SyncGroupRequestAssignment)
+
+
+class SyncGroupResponse(Response, key=14, versions=(0, 5), flexible=4):
+    throttle_time_ms: int = i32(since=1, ignorable=True)
+    error_code: int = i16()
+    protocol_type: str | None = string(since=5, nullable=True, default=None, ignorable=True)
+    protocol_name: str | None = string(since=5, nullable=True, default=None, ignorable=True)
+    assignment: bytes = octets()
