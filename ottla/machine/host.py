@@ -1,0 +1,289 @@
+"""How does a log machine run on a partition: who appends, applies, holds and releases?
+
+One host stands between one machine and one partition that is led here. `run` is the whole life of a command: decide, append, apply,
+hold, release. Effects wait in one queue, in the order of their decisions, until the high watermark has passed the end of what was applied
+when they were decided; effects without records wait as well, so that no answer tells what may still be lost. A refused append has changed
+nothing and releases `refused(code)` instead.
+
+The host is Loading (commands are refused with COORDINATOR_LOAD_IN_PROGRESS), Active, or Closed (NOT_COORDINATOR), and never goes back.
+Loading applies the log in pieces, one per turn of the loop, and ends with `resume`. Closing answers everybody who is held or waits in the
+machine.
+
+Invariants: a decision never sees a log that is appended but not applied; every answer is given exactly once; what is scheduled dies with
+the host. `now_ms` counts intervals as the monotonic clock does, see `SlewedClock`.
+Left out: reading the log's batches (`loading.py`), choosing which partitions have hosts (the server).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from enum import Enum
+from typing import Any, Protocol, runtime_checkable
+
+from ottla.base.errors import ApiError, ErrorCode, StorageError, WireError
+from ottla.base.ports import Clock, TimerHandle, Timers
+from ottla.machine.contract import Answer, Call, Cancel, Decision, Effect, Machine, MachineLog, Schedule
+
+SLEW_DIVISOR = 16  # a wall clock that was set is followed at 1/16 of the elapsed time: intervals stay right within 7 %
+
+
+class HostState(Enum):
+    LOADING = "Loading"
+    ACTIVE = "Active"
+    CLOSED = "Closed"
+
+
+REFUSALS = {
+    HostState.LOADING: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    HostState.ACTIVE: ErrorCode.NONE,
+    HostState.CLOSED: ErrorCode.NOT_COORDINATOR,
+}
+
+# What a partition's refusal means to somebody who talks to a coordinator.
+COORDINATOR_ERRORS = {
+    ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.FENCED_LEADER_EPOCH: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.REQUEST_TIMED_OUT: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
+    ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
+}
+
+
+@runtime_checkable
+class HasWaiters(Protocol):
+    """A machine that keeps callers waiting in its soft state (joiners, for one)."""
+
+    def abandon(self, code: ErrorCode) -> Sequence[Effect]:
+        """The answers to everybody who waits; called once, when the machine is thrown away."""
+
+
+@runtime_checkable
+class HasFollowUp(Protocol):
+    """A machine that may have something to log after a transaction of a client has ended in its partition."""
+
+    def follow_up(self, now_ms: int) -> Decision: ...
+
+
+class LogReader(Protocol):
+    """The log of the partition, decoded piece by piece (`loading.py` is one)."""
+
+    def read_piece(self, offset: int) -> LogPiece | None:
+        """What stands from `offset` on, a bounded amount; None at the end of the log."""
+
+
+class LogPiece(Protocol):
+    """A run of the log. `apply_to` applies it, `end` is one past its last offset."""
+
+    end: int
+
+    def apply_to(self, machine: Machine) -> None: ...
+
+
+class SlewedClock:
+    """Wall time for people, without its jumps: it advances with the monotonic clock, and follows a clock that was set only slowly.
+
+    One number serves both for deadlines and for the timestamps in records. Deadlines must not care when an operator sets the clock an hour
+    forward, and timestamps must be comparable over restarts; a slow approach gives both.
+    """
+
+    __slots__ = ("_clock", "_last_ms", "_offset_ms")
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._last_ms = clock.monotonic_ms()
+        self._offset_ms = clock.wall_ms() - self._last_ms
+
+    def now_ms(self) -> int:
+        monotonic_ms = self._clock.monotonic_ms()
+        elapsed_ms = monotonic_ms - self._last_ms
+        if elapsed_ms >= SLEW_DIVISOR:
+            step_ms = elapsed_ms // SLEW_DIVISOR
+            drift_ms = self._clock.wall_ms() - monotonic_ms - self._offset_ms
+            self._offset_ms += max(-step_ms, min(step_ms, drift_ms))
+            self._last_ms = monotonic_ms
+        return monotonic_ms + self._offset_ms
+
+
+class _Held:
+    """A decision whose effects wait for the high watermark to reach `end`."""
+
+    __slots__ = ("decision", "end")
+
+    def __init__(self, end: int, decision: Decision) -> None:
+        self.end = end
+        self.decision = decision
+
+
+class MachineHost:
+    """Runs one machine on one partition. Everything happens on the loop; nothing here waits."""
+
+    def __init__(self, machine: Any, log: MachineLog, clock: Clock, timers: Timers) -> None:
+        self.machine = machine
+        self.state = HostState.LOADING
+        self.applied_end = 0
+        self._log = log
+        self._clock = clock
+        self._time = SlewedClock(clock)
+        self._timers = timers
+        self._held: deque[_Held] = deque()
+        self._scheduled: dict[str, TimerHandle] = {}
+        self._follow_up = machine.follow_up if isinstance(machine, HasFollowUp) else None
+        self._is_deciding = False
+        self._is_releasing = False
+
+    @property
+    def error(self) -> ErrorCode:
+        """NONE when commands are taken, else what to answer."""
+        return REFUSALS[self.state]
+
+    @property
+    def is_idle(self) -> bool:
+        """Nothing is held: every answer decided so far has left."""
+        return not self._held
+
+    # Commands
+
+    def run(self, decide: Callable[[int], Decision]) -> None:
+        """One command from decision to effects; raises `ApiError` if the host is not active."""
+        if self.state is not HostState.ACTIVE:
+            raise ApiError(REFUSALS[self.state])
+        assert not self._is_deciding, "a decision asked for another decision"
+        self._is_deciding = True
+        try:
+            decision = decide(self._time.now_ms())
+            if decision.records and not self._append(decision):
+                return
+        finally:
+            self._is_deciding = False
+        if self._held or self._is_releasing or self._log.committed_end() < self.applied_end:
+            self._held.append(_Held(self.applied_end, decision))
+            self._release_committed()
+        else:
+            self._release(decision.effects)
+
+    def _append(self, decision: Decision) -> bool:
+        """Appends and applies; False if the log refused, after the refusal's effects have left."""
+        records, transactional = decision.records, decision.transactional
+        try:
+            end = self._log.append_records(records, transactional, self._clock.wall_ms())
+        except ApiError as refusal:
+            self._is_deciding = False
+            self._release(decision.refused(COORDINATOR_ERRORS.get(refusal.code, refusal.code)))
+            return False
+        offset = end - len(records)
+        assert offset >= self.applied_end, f"the log gave offset {offset} again, {self.applied_end} is applied"
+        apply = self.machine.apply
+        for record in records:
+            apply(offset, record, transactional)
+            offset += 1
+        self.applied_end = end
+        return True
+
+    def apply_marker(self, offset: int, producer_id: int, producer_epoch: int, is_commit: bool) -> None:
+        """A marker was appended to this partition at `offset`. While loading the log itself brings it."""
+        if self.state is not HostState.ACTIVE:
+            return
+        assert offset >= self.applied_end, f"a marker at {offset}, {self.applied_end} is applied"
+        self.machine.apply_marker(offset, producer_id, producer_epoch, is_commit)
+        self.applied_end = offset + 1
+        if self._follow_up is not None:
+            self.run(self._follow_up)
+
+    # Effects
+
+    def _release_committed(self) -> None:
+        """Releases, in order, what the high watermark has passed. Called each time it has moved."""
+        if self._is_releasing or self._is_deciding:
+            return
+        held = self._held
+        while held and held[0].end <= self._log.committed_end():
+            self._release(held.popleft().decision.effects)
+
+    def _release(self, effects: Sequence[Effect]) -> None:
+        is_outermost = not self._is_releasing
+        self._is_releasing = True
+        try:
+            for effect in effects:
+                if type(effect) is Answer:
+                    effect.reply(effect.response)
+                elif self.state is HostState.CLOSED:
+                    continue
+                elif type(effect) is Schedule:
+                    self._schedule(effect)
+                elif type(effect) is Cancel:
+                    self._cancel(effect.key)
+                else:
+                    assert type(effect) is Call
+                    effect.function()
+        finally:
+            if is_outermost:
+                self._is_releasing = False
+        if is_outermost and self._held:
+            self._release_committed()
+
+    def _schedule(self, effect: Schedule) -> None:
+        self._cancel(effect.key)
+        self._scheduled[effect.key] = self._timers.call_later(effect.delay_ms, lambda: self._fire(effect))
+
+    def _cancel(self, key: str) -> None:
+        handle = self._scheduled.pop(key, None)
+        if handle is not None:
+            handle.cancel()
+
+    def _fire(self, effect: Schedule) -> None:
+        self._scheduled.pop(effect.key, None)
+        if self.state is HostState.ACTIVE:
+            self.run(effect.decide)
+
+    # Loading and closing
+
+    def load(self, reader: LogReader, start: int, done: Callable[[ErrorCode], None] | None = None) -> None:
+        """Applies the log from `start` to its end in pieces, resumes the machine and becomes active; `done` hears how it went."""
+        assert self.state is HostState.LOADING
+        self.applied_end = start
+        self._timers.call_soon(lambda: self._load_piece(reader, done))
+
+    def _load_piece(self, reader: LogReader, done: Callable[[ErrorCode], None] | None) -> None:
+        if self.state is not HostState.LOADING:
+            return
+        try:
+            piece = reader.read_piece(self.applied_end)
+        except (ApiError, StorageError, WireError):
+            # The partition is gone, or its log cannot be read: somebody else must coordinate, we cannot.
+            self.close()
+            if done is not None:
+                done(ErrorCode.NOT_COORDINATOR)
+            return
+        if piece is not None:
+            assert piece.end > self.applied_end, "a piece of the log that does not advance"
+            piece.apply_to(self.machine)
+            self.applied_end = piece.end
+            self._timers.call_soon(lambda: self._load_piece(reader, done))
+            return
+        self.activate()
+        if done is not None:
+            done(ErrorCode.NONE)
+
+    def activate(self) -> None:
+        """The log is applied: from here on commands are taken."""
+        assert self.state is HostState.LOADING
+        self.state = HostState.ACTIVE
+        self._log.on_committed(self._release_committed)
+        self.run(self.machine.resume)
+
+    def close(self, code: ErrorCode = ErrorCode.NOT_COORDINATOR) -> None:
+        """Leadership is lost: nothing more is decided, and everybody who is held or waits is answered with `code`."""
+        if self.state is HostState.CLOSED:
+            return
+        self.state = HostState.CLOSED
+        for handle in self._scheduled.values():
+            handle.cancel()
+        self._scheduled.clear()
+        while self._held:
+            self._release(self._held.popleft().decision.refused(code))
+        if isinstance(self.machine, HasWaiters):
+            self._release(self.machine.abandon(code))

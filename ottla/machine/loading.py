@@ -1,0 +1,84 @@
+"""How is a partition's log read back into a machine: batches in, applied records and markers out?
+
+`BatchReader` asks a function for the bytes at an offset and decodes whole batches. Data batches become `apply` calls, control batches
+`apply_marker` calls; a batch inside a transaction of a client is marked as such, and counts only when its marker follows.
+
+Invariants: offsets only go up; a batch that compaction has emptied still moves the offset; a batch that cannot be read or is of another
+kind (an unknown control record) is passed over.
+Left out: where the bytes come from, and what a record means (a machine skips what it cannot read).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ottla.base.errors import WireError
+from ottla.machine.contract import LogRecord, Machine, Transactional
+from ottla.wire.records import (
+    CONTROL_ABORT,
+    CONTROL_COMMIT,
+    BatchHeader,
+    Buffer,
+    iter_batches,
+    read_control_record,
+    read_records,
+)
+
+ReadBytes = Callable[[int], Buffer | None]
+"""Whole batches from the one that holds this offset on (a partial last one is passed over), None at the end of the log."""
+
+
+class BatchPiece:
+    """The batches of one read, as a `host.LogPiece`."""
+
+    __slots__ = ("_batches", "_start", "end")
+
+    def __init__(self, start: int, batches: list[tuple[Buffer, BatchHeader]]) -> None:
+        self._start = start
+        self._batches = batches
+        self.end = batches[-1][1].next_offset
+
+    def apply_to(self, machine: Machine) -> None:
+        for batch, header in self._batches:
+            try:
+                if header.is_control:
+                    self._apply_marker(machine, batch, header)
+                else:
+                    self._apply_records(machine, batch, header)
+            except WireError:
+                # Only a client that wrote here by hand makes such a batch; a coordinator that never starts would be worse.
+                continue
+
+    def _apply_records(self, machine: Machine, batch: Buffer, header: BatchHeader) -> None:
+        transactional = Transactional(header.producer_id, header.producer_epoch) if header.is_transactional else None
+        for record in read_records(batch):
+            # A record without a key is not ours: somebody wrote into the internal topic by hand.
+            if record.offset >= self._start and record.key is not None:
+                machine.apply(record.offset, LogRecord(record.key, record.value), transactional)
+
+    def _apply_marker(self, machine: Machine, batch: Buffer, header: BatchHeader) -> None:
+        if header.base_offset < self._start:
+            return
+        control = read_control_record(batch)
+        if control is not None and control.kind in (CONTROL_ABORT, CONTROL_COMMIT):
+            machine.apply_marker(header.base_offset, header.producer_id, header.producer_epoch, control.kind == CONTROL_COMMIT)
+
+
+class BatchReader:
+    """A `host.LogReader` over a function that reads bytes."""
+
+    __slots__ = ("_read",)
+
+    def __init__(self, read: ReadBytes) -> None:
+        self._read = read
+
+    def read_piece(self, offset: int) -> BatchPiece | None:
+        data = self._read(offset)
+        if data is None:
+            return None
+        view = memoryview(data)
+        batches: list[tuple[Buffer, BatchHeader]] = []
+        for position, header in iter_batches(view):
+            if header.next_offset > offset:
+                batches.append((view[position : position + header.size_bytes], header))
+        return BatchPiece(offset, batches) if batches else None

@@ -1,0 +1,106 @@
+"""A partition in memory, as a machine's host sees it.
+
+Appends are kept one by one, so a test can load them into a new machine; the high watermark follows at once (`is_instant`) or when the test
+calls `commit`. `refuse_next` makes the next append fail with a code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from ottla.base.errors import ApiError, ErrorCode
+from ottla.machine.contract import LogRecord, Machine, Transactional
+
+
+@dataclass(frozen=True, slots=True)
+class Marker:
+    """The end of a client's transaction, as it stands in the log."""
+
+    producer_id: int
+    producer_epoch: int
+    is_commit: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    offset: int
+    what: LogRecord | Marker
+    transactional: Transactional | None = None
+
+
+class MemoryLog:
+    """`machine.contract.MachineLog` over a list."""
+
+    def __init__(self, *, is_instant: bool = True) -> None:
+        self.entries: list[Entry] = []
+        self.is_instant = is_instant
+        self.end = 0
+        self.high_watermark = 0
+        self.refuse_next: ErrorCode | None = None
+        self._listeners: list[Callable[[], None]] = []
+
+    def append_records(self, records: Sequence[LogRecord], transactional: Transactional | None, now_ms: int) -> int:
+        if self.refuse_next is not None:
+            code, self.refuse_next = self.refuse_next, None
+            raise ApiError(code)
+        for record in records:
+            self.entries.append(Entry(self.end, record, transactional))
+            self.end += 1
+        if self.is_instant:
+            self.commit()
+        return self.end
+
+    def append_marker(self, producer_id: int, producer_epoch: int, is_commit: bool) -> int:
+        """Appends a marker as the partition does, and answers its offset; the caller passes it on to the host."""
+        self.entries.append(Entry(self.end, Marker(producer_id, producer_epoch, is_commit)))
+        self.end += 1
+        if self.is_instant:
+            self.commit()
+        return self.end - 1
+
+    def committed_end(self) -> int:
+        return self.high_watermark
+
+    def on_committed(self, function: Callable[[], None]) -> None:
+        self._listeners.append(function)
+
+    def commit(self, end: int | None = None) -> None:
+        """The high watermark moves to `end`, or to the log's end."""
+        self.high_watermark = self.end if end is None else end
+        for listener in self._listeners:
+            listener()
+
+    def reader(self, piece_size: int = 3) -> MemoryReader:
+        return MemoryReader(self, piece_size)
+
+    def replay(self, machine: Machine) -> None:
+        """Applies everything to another machine, as loading does."""
+        MemoryPiece(self.entries, self.end).apply_to(machine)
+
+
+class MemoryPiece:
+    """`machine.host.LogPiece`."""
+
+    def __init__(self, entries: Sequence[Entry], end: int) -> None:
+        self.entries = entries
+        self.end = end
+
+    def apply_to(self, machine: Machine) -> None:
+        for entry in self.entries:
+            if isinstance(entry.what, Marker):
+                machine.apply_marker(entry.offset, entry.what.producer_id, entry.what.producer_epoch, entry.what.is_commit)
+            else:
+                machine.apply(entry.offset, entry.what, entry.transactional)
+
+
+class MemoryReader:
+    """`machine.host.LogReader`."""
+
+    def __init__(self, log: MemoryLog, piece_size: int) -> None:
+        self._log = log
+        self._piece_size = piece_size
+
+    def read_piece(self, offset: int) -> MemoryPiece | None:
+        entries = [entry for entry in self._log.entries if entry.offset >= offset][: self._piece_size]
+        return MemoryPiece(entries, entries[-1].offset + 1) if entries else None

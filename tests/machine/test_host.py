@@ -1,0 +1,220 @@
+"""The host of a log machine: what is released when, and what everybody hears when something fails."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from ottla.base.errors import ApiError, ErrorCode
+from ottla.machine.contract import Answer, Call, Cancel, Decision, Effect, LogRecord, Schedule, Transactional
+from ottla.machine.host import HostState, MachineHost, SlewedClock
+from tests.fakes.clock import ManualClock
+from tests.fakes.machine_log import MemoryLog
+from tests.fakes.timers import ManualTimers
+
+
+class Ledger:
+    """A machine whose hard state is the list of what was logged."""
+
+    def __init__(self) -> None:
+        self.applied: list[tuple[int, bytes]] = []
+        self.markers: list[tuple[int, int, bool]] = []
+        self.resumed_at: int | None = None
+
+    def apply(self, offset: int, record: LogRecord, transactional: Transactional | None) -> None:
+        self.applied.append((offset, record.key))
+
+    def apply_marker(self, offset: int, producer_id: int, producer_epoch: int, is_commit: bool) -> None:
+        self.markers.append((offset, producer_id, is_commit))
+
+    def resume(self, now_ms: int) -> Decision:
+        self.resumed_at = now_ms
+        return Decision()
+
+
+class WaitingLedger(Ledger):
+    def __init__(self, told: list[object]) -> None:
+        super().__init__()
+        self.told = told
+
+    def abandon(self, code: ErrorCode) -> Sequence[Effect]:
+        return [Answer(self.told.append, ("waiter", code))]
+
+
+class House:
+    """A host with its log, clock and a list of the answers that left."""
+
+    def __init__(self, *, is_instant: bool = True, machine: Ledger | None = None, is_active: bool = True) -> None:
+        self.told: list[object] = []
+        self.machine = machine if machine is not None else Ledger()
+        self.log = MemoryLog(is_instant=is_instant)
+        self.clock = ManualClock()
+        self.timers = ManualTimers(self.clock)
+        self.host = MachineHost(self.machine, self.log, self.clock, self.timers)
+        if is_active:
+            self.host.activate()
+
+    def decision(self, *keys: bytes, say: object, more: Sequence[Effect] = ()) -> Decision:
+        return Decision(
+            records=[LogRecord(key, b"") for key in keys],
+            effects=[Answer(self.told.append, say), *more],
+            refused=lambda code: [Answer(self.told.append, code)],
+        )
+
+    def run(self, *keys: bytes, say: object, more: Sequence[Effect] = ()) -> None:
+        self.host.run(lambda _now_ms: self.decision(*keys, say=say, more=more))
+
+
+def test_records_are_applied_with_their_offsets_before_the_answer_leaves() -> None:
+    house = House()
+    house.run(b"a", b"b", say="done")
+    assert house.machine.applied == [(0, b"a"), (1, b"b")]
+    assert house.told == ["done"]
+
+
+def test_an_answer_waits_for_the_high_watermark() -> None:
+    house = House(is_instant=False)
+    house.run(b"a", say=1)
+    house.run(b"b", say=2)
+    assert house.machine.applied == [(0, b"a"), (1, b"b")], "state moves on while answers wait"
+    assert house.told == []
+    house.log.commit(1)
+    assert house.told == [1]
+    house.log.commit()
+    assert house.told == [1, 2]
+
+
+def test_a_read_does_not_tell_what_may_still_be_lost() -> None:
+    house = House(is_instant=False)
+    house.run(b"a", say="write")
+    house.run(say="read")
+    assert house.told == []
+    house.log.commit()
+    assert house.told == ["write", "read"]
+
+
+def test_a_refused_append_changes_nothing_and_answers_everybody() -> None:
+    house = House()
+    house.log.refuse_next = ErrorCode.NOT_ENOUGH_REPLICAS
+    house.run(b"a", say="done")
+    assert house.machine.applied == []
+    assert house.told == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
+    house.run(b"b", say="next")
+    assert house.told == [ErrorCode.COORDINATOR_NOT_AVAILABLE, "next"]
+
+
+def test_a_refusal_of_one_does_not_let_another_answer_leave_early() -> None:
+    house = House(is_instant=False)
+    house.run(b"a", say=1)
+    house.log.refuse_next = ErrorCode.NOT_LEADER_OR_FOLLOWER
+    house.run(b"b", say=2)
+    assert house.told == [ErrorCode.NOT_COORDINATOR]
+    house.log.commit()
+    assert house.told == [ErrorCode.NOT_COORDINATOR, 1]
+
+
+def test_timers_decide_again_and_can_be_replaced_and_cancelled() -> None:
+    house = House()
+
+    def later(say: object, delay_ms: int) -> Schedule:
+        return Schedule("key", delay_ms, lambda _now: house.decision(b"t", say=say))
+
+    house.run(say="start", more=[later("first", 100)])
+    house.run(say="again", more=[later("second", 300)])
+    house.timers.advance(200)
+    assert house.told == ["start", "again"], "the second schedule took the place of the first"
+    house.timers.advance(100)
+    assert house.told[-1] == "second"
+    house.run(say="x", more=[later("third", 50)])
+    house.run(say="y", more=[Cancel("key")])
+    house.timers.advance(100)
+    assert house.told[-1] == "y"
+
+
+def test_a_call_may_run_another_decision() -> None:
+    house = House()
+    house.run(b"a", say=1, more=[Call(lambda: house.run(b"b", say=2)), Answer(house.told.append, 3)])
+    assert house.told == [1, 3, 2], "the effects of one decision leave together"
+
+
+def test_close_answers_the_held_and_the_waiting_and_stops_the_timers() -> None:
+    told: list[object] = []
+    house = House(is_instant=False, machine=WaitingLedger(told))
+    house.run(b"a", say="never", more=[Schedule("key", 10, lambda _now: house.decision(say="never"))])
+    house.host.close()
+    assert house.told == [ErrorCode.NOT_COORDINATOR]
+    assert told == [("waiter", ErrorCode.NOT_COORDINATOR)]
+    house.log.commit()
+    house.timers.advance(1000)
+    assert house.told == [ErrorCode.NOT_COORDINATOR]
+    with pytest.raises(ApiError) as refusal:
+        house.run(say="late")
+    assert refusal.value.code is ErrorCode.NOT_COORDINATOR
+
+
+def test_loading_applies_in_pieces_and_refuses_commands_meanwhile() -> None:
+    """I37: nothing is answered before the partition is loaded."""
+    old = House()
+    old.run(b"a", b"b", b"c", b"d", say=1)
+    marker = old.log.append_marker(7, 0, True)
+    fresh = House(is_active=False)
+    heard: list[ErrorCode] = []
+    fresh.host.load(old.log.reader(piece_size=2), 0, heard.append)
+    with pytest.raises(ApiError) as refusal:
+        fresh.run(say="early")
+    assert refusal.value.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    fresh.timers.run_due()
+    assert heard == [ErrorCode.NONE]
+    assert fresh.host.state is HostState.ACTIVE
+    assert fresh.machine.applied == old.machine.applied
+    assert fresh.machine.markers == [(marker, 7, True)]
+    assert fresh.machine.resumed_at is not None
+
+
+def test_loading_stops_when_the_host_is_closed() -> None:
+    old = House()
+    old.run(b"a", b"b", say=1)
+    fresh = House(is_active=False)
+    fresh.host.load(old.log.reader(piece_size=1), 0)
+    fresh.host.close()
+    fresh.timers.run_due()
+    assert fresh.machine.applied == []
+    assert fresh.host.error is ErrorCode.NOT_COORDINATOR
+
+
+def test_a_log_that_cannot_be_read_closes_the_host() -> None:
+    class Broken:
+        def read_piece(self, offset: int) -> None:
+            raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR)
+
+    house = House(is_active=False)
+    heard: list[ErrorCode] = []
+    house.host.load(Broken(), 0, heard.append)
+    house.timers.run_due()
+    assert heard == [ErrorCode.NOT_COORDINATOR]
+    assert house.host.state is HostState.CLOSED
+
+
+def test_a_marker_moves_what_is_applied_so_reads_wait_for_it() -> None:
+    house = House(is_instant=False)
+    offset = house.log.append_marker(1, 0, True)
+    house.host.apply_marker(offset, 1, 0, True)
+    house.run(say="read")
+    assert house.told == []
+    house.log.commit()
+    assert house.told == ["read"]
+
+
+def test_intervals_ignore_a_wall_clock_that_jumps_and_stamps_follow_it_slowly() -> None:
+    clock = ManualClock()
+    time = SlewedClock(clock)
+    start_ms = time.now_ms()
+    assert start_ms == clock.wall_ms()
+    clock.jump_wall(3_600_000)
+    clock.advance(1600)
+    assert 1600 <= time.now_ms() - start_ms <= 1700
+    for _ in range(3600 * 20):
+        clock.advance(1000)
+        time.now_ms()
+    assert time.now_ms() == clock.wall_ms()
