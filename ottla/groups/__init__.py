@@ -1,0 +1,1 @@
+"""The group coordinator: membership, rebalances, committed offsets, as a log machine."""

@@ -1,0 +1,1 @@
+"""Log machines: decide, append, apply, hold, release."""

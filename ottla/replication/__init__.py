@@ -1,0 +1,1 @@
+"""One partition that leads or follows: in-sync replicas, high watermark, leader epochs. Pure but for its log."""

@@ -1,0 +1,1 @@
+"""The asyncio shell round the core: sockets, dispatch, waiting, start and stop."""

@@ -1,0 +1,1 @@
+"""One log on a disk port: append, read, truncate, roll, recover. Synchronous."""

@@ -1,0 +1,1 @@
+"""A broker for other people's tests."""

@@ -1,0 +1,1 @@
+"""Bytes to objects and back: primitives, framing, the schema compiler, record batches. Pure."""

@@ -1,0 +1,1 @@
+"""One module for each API: request and response, all versions in one declaration."""
