@@ -1,8 +1,8 @@
 """How a declaration becomes an encoder: one Python function a message and version, written as source and compiled.
 
-The function appends pieces to a list that its caller joins once. Neighbouring fixed-width fields become one pack, and arrays of fixed width
-join it: the packer of each shape (how long each array is) is made when first seen and kept in a dictionary, as are the encoded forms of short
-strings and small counts, since topic, group and host names come again and again. All these dictionaries are bounded.
+The function appends pieces to a list that its caller joins once. Neighbouring fixed-width fields become one pack, and arrays of fixed
+width join it: the packer of each shape (how long each array is) is made when first seen and kept in a dictionary, as are the encoded
+forms of short strings and small counts, since topic, group and host names come again and again. All these dictionaries are bounded.
 
 A value that the version has no place for raises ApiError(UNSUPPORTED_VERSION) unless its field is ignorable; only fields that are not
 ignorable cost a comparison. A tagged field at its default is not written. A value of the wrong type or range is a bug of ours, and raises

@@ -39,7 +39,7 @@ FIXED = {"i8": "b", "i16": "h", "i32": "i", "i64": "q", "u16": "H", "u32": "I", 
 class Field:
     """One field: its type, the versions that have it, and how its absence is written. Made by the functions below."""
 
-    __slots__ = ("name", "kind", "of", "since", "until", "default", "nullable_since", "tag", "tag_since", "ignorable", "classic")
+    __slots__ = ("classic", "default", "ignorable", "kind", "name", "nullable_since", "of", "since", "tag", "tag_since", "until")
 
     def __init__(
         self,
@@ -149,7 +149,7 @@ def records(*, default: bytes | None = None, **options: Any) -> Any:
 
 def array(of: type[Struct] | Callable[..., Any], *, default: list[Any] | None = [], **options: Any) -> Any:  # noqa: B006
     """A list of structs (`array(FetchTopic)`) or of primitives (`array(i32)`); an absent one is a fresh empty list each time."""
-    element = of if isinstance(of, StructType) else of()
+    element: Any = of if isinstance(of, StructType) else of()
     return Field("array", default, of=element, **options)
 
 
@@ -199,6 +199,7 @@ class Struct(metaclass=StructType):
     """The root of every declared struct and message."""
 
     __fields__: ClassVar[tuple[Field, ...]]
+    __hash__ = None  # type: ignore[assignment]  # mutable, so not hashable
 
     def __init__(self, **values: Any) -> None:
         """Runs once for each class: the first instance pays for compiling the class's own constructor."""
@@ -281,7 +282,7 @@ def frozen_default(cls: type[Struct]) -> Struct:
     if default is None:
         default = _frozen_defaults[cls] = cls()
         # A subclass without slots of its own has the same layout, so the class of a finished instance may be exchanged.
-        default.__class__ = StructType(cls.__name__, (cls,), {"__fields__": (), "__setattr__": _refuse_assignment})  # type: ignore[assignment]
+        default.__class__ = StructType(cls.__name__, (cls,), {"__fields__": (), "__setattr__": _refuse_assignment})
         type(default).__fields__ = cls.__fields__
     return default
 

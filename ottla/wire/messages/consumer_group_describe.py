@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ottla.wire.schema import Request, Response, Struct, Uuid, array, boolean, i16, i32, i8, nested, string, uuid
+from ottla.wire.schema import Request, Response, Struct, Uuid, array, boolean, i8, i16, i32, nested, string, uuid
 
 
 class ConsumerGroupDescribeRequest(Request, key=69, versions=(0, 1), flexible=0):

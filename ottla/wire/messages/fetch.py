@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ottla.wire.schema import Records, Request, Response, Struct, Uuid, array, i16, i32, i64, i8, nested, records, string, uuid
+from ottla.wire.schema import Records, Request, Response, Struct, Uuid, array, i8, i16, i32, i64, nested, records, string, uuid
 
 
 class ReplicaState(Struct):

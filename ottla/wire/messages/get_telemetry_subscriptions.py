@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ottla.wire.schema import Request, Response, Uuid, array, boolean, i16, i32, i8, string, uuid
+from ottla.wire.schema import Request, Response, Uuid, array, boolean, i8, i16, i32, string, uuid
 
 
 class GetTelemetrySubscriptionsRequest(Request, key=71, versions=(0, 0), flexible=0):

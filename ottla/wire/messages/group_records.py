@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ottla.wire.schema import RecordKey, RecordValue, Struct, Uuid, array, i32, i64, i8, nested, octets, string, uuid
+from ottla.wire.schema import RecordKey, RecordValue, Struct, Uuid, array, i8, i32, i64, nested, octets, string, uuid
 
 
 class LegacyOffsetCommitKey(RecordKey, key=0, versions=(0, 0)):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ottla.wire.schema import Request, Response, Uuid, boolean, i16, i32, i8, octets, uuid
+from ottla.wire.schema import Request, Response, Uuid, boolean, i8, i16, i32, octets, uuid
 
 
 class PushTelemetryRequest(Request, key=72, versions=(0, 0), flexible=0):

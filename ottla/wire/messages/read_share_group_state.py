@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ottla.wire.schema import Request, Response, Struct, Uuid, array, i16, i32, i64, i8, string, uuid
+from ottla.wire.schema import Request, Response, Struct, Uuid, array, i8, i16, i32, i64, string, uuid
 
 
 class PartitionData(Struct):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ottla.wire.schema import Request, Response, Struct, Uuid, array, boolean, i16, i32, i64, i8, nested, string, uuid
+from ottla.wire.schema import Request, Response, Struct, Uuid, array, boolean, i8, i16, i32, i64, nested, string, uuid
 
 
 class AcknowledgementBatch(Struct):

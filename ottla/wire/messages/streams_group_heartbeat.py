@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ottla.wire.schema import Request, Response, Struct, array, boolean, i16, i32, i64, i8, nested, string, u16
+from ottla.wire.schema import Request, Response, Struct, array, boolean, i8, i16, i32, i64, nested, string, u16
 
 
 class KeyValue(Struct):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ottla.wire.schema import RecordKey, RecordValue, Struct, array, i16, i32, i64, i8, string
+from ottla.wire.schema import RecordKey, RecordValue, Struct, array, i8, i16, i32, i64, string
 
 
 class TransactionLogKey(RecordKey, key=0, versions=(0, 0)):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ottla.wire.schema import Request, Response, Struct, array, boolean, i16, i32, i8, string
+from ottla.wire.schema import Request, Response, Struct, array, boolean, i8, i16, i32, string
 
 
 class FeatureUpdateKey(Struct):

@@ -1,0 +1,274 @@
+"""What stands before a message: the length of the frame and the header of request or response.
+
+A request: int32 size, int16 key, int16 version, int32 correlation id, then (header version 1) the client id with an int16 length, and
+(version 2, when the body is flexible) a tag section. A response: int32 size, int32 correlation id, and a tag section when the body is
+flexible. Two exceptions: ControlledShutdown 0 has no client id, and the header of the answer to ApiVersions is never flexible, because
+a client that asks for a version we lack must still be able to read it.
+
+`APIS` is a table of its own, so that the broker can read headers and advertise versions before it has imported a single message; a test
+holds it equal to the declarations. `load` imports the message module of one key.
+"""
+
+from __future__ import annotations
+
+import importlib
+import re
+import struct
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeVar, cast
+
+from ottla.base.errors import WireError
+from ottla.wire.primitives import encode_string, read_skipped_tags
+from ottla.wire.schema import VERSION_MAX, Buffer, Request, Response, writer
+
+FRAME_SIZE_BYTES = 4
+
+CONTROLLED_SHUTDOWN = 7
+API_VERSIONS = 18
+
+
+class Api(NamedTuple):
+    """One key of the protocol: its name, the versions that exist, and the first flexible one."""
+
+    name: str
+    lowest: int
+    highest: int
+    flexible_since: int | None
+
+
+APIS: dict[int, Api] = {
+    0: Api("Produce", 3, 13, 9),
+    1: Api("Fetch", 4, 18, 12),
+    2: Api("ListOffsets", 1, 11, 6),
+    3: Api("Metadata", 0, 13, 9),
+    4: Api("LeaderAndIsr", 0, 7, 4),
+    5: Api("StopReplica", 0, 4, 2),
+    6: Api("UpdateMetadata", 0, 8, 6),
+    7: Api("ControlledShutdown", 0, 3, 3),
+    8: Api("OffsetCommit", 2, 10, 8),
+    9: Api("OffsetFetch", 1, 10, 6),
+    10: Api("FindCoordinator", 0, 6, 3),
+    11: Api("JoinGroup", 0, 9, 6),
+    12: Api("Heartbeat", 0, 4, 4),
+    13: Api("LeaveGroup", 0, 5, 4),
+    14: Api("SyncGroup", 0, 5, 4),
+    15: Api("DescribeGroups", 0, 6, 5),
+    16: Api("ListGroups", 0, 5, 3),
+    17: Api("SaslHandshake", 0, 1, None),
+    18: Api("ApiVersions", 0, 5, 3),
+    19: Api("CreateTopics", 2, 7, 5),
+    20: Api("DeleteTopics", 1, 6, 4),
+    21: Api("DeleteRecords", 0, 2, 2),
+    22: Api("InitProducerId", 0, 6, 2),
+    23: Api("OffsetForLeaderEpoch", 2, 4, 4),
+    24: Api("AddPartitionsToTxn", 0, 5, 3),
+    25: Api("AddOffsetsToTxn", 0, 4, 3),
+    26: Api("EndTxn", 0, 5, 3),
+    27: Api("WriteTxnMarkers", 1, 2, 1),
+    28: Api("TxnOffsetCommit", 0, 6, 3),
+    29: Api("DescribeAcls", 1, 3, 2),
+    30: Api("CreateAcls", 1, 3, 2),
+    31: Api("DeleteAcls", 1, 3, 2),
+    32: Api("DescribeConfigs", 1, 4, 4),
+    33: Api("AlterConfigs", 0, 2, 2),
+    34: Api("AlterReplicaLogDirs", 1, 2, 2),
+    35: Api("DescribeLogDirs", 1, 5, 2),
+    36: Api("SaslAuthenticate", 0, 2, 2),
+    37: Api("CreatePartitions", 0, 3, 2),
+    38: Api("CreateDelegationToken", 1, 3, 2),
+    39: Api("RenewDelegationToken", 1, 2, 2),
+    40: Api("ExpireDelegationToken", 1, 2, 2),
+    41: Api("DescribeDelegationToken", 1, 3, 2),
+    42: Api("DeleteGroups", 0, 3, 2),
+    43: Api("ElectLeaders", 0, 2, 2),
+    44: Api("IncrementalAlterConfigs", 0, 1, 1),
+    45: Api("AlterPartitionReassignments", 0, 1, 0),
+    46: Api("ListPartitionReassignments", 0, 0, 0),
+    47: Api("OffsetDelete", 0, 0, None),
+    48: Api("DescribeClientQuotas", 0, 1, 1),
+    49: Api("AlterClientQuotas", 0, 1, 1),
+    50: Api("DescribeUserScramCredentials", 0, 0, 0),
+    51: Api("AlterUserScramCredentials", 0, 0, 0),
+    52: Api("Vote", 0, 2, 0),
+    53: Api("BeginQuorumEpoch", 0, 1, 1),
+    54: Api("EndQuorumEpoch", 0, 1, 1),
+    55: Api("DescribeQuorum", 0, 2, 0),
+    56: Api("AlterPartition", 2, 3, 0),
+    57: Api("UpdateFeatures", 0, 2, 0),
+    58: Api("Envelope", 0, 0, 0),
+    59: Api("FetchSnapshot", 0, 1, 0),
+    60: Api("DescribeCluster", 0, 2, 0),
+    61: Api("DescribeProducers", 0, 0, 0),
+    62: Api("BrokerRegistration", 0, 4, 0),
+    63: Api("BrokerHeartbeat", 0, 2, 0),
+    64: Api("UnregisterBroker", 0, 0, 0),
+    65: Api("DescribeTransactions", 0, 0, 0),
+    66: Api("ListTransactions", 0, 2, 0),
+    67: Api("AllocateProducerIds", 0, 0, 0),
+    68: Api("ConsumerGroupHeartbeat", 0, 1, 0),
+    69: Api("ConsumerGroupDescribe", 0, 1, 0),
+    70: Api("ControllerRegistration", 0, 0, 0),
+    71: Api("GetTelemetrySubscriptions", 0, 0, 0),
+    72: Api("PushTelemetry", 0, 0, 0),
+    73: Api("AssignReplicasToDirs", 0, 0, 0),
+    74: Api("ListConfigResources", 0, 1, 0),
+    75: Api("DescribeTopicPartitions", 0, 0, 0),
+    76: Api("ShareGroupHeartbeat", 1, 1, 0),
+    77: Api("ShareGroupDescribe", 1, 1, 0),
+    78: Api("ShareFetch", 1, 2, 0),
+    79: Api("ShareAcknowledge", 1, 2, 0),
+    80: Api("AddRaftVoter", 0, 1, 0),
+    81: Api("RemoveRaftVoter", 0, 0, 0),
+    82: Api("UpdateRaftVoter", 0, 0, 0),
+    83: Api("InitializeShareGroupState", 0, 0, 0),
+    84: Api("ReadShareGroupState", 0, 0, 0),
+    85: Api("WriteShareGroupState", 0, 1, 0),
+    86: Api("DeleteShareGroupState", 0, 0, 0),
+    87: Api("ReadShareGroupStateSummary", 0, 1, 0),
+    88: Api("StreamsGroupHeartbeat", 0, 1, 0),
+    89: Api("StreamsGroupDescribe", 0, 1, 0),
+    90: Api("DescribeShareGroupOffsets", 0, 1, 0),
+    91: Api("AlterShareGroupOffsets", 0, 0, 0),
+    92: Api("DeleteShareGroupOffsets", 0, 0, 0),
+    93: Api("StreamsGroupTopologyDescriptionUpdate", 0, 0, 0),
+    94: Api("UnregisterController", 0, 0, 0),
+}
+
+API_NAMES: dict[int, str] = {key: api.name for key, api in APIS.items()}
+API_VERSION_RANGES: dict[int, tuple[int, int]] = {key: (api.lowest, api.highest) for key, api in APIS.items()}
+FLEXIBLE_SINCE: dict[int, int | None] = {key: api.flexible_since for key, api in APIS.items()}
+
+# The same for the hot path: never flexible is a version that does not exist.
+_FIRST_FLEXIBLE = {key: VERSION_MAX + 1 if api.flexible_since is None else api.flexible_since for key, api in APIS.items()}
+
+_read_request_start = struct.Struct(">hhih").unpack_from
+_REQUEST_START_BYTES = 10
+_write_header_start = struct.Struct(">hhi").pack
+_stamped_size = struct.Struct(">i").pack
+_stamp_response = struct.Struct(">ii").pack_into
+_read_int32 = struct.Struct(">i").unpack_from
+
+
+def is_flexible(key: int, version: int) -> bool:
+    """Whether a version of an API has compact lengths and tags; False for keys that do not exist."""
+    return version >= _FIRST_FLEXIBLE.get(key, VERSION_MAX + 1)
+
+
+def module_name(key: int) -> str:
+    """The module that declares the messages of a key."""
+    return "ottla.wire.messages." + re.sub("(?<=[a-z0-9])(?=[A-Z])", "_", APIS[key].name).lower()
+
+
+def load(key: int) -> tuple[type[Request], type[Response]]:
+    """The classes of an API's request and response; the module is imported now if it was not."""
+    module = importlib.import_module(module_name(key))
+    name = APIS[key].name
+    return cast("type[Request]", getattr(module, name + "Request")), cast("type[Response]", getattr(module, name + "Response"))
+
+
+# Requests, as the broker reads them
+
+
+def read_request_header(buffer: Buffer, offset: int = 0) -> tuple[int, int, int, str | None, int]:
+    """(key, version, correlation id, client id, offset of the body) of a request whose frame begins at `offset`, after its size.
+
+    An unknown key is read as if not flexible: the caller refuses it anyway.
+    """
+    try:
+        key, version, correlation_id, length = _read_request_start(buffer, offset)
+        if key == CONTROLLED_SHUTDOWN and version == 0:
+            return key, version, correlation_id, None, offset + 8
+        end = offset + _REQUEST_START_BYTES
+        if length >= 0:
+            start = end
+            end += length
+            client_id = str(buffer[start:end], "utf-8")
+            if end > len(buffer):
+                raise WireError("the frame ends inside the client id")
+        else:
+            client_id = None
+            if length != -1:
+                raise WireError(f"a client id cannot have {length} bytes")
+        if version < _FIRST_FLEXIBLE.get(key, VERSION_MAX + 1):
+            return key, version, correlation_id, client_id, end
+        if buffer[end] == 0:
+            return key, version, correlation_id, client_id, end + 1
+        return key, version, correlation_id, client_id, _end_of_tags(buffer, end)
+    except (struct.error, IndexError, UnicodeDecodeError) as error:
+        raise WireError(f"not a request header: {error}") from None
+
+
+def _end_of_tags(buffer: Buffer, offset: int) -> int:
+    end = read_skipped_tags(buffer, offset)
+    if end > len(buffer):
+        raise WireError("the frame ends inside the header's tags")
+    return end
+
+
+# Responses, as the broker writes them
+
+ResponseT = TypeVar("ResponseT", bound=Response)
+
+_response_writers: dict[tuple[int, int], Any] = {}
+
+
+def has_flexible_response_header(key: int, version: int) -> bool:
+    return key != API_VERSIONS and is_flexible(key, version)
+
+
+def write_response(cls: type[ResponseT], version: int) -> Callable[[ResponseT, int], bytearray]:
+    """(response, correlation id) -> the whole frame, size first, joined once. Keep the function: finding it costs a look-up."""
+    write_frame = _response_writers.get((cls.API_KEY, version))
+    if write_frame is None:
+        write = writer(cls, version)
+        head = bytes(9 if has_flexible_response_header(cls.API_KEY, version) else 8)
+
+        def write_frame(response: ResponseT, correlation_id: int) -> bytearray:
+            parts: list[Any] = [head]
+            write(response, parts)
+            frame = bytearray().join(parts)
+            _stamp_response(frame, 0, len(frame) - 4, correlation_id)
+            return frame
+
+        _response_writers[cls.API_KEY, version] = write_frame
+    return write_frame
+
+
+def response_head(key: int, version: int, correlation_id: int, body_bytes: int) -> bytes:
+    """Size and header of a response whose body, of so many bytes, is sent in parts (`schema.encoder_parts`)."""
+    if has_flexible_response_header(key, version):
+        return b"%b\0" % struct.pack(">ii", body_bytes + 5, correlation_id)
+    return struct.pack(">ii", body_bytes + 4, correlation_id)
+
+
+# The other side: requests as a client writes them, responses as it reads them
+
+
+def write_request(key: int, version: int, correlation_id: int, client_id: str | None, body: Buffer) -> bytes:
+    """A whole request frame, size first."""
+    header = request_header(key, version, correlation_id, client_id)
+    return b"".join((_stamped_size(len(header) + len(body)), header, body))
+
+
+def request_header(key: int, version: int, correlation_id: int, client_id: str | None) -> bytes:
+    """The header alone, without the frame's size."""
+    start = _write_header_start(key, version, correlation_id)
+    if key == CONTROLLED_SHUTDOWN and version == 0:
+        return start
+    if client_id is None:
+        name = b"\xff\xff"
+    else:
+        data = encode_string(client_id)
+        name = len(data).to_bytes(2, "big") + data
+    return start + name + b"\0" if is_flexible(key, version) else start + name
+
+
+def read_response_header(key: int, version: int, buffer: Buffer, offset: int = 0) -> tuple[int, int]:
+    """(correlation id, offset of the body) of the answer to a request of this key and version."""
+    try:
+        (correlation_id,) = _read_int32(buffer, offset)
+    except struct.error as error:
+        raise WireError(f"not a response header: {error}") from None
+    if has_flexible_response_header(key, version):
+        return correlation_id, _end_of_tags(buffer, offset + 4)
+    return correlation_id, offset + 4
