@@ -1,0 +1,431 @@
+"""The broker's configuration: every setting once, its value, where the value came from, and what follows from it for a topic's log.
+
+`SETTINGS` is the one table (cut into files under `settings/`). `load` joins the sources: `--set` beats the environment, which beats the
+file, which beats the default; values set while the broker runs (this broker's, then the cluster's default) beat them all. `BrokerConfig`
+is one live object: `config.num_partitions` is a plain typed attribute that changes when a dynamic setting does, and `on_change` tells who
+wants to know.
+
+Unknown names and names that only Kafka serves become notices and never stop the start; a bad value for a setting we serve raises
+`ConfigError` with one line. Reading files and the environment is the caller's business: this module sees text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from enum import IntEnum
+from typing import Any, NamedTuple
+
+from ottla.base.errors import ApiError, ErrorCode
+from ottla.base.log_config import LogConfig
+from ottla.base.settings import sources
+from ottla.base.settings.coordinators import GroupSettings, TransactionSettings
+from ottla.base.settings.listeners import Endpoint, parse_endpoints, protocol_map
+from ottla.base.settings.logs import LogSettings, ReplicationSettings
+from ottla.base.settings.network import NetworkSettings
+from ottla.base.settings.setting import Scope, Setting, SettingError, Type, Update, settings_of
+from ottla.base.settings.topics import GROUP_SETTINGS, TOPIC_SETTINGS
+
+__all__ = [
+    "BROKER_SETTINGS",
+    "GROUP_SETTINGS",
+    "SETTINGS",
+    "SINGLE_BROKER_DEFAULTS",
+    "TOPIC_SETTINGS",
+    "BrokerConfig",
+    "ConfigError",
+    "Endpoint",
+    "Notice",
+    "Scope",
+    "Setting",
+    "SettingError",
+    "Source",
+    "Synonym",
+    "Type",
+    "Update",
+    "load",
+]
+
+
+class ConfigError(Exception):
+    """A configuration that the broker refuses to start with, in one line."""
+
+
+class Source(IntEnum):
+    """Where a value comes from; the numbers are those of DescribeConfigs."""
+
+    DYNAMIC_TOPIC = 1
+    DYNAMIC_BROKER = 2
+    DYNAMIC_DEFAULT_BROKER = 3
+    STATIC_BROKER = 4
+    DEFAULT = 5
+    DYNAMIC_GROUP = 8
+
+
+class Given(NamedTuple):
+    """A value as somebody wrote it, and where (`--set`, `environment`, the file's name)."""
+
+    text: str
+    where: str
+
+
+class Synonym(NamedTuple):
+    """One candidate for a setting's value; the first of a list is the one in force."""
+
+    name: str
+    text: str | None
+    source: Source
+
+
+class Notice(NamedTuple):
+    """A line for the broker's log about the configuration; `is_warning` or else for information."""
+
+    is_warning: bool
+    text: str
+
+
+class _AllSettings(NetworkSettings, LogSettings, ReplicationSettings, GroupSettings, TransactionSettings):
+    """The broker's settings in one class."""
+
+
+BROKER_SETTINGS: dict[str, Setting[Any]] = {setting.name: setting for setting in settings_of(_AllSettings)}
+SETTINGS: tuple[Setting[Any], ...] = (*BROKER_SETTINGS.values(), *TOPIC_SETTINGS.values(), *GROUP_SETTINGS.values())
+
+SINGLE_BROKER_DEFAULTS: dict[str, Any] = {
+    "group.initial.rebalance.delay.ms": 0,
+    "offsets.topic.replication.factor": 1,
+    "transaction.state.log.min.isr": 1,
+    "transaction.state.log.replication.factor": 1,
+}
+"""What replaces Kafka's defaults when no `zookeeper.connect` is set: one broker can hold one replica, and nobody else will join."""
+
+CLUSTER_DEFAULTS: dict[str, Any] = {"listeners": ("PLAINTEXT://:9092",)}
+
+
+class BrokerConfig(_AllSettings):
+    """All settings of one broker, live. Raises `ConfigError` if a given value is bad or values contradict each other."""
+
+    def __init__(self, given: Mapping[str, Given | str] | None = None) -> None:
+        self._given = {name: Given(entry, "given") if isinstance(entry, str) else entry for name, entry in (given or {}).items()}
+        self._broker_dynamic: dict[str, str] = {}
+        self._cluster_dynamic: dict[str, str] = {}
+        self._listeners: list[Callable[[frozenset[str]], object]] = []
+        is_single = not self._given.get("zookeeper.connect", Given("", "")).text.strip()
+        self.is_single_broker = is_single
+        self._defaults = SINGLE_BROKER_DEFAULTS if is_single else CLUSTER_DEFAULTS
+        for setting in BROKER_SETTINGS.values():
+            self.__dict__[setting.attribute] = self._static_value(setting)
+        self._check()
+
+    # Reading
+
+    def value(self, name: str) -> Any:
+        """The value in force of a broker setting."""
+        return self.__dict__[BROKER_SETTINGS[name].attribute]
+
+    def text(self, name: str) -> str | None:
+        """The value in force as text; None when nothing is set."""
+        value = self.value(name)
+        return None if value is None else BROKER_SETTINGS[name].text(value)
+
+    def source(self, name: str) -> Source:
+        return self.synonyms(name)[0].source
+
+    def where(self, name: str) -> str:
+        """Where the value in force was written, for people."""
+        source = self.source(name)
+        if source is Source.STATIC_BROKER:
+            return self._given[name].where
+        return "default" if source is Source.DEFAULT else "dynamic"
+
+    def synonyms(self, name: str) -> list[Synonym]:
+        """Every value that the setting has somewhere, the one in force first."""
+        setting = BROKER_SETTINGS[name]
+        found = []
+        if name in self._broker_dynamic:
+            found.append(Synonym(name, self._broker_dynamic[name], Source.DYNAMIC_BROKER))
+        if name in self._cluster_dynamic:
+            found.append(Synonym(name, self._cluster_dynamic[name], Source.DYNAMIC_DEFAULT_BROKER))
+        if name in self._given:
+            found.append(Synonym(name, self._given[name].text, Source.STATIC_BROKER))
+        default = self._default(setting)
+        found.append(Synonym(name, None if default is None else setting.text(default), Source.DEFAULT))
+        return found
+
+    @property
+    def this_broker_id(self) -> int:
+        """`broker.id`, else `node.id`, else 0."""
+        return max(self.broker_id if self.broker_id >= 0 else self.node_id, 0)
+
+    @property
+    def data_directories(self) -> tuple[str, ...]:
+        return self.log_dirs or self.log_dir
+
+    @property
+    def endpoints(self) -> list[Endpoint]:
+        """What to listen on."""
+        return parse_endpoints("listeners", self.listeners, self._protocols(), self.controller_listener_names)
+
+    @property
+    def advertised_endpoints(self) -> list[Endpoint]:
+        """What clients are told, as written; empty when they are told the addresses of `endpoints`."""
+        return parse_endpoints("advertised.listeners", self.advertised_listeners, self._protocols(), self.controller_listener_names)
+
+    # Changing while the broker runs
+
+    def on_change(self, listener: Callable[[frozenset[str]], object]) -> None:
+        """Calls `listener(names)` after values in force have changed."""
+        self._listeners.append(listener)
+
+    def set_dynamic(self, cluster: Mapping[str, str], broker: Mapping[str, str]) -> list[Notice]:
+        """Puts the stored dynamic values into force. What cannot be used is left out with a notice: a bad stored value must not stop a
+        broker.
+        """
+        notices: list[Notice] = []
+        self._cluster_dynamic = _usable(cluster, notices)
+        self._broker_dynamic = _usable(broker, notices)
+        changed = []
+        for name, setting in BROKER_SETTINGS.items():
+            if setting.update is Update.READ_ONLY:
+                continue
+            value = self._dynamic_value(setting)
+            if value != self.__dict__[setting.attribute]:
+                self.__dict__[setting.attribute] = value
+                changed.append(name)
+        if changed:
+            names = frozenset(changed)
+            for listener in self._listeners:
+                listener(names)
+        return notices
+
+    # Topics
+
+    def topic_value(self, name: str, overrides: Mapping[str, str]) -> Any:
+        """The value in force of a topic setting; a stored override that cannot be read counts as absent."""
+        setting = TOPIC_SETTINGS[name]
+        text = overrides.get(name)
+        if text is not None:
+            try:
+                return setting.parse(text)
+            except SettingError:
+                pass
+        for broker_name, factor in setting.broker_names:
+            value = self.value(broker_name)
+            if value is not None:
+                return value * factor if factor != 1 and value > 0 else value
+        return setting.default
+
+    def topic_synonyms(self, name: str, overrides: Mapping[str, str]) -> list[Synonym]:
+        """Every value of a topic setting and of the broker settings behind it, the one in force first."""
+        setting = TOPIC_SETTINGS[name]
+        found = [Synonym(name, overrides[name], Source.DYNAMIC_TOPIC)] if name in overrides else []
+        for broker_name, _ in setting.broker_names:
+            found += [synonym for synonym in self.synonyms(broker_name) if synonym.source is not Source.DEFAULT]
+        for broker_name, _ in setting.broker_names:
+            found += [synonym for synonym in self.synonyms(broker_name) if synonym.source is Source.DEFAULT and synonym.text is not None]
+        return found
+
+    def log_config(self, overrides: Mapping[str, str]) -> LogConfig:
+        """The settings of one topic's logs, resolved."""
+
+        def value(name: str) -> Any:
+            return self.topic_value(name, overrides)
+
+        policy = value("cleanup.policy")
+        return LogConfig(
+            segment_bytes=value("internal.segment.bytes") or value("segment.bytes"),
+            segment_ms=value("segment.ms"),
+            segment_jitter_ms=value("segment.jitter.ms"),
+            segment_index_bytes=value("segment.index.bytes"),
+            index_interval_bytes=value("index.interval.bytes"),
+            retention_ms=value("retention.ms"),
+            retention_bytes=value("retention.bytes"),
+            is_deleted="delete" in policy,
+            is_compacted="compact" in policy,
+            delete_retention_ms=value("delete.retention.ms"),
+            min_compaction_lag_ms=value("min.compaction.lag.ms"),
+            max_compaction_lag_ms=value("max.compaction.lag.ms"),
+            min_cleanable_dirty_ratio=value("min.cleanable.dirty.ratio"),
+            max_message_bytes=value("max.message.bytes"),
+            is_log_append_time=value("message.timestamp.type") == "LogAppendTime",
+            timestamp_before_max_ms=value("message.timestamp.before.max.ms"),
+            timestamp_after_max_ms=value("message.timestamp.after.max.ms"),
+            compression_type=value("compression.type"),
+            min_insync_replicas=value("min.insync.replicas"),
+            is_unclean_election_enabled=value("unclean.leader.election.enable"),
+            flush_messages=value("flush.messages"),
+            flush_ms=value("flush.ms"),
+            file_delete_delay_ms=value("file.delete.delay.ms"),
+            decompressed_bytes_max=self.ottla_batch_decompressed_max_bytes,
+        )
+
+    def check_topic(self, overrides: Mapping[str, str | None]) -> None:
+        """Raises `ApiError` INVALID_CONFIG if a topic may not have these settings."""
+        for name in overrides:
+            text = overrides[name]
+            if name not in TOPIC_SETTINGS:
+                raise ApiError(ErrorCode.INVALID_CONFIG, f"Unknown topic config name: {name}")
+            if text is None:
+                raise ApiError(ErrorCode.INVALID_CONFIG, f"Null value not supported for topic configs: {name}")
+            _parse_for_client(TOPIC_SETTINGS[name], text)
+        if str(overrides.get("remote.storage.enable", "")).strip().lower() == "true":
+            raise ApiError(ErrorCode.INVALID_CONFIG, "remote.storage.enable: this broker has no tiered storage")
+        given = {name: text for name, text in overrides.items() if text is not None}
+        low = self.topic_value("min.compaction.lag.ms", given)
+        high = self.topic_value("max.compaction.lag.ms", given)
+        if low > high:
+            raise ApiError(ErrorCode.INVALID_CONFIG, f"min.compaction.lag.ms ({low}) is larger than max.compaction.lag.ms ({high})")
+
+    # Groups
+
+    def group_value(self, name: str, overrides: Mapping[str, str]) -> int:
+        """The value in force of a group setting, held within the broker's bounds of today."""
+        setting = GROUP_SETTINGS[name]
+        broker_name = setting.broker_names[0][0]
+        try:
+            value = setting.parse(overrides[name]) if name in overrides else self.value(broker_name)
+        except SettingError:
+            value = self.value(broker_name)
+        low, high = self._group_bounds(broker_name)
+        return int(min(max(value, low), high))
+
+    def group_synonyms(self, name: str, overrides: Mapping[str, str]) -> list[Synonym]:
+        found = [Synonym(name, overrides[name], Source.DYNAMIC_GROUP)] if name in overrides else []
+        return found + self.synonyms(GROUP_SETTINGS[name].broker_names[0][0])
+
+    def check_group(self, overrides: Mapping[str, str | None]) -> None:
+        """Raises `ApiError` INVALID_CONFIG if a group may not have these settings."""
+        for name, text in overrides.items():
+            if name not in GROUP_SETTINGS:
+                raise ApiError(ErrorCode.INVALID_CONFIG, f"Unknown group config name: {name}")
+            if text is None:
+                raise ApiError(ErrorCode.INVALID_CONFIG, f"Null value not supported for group configs: {name}")
+            value = _parse_for_client(GROUP_SETTINGS[name], text)
+            low, high = self._group_bounds(GROUP_SETTINGS[name].broker_names[0][0])
+            if not low <= value <= high:
+                raise ApiError(ErrorCode.INVALID_CONFIG, f"{name} must be between {low} and {high}")
+        given = {name: text for name, text in overrides.items() if text is not None}
+        if self.group_value("consumer.heartbeat.interval.ms", given) >= self.group_value("consumer.session.timeout.ms", given):
+            raise ApiError(ErrorCode.INVALID_CONFIG, "consumer.session.timeout.ms must be larger than consumer.heartbeat.interval.ms")
+
+    # Brokers
+
+    def check_broker(self, overrides: Mapping[str, str | None], *, is_cluster_default: bool) -> None:
+        """Raises `ApiError` INVALID_REQUEST or INVALID_CONFIG if these cannot be set while the broker runs."""
+        for name, text in overrides.items():
+            setting = BROKER_SETTINGS.get(name)
+            if setting is not None and setting.update is Update.READ_ONLY:
+                raise ApiError(ErrorCode.INVALID_REQUEST, f"Cannot update these configs dynamically: {name}")
+            if setting is not None and is_cluster_default and setting.update is Update.PER_BROKER:
+                raise ApiError(ErrorCode.INVALID_REQUEST, f"Cannot update this config at the default cluster level: {name}")
+            if text is None:
+                raise ApiError(ErrorCode.INVALID_CONFIG, f"Null value not supported for broker configs: {name}")
+            if setting is not None:
+                _parse_for_client(setting, text)
+
+    def _group_bounds(self, broker_name: str) -> tuple[int, int]:
+        family, _, rest = broker_name.rpartition("consumer.")
+        return self.value(f"{family}consumer.min.{rest}"), self.value(f"{family}consumer.max.{rest}")
+
+    def _protocols(self) -> dict[str, str]:
+        return protocol_map(self.listener_security_protocol_map)
+
+    def _default(self, setting: Setting[Any]) -> Any:
+        return self._defaults.get(setting.name, setting.default)
+
+    def _static_value(self, setting: Setting[Any]) -> Any:
+        given = self._given.get(setting.name)
+        if given is None:
+            return self._default(setting)
+        if setting.default is None and not given.text.strip():
+            return None
+        try:
+            return setting.parse(given.text)
+        except SettingError as error:
+            raise ConfigError(f"{error} ({given.where})") from None
+
+    def _dynamic_value(self, setting: Setting[Any]) -> Any:
+        for values in (self._broker_dynamic, self._cluster_dynamic):
+            if setting.name in values:
+                return setting.parse(values[setting.name])
+        return self._static_value(setting)
+
+    def _check(self) -> None:
+        """What no single setting can say."""
+        if not self.is_single_broker:
+            raise ConfigError("zookeeper.connect: this version runs one broker by itself, it cannot join a cluster; remove the setting")
+        try:
+            if not self.endpoints:
+                raise ConfigError("listeners: there must be at least one address to listen on")
+            names = {endpoint.name for endpoint in self.endpoints}
+            for endpoint in self.advertised_endpoints:
+                if endpoint.name not in names:
+                    raise ConfigError(f"advertised.listeners: {endpoint.name} is not one of the listeners")
+                if not endpoint.host or endpoint.host in ("0.0.0.0", "::"):
+                    raise ConfigError(f"advertised.listeners: {endpoint} is no address that a client could connect to")
+        except SettingError as error:
+            raise ConfigError(str(error)) from None
+        if self.broker_id >= 0 and self.node_id >= 0 and self.broker_id != self.node_id:
+            raise ConfigError(f"broker.id is {self.broker_id} and node.id is {self.node_id}: they are two names of one number")
+        if self.group_min_session_timeout_ms > self.group_max_session_timeout_ms:
+            raise ConfigError("group.min.session.timeout.ms is larger than group.max.session.timeout.ms")
+
+
+def load(
+    *,
+    file_text: str = "",
+    file_name: str = "",
+    environment: Mapping[str, str] | None = None,
+    assignments: Iterable[str] = (),
+) -> tuple[BrokerConfig, list[Notice]]:
+    """Joins all sources. Raises `ConfigError`, one line that names the setting and where it was written."""
+    notices: list[Notice] = []
+    given: dict[str, Given] = {}
+    try:
+        layers = [(sources.parse_file(file_text, file_name), file_name)] if file_text else []
+        from_environment, skipped = sources.parse_environment(environment or {})
+        layers.append((from_environment, "environment"))
+        layers.append((sources.parse_assignments(assignments), "--set"))
+    except SettingError as error:
+        raise ConfigError(f"{file_name}: {error}" if file_name else str(error)) from None
+    if skipped:
+        notices.append(Notice(True, f"environment: {', '.join(skipped)} are for a JVM and have no effect here"))
+    for values, where in layers:
+        for name, text in values.items():
+            if name in BROKER_SETTINGS:
+                given[name] = Given(text, where)
+            else:
+                notices.append(_unserved(name, where))
+    return BrokerConfig(given), notices
+
+
+def _unserved(name: str, where: str) -> Notice:
+    from ottla.base.settings.known import GUARDS, is_known_to_kafka
+
+    if name in GUARDS:
+        return Notice(True, f"{where}: {name} is not served by this version: access is NOT restricted by it")
+    if is_known_to_kafka(name):
+        return Notice(False, f"{where}: {name} is known to Kafka and has no effect here")
+    likely = sources.nearest(name, tuple(BROKER_SETTINGS))
+    return Notice(True, f"{where}: unknown setting {name}" + (f"; did you mean {likely}?" if likely else ""))
+
+
+def _usable(values: Mapping[str, str], notices: list[Notice]) -> dict[str, str]:
+    usable = {}
+    for name, text in values.items():
+        setting = BROKER_SETTINGS.get(name)
+        if setting is None or setting.update is Update.READ_ONLY:
+            continue
+        try:
+            setting.parse(text)
+        except SettingError as error:
+            notices.append(Notice(True, f"a stored dynamic value has no effect: {error}"))
+            continue
+        usable[name] = text
+    return usable
+
+
+def _parse_for_client(setting: Setting[Any], text: str) -> Any:
+    try:
+        return setting.parse(text)
+    except SettingError as error:
+        raise ApiError(ErrorCode.INVALID_CONFIG, str(error)) from None

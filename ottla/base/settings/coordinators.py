@@ -1,0 +1,152 @@
+"""Settings of the group and transaction coordinators and of their internal topics.
+
+The defaults are Kafka's for a cluster; `config.py` puts a single broker's in their place (one replica, no rebalance delay).
+"""
+
+from __future__ import annotations
+
+from ottla.base.settings.setting import INT_MAX, OneOf, SomeOf, Update, at_least, boolean, integer, long, short, string, words
+
+WIDE = Update.CLUSTER_WIDE
+MIGRATIONS = ("disabled", "downgrade", "upgrade", "bidirectional")
+
+
+class GroupSettings:
+    """Consumer groups: members, timeouts, committed offsets."""
+
+    group_coordinator_rebalance_protocols = words(
+        "group.coordinator.rebalance.protocols",
+        ("classic", "consumer"),
+        "Kinds of group that are let in; share and streams groups are accepted here and not served.",
+        valid=SomeOf("classic", "consumer", "share", "streams"),
+    )
+    group_min_session_timeout_ms = integer("group.min.session.timeout.ms", 6000, "Shortest session timeout of a classic member.")
+    group_max_session_timeout_ms = integer("group.max.session.timeout.ms", 1800000, "Longest session timeout of a classic member.")
+    group_initial_rebalance_delay_ms = integer(
+        "group.initial.rebalance.delay.ms", 3000, "How long the first rebalance of an empty group waits for further members."
+    )
+    group_max_size = integer("group.max.size", INT_MAX, "Members of a classic group.", valid=at_least(1))
+    group_consumer_assignors = words(
+        "group.consumer.assignors",
+        ("uniform", "range"),
+        "Assignors of the broker; the first is the default.",
+        valid=SomeOf("uniform", "range"),
+    )
+    group_consumer_heartbeat_interval_ms = integer(
+        "group.consumer.heartbeat.interval.ms", 5000, "How often members of consumer groups report.", valid=at_least(1)
+    )
+    group_consumer_min_heartbeat_interval_ms = integer(
+        "group.consumer.min.heartbeat.interval.ms", 5000, "Least value a group may set for it.", valid=at_least(1)
+    )
+    group_consumer_max_heartbeat_interval_ms = integer(
+        "group.consumer.max.heartbeat.interval.ms", 15000, "Largest value a group may set for it.", valid=at_least(1)
+    )
+    group_consumer_session_timeout_ms = integer(
+        "group.consumer.session.timeout.ms", 45000, "A member of a consumer group silent for this long is removed.", valid=at_least(1)
+    )
+    group_consumer_min_session_timeout_ms = integer(
+        "group.consumer.min.session.timeout.ms", 45000, "Least value a group may set for it.", valid=at_least(1)
+    )
+    group_consumer_max_session_timeout_ms = integer(
+        "group.consumer.max.session.timeout.ms", 60000, "Largest value a group may set for it.", valid=at_least(1)
+    )
+    group_consumer_assignment_interval_ms = integer(
+        "group.consumer.assignment.interval.ms",
+        1000,
+        "Least time between two assignments of a consumer group.",
+        valid=at_least(0),
+        update=WIDE,
+    )
+    group_consumer_min_assignment_interval_ms = integer(
+        "group.consumer.min.assignment.interval.ms", 0, "Least value a group may set for it.", valid=at_least(0)
+    )
+    group_consumer_max_assignment_interval_ms = integer(
+        "group.consumer.max.assignment.interval.ms", 15000, "Largest value a group may set for it.", valid=at_least(0)
+    )
+    group_consumer_max_size = integer("group.consumer.max.size", INT_MAX, "Members of a consumer group.", valid=at_least(1))
+    group_consumer_migration_policy = string(
+        "group.consumer.migration.policy",
+        "bidirectional",
+        "Whether a group may change between the classic and the consumer protocol while it lives.",
+        valid=OneOf(*MIGRATIONS, any_case=True),
+    )
+    group_consumer_regex_refresh_interval_ms = integer(
+        "group.consumer.regex.refresh.interval.ms",
+        600000,
+        "How often a subscription by pattern is compared with the topics.",
+        valid=at_least(10000),
+        is_internal=True,
+    )
+    offset_metadata_max_bytes = integer("offset.metadata.max.bytes", 4096, "Bytes of metadata with a committed offset.")
+    offsets_topic_num_partitions = integer(
+        "offsets.topic.num.partitions", 50, "Partitions of __consumer_offsets; fixed once it exists.", valid=at_least(1)
+    )
+    offsets_topic_replication_factor = short("offsets.topic.replication.factor", 3, "Replicas of __consumer_offsets.", valid=at_least(1))
+    offsets_topic_segment_bytes = integer(
+        "offsets.topic.segment.bytes", 104857600, "Segment size of __consumer_offsets.", valid=at_least(1)
+    )
+    offsets_topic_compression_codec = integer("offsets.topic.compression.codec", 0, "Codec of __consumer_offsets, by number; 0 is none.")
+    offsets_retention_minutes = integer(
+        "offsets.retention.minutes", 10080, "Committed offsets are kept this long after their group has become empty.", valid=at_least(1)
+    )
+    offsets_retention_check_interval_ms = long(
+        "offsets.retention.check.interval.ms", 600000, "How often expired offsets are looked for.", valid=at_least(1)
+    )
+    offsets_commit_timeout_ms = integer(
+        "offsets.commit.timeout.ms", 5000, "How long a commit waits for the replicas of __consumer_offsets.", valid=at_least(1)
+    )
+    offsets_load_buffer_size = integer(
+        "offsets.load.buffer.size", 5242880, "Bytes read at a time when a coordinator loads.", valid=at_least(1)
+    )
+    ottla_group_metadata_max_bytes = integer(
+        "ottla.group.metadata.max.bytes", 64 << 20, "Bytes of member metadata and assignments of one group.", valid=at_least(1024)
+    )
+    ottla_group_offsets_max = integer("ottla.group.offsets.max", 1000000, "Committed offsets of one group.", valid=at_least(1))
+
+
+class TransactionSettings:
+    """Transactional producers and __transaction_state."""
+
+    transaction_state_log_num_partitions = integer(
+        "transaction.state.log.num.partitions", 50, "Partitions of __transaction_state; fixed once it exists.", valid=at_least(1)
+    )
+    transaction_state_log_replication_factor = short(
+        "transaction.state.log.replication.factor", 3, "Replicas of __transaction_state.", valid=at_least(1)
+    )
+    transaction_state_log_min_isr = integer(
+        "transaction.state.log.min.isr", 2, "In-sync replicas __transaction_state needs.", valid=at_least(1)
+    )
+    transaction_state_log_segment_bytes = integer(
+        "transaction.state.log.segment.bytes", 104857600, "Segment size of __transaction_state.", valid=at_least(1)
+    )
+    transaction_state_log_load_buffer_size = integer(
+        "transaction.state.log.load.buffer.size", 5242880, "Bytes read at a time when a coordinator loads.", valid=at_least(1)
+    )
+    transaction_max_timeout_ms = integer(
+        "transaction.max.timeout.ms", 900000, "Longest transaction timeout that a producer may ask for.", valid=at_least(1)
+    )
+    transaction_abort_timed_out_transaction_cleanup_interval_ms = integer(
+        "transaction.abort.timed.out.transaction.cleanup.interval.ms",
+        10000,
+        "How often timed-out transactions are looked for.",
+        valid=at_least(1),
+    )
+    transaction_remove_expired_transaction_cleanup_interval_ms = integer(
+        "transaction.remove.expired.transaction.cleanup.interval.ms",
+        3600000,
+        "How often unused transactional ids are looked for.",
+        valid=at_least(1),
+    )
+    transactional_id_expiration_ms = integer(
+        "transactional.id.expiration.ms", 604800000, "A transactional id unused for this long is forgotten.", valid=at_least(1)
+    )
+    transaction_two_phase_commit_enable = boolean(
+        "transaction.two.phase.commit.enable", False, "Transactions of an outside coordinator, without a timeout, are allowed."
+    )
+    transaction_partition_verification_enable = boolean(
+        "transaction.partition.verification.enable",
+        True,
+        "A transactional produce is appended only if the coordinator knows of the partition.",
+        update=WIDE,
+    )
+    ottla_transactions_max = integer("ottla.transactions.max", 1000000, "Transactional ids known at a time.", valid=at_least(1))

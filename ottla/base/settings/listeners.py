@@ -1,0 +1,67 @@
+"""Listener addresses: `NAME://host:port`, what is opened and what clients are told.
+
+A name that is no security protocol is looked up in `listener.security.protocol.map`. Listeners named in `controller.listener.names`
+belong to a KRaft controller and are left out: configurations for Apache's image are full of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from ottla.base.settings.setting import SettingError
+
+SERVED_PROTOCOLS = ("PLAINTEXT",)
+
+
+class Endpoint(NamedTuple):
+    """One listener. An empty host means every address; port 0 any free port."""
+
+    name: str
+    host: str
+    port: int
+    protocol: str = "PLAINTEXT"
+
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{self.name}://{host}:{self.port}"
+
+
+def protocol_map(entries: Sequence[str]) -> dict[str, str]:
+    protocols = {}
+    for entry in entries:
+        name, colon, protocol = entry.partition(":")
+        if not colon:
+            raise SettingError(f"Invalid value {entry} for configuration listener.security.protocol.map: Expected NAME:PROTOCOL")
+        protocols[name.strip().upper()] = protocol.strip().upper()
+    return protocols
+
+
+def parse_endpoints(setting: str, entries: Sequence[str], protocols: dict[str, str], left_out: Sequence[str]) -> list[Endpoint]:
+    """The endpoints of `listeners` or `advertised.listeners`; raises `SettingError` with one sentence."""
+    endpoints: list[Endpoint] = []
+    skipped = {name.upper() for name in left_out}
+    for entry in entries:
+        endpoint = _parse(setting, entry, protocols)
+        if endpoint.name in skipped:
+            continue
+        if any(endpoint.name == other.name for other in endpoints):
+            raise SettingError(f"Invalid value {entry} for configuration {setting}: Each listener must have a different name")
+        if endpoint.protocol not in SERVED_PROTOCOLS:
+            raise SettingError(
+                f"Invalid value {entry} for configuration {setting}: {endpoint.protocol} is not served by this version, only PLAINTEXT is"
+            )
+        endpoints.append(endpoint)
+    return endpoints
+
+
+def _parse(setting: str, entry: str, protocols: dict[str, str]) -> Endpoint:
+    name, separator, address = entry.partition("://")
+    host, colon, port = address.rpartition(":")
+    if not separator or not colon or not port.isdigit() or int(port) > 65535:
+        raise SettingError(f"Invalid value {entry} for configuration {setting}: Expected NAME://host:port")
+    name = name.strip().upper()
+    protocol = protocols.get(name)
+    if protocol is None:
+        raise SettingError(f"Invalid value {entry} for configuration {setting}: listener.security.protocol.map has no protocol for {name}")
+    return Endpoint(name, host.strip("[]"), int(port), protocol)

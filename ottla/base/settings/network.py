@@ -1,0 +1,128 @@
+"""Settings of who this broker is and how it is reached: identity, listeners, connections, requests, and the metadata store.
+
+Every limit of the network side is here, each with its unit in the name or the sentence.
+"""
+
+from __future__ import annotations
+
+from ottla.base.settings.setting import (
+    INT_MAX,
+    Between,
+    OneOf,
+    SomeOf,
+    Update,
+    at_least,
+    boolean,
+    integer,
+    long,
+    maybe_string,
+    string,
+    words,
+)
+
+WIDE = Update.CLUSTER_WIDE
+PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+
+
+class NetworkSettings:
+    """Identity, listeners and limits of connections."""
+
+    broker_id = integer("broker.id", -1, "Number of this broker in the cluster; -1 takes node.id, and without that 0.", valid=at_least(-1))
+    node_id = integer("node.id", -1, "Newer name of broker.id.", valid=at_least(-1))
+    broker_rack = maybe_string(
+        "broker.rack", "Rack or zone of this broker: replicas are spread over racks, consumers may fetch from their own."
+    )
+    listeners = words(
+        "listeners",
+        ("PLAINTEXT://127.0.0.1:9092",),
+        "Addresses to listen on, NAME://host:port separated by commas. An empty host means every address, port 0 any free port.",
+    )
+    advertised_listeners = words("advertised.listeners", (), "Addresses that clients are told; empty means those of listeners.")
+    listener_security_protocol_map = words(
+        "listener.security.protocol.map",
+        ("SASL_SSL:SASL_SSL", "PLAINTEXT:PLAINTEXT", "SSL:SSL", "SASL_PLAINTEXT:SASL_PLAINTEXT"),
+        "Security protocol of each listener name, NAME:PROTOCOL separated by commas.",
+    )
+    controller_listener_names = words(
+        "controller.listener.names", (), "Listeners of a KRaft controller: they are not opened, there is no such controller here."
+    )
+    inter_broker_listener_name = maybe_string("inter.broker.listener.name", "Listener by which brokers speak to each other.")
+    security_inter_broker_protocol = string(
+        "security.inter.broker.protocol", "PLAINTEXT", "Protocol between brokers when no listener is named for it.", valid=OneOf(*PROTOCOLS)
+    )
+    socket_send_buffer_bytes = integer("socket.send.buffer.bytes", 102400, "Send buffer of a client's socket; -1 leaves the system's.")
+    socket_receive_buffer_bytes = integer(
+        "socket.receive.buffer.bytes", 102400, "Receive buffer of a client's socket; -1 leaves the system's."
+    )
+    socket_request_max_bytes = integer(
+        "socket.request.max.bytes", 104857600, "Largest request that is read from a client.", valid=at_least(1)
+    )
+    socket_listen_backlog_size = integer(
+        "socket.listen.backlog.size", 50, "Connections that may wait at a listener before they are accepted.", valid=at_least(1)
+    )
+    max_connections = integer("max.connections", INT_MAX, "Connections open at a time.", valid=at_least(0), update=WIDE)
+    max_connections_per_ip = integer(
+        "max.connections.per.ip", INT_MAX, "Connections open at a time from one address.", valid=at_least(0), update=WIDE
+    )
+    max_connections_per_ip_overrides = string(
+        "max.connections.per.ip.overrides", "", "Exceptions to max.connections.per.ip, host:number separated by commas.", update=WIDE
+    )
+    connections_max_idle_ms = long("connections.max.idle.ms", 600000, "A connection without a request for this long is closed.")
+    queued_max_request_bytes = long(
+        "queued.max.request.bytes", -1, "Bytes of requests held in memory before reading stops; -1 is no limit of its own."
+    )
+    fetch_max_bytes = integer("fetch.max.bytes", 57671680, "Most bytes of records in one fetch answer.", valid=at_least(1024))
+    max_incremental_fetch_session_cache_slots = integer(
+        "max.incremental.fetch.session.cache.slots", 1000, "Fetch sessions kept at a time.", valid=at_least(0)
+    )
+    max_request_partition_size_limit = integer(
+        "max.request.partition.size.limit", 2000, "Most partitions in one DescribeTopicPartitions answer.", valid=at_least(1)
+    )
+    request_timeout_ms = integer("request.timeout.ms", 30000, "How long this broker waits for the answer of another one.")
+    sasl_enabled_mechanisms = words(
+        "sasl.enabled.mechanisms", ("GSSAPI",), "Mechanisms offered on a SASL listener.", update=Update.PER_BROKER
+    )
+    zookeeper_connect = maybe_string(
+        "zookeeper.connect", "ZooKeeper servers of a cluster, host:port,.../chroot; not set: one broker by itself."
+    )
+    quota_window_num = integer("quota.window.num", 11, "Samples kept to measure a quota.", valid=at_least(1))
+    quota_window_size_seconds = integer("quota.window.size.seconds", 1, "Length of one sample of a quota.", valid=at_least(1))
+
+    ottla_cluster_id = maybe_string(
+        "ottla.cluster.id", "Cluster id of a new data directory; not set: a random one. CLUSTER_ID sets it too."
+    )
+    ottla_request_unauthenticated_max_bytes = integer(
+        "ottla.request.unauthenticated.max.bytes", 524288, "Largest request read before a client has authenticated.", valid=at_least(64)
+    )
+    ottla_connection_requests_max = integer(
+        "ottla.connection.requests.max", 1000, "Requests in flight on one connection before reading from it stops.", valid=at_least(1)
+    )
+    ottla_connection_memory_max_bytes = long(
+        "ottla.connection.memory.max.bytes", 134217728, "Bytes of unsent answers of one connection before reading from it stops.",
+        valid=at_least(65536),
+    )  # fmt: skip
+    ottla_memory_max_bytes = long(
+        "ottla.memory.max.bytes", 1073741824, "Bytes of requests and answers in flight on all connections before reading stops.",
+        valid=at_least(1048576),
+    )  # fmt: skip
+    ottla_shutdown_timeout_ms = integer(
+        "ottla.shutdown.timeout.ms", 30000, "How long a clean stop waits for answers in flight.", valid=at_least(0)
+    )
+    ottla_open_files_max = integer("ottla.open.files.max", 512, "Files of sealed log segments kept open at a time.", valid=at_least(16))
+    ottla_metrics_listen = maybe_string("ottla.metrics.listen", "host:port of metrics and health over HTTP; not set: off.")
+    ottla_metrics_aliases = words(
+        "ottla.metrics.aliases", (), "Further dialects of metric names.", valid=SomeOf("confluent", "strimzi-reporter", may_be_empty=True)
+    )
+    ottla_console_listen = maybe_string("ottla.console.listen", "host:port of the console; not set: off.")
+    ottla_log_format = string(
+        "ottla.log.format", "auto", "Form of the broker's own log: text on a terminal and JSON elsewhere, or always one of them.",
+        valid=OneOf("auto", "text", "json"),
+    )  # fmt: skip
+    ottla_log_level = string(
+        "ottla.log.level", "info", "How much the broker's own log says.", valid=OneOf("debug", "info", "warning", "error", any_case=True)
+    )
+    ottla_tick_interval_ms = integer(
+        "ottla.tick.interval.ms", 500, "How often the broker looks after what has no event of its own.", valid=Between(10, 60000)
+    )
+    ottla_advertise_level = maybe_string("ottla.advertise.level", "Kafka version whose API versions are advertised; not set: the newest.")
+    auto_create_topics_enable = boolean("auto.create.topics.enable", True, "A topic that a client asks for and that is missing is created.")

@@ -1,0 +1,155 @@
+"""Where values come from: `.properties` text, TOML text, the environment, `key=value` arguments. All become a plain mapping of names to
+text.
+
+Properties follow Java's rules: `=`, `:` or a blank ends the key, a backslash escapes (also a `u` and four hex digits) and continues a
+line, `#` and `!` begin a comment. TOML may be flat or nested: `[log.retention] ms = 1` is `log.retention.ms`. The environment follows
+Apache's image: `KAFKA_` and the key in capitals, `_` for a dot, `__` for an underscore, `___` for a dash.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from ottla.base.settings.setting import SettingError
+
+ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+ENVIRONMENT_PREFIX = "KAFKA_"
+ENVIRONMENT_SILENT = ("KAFKA_BOOTSTRAP_SERVERS",)
+ENVIRONMENT_SKIPPED = ("KAFKA_HEAP_OPTS", "KAFKA_OPTS", "KAFKA_VERSION", "KAFKA_JVM_PERFORMANCE_OPTS", "KAFKA_GC_LOG_OPTS", "KAFKA_HOME")
+ENVIRONMENT_SKIPPED_PREFIXES = ("KAFKA_JMX_", "KAFKA_LOG4J_")
+
+
+def parse_properties(text: str) -> dict[str, str]:
+    values = {}
+    for line in _logical_lines(text):
+        end = _end_of_key(line)
+        rest = line[end:].lstrip(" \t\f")
+        if rest[:1] in ("=", ":"):
+            rest = rest[1:].lstrip(" \t\f")
+        values[_unescape(line[:end])] = _unescape(rest)
+    return values
+
+
+def parse_toml(text: str) -> dict[str, str]:
+    import tomllib
+
+    try:
+        tree = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise SettingError(f"not valid TOML: {error}") from None
+    values: dict[str, str] = {}
+    _flatten(tree, "", values)
+    return values
+
+
+def parse_file(text: str, name: str) -> dict[str, str]:
+    """By the ending of the name: `.toml`, else properties."""
+    return parse_toml(text) if name.endswith(".toml") else parse_properties(text)
+
+
+def parse_assignments(assignments: Iterable[str]) -> dict[str, str]:
+    """`key=value` arguments of the command line."""
+    values = {}
+    for assignment in assignments:
+        name, equals, value = assignment.partition("=")
+        if not equals or not name.strip():
+            raise SettingError(f"{assignment!r} is not of the form key=value")
+        values[name.strip()] = value
+    return values
+
+
+def parse_environment(environment: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
+    """The settings in the environment, and the names of variables that were passed over (they are for a JVM)."""
+    values, skipped = {}, []
+    for variable in sorted(environment):
+        if variable == "CLUSTER_ID":
+            values["ottla.cluster.id"] = environment[variable]
+        elif not variable.startswith(ENVIRONMENT_PREFIX) or variable in ENVIRONMENT_SILENT:
+            continue
+        elif variable in ENVIRONMENT_SKIPPED or variable.startswith(ENVIRONMENT_SKIPPED_PREFIXES):
+            skipped.append(variable)
+        else:
+            values[environment_key(variable)] = environment[variable]
+    return values, skipped
+
+
+def environment_key(variable: str) -> str:
+    """`KAFKA_LOG_RETENTION_MS` -> `log.retention.ms`; one, two, three underscores are a dot, an underscore, a dash."""
+    name = variable.removeprefix(ENVIRONMENT_PREFIX).lower()
+    return name.replace("___", "-").replace("__", "\0").replace("_", ".").replace("\0", "_")
+
+
+def nearest(name: str, names: Sequence[str]) -> str | None:
+    """The name that a mistyped one probably means."""
+    import difflib
+
+    matches = difflib.get_close_matches(name, names, n=1, cutoff=0.75)
+    return matches[0] if matches else None
+
+
+def _flatten(tree: Mapping[str, Any], prefix: str, values: dict[str, str]) -> None:
+    for key, value in tree.items():
+        if isinstance(value, dict):
+            _flatten(value, f"{prefix}{key}.", values)
+        elif isinstance(value, list):
+            values[prefix + key] = ",".join(str(part) for part in value)
+        elif isinstance(value, bool):
+            values[prefix + key] = "true" if value else "false"
+        else:
+            values[prefix + key] = str(value)
+
+
+def _logical_lines(text: str) -> Iterable[str]:
+    """Lines without comments and blanks, continuations joined."""
+    pending: str | None = None
+    for physical in text.replace("\r\n", "\n").replace("\r", "\n").split("\n"):
+        line = physical.lstrip(" \t\f")
+        if pending is None:
+            if not line or line[0] in "#!":
+                continue
+        else:
+            line = pending + line
+        if (len(line) - len(line.rstrip("\\"))) % 2:
+            pending = line[:-1]
+        else:
+            yield line
+            pending = None
+    if pending is not None:
+        yield pending
+
+
+def _end_of_key(line: str) -> int:
+    is_escaped = False
+    for index, character in enumerate(line):
+        if is_escaped:
+            is_escaped = False
+        elif character == "\\":
+            is_escaped = True
+        elif character in "=: \t\f":
+            return index
+    return len(line)
+
+
+def _unescape(text: str) -> str:
+    if "\\" not in text:
+        return text
+    parts: list[str] = []
+    index = 0
+    while index < len(text):
+        character = text[index]
+        index += 1
+        if character != "\\":
+            parts.append(character)
+            continue
+        escape = text[index : index + 1]
+        index += 1
+        if escape == "u":
+            digits = text[index : index + 4]
+            if len(digits) < 4 or any(digit not in "0123456789abcdefABCDEF" for digit in digits):
+                raise SettingError(f"malformed \\u escape in {text!r}")
+            parts.append(chr(int(digits, 16)))
+            index += 4
+        else:
+            parts.append(ESCAPES.get(escape, escape))
+    return "".join(parts)

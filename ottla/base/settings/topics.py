@@ -1,0 +1,261 @@
+"""Settings that a topic may have for itself, and those of a group.
+
+A topic setting without a value of its own takes the broker's: `broker_names` lists where to look, with the factor to milliseconds, and
+the first that is set wins (log.retention.ms before .minutes before .hours).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ottla.base.settings.logs import COMPRESSIONS
+from ottla.base.settings.setting import (
+    LONG_MAX,
+    Between,
+    OneOf,
+    Scope,
+    Setting,
+    SomeOf,
+    Type,
+    at_least,
+    settings_of,
+)
+
+HOUR_MS = 3_600_000
+
+
+def _topic(name: str, type_: Type, default: Any, doc: str, *broker_names: str | tuple[str, int], valid: Any = None) -> Setting[Any]:
+    names = tuple((entry, 1) if isinstance(entry, str) else entry for entry in broker_names)
+    return Setting(name, type_, default, doc, valid=valid, scope=Scope.TOPIC, broker_names=names)
+
+
+class ThrottledReplicas:
+    """`partition:broker` pairs, or `*` alone for all of them."""
+
+    description = "[partition]:[broker],[partition]:[broker],... or *"
+
+    def __call__(self, value: Any) -> str:
+        if value == ("*",) or all(self._is_pair(part) for part in value):
+            return ""
+        return "Must be * or a list of partition:broker"
+
+    @staticmethod
+    def _is_pair(text: str) -> bool:
+        partition, _, broker = text.partition(":")
+        return partition.isdigit() and broker.isdigit()
+
+
+class TopicSettings:
+    """Kafka's topic settings."""
+
+    cleanup_policy = _topic(
+        "cleanup.policy",
+        Type.LIST,
+        ("delete",),
+        "What happens to old records: delete, compact, both, or (empty) nothing.",
+        "log.cleanup.policy",
+        valid=SomeOf("compact", "delete", may_be_empty=True),
+    )
+    compression_gzip_level = _topic(
+        "compression.gzip.level", Type.INT, -1, "Level of gzip.", "compression.gzip.level", valid=Between(1, 9, also=(-1,))
+    )
+    compression_lz4_level = _topic("compression.lz4.level", Type.INT, 9, "Level of lz4.", "compression.lz4.level", valid=Between(1, 17))
+    compression_type = _topic(
+        "compression.type",
+        Type.STRING,
+        "producer",
+        "Codec in which batches are kept; producer keeps what was sent.",
+        "compression.type",
+        valid=OneOf(*COMPRESSIONS),
+    )
+    compression_zstd_level = _topic(
+        "compression.zstd.level", Type.INT, 3, "Level of zstd.", "compression.zstd.level", valid=Between(-131072, 22)
+    )
+    delete_retention_ms = _topic(
+        "delete.retention.ms",
+        Type.LONG,
+        86400000,
+        "How long tombstones and markers outlive compaction.",
+        "log.cleaner.delete.retention.ms",
+        valid=at_least(0),
+    )
+    file_delete_delay_ms = _topic(
+        "file.delete.delay.ms",
+        Type.LONG,
+        60000,
+        "How long a deleted file stays on the disk for readers.",
+        "log.segment.delete.delay.ms",
+        valid=at_least(0),
+    )
+    flush_messages = _topic(
+        "flush.messages", Type.LONG, LONG_MAX, "Records after which the log is flushed.", "log.flush.interval.messages", valid=at_least(1)
+    )
+    flush_ms = _topic(
+        "flush.ms",
+        Type.LONG,
+        LONG_MAX,
+        "Time after which the log is flushed.",
+        "log.flush.interval.ms",
+        "log.flush.scheduler.interval.ms",
+        valid=at_least(0),
+    )
+    follower_replication_throttled_replicas = _topic(
+        "follower.replication.throttled.replicas", Type.LIST, (), "Replicas that fetch slowly.", valid=ThrottledReplicas()
+    )
+    index_interval_bytes = _topic(
+        "index.interval.bytes",
+        Type.INT,
+        4096,
+        "Bytes of log between two entries of an index.",
+        "log.index.interval.bytes",
+        valid=at_least(0),
+    )
+    internal_segment_bytes = _topic(
+        "internal.segment.bytes", Type.INT, None, "For tests: a segment size below the least one allowed.", valid=at_least(1)
+    )
+    leader_replication_throttled_replicas = _topic(
+        "leader.replication.throttled.replicas", Type.LIST, (), "Replicas that are served slowly.", valid=ThrottledReplicas()
+    )
+    local_retention_bytes = _topic(
+        "local.retention.bytes",
+        Type.LONG,
+        -2,
+        "Of tiered storage, which this broker has not.",
+        "log.local.retention.bytes",
+        valid=at_least(-2),
+    )
+    local_retention_ms = _topic(
+        "local.retention.ms", Type.LONG, -2, "Of tiered storage, which this broker has not.", "log.local.retention.ms", valid=at_least(-2)
+    )
+    max_compaction_lag_ms = _topic(
+        "max.compaction.lag.ms",
+        Type.LONG,
+        LONG_MAX,
+        "A record this old makes the log due for compaction.",
+        "log.cleaner.max.compaction.lag.ms",
+        valid=at_least(1),
+    )
+    max_message_bytes = _topic(
+        "max.message.bytes", Type.INT, 1048588, "Largest record batch, as sent.", "message.max.bytes", valid=at_least(0)
+    )
+    message_timestamp_after_max_ms = _topic(
+        "message.timestamp.after.max.ms",
+        Type.LONG,
+        HOUR_MS,
+        "A record may be this much newer than the broker's clock.",
+        "log.message.timestamp.after.max.ms",
+        valid=at_least(0),
+    )
+    message_timestamp_before_max_ms = _topic(
+        "message.timestamp.before.max.ms",
+        Type.LONG,
+        LONG_MAX,
+        "A record may be this much older than the broker's clock.",
+        "log.message.timestamp.before.max.ms",
+        valid=at_least(0),
+    )
+    message_timestamp_type = _topic(
+        "message.timestamp.type",
+        Type.STRING,
+        "CreateTime",
+        "Whose clock stamps a record: its producer's or the broker's.",
+        "log.message.timestamp.type",
+        valid=OneOf("CreateTime", "LogAppendTime"),
+    )
+    min_cleanable_dirty_ratio = _topic(
+        "min.cleanable.dirty.ratio",
+        Type.DOUBLE,
+        0.5,
+        "Share of the log that must be dirty before it is compacted.",
+        "log.cleaner.min.cleanable.ratio",
+        valid=Between(0, 1),
+    )
+    min_compaction_lag_ms = _topic(
+        "min.compaction.lag.ms",
+        Type.LONG,
+        0,
+        "Records younger than this are not compacted.",
+        "log.cleaner.min.compaction.lag.ms",
+        valid=at_least(0),
+    )
+    min_insync_replicas = _topic(
+        "min.insync.replicas", Type.INT, 1, "In-sync replicas that an acks=all produce needs.", "min.insync.replicas", valid=at_least(1)
+    )
+    preallocate = _topic("preallocate", Type.BOOLEAN, False, "Accepted; files grow as they are written.", "log.preallocate")
+    remote_log_copy_disable = _topic("remote.log.copy.disable", Type.BOOLEAN, False, "Of tiered storage, which this broker has not.")
+    remote_log_delete_on_disable = _topic(
+        "remote.log.delete.on.disable", Type.BOOLEAN, False, "Of tiered storage, which this broker has not."
+    )
+    remote_storage_enable = _topic("remote.storage.enable", Type.BOOLEAN, False, "Of tiered storage: true is refused.")
+    retention_bytes = _topic("retention.bytes", Type.LONG, -1, "Bytes kept of each partition; -1 is no limit.", "log.retention.bytes")
+    retention_ms = _topic(
+        "retention.ms",
+        Type.LONG,
+        604800000,
+        "How long records are kept; -1 for ever.",
+        "log.retention.ms",
+        ("log.retention.minutes", 60_000),
+        ("log.retention.hours", HOUR_MS),
+        valid=at_least(-1),
+    )
+    segment_bytes = _topic(
+        "segment.bytes", Type.INT, 1 << 30, "Size at which a segment is full.", "log.segment.bytes", valid=at_least(1 << 20)
+    )
+    segment_index_bytes = _topic(
+        "segment.index.bytes", Type.INT, 10 << 20, "Size at which an index is full.", "log.index.size.max.bytes", valid=at_least(4)
+    )
+    segment_jitter_ms = _topic(
+        "segment.jitter.ms",
+        Type.LONG,
+        0,
+        "Random part taken off the age.",
+        "log.roll.jitter.ms",
+        ("log.roll.jitter.hours", HOUR_MS),
+        valid=at_least(0),
+    )
+    segment_ms = _topic(
+        "segment.ms",
+        Type.LONG,
+        604800000,
+        "Age at which a segment is full.",
+        "log.roll.ms",
+        ("log.roll.hours", HOUR_MS),
+        valid=at_least(1),
+    )
+    unclean_leader_election_enable = _topic(
+        "unclean.leader.election.enable",
+        Type.BOOLEAN,
+        False,
+        "A replica out of sync may lead when no other is left; acknowledged records may be lost.",
+        "unclean.leader.election.enable",
+    )
+
+
+def _group(name: str, default: int, doc: str, broker_name: str, *, low: int) -> Setting[int]:
+    return Setting(name, Type.INT, default, doc, valid=at_least(low), scope=Scope.GROUP, broker_names=((broker_name, 1),))
+
+
+class GroupOverrides:
+    """Settings of one consumer group (KIP-848); each must stay within the broker's bounds for it."""
+
+    consumer_assignment_interval_ms = _group(
+        "consumer.assignment.interval.ms",
+        1000,
+        "Least time between two assignments.",
+        "group.consumer.assignment.interval.ms",
+        low=0,
+    )
+    consumer_heartbeat_interval_ms = _group(
+        "consumer.heartbeat.interval.ms", 5000, "How often members report.", "group.consumer.heartbeat.interval.ms", low=1
+    )
+    consumer_session_timeout_ms = _group(
+        "consumer.session.timeout.ms",
+        45000,
+        "A member silent for this long is removed.",
+        "group.consumer.session.timeout.ms",
+        low=1,
+    )
+
+
+TOPIC_SETTINGS = {setting.name: setting for setting in settings_of(TopicSettings)}
+GROUP_SETTINGS = {setting.name: setting for setting in settings_of(GroupOverrides)}
