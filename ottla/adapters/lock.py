@@ -1,0 +1,44 @@
+"""One process a directory: a lock on a file, released by the system when the process ends, however it ends."""
+
+from __future__ import annotations
+
+import os
+
+from ottla.base.errors import StorageError
+
+LOCK_FILE = ".lock"
+
+
+class DirectoryLock:
+    """Holds `.lock` of a directory; `StorageError` if another process holds it."""
+
+    __slots__ = ("_descriptor", "_path")
+
+    def __init__(self, directory: str) -> None:
+        self._path = f"{directory}/{LOCK_FILE}"
+        try:
+            self._descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o644)
+        except OSError as error:
+            raise StorageError(f"cannot open {self._path}: {error.strerror}", directory) from error
+        try:
+            lock(self._descriptor)
+        except OSError as error:
+            os.close(self._descriptor)
+            raise StorageError(f"{directory} is in use by another broker process; stop it first, or use another log.dirs", directory) from error
+
+    def release(self) -> None:
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+
+def lock(descriptor: int) -> None:
+    """Takes an exclusive lock without waiting; raises `OSError` if somebody has it."""
+    if os.name == "nt":
+        import msvcrt
+
+        msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined]
+    else:
+        import fcntl
+
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

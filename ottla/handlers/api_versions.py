@@ -1,0 +1,82 @@
+"""ApiVersions: what this broker speaks.
+
+API and versions: ApiVersions (key 18), 0-5; any other version is answered in version 0 with UNSUPPORTED_VERSION and the same table.
+
+Behaviour: advertises each line of `handlers.TABLE`, and from version 3 the finalised features. Produce is advertised from 0 although 0-2 are refused:
+old librdkafka takes the low end of the range for a sign of what the broker can do (KAFKA-18659).
+
+Version notes: 3 client software name and version, features (KIP-511, KIP-584); 4 features may start at 0; 5 cluster id and node id a client expects
+(KIP-1242): another cluster or node is answered with REBOOTSTRAP_REQUIRED.
+
+Not done: nothing.
+"""
+
+from __future__ import annotations
+
+import re
+
+from ottla.base.errors import ErrorCode
+from ottla.handlers import TABLE
+from ottla.handlers.context import Broker, RequestContext
+from ottla.wire.messages.api_versions import (
+    ApiVersion,
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    FinalizedFeatureKey,
+    SupportedFeatureKey,
+)
+
+KEY, MIN_VERSION, MAX_VERSION = 18, 0, 5
+
+PRODUCE_KEY = 0
+FEATURES_SINCE = 3
+NODE_CHECK_SINCE = 5
+is_software_name = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?").fullmatch
+
+
+def handle(broker: Broker, request: RequestContext, body: ApiVersionsRequest) -> ApiVersionsResponse:
+    if request.version >= FEATURES_SINCE:
+        if not is_software_name(body.client_software_name) or not is_software_name(body.client_software_version):
+            return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
+        request.connection.client_software_name = body.client_software_name
+        request.connection.client_software_version = body.client_software_version
+    if request.version >= NODE_CHECK_SINCE and is_for_another(broker, body):
+        return ApiVersionsResponse(error_code=ErrorCode.REBOOTSTRAP_REQUIRED)
+    response = ApiVersionsResponse(api_keys=advertised())
+    if request.version >= FEATURES_SINCE:
+        add_features(broker, request, response)
+    return response
+
+
+def handle_unsupported_version(_broker: Broker, _request: RequestContext, _body: None) -> ApiVersionsResponse:
+    return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=advertised())
+
+
+def advertised() -> list[ApiVersion]:
+    return [
+        ApiVersion(api_key=api.key, min_version=0 if api.key == PRODUCE_KEY else api.min_version, max_version=api.max_version)
+        for api in TABLE.values()
+        if api.is_advertised
+    ]
+
+
+def is_for_another(broker: Broker, body: ApiVersionsRequest) -> bool:
+    """The client believes that it speaks to another cluster or another node (an address was taken over)."""
+    if body.cluster_id is not None and body.cluster_id != broker.metadata.cluster_id:
+        return True
+    return body.node_id >= 0 and body.node_id != broker.broker_id
+
+
+def add_features(broker: Broker, request: RequestContext, response: ApiVersionsResponse) -> None:
+    """Supported ranges and finalised levels; below version 4 a range that starts at 0 cannot be told."""
+    features = broker.metadata.features
+    lowest = 0 if request.version >= 4 else 1
+    response.supported_features = [
+        SupportedFeatureKey(name=name, min_version=lowest, max_version=feature.max_supported) for name, feature in features.items()
+    ]
+    response.finalized_features = [
+        FinalizedFeatureKey(name=name, max_version_level=feature.level, min_version_level=feature.level)
+        for name, feature in features.items()
+        if feature.level > 0
+    ]
+    response.finalized_features_epoch = broker.metadata.features_epoch

@@ -1,0 +1,199 @@
+"""Fetch: what a reader gets, and when.
+
+API and versions: Fetch (key 1), 4-18.
+
+Behaviour: reads each wanted partition up to the reader's bound (high watermark, or last stable offset for read_committed; log end for a replica).
+Records are slices of segment files, never copied here. If the answer holds fewer than `min_bytes` and no error, it waits up to `max_wait_ms` for
+one of its partitions to move, and then the same code runs again. `max_bytes` bounds the answer, except that the first partition that has data
+gives at least one whole batch, so that a batch larger than the limit cannot stop a reader.
+
+Version notes: 7 sessions (KIP-227, `fetch_sessions.py`); 9 leader epoch fencing (KIP-320); 11 rack of the reader (KIP-392); 12 diverging epoch for
+followers (KIP-595); 13 topic ids (KIP-516); 15 replica state (KIP-903); 16 endpoints of new leaders (KIP-951); 18 the follower's high watermark.
+
+Not done: reading from the closest replica, which needs more than one broker; no `preferred_read_replica` is ever named.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ottla.base.errors import ApiError, ErrorCode
+from ottla.base.types import READ_COMMITTED
+from ottla.handlers.context import AclOperation, Broker, Pending, RequestContext, ResourceType, Watch
+from ottla.handlers.fetch_sessions import FetchPlan, Wanted
+from ottla.replication.partition import Partition, PartitionRead
+from ottla.wire.messages.fetch import (
+    AbortedTransaction,
+    EpochEndOffset,
+    FetchableTopicResponse,
+    FetchRequest,
+    FetchResponse,
+    PartitionData,
+)
+
+KEY, MIN_VERSION, MAX_VERSION = 1, 4, 18
+
+TOPIC_IDS_SINCE = 13
+CONSUMER = -1
+
+
+def handle(broker: Broker, request: RequestContext, body: FetchRequest) -> FetchResponse | Pending:
+    replica_id = body.replica_state.replica_id if request.version >= 15 else body.replica_id
+    if replica_id >= 0 and not may_replicate(broker, request):
+        return FetchResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    plan = broker.fetch_sessions.plan(body, request.version >= TOPIC_IDS_SINCE)
+    if plan.error:
+        return FetchResponse(error_code=plan.error)
+    fetch = Fetch(broker, request, body, plan, replica_id)
+    answer = fetch.attempt()
+    if answer is not None or body.max_wait_ms <= 0:
+        return answer or fetch.answer()
+    return fetch.wait()
+
+
+def may_replicate(broker: Broker, request: RequestContext) -> bool:
+    return broker.authorizer.is_allowed(request.connection, AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER, "kafka-cluster")
+
+
+class Fetch:
+    """One Fetch request: tried at once, and again whenever one of its partitions has moved."""
+
+    __slots__ = ("_body", "_broker", "_has_topic_ids", "_partitions", "_pending", "_plan", "_replica_id", "_results", "_watch")
+
+    def __init__(self, broker: Broker, request: RequestContext, body: FetchRequest, plan: FetchPlan, replica_id: int) -> None:
+        self._broker = broker
+        self._body = body
+        self._plan = plan
+        self._replica_id = replica_id
+        self._has_topic_ids = request.version >= TOPIC_IDS_SINCE
+        self._partitions = [self._find(wanted) for wanted in plan.wanted]
+        self._results: list[PartitionData] = []
+        self._pending: Pending | None = None
+        self._watch: Watch | None = None
+
+    def attempt(self) -> FetchResponse | None:
+        """Reads every partition; None if the reader had better wait."""
+        left = self._body.max_bytes
+        size = 0
+        is_urgent = not self._plan.wanted
+        results = self._results = []
+        for wanted, partition in zip(self._plan.wanted, self._partitions, strict=True):
+            result = self._read(wanted, partition, left, is_first=size == 0)
+            results.append(result)
+            if result.records is not None:
+                size += len(result.records)
+                left -= len(result.records)
+            is_urgent = is_urgent or result.error_code != 0 or result.diverging_epoch.epoch >= 0
+        return self.answer() if is_urgent or size >= self._body.min_bytes else None
+
+    def wait(self) -> Pending:
+        """Answers when enough has come, or when the reader's patience ends."""
+        self._pending = Pending()
+        partitions = [partition for partition in self._partitions if partition is not None]
+        self._watch = self._broker.waiters.watch(partitions, self._body.max_wait_ms, self._wake, self._give_up)
+        return self._pending
+
+    def answer(self) -> FetchResponse:
+        """The answer of the last attempt; a session forgets nothing that was told and tells nothing twice."""
+        session = self._plan.session
+        if session is None:
+            return FetchResponse(responses=self._by_topic(zip(self._plan.wanted, self._results, strict=True)))
+        told = []
+        for wanted, result in zip(self._plan.wanted, self._results, strict=True):
+            if not self._plan.is_incremental or is_news(wanted, result):
+                told.append((wanted, result))
+                wanted.high_watermark = result.high_watermark
+                wanted.log_start_offset = result.log_start_offset
+            if result.records is not None and len(result.records):
+                session.move_to_end(wanted.key())
+        return FetchResponse(session_id=session.session_id, responses=self._by_topic(told))
+
+    def _wake(self) -> None:
+        answer = self.attempt()
+        if answer is not None:
+            self._finish(answer)
+
+    def _give_up(self) -> None:
+        self._finish(self.attempt() or self.answer())
+
+    def _finish(self, answer: FetchResponse) -> None:
+        assert self._watch is not None and self._pending is not None
+        if not self._watch.is_cancelled:
+            self._watch.cancel()
+            self._pending.complete(answer)
+
+    def _find(self, wanted: Wanted) -> Partition | None:
+        if self._has_topic_ids:
+            return self._broker.partitions.get_by_id(wanted.topic_id, wanted.index)
+        return self._broker.partitions.get(wanted.topic, wanted.index)
+
+    def _read(self, wanted: Wanted, partition: Partition | None, left: int, is_first: bool) -> PartitionData:
+        if partition is None:
+            return refusal(wanted.index, self._unknown(wanted))
+        asked = wanted.partition
+        try:
+            read = partition.read(
+                asked.fetch_offset,
+                max(0, min(asked.partition_max_bytes, left)),
+                isolation=self._body.isolation_level,
+                min_one=is_first,
+                current_leader_epoch=asked.current_leader_epoch,
+                last_fetched_epoch=asked.last_fetched_epoch,
+                replica_id=self._replica_id,
+                now_ms=self._broker.clock.monotonic_ms(),
+            )
+        except ApiError as error:
+            return refusal(wanted.index, error.code)
+        return self._result(wanted.index, read)
+
+    def _result(self, index: int, read: PartitionRead) -> PartitionData:
+        result = PartitionData(
+            partition_index=index,
+            high_watermark=read.high_watermark,
+            last_stable_offset=read.last_stable_offset,
+            log_start_offset=read.log_start_offset,
+            records=read.slice if read.slice is not None else b"",
+            aborted_transactions=None,
+        )
+        if self._body.isolation_level == READ_COMMITTED:
+            aborted = read.aborted or ()
+            result.aborted_transactions = [AbortedTransaction(producer_id=pid, first_offset=first) for pid, first in aborted]
+        if read.diverging_epoch is not None:
+            epoch, end_offset = read.diverging_epoch
+            result.diverging_epoch = EpochEndOffset(epoch=epoch, end_offset=end_offset)
+        return result
+
+    def _unknown(self, wanted: Wanted) -> ErrorCode:
+        if self._has_topic_ids and self._broker.metadata.topic_by_id(wanted.topic_id) is None:
+            return ErrorCode.UNKNOWN_TOPIC_ID
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+    def _by_topic(self, told: Sequence[tuple[Wanted, PartitionData]] | zip[tuple[Wanted, PartitionData]]) -> list[FetchableTopicResponse]:
+        """Groups runs of one topic, in serving order."""
+        topics: list[FetchableTopicResponse] = []
+        last: object = None
+        for wanted, result in told:
+            name = wanted.topic_id if self._has_topic_ids else wanted.topic
+            if name != last:
+                topics.append(FetchableTopicResponse(topic=wanted.topic, topic_id=wanted.topic_id, partitions=[]))
+                last = name
+            topics[-1].partitions.append(result)
+        return topics
+
+
+def refusal(index: int, code: ErrorCode) -> PartitionData:
+    return PartitionData(
+        partition_index=index, error_code=code, high_watermark=-1, last_stable_offset=-1, log_start_offset=-1,
+        aborted_transactions=None, records=b"",
+    )
+
+
+def is_news(wanted: Wanted, result: PartitionData) -> bool:
+    """What an incremental answer must contain."""
+    return bool(
+        len(result.records)
+        or result.error_code
+        or result.diverging_epoch.epoch >= 0
+        or result.high_watermark != wanted.high_watermark
+        or result.log_start_offset != wanted.log_start_offset
+    )

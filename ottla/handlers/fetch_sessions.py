@@ -1,0 +1,144 @@
+"""Incremental fetch sessions (KIP-227): a fetcher names its partitions once, later requests carry only what changed.
+
+A session is a map of wanted partitions in the order in which they are served; partitions that just gave data move to the end, so that a byte
+limit starves nobody. It belongs to a client by its random id and is used by one request at a time, guarded by an epoch that counts up. The
+number of sessions is bounded: a new one evicts the least recently used; a client whose session is gone starts anew, which costs it one full
+request.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ottla.base.errors import ErrorCode
+from ottla.base.ports import Random
+from ottla.wire.messages.fetch import FetchPartition, FetchRequest
+
+INITIAL_EPOCH = 0
+FINAL_EPOCH = -1
+NO_SESSION = 0
+EPOCH_MAX = 0x7FFFFFFF
+
+Key = tuple[str | bytes, int]
+"""Topic name (below version 13) or topic id, and partition."""
+
+
+class Wanted:
+    """One partition of a fetch and what its fetcher was told last."""
+
+    __slots__ = ("high_watermark", "index", "log_start_offset", "partition", "topic", "topic_id")
+
+    def __init__(self, topic: str, topic_id: bytes, partition: FetchPartition) -> None:
+        self.topic = topic
+        self.topic_id = topic_id
+        self.index = partition.partition
+        self.partition = partition
+        self.high_watermark = -1
+        self.log_start_offset = -1
+
+    def key(self) -> Key:
+        return (self.topic or self.topic_id, self.index)
+
+
+class FetchSession:
+    """The wanted partitions of one fetcher, in serving order."""
+
+    __slots__ = ("epoch", "has_topic_ids", "session_id", "wanted")
+
+    def __init__(self, session_id: int, has_topic_ids: bool) -> None:
+        self.session_id = session_id
+        self.has_topic_ids = has_topic_ids
+        self.epoch = INITIAL_EPOCH
+        self.wanted: dict[Key, Wanted] = {}
+
+    def update(self, body: FetchRequest) -> None:
+        """Takes over what an incremental request added, changed and forgot."""
+        for forgotten in body.forgotten_topics_data:
+            for index in forgotten.partitions:
+                self.wanted.pop((forgotten.topic or forgotten.topic_id, index), None)
+        for entry in wanted_of(body):
+            known = self.wanted.get(entry.key())
+            if known is None:
+                self.wanted[entry.key()] = entry
+            else:
+                known.partition = entry.partition
+
+    def move_to_end(self, key: Key) -> None:
+        """The partition gave data: next time the others come first."""
+        entry = self.wanted.pop(key, None)
+        if entry is not None:
+            self.wanted[key] = entry
+
+
+class FetchPlan:
+    """What one Fetch request asks for, sessions resolved."""
+
+    __slots__ = ("error", "is_incremental", "session", "wanted")
+
+    def __init__(
+        self, wanted: list[Wanted], session: FetchSession | None = None, is_incremental: bool = False, error: ErrorCode = ErrorCode.NONE
+    ) -> None:
+        self.wanted = wanted
+        self.session = session
+        self.is_incremental = is_incremental
+        self.error = error
+
+
+class FetchSessions:
+    """All sessions of this broker, least recently used first."""
+
+    def __init__(self, random: Random, sessions_max: int) -> None:
+        self._random = random
+        self._sessions_max = sessions_max
+        self._sessions: dict[int, FetchSession] = {}
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def plan(self, body: FetchRequest, has_topic_ids: bool) -> FetchPlan:
+        """Resolves a request: a full fetch without a session, a new session, or the next step of one."""
+        if body.session_epoch == FINAL_EPOCH or body.session_epoch == INITIAL_EPOCH:
+            self._sessions.pop(body.session_id, None)
+            wanted = list(wanted_of(body))
+            if body.session_epoch == FINAL_EPOCH or not wanted or self._sessions_max < 1:
+                return FetchPlan(wanted)
+            return FetchPlan(wanted, self._create(wanted, has_topic_ids))
+        return self._step(body, has_topic_ids)
+
+    def _step(self, body: FetchRequest, has_topic_ids: bool) -> FetchPlan:
+        session = self._sessions.get(body.session_id)
+        if session is None:
+            return FetchPlan([], error=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+        if session.epoch != body.session_epoch:
+            return FetchPlan([], error=ErrorCode.INVALID_FETCH_SESSION_EPOCH)
+        if session.has_topic_ids != has_topic_ids:
+            return FetchPlan([], error=ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
+        del self._sessions[session.session_id]
+        self._sessions[session.session_id] = session  # now the most recently used
+        if body.topics or body.forgotten_topics_data:
+            session.update(body)
+        session.epoch = next_epoch(session.epoch)
+        return FetchPlan(list(session.wanted.values()), session, is_incremental=True)
+
+    def _create(self, wanted: list[Wanted], has_topic_ids: bool) -> FetchSession:
+        while len(self._sessions) >= self._sessions_max:
+            del self._sessions[next(iter(self._sessions))]
+        session_id = self._random.randrange(EPOCH_MAX - 1) + 1
+        while session_id in self._sessions:
+            session_id = self._random.randrange(EPOCH_MAX - 1) + 1
+        session = FetchSession(session_id, has_topic_ids)
+        session.wanted = {entry.key(): entry for entry in wanted}
+        session.epoch = next_epoch(INITIAL_EPOCH)
+        self._sessions[session_id] = session
+        return session
+
+
+def next_epoch(epoch: int) -> int:
+    """Epochs count up and skip 0 when they wrap."""
+    return 1 if epoch == EPOCH_MAX else epoch + 1
+
+
+def wanted_of(body: FetchRequest) -> Iterator[Wanted]:
+    for topic in body.topics:
+        for partition in topic.partitions:
+            yield Wanted(topic.topic, topic.topic_id, partition)

@@ -1,0 +1,48 @@
+"""OffsetForLeaderEpoch: where an epoch ended, for followers that truncate and consumers that look for lost records.
+
+API and versions: OffsetForLeaderEpoch (key 23), 2-4.
+
+Behaviour: answers the largest epoch not above the asked one, and the offset at which it ended (the log end for the current epoch). An unknown
+epoch above ours answers -1 and -1.
+
+Version notes: 2 fences by the current leader epoch (KIP-320); 3 the replica's id; 4 only the encoding.
+
+Not done: nothing.
+"""
+
+from __future__ import annotations
+
+from ottla.base.errors import ApiError, ErrorCode
+from ottla.handlers.context import AclOperation, Broker, RequestContext, ResourceType, require
+from ottla.wire.messages.offset_for_leader_epoch import (
+    EpochEndOffset,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopicResult,
+)
+
+KEY, MIN_VERSION, MAX_VERSION = 23, 2, 4
+
+
+def handle(broker: Broker, request: RequestContext, body: OffsetForLeaderEpochRequest) -> OffsetForLeaderEpochResponse:
+    return OffsetForLeaderEpochResponse(
+        topics=[
+            OffsetForLeaderTopicResult(
+                topic=topic.topic, partitions=[find_end(broker, request, topic.topic, asked) for asked in topic.partitions]
+            )
+            for topic in body.topics
+        ]
+    )
+
+
+def find_end(broker: Broker, request: RequestContext, topic: str, asked: OffsetForLeaderPartition) -> EpochEndOffset:
+    try:
+        require(broker, request, AclOperation.DESCRIBE, ResourceType.TOPIC, topic)
+        partition = broker.partitions.get(topic, asked.partition)
+        if partition is None:
+            raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        epoch, end_offset = partition.end_offset_for_epoch(asked.leader_epoch, asked.current_leader_epoch)
+    except ApiError as error:
+        return EpochEndOffset(partition=asked.partition, error_code=error.code)
+    return EpochEndOffset(partition=asked.partition, leader_epoch=epoch, end_offset=end_offset)

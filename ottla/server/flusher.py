@@ -1,0 +1,72 @@
+"""Group commit: one round of fsync serves every append that arrived while the last round ran.
+
+With `ottla.flush.on.ack` a partition asks for a flush after each append and lets nobody see the records before it is done. A round takes the logs
+that asked, syncs their files in a thread, and then moves each partition's durable end on the loop, which releases the answers that waited. While
+a round runs, new requests gather for the next one. A sync that fails takes the log directory offline and acknowledges nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from ottla.base.errors import StorageError
+from ottla.replication.partition import Partition
+from ottla.storage.file_slice import Syncable
+
+RunInThread = Callable[[Callable[[], StorageError | None], Callable[[StorageError | None], None]], None]
+"""Runs the first function in a thread and calls the second with its result on the loop."""
+
+
+class Flusher:
+    """The group commit of one broker."""
+
+    def __init__(self, run_in_thread: RunInThread, on_failure: Callable[[Partition, StorageError], None]) -> None:
+        self._run_in_thread = run_in_thread
+        self._on_failure = on_failure
+        self._asked: dict[Partition, None] = {}
+        self._is_running = False
+        self.rounds = 0
+
+    def request(self, partition: Partition) -> None:
+        """The partition wants all that it has appended so far to be durable."""
+        self._asked[partition] = None
+        if not self._is_running:
+            self._start()
+
+    @property
+    def is_idle(self) -> bool:
+        return not self._is_running and not self._asked
+
+    def _start(self) -> None:
+        asked, self._asked = list(self._asked), {}
+        self._is_running = True
+        self.rounds += 1
+        work = [(partition, partition.log.log_end_offset, partition.log.unflushed_files()) for partition in asked]
+        failures: dict[Partition, StorageError] = {}
+        self._run_in_thread(lambda: sync_all(work, failures), lambda _result: self._finish(work, failures))
+
+    def _finish(
+        self, work: Sequence[tuple[Partition, int, Sequence[Syncable]]], failures: dict[Partition, StorageError]
+    ) -> None:
+        self._is_running = False
+        for partition, end, _files in work:
+            failure = failures.get(partition)
+            if failure is not None:
+                self._on_failure(partition, failure)
+            else:
+                partition.on_flushed(end)
+        if self._asked:
+            self._start()
+
+
+def sync_all(
+    work: Sequence[tuple[Partition, int, Sequence[Syncable]]], failures: dict[Partition, StorageError]
+) -> StorageError | None:
+    """Syncs every file of every log, in a thread; a failure is told for its log and does not stop the others."""
+    for partition, _end, files in work:
+        try:
+            for file in files:
+                file.sync()
+        except StorageError as error:
+            failures[partition] = error
+    return None

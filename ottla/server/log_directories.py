@@ -1,0 +1,123 @@
+"""The entries of `log.dirs`: whose they are, whether they work, and the checkpoints that lie in them.
+
+A directory belongs to one broker of one cluster (`meta.properties`) and to one process at a time (`.lock`). When a read, write or sync in it fails
+it goes offline: its logs are not touched again until `recheck` finds that it can be written, so a full disk heals without a restart. Checkpoints
+(recovery points, high watermarks, log starts) are written together for all partitions of the directory; a damaged one is told and treated as
+lost, which only costs a longer recovery.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+
+from ottla.adapters.lock import DirectoryLock
+from ottla.base.errors import StorageError
+from ottla.base.ports import Disk, Random
+from ottla.base.types import TopicPartition
+from ottla.base.uuids import uuid_to_text
+from ottla.replication.partition import Partition
+from ottla.storage import checkpoints
+from ottla.storage.checkpoints import MetaProperties
+
+log = logging.getLogger("ottla.storage")
+
+FREE_BYTES_MIN = 16 << 20
+"""A directory that went offline comes back only with this much room."""
+
+DELETED_SUFFIX = "-delete"
+
+
+class LogDirectoryState:
+    """One log directory."""
+
+    def __init__(self, disk: Disk, path: str) -> None:
+        self.path = path
+        self.is_online = True
+        self.reason = ""
+        self.was_clean = False
+        self.recovery_points: dict[TopicPartition, int] = {}
+        self.high_watermarks: dict[TopicPartition, int] = {}
+        self.log_starts: dict[TopicPartition, int] = {}
+        self._disk = disk
+        self._lock: DirectoryLock | None = None
+
+    def open(self, broker_id: int, cluster_id: str, random: Random) -> None:
+        """Takes the directory for this process. Raises `StorageError` when it is not ours to take."""
+        self._disk.makedirs(self.path)
+        self._lock = DirectoryLock(self.path)
+        self._claim(broker_id, cluster_id, random)
+        self.was_clean = checkpoints.take_clean_shutdown(self._disk, self.path)
+        self.recovery_points = self._read_offsets(checkpoints.RECOVERY_POINT_FILE)
+        self.high_watermarks = self._read_offsets(checkpoints.HIGH_WATERMARK_FILE)
+        self.log_starts = self._read_offsets(checkpoints.LOG_START_FILE)
+
+    def partition_names(self) -> list[str]:
+        """The names of the partition directories in here."""
+        names = self._disk.listdir(self.path)
+        return [name for name in names if "-" in name and not name.startswith(".") and self._disk.exists(f"{self.path}/{name}/partition.metadata")]
+
+    def remove_deleted(self) -> None:
+        """Finishes the deletions that a stop interrupted."""
+        for name in self._disk.listdir(self.path):
+            if name.endswith(DELETED_SUFFIX):
+                self._disk.remove_tree(f"{self.path}/{name}")
+
+    def go_offline(self, reason: str) -> None:
+        self.is_online = False
+        self.reason = reason
+
+    def can_be_written(self) -> bool:
+        """Tries the disk: room, a file written and synced, removed again."""
+        probe = f"{self.path}/.probe"
+        try:
+            if self._disk.free_bytes(self.path)[1] < FREE_BYTES_MIN:
+                return False
+            checkpoints.write_atomically(self._disk, probe, b"probe")
+            self._disk.remove(probe)
+        except StorageError:
+            return False
+        return True
+
+    def write_checkpoints(self, partitions: Iterable[Partition]) -> None:
+        """Recovery points, high watermarks and log starts of the partitions in this directory."""
+        here = [partition for partition in partitions if partition.log.directory.rpartition("/")[0] == self.path]
+        write = checkpoints.write_offsets
+        write(self._disk, f"{self.path}/{checkpoints.RECOVERY_POINT_FILE}", {p.topic_partition: p.log.recovery_point for p in here})
+        write(self._disk, f"{self.path}/{checkpoints.HIGH_WATERMARK_FILE}", {p.topic_partition: p.high_watermark for p in here})
+        write(
+            self._disk,
+            f"{self.path}/{checkpoints.LOG_START_FILE}",
+            {p.topic_partition: p.log.log_start_offset for p in here if p.log.log_start_offset > 0},
+        )
+
+    def close(self, *, is_clean: bool) -> None:
+        if is_clean and self.is_online:
+            checkpoints.write_clean_shutdown(self._disk, self.path)
+        self.release()
+
+    def release(self) -> None:
+        if self._lock is not None:
+            self._lock.release()
+            self._lock = None
+
+    def _claim(self, broker_id: int, cluster_id: str, random: Random) -> None:
+        found = checkpoints.read_meta_properties(self._disk, self.path)
+        if found is None:
+            directory_id = uuid_to_text(random.token_bytes(16))
+            properties = MetaProperties(broker_id=broker_id, cluster_id=cluster_id, directory_id=directory_id)
+            checkpoints.write_meta_properties(self._disk, self.path, properties)
+            return
+        if found.cluster_id != cluster_id:
+            raise StorageError(
+                f"{self.path} belongs to cluster {found.cluster_id}, this broker to {cluster_id}; point log.dirs elsewhere", self.path
+            )
+        if found.broker_id not in (broker_id, -1):
+            raise StorageError(f"{self.path} belongs to broker {found.broker_id}, not {broker_id}; set broker.id={found.broker_id}", self.path)
+
+    def _read_offsets(self, name: str) -> dict[TopicPartition, int]:
+        try:
+            return checkpoints.read_offsets(self._disk, f"{self.path}/{name}")
+        except StorageError as error:
+            log.warning("%s; it is ignored and rebuilt", error)
+            return {}

@@ -1,0 +1,158 @@
+"""The logs that live on this broker: opened at start, made and deleted on the controller's word, taken offline with their directory.
+
+A partition lives in one of `log.dirs`: where its directory was found at the start, else in the online directory with the fewest partitions. The
+look-up tables by topic name and by topic id are what the hot paths of Produce and Fetch use.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+
+from ottla.base.errors import ApiError, ErrorCode, StorageError
+from ottla.base.log_config import LogConfig
+from ottla.base.ports import Clock, Disk
+from ottla.base.types import TopicPartition
+from ottla.replication.partition import Partition
+from ottla.server.log_directories import LogDirectoryState
+from ottla.storage.log import Log
+
+log = logging.getLogger("ottla.storage")
+
+
+class PartitionTable:
+    """All partitions of this broker, by name and by topic id."""
+
+    def __init__(self, disk: Disk, clock: Clock, directories: Sequence[LogDirectoryState], make_partition: Callable[[Log, int], Partition]) -> None:
+        self._disk = disk
+        self._clock = clock
+        self._directories = list(directories)
+        self._make_partition = make_partition
+        self._by_topic: dict[str, dict[int, Partition]] = {}
+        self._by_id: dict[bytes, dict[int, Partition]] = {}
+        self._names: dict[bytes, str] = {}
+        self._found = self._find_existing()
+
+    def get(self, topic: str, partition: int) -> Partition | None:
+        of_topic = self._by_topic.get(topic)
+        return of_topic.get(partition) if of_topic is not None else None
+
+    def get_by_id(self, topic_id: bytes, partition: int) -> Partition | None:
+        of_topic = self._by_id.get(topic_id)
+        return of_topic.get(partition) if of_topic is not None else None
+
+    def topic_name(self, topic_id: bytes) -> str | None:
+        return self._names.get(topic_id)
+
+    def all(self) -> Iterator[Partition]:
+        for of_topic in list(self._by_topic.values()):
+            yield from list(of_topic.values())
+
+    def of_topic(self, topic: str) -> list[Partition]:
+        return list(self._by_topic.get(topic, {}).values())
+
+    def count(self) -> int:
+        return sum(map(len, self._by_topic.values()))
+
+    def log_directories(self) -> list[LogDirectoryState]:
+        return self._directories
+
+    def directory_of(self, partition: Partition) -> LogDirectoryState:
+        path = partition.log.directory.rpartition("/")[0]
+        return next(directory for directory in self._directories if directory.path == path)
+
+    def open(self, key: TopicPartition, topic_id: bytes, config: LogConfig) -> Partition:
+        """The partition, opened or created. Raises `ApiError` KAFKA_STORAGE_ERROR if its directory is offline or damaged."""
+        known = self.get(*key)
+        if known is not None:
+            return known
+        directory = self._found.get(str(key)) or self._choose()
+        if not directory.is_online:
+            raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"{directory.path} is offline: {directory.reason}")
+        try:
+            opened = Log.open(
+                self._disk,
+                f"{directory.path}/{key}",
+                key,
+                config,
+                now_ms=self._clock.wall_ms(),
+                was_clean=directory.was_clean,
+                recovery_point=directory.recovery_points.get(key, 0),
+                log_start_offset=directory.log_starts.get(key, 0),
+                topic_id=topic_id,
+            )
+        except StorageError as error:
+            log.error("%s stays offline: %s", key, error)
+            raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
+        for note in opened.recovery_notes:
+            log.warning("%s: %s", key, note)
+        partition = self._make_partition(opened, min(directory.high_watermarks.get(key, 0), opened.log_end_offset))
+        self._found[str(key)] = directory
+        self._by_topic.setdefault(key.topic, {})[key.partition] = partition
+        self._by_id.setdefault(topic_id, {})[key.partition] = partition
+        self._names[topic_id] = key.topic
+        return partition
+
+    def delete(self, key: TopicPartition) -> str | None:
+        """Forgets the partition and renames its directory; the caller removes the returned path later."""
+        partition = self.get(*key)
+        if partition is None:
+            return None
+        self._forget(key, partition)
+        return partition.log.delete()
+
+    def strays(self, is_known: Callable[[str, bytes | None], bool], read_topic_id: Callable[[str], bytes | None]) -> list[str]:
+        """Partition directories that no topic of the cluster claims (deleted while this broker was down)."""
+        strays = []
+        for name, directory in self._found.items():
+            path = f"{directory.path}/{name}"
+            if not is_known(name, read_topic_id(path)):
+                strays.append(path)
+        return strays
+
+    def take_offline(self, directory: LogDirectoryState, reason: str) -> list[Partition]:
+        """Stops every partition of a failed directory; returns those that were online."""
+        if directory.is_online:
+            log.error("log directory %s goes offline: %s", directory.path, reason)
+        directory.go_offline(reason)
+        stopped = [partition for partition in self.all() if self.directory_of(partition) is directory]
+        for partition in stopped:
+            partition.go_offline(reason)
+        return stopped
+
+    def drop(self, partitions: Sequence[Partition]) -> None:
+        """Forgets partitions of an offline directory, so that `open` reads them anew."""
+        for partition in partitions:
+            self._forget(partition.topic_partition, partition)
+
+    def _forget(self, key: TopicPartition, partition: Partition) -> None:
+        of_topic = self._by_topic[key.topic]
+        del of_topic[key.partition]
+        topic_id = partition.topic_id
+        self._by_id[topic_id].pop(key.partition, None)
+        if not of_topic:
+            del self._by_topic[key.topic]
+        if not self._by_id[topic_id]:
+            del self._by_id[topic_id]
+            self._names.pop(topic_id, None)
+
+    def _find_existing(self) -> dict[str, LogDirectoryState]:
+        found: dict[str, LogDirectoryState] = {}
+        for directory in self._directories:
+            if directory.is_online:
+                for name in directory.partition_names():
+                    found[name] = directory
+        return found
+
+    def _choose(self) -> LogDirectoryState:
+        online = [directory for directory in self._directories if directory.is_online]
+        if not online:
+            raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, "every log directory is offline")
+        if len(online) == 1:
+            return online[0]
+        counts = {directory.path: 0 for directory in online}
+        for partition in self.all():
+            path = self.directory_of(partition).path
+            if path in counts:
+                counts[path] += 1
+        return min(online, key=lambda directory: counts[directory.path])
