@@ -36,7 +36,7 @@ def uuid_from_text(text: str) -> Uuid:
 
 
 def fresh_uuid(random_bytes: bytes) -> Uuid:
-    """Sixteen random bytes as a version 4 uuid whose text does not begin with `-` (Kafka avoids those: command lines take them for options)."""
+    """Random bytes as a version 4 uuid whose text does not begin with `-`, which command lines would take for an option."""
     assert len(random_bytes) == 16, f"a uuid has 16 bytes, not {len(random_bytes)}"
     data = bytearray(random_bytes)
     if data[0] >> 2 == 62:

@@ -39,7 +39,7 @@ FIXED = {"i8": "b", "i16": "h", "i32": "i", "i64": "q", "u16": "H", "u32": "I", 
 class Field:
     """One field: its type, the versions that have it, and how its absence is written. Made by the functions below."""
 
-    __slots__ = ("classic", "default", "ignorable", "kind", "name", "nullable_since", "of", "since", "tag", "tag_since", "until")
+    __slots__ = ("classic", "default", "ignorable", "kind", "name", "nullable_since", "of", "since", "tag", "until")
 
     def __init__(
         self,
@@ -52,7 +52,6 @@ class Field:
         nullable: bool = False,
         nullable_since: int | None = None,
         tag: int | None = None,
-        tag_since: int | None = None,
         ignorable: bool = False,
         classic: bool = False,
     ) -> None:
@@ -64,7 +63,6 @@ class Field:
         self.default = default
         self.nullable_since = since if nullable and nullable_since is None else nullable_since
         self.tag = tag
-        self.tag_since = since if tag_since is None else tag_since
         self.ignorable = ignorable
         self.classic = classic
 
@@ -75,7 +73,7 @@ class Field:
         return self.nullable_since is not None and version >= self.nullable_since
 
     def is_tagged(self, version: int) -> bool:
-        return self.tag is not None and self.is_in(version) and version >= self.tag_since
+        return self.tag is not None and self.is_in(version)
 
     @property
     def struct(self) -> type[Struct]:
@@ -93,7 +91,7 @@ class Field:
 
 # The functions that declare a field. They answer Any, so that the annotation beside them says the type and a type checker takes the
 # declaration for the field's default. Options, the same for all: since and until (versions that have the field), default,
-# nullable or nullable_since (null allowed), tag and tag_since (a tagged field), ignorable (dropped in silence by versions without it).
+# nullable or nullable_since (null allowed), tag (a tagged field), ignorable (dropped in silence by versions without it).
 
 
 def i8(*, default: int = 0, **options: Any) -> Any:
@@ -282,7 +280,7 @@ def frozen_default(cls: type[Struct]) -> Struct:
     if default is None:
         default = _frozen_defaults[cls] = cls()
         # A subclass without slots of its own has the same layout, so the class of a finished instance may be exchanged.
-        default.__class__ = StructType(cls.__name__, (cls,), {"__fields__": (), "__setattr__": _refuse_assignment})
+        default.__class__ = StructType(cls.__name__, (cls,), {"__setattr__": _refuse_assignment})  # type: ignore[assignment]
         type(default).__fields__ = cls.__fields__
     return default
 
@@ -311,7 +309,7 @@ def decoder(cls: type[StructT], version: int) -> Callable[[Buffer, int], tuple[S
 
         _check_version(cls, version)
         decode = _decoders[cls, version] = compile_decoder(cls, version)
-    return decode  # type: ignore[no-any-return]
+    return decode
 
 
 def encoder(cls: type[StructT], version: int) -> Callable[[StructT], bytes]:
@@ -355,7 +353,7 @@ def writer(cls: type[StructT], version: int) -> Callable[[StructT, list[Any]], N
 
         _check_version(cls, version)
         write = _writers[cls, version] = compile_writer(cls, version)
-    return write  # type: ignore[no-any-return]
+    return write
 
 
 def _check_version(cls: type[Message], version: int) -> None:
