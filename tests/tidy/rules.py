@@ -1,0 +1,195 @@
+"""The rules of style as functions: source in, complaints out. `test_rules.py` shows that each of them can complain.
+
+A complaint is a line number and a short sentence. Rules look at one file at a time and know no paths; which files a rule holds for is
+decided in `test_sources.py`.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+FUNCTION_LINES_MAX = 70
+FILE_LINES_MAX = 499
+VAGUE_NAMES = frozenset({"utils", "util", "helpers", "helper", "common", "manager", "managers", "misc"})
+
+Complaint = tuple[int, str]
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+_UNFINISHED = re.compile(r"\b(TODO|FIXME|XXX|NotImplementedError)\b")
+# Hosts that files are downloaded from, and paths that exist on one machine only.
+_FOREIGN = re.compile(
+    r"(?<![\w./-])/(work|root|home)/[\w.]|\bpypi\.|pythonhosted\.|\brepo1?\.maven\.|\bregistry\.[a-z]+js\b|://[^\s/]*(mirror|artifactory|nexus)"
+)
+
+
+def function_lengths(tree: ast.Module) -> Iterator[Complaint]:
+    """Functions that are too long, their docstrings not counted."""
+    for node in ast.walk(tree):
+        if isinstance(node, Function):
+            lines = _lines(node) - _docstring_lines(node)
+            if lines > FUNCTION_LINES_MAX:
+                yield node.lineno, f"{node.name} has {lines} lines, {FUNCTION_LINES_MAX} is the limit"
+
+
+def _lines(node: ast.stmt) -> int:
+    return (node.end_lineno or node.lineno) - node.lineno + 1
+
+
+def _docstring_lines(node: Function) -> int:
+    return _lines(node.body[0]) if ast.get_docstring(node, clean=False) is not None else 0
+
+
+def file_length(text: str) -> Iterator[Complaint]:
+    lines = text.count("\n")
+    if lines > FILE_LINES_MAX:
+        yield lines, f"the file has {lines} lines, fewer than {FILE_LINES_MAX + 1} are allowed"
+
+
+def unfinished(text: str) -> Iterator[Complaint]:
+    """Words of unfinished work."""
+    yield from _matches(_UNFINISHED, text)
+
+
+def foreign_places(text: str) -> Iterator[Complaint]:
+    """Paths and download hosts that mean nothing on another machine."""
+    yield from _matches(_FOREIGN, text)
+
+
+def _matches(pattern: re.Pattern[str], text: str) -> Iterator[Complaint]:
+    for number, line in enumerate(text.splitlines(), 1):
+        found = pattern.search(line)
+        if found:
+            yield number, f"has {found.group()!r}"
+
+
+def opening(tree: ast.Module) -> Iterator[Complaint]:
+    """A module opens with a docstring and then `from __future__ import annotations`."""
+    if ast.get_docstring(tree) is None:
+        yield 1, "the module has no docstring"
+        return
+    code = tree.body[1:]
+    first = code[0] if code else None
+    if first is not None and not (isinstance(first, ast.ImportFrom) and first.module == "__future__"):
+        yield first.lineno, "`from __future__ import annotations` does not come first"
+
+
+def swallowed_exceptions(tree: ast.Module) -> Iterator[Complaint]:
+    """Handlers that would swallow a broken invariant; clean-up that raises again is fine for BaseException."""
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.ExceptHandler):
+            continue
+        names = {"BaseException"} if node.type is None else {name.id for name in ast.walk(node.type) if isinstance(name, ast.Name)}
+        raises_again = isinstance(node.body[-1], ast.Raise) and node.body[-1].exc is None
+        if "Exception" in names or ("BaseException" in names and not raises_again):
+            yield node.lineno, "catches everything, broken invariants included"
+
+
+def asynchrony(tree: ast.Module) -> Iterator[Complaint]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.AsyncFunctionDef | ast.Await | ast.AsyncFor | ast.AsyncWith):
+            yield node.lineno, "the core is synchronous"
+
+
+def salted_hashes(tree: ast.Module) -> Iterator[Complaint]:
+    """`hash` of a string differs from process to process, so nothing may rest on it; within `__hash__` it is at home."""
+    at_home: set[ast.AST] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef) and node.name == "__hash__":
+            at_home.update(ast.walk(node))
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "hash" and node not in at_home:
+            yield node.lineno, "hash() gives another number in each process"
+
+
+_SET_METHODS = frozenset({"union", "intersection", "difference", "symmetric_difference"})
+_ORDER_FREE = frozenset({"sorted", "set", "frozenset", "sum", "min", "max", "any", "all", "len"})
+_ORDER_BOUND = frozenset({"list", "tuple", "iter", "enumerate", "zip", "map", "filter", "dict", "join", "extend"})
+
+
+def set_order(tree: ast.Module) -> Iterator[Complaint]:
+    """Places where the order of a set would show: loops, comprehensions and calls that keep order.
+
+    A set is recognised by its form, or by a name that this module calls a set in an annotation or an assignment, and nowhere anything else.
+    """
+    sets = _set_names(tree)
+    free = {
+        id(argument) for call in ast.walk(tree) if isinstance(call, ast.Call) and _called(call) in _ORDER_FREE for argument in call.args
+    }
+    for node in ast.walk(tree):
+        sources: list[ast.expr] = []
+        if isinstance(node, ast.For):
+            sources = [node.iter]
+        elif isinstance(node, ast.ListComp | ast.GeneratorExp | ast.DictComp) and id(node) not in free:
+            sources = [generator.iter for generator in node.generators]
+        elif isinstance(node, ast.Call) and _called(node) in _ORDER_BOUND:
+            sources = list(node.args)
+        elif isinstance(node, ast.Starred):
+            sources = [node.value]
+        for source in sources:
+            if _is_set(source, sets):
+                yield source.lineno, f"the order of the set `{ast.unparse(source)}` shows; use sorted()"
+
+
+def _called(call: ast.Call) -> str:
+    return call.func.id if isinstance(call.func, ast.Name) else call.func.attr if isinstance(call.func, ast.Attribute) else ""
+
+
+def _is_set(node: ast.expr, sets: frozenset[str]) -> bool:
+    if isinstance(node, ast.Set | ast.SetComp):
+        return True
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Sub | ast.BitOr | ast.BitAnd | ast.BitXor):
+        return _is_set(node.left, sets) or _is_set(node.right, sets)
+    if isinstance(node, ast.Call):
+        called = _called(node)
+        return called in ("set", "frozenset") or called in sets or (isinstance(node.func, ast.Attribute) and called in _SET_METHODS)
+    return _name(node) in sets
+
+
+def _name(node: ast.expr) -> str:
+    return node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else ""
+
+
+def _set_names(tree: ast.Module) -> frozenset[str]:
+    """Names that are sets wherever this module says what they are."""
+    seen: dict[str, set[bool]] = {}
+
+    def note(name: str, is_set: bool) -> None:
+        if name:
+            seen.setdefault(name, set()).add(is_set)
+
+    for node in ast.walk(tree):
+        if isinstance(node, ast.AnnAssign):
+            note(_name(node.target), _says_set(node.annotation))
+        elif isinstance(node, ast.arg) and node.annotation is not None:
+            note(node.arg, _says_set(node.annotation))
+        elif isinstance(node, Function) and node.returns is not None:
+            note(node.name, _says_set(node.returns))
+        elif isinstance(node, ast.Assign):
+            for target in node.targets:
+                note(_name(target), _is_set(node.value, frozenset()))
+    return frozenset(name for name, kinds in seen.items() if kinds == {True})
+
+
+def _says_set(annotation: ast.expr) -> bool:
+    return ast.unparse(annotation).split("[")[0].strip("'\"") in ("set", "frozenset", "AbstractSet")
+
+
+def excused_tests(tree: ast.Module) -> Iterator[Complaint]:
+    """Tests that are marked to be skipped or expected to fail."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and node.attr in ("skip", "skipif", "xfail") and _name(node.value) == "mark":
+            yield node.lineno, f"a test is excused by {node.attr}"
+
+
+def empty_tests(tree: ast.Module) -> Iterator[Complaint]:
+    """Tests that nothing can make fail: no assert, no `raises`, and no call to something that checks."""
+    checks = re.compile(r"^_?(assert|check|raises|fail|expect|run|verify|round_trip)")
+    for node in tree.body:
+        if not isinstance(node, Function) or not node.name.startswith("test_"):
+            continue
+        inside = list(ast.walk(node))
+        calls = (_called(call) for call in inside if isinstance(call, ast.Call))
+        if not any(isinstance(found, ast.Assert) for found in inside) and not any(checks.match(name) for name in calls):
+            yield node.lineno, f"{node.name} checks nothing"

@@ -1,0 +1,57 @@
+"""Where the sources are: every file of the repository by the part that it belongs to."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGE = ROOT / "ottla"
+CORE = ("replication", "groups", "transactions", "controller", "machine", "storage", "wire", "base")
+_TEXT_SUFFIXES = {
+    ".py",
+    ".md",
+    ".txt",
+    ".toml",
+    ".yml",
+    ".yaml",
+    ".json",
+    ".java",
+    ".xml",
+    ".html",
+    ".css",
+    ".js",
+    ".sh",
+    ".cfg",
+    ".properties",
+}
+_TEXT_NAMES = {"Makefile", "run", "LICENSE", ".gitignore"}
+_OUTSIDE = {".git", ".venv", "build", "dist", "data", "__pycache__", "target"}
+
+
+def python_files(*parts: str) -> list[Path]:
+    """All Python files below the given folders of the repository, in order."""
+    return sorted(path for part in parts for path in (ROOT / part).rglob("*.py"))
+
+
+def core_files() -> list[Path]:
+    return python_files(*(f"ottla/{name}" for name in CORE))
+
+
+def text_files() -> Iterator[Path]:
+    """Every file that people write, code or not; caches and what tools make are left out."""
+    for path in sorted(ROOT.rglob("*")):
+        parts = path.relative_to(ROOT).parts
+        if any(part in _OUTSIDE or (part.startswith(".") and part.endswith("cache")) for part in parts) or ".hypothesis" in parts:
+            continue
+        if path.is_file() and (path.suffix in _TEXT_SUFFIXES or path.name in _TEXT_NAMES):
+            yield path
+
+
+def shown(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+def parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"), filename=str(path))

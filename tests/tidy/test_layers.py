@@ -1,0 +1,75 @@
+"""The import contracts hold, and each of them breaks when somebody breaks it.
+
+A rule that nothing can break is no rule, so every contract is tried on a copy of the tree with one planted import; packages that come later
+are planted whole.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.tidy.sources import PACKAGE, ROOT
+
+LINT = "import sys; from importlinter.cli import lint_imports_command; sys.exit(lint_imports_command())"
+
+
+def _lint(root: Path, contract: str | None = None) -> subprocess.CompletedProcess[str]:
+    options = ["--no-cache", "--no-logo", *(["--contract", contract] if contract else [])]
+    return subprocess.run([sys.executable, "-c", LINT, *options], cwd=root, capture_output=True, text=True, timeout=60, check=False)
+
+
+@pytest.fixture
+def copy(tmp_path: Path) -> Path:
+    """The package and the contracts, to be spoilt."""
+    shutil.copytree(PACKAGE, tmp_path / "ottla", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(ROOT / "pyproject.toml", tmp_path)
+    (tmp_path / "tools").mkdir()
+    for name in ("__init__.py", "import_contracts.py"):
+        shutil.copy(ROOT / "tools" / name, tmp_path / "tools")
+    return tmp_path
+
+
+def test_the_contracts_hold() -> None:
+    done = _lint(ROOT)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "5 kept, 0 broken" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("contract", "module", "line"),
+    [
+        ("layers", "ottla/wire/planted.py", "from ottla.server import planted"),
+        ("layers", "ottla/replication/planted.py", "from ottla.groups import planted"),
+        ("layers", "ottla/console/planted.py", "from ottla.testing import planted"),
+        ("layers", "ottla/newcomer/planted.py", "x = 1"),
+        ("core", "ottla/replication/planted.py", "import time"),
+        ("core", "ottla/base/planted.py", "def f() -> None:\n    from os import path"),
+        ("client", "ottla/cli/planted.py", "from ottla.server import planted"),
+        ("client", "ottla/console/planted.py", "from ottla.handlers import planted"),
+        ("spark", "ottla/spark/planted.py", "from ottla.storage import planted"),
+        ("pyspark", "ottla/cli/planted.py", "import pyspark"),
+    ],
+)
+def test_a_planted_import_breaks_its_contract(contract: str, module: str, line: str, copy: Path) -> None:
+    for package in ("server", "groups", "testing", "handlers", "storage", *module.split("/")[1:2]):
+        folder = copy / "ottla" / package
+        folder.mkdir(exist_ok=True)
+        (folder / "__init__.py").touch()
+        (folder / "planted.py").write_text("x = 1\n")
+    (copy / module).write_text(f"{line}\n")
+    done = _lint(copy, contract)
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert "0 kept, 1 broken" in done.stdout or "newcomer" in done.stdout, done.stdout + done.stderr
+    assert "planted" in done.stdout or "newcomer" in done.stdout
+
+
+def test_the_start_command_alone_may_import_the_server(copy: Path) -> None:
+    (copy / "ottla" / "cli" / "start.py").write_text("import ottla.server\n")
+    assert _lint(copy, "client").returncode == 0
+    (copy / "ottla" / "cli" / "stop.py").write_text("import ottla.server\n")
+    assert _lint(copy, "client").returncode == 1
