@@ -1,0 +1,170 @@
+"""What the rest of the broker may ask of the controller, and the values of question and answer.
+
+Every method takes a `done` callback that is called once on the loop, when the answer is committed in the metadata store (with the
+embedded store that is before the method returns). A result carries Kafka's error code for its own item; one bad item does not spoil the
+others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Protocol
+
+from ottla.base.errors import ErrorCode
+from ottla.controller.state import QuotaEntity
+
+NO_TOPIC_ID = bytes(16)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewTopic:
+    """-1 for partitions or replicas: the broker's default. `assignments` (partition -> replicas) excludes both numbers."""
+
+    name: str
+    num_partitions: int = -1
+    replication_factor: int = -1
+    assignments: Mapping[int, Sequence[int]] | None = None
+    configs: Mapping[str, str | None] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicResult:
+    """How one topic fared."""
+
+    name: str
+    error: ErrorCode = ErrorCode.NONE
+    message: str | None = None
+    topic_id: bytes = NO_TOPIC_ID
+    num_partitions: int = -1
+    replication_factor: int = -1
+    configs: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewPartitions:
+    """A topic shall have `count` partitions in all; `assignments` are the replicas of the new ones, in order."""
+
+    name: str
+    count: int
+    assignments: Sequence[Sequence[int]] | None = None
+
+
+class ConfigOperation(IntEnum):
+    """Kafka's operations of IncrementalAlterConfigs."""
+
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfigEntry:
+    name: str
+    operation: ConfigOperation
+    value: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfigRequest:
+    """Changes of one resource's configuration; `is_replacing`: whatever is not named here is removed (AlterConfigs of old)."""
+
+    resource_type: int
+    name: str
+    entries: Sequence[ConfigEntry]
+    is_replacing: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfigResult:
+    resource_type: int
+    name: str
+    error: ErrorCode = ErrorCode.NONE
+    message: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IsrChange:
+    """What a leader asks by AlterPartition: this ISR, seen from this leader epoch and partition epoch. Broker epochs go with the
+    members.
+    """
+
+    topic_id: bytes
+    partition: int
+    leader_epoch: int
+    partition_epoch: int
+    isr: Sequence[tuple[int, int]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionResult:
+    """How one partition fared; on success the state that now holds."""
+
+    topic: str
+    topic_id: bytes = NO_TOPIC_ID
+    partition: int = 0
+    error: ErrorCode = ErrorCode.NONE
+    message: str | None = None
+    leader: int = -1
+    leader_epoch: int = -1
+    isr: Sequence[int] = ()
+    partition_epoch: int = -1
+
+
+class ElectionType(IntEnum):
+    """Kafka's kinds of election on request."""
+
+    PREFERRED = 0
+    UNCLEAN = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reassignment:
+    """The replicas that a partition shall have; None cancels what is under way."""
+
+    topic: str
+    partition: int
+    replicas: Sequence[int] | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuotaRequest:
+    """New quotas of one entity: a value of None removes that quota."""
+
+    entity: QuotaEntity
+    values: Mapping[str, float | None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuotaResult:
+    entity: QuotaEntity
+    error: ErrorCode = ErrorCode.NONE
+    message: str | None = None
+
+
+class Controller(Protocol):
+    """The one broker that changes the cluster's metadata; on another broker every answer is NOT_CONTROLLER."""
+
+    def create_topics(self, topics: Sequence[NewTopic], validate_only: bool, done: Callable[[list[TopicResult]], None]) -> None: ...
+
+    def delete_topics(self, names: Sequence[str], done: Callable[[list[TopicResult]], None]) -> None: ...
+
+    def create_partitions(
+        self, topics: Sequence[NewPartitions], validate_only: bool, done: Callable[[list[TopicResult]], None]
+    ) -> None: ...
+
+    def alter_configs(self, requests: Sequence[ConfigRequest], validate_only: bool, done: Callable[[list[ConfigResult]], None]) -> None: ...
+
+    def alter_quotas(self, requests: Sequence[QuotaRequest], validate_only: bool, done: Callable[[list[QuotaResult]], None]) -> None: ...
+
+    def alter_partition(
+        self, broker_id: int, broker_epoch: int, changes: Sequence[IsrChange], done: Callable[[ErrorCode, list[PartitionResult]], None]
+    ) -> None: ...
+
+    def elect_leaders(
+        self, kind: ElectionType, partitions: Sequence[tuple[str, int]] | None, done: Callable[[list[PartitionResult]], None]
+    ) -> None: ...
+
+    def alter_reassignments(self, requests: Sequence[Reassignment], done: Callable[[list[PartitionResult]], None]) -> None: ...
