@@ -1,0 +1,146 @@
+"""How does the state of a partition's producers stand in a `.snapshot` file?
+
+Kafka's format: version (int16, 1), CRC-32C of all that follows (uint32), and one entry a producer with its last batch only. A broker
+that restarts from that alone could recognise a retry of the last batch but not of the four before it, so our own part follows behind
+Kafka's entries, under the same CRC: the whole cache, the CRCs, what is known of the sequences before, and the transactions whose
+markers were not yet final. Kafka's reader takes the entries it counted and ignores what follows; we read a file without our part as
+Kafka would.
+
+Invariant: decode(encode(state)) is the state. A damaged file is a `StorageError`, and the caller falls back to an older one and the
+log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from struct import Struct
+from struct import error as StructError
+from typing import NamedTuple
+
+from crc32c import crc32c
+
+from ottla.base.errors import StorageError
+from ottla.wire.batch_header import SEQUENCE_MASK
+
+VERSION = 1
+_HEAD = Struct(">hI")
+_COUNT = Struct(">i")
+# Id, epoch, last sequence, last offset, offset delta, timestamp, coordinator epoch, first offset of the open transaction.
+_ENTRY = Struct(">qhiqiqiq")
+
+_OURS = Struct(">4shii")  # magic, version, producers, completed transactions
+_OURS_MAGIC = b"OTLA"
+_OURS_VERSION = 1
+_OUR_ENTRY = Struct(">qqqi")  # id, run length, idle since, batches
+_OUR_BATCH = Struct(">iiqqqq")
+_OUR_COMPLETED = Struct(">qq")
+
+
+class CachedBatch(NamedTuple):
+    """One appended batch. `fingerprint` is its CRC and codec (crc << 3 | codec) as the client sent it, -1 where that is not known."""
+
+    first_sequence: int
+    last_sequence: int
+    base_offset: int
+    last_offset: int
+    timestamp: int
+    fingerprint: int
+
+
+class ProducerRow(NamedTuple):
+    """One producer as it stands in a snapshot."""
+
+    producer_id: int
+    epoch: int
+    coordinator_epoch: int
+    last_timestamp: int
+    transaction_first_offset: int
+    run_length: int
+    idle_since_ms: int
+    batches: tuple[CachedBatch, ...]
+
+
+def encode_snapshot(rows: Sequence[ProducerRow], completed: Sequence[tuple[int, int]]) -> bytes:
+    """`completed`: (first offset, marker's offset) of transactions whose markers were not below the high watermark."""
+    parts = [_COUNT.pack(len(rows))]
+    ours = [_OURS.pack(_OURS_MAGIC, _OURS_VERSION, len(rows), len(completed))]
+    for row in rows:
+        last_sequence, last_offset, delta = -1, -1, 0
+        if row.batches:
+            batch = row.batches[-1]
+            last_sequence, last_offset, delta = batch.last_sequence, batch.last_offset, batch.last_offset - batch.base_offset
+        parts.append(
+            _ENTRY.pack(
+                row.producer_id,
+                row.epoch,
+                last_sequence,
+                last_offset,
+                delta,
+                row.last_timestamp,
+                row.coordinator_epoch,
+                row.transaction_first_offset,
+            )
+        )
+        ours.append(_OUR_ENTRY.pack(row.producer_id, row.run_length, row.idle_since_ms, len(row.batches)))
+        ours += [_OUR_BATCH.pack(*batch) for batch in row.batches]
+    ours += [_OUR_COMPLETED.pack(*pair) for pair in completed]
+    body = b"".join(parts + ours)
+    return _HEAD.pack(VERSION, crc32c(body)) + body
+
+
+def decode_snapshot(data: bytes, name: str) -> tuple[list[ProducerRow], list[tuple[int, int]]]:
+    """The rows and the completed transactions; `name` says in an error whose snapshot it is."""
+    try:
+        version, crc = _HEAD.unpack_from(data)
+        if version != VERSION:
+            raise StorageError(f"producer snapshot of {name} has version {version}, only {VERSION} can be read")
+        if crc32c(memoryview(data)[_HEAD.size :]) != crc:
+            raise StorageError(f"producer snapshot of {name} has a wrong CRC")
+        position = _HEAD.size + _COUNT.size
+        count: int = _COUNT.unpack_from(data, _HEAD.size)[0]
+        # The size is checked before anything is made by the count.
+        if count < 0 or position + count * _ENTRY.size > len(data):
+            raise StorageError(f"producer snapshot of {name} says {count} producers in {len(data)} bytes")
+        rows = [_kafka_row(data, position + index * _ENTRY.size) for index in range(count)]
+        position += count * _ENTRY.size
+        if data[position : position + len(_OURS_MAGIC)] != _OURS_MAGIC:
+            return rows, []
+        return _read_our_part(data, position, rows)
+    except StructError:
+        raise StorageError(f"producer snapshot of {name} is cut off") from None
+
+
+def _kafka_row(data: bytes, position: int) -> ProducerRow:
+    """A producer as Kafka's entry tells it: its last batch without a CRC, or none."""
+    producer_id, epoch, last_sequence, last_offset, delta, timestamp, coordinator_epoch, first_offset = _ENTRY.unpack_from(data, position)
+    batches: tuple[CachedBatch, ...] = ()
+    if last_offset >= 0:
+        first_sequence = (last_sequence - delta) & SEQUENCE_MASK if last_sequence >= 0 else -1
+        batches = (CachedBatch(first_sequence, last_sequence, last_offset - delta, last_offset, timestamp, -1),)
+    run_length = delta + 1 if batches else 0
+    return ProducerRow(producer_id, epoch, coordinator_epoch, timestamp, first_offset, run_length, -1, batches)
+
+
+def _read_our_part(data: bytes, position: int, rows: list[ProducerRow]) -> tuple[list[ProducerRow], list[tuple[int, int]]]:
+    _, version, count, completed_count = _OURS.unpack_from(data, position)
+    if version != _OURS_VERSION:
+        return rows, []
+    position += _OURS.size
+    if count != len(rows):
+        raise StructError("the two parts disagree")
+    fuller = []
+    for row in rows:
+        producer_id, run_length, idle_since_ms, batch_count = _OUR_ENTRY.unpack_from(data, position)
+        position += _OUR_ENTRY.size
+        if producer_id != row.producer_id:
+            raise StructError("the two parts disagree")
+        batches = []
+        for _ in range(batch_count):
+            batches.append(CachedBatch(*_OUR_BATCH.unpack_from(data, position)))
+            position += _OUR_BATCH.size
+        fuller.append(row._replace(run_length=run_length, idle_since_ms=idle_since_ms, batches=tuple(batches)))
+    completed: list[tuple[int, int]] = []
+    for _ in range(completed_count):
+        completed.append(_OUR_COMPLETED.unpack_from(data, position))
+        position += _OUR_COMPLETED.size
+    return fuller, completed

@@ -1,0 +1,353 @@
+"""Who has written here: sequences, fencing, duplicates and open transactions of one partition.
+
+The state is a function of the batches in the log: `apply` and `apply_marker` are fed by serving, recovery and following alike, never
+fail and know no clock. `check` and `check_marker` judge what a leader is about to append and change nothing. A producer's last five
+batches are kept with their sequences, offsets and CRC, so that a retry gets the offset of its first attempt; the same sequences with
+other bytes are refused with INVALID_RECORD, because answering them as a duplicate would drop records silently. A batch whose sequences
+were provably all appended but which is older than those five is DUPLICATE_SEQUENCE_NUMBER; anything else out of order is
+OUT_OF_ORDER_SEQUENCE_NUMBER.
+
+The CRC is compared only where it can be: not when the broker stamped the batch's time, nor when it changed the codec (the codecs then
+differ).
+
+Invariants: sequences of one (producer, epoch) are contiguous modulo 2^31 (I19); an epoch never goes back on a leader (I21); a
+transaction is open until its marker is below the high watermark (`completed`), so the last stable offset never passes what a lost
+marker may still change. `producer_snapshot.py` writes this state to Kafka's snapshot files. Left out: verification of transactions with
+their coordinator (`replication/verification.py`), the aborted index (`aborted.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from ottla.base.errors import ApiError, ErrorCode
+from ottla.base.types import TopicPartition
+from ottla.storage.producer_snapshot import CachedBatch, ProducerRow, decode_snapshot, encode_snapshot
+from ottla.wire.batch_header import CODEC_MASK, SEQUENCE_MASK, TIMESTAMP_TYPE_BIT, TRANSACTIONAL_BIT, BatchHeader
+from ottla.wire.records import CONTROL_ABORT
+
+CACHED_BATCHES_MAX = 5
+"""A producer may have five requests in flight, so a retry is one of the last five batches."""
+_RUN_COMPARABLE_MAX = 1 << 30
+"""Further back than this, "older" and "newer" cannot be told apart modulo 2^31."""
+
+
+class CompletedTransaction(NamedTuple):
+    """A transaction whose marker has just been written at `last_offset`; `last_stable_offset` is where readers would stop without it."""
+
+    producer_id: int
+    first_offset: int
+    last_offset: int
+    last_stable_offset: int
+    is_aborted: bool
+
+
+class ProducerEntry:
+    """What the log says of one producer. `batches` holds those of the current epoch only, oldest first."""
+
+    __slots__ = (
+        "batches",
+        "coordinator_epoch",
+        "epoch",
+        "idle_since_ms",
+        "is_touched",
+        "last_timestamp",
+        "next_sequence",
+        "producer_id",
+        "run_length",
+        "transaction_first_offset",
+    )
+
+    def __init__(self, producer_id: int, epoch: int) -> None:
+        self.producer_id = producer_id
+        self.epoch = epoch
+        self.coordinator_epoch = -1
+        self.last_timestamp = -1
+        self.transaction_first_offset = -1
+        self.batches: list[CachedBatch] = []
+        self.next_sequence = 0
+        self.run_length = 0  # sequences up to next_sequence that were all appended in this epoch, as far as we know
+        self.is_touched = True  # written to since the last sweep of `expire`
+        self.idle_since_ms = -1
+
+    @property
+    def last_sequence(self) -> int:
+        return self.batches[-1].last_sequence if self.batches else -1
+
+    def start_epoch(self, epoch: int) -> None:
+        """Sequences begin anew with each epoch."""
+        self.epoch = epoch
+        self.batches.clear()
+        self.next_sequence = 0
+        self.run_length = 0
+
+    def find_duplicate(self, header: BatchHeader) -> CachedBatch | None:
+        """The batch that was appended with exactly these sequences, if it is one of the last five."""
+        first, last = header.base_sequence, header.last_sequence
+        for batch in reversed(self.batches):
+            if batch.first_sequence == first and batch.last_sequence == last:
+                _refuse_other_bytes(header, batch)
+                return batch
+        return None
+
+    def is_older_than_cache(self, header: BatchHeader) -> bool:
+        """Whether all of the batch's sequences were appended in this epoch before those that are cached."""
+        behind = (self.next_sequence - header.base_sequence) & SEQUENCE_MASK
+        if not self.batches or behind > self.run_length or behind > _RUN_COMPARABLE_MAX:
+            return False
+        cached = (self.next_sequence - self.batches[0].first_sequence) & SEQUENCE_MASK
+        return behind - header.last_offset_delta - 1 >= cached
+
+
+class ProducerStates:
+    """All producers of one partition."""
+
+    __slots__ = ("_completed", "_entries", "_first_unstable", "_open", "map_end_offset", "topic_partition")
+
+    def __init__(self, topic_partition: TopicPartition) -> None:
+        self.topic_partition = topic_partition
+        self.map_end_offset = 0  # the state covers the log below this offset
+        self._entries: dict[int, ProducerEntry] = {}
+        # Producer id -> first offset. Transactions begin in the order of offsets, so the first item is the earliest.
+        self._open: dict[int, int] = {}
+        self._completed: list[tuple[int, int]] = []  # (first offset, marker's offset) until the marker is below the high watermark
+        self._first_unstable: int | None = None
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def get(self, producer_id: int) -> ProducerEntry | None:
+        return self._entries.get(producer_id)
+
+    def active(self) -> Iterator[ProducerEntry]:
+        """Every producer known here, in the order in which they came (DescribeProducers)."""
+        return iter(self._entries.values())
+
+    # Judging, before an append
+
+    def check(self, header: BatchHeader, *, is_client: bool = True, transaction_version: int = 0) -> CachedBatch | None:
+        """What a leader must know before it appends this batch: None to append, or the earlier batch that this one repeats.
+
+        A producer without state may start at any sequence, since its earlier batches may have been deleted; but a transaction of version 2
+        has an epoch of its own, so its first batch here must be number 0, or an earlier one is still on its way.
+        """
+        entry = self._entries.get(header[9])
+        if entry is None:
+            if transaction_version >= 2 and header[11] > 0 and header.is_transactional:
+                raise self._out_of_order(header, "the first of its transaction here must be 0")
+            return None
+        epoch = entry.epoch
+        if header[10] == epoch and (header[11] == entry.next_sequence or not is_client):
+            if entry.transaction_first_offset >= 0 and not header[5] & TRANSACTIONAL_BIT:
+                raise ApiError(ErrorCode.INVALID_TXN_STATE, f"{self._who(header)} has a transaction open and wrote outside of it")
+            return None
+        if header[10] == epoch:
+            return self._judge_sequence(header, entry, transaction_version)
+        if header[10] < epoch:
+            raise ApiError(ErrorCode.INVALID_PRODUCER_EPOCH, f"{self._who(header)} was fenced by epoch {epoch}")
+        if is_client and header[11] != 0:
+            raise self._out_of_order(header, f"the first of a new epoch must be 0, epoch {epoch} was the last")
+        if entry.transaction_first_offset >= 0 and not header[5] & TRANSACTIONAL_BIT:
+            raise ApiError(ErrorCode.INVALID_TXN_STATE, f"{self._who(header)} has a transaction open and wrote outside of it")
+        return None
+
+    def _judge_sequence(self, header: BatchHeader, entry: ProducerEntry, transaction_version: int) -> CachedBatch | None:
+        """A sequence of the current epoch that is not the next one."""
+        duplicate = entry.find_duplicate(header)
+        if duplicate is not None:
+            return duplicate
+        if entry.is_older_than_cache(header):
+            message = f"{self._who(header)}: sequence {header.base_sequence} was appended before the last {len(entry.batches)} batches"
+            raise ApiError(ErrorCode.DUPLICATE_SEQUENCE_NUMBER, message)
+        if transaction_version >= 2 and not entry.batches:
+            raise self._out_of_order(header, "the first of its transaction here must be 0")
+        raise self._out_of_order(header, f"{entry.next_sequence} is next")
+
+    def check_marker(self, producer_id: int, producer_epoch: int, coordinator_epoch: int, transaction_version: int = 0) -> bool:
+        """Whether this marker repeats one that is in the log already (nothing to append then); refuses fenced producers and coordinators.
+
+        Under version 2 each transaction's marker carries a new epoch, so one with the current epoch is either a repetition or, when a
+        transaction of that epoch has begun, a straggler that must not end it (KAFKA-17754, KAFKA-19999).
+        """
+        entry = self._entries.get(producer_id)
+        if entry is None:
+            return False
+        is_same_epoch = producer_epoch == entry.epoch
+        is_open = entry.transaction_first_offset >= 0
+        if producer_epoch < entry.epoch or (transaction_version >= 2 and is_same_epoch and is_open):
+            message = f"marker of producer {producer_id} epoch {producer_epoch} in {self.topic_partition}, epoch {entry.epoch} is current"
+            raise ApiError(ErrorCode.INVALID_PRODUCER_EPOCH, message)
+        if coordinator_epoch < entry.coordinator_epoch:
+            message = f"marker of coordinator epoch {coordinator_epoch} in {self.topic_partition}, {entry.coordinator_epoch} is current"
+            raise ApiError(ErrorCode.TRANSACTION_COORDINATOR_FENCED, message)
+        return is_same_epoch and not is_open and coordinator_epoch == entry.coordinator_epoch
+
+    def has_open_transaction(self, producer_id: int, producer_epoch: int) -> bool:
+        entry = self._entries.get(producer_id)
+        return entry is not None and entry.transaction_first_offset >= 0 and entry.epoch == producer_epoch
+
+    # Following the log
+
+    def apply(self, header: BatchHeader, base_offset: int) -> None:
+        """One data batch with a producer id stands in the log at `base_offset`."""
+        producer_id, epoch, first_sequence, delta = header[9], header[10], header[11], header[6]
+        entry = self._entries.get(producer_id)
+        if entry is None:
+            entry = self._entries[producer_id] = ProducerEntry(producer_id, epoch)
+        elif entry.epoch != epoch:
+            entry.start_epoch(epoch)
+        last_sequence = (first_sequence + delta) & SEQUENCE_MASK if first_sequence >= 0 else -1
+        attributes = header[5]
+        fingerprint = -1 if attributes & TIMESTAMP_TYPE_BIT else header[4] << 3 | attributes & CODEC_MASK
+        last_offset = base_offset + delta
+        timestamp = header[8]
+        batches = entry.batches
+        batches.append(CachedBatch(first_sequence, last_sequence, base_offset, last_offset, timestamp, fingerprint))
+        if len(batches) > CACHED_BATCHES_MAX:
+            del batches[0]
+        entry.run_length = entry.run_length + delta + 1 if first_sequence == entry.next_sequence else delta + 1
+        entry.next_sequence = (last_sequence + 1) & SEQUENCE_MASK
+        entry.last_timestamp = timestamp
+        entry.is_touched = True
+        self.map_end_offset = last_offset + 1
+        if attributes & TRANSACTIONAL_BIT and entry.transaction_first_offset < 0:
+            entry.transaction_first_offset = base_offset
+            self._open[producer_id] = base_offset
+            if self._first_unstable is None:
+                self._first_unstable = base_offset
+
+    def apply_marker(self, header: BatchHeader, base_offset: int, control_type: int, coordinator_epoch: int) -> CompletedTransaction | None:
+        """A marker stands at `base_offset`; the transaction that it ends, or None when the producer had written nothing here."""
+        producer_id, epoch = header.producer_id, header.producer_epoch
+        entry = self._entries.get(producer_id)
+        if entry is None:
+            entry = self._entries[producer_id] = ProducerEntry(producer_id, epoch)
+        elif entry.epoch != epoch:
+            entry.start_epoch(epoch)
+        entry.coordinator_epoch = coordinator_epoch
+        entry.last_timestamp = header.max_timestamp
+        entry.is_touched = True
+        self.map_end_offset = base_offset + 1
+        first_offset = entry.transaction_first_offset
+        if first_offset < 0:
+            return None
+        entry.transaction_first_offset = -1
+        del self._open[producer_id]
+        self._completed.append((first_offset, base_offset))
+        last_stable_offset = next(iter(self._open.values()), base_offset + 1)
+        return CompletedTransaction(producer_id, first_offset, base_offset, last_stable_offset, control_type == CONTROL_ABORT)
+
+    # The last stable offset
+
+    def first_unstable_offset(self) -> int | None:
+        """The first offset of the earliest transaction that is open, or whose marker may still be lost."""
+        return self._first_unstable
+
+    def on_high_watermark(self, high_watermark: int) -> None:
+        """Markers below the high watermark are final: their transactions hold nobody back any more."""
+        if self._completed:
+            self._completed = [pair for pair in self._completed if pair[1] >= high_watermark]
+            self._find_first_unstable()
+
+    def _find_first_unstable(self) -> None:
+        first = next(iter(self._open.values()), None)
+        for completed_first, _ in self._completed:
+            if first is None or completed_first < first:
+                first = completed_first
+        self._first_unstable = first
+
+    def truncate_head(self, log_start_offset: int) -> None:
+        """The log now starts here. Producers stay known, so that retries of deleted batches are still recognised (I20)."""
+        if self._completed:
+            self._completed = [pair for pair in self._completed if pair[1] >= log_start_offset]
+            self._find_first_unstable()
+        self.map_end_offset = max(self.map_end_offset, log_start_offset)
+
+    # Forgetting
+
+    def expire(self, now_ms: int, expiration_ms: int) -> int:
+        """Forgets producers that have written nothing for `expiration_ms` of the broker's time; how many.
+
+        Idleness counts from the first sweep that found the producer silent, not from its records' timestamps: those are the client's, and
+        may be years old or ahead. Markers count as writing (KAFKA-9144). A producer with an open transaction is never forgotten.
+        """
+        expired = []
+        for entry in self._entries.values():
+            if entry.is_touched:
+                entry.is_touched = False
+                entry.idle_since_ms = now_ms
+            elif now_ms - entry.idle_since_ms >= expiration_ms and entry.transaction_first_offset < 0:
+                expired.append(entry.producer_id)
+        for producer_id in expired:
+            del self._entries[producer_id]
+        return len(expired)
+
+    def clear(self) -> None:
+        self._entries.clear()
+        self._open.clear()
+        self._completed.clear()
+        self._first_unstable = None
+        self.map_end_offset = 0
+
+    # Snapshots
+
+    def snapshot(self) -> bytes:
+        rows = [
+            ProducerRow(
+                entry.producer_id,
+                entry.epoch,
+                entry.coordinator_epoch,
+                entry.last_timestamp,
+                entry.transaction_first_offset,
+                entry.run_length,
+                -1 if entry.is_touched else entry.idle_since_ms,
+                tuple(entry.batches),
+            )
+            for entry in self._entries.values()
+        ]
+        return encode_snapshot(rows, self._completed)
+
+    def restore(self, data: bytes) -> None:
+        """Takes over a snapshot in place of all state; raises `StorageError` when the file is damaged."""
+        rows, completed = decode_snapshot(data, str(self.topic_partition))
+        self.clear()
+        for row in rows:
+            self._entries[row.producer_id] = _entry_of(row)
+        self._completed = list(completed)
+        self._open = _open_transactions(rows)
+        self._find_first_unstable()
+
+    # Refusals
+
+    def _who(self, header: BatchHeader) -> str:
+        return f"producer {header.producer_id} epoch {header.producer_epoch} in {self.topic_partition}"
+
+    def _out_of_order(self, header: BatchHeader, why: str) -> ApiError:
+        return ApiError(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, f"{self._who(header)} sent sequence {header.base_sequence}: {why}")
+
+
+def _refuse_other_bytes(header: BatchHeader, batch: CachedBatch) -> None:
+    fingerprint = batch.fingerprint
+    if fingerprint >= 0 and fingerprint & CODEC_MASK == header.codec and fingerprint >> 3 != header.crc:
+        message = f"producer {header.producer_id} sent sequence {header.base_sequence} again, not the bytes of offset {batch.base_offset}"
+        raise ApiError(ErrorCode.INVALID_RECORD, message)
+
+
+def _entry_of(row: ProducerRow) -> ProducerEntry:
+    entry = ProducerEntry(row.producer_id, row.epoch)
+    entry.coordinator_epoch = row.coordinator_epoch
+    entry.last_timestamp = row.last_timestamp
+    entry.transaction_first_offset = row.transaction_first_offset
+    entry.batches = list(row.batches[-CACHED_BATCHES_MAX:])
+    entry.run_length = row.run_length
+    entry.next_sequence = (entry.last_sequence + 1) & SEQUENCE_MASK
+    entry.is_touched = row.idle_since_ms < 0
+    entry.idle_since_ms = row.idle_since_ms
+    return entry
+
+
+def _open_transactions(rows: Iterable[ProducerRow]) -> dict[int, int]:
+    """Producer id -> first offset, in the order of offsets."""
+    opened = [(row.transaction_first_offset, row.producer_id) for row in rows if row.transaction_first_offset >= 0]
+    return {producer_id: first_offset for first_offset, producer_id in sorted(opened)}

@@ -1,0 +1,150 @@
+"""May this batch, as a producer sent it, be appended to this log?
+
+`check_batch` is the hot path: one header, one CRC, a few comparisons. Record batches are opaque to the broker: what stands behind the
+header is vouched for by the CRC and, for uncompressed batches, by "so many records do not fit into so few bytes"; it is decoded only
+where a setting makes the broker responsible for it: a compacted topic (every record needs a key), `compression.type` (the batch is
+written anew), or `is_strict` (every record is walked). A record damaged on purpose under a right CRC can thus be stored; it hurts the
+readers of that topic, never the broker, whose own readers take nothing but `WireError` from it.
+
+`stamp_batch` is what the broker changes in a good batch: LogAppendTime and the codec. It is not called for topics that want neither.
+
+Refusals are `ApiError`: CORRUPT_MESSAGE for bytes damaged on the way (a client sends them again), INVALID_RECORD for bytes made wrong.
+Left out: sequences and transactions (`producers.py`), deeper walks (`wire/record_validation.py`).
+"""
+
+from __future__ import annotations
+
+from struct import error as StructError
+
+from crc32c import crc32c
+
+from ottla.base.errors import ApiError, ErrorCode, WireError
+from ottla.base.log_config import LogConfig
+from ottla.wire.batch_header import (
+    BATCH_OVERHEAD,
+    CODEC_MASK,
+    CONTROL_BIT,
+    DELETE_HORIZON_BIT,
+    HEADER,
+    LOG_APPEND_TIME,
+    LOG_OVERHEAD,
+    MAGIC,
+    MAGIC_AT,
+    TIMESTAMP_TYPE_BIT,
+    TRANSACTIONAL_BIT,
+    BatchHeader,
+    read_batch_header,
+    set_max_timestamp,
+)
+from ottla.wire.compression import CODEC_GZIP, CODEC_LZ4, CODEC_NONE, CODEC_SNAPPY, CODEC_ZSTD
+from ottla.wire.record_validation import validate_records
+from ottla.wire.records import recompress
+
+_RECORD_BYTES_MIN = 7  # length, attributes, timestamp, offset, key, value, headers: one byte each
+_CODEC_MAX = CODEC_ZSTD
+_NO_CLIENTS_BUSINESS = CONTROL_BIT | DELETE_HORIZON_BIT | TIMESTAMP_TYPE_BIT
+_CODECS = {"uncompressed": CODEC_NONE, "gzip": CODEC_GZIP, "snappy": CODEC_SNAPPY, "lz4": CODEC_LZ4, "zstd": CODEC_ZSTD}
+_new_tuple = tuple.__new__
+
+
+def check_batch(batch: memoryview, config: LogConfig, *, now_ms: int, is_strict: bool = False) -> BatchHeader:
+    """The header of the one good batch that `batch` is; anything else is refused and nothing has changed."""
+    size = len(batch)
+    try:
+        fields = HEADER.unpack_from(batch, 0)
+    except StructError:
+        raise _refuse_framing(batch) from None
+    _, length, _, magic, crc, attributes, delta, base_timestamp, max_timestamp, producer_id, _, _, count = fields
+    if length + LOG_OVERHEAD != size or magic != MAGIC:
+        raise _refuse_framing(batch)
+    if size > config.max_message_bytes:
+        message = f"a record batch of {size} bytes, max.message.bytes is {config.max_message_bytes}"
+        raise ApiError(ErrorCode.MESSAGE_TOO_LARGE, message)
+    if crc32c(batch[21:]) != crc:
+        raise ApiError(ErrorCode.CORRUPT_MESSAGE, "the CRC of a record batch is wrong")
+    header: BatchHeader = _new_tuple(BatchHeader, fields)
+    if count != delta + 1 or count < 1 or fields[0] or attributes & _NO_CLIENTS_BUSINESS:
+        raise _refuse_header(header)
+    if producer_id >= 0:
+        if header[11] < 0 or header[10] < 0:
+            raise ApiError(ErrorCode.INVALID_RECORD, f"producer {producer_id} sent epoch {header[10]} and sequence {header[11]}")
+    elif attributes & TRANSACTIONAL_BIT:
+        raise ApiError(ErrorCode.INVALID_RECORD, "a transactional batch without a producer id")
+    codec = attributes & CODEC_MASK
+    if codec == 0:
+        if count * _RECORD_BYTES_MIN > size - BATCH_OVERHEAD:
+            raise ApiError(ErrorCode.INVALID_RECORD, f"a batch says {count} records in {size - BATCH_OVERHEAD} bytes")
+    elif codec > _CODEC_MAX:
+        raise ApiError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"there is no compression codec {codec}")
+    elif size == BATCH_OVERHEAD:
+        raise ApiError(ErrorCode.CORRUPT_MESSAGE, "a compressed batch without bytes")
+    if max_timestamp >= 0 and not config.is_log_append_time:
+        _check_timestamps(base_timestamp, max_timestamp, config, now_ms)
+    if is_strict or config.is_compacted:
+        validate_records(batch, decompressed_bytes_max=config.decompressed_bytes_max, is_key_required=config.is_compacted)
+    return header
+
+
+def stamp_batch(batch: memoryview, header: BatchHeader, config: LogConfig, *, now_ms: int) -> tuple[memoryview, BatchHeader]:
+    """The batch as it will stand in the log: with the topic's codec and, under LogAppendTime, the broker's time.
+
+    The header that comes back carries the CRC and codec of what was stored; `producers.py` knows when those can be compared with a retry.
+    """
+    codec = _CODECS.get(config.compression_type)
+    if codec is not None and codec != header.codec:
+        try:
+            # The new batch stands in a buffer of its own, which is writable.
+            batch = memoryview(recompress(batch, codec, decompressed_bytes_max=config.decompressed_bytes_max))
+        except WireError as error:
+            raise ApiError(ErrorCode.INVALID_RECORD, f"{error}") from None
+    if config.is_log_append_time:
+        set_max_timestamp(batch, 0, LOG_APPEND_TIME, now_ms)
+    return batch, read_batch_header(batch)
+
+
+def is_stamped(config: LogConfig) -> bool:
+    """Whether a log of this configuration stores other bytes than it is sent."""
+    return config.is_log_append_time or config.compression_type != "producer"
+
+
+def _check_timestamps(base_timestamp: int, max_timestamp: int, config: LogConfig, now_ms: int) -> None:
+    """Both ends of the batch must lie in the window that the topic allows (message.timestamp.before/after.max.ms)."""
+    if max_timestamp - now_ms > config.timestamp_after_max_ms or base_timestamp - now_ms > config.timestamp_after_max_ms:
+        late = max_timestamp if max_timestamp > base_timestamp else base_timestamp
+        message = f"timestamp {late} is more than {config.timestamp_after_max_ms} ms ahead of the broker's {now_ms}"
+        raise ApiError(ErrorCode.INVALID_TIMESTAMP, message)
+    oldest = base_timestamp if 0 <= base_timestamp < max_timestamp else max_timestamp
+    if now_ms - oldest > config.timestamp_before_max_ms:
+        message = f"timestamp {oldest} is more than {config.timestamp_before_max_ms} ms behind the broker's {now_ms}"
+        raise ApiError(ErrorCode.INVALID_TIMESTAMP, message)
+
+
+def _refuse_framing(batch: memoryview) -> ApiError:
+    """Why these bytes are not exactly one batch of magic 2."""
+    size = len(batch)
+    if size > MAGIC_AT and batch[MAGIC_AT] < MAGIC:
+        message = f"message format v{batch[MAGIC_AT]} is not taken any more, only v{MAGIC}"
+        return ApiError(ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, message)
+    if size < BATCH_OVERHEAD:
+        return ApiError(ErrorCode.CORRUPT_MESSAGE, f"a record batch needs {BATCH_OVERHEAD} bytes, there are {size}")
+    if batch[MAGIC_AT] != MAGIC:
+        return ApiError(ErrorCode.CORRUPT_MESSAGE, f"there is no message format {batch[MAGIC_AT]}")
+    length: int = HEADER.unpack_from(batch, 0)[1]
+    if BATCH_OVERHEAD <= length + LOG_OVERHEAD < size:
+        message = f"a partition must be sent exactly one batch, {size - length - LOG_OVERHEAD} bytes are left behind it"
+        return ApiError(ErrorCode.INVALID_RECORD, message)
+    return ApiError(ErrorCode.CORRUPT_MESSAGE, f"a record batch says {length + LOG_OVERHEAD} bytes, there are {size}")
+
+
+def _refuse_header(header: BatchHeader) -> ApiError:
+    """Which of the header's fields a client may not send like this."""
+    if header.base_offset:
+        return ApiError(ErrorCode.INVALID_RECORD, f"the base offset of a batch must be 0, it is {header.base_offset}")
+    if header.is_control:
+        return ApiError(ErrorCode.INVALID_RECORD, "clients may not write control batches")
+    if header.has_delete_horizon:
+        return ApiError(ErrorCode.INVALID_RECORD, "clients may not set a delete horizon")
+    if header.attributes & TIMESTAMP_TYPE_BIT:
+        return ApiError(ErrorCode.INVALID_TIMESTAMP, "clients may not claim the broker's append time")
+    message = f"a batch of {header.record_count} records whose last offset delta is {header.last_offset_delta}"
+    return ApiError(ErrorCode.INVALID_RECORD, message)
