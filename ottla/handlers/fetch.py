@@ -73,7 +73,7 @@ class Fetch:
 
     def attempt(self) -> FetchResponse | None:
         """Reads every partition; None if the reader had better wait."""
-        left = self._body.max_bytes
+        left = min(self._body.max_bytes, self._broker.config.fetch_max_bytes)
         size = 0
         is_urgent = not self._plan.wanted
         results = self._results = []

@@ -1,0 +1,227 @@
+"""Produce: appends record batches to the partitions that are led here.
+
+API and versions: Produce (key 0), 3-13; 0-2 are advertised and refused (see `api_versions.py`).
+
+Behaviour: each partition's batch is appended as it is; the answer waits for what `acks` asks: 0 nothing (no answer at all, an error closes the
+connection), 1 the leader's own log, -1 the high watermark, at most `timeout_ms`. A transactional batch is let in only if its partition is part of
+the ongoing transaction: the coordinator is asked when the producer has no open transaction there.
+
+Version notes: 5 log start offset; 8 record errors (KIP-467); 10 current leader and endpoints (KIP-951); 11 TRANSACTION_ABORTABLE (KIP-890); 12 the
+partition is added to the transaction by the append itself (KIP-890, transactions v2); 13 topic ids (KIP-516).
+
+Not done: nothing.
+"""
+
+from __future__ import annotations
+
+from ottla.base.errors import ApiError, ErrorCode, WireError
+from ottla.base.types import INTERNAL_TOPICS, TopicPartition
+from ottla.handlers.context import AclOperation, Broker, Pending, RequestContext, ResourceType, Watch, require
+from ottla.replication.partition import Partition
+from ottla.wire.messages.produce import (
+    LeaderIdAndEpoch,
+    NodeEndpoint,
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+    TopicProduceResponse,
+)
+from ottla.wire.records import ATTRIBUTES_AT, BATCH_OVERHEAD, TRANSACTIONAL_BIT, read_batch_header
+
+KEY, MIN_VERSION, MAX_VERSION = 0, 3, 13
+
+TOPIC_IDS_SINCE = 13
+LEADER_HINT_SINCE = 10
+TRANSACTIONS_V2_SINCE = 12
+ALL, LEADER, NONE = -1, 1, 0
+
+
+def handle(broker: Broker, request: RequestContext, body: ProduceRequest) -> ProduceResponse | Pending | None:
+    produce = Produce(broker, request, body)
+    produce.append_all()
+    if body.acks == NONE and produce.refusals:
+        raise WireError(f"a produce with acks=0 was refused: {produce.refusals[0]}")
+    if produce.owed:
+        return produce.wait()
+    return produce.answer()
+
+
+class Produce:
+    """One Produce request: appended at once, answered when its appends are acknowledged."""
+
+    __slots__ = ("_acks", "_body", "_broker", "_pending", "_request", "_topics", "_watch", "owed", "refusals")
+
+    def __init__(self, broker: Broker, request: RequestContext, body: ProduceRequest) -> None:
+        self._broker = broker
+        self._request = request
+        self._body = body
+        self._acks = body.acks
+        self._topics: list[TopicProduceResponse] = []
+        self._pending: Pending | None = None
+        self._watch: Watch | None = None
+        self.refusals: list[ApiError] = []
+        # What is appended and not yet acknowledged: partition (None while the coordinator is asked), last offset, its result.
+        self.owed: list[tuple[Partition | None, int, PartitionProduceResponse]] = []
+
+    def append_all(self) -> None:
+        for topic in self._body.topic_data:
+            results: list[PartitionProduceResponse] = []
+            self._topics.append(TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=results))
+            for data in topic.partition_data:
+                result = PartitionProduceResponse(index=data.index, base_offset=-1)
+                results.append(result)
+                try:
+                    self._append(topic, data, result)
+                except ApiError as error:
+                    self._refuse(result, error)
+
+    def wait(self) -> Pending:
+        """Answers when every append is acknowledged, or when the time is over."""
+        self._pending = Pending()
+        self._watch_owed()
+        return self._pending
+
+    def answer(self) -> ProduceResponse | None:
+        """The response; none with acks=0."""
+        if self._acks == NONE:
+            return None
+        response = ProduceResponse(responses=self._topics)
+        if self.refusals and self._request.version >= LEADER_HINT_SINCE:
+            self._hint_leaders(response)
+        return response
+
+    def _append(self, topic: TopicProduceData, data: PartitionProduceData, result: PartitionProduceResponse) -> None:
+        broker = self._broker
+        if self._request.version >= TOPIC_IDS_SINCE:
+            partition = broker.partitions.get_by_id(topic.topic_id, data.index)
+            name = broker.partitions.topic_name(topic.topic_id) or ""
+            missing = ErrorCode.UNKNOWN_TOPIC_ID
+        else:
+            partition = broker.partitions.get(topic.name, data.index)
+            name = topic.name
+            missing = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        require(broker, self._request, AclOperation.WRITE, ResourceType.TOPIC, name)
+        if partition is None:
+            raise ApiError(missing)
+        if not -1 <= self._acks <= 1:
+            raise ApiError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks={self._acks}; 0, 1 and -1 are known")
+        if name in INTERNAL_TOPICS:
+            raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{name} is written by its coordinator only")
+        records = data.records
+        if records is None or len(records) < BATCH_OVERHEAD:
+            raise ApiError(ErrorCode.CORRUPT_MESSAGE, "no whole record batch")
+        if records[ATTRIBUTES_AT + 1] & TRANSACTIONAL_BIT and self._must_ask(partition, records):
+            self._ask_coordinator(partition, bytearray(records), result)
+        else:
+            self._append_now(partition, records, result)
+
+    def _append_now(self, partition: Partition, records: memoryview | bytearray, result: PartitionProduceResponse) -> None:
+        appended = partition.append(
+            records, acks=self._acks, now_ms=self._broker.clock.wall_ms(), is_transaction_v2=self._request.version >= TRANSACTIONS_V2_SINCE
+        )
+        result.base_offset = appended.base_offset
+        result.log_append_time_ms = appended.log_append_time_ms
+        result.log_start_offset = appended.log_start_offset
+        if self._acks != NONE:
+            code = partition.acknowledgement(appended.last_offset, self._acks)
+            if code is None:
+                self.owed.append((partition, appended.last_offset, result))
+            elif code:
+                self._refuse(result, ApiError(code))
+
+    # Transactions
+
+    def _must_ask(self, partition: Partition, records: memoryview) -> bool:
+        """Whether the coordinator has to let this batch in: always, unless the producer's transaction is open in the partition already."""
+        transactional_id = self._body.transactional_id
+        if transactional_id is None:
+            raise ApiError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "a transactional batch in a request without transactional id")
+        require(self._broker, self._request, AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id)
+        header = read_batch_header(records, 0)
+        return not partition.log.producers.has_open_transaction(header.producer_id, header.producer_epoch)
+
+    def _ask_coordinator(self, partition: Partition, records: bytearray, result: PartitionProduceResponse) -> None:
+        header = read_batch_header(records, 0)
+        key = partition.topic_partition
+        entry = (None, -1, result)
+        self.owed.append(entry)
+
+        def admitted(codes: dict[TopicPartition, ErrorCode]) -> None:
+            self.owed.remove(entry)
+            self._append_admitted(partition, records, result, codes.get(key, ErrorCode.NONE))
+            self._settle()
+
+        self._broker.transactions.admit(
+            self._body.transactional_id or "", header.producer_id, header.producer_epoch, [key],
+            self._request.version >= TRANSACTIONS_V2_SINCE, admitted,
+        )  # fmt: skip
+
+    def _append_admitted(self, partition: Partition, records: bytearray, result: PartitionProduceResponse, code: ErrorCode) -> None:
+        try:
+            if code:
+                raise ApiError(code, "the transaction coordinator did not let this partition in")
+            self._append_now(partition, records, result)
+        except ApiError as error:
+            self._refuse(result, error)
+
+    # Waiting
+
+    def _watch_owed(self) -> None:
+        if self._watch is not None:
+            self._watch.cancel()
+        partitions = [partition for partition, _, _ in self.owed if partition is not None]
+        self._watch = self._broker.waiters.watch(partitions, self._body.timeout_ms, self._settle, self._time_out)
+
+    def _settle(self) -> None:
+        """Looks again at what is owed; answers when nothing is."""
+        left = []
+        for entry in self.owed:
+            partition, last_offset, result = entry
+            code = partition.acknowledgement(last_offset, self._acks) if partition is not None else None
+            if code is None:
+                left.append(entry)
+            elif code:
+                self._refuse(result, ApiError(code))
+        self.owed = left
+        if self._pending is not None and not self._pending.is_done:
+            if not left:
+                self._finish()
+            elif self._watch is not None:
+                self._watch_owed()
+
+    def _time_out(self) -> None:
+        for _, _, result in self.owed:
+            self._refuse(result, ApiError(ErrorCode.REQUEST_TIMED_OUT))
+        self._finish()
+
+    def _finish(self) -> None:
+        assert self._watch is not None and self._pending is not None
+        self._watch.cancel()
+        if not self._pending.is_done:
+            self._pending.complete(self.answer())
+
+    def _refuse(self, result: PartitionProduceResponse, error: ApiError) -> None:
+        self.refusals.append(error)
+        result.error_code = error.code
+        result.error_message = error.message or None
+        result.base_offset = -1
+
+    # Hints
+
+    def _hint_leaders(self, response: ProduceResponse) -> None:
+        """Tells a producer that came to the wrong broker who leads (KIP-951)."""
+        for topic in response.responses:
+            for result in topic.partition_responses:
+                if result.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
+                    name = topic.name or self._broker.partitions.topic_name(topic.topic_id) or ""
+                    partition = self._broker.partitions.get(name, result.index)
+                    if partition is not None and partition.leader_id >= 0:
+                        result.current_leader = LeaderIdAndEpoch(leader_id=partition.leader_id, leader_epoch=partition.leader_epoch)
+                        self._hint_endpoint(response, partition.leader_id)
+
+    def _hint_endpoint(self, response: ProduceResponse, broker_id: int) -> None:
+        endpoint = self._broker.metadata.endpoint(broker_id, self._request.connection.listener)
+        if endpoint is not None and all(known.node_id != broker_id for known in response.node_endpoints):
+            response.node_endpoints.append(NodeEndpoint(node_id=broker_id, host=endpoint.host, port=endpoint.port, rack=endpoint.rack))

@@ -1,0 +1,143 @@
+"""Listening sockets: who may connect, and the connections that are open.
+
+Each listener accepts on the loop. A connection over `max.connections` or over the limit of its address is closed at once. When the process runs out
+of file descriptors, accepting pauses for a moment instead of spinning. A sweep closes connections that have been silent for too long.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import socket
+from asyncio import AbstractEventLoop
+from collections import Counter
+from collections.abc import Callable
+
+from ottla.base.config import BrokerConfig, Endpoint
+from ottla.base.ports import Timers
+from ottla.handlers.context import ConnectionInfo
+from ottla.server.connection import Connection, ConnectionLimits, Executor, SocketShell
+from ottla.server.receive_buffer import ReceiveBuffers
+
+log = logging.getLogger("ottla.network")
+
+ACCEPT_BURST = 64
+"""Connections taken in one turn of the loop, so that a storm does not starve the others."""
+ACCEPT_PAUSE_MS = 100
+OUT_OF_DESCRIPTORS = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+
+
+class Listeners:
+    """All listening sockets and all client connections of one broker."""
+
+    def __init__(
+        self, loop: AbstractEventLoop, timers: Timers, config: BrokerConfig, executor: Executor,
+        on_broken_invariant: Callable[[BaseException], None],
+    ) -> None:
+        self._loop = loop
+        self._timers = timers
+        self._config = config
+        self._executor = executor
+        self._on_broken_invariant = on_broken_invariant
+        self._buffers = ReceiveBuffers()
+        self._limits = ConnectionLimits(
+            frame_bytes_max=config.socket_request_max_bytes,
+            in_flight_max=config.ottla_connection_requests_max,
+            queued_bytes_max=config.ottla_connection_memory_max_bytes,
+        )
+        self._sockets: list[tuple[Endpoint, socket.socket]] = []
+        self._per_host: Counter[str] = Counter()
+        self._count = 0
+        self.shells: set[SocketShell] = set()
+
+    def bind(self, endpoint: Endpoint) -> Endpoint:
+        """Binds without accepting yet; returns the endpoint with the port that was given. Raises `AddressError`."""
+        family = socket.AF_INET6 if ":" in endpoint.host else socket.AF_INET
+        sock = socket.socket(family, socket.SOCK_STREAM)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            sock.bind((endpoint.host or "0.0.0.0", endpoint.port))
+            sock.listen(max(self._config.socket_listen_backlog_size, 128))
+        except OSError as error:
+            sock.close()
+            raise AddressError(f"cannot listen on {endpoint.host or '0.0.0.0'}:{endpoint.port}: {error.strerror}; choose another --port") from error
+        sock.setblocking(False)
+        bound = endpoint._replace(port=sock.getsockname()[1])
+        self._sockets.append((bound, sock))
+        return bound
+
+    def start(self) -> None:
+        for endpoint, sock in self._sockets:
+            self._accept_on(endpoint, sock)
+
+    def stop_accepting(self) -> None:
+        for _endpoint, sock in self._sockets:
+            self._loop.remove_reader(sock.fileno())
+            sock.close()
+        self._sockets.clear()
+
+    def close_all(self) -> None:
+        for shell in list(self.shells):
+            shell.close()
+
+    def pause_all(self) -> None:
+        """Reads no further requests; what is under way may finish."""
+        for shell in list(self.shells):
+            shell.pause_reading()
+
+    def are_idle(self) -> bool:
+        return all(shell.connection.is_idle() for shell in self.shells)
+
+    def sweep(self, ticks_max: int) -> None:
+        """Closes connections that have been silent for `ticks_max` calls of this."""
+        for shell in list(self.shells):
+            shell.idle_ticks += 1
+            if shell.idle_ticks > ticks_max and shell.connection.is_idle():
+                shell.close()
+
+    def _accept_on(self, endpoint: Endpoint, sock: socket.socket) -> None:
+        if sock.fileno() >= 0:
+            self._loop.add_reader(sock.fileno(), self._accept, endpoint, sock)
+
+    def _accept(self, endpoint: Endpoint, listening: socket.socket) -> None:
+        for _ in range(ACCEPT_BURST):
+            try:
+                sock, address = listening.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
+            except OSError as error:
+                if error.errno not in OUT_OF_DESCRIPTORS:
+                    raise
+                log.error("cannot accept connections: %s; trying again in %d ms", error.strerror, ACCEPT_PAUSE_MS)
+                self._loop.remove_reader(listening.fileno())
+                self._timers.call_later(ACCEPT_PAUSE_MS, lambda: self._accept_on(endpoint, listening))
+                return
+            self._admit(endpoint, sock, str(address[0]), int(address[1]))
+
+    def _admit(self, endpoint: Endpoint, sock: socket.socket, host: str, port: int) -> None:
+        config = self._config
+        if self._count >= config.max_connections or self._per_host[host] >= config.max_connections_per_ip:
+            sock.close()
+            return
+        sock.setblocking(False)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._count += 1
+        self._per_host[host] += 1
+        info = ConnectionInfo(identity=f"{host}:{port}", host=host, listener=endpoint.name)
+        shell = SocketShell(
+            self._loop, sock, lambda shell: Connection(self._executor, self._buffers, info, self._limits, shell), self._closed,
+            self._on_broken_invariant,
+        )
+        self.shells.add(shell)
+
+    def _closed(self, shell: SocketShell) -> None:
+        self.shells.discard(shell)
+        self._count -= 1
+        host = shell.connection.info.host
+        self._per_host[host] -= 1
+        if not self._per_host[host]:
+            del self._per_host[host]
+
+
+class AddressError(Exception):
+    """An address that cannot be listened on: one line for the command line."""
