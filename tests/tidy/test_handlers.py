@@ -11,20 +11,25 @@ from pathlib import Path
 
 from ottla.handlers import TABLE
 from tests.tidy.sources import PACKAGE, parsed, shown
+from tools.docs import handler_sections
 
 HANDLERS = PACKAGE / "handlers"
 FORM = ("API and versions", "Behaviour", "Version notes", "Not done")
 
 
 def _constants(path: Path) -> dict[str, object]:
-    """The module's own KEY, MIN_VERSION and MAX_VERSION, read without importing it."""
+    """The module's own KEY, MIN_VERSION and MAX_VERSION, read without importing it: one assignment each, or one for all three."""
     found: dict[str, object] = {}
     for node in parsed(path).body:
-        targets = node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
-        for target in targets:
-            if isinstance(target, ast.Name) and target.id in ("KEY", "MIN_VERSION", "MAX_VERSION"):
-                value = node.value if isinstance(node, ast.Assign | ast.AnnAssign) else None
-                found[target.id] = value.value if isinstance(value, ast.Constant) else None
+        if not isinstance(node, ast.Assign):
+            continue
+        target = node.targets[0]
+        is_unpacking = isinstance(target, ast.Tuple) and isinstance(node.value, ast.Tuple)
+        names = target.elts if isinstance(target, ast.Tuple) and is_unpacking else [target]
+        values = node.value.elts if isinstance(node.value, ast.Tuple) and is_unpacking else [node.value]
+        for name, value in zip(names, values, strict=True):
+            if isinstance(name, ast.Name) and name.id in ("KEY", "MIN_VERSION", "MAX_VERSION"):
+                found[name.id] = value.value if isinstance(value, ast.Constant) else None
     return found
 
 
@@ -45,6 +50,16 @@ def test_every_line_of_the_table_is_what_its_module_says() -> None:
     table = {api.module: {"KEY": api.key, "MIN_VERSION": api.min_version, "MAX_VERSION": api.max_version} for api in TABLE.values()}
     assert len(table) == len(TABLE) > 0
     assert _handlers() == table
+
+
+def test_every_handler_names_its_key_and_versions() -> None:
+    wrong = {}
+    for name, constants in _handlers().items():
+        said = handler_sections(ast.get_docstring(parsed(HANDLERS / f"{name}.py")) or "").get("API and versions", "")
+        missing = [value for value in constants.values() if not re.search(rf"(?<!\d){value}(?!\d)", said)]
+        if missing:
+            wrong[name] = (said, missing)
+    assert wrong == {}
 
 
 def test_every_handler_opens_in_the_fixed_form() -> None:

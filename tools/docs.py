@@ -1,0 +1,181 @@
+"""Makes the reference pages under `docs/reference/` from the code, so that they cannot say anything else.
+
+`python -m tools.docs` writes them, `--check` compares and names the pages that are out of date (exit code 1). Each page is a function that
+answers the page's text, or `None` while the part of the house that it describes does not exist. Pages open with a line that says where they
+come from. Handlers are read as source, not imported: their docstrings are the reference, and importing sixty of them would only take time.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import importlib
+import re
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+REFERENCE = ROOT / "docs" / "reference"
+MADE = "<!-- Made by tools/docs.py from {source}; edit that, then run `make rewrite`. -->"
+
+
+def _page(title: str, source: str, lines: Iterable[str]) -> str:
+    return "\n".join([MADE.format(source=source), "", f"# {title}", "", *lines]).rstrip() + "\n"
+
+
+def _table(heads: Sequence[str], rows: Iterable[Sequence[object]]) -> list[str]:
+    def line(cells: Iterable[object]) -> str:
+        return "| " + " | ".join(str(cell).replace("|", "\\|").replace("\n", " ") for cell in cells) + " |"
+
+    return [line(heads), line("---" for _ in heads), *(line(row) for row in rows)]
+
+
+def _there(module: str) -> bool:
+    """Whether a module of ours exists; asking for a submodule of a missing package is no error here."""
+    path = ROOT / Path(*module.split("."))
+    return path.with_suffix(".py").exists() or (path / "__init__.py").exists()
+
+
+def handler_sections(docstring: str) -> dict[str, str]:
+    """A handler's docstring by heading; what stands before the first heading is under an empty one."""
+    sections: dict[str, list[str]] = {"": []}
+    heading = ""
+    for line in docstring.splitlines():
+        found = re.match(r"(API and versions|Behaviour|Version notes|Not done)\b:? ?(.*)", line)
+        if found:
+            heading, line = found.groups()
+            sections[heading] = []
+        sections[heading].append(line)
+    return {name: " ".join(" ".join(lines).split()) for name, lines in sections.items()}
+
+
+def _handler(module: str) -> dict[str, str]:
+    path = ROOT / "ottla" / "handlers" / f"{module}.py"
+    if not path.exists():
+        return {}
+    return handler_sections(ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or "")
+
+
+def apis_page() -> str | None:
+    if not (_there("ottla.handlers") and _there("ottla.wire.framing")):
+        return None
+    from ottla.handlers import TABLE
+    from ottla.wire.framing import APIS
+
+    rows = []
+    notes: list[str] = []
+    for key, api in sorted(TABLE.items()):
+        name, said = APIS[key].name, _handler(api.module)
+        what = re.sub(rf"^{name}: ", "", said.get("", ""))
+        who = "everybody" if api.is_advertised else "brokers"
+        rows.append((key, name, f"{api.min_version}-{api.max_version}", who, f"`handlers/{api.module}.py`", what))
+        gaps = said.get("Not done", "")
+        if gaps and gaps.rstrip(".").lower() not in ("nothing", "none"):
+            notes.append(f"- **{name}**: {gaps}")
+    lines = ["ApiVersions tells clients exactly this table; each version in a range works.", ""]
+    lines += _table(("Key", "API", "Versions", "For", "Handler", "What it does"), rows)
+    lines += ["", "## Not done", "", *(notes or ["Nothing."])]
+    absent = [f"{APIS[key].name} ({key})" for key in sorted(APIS) if key not in TABLE]
+    lines += ["", "## Known to the codec, not served", "", ", ".join(absent) + "." if absent else "None."]
+    return _page("APIs", "`ottla/handlers/`", lines)
+
+
+def settings_page() -> str | None:
+    if not _there("ottla.base.config"):
+        return None
+    from ottla.base.config import SETTINGS, Scope
+
+    lines = [
+        "A dynamic setting may be changed while the broker runs. Settings that begin with `ottla.` are ours, all others are Kafka's.",
+        "",
+    ]
+    for scope in Scope:
+        settings = [setting for setting in SETTINGS if setting.scope is scope and not setting.is_internal]
+        if settings:
+            lines += [
+                f"## {scope.name.capitalize()}",
+                "",
+                *_table(("Name", "Type", "Default", "Dynamic", "Valid", "Meaning"), _rows(settings)),
+                "",
+            ]
+    return _page("Settings", "`ottla/base/settings/`", lines)
+
+
+def _rows(settings: Iterable[Any]) -> Iterable[tuple[str, ...]]:
+    for setting in sorted(settings, key=lambda setting: str(setting.name)):
+        default = setting.default_text
+        shown = "not set" if default is None else f"`{default}`" if default else "empty"
+        dynamic = setting.update.name.lower().replace("_", " ") if setting.scope.name == "BROKER" and setting.is_dynamic else ""
+        kind = dynamic or ("yes" if setting.is_dynamic else "no")
+        yield f"`{setting.name}`", setting.type.name.lower(), shown, kind, setting.valid_text, setting.doc
+
+
+def errors_page() -> str:
+    from ottla.base.errors import ErrorCode
+
+    lines = ["The number travels on the wire, the name stands in messages for people.", ""]
+    return _page("Error codes", "`ottla/base/errors.py`", lines + _table(("Code", "Name"), ((int(code), code.name) for code in ErrorCode)))
+
+
+def states_page() -> str | None:
+    """A diagram for each `ALLOWED` table of moves."""
+    lines: list[str] = []
+    for module, title in (("ottla.groups.states", "Groups"), ("ottla.transactions.states", "Transactions")):
+        if not _there(module):
+            continue
+        tables = {name: table for name, table in sorted(vars(importlib.import_module(module)).items()) if name.endswith("ALLOWED")}
+        for name, table in tables.items():
+            kind = name.removesuffix("ALLOWED").strip("_").replace("_", " ").lower()
+            lines += [f"## {title}{', ' + kind if kind else ''}", "", *diagram(table), ""]
+    return _page("States", "the `ALLOWED` tables in `ottla/*/states.py`", lines) if lines else None
+
+
+def diagram(allowed: Mapping[Any, Iterable[Any]]) -> list[str]:
+    """A mermaid diagram of a table that says for each state where one may go from it."""
+    moves = [f"    {_state(start)} --> {_state(end)}" for start, ends in allowed.items() for end in sorted(ends, key=_state)]
+    return ["```mermaid", "stateDiagram-v2", *moves, "```"]
+
+
+def _state(state: Any) -> str:
+    return "".join(part.capitalize() for part in state.name.split("_")) if isinstance(state, Enum) else str(state)
+
+
+PAGES: dict[str, Callable[[], str | None]] = {
+    "apis.md": apis_page,
+    "settings.md": settings_page,
+    "errors.md": errors_page,
+    "states.md": states_page,
+}
+
+
+def pages() -> dict[str, str]:
+    """Every page that can be made now."""
+    return {name: text for name, make in PAGES.items() if (text := make()) is not None}
+
+
+def stale(folder: Path = REFERENCE) -> list[str]:
+    """The names of pages that do not say what the code says, or that no code speaks for any more."""
+    made = pages()
+    differing = [name for name, text in made.items() if not (folder / name).exists() or (folder / name).read_text(encoding="utf-8") != text]
+    return sorted(differing + [path.name for path in folder.glob("*.md") if path.name not in made])
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m tools.docs", description="Makes docs/reference/ from the code.")
+    parser.add_argument("--check", action="store_true", help="write nothing, name the pages that are out of date")
+    if parser.parse_args(arguments).check:
+        names = stale()
+        for name in names:
+            print(f"docs/reference/{name} is out of date: run `make rewrite`", file=sys.stderr)
+        return 1 if names else 0
+    REFERENCE.mkdir(parents=True, exist_ok=True)
+    for name, text in pages().items():
+        (REFERENCE / name).write_text(text, encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
