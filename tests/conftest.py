@@ -21,8 +21,6 @@ settings.register_profile("ci", max_examples=100, derandomize=True, deadline=Non
 settings.register_profile("night", max_examples=5_000, deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
 
-_missing: dict[str, int] = {}
-
 
 @pytest.fixture(scope="session")
 def need_program() -> Callable[[str], str]:
@@ -34,7 +32,6 @@ def need_program() -> Callable[[str], str]:
             return found
         if os.environ.get("CI"):
             pytest.fail(f"{name} is not installed, and in CI it has to be")
-        _missing[name] = _missing.get(name, 0) + 1
         pytest.skip(f"{name} is not installed")
 
     return need
