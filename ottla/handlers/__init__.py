@@ -1,8 +1,8 @@
 """The table of APIs: which keys this broker serves, in which versions, and which module answers.
 
-One line an API. ApiVersions is answered from here, so what is advertised is what is served; a test holds each line equal to the module's own
-KEY, MIN_VERSION and MAX_VERSION. Modules are imported at the first request of their key, because a broker that starts in a fraction of a second
-must not import sixty handlers that nobody has asked for.
+One line an API. ApiVersions is answered from here, so what is advertised is what is served; a test holds each line equal to the module's
+own KEY, MIN_VERSION and MAX_VERSION. Modules are imported at the first request of their key, because a broker that starts in a fraction
+of a second must not import sixty handlers that nobody has asked for.
 """
 
 from __future__ import annotations

@@ -2,11 +2,11 @@
 
 API and versions: ApiVersions (key 18), 0-5; any other version is answered in version 0 with UNSUPPORTED_VERSION and the same table.
 
-Behaviour: advertises each line of `handlers.TABLE`, and from version 3 the finalised features. Produce is advertised from 0 although 0-2 are refused:
-old librdkafka takes the low end of the range for a sign of what the broker can do (KAFKA-18659).
+Behaviour: advertises each line of `handlers.TABLE`, and from version 3 the finalised features. Produce is advertised from 0 although 0-2
+are refused: old librdkafka takes the low end of the range for a sign of what the broker can do (KAFKA-18659).
 
-Version notes: 3 client software name and version, features (KIP-511, KIP-584); 4 features may start at 0; 5 cluster id and node id a client expects
-(KIP-1242): another cluster or node is answered with REBOOTSTRAP_REQUIRED.
+Version notes: 3 client software name and version, features (KIP-511, KIP-584); 4 features may start at 0; 5 cluster id and node id a
+client expects (KIP-1242): another cluster or node is answered with REBOOTSTRAP_REQUIRED.
 
 Not done: nothing.
 """
@@ -16,6 +16,7 @@ from __future__ import annotations
 import re
 
 from ottla.base.errors import ErrorCode
+from ottla.base.features import FEATURES, FEATURES_EPOCH
 from ottla.handlers import TABLE
 from ottla.handlers.context import Broker, RequestContext
 from ottla.wire.messages.api_versions import (
@@ -30,6 +31,7 @@ KEY, MIN_VERSION, MAX_VERSION = 18, 0, 5
 
 PRODUCE_KEY = 0
 FEATURES_SINCE = 3
+ZERO_LEVEL_SINCE = 4
 NODE_CHECK_SINCE = 5
 is_software_name = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?").fullmatch
 
@@ -44,7 +46,7 @@ def handle(broker: Broker, request: RequestContext, body: ApiVersionsRequest) ->
         return ApiVersionsResponse(error_code=ErrorCode.REBOOTSTRAP_REQUIRED)
     response = ApiVersionsResponse(api_keys=advertised())
     if request.version >= FEATURES_SINCE:
-        add_features(broker, request, response)
+        add_features(request, response)
     return response
 
 
@@ -67,16 +69,16 @@ def is_for_another(broker: Broker, body: ApiVersionsRequest) -> bool:
     return body.node_id >= 0 and body.node_id != broker.broker_id
 
 
-def add_features(broker: Broker, request: RequestContext, response: ApiVersionsResponse) -> None:
+def add_features(request: RequestContext, response: ApiVersionsResponse) -> None:
     """Supported ranges and finalised levels; below version 4 a range that starts at 0 cannot be told."""
-    features = broker.metadata.features
-    lowest = 0 if request.version >= 4 else 1
+    lowest = 0 if request.version >= ZERO_LEVEL_SINCE else 1
     response.supported_features = [
-        SupportedFeatureKey(name=name, min_version=lowest, max_version=feature.max_supported) for name, feature in features.items()
+        SupportedFeatureKey(name=feature.name, min_version=max(lowest, feature.lowest), max_version=feature.highest)
+        for feature in FEATURES.values()
     ]
     response.finalized_features = [
-        FinalizedFeatureKey(name=name, max_version_level=feature.level, min_version_level=feature.level)
-        for name, feature in features.items()
+        FinalizedFeatureKey(name=feature.name, max_version_level=feature.level, min_version_level=feature.level)
+        for feature in FEATURES.values()
         if feature.level > 0
     ]
-    response.finalized_features_epoch = broker.metadata.features_epoch
+    response.finalized_features_epoch = FEATURES_EPOCH

@@ -153,6 +153,8 @@ class GroupCoordinators(Protocol):
 class Watch(Protocol):
     """A waiting request, until cancelled."""
 
+    is_cancelled: bool
+
     def cancel(self) -> None: ...
 
 

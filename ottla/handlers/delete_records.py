@@ -2,8 +2,9 @@
 
 API and versions: DeleteRecords (key 21), 0-2.
 
-Behaviour: offset -1 stands for the high watermark; an offset above it is OFFSET_OUT_OF_RANGE. Whole segments below the new start are removed by
-retention; the answer is the new low watermark. Internal topics and topics that are only compacted are refused with POLICY_VIOLATION.
+Behaviour: offset -1 stands for the high watermark; an offset above it is OFFSET_OUT_OF_RANGE. Whole segments below the new start are
+removed by retention; the answer is the new low watermark. Internal topics and topics that are only compacted are refused with
+POLICY_VIOLATION.
 
 Version notes: 1 and 2 change only the encoding.
 

@@ -2,13 +2,14 @@
 
 API and versions: Fetch (key 1), 4-18.
 
-Behaviour: reads each wanted partition up to the reader's bound (high watermark, or last stable offset for read_committed; log end for a replica).
-Records are slices of segment files, never copied here. If the answer holds fewer than `min_bytes` and no error, it waits up to `max_wait_ms` for
-one of its partitions to move, and then the same code runs again. `max_bytes` bounds the answer, except that the first partition that has data
-gives at least one whole batch, so that a batch larger than the limit cannot stop a reader.
+Behaviour: reads each wanted partition up to the reader's bound (high watermark, or last stable offset for read_committed; log end for a
+replica). Records are slices of segment files, never copied here. If the answer holds fewer than `min_bytes` and no error, it waits up to
+`max_wait_ms` for one of its partitions to move, and then the same code runs again. `max_bytes` bounds the answer, except that the first
+partition that has data gives at least one whole batch, so that a batch larger than the limit cannot stop a reader.
 
-Version notes: 7 sessions (KIP-227, `fetch_sessions.py`); 9 leader epoch fencing (KIP-320); 11 rack of the reader (KIP-392); 12 diverging epoch for
-followers (KIP-595); 13 topic ids (KIP-516); 15 replica state (KIP-903); 16 endpoints of new leaders (KIP-951); 18 the follower's high watermark.
+Version notes: 7 sessions (KIP-227, `fetch_sessions.py`); 9 leader epoch fencing (KIP-320); 11 rack of the reader (KIP-392); 12 diverging
+epoch for followers (KIP-595); 13 topic ids (KIP-516); 15 replica state (KIP-903); 16 endpoints of new leaders (KIP-951); 18 the
+follower's high watermark.
 
 Not done: reading from the closest replica, which needs more than one broker; no `preferred_read_replica` is ever named.
 """
@@ -191,7 +192,7 @@ def refusal(index: int, code: ErrorCode) -> PartitionData:
 def is_news(wanted: Wanted, result: PartitionData) -> bool:
     """What an incremental answer must contain."""
     return bool(
-        len(result.records)
+        (result.records is not None and len(result.records))
         or result.error_code
         or result.diverging_epoch.epoch >= 0
         or result.high_watermark != wanted.high_watermark

@@ -1,9 +1,9 @@
 """Incremental fetch sessions (KIP-227): a fetcher names its partitions once, later requests carry only what changed.
 
-A session is a map of wanted partitions in the order in which they are served; partitions that just gave data move to the end, so that a byte
-limit starves nobody. It belongs to a client by its random id and is used by one request at a time, guarded by an epoch that counts up. The
-number of sessions is bounded: a new one evicts the least recently used; a client whose session is gone starts anew, which costs it one full
-request.
+A session is a map of wanted partitions in the order in which they are served; partitions that just gave data move to the end, so that a
+byte limit starves nobody. It belongs to a client by its random id and is used by one request at a time, guarded by an epoch that counts
+up. The number of sessions is bounded: a new one evicts the least recently used; a client whose session is gone starts anew, which costs
+it one full request.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ class FetchSessions:
 
     def plan(self, body: FetchRequest, has_topic_ids: bool) -> FetchPlan:
         """Resolves a request: a full fetch without a session, a new session, or the next step of one."""
-        if body.session_epoch == FINAL_EPOCH or body.session_epoch == INITIAL_EPOCH:
+        if body.session_epoch in (FINAL_EPOCH, INITIAL_EPOCH):
             self._sessions.pop(body.session_id, None)
             wanted = list(wanted_of(body))
             if body.session_epoch == FINAL_EPOCH or not wanted or self._sessions_max < 1:

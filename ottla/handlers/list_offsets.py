@@ -3,16 +3,19 @@
 API and versions: ListOffsets (key 2), 1-11.
 
 Behaviour: per partition, the first record at or after a timestamp, or a special one: -1 latest (high watermark, or last stable offset for
-read_committed), -2 earliest, -3 the record with the largest timestamp, -4 earliest local, -5 latest tiered, -6 earliest pending upload. Unknown
-special timestamps and those a version does not know are refused with UNSUPPORTED_VERSION. Nothing found: offset -1 and timestamp -1.
+read_committed), -2 earliest, -3 the record with the largest timestamp, -4 earliest local, -5 latest tiered, -6 earliest pending upload.
+Unknown special timestamps and those a version does not know are refused with UNSUPPORTED_VERSION. Nothing found: offset -1 and timestamp
+-1.
 
-Version notes: 2 isolation level; 4 leader epochs (KIP-320); 7 max timestamp (KIP-734); 8 earliest local (KIP-405); 9 latest tiered (KIP-1005);
-11 earliest pending upload (KIP-1023).
+Version notes: 2 isolation level; 4 leader epochs (KIP-320); 7 max timestamp (KIP-734); 8 earliest local (KIP-405); 9 latest tiered
+(KIP-1005); 11 earliest pending upload (KIP-1023).
 
 Not done: nothing; there is no tiered storage, so -5 and -6 find nothing.
 """
 
 from __future__ import annotations
+
+from collections import Counter
 
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.handlers.context import AclOperation, Broker, RequestContext, ResourceType, require
@@ -33,8 +36,8 @@ SPECIAL_SINCE = {-1: 0, -2: 0, -3: 7, -4: 8, -5: 9, -6: 11}
 def handle(broker: Broker, request: RequestContext, body: ListOffsetsRequest) -> ListOffsetsResponse:
     topics = []
     for topic in body.topics:
-        seen: set[int] = set()
-        repeated = {p.partition_index for p in topic.partitions if p.partition_index in seen or seen.add(p.partition_index)}
+        counts = Counter(asked.partition_index for asked in topic.partitions)
+        repeated = {index for index, count in counts.items() if count > 1}
         results = [look_up(broker, request, body, topic.name, asked, repeated) for asked in topic.partitions]
         topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=results))
     return ListOffsetsResponse(topics=topics)

@@ -2,8 +2,8 @@
 
 API and versions: OffsetForLeaderEpoch (key 23), 2-4.
 
-Behaviour: answers the largest epoch not above the asked one, and the offset at which it ended (the log end for the current epoch). An unknown
-epoch above ours answers -1 and -1.
+Behaviour: answers the largest epoch not above the asked one, and the offset at which it ended (the log end for the current epoch). An
+unknown epoch above ours answers -1 and -1.
 
 Version notes: 2 fences by the current leader epoch (KIP-320); 3 the replica's id; 4 only the encoding.
 

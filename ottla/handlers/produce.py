@@ -2,12 +2,12 @@
 
 API and versions: Produce (key 0), 3-13; 0-2 are advertised and refused (see `api_versions.py`).
 
-Behaviour: each partition's batch is appended as it is; the answer waits for what `acks` asks: 0 nothing (no answer at all, an error closes the
-connection), 1 the leader's own log, -1 the high watermark, at most `timeout_ms`. A transactional batch is let in only if its partition is part of
-the ongoing transaction: the coordinator is asked when the producer has no open transaction there.
+Behaviour: each partition's batch is appended as it is; the answer waits for what `acks` asks: 0 nothing (no answer at all, an error
+closes the connection), 1 the leader's own log, -1 the high watermark, at most `timeout_ms`. A transactional batch is let in only if its
+partition is part of the ongoing transaction: the coordinator is asked when the producer has no open transaction there.
 
-Version notes: 5 log start offset; 8 record errors (KIP-467); 10 current leader and endpoints (KIP-951); 11 TRANSACTION_ABORTABLE (KIP-890); 12 the
-partition is added to the transaction by the append itself (KIP-890, transactions v2); 13 topic ids (KIP-516).
+Version notes: 5 log start offset; 8 record errors (KIP-467); 10 current leader and endpoints (KIP-951); 11 TRANSACTION_ABORTABLE
+(KIP-890); 12 the partition is added to the transaction by the append itself (KIP-890, transactions v2); 13 topic ids (KIP-516).
 
 Not done: nothing.
 """
@@ -222,6 +222,8 @@ class Produce:
                         self._hint_endpoint(response, partition.leader_id)
 
     def _hint_endpoint(self, response: ProduceResponse, broker_id: int) -> None:
-        endpoint = self._broker.metadata.endpoint(broker_id, self._request.connection.listener)
-        if endpoint is not None and all(known.node_id != broker_id for known in response.node_endpoints):
-            response.node_endpoints.append(NodeEndpoint(node_id=broker_id, host=endpoint.host, port=endpoint.port, rack=endpoint.rack))
+        broker = self._broker.metadata.brokers.get(broker_id)
+        address = broker.endpoints.get(self._request.connection.listener) if broker is not None else None
+        if broker is None or address is None or any(known.node_id == broker_id for known in response.node_endpoints):
+            return
+        response.node_endpoints.append(NodeEndpoint(node_id=broker_id, host=address[0], port=address[1], rack=broker.rack))

@@ -1,11 +1,11 @@
 """One client connection: received bytes are cut into frames, executed in order; answers leave in that order.
 
-The work of a request does not wait for the answers before it: a produce that waits for its replicas does not hold up the append of the next one
-(Kafka mutes the connection instead). Answers that are not there yet keep their place in `_slots`; what is behind them waits.
+The work of a request does not wait for the answers before it: a produce that waits for its replicas does not hold up the append of the
+next one (Kafka mutes the connection instead). Answers that are not there yet keep their place in `_slots`; what is behind them waits.
 
-Bounds: a frame's size, requests in flight, and bytes queued towards a peer that does not read. At a bound the connection stops reading until it
-is below again. A `WireError` closes the connection; so does any other error of a handler, after one line in the log. A broken invariant stops the
-broker.
+Bounds: a frame's size, requests in flight, and bytes queued towards a peer that does not read. At a bound the connection stops reading
+until it is below again. A `WireError` closes the connection; so does any other error of a handler, after one line in the log. A broken
+invariant stops the broker.
 """
 
 from __future__ import annotations
@@ -93,6 +93,7 @@ class Connection:
         self._slots: deque[Slot] = deque()
         self._out: list[Part] = []
         self._out_bytes = 0
+        self._has_slices = False
         self._is_executing = False
         self._is_choked = False
         self.is_closed = False
@@ -217,6 +218,8 @@ class Connection:
 
     def _queue(self, parts: list[Part]) -> None:
         self._out += parts
+        if len(parts) > 1:
+            self._has_slices = True
         for part in parts:
             self._out_bytes += len(part)
 
@@ -226,8 +229,9 @@ class Connection:
             return
         self._out = []
         self._out_bytes = 0
-        if len(out) > 1 and all(type(part) is bytes for part in out):
+        if len(out) > 1 and not self._has_slices:
             out = [b"".join(out)]  # type: ignore[arg-type]
+        self._has_slices = False
         self.sender.send(out)
 
 

@@ -1,8 +1,8 @@
 """From a request frame to the answer's bytes: header, decode, handler, encode.
 
-A route is the compiled way of one (key, version); it is made at the first request of its kind, from the line of `handlers.TABLE`. A key or
-version outside the table closes the connection, save ApiVersions, which answers any version (error 35 in a body of version 0), so that a newer
-client can find out what we speak.
+A route is the compiled way of one (key, version); it is made at the first request of its kind, from the line of `handlers.TABLE`. A key
+or version outside the table closes the connection, save ApiVersions, which answers any version (error 35 in a body of version 0), so that
+a newer client can find out what we speak.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from ottla.handlers.context import Broker, Pending, RequestContext
 from ottla.server.connection import Connection
 from ottla.server.sender import Part
 from ottla.server.waiters import Waiters
-from ottla.wire.framing import is_flexible, load, skip_tags
-from ottla.wire.schema import decoder, encoder, encoder_parts
+from ottla.wire.framing import is_flexible, load, response_head, write_response
+from ottla.wire.primitives import read_skipped_tags
+from ottla.wire.schema import decoder, encoder_parts
 
 read_header = Struct(">hhih").unpack_from
-write_head = Struct(">ii").pack
 HEADER_BYTES = 10
 API_VERSIONS_KEY = 18
 FETCH_KEY = 1
@@ -32,7 +32,9 @@ FETCH_KEY = 1
 class Route:
     """How one (key, version) is decoded, handled and encoded, and what it has cost so far."""
 
-    __slots__ = ("api_name", "count", "decode", "encode", "encode_parts", "handle", "has_request_tags", "has_response_tags", "key", "nanoseconds", "version")
+    __slots__ = (
+        "api_name", "count", "decode", "encode_parts", "handle", "has_request_tags", "key", "nanoseconds", "version", "write",
+    )  # fmt: skip
 
     def __init__(self, key: int, version: int, handle: Callable[..., Any]) -> None:
         request_class, response_class = load(key)
@@ -40,11 +42,10 @@ class Route:
         self.version = version
         self.api_name = request_class.__name__.removesuffix("Request")
         self.handle = handle
-        self.decode = decoder(request_class, version)
-        self.encode = encoder(response_class, version)
+        self.decode: Callable[[memoryview, int], tuple[Any, int]] = decoder(request_class, version)
+        self.write = write_response(response_class, version)
         self.encode_parts = encoder_parts(response_class, version) if key == FETCH_KEY else None
         self.has_request_tags = is_flexible(key, version)
-        self.has_response_tags = self.has_request_tags and key != API_VERSIONS_KEY
         self.count = 0
         self.nanoseconds = 0
 
@@ -77,7 +78,7 @@ class Dispatcher:
         if client_id != connection.client_id_bytes or client_length < 1:
             self._name_client(connection, client_id, client_length)
         if route.has_request_tags:
-            at = skip_tags(frame, at)
+            at = read_skipped_tags(frame, at)
         body, end = route.decode(frame, at)
         if end != len(frame):
             raise WireError(f"{len(frame) - end} bytes behind the end of a {route.api_name} request")
@@ -101,16 +102,10 @@ class Dispatcher:
         """The answer's parts: one piece of bytes, or for Fetch also slices of files in their places."""
         if response is None:
             return []
-        if route.encode_parts is not None:
-            parts = route.encode_parts(response)
-            size = sum(map(len, parts))
-        else:
-            parts = [route.encode(response)]
-            size = len(parts[0])
-        if route.has_response_tags:
-            parts[0] = write_head(size + 5, correlation_id) + b"\0" + parts[0]
-        else:
-            parts[0] = write_head(size + 4, correlation_id) + parts[0]
+        if route.encode_parts is None:
+            return [route.write(response, correlation_id)]
+        parts: list[Part] = route.encode_parts(response)
+        parts[0] = response_head(route.key, route.version, correlation_id, sum(map(len, parts))) + parts[0]  # type: ignore[operator]
         return parts
 
     def _route(self, key: int, version: int) -> Route:

@@ -1,8 +1,9 @@
 """Group commit: one round of fsync serves every append that arrived while the last round ran.
 
-With `ottla.flush.on.ack` a partition asks for a flush after each append and lets nobody see the records before it is done. A round takes the logs
-that asked, syncs their files in a thread, and then moves each partition's durable end on the loop, which releases the answers that waited. While
-a round runs, new requests gather for the next one. A sync that fails takes the log directory offline and acknowledges nothing.
+With `ottla.flush.on.ack` a partition asks for a flush after each append and lets nobody see the records before it is done. A round takes
+the logs that asked, syncs their files in a thread, and then moves each partition's durable end on the loop, which releases the answers
+that waited. While a round runs, new requests gather for the next one. A sync that fails takes the log directory offline and acknowledges
+nothing.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Listening sockets: who may connect, and the connections that are open.
 
-Each listener accepts on the loop. A connection over `max.connections` or over the limit of its address is closed at once. When the process runs out
-of file descriptors, accepting pauses for a moment instead of spinning. A sweep closes connections that have been silent for too long.
+Each listener accepts on the loop. A connection over `max.connections` or over the limit of its address is closed at once. When the
+process runs out of file descriptors, accepting pauses for a moment instead of spinning. A sweep closes connections that have been silent
+for too long.
 """
 
 from __future__ import annotations
@@ -60,7 +61,8 @@ class Listeners:
             sock.listen(max(self._config.socket_listen_backlog_size, 128))
         except OSError as error:
             sock.close()
-            raise AddressError(f"cannot listen on {endpoint.host or '0.0.0.0'}:{endpoint.port}: {error.strerror}; choose another --port") from error
+            where = f"{endpoint.host or '0.0.0.0'}:{endpoint.port}"
+            raise AddressError(f"cannot listen on {where}: {error.strerror}; choose another --port") from error
         sock.setblocking(False)
         bound = endpoint._replace(port=sock.getsockname()[1])
         self._sockets.append((bound, sock))

@@ -1,9 +1,9 @@
 """The entries of `log.dirs`: whose they are, whether they work, and the checkpoints that lie in them.
 
-A directory belongs to one broker of one cluster (`meta.properties`) and to one process at a time (`.lock`). When a read, write or sync in it fails
-it goes offline: its logs are not touched again until `recheck` finds that it can be written, so a full disk heals without a restart. Checkpoints
-(recovery points, high watermarks, log starts) are written together for all partitions of the directory; a damaged one is told and treated as
-lost, which only costs a longer recovery.
+A directory belongs to one broker of one cluster (`meta.properties`) and to one process at a time (`.lock`). When a read, write or sync in
+it fails it goes offline: its logs are not touched again until `recheck` finds that it can be written, so a full disk heals without a
+restart. Checkpoints (recovery points, high watermarks, log starts) are written together for all partitions of the directory; a damaged
+one is told and treated as lost, which only costs a longer recovery.
 """
 
 from __future__ import annotations
@@ -54,8 +54,11 @@ class LogDirectoryState:
 
     def partition_names(self) -> list[str]:
         """The names of the partition directories in here."""
-        names = self._disk.listdir(self.path)
-        return [name for name in names if "-" in name and not name.startswith(".") and self._disk.exists(f"{self.path}/{name}/partition.metadata")]
+        return [
+            name
+            for name in self._disk.listdir(self.path)
+            if "-" in name and not name.startswith(".") and self._disk.exists(f"{self.path}/{name}/{checkpoints.PARTITION_METADATA_FILE}")
+        ]
 
     def remove_deleted(self) -> None:
         """Finishes the deletions that a stop interrupted."""
@@ -113,7 +116,8 @@ class LogDirectoryState:
                 f"{self.path} belongs to cluster {found.cluster_id}, this broker to {cluster_id}; point log.dirs elsewhere", self.path
             )
         if found.broker_id not in (broker_id, -1):
-            raise StorageError(f"{self.path} belongs to broker {found.broker_id}, not {broker_id}; set broker.id={found.broker_id}", self.path)
+            known = found.broker_id
+            raise StorageError(f"{self.path} belongs to broker {known}, not {broker_id}; set broker.id={known}", self.path)
 
     def _read_offsets(self, name: str) -> dict[TopicPartition, int]:
         try:

@@ -1,7 +1,7 @@
 """The logs that live on this broker: opened at start, made and deleted on the controller's word, taken offline with their directory.
 
-A partition lives in one of `log.dirs`: where its directory was found at the start, else in the online directory with the fewest partitions. The
-look-up tables by topic name and by topic id are what the hot paths of Produce and Fetch use.
+A partition lives in one of `log.dirs`: where its directory was found at the start, else in the online directory with the fewest
+partitions. The look-up tables by topic name and by topic id are what the hot paths of Produce and Fetch use.
 """
 
 from __future__ import annotations
@@ -23,7 +23,9 @@ log = logging.getLogger("ottla.storage")
 class PartitionTable:
     """All partitions of this broker, by name and by topic id."""
 
-    def __init__(self, disk: Disk, clock: Clock, directories: Sequence[LogDirectoryState], make_partition: Callable[[Log, int], Partition]) -> None:
+    def __init__(
+        self, disk: Disk, clock: Clock, directories: Sequence[LogDirectoryState], make_partition: Callable[[Log, int], Partition]
+    ) -> None:
         self._disk = disk
         self._clock = clock
         self._directories = list(directories)

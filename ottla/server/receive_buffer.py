@@ -1,9 +1,9 @@
 """Where received bytes lie until their frame is whole.
 
-Small frames are parsed in one buffer that all connections of the loop share: a connection only keeps a copy of an unfinished tail. A frame larger
-than that buffer gets a buffer of its own, which never outgrows what was received by more than a factor, so a peer that announces 100 MiB and
-sends nothing costs nothing. Buffers of ordinary large frames (a producer's 1 MiB batch) are pooled, because making them costs as much as
-copying the batch.
+Small frames are parsed in one buffer that all connections of the loop share: a connection only keeps a copy of an unfinished tail. A
+frame larger than that buffer gets a buffer of its own, which never outgrows what was received by more than a factor, so a peer that
+announces 100 MiB and sends nothing costs nothing. Buffers of ordinary large frames (a producer's 1 MiB batch) are pooled, because making
+them costs as much as copying the batch.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """How answers leave: in order, without a copy where the kernel can do it, and never more queued than the socket takes.
 
 An answer is a list of parts: bytes, or a `FileSlice` of a log segment. With nothing queued, bytes go straight to the socket and slices by
-`sendfile`; what the socket does not take waits in a queue that is continued when it is writable again. `queued_bytes` is what the connection
-looks at to stop reading from a peer that does not read its answers.
+`sendfile`; what the socket does not take waits in a queue that is continued when it is writable again. `queued_bytes` is what the
+connection looks at to stop reading from a peer that does not read its answers.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 
 from ottla.storage.file_slice import FileSlice
 
-Part = bytes | memoryview | FileSlice
+Part = bytes | bytearray | memoryview | FileSlice
 
 SLICE_PIECE_BYTES = 1 << 20
 """A slice that cannot go by sendfile is read and sent in pieces of this size."""
@@ -42,8 +42,8 @@ class SocketSender:
 
     def send(self, parts: Sequence[Part]) -> None:
         """Takes the parts over; `on_lost` is called (from here or later) when the peer is gone."""
-        if not self._queue and len(parts) == 1 and type(parts[0]) is bytes:
-            self._send_bytes(parts[0])
+        if not self._queue and len(parts) == 1 and not isinstance(part := parts[0], FileSlice):
+            self._send_bytes(part)
             return
         was_idle = not self._queue
         for part in parts:
@@ -58,7 +58,7 @@ class SocketSender:
             self._loop.remove_writer(self._socket.fileno())
         self.queued_bytes = 0
 
-    def _send_bytes(self, data: bytes) -> None:
+    def _send_bytes(self, data: bytes | bytearray | memoryview) -> None:
         """The ordinary case: one answer, an idle socket."""
         try:
             sent = self._socket.send(data)
@@ -118,7 +118,7 @@ class SocketSender:
         return True
 
     def _join_run(self) -> None:
-        run: list[bytes | memoryview] = []
+        run: list[bytes | bytearray | memoryview] = []
         while self._queue and not isinstance(self._queue[0], FileSlice):
             run.append(self._queue.popleft())  # type: ignore[arg-type]
         self._queue.appendleft(b"".join(run))

@@ -1,8 +1,8 @@
 """Who waits for which partitions to move: long-polling fetches and produces that wait for their replicas.
 
-A partition calls its watchers whenever its high watermark, last stable offset, log end or leadership moves. A watch that is touched is only
-marked; it is woken once, after the connection that caused the change has sent its own answers. So a producer's acknowledgement is not held up by
-the readers it wakes, and a reader that waits for many appends of one read is woken once.
+A partition calls its watchers whenever its high watermark, last stable offset, log end or leadership moves. A watch that is touched is
+only marked; it is woken once, after the connection that caused the change has sent its own answers. So a producer's acknowledgement is
+not held up by the readers it wakes, and a reader that waits for many appends of one read is woken once.
 """
 
 from __future__ import annotations

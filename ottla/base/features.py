@@ -1,0 +1,26 @@
+"""The features of the cluster (KIP-584): what this version can do, and which level is in force.
+
+Clients read them in ApiVersions: `transaction.version` 2 tells a producer to use transactions v2 (KIP-890), `group.version` 1 that the
+consumer protocol of KIP-848 is there. A broker advertises the levels that its configuration allows.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Feature(NamedTuple):
+    """A feature's lowest and highest level this version can serve, and the level in force."""
+
+    name: str
+    lowest: int
+    highest: int
+    level: int
+
+
+FEATURES: dict[str, Feature] = {
+    feature.name: feature for feature in (Feature("group.version", 0, 1, 1), Feature("transaction.version", 0, 2, 2))
+}
+
+FEATURES_EPOCH = 1
+"""Counts changes of the levels in force; they do not change while a broker runs."""
