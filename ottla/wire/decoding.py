@@ -24,6 +24,8 @@ from ottla.wire.schema import FIXED, Field, Message, Struct, is_flexible, shared
 
 OBJECTS_MAX = 2_000_000
 
+CACHED_COUNTS_MAX = 64
+
 
 def compile_decoder(cls: type[Message], version: int) -> Callable[[Any, int], tuple[Any, int]]:
     """The decoder of `cls` at `version`: (buffer, offset) -> (message, end)."""
@@ -60,6 +62,23 @@ def holds_records(cls: type[Struct], version: int) -> bool:
     return False
 
 
+class ArrayReaders(dict[int, Callable[[Any, int], tuple[Any, ...]]]):
+    """Readers of so many values of one width, by how many. Kept only for short arrays: whoever sends the bytes chooses the counts."""
+
+    def __init__(self, letter: str) -> None:
+        super().__init__()
+        self.letter = letter
+
+    def __missing__(self, count: int) -> Callable[[Any, int], tuple[Any, ...]]:
+        read = struct.Struct(f">{count}{self.letter}").unpack_from
+        if count <= CACHED_COUNTS_MAX:
+            self[count] = read
+        return read
+
+
+_array_readers = {letter: ArrayReaders(letter) for letter in FIXED.values()}
+
+
 class _DecoderSource:
     """Writes the source of one decoder. Variables of the source are numbered, so that inlined structs do not clash."""
 
@@ -86,7 +105,6 @@ class _DecoderSource:
             "refuse_bytes": refuse_bytes,
             "refuse_end": refuse_end,
             "BadBytes": (struct.error, IndexError, UnicodeDecodeError),
-            "unpack_from": struct.unpack_from,
         }
 
     def compile(self) -> Callable[[Any, int], tuple[Any, int]]:
@@ -237,12 +255,22 @@ class _DecoderSource:
         if is_compact:
             self.pending.append((length, "B"))
             self.flush()
-            long = "long_string" if field.kind == "string" else "long"
-            self.emit(f"if {length} > 127: {length}, pos = {long}(buf, pos - 1)")
+            if field.kind == "records":
+                self.records_length(length)
+            else:
+                long = "long_string" if field.kind == "string" else "long"
+                self.emit(f"if {length} > 127: {length}, pos = {long}(buf, pos - 1)")
         else:
             self.pending.append((length, "h" if field.kind == "string" else "i"))
             self.flush()
         return length
+
+    def records_length(self, length: str) -> None:
+        """The usual length of records takes two bytes, so that case does without a call."""
+        self.emit(f"if {length} > 127:")
+        self.emit("    high = buf[pos]")
+        self.emit(f"    if high < 128: {length} += (high << 7) - 128; pos += 1")
+        self.emit(f"    else: {length}, pos = long(buf, pos - 1)")
 
     def null_branch(self, field: Field, place: str, length: str, is_compact: bool) -> None:
         """Handles the null of a blob or array; what follows belongs below the `else`."""
@@ -288,7 +316,8 @@ class _DecoderSource:
         if width == 16:
             self.emit(f"{place} = [bytes(buf[at:at + 16]) for at in range(pos, pos + {count} * 16, 16)]")
         else:
-            self.emit(f"{place} = list(unpack_from(f'>{{{count}}}{letter}', buf, pos)) if {count} else []")
+            readers = self.constant("readers", _array_readers[letter])
+            self.emit(f"{place} = list({readers}[{count}](buf, pos)) if {count} else []")
         self.emit(f"pos += {count} * {width}")
 
     def elements(self, name: str, element: Field, place: str, count: str, is_compact: bool) -> None:

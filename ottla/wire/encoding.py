@@ -135,17 +135,15 @@ def compile_writer(cls: type[Message], version: int) -> Callable[[Any, list[Any]
 def merge_parts(parts: list[Any]) -> list[Any]:
     """Joins neighbouring small pieces; large bytes-like pieces and objects that are not bytes-like stay as they are."""
     merged: list[Any] = []
-    run: list[Any] = []
-    for part in parts:
-        if isinstance(part, (bytes, bytearray, memoryview)) and len(part) < SEPARATE_RECORDS_BYTES:
-            run.append(part)
+    start = 0
+    for place, part in enumerate(parts):
+        kind = type(part)
+        if (kind is bytes or kind is memoryview or kind is bytearray) and len(part) < SEPARATE_RECORDS_BYTES:
             continue
-        if run:
-            merged.append(b"".join(run))
-            run = []
-        merged.append(part)
-    if run:
-        merged.append(b"".join(run))
+        merged += (b"".join(parts[start:place]), part)
+        start = place + 1
+    if start < len(parts) or not merged:
+        merged.append(b"".join(parts[start:]))
     return merged
 
 
@@ -215,9 +213,9 @@ class _WriterSource:
         shape = []
         for letter, value in pending:
             if isinstance(letter, tuple):
-                variable = self.fresh("array")
-                shape.append(f"len({variable} := {value})")
-                values.append(f"len({variable}){' + 1' if self.is_flexible else ''}, *{variable}")
+                items, count = self.fresh("items"), self.fresh("count")
+                shape.append(f"({count} := len({items} := {value}))")
+                values.append(f"{count}{' + 1' if self.is_flexible else ''}, *{items}")
             elif letter != "x":
                 values.append(value)
         if arrays:

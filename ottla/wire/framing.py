@@ -191,14 +191,15 @@ def read_request_header(buffer: Buffer, offset: int = 0) -> tuple[int, int, int,
                 raise WireError(f"a client id cannot have {length} bytes")
         if version < _FIRST_FLEXIBLE.get(key, VERSION_MAX + 1):
             return key, version, correlation_id, client_id, end
-        if buffer[end] == 0:
-            return key, version, correlation_id, client_id, end + 1
-        return key, version, correlation_id, client_id, _end_of_tags(buffer, end)
+        return key, version, correlation_id, client_id, skip_tags(buffer, end)
     except (struct.error, IndexError, UnicodeDecodeError) as error:
         raise WireError(f"not a request header: {error}") from None
 
 
-def _end_of_tags(buffer: Buffer, offset: int) -> int:
+def skip_tags(buffer: Buffer, offset: int) -> int:
+    """The offset after the tag section at `offset`; no tag of a header means anything yet."""
+    if offset < len(buffer) and buffer[offset] == 0:
+        return offset + 1
     end = read_skipped_tags(buffer, offset)
     if end > len(buffer):
         raise WireError("the frame ends inside the header's tags")
@@ -270,5 +271,5 @@ def read_response_header(key: int, version: int, buffer: Buffer, offset: int = 0
     except struct.error as error:
         raise WireError(f"not a response header: {error}") from None
     if has_flexible_response_header(key, version):
-        return correlation_id, _end_of_tags(buffer, offset + 4)
+        return correlation_id, skip_tags(buffer, offset + 4)
     return correlation_id, offset + 4
