@@ -10,7 +10,9 @@ from __future__ import annotations
 import argparse
 import ast
 import importlib
+import json
 import re
+import subprocess
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import Enum
@@ -120,6 +122,28 @@ def errors_page() -> str:
     return _page("Error codes", "`ottla/base/errors.py`", lines + _table(("Code", "Name"), ((int(code), code.name) for code in ErrorCode)))
 
 
+def cli_page() -> str | None:
+    """From what `ottla --help-json` prints: `name`, `help`, `options` (each with `names`, `help`, maybe `default`) and `commands`, nested."""
+    if not any("--help-json" in path.read_text(encoding="utf-8") for path in (ROOT / "ottla" / "cli").glob("*.py")):
+        return None
+    command = [sys.executable, "-m", "ottla.cli.main", "--help-json"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=True)
+    return _page("Command line", "`ottla/cli/`", command_lines(json.loads(done.stdout), []))
+
+
+def command_lines(command: Mapping[str, Any], parents: Sequence[str]) -> list[str]:
+    """A command's section, then those of the commands below it."""
+    names = [*parents, str(command["name"])]
+    lines = [f"## `{' '.join(names)}`", "", str(command.get("help") or ""), ""]
+    options = command.get("options") or []
+    if options:
+        rows = [(f"`{', '.join(option['names'])}`", option.get("default") or "", option.get("help") or "") for option in options]
+        lines += [*_table(("Option", "Default", "Meaning"), rows), ""]
+    for below in command.get("commands") or []:
+        lines += command_lines(below, names)
+    return lines
+
+
 def states_page() -> str | None:
     """A diagram for each `ALLOWED` table of moves."""
     lines: list[str] = []
@@ -147,6 +171,7 @@ PAGES: dict[str, Callable[[], str | None]] = {
     "apis.md": apis_page,
     "settings.md": settings_page,
     "errors.md": errors_page,
+    "cli.md": cli_page,
     "states.md": states_page,
 }
 
