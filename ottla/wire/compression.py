@@ -40,7 +40,8 @@ _XERIAL_BLOCK_BYTES = 32 * 1024
 _SNAPPY_EXPANSION_MAX = 22
 """The densest element of snappy is a copy of 3 bytes that yields 64."""
 
-_FIRST_BUFFER_BYTES_MIN = 4096
+_FIRST_BUFFER_BYTES_MIN = 1 << 15
+_FIRST_BUFFER_RATIO = 8
 _BUFFER_GROWTH = 4
 _BUFFER_FULL = "whole buffer"
 """How cramjam words a full output buffer; a test holds it."""
@@ -151,7 +152,7 @@ def _decompress_growing(decompress_into: Callable[[Buffer, bytearray], int], nam
     """Unpacks into a buffer of our size, never of the data's; a buffer that was too small is freed before the next one is made."""
     from cramjam import DecompressionError
 
-    size = min(max(_FIRST_BUFFER_BYTES_MIN, _BUFFER_GROWTH * len(data)), max_bytes)
+    size = min(max(_FIRST_BUFFER_BYTES_MIN, _FIRST_BUFFER_RATIO * len(data)), max_bytes)
     while True:
         output = bytearray(size)
         try:
