@@ -61,7 +61,7 @@ def _remember(strings: dict[str | None, bytes], text: str, encoded: bytes, lengt
 
 
 class CompactCounts(dict[int, bytes]):
-    """The varint of a length plus one, by length."""
+    """The varint of a length plus one, by length; a null counts as -1."""
 
     def __missing__(self, count: int) -> bytes:
         encoded = uvarint(count + 1)
@@ -124,27 +124,17 @@ _compact_strings = CompactStrings()
 _compact_nullable_strings = CompactStrings({None: b"\0"})
 _classic_strings = ClassicStrings()
 _classic_nullable_strings = ClassicStrings({None: b"\xff\xff"})
-_compact_counts = CompactCounts()
+_compact_counts = CompactCounts({-1: b"\0"})
 
 
 def compile_writer(cls: type[Message], version: int) -> Callable[[Any, list[Any]], None]:
     """The writer of `cls` at `version`: (message, parts) -> appends the encoding's pieces to parts."""
-    return _WriterSource(cls, version).compile()
+    return _WriterSource(cls, version, is_split=False).compile()
 
 
-def merge_parts(parts: list[Any]) -> list[Any]:
-    """Joins neighbouring small pieces; large bytes-like pieces and objects that are not bytes-like stay as they are."""
-    merged: list[Any] = []
-    start = 0
-    for place, part in enumerate(parts):
-        kind = type(part)
-        if (kind is bytes or kind is memoryview or kind is bytearray) and len(part) < SEPARATE_RECORDS_BYTES:
-            continue
-        merged += (b"".join(parts[start:place]), part)
-        start = place + 1
-    if start < len(parts) or not merged:
-        merged.append(b"".join(parts[start:]))
-    return merged
+def compile_split_writer(cls: type[Message], version: int) -> Callable[[Any, list[Any], list[Any]], None]:
+    """(message, parts, out) -> as above, but before `records` that are to stand alone it moves what it has, joined, from parts to out."""
+    return _WriterSource(cls, version, is_split=True).compile()
 
 
 def refuse_value(message: str, name: str, version: int) -> NoReturn:
@@ -157,8 +147,9 @@ class _WriterSource:
     `row` gathers the expressions of pieces to be appended by the next statement, `pending` the fixed-width values of the next such piece.
     """
 
-    def __init__(self, cls: type[Message], version: int) -> None:
+    def __init__(self, cls: type[Message], version: int, *, is_split: bool) -> None:
         self.cls = cls
+        self.is_split = is_split
         self.version = version
         self.is_flexible = is_flexible(cls, version)
         self.lines: list[str] = []
@@ -176,10 +167,11 @@ class _WriterSource:
             "uvarint": uvarint,
             "join": b"".join,
             "refuse_value": refuse_value,
+            "BYTES_LIKE": frozenset((bytes, bytearray, memoryview)),
         }
 
-    def compile(self) -> Callable[[Any, list[Any]], None]:
-        self.emit("def write(message, parts):")
+    def compile(self) -> Callable[..., None]:
+        self.emit("def write(message, parts, out):" if self.is_split else "def write(message, parts):")
         self.depth += 1
         self.struct(self.cls, "message")
         self.flush()
@@ -317,21 +309,30 @@ class _WriterSource:
         return f"{'compact' if is_compact else 'classic'}_{nullable}strings"
 
     def blob(self, field: Field, value: str, is_compact: bool) -> None:
-        blob = self.fresh("blob")
+        blob, length = self.fresh("blob"), self.fresh("length")
         self.emit(f"{blob} = {value}")
-        if not field.is_nullable(self.version):
-            self.refuse_null(field, blob)
-            if is_compact:
-                self.piece(f"compact_counts[len({blob})]")
-            else:
-                self.pending.append(("i", f"len({blob})"))
-            self.piece(blob)
-            return
-        if is_compact:
-            self.piece(f"b'\\0' if {blob} is None else compact_counts[len({blob})]")
+        if field.is_nullable(self.version):
+            self.emit(f"if {blob} is None: {blob} = b''; {length} = -1")
+            self.emit(f"else: {length} = len({blob})")
         else:
-            self.pending.append(("i", f"-1 if {blob} is None else len({blob})"))
-        self.piece(f"b'' if {blob} is None else {blob}")
+            self.refuse_null(field, blob)
+            self.emit(f"{length} = len({blob})")
+        if is_compact:
+            self.piece(f"compact_counts[{length}]")
+        else:
+            self.pending.append(("i", length))
+        if field.kind == "records" and self.is_split:
+            self.split(blob, length)
+        else:
+            self.piece(blob)
+
+    def split(self, blob: str, length: str) -> None:
+        """Lets large records, and those that are not bytes at all, stand alone."""
+        self.flush()
+        self.emit(f"if {length} < {SEPARATE_RECORDS_BYTES} and type({blob}) in BYTES_LIKE: parts.append({blob})")
+        self.emit("else:")
+        self.emit(f"    out += (join(parts), {blob})")
+        self.emit("    parts.clear()")
 
     def refuse_null(self, field: Field, value: str) -> None:
         """A null that another version of the field allows is refused as that version's; elsewhere it is a bug and fails by itself."""
@@ -364,10 +365,15 @@ class _WriterSource:
             self.refuse_null(field, items)
             self.elements(element, items, is_compact)
             return
-        self.flush()
         items = self.fresh("items")
         self.emit(f"{items} = {value}")
         null = b"\0" if is_compact else b"\xff\xff\xff\xff"
+        if element.kind not in FIXED:
+            count = f"compact_counts[len({items})]" if is_compact else f"len({items}).to_bytes(4, 'big')"
+            self.piece(f"{null!r} if {items} is None else {count}")
+            self.loop(element, f"{items} or ()", is_compact)
+            return
+        self.flush()
         self.emit(f"if {items} is None: parts.append({null!r})")
         self.emit("else:")
         self.depth += 1
@@ -383,6 +389,9 @@ class _WriterSource:
             self.piece(f"compact_counts[len({items})]")
         else:
             self.pending.append(("i", f"len({items})"))
+        self.loop(element, items, is_compact)
+
+    def loop(self, element: Field, items: str, is_compact: bool) -> None:
         self.flush()
         item = self.fresh("item")
         self.emit(f"for {item} in {items}:")

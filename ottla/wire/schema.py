@@ -353,14 +353,19 @@ def encoder_parts(cls: type[StructT], version: int) -> Callable[[StructT], list[
     """message -> the same bytes in pieces: large or not bytes-like `records` stand by themselves, as the very objects they are."""
     encode = _part_encoders.get((cls, version))
     if encode is None:
-        from ottla.wire.encoding import merge_parts
+        from ottla.wire.encoding import compile_split_writer
 
-        write = writer(cls, version)
+        _check_version(cls, version)
+        write = compile_split_writer(cls, version)
+        join = b"".join
 
         def encode(message: StructT) -> list[Any]:
             parts: list[Any] = []
-            write(message, parts)
-            return merge_parts(parts)
+            out: list[Any] = []
+            write(message, parts, out)
+            if parts:
+                out.append(join(parts))
+            return out
 
         _part_encoders[cls, version] = encode
     return encode
