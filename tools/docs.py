@@ -123,7 +123,7 @@ def errors_page() -> str:
 
 
 def cli_page() -> str | None:
-    """From what `ottla --help-json` prints: `name`, `help`, `options` (each with `names`, `help`, maybe `default`) and `commands`, nested."""
+    """From `ottla --help-json`: `name`, `help`, `options` (each with `names`, `help`, maybe `default`) and `commands`, nested."""
     if not any("--help-json" in path.read_text(encoding="utf-8") for path in (ROOT / "ottla" / "cli").glob("*.py")):
         return None
     command = [sys.executable, "-m", "ottla.cli.main", "--help-json"]
