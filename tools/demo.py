@@ -12,6 +12,7 @@ Exit code 1 if a count is wrong. KEEP=1 leaves the broker running and its data i
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 import shutil
@@ -92,7 +93,7 @@ def load_flights() -> Source:
     source = Source()
     columns = list(flights.columns)
     for number, row in enumerate(flights.itertuples(index=False, name=None)):
-        values = {name: None if value != value else value for name, value in zip(columns, row, strict=True)}
+        values = {name: None if isinstance(value, float) and math.isnan(value) else value for name, value in zip(columns, row, strict=True)}
         values["row"] = number
         moment = datetime.fromisoformat(str(values["time_hour"]).replace("Z", "+00:00"))
         timestamp_ms = int(moment.timestamp() * 1000) + int(values["minute"] or 0) * 60_000
@@ -135,7 +136,9 @@ def publish(address: str, source: Source) -> None:
     if failures or left:
         sys.exit(f"demo: {len(failures) + left} records were not acknowledged, first: {failures[:1]}")
     rate = len(source.records) / seconds
-    say(f"produced {len(source.records):,} records, {size / 1e6:.0f} MB of JSON, in {seconds:.1f} s: {rate:,.0f} records/s, {size / 1e6 / seconds:.0f} MB/s")
+    megabytes = size / 1e6
+    speed = f"{rate:,.0f} records/s, {megabytes / seconds:.0f} MB/s"
+    say(f"produced {len(source.records):,} records, {megabytes:.0f} MB of JSON, in {seconds:.1f} s: {speed}")
 
 
 # Reading

@@ -100,7 +100,10 @@ def test_frames_are_cut_out_of_any_split(step: int) -> None:
     assert world.executor.batches == 0
 
 
-@pytest.mark.parametrize("size", [SHARED_BYTES - 5, SHARED_BYTES - 4, SHARED_BYTES - 3, SHARED_BYTES, POOLED_BYTES, POOLED_BYTES + 1, 3 << 20])
+AROUND_THE_BUFFERS = [SHARED_BYTES - 5, SHARED_BYTES - 4, SHARED_BYTES - 3, SHARED_BYTES, POOLED_BYTES, POOLED_BYTES + 1, 3 << 20]
+
+
+@pytest.mark.parametrize("size", AROUND_THE_BUFFERS)
 def test_a_large_frame_between_small_ones(size: int) -> None:
     world = World(ConnectionLimits(frame_bytes_max=4 << 20, in_flight_max=8, queued_bytes_max=1 << 30))
     large = bytes(range(256)) * (size // 256) + b"z" * (size % 256)

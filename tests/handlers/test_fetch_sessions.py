@@ -1,0 +1,79 @@
+"""Fetch sessions (KIP-227): what a fetcher named once is remembered, epochs fence, and the number of sessions is bounded."""
+
+from __future__ import annotations
+
+from ottla.base.errors import ErrorCode
+from ottla.handlers.fetch_sessions import EPOCH_MAX, FetchSessions, next_epoch
+from ottla.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
+from tests.fakes.randomness import SeededRandom
+
+
+def body(session_id: int, epoch: int, named: dict[str, dict[int, int]], forgotten: dict[str, list[int]] | None = None) -> FetchRequest:
+    """`named`: topic -> partition -> fetch offset."""
+    topics = [
+        FetchTopic(topic=topic, partitions=[FetchPartition(partition=index, fetch_offset=offset) for index, offset in partitions.items()])
+        for topic, partitions in named.items()
+    ]
+    gone = [ForgottenTopic(topic=topic, partitions=partitions) for topic, partitions in (forgotten or {}).items()]
+    return FetchRequest(session_id=session_id, session_epoch=epoch, topics=topics, forgotten_topics_data=gone)
+
+
+def sessions(limit: int = 10) -> FetchSessions:
+    return FetchSessions(SeededRandom(1), limit)
+
+
+def test_a_fetch_without_a_session_leaves_nothing_behind() -> None:
+    cache = sessions()
+    plan = cache.plan(body(0, -1, {"t": {0: 5}}), has_topic_ids=False)
+    assert plan.session is None and not plan.is_incremental and [w.index for w in plan.wanted] == [0]
+    assert len(cache) == 0
+
+
+def test_an_incremental_request_names_only_what_changed() -> None:
+    cache = sessions()
+    session = cache.plan(body(0, 0, {"t": {0: 5, 1: 6}, "u": {0: 7}}), has_topic_ids=False).session
+    assert session is not None and session.epoch == 1
+    plan = cache.plan(body(session.session_id, 1, {"t": {1: 9}, "v": {3: 1}}, {"u": [0]}), has_topic_ids=False)
+    assert plan.is_incremental
+    assert [(w.topic, w.index, w.partition.fetch_offset) for w in plan.wanted] == [("t", 0, 5), ("t", 1, 9), ("v", 3, 1)]
+
+
+def test_epochs_and_ids_fence() -> None:
+    cache = sessions()
+    session = cache.plan(body(0, 0, {"t": {0: 5}}), has_topic_ids=False).session
+    assert session is not None
+    assert cache.plan(body(session.session_id, 2, {}), has_topic_ids=False).error == ErrorCode.INVALID_FETCH_SESSION_EPOCH
+    assert cache.plan(body(session.session_id + 1, 1, {}), has_topic_ids=False).error == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    assert cache.plan(body(session.session_id, 1, {}), has_topic_ids=True).error == ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
+    assert cache.plan(body(session.session_id, 1, {}), has_topic_ids=False).error == ErrorCode.NONE
+
+
+def test_a_final_epoch_closes_the_session() -> None:
+    cache = sessions()
+    session = cache.plan(body(0, 0, {"t": {0: 5}}), has_topic_ids=False).session
+    assert session is not None
+    cache.plan(body(session.session_id, -1, {"t": {0: 5}}), has_topic_ids=False)
+    assert cache.plan(body(session.session_id, 1, {}), has_topic_ids=False).error == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+
+
+def test_a_new_session_evicts_the_least_recently_used() -> None:
+    cache = sessions(limit=2)
+    made = [cache.plan(body(0, 0, {"t": {0: 0}}), has_topic_ids=False).session for _ in range(2)]
+    first, second = (session.session_id for session in made if session is not None)
+    cache.plan(body(first, 1, {}), has_topic_ids=False)
+    cache.plan(body(0, 0, {"t": {0: 0}}), has_topic_ids=False)
+    assert len(cache) == 2
+    assert cache.plan(body(second, 1, {}), has_topic_ids=False).error == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    assert cache.plan(body(first, 2, {}), has_topic_ids=False).error == ErrorCode.NONE
+
+
+def test_partitions_that_gave_data_move_behind_the_others() -> None:
+    cache = sessions()
+    session = cache.plan(body(0, 0, {"t": {0: 0, 1: 0, 2: 0}}), has_topic_ids=False).session
+    assert session is not None
+    session.move_to_end(("t", 0))
+    assert [w.index for w in cache.plan(body(session.session_id, 1, {}), has_topic_ids=False).wanted] == [1, 2, 0]
+
+
+def test_an_epoch_wraps_past_zero() -> None:
+    assert next_epoch(EPOCH_MAX) == 1
