@@ -1,7 +1,7 @@
 """The doors to the world: time, timers, disk, randomness and the metadata store, as the core sees them.
 
-Nothing below `adapters` imports time, os, socket, random or asyncio; it is handed one of these instead. The production adapters are thin, and
-the simulator replaces all of them, so a seed replays a run. Units: milliseconds and bytes.
+Nothing below `adapters` imports time, os, socket, random or asyncio; it is handed one of these instead. The production adapters are thin,
+and the simulator replaces all of them, so a seed replays a run. Units: milliseconds and bytes.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """The contract of a coordinator as a log machine: decide -> append -> apply -> hold -> release.
 
-`decide` reads state and answers a `Decision`; it changes no hard state. `apply` is the only writer of hard state, cannot fail on a record that
-was logged, and never looks at a clock. `resume` runs once after loading and re-makes the effects that a lost leader may have dropped. The host
-(`host.py`) appends the records (may fail: nothing has changed), applies them, holds the effects until the high watermark has passed the
-records, and only then releases them. An effect made without records waits for the last applied offset, so that a read cannot leak what may
-still be lost. Leadership lost: the machine is thrown away and loaded again.
+`decide` reads state and answers a `Decision`; it changes no hard state. `apply` is the only writer of hard state, cannot fail on a record
+that was logged, and never looks at a clock. `resume` runs once after loading and re-makes the effects that a lost leader may have dropped.
+The host (`host.py`) appends the records (may fail: nothing has changed), applies them, holds the effects until the high watermark has
+passed the records, and only then releases them. An effect made without records waits for the last applied offset, so that a read cannot
+leak what may still be lost. Leadership lost: the machine is thrown away and loaded again.
 
 Soft state (waiting joiners, deadlines) may be touched by `decide`; it is never logged and may be lost.
 """
@@ -63,7 +63,8 @@ class Cancel:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """Effect: call a function of the shell (send markers, tell a peer). It must not raise, and must bear being called again after a restart."""
+    """Effect: call a function of the shell (send markers, tell a peer). It must not raise, and must bear being called again after a
+    restart."""
 
     function: Callable[[], None]
 
@@ -109,7 +110,8 @@ class MachineLog(Protocol):
     """What a host needs of the partition under it (`replication/partition.py` is one, a list in a test is another)."""
 
     def append_records(self, records: Sequence[LogRecord], transactional: Transactional | None, now_ms: int) -> int:
-        """Appends one batch as leader with acks=all; the offset after its last record. Raises `ApiError` if refused; nothing has changed then."""
+        """Appends one batch as leader with acks=all; the offset after its last record. Raises `ApiError` if refused; nothing has changed
+        then."""
 
     def committed_end(self) -> int:
         """The high watermark: everything below will survive."""
