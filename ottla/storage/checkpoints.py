@@ -1,0 +1,179 @@
+"""How do the small text files beside the segments look, and how are they replaced so that a crash leaves the old one or the new one?
+
+Kafka's own forms: offset checkpoints of a log directory (`0`, count, then `topic partition offset` lines), `leader-epoch-checkpoint` of a partition
+(`0`, count, then `epoch startOffset` lines), `meta.properties`, `partition.metadata` and the empty-bodied clean-shutdown marker.
+A file is written under a temporary name, synced, renamed over the old one, and the directory is synced. `is_durable=False` leaves both syncs to the
+caller (a group commit does them later). A file that cannot be read as its form says is a `StorageError` naming it; what then is the caller's
+decision: an epoch file is rebuilt from batches, offset checkpoints are treated as lost (everything is recovered), meta.properties is fatal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TypeVar
+
+from ottla.base.errors import StorageError
+from ottla.base.ports import Disk
+from ottla.base.types import TopicPartition
+from ottla.base.uuids import uuid_from_text, uuid_to_text
+
+RECOVERY_POINT_FILE = "recovery-point-offset-checkpoint"
+HIGH_WATERMARK_FILE = "replication-offset-checkpoint"
+LOG_START_FILE = "log-start-offset-checkpoint"
+CLEANER_OFFSET_FILE = "cleaner-offset-checkpoint"
+LEADER_EPOCH_FILE = "leader-epoch-checkpoint"
+PARTITION_METADATA_FILE = "partition.metadata"
+META_PROPERTIES_FILE = "meta.properties"
+CLEAN_SHUTDOWN_FILE = ".kafka_cleanshutdown"
+
+_VERSION = "0"
+_CLEAN_SHUTDOWN_BODY = b'{"version":0,"brokerEpoch":-1}'
+_Line = TypeVar("_Line")
+
+
+def read_whole(disk: Disk, path: str) -> bytes | None:
+    """All bytes of a small file, or None when it does not exist."""
+    try:
+        file = disk.open(path)
+    except FileNotFoundError:
+        return None
+    try:
+        return file.pread(file.size(), 0)
+    finally:
+        file.close()
+
+
+def write_atomically(disk: Disk, path: str, data: bytes, *, is_durable: bool = True) -> None:
+    """Replaces a file so that a reader, also one after a crash, finds all of the old bytes or all of the new ones."""
+    temporary = path + ".tmp"
+    file = disk.open(temporary, create=True)
+    try:
+        file.truncate(0)
+        file.pwrite(data, 0)
+        if is_durable:
+            file.sync()
+    finally:
+        file.close()
+    disk.rename(temporary, path)
+    if is_durable:
+        disk.sync_directory(directory_of(path))
+
+
+def directory_of(path: str) -> str:
+    return path.rpartition("/")[0]
+
+
+def read_lines(disk: Disk, path: str, parse: Callable[[list[str]], _Line], field_count: int) -> list[_Line] | None:
+    """The entries of a checkpoint file (version, count, lines), or None when there is no such file."""
+    data = read_whole(disk, path)
+    if data is None:
+        return None
+    try:
+        lines = data.decode("utf-8").splitlines()
+        if len(lines) < 2 or lines[0].strip() != _VERSION:
+            raise StorageError(f"{path} is damaged: it does not open with version {_VERSION} and a count", directory_of(path))
+        entries = [line.split() for line in lines[2:] if line.strip()]
+        if len(entries) != int(lines[1]) or any(len(fields) != field_count for fields in entries):
+            raise StorageError(f"{path} is damaged: {len(entries)} entries of {lines[1].strip()} promised ones", directory_of(path))
+        return [parse(fields) for fields in entries]
+    except ValueError as error:
+        raise StorageError(f"{path} is damaged: {error}", directory_of(path)) from error
+
+
+def write_lines(disk: Disk, path: str, lines: list[str], *, is_durable: bool = True) -> None:
+    text = "".join(f"{line}\n" for line in (_VERSION, str(len(lines)), *lines))
+    write_atomically(disk, path, text.encode(), is_durable=is_durable)
+
+
+def read_offsets(disk: Disk, path: str) -> dict[TopicPartition, int]:
+    """An offset checkpoint of a log directory; empty when it does not exist."""
+    entries = read_lines(disk, path, lambda fields: (TopicPartition(fields[0], int(fields[1])), int(fields[2])), 3)
+    return dict(entries or ())
+
+
+def write_offsets(disk: Disk, path: str, offsets: Mapping[TopicPartition, int]) -> None:
+    write_lines(disk, path, [f"{key.topic} {key.partition} {offset}" for key, offset in sorted(offsets.items())])
+
+
+def read_properties(disk: Disk, path: str) -> dict[str, str] | None:
+    """A Java properties file of the simple kind (`key=value`, `#` comments), or None when there is none."""
+    data = read_whole(disk, path)
+    if data is None:
+        return None
+    properties = {}
+    for line in data.decode("utf-8", errors="replace").splitlines():
+        text = line.strip()
+        if not text or text[0] in "#!":
+            continue
+        key, separator, value = text.partition("=")
+        if not separator:
+            raise StorageError(f"{path} is damaged: no '=' in {text[:80]!r}", directory_of(path))
+        properties[key.strip()] = value.strip()
+    return properties
+
+
+class MetaProperties:
+    """Whose log directory this is. Kafka's version 0 (`broker.id`, of the ZooKeeper form) and version 1 (`node.id`) are read, version 0 is written."""
+
+    __slots__ = ("broker_id", "cluster_id", "directory_id")
+
+    def __init__(self, *, broker_id: int, cluster_id: str, directory_id: str = "") -> None:
+        self.broker_id = broker_id
+        self.cluster_id = cluster_id
+        self.directory_id = directory_id
+
+
+def read_meta_properties(disk: Disk, log_directory: str) -> MetaProperties | None:
+    path = f"{log_directory}/{META_PROPERTIES_FILE}"
+    properties = read_properties(disk, path)
+    if properties is None:
+        return None
+    version = properties.get("version", "")
+    if version not in ("0", "1"):
+        raise StorageError(f"{path} has version {version!r}, known are 0 and 1", log_directory)
+    number = properties.get("broker.id" if version == "0" else "node.id", "")
+    if not number.isdigit() and number != "-1":
+        raise StorageError(f"{path} names no broker: broker.id is {number!r}", log_directory)
+    cluster_id = properties.get("cluster.id", "")
+    if not cluster_id:
+        raise StorageError(f"{path} names no cluster: cluster.id is missing", log_directory)
+    return MetaProperties(broker_id=int(number), cluster_id=cluster_id, directory_id=properties.get("directory.id", ""))
+
+
+def write_meta_properties(disk: Disk, log_directory: str, properties: MetaProperties) -> None:
+    lines = ["version=0", f"broker.id={properties.broker_id}", f"cluster.id={properties.cluster_id}"]
+    if properties.directory_id:
+        lines.append(f"directory.id={properties.directory_id}")
+    write_atomically(disk, f"{log_directory}/{META_PROPERTIES_FILE}", "".join(f"{line}\n" for line in lines).encode())
+
+
+def read_topic_id(disk: Disk, partition_directory: str) -> bytes | None:
+    """The topic's id from `partition.metadata`, or None when the file is missing, or torn by a crash before its first sync."""
+    data = read_whole(disk, f"{partition_directory}/{PARTITION_METADATA_FILE}")
+    if data is None:
+        return None
+    fields = dict(line.partition(":")[::2] for line in data.decode("utf-8", errors="replace").splitlines())
+    try:
+        return uuid_from_text(fields.get("topic_id", "").strip())
+    except ValueError:
+        return None
+
+
+def write_topic_id(disk: Disk, partition_directory: str, topic_id: bytes, *, is_durable: bool = True) -> None:
+    body = f"version: 0\ntopic_id: {uuid_to_text(topic_id)}\n".encode()
+    write_atomically(disk, f"{partition_directory}/{PARTITION_METADATA_FILE}", body, is_durable=is_durable)
+
+
+def take_clean_shutdown(disk: Disk, log_directory: str) -> bool:
+    """Whether the last stop was clean. The marker is removed, durably, before any log may change."""
+    path = f"{log_directory}/{CLEAN_SHUTDOWN_FILE}"
+    if not disk.exists(path):
+        return False
+    disk.remove(path)
+    disk.sync_directory(log_directory)
+    return True
+
+
+def write_clean_shutdown(disk: Disk, log_directory: str) -> None:
+    """To be written last, when every log of the directory is closed and synced."""
+    write_atomically(disk, f"{log_directory}/{CLEAN_SHUTDOWN_FILE}", _CLEAN_SHUTDOWN_BODY)

@@ -1,0 +1,110 @@
+"""Which leader epoch wrote which offsets? (Kafka's `leader-epoch-checkpoint`; KIP-101, KIP-279)
+
+A list of (epoch, start offset), both strictly increasing: an epoch reaches from its start to the next one's. It answers what a follower asks when it
+must find the point where its log and the leader's part (`end_offset_for`). The list is a function of the batches in the log, plus what a new leader
+adds before its first record; so it only has to be durable up to the recovery point, and recovery makes the rest again from the batches.
+Invariant: entries never go back; a conflicting assignment (same or older epoch, or a start at or before an existing one) removes what it contradicts.
+Left out: when to write the file (`Log` does it with its group commits), and fencing (`replication`).
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+
+from ottla.base.errors import StorageError
+from ottla.base.ports import Disk
+from ottla.base.types import NO_LEADER_EPOCH, NO_OFFSET
+from ottla.storage.checkpoints import LEADER_EPOCH_FILE, read_lines, write_lines
+
+
+class LeaderEpochs:
+    """The epochs of one log."""
+
+    __slots__ = ("epochs", "is_dirty", "latest", "starts")
+
+    def __init__(self, entries: list[tuple[int, int]] | None = None) -> None:
+        self.epochs: list[int] = [epoch for epoch, _ in entries or ()]
+        self.starts: list[int] = [start for _, start in entries or ()]
+        self.latest = self.epochs[-1] if self.epochs else NO_LEADER_EPOCH
+        self.is_dirty = False
+
+    def entries(self) -> list[tuple[int, int]]:
+        return list(zip(self.epochs, self.starts, strict=True))
+
+    def assign(self, epoch: int, start_offset: int) -> None:
+        """Notes that `epoch` begins at `start_offset`; nothing happens when that is known. Data without an epoch (-1) is ignored."""
+        if epoch < 0 or epoch == self.latest:
+            return
+        keep = bisect_right(self.epochs, epoch - 1)
+        while keep > 0 and self.starts[keep - 1] >= start_offset:
+            keep -= 1
+        self._keep(0, keep)
+        self.epochs.append(epoch)
+        self.starts.append(start_offset)
+        self._changed()
+
+    def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
+        """The largest epoch not above `epoch` and where it ends; (-1, -1) when nothing is known of it (Kafka's OffsetForLeaderEpoch rule)."""
+        if epoch < 0 or not self.epochs:
+            return NO_LEADER_EPOCH, NO_OFFSET
+        if epoch == self.latest:
+            return epoch, log_end_offset
+        after = bisect_right(self.epochs, epoch)
+        if after == len(self.epochs):  # an epoch that this log has not seen
+            return NO_LEADER_EPOCH, NO_OFFSET
+        if after == 0:  # older than everything here: nothing of it is left before the first known start
+            return epoch, self.starts[0]
+        return self.epochs[after - 1], self.starts[after]
+
+    def epoch_at(self, offset: int) -> int:
+        """The epoch that wrote `offset`, or -1."""
+        index = bisect_right(self.starts, offset)
+        return self.epochs[index - 1] if index else NO_LEADER_EPOCH
+
+    def truncate_end(self, end_offset: int) -> None:
+        """Forgets epochs that start at or after `end_offset`."""
+        keep = len(self.starts)
+        while keep > 0 and self.starts[keep - 1] >= end_offset:
+            keep -= 1
+        if keep < len(self.starts):
+            self._keep(0, keep)
+            self._changed()
+
+    def truncate_head(self, start_offset: int) -> None:
+        """Forgets epochs that end at or before `start_offset`; the one that holds it then starts there."""
+        first = bisect_right(self.starts, start_offset) - 1
+        if first < 0 or (first == 0 and self.starts[0] == start_offset):
+            return
+        self._keep(first, len(self.starts))
+        self.starts[0] = start_offset
+        self._changed()
+
+    def clear(self) -> None:
+        if self.epochs:
+            self._keep(0, 0)
+            self._changed()
+
+    def write(self, disk: Disk, directory: str, *, is_durable: bool) -> None:
+        lines = [f"{epoch} {start}" for epoch, start in zip(self.epochs, self.starts, strict=True)]
+        write_lines(disk, f"{directory}/{LEADER_EPOCH_FILE}", lines, is_durable=is_durable)
+        self.is_dirty = False
+
+    def _keep(self, first: int, end: int) -> None:
+        self.epochs = self.epochs[first:end]
+        self.starts = self.starts[first:end]
+
+    def _changed(self) -> None:
+        self.latest = self.epochs[-1] if self.epochs else NO_LEADER_EPOCH
+        self.is_dirty = True
+
+
+def read_epochs(disk: Disk, directory: str) -> LeaderEpochs | None:
+    """The epochs of a partition directory, None when there is no file; a damaged one is a `StorageError` (rebuild it from the batches)."""
+    path = f"{directory}/{LEADER_EPOCH_FILE}"
+    entries = read_lines(disk, path, lambda fields: (int(fields[0]), int(fields[1])), 2)
+    if entries is None:
+        return None
+    for (epoch, start), (next_epoch, next_start) in zip(entries, entries[1:], strict=False):
+        if epoch >= next_epoch or start >= next_start:
+            raise StorageError(f"{path} is damaged: epoch {next_epoch} at {next_start} follows epoch {epoch} at {start}", directory)
+    return LeaderEpochs(entries)

@@ -1,0 +1,93 @@
+"""What does a read hand out? A piece of a file, not its bytes: the shell sends it with sendfile, or reads it in bounded pieces.
+
+A slice keeps its file open by holding it: `SharedFile` closes the descriptor when the last holder lets go, so a segment may be evicted, deleted or
+renamed while a slow consumer is still being served from it. Nobody counts references by hand.
+`PathSync` and `DirectorySync` stand among the things to be synced by a group commit; like `SharedFile.sync` they may be called from a thread.
+Left out: truncation. A slice of a log that a follower cuts meanwhile reads short, and the reader must treat missing bytes as a lost connection.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from ottla.base.ports import Disk, File
+
+
+class Syncable(Protocol):
+    """Something that a group commit makes durable, from a thread if it likes."""
+
+    def sync(self) -> None: ...
+
+
+class SharedFile:
+    """An open file that closes itself when nobody holds it any more."""
+
+    __slots__ = ("file",)
+
+    def __init__(self, file: File) -> None:
+        self.file = file
+
+    def __del__(self) -> None:
+        self.file.close()
+
+    def sync(self) -> None:
+        self.file.sync()
+
+
+class PathSync:
+    """Syncs a file by its name, for files that nobody keeps open (indexes, checkpoints); one that is gone by then needs no sync."""
+
+    __slots__ = ("disk", "path")
+
+    def __init__(self, disk: Disk, path: str) -> None:
+        self.disk = disk
+        self.path = path
+
+    def sync(self) -> None:
+        try:
+            file = self.disk.open(self.path)
+        except FileNotFoundError:
+            return
+        try:
+            file.sync()
+        finally:
+            file.close()
+
+
+class DirectorySync:
+    """Makes the names in a directory durable; a directory that was renamed meanwhile needs no sync under its old name."""
+
+    __slots__ = ("disk", "path")
+
+    def __init__(self, disk: Disk, path: str) -> None:
+        self.disk = disk
+        self.path = path
+
+    def sync(self) -> None:
+        if self.disk.exists(self.path):
+            self.disk.sync_directory(self.path)
+
+
+class FileSlice:
+    """`length` bytes of a file from `position`."""
+
+    __slots__ = ("length", "position", "shared")
+
+    def __init__(self, shared: SharedFile, position: int, length: int) -> None:
+        self.shared = shared
+        self.position = position
+        self.length = length
+
+    def __len__(self) -> int:
+        return self.length
+
+    def fileno(self) -> int:
+        """The descriptor for sendfile, or -1 on a disk that has none."""
+        return self.shared.file.fileno()
+
+    def read(self) -> bytes:
+        return self.shared.file.pread(self.length, self.position)
+
+    def read_piece(self, start: int, length: int) -> bytes:
+        """Up to `length` bytes from `start` within the slice."""
+        return self.shared.file.pread(min(length, self.length - start), self.position + start)

@@ -1,0 +1,193 @@
+"""Where in a segment is an offset, and which offset has a timestamp? The two sparse indexes of a segment, byte for byte Kafka's.
+
+`%020d.index`: (relative offset i32, position i32) of every batch that begins more than `index.interval.bytes` after the batch of the entry before;
+the offset is the batch's last one. `%020d.timeindex`: (largest timestamp so far i64, relative offset i32), at most one for each entry of the first,
+and one more when the segment stops being the active one.
+In memory both are machine arrays (8 and 12 bytes an entry) that bisect searches. Entries are appended to the arrays and written in runs: when
+`PENDING_MAX` have gathered, with a flush, at a roll and at close. Nothing is mapped or allocated ahead: an idle segment costs nothing.
+Invariants: offsets, positions and timestamps never go down; an index can always be made again from its segment, so a crash may leave it short, and
+`load` says whether what it found makes sense. Left out: reading the segment (`segment.py`).
+"""
+
+from __future__ import annotations
+
+import sys
+from array import array
+from bisect import bisect_left, bisect_right
+from struct import Struct
+
+from ottla.base.ports import Disk
+from ottla.base.types import NO_TIMESTAMP
+from ottla.storage.checkpoints import read_whole
+
+OFFSET_ENTRY_BYTES = 8
+TIME_ENTRY_BYTES = 12
+PENDING_MAX = 1024
+RELATIVE_OFFSET_MAX = (1 << 31) - 1
+
+_TIME_ENTRY = Struct(">qi")
+_IS_LITTLE = sys.byteorder == "little"
+
+
+def _write_at(disk: Disk, path: str, data: bytes, position: int) -> None:
+    """Writes the tail of a file and cuts whatever stood behind it."""
+    file = disk.open(path, create=True)
+    try:
+        if data:
+            file.pwrite(data, position)
+        if file.size() != position + len(data):
+            file.truncate(position + len(data))
+    finally:
+        file.close()
+
+
+class OffsetIndex:
+    """Relative offset -> position; `path` may change when its directory is renamed."""
+
+    __slots__ = ("offsets", "path", "positions", "written")
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.offsets = array("I")
+        self.positions = array("I")
+        self.written = 0
+
+    def __len__(self) -> int:
+        return len(self.offsets)
+
+    @property
+    def last_position(self) -> int:
+        """Where the batch of the last entry begins; 0 when there is none, as the segment's first batch never gets an entry."""
+        return self.positions[-1] if self.positions else 0
+
+    def append(self, relative_offset: int, position: int) -> None:
+        self.offsets.append(relative_offset)
+        self.positions.append(position)
+
+    def lookup(self, relative_offset: int) -> int:
+        """The position of the last entry at or before an offset: a batch that does not begin after it."""
+        index = bisect_right(self.offsets, relative_offset)
+        return self.positions[index - 1] if index else 0
+
+    def keep(self, count: int) -> None:
+        """Forgets all entries but the first `count`; the file follows with the next `write`."""
+        del self.offsets[count:]
+        del self.positions[count:]
+        self.written = min(self.written, count)
+
+    def encode(self, start: int = 0) -> bytes:
+        merged = array("I", bytes(OFFSET_ENTRY_BYTES * (len(self.offsets) - start)))
+        merged[0::2] = self.offsets[start:]
+        merged[1::2] = self.positions[start:]
+        if _IS_LITTLE:
+            merged.byteswap()
+        return merged.tobytes()
+
+    def write(self, disk: Disk) -> None:
+        """Brings the file up to date (it is not synced)."""
+        _write_at(disk, self.path, self.encode(self.written), self.written * OFFSET_ENTRY_BYTES)
+        self.written = len(self.offsets)
+
+    def load(self, disk: Disk, segment_bytes: int) -> str:
+        """Reads the file. Answers what is wrong with it, or an empty string; a wrong one leaves the index empty."""
+        data = read_whole(disk, self.path)
+        if data is None:
+            return "is missing"
+        if len(data) % OFFSET_ENTRY_BYTES:
+            return f"has {len(data)} bytes, not a multiple of {OFFSET_ENTRY_BYTES}"
+        merged = array("I", data)
+        if _IS_LITTLE:
+            merged.byteswap()
+        offsets, positions = merged[0::2], merged[1::2]
+        if not _is_increasing(offsets) or not _is_increasing(positions):
+            return "has entries out of order"
+        if len(offsets) and (offsets[-1] > RELATIVE_OFFSET_MAX or positions[-1] >= segment_bytes or positions[0] == 0):
+            return "has entries outside the segment"
+        self.offsets, self.positions, self.written = offsets, positions, len(offsets)
+        return ""
+
+
+class TimeIndex:
+    """Largest timestamp so far -> relative offset of the batch that brought it."""
+
+    __slots__ = ("offsets", "path", "timestamps", "written")
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.timestamps = array("q")
+        self.offsets = array("I")
+        self.written = 0
+
+    def __len__(self) -> int:
+        return len(self.timestamps)
+
+    @property
+    def last(self) -> tuple[int, int]:
+        """(largest timestamp, relative offset) of the last entry, or (-1, 0)."""
+        return (self.timestamps[-1], self.offsets[-1]) if self.timestamps else (NO_TIMESTAMP, 0)
+
+    def maybe_append(self, timestamp: int, relative_offset: int) -> None:
+        """Adds an entry when the largest timestamp has grown since the last one."""
+        if timestamp > (self.timestamps[-1] if self.timestamps else NO_TIMESTAMP):
+            self.timestamps.append(timestamp)
+            self.offsets.append(relative_offset)
+
+    def lookup(self, timestamp: int) -> int:
+        """The relative offset before which every record is older than `timestamp` (0 when nothing is known to be)."""
+        index = bisect_right(self.timestamps, timestamp)
+        return self.offsets[index - 1] if index else 0
+
+    def count_below(self, relative_offset: int) -> int:
+        return bisect_left(self.offsets, relative_offset)
+
+    def keep(self, count: int) -> None:
+        del self.timestamps[count:]
+        del self.offsets[count:]
+        self.written = min(self.written, count)
+
+    def encode(self, start: int = 0) -> bytes:
+        pack = _TIME_ENTRY.pack
+        return b"".join(map(pack, self.timestamps[start:], self.offsets[start:]))
+
+    def write(self, disk: Disk) -> None:
+        """Brings the file up to date (it is not synced)."""
+        _write_at(disk, self.path, self.encode(self.written), self.written * TIME_ENTRY_BYTES)
+        self.written = len(self.timestamps)
+
+    def load(self, disk: Disk, relative_end: int) -> str:
+        """Reads the file. Answers what is wrong with it, or an empty string; a wrong one leaves the index empty."""
+        data = read_whole(disk, self.path)
+        if data is None:
+            return "is missing"
+        if len(data) % TIME_ENTRY_BYTES:
+            return f"has {len(data)} bytes, not a multiple of {TIME_ENTRY_BYTES}"
+        timestamps, offsets = array("q"), array("I")
+        for timestamp, offset in _TIME_ENTRY.iter_unpack(data):
+            if offset < 0 or offset >= relative_end:
+                return "has entries outside the segment"
+            timestamps.append(timestamp)
+            offsets.append(offset)
+        if not _is_increasing(timestamps) or any(first > second for first, second in zip(offsets, offsets[1:], strict=False)):
+            return "has entries out of order"
+        self.timestamps, self.offsets, self.written = timestamps, offsets, len(timestamps)
+        return ""
+
+
+def read_last_time(disk: Disk, path: str) -> tuple[int, int] | None:
+    """The last (timestamp, relative offset) of a time index file; None when it is missing, empty or of an odd size."""
+    try:
+        file = disk.open(path)
+    except FileNotFoundError:
+        return None
+    try:
+        size = file.size()
+        if size == 0 or size % TIME_ENTRY_BYTES:
+            return None
+        timestamp, relative_offset = _TIME_ENTRY.unpack(file.pread(TIME_ENTRY_BYTES, size - TIME_ENTRY_BYTES))
+        return timestamp, relative_offset
+    finally:
+        file.close()
+
+
+def _is_increasing(values: array[int]) -> bool:
+    return all(first < second for first, second in zip(values, values[1:], strict=False))

@@ -1,0 +1,538 @@
+"""One partition's log: append, read, truncate, roll, and what of it is safe on disk.
+
+A log is a row of segments; the last one takes appends. Batches are opaque: an append stamps base offset and leader epoch into the client's own bytes
+and writes them with one call, a read answers a piece of a file. Neither depends on how long the log is: the active segment remembers its last
+batches, all else is found by bisection and one look at the file.
+Durable is what lies below `recovery_point`. A group commit takes `log_end_offset` and `unflushed_files()`, syncs those in a thread, and calls
+`mark_flushed` on the loop; appends may go on meanwhile.
+
+Invariants: log start <= recovery point <= log end, offsets strictly increase (I1), batches' leader epochs never go back (I16); after a failed append
+nothing has changed: what it left behind is cut, or the log is broken and takes no more appends until it is opened anew (I44).
+Rule for callers: after a truncation below the recovery point, write the recovery point checkpoint before the next append; else a crash could make
+recovery trust bytes that were never synced.
+Left out: who may append what (`validate.py`, `producers.py`, `replication/partition.py`), opening (`recovery.py`), compaction (`compaction.py`).
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from struct import Struct
+
+from ottla.base.errors import ApiError, ErrorCode, StorageError
+from ottla.base.log_config import LogConfig
+from ottla.base.ports import Disk
+from ottla.base.types import TopicPartition
+from ottla.storage import checkpoints, retention, timestamps
+from ottla.storage.aborted import collect_aborted
+from ottla.storage.file_slice import DirectorySync, FileSlice, PathSync, Syncable
+from ottla.storage.producers import CompletedTransaction
+from ottla.storage.recovery import DELETED_SUFFIX, Opening, aborted_between, aborted_entry, open_log
+from ottla.storage.segment import INDEX_SUFFIX, TIME_INDEX_SUFFIX, OpenFiles, Segment
+from ottla.storage.snapshots import apply_batch, replay
+from ottla.wire.batch_header import LOG_OVERHEAD, BatchHeader, check_crc, iter_batches
+from ottla.wire.records import read_control_record
+
+_STAMP = Struct(">qii")  # base offset, batch length, leader epoch: the first 16 bytes
+_CONTROL_BIT = 0x20
+_DELETE_SUFFIX = "-delete"
+_NAME_MAX = 255
+_NEVER = (1 << 63) - 1
+
+
+class Log:
+    """See the module. Made by `Log.open` only."""
+
+    __slots__ = (
+        "_bases",
+        "_flush_ceiling",
+        "_now_ms",
+        "_open_files",
+        "_parent_unsynced",
+        "_syncing",
+        "_unsynced",
+        "active",
+        "config",
+        "directory",
+        "disk",
+        "epochs",
+        "is_broken",
+        "log_end_offset",
+        "log_start_offset",
+        "producers",
+        "recovery_notes",
+        "recovery_point",
+        "segments",
+        "snapshots",
+        "topic_id",
+        "topic_partition",
+    )
+
+    def __init__(self, opening: Opening) -> None:
+        self.disk = opening.disk
+        self.directory = opening.directory
+        self.topic_partition = opening.topic_partition
+        self.config = opening.config
+        self.topic_id: bytes | None = None
+        self.segments = opening.segments
+        self.active = opening.segments[-1]
+        self.epochs = opening.epochs
+        self.producers = opening.producers
+        self.snapshots = opening.snapshots
+        self.log_start_offset = opening.log_start_offset
+        self.log_end_offset = opening.log_end_offset
+        self.recovery_point = opening.recovery_point
+        self.recovery_notes = opening.notes
+        self.is_broken = False
+        self._bases = [segment.base_offset for segment in opening.segments]
+        self._open_files = opening.open_files
+        self._now_ms = opening.now_ms
+        self._parent_unsynced = opening.is_new
+        self._unsynced: dict[str, None] = {}
+        self._syncing: dict[str, None] = {}
+        self._flush_ceiling = _NEVER
+
+    @classmethod
+    def open(
+        cls,
+        disk: Disk,
+        directory: str,
+        topic_partition: TopicPartition,
+        config: LogConfig,
+        *,
+        now_ms: int,
+        was_clean: bool,
+        recovery_point: int = 0,
+        log_start_offset: int = 0,
+        topic_id: bytes | None = None,
+        open_files: OpenFiles | None = None,
+    ) -> Log:
+        """Opens the log in `directory`, or begins one; `StorageError` when what was durable is damaged or belongs to another topic id."""
+        opening = Opening(
+            disk=disk,
+            directory=directory,
+            topic_partition=topic_partition,
+            config=config,
+            now_ms=now_ms,
+            was_clean=was_clean,
+            recovery_point=recovery_point,
+            log_start_offset=log_start_offset,
+            open_files=open_files or OpenFiles(),
+        )
+        if not disk.exists(directory):
+            disk.makedirs(directory)
+            opening.is_new = True
+        open_log(opening)
+        log = cls(opening)
+        log._claim_topic_id(topic_id)
+        return log
+
+    def _claim_topic_id(self, topic_id: bytes | None) -> None:
+        found = checkpoints.read_topic_id(self.disk, self.directory)
+        if found is not None and topic_id is not None and found != topic_id:
+            raise StorageError(f"{self.directory} holds another topic of that name: its {checkpoints.PARTITION_METADATA_FILE} says so")
+        self.topic_id = found or topic_id
+        if found is None and topic_id is not None:
+            checkpoints.write_topic_id(self.disk, self.directory, topic_id, is_durable=False)
+            self._unsynced[f"{self.directory}/{checkpoints.PARTITION_METADATA_FILE}"] = None
+
+    def configure(self, config: LogConfig) -> None:
+        self.config = config
+        for segment in self.segments:
+            segment.configure(config)
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(segment.size for segment in self.segments)
+
+    # Appending
+
+    def append(self, batch: memoryview, header: BatchHeader, *, leader_epoch: int, now_ms: int) -> int:
+        """As leader: stamps and writes one validated batch, answers its base offset. `header` is the batch's own, from before the stamps."""
+        base_offset = self.log_end_offset
+        last_offset = base_offset + header[6]
+        size = header[1] + LOG_OVERHEAD
+        max_timestamp = header[8]
+        segment = self.active
+        if segment.size + size > segment.bytes_max or max_timestamp > segment.roll_timestamp or last_offset > segment.roll_offset:
+            segment = self._maybe_roll(base_offset, last_offset, size, max_timestamp, now_ms)
+        _STAMP.pack_into(batch, 0, base_offset, header[1], leader_epoch)
+        try:
+            segment.append(batch, size, last_offset, max_timestamp)
+        except StorageError:
+            self._cut_failed_append()
+            raise
+        self.log_end_offset = last_offset + 1
+        if leader_epoch != self.epochs.latest:
+            self.epochs.assign(leader_epoch, base_offset)
+        if header[9] >= 0:
+            self._apply_to_producers(batch, header, base_offset)
+        return base_offset
+
+    def append_as_follower(self, batches: memoryview) -> None:
+        """Appends a leader's batches with the offsets and epochs that they carry; all are judged before the first is written."""
+        headers = self._judge_followed(batches)
+        start = 0
+        run: list[BatchHeader] = []
+        for position, header in headers:
+            segment = self.active
+            pending = position - start
+            size, last_offset = header.size_bytes, header.last_offset
+            if segment.size + pending + size > segment.bytes_max or last_offset > segment.roll_offset or header[8] > segment.roll_timestamp:
+                self._write_run(batches[start:position], run)
+                start, run = position, []
+                self._maybe_roll(header.base_offset, last_offset, size, header.max_timestamp, self._now_ms)
+            run.append(header)
+        end = headers[-1][0] + headers[-1][1].size_bytes if headers else 0
+        self._write_run(batches[start:end], run)
+
+    def _judge_followed(self, batches: memoryview) -> list[tuple[int, BatchHeader]]:
+        headers = list(iter_batches(batches))
+        next_offset, epoch = self.log_end_offset, self.epochs.latest
+        for position, header in headers:
+            if header.magic != 2 or not check_crc(batches, position, header.size_bytes):
+                raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"{self.topic_partition}: the leader sent a damaged batch at offset {header.base_offset}")
+            if header.base_offset < next_offset or header.last_offset_delta < 0 or header.partition_leader_epoch < epoch:
+                message = f"the leader sent offset {header.base_offset} of epoch {header.partition_leader_epoch}, here is {next_offset}, {epoch}"
+                raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"{self.topic_partition}: {message}")
+            next_offset, epoch = header.next_offset, header.partition_leader_epoch
+        return headers
+
+    def _write_run(self, data: memoryview, run: list[BatchHeader]) -> None:
+        if not run:
+            return
+        segment = self.active
+        position = segment.size
+        try:
+            segment.file().pwrite(data, position)
+        except StorageError:
+            self._cut_failed_append()
+            raise
+        at = 0
+        for header in run:
+            segment.note_batch(header.size_bytes, header.last_offset, header.max_timestamp)
+            self.log_end_offset = header.next_offset
+            self.epochs.assign(header.partition_leader_epoch, header.base_offset)
+            if header.producer_id >= 0:
+                self._apply_to_producers(data[at : at + header.size_bytes], header, header.base_offset)
+            at += header.size_bytes
+
+    def _apply_to_producers(self, batch: memoryview, header: BatchHeader, base_offset: int) -> None:
+        if not header[5] & _CONTROL_BIT:
+            self.producers.apply(header, base_offset)
+            return
+        ended = apply_batch(self.producers, header._replace(base_offset=base_offset), batch)
+        if ended is not None:
+            self._note_aborted(ended)
+
+    def _note_aborted(self, ended: CompletedTransaction) -> None:
+        entry = aborted_entry(ended)
+        if entry is not None:
+            self._unsynced[self.active.add_aborted(entry)] = None
+
+    def _cut_failed_append(self) -> None:
+        """Removes what a failed write left behind the end; if that fails too, only a new opening may judge what is there."""
+        try:
+            self.active.file().truncate(self.active.size)
+        except StorageError:
+            self._break()
+
+    def _break(self) -> None:
+        self.is_broken = True
+        self.active.bytes_max = -1  # the next append comes to `_maybe_roll`, which refuses it
+
+    # Rolling
+
+    def _maybe_roll(self, base_offset: int, last_offset: int, size: int, max_timestamp: int, now_ms: int) -> Segment:
+        if self.is_broken:
+            raise StorageError(f"{self.directory} is broken by an earlier failed write; open it anew", self.directory)
+        self._now_ms = now_ms
+        if self.active.should_roll(size, last_offset, max_timestamp, now_ms):
+            self.roll(base_offset)
+        return self.active
+
+    def roll(self, base_offset: int | None = None) -> None:
+        """Begins a new segment at the log's end, unless the active one is empty. A failure changes nothing."""
+        base = self.log_end_offset if base_offset is None else base_offset
+        if base == self.active.base_offset:
+            return
+        segment = self._new_segment(base)
+        try:
+            segment.open_file(create=True)
+            self.snapshots.write(base, self.producers)
+            self.active.seal(base)
+        except StorageError:
+            self._abandon(segment)
+            raise
+        self.snapshots.remove_strays((*self._bases, base))
+        self.segments.append(segment)
+        self._bases.append(base)
+        self.active = segment
+
+    def _new_segment(self, base: int) -> Segment:
+        return Segment(
+            self.disk, self.directory, base, config=self.config, now_ms=self._now_ms, open_files=self._open_files, notes=self.recovery_notes
+        )
+
+    def _abandon(self, segment: Segment) -> None:
+        try:
+            segment.remove()
+        except StorageError:
+            self._break()
+
+    # Reading
+
+    def read(self, offset: int, bytes_max: int, *, end_offset: int, min_one: bool = True) -> FileSlice | None:
+        """Batches from the one that holds `offset`, below `end_offset`, from one segment. The last may be cut off at `bytes_max`, the first is
+        whole: if it is larger than `bytes_max` it comes alone, or not at all without `min_one`. None: nothing there."""
+        if offset >= end_offset or offset < self.log_start_offset:
+            self._check_range(offset)
+            if offset >= end_offset:
+                return None
+        number = len(self.segments) - 1
+        segment = self.active
+        if offset < segment.base_offset:
+            number = bisect_right(self._bases, offset) - 1
+            segment = self.segments[number]
+        start = segment.position_of(offset)
+        while True:
+            end = segment.size
+            if end_offset < (segment.end_offset if segment.end_offset >= 0 else self.log_end_offset):
+                end = segment.position_of(end_offset)
+            if start < end:
+                break
+            number += 1
+            if number >= len(self.segments):
+                return None
+            segment, start = self.segments[number], 0
+        length = end - start
+        if length > bytes_max:
+            length = max(bytes_max, 0)
+            first = segment.batch_size_at(start)
+            if first > length:
+                if not min_one:
+                    return None
+                length = first
+        return FileSlice(segment.shared or segment.open_file(), start, length)
+
+    def _check_range(self, offset: int) -> None:
+        if not self.log_start_offset <= offset <= self.log_end_offset:
+            message = f"{self.topic_partition} has offsets {self.log_start_offset} to {self.log_end_offset}, not {offset}"
+            raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE, message)
+
+    def aborted_transactions(self, first_offset: int, end_offset: int) -> list[tuple[int, int]]:
+        """(producer id, first offset) of every aborted transaction that overlaps [first_offset, end_offset)."""
+        found: list[tuple[int, int]] = []
+        for segment in self.segments[max(0, bisect_right(self._bases, first_offset) - 1) :]:
+            if segment.has_aborted and self._collect_aborted(segment, first_offset, end_offset, found):
+                break
+        return found
+
+    def _collect_aborted(self, segment: Segment, first_offset: int, end_offset: int, found: list[tuple[int, int]]) -> bool:
+        try:
+            entries = segment.aborted()
+        except StorageError as error:
+            self.recovery_notes.append(f"{self.topic_partition}: {error}; made it again")
+            end = segment.end_offset if segment.is_sealed else self.log_end_offset
+            entries = aborted_between(self, segment.base_offset, end)
+            segment.replace_aborted(entries)
+        return collect_aborted(entries, first_offset, end_offset, found)
+
+    def offset_for_timestamp(self, timestamp_ms: int, *, end_offset: int) -> tuple[int, int, int] | None:
+        """(timestamp, offset, leader epoch) of the first record not older than the timestamp."""
+        return timestamps.first_at_or_after(
+            self.segments,
+            timestamp_ms,
+            start_offset=self.log_start_offset,
+            end_offset=min(end_offset, self.log_end_offset),
+            decompressed_bytes_max=self.config.decompressed_bytes_max,
+        )
+
+    def max_timestamp_offset(self) -> tuple[int, int, int] | None:
+        """(timestamp, offset, leader epoch) of the newest record."""
+        return timestamps.newest(
+            self.segments,
+            start_offset=self.log_start_offset,
+            end_offset=self.log_end_offset,
+            decompressed_bytes_max=self.config.decompressed_bytes_max,
+        )
+
+    # Durability
+
+    def unflushed_files(self) -> list[Syncable]:
+        """What must be synced, in this order, for all below the present `log_end_offset` to be durable; then call `mark_flushed` with it."""
+        self._flush_ceiling = _NEVER
+        if self.epochs.is_dirty:
+            self.epochs.write(self.disk, self.directory, is_durable=False)
+            self._unsynced[f"{self.directory}/{checkpoints.LEADER_EPOCH_FILE}"] = None
+        files: list[Syncable] = []
+        active = self.active
+        if self.recovery_point < self.log_end_offset:
+            if self.recovery_point < active.base_offset:
+                files += self._unflushed_sealed()
+            if active.size:
+                files.append(active.open_file())
+        if self._unsynced:
+            self._syncing.update(self._unsynced)
+            self._unsynced = {}
+        files += [PathSync(self.disk, path) for path in self._syncing]
+        if self._syncing or not active.is_name_durable:
+            files.append(DirectorySync(self.disk, self.directory))
+        if self._parent_unsynced:
+            files.append(DirectorySync(self.disk, checkpoints.directory_of(self.directory)))
+        return files
+
+    def _unflushed_sealed(self) -> list[Syncable]:
+        files: list[Syncable] = []
+        for segment in self.segments[max(0, bisect_right(self._bases, self.recovery_point) - 1) : -1]:
+            files.append(segment.open_file())
+            files += [PathSync(self.disk, segment.path(suffix)) for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX)]
+        return files
+
+    def mark_flushed(self, offset: int) -> None:
+        """All below `offset` is durable: what `unflushed_files` answered when `offset` was the log's end has been synced."""
+        self.recovery_point = max(self.recovery_point, min(offset, self._flush_ceiling))
+        self._syncing.clear()
+        self._parent_unsynced = False
+        for segment in reversed(self.segments):
+            if segment.is_name_durable:
+                break
+            segment.is_name_durable = segment.base_offset <= offset
+
+    def flush(self) -> None:
+        """Makes everything durable, indexes included, before it returns."""
+        end = self.log_end_offset
+        self.active.write_indexes()
+        for file in self.unflushed_files():
+            file.sync()
+        self.mark_flushed(end)
+
+    def write_recovery_aids(self) -> None:
+        """To be called before the recovery point is checkpointed: what spares a later recovery the reading of all that lies below it."""
+        if self.log_end_offset not in self.snapshots.offsets and self.active.size:
+            self.active.write_indexes()
+            self.snapshots.write(self.log_end_offset, self.producers)
+            self.snapshots.remove_strays(self._bases)
+
+    # Cutting the end
+
+    def truncate_to(self, offset: int) -> None:
+        """Cuts all from the batch that holds `offset` on, durably. Mind the rule for callers in the module's text."""
+        if offset >= self.log_end_offset:
+            return
+        if offset <= self._bases[0] or offset < self.log_start_offset:
+            self.truncate_fully_and_start_at(max(offset, 0))
+            return
+        self._flush_ceiling = min(self._flush_ceiling, offset)
+        self.recovery_point = min(self.recovery_point, offset)
+        self.snapshots.remove_above(offset)
+        keep = bisect_right(self._bases, offset)
+        self._remove_from(keep)
+        self.log_end_offset = self.active.truncate_to(offset)
+        self.active.cut_aborted(self.log_end_offset)
+        self.active.end_offset = -1
+        self._after_cut()
+
+    def truncate_fully_and_start_at(self, offset: int) -> None:
+        """Throws everything away; the log is empty and begins at `offset`."""
+        self._flush_ceiling = 0
+        self.snapshots.remove_above(-1)
+        self._remove_from(0)
+        self.active = self._new_segment(offset)
+        self.active.open_file(create=True)
+        self.segments.append(self.active)
+        self._bases.append(offset)
+        self.log_start_offset = self.log_end_offset = self.recovery_point = offset
+        self._after_cut()
+
+    def _remove_from(self, keep: int) -> None:
+        """Removes segments from the newest on, so that a crash in between leaves a log without a hole."""
+        for segment in reversed(self.segments[keep:]):
+            segment.remove()
+        del self.segments[keep:], self._bases[keep:]
+        if self.segments:
+            self.active = self.segments[-1]
+
+    def _after_cut(self) -> None:
+        end = self.log_end_offset
+        self.recovery_point = min(self.recovery_point, end)
+        self.snapshots.remove_above(end)
+        self.epochs.truncate_end(end)
+        self.epochs.write(self.disk, self.directory, is_durable=False)
+        self._unsynced[f"{self.directory}/{checkpoints.LEADER_EPOCH_FILE}"] = None
+        self.disk.sync_directory(self.directory)
+        restored = self.snapshots.restore(self.producers, end, self.recovery_notes)
+        replay(self.producers, self.segments, self._bases[0] if restored is None else restored, end)
+        self.producers.truncate_head(self.log_start_offset)
+
+    # Cutting the head
+
+    def advance_log_start(self, offset: int) -> None:
+        """DeleteRecords: nothing below `offset` is served any more. Whole segments below it go with the next `delete_expired`."""
+        assert offset <= self.log_end_offset, f"{self.topic_partition}: log start {offset} beyond the end {self.log_end_offset}"
+        if offset > self.log_start_offset:
+            self.log_start_offset = offset
+            self.epochs.truncate_head(offset)
+            self.producers.truncate_head(offset)
+
+    def delete_expired(self, now_ms: int, high_watermark: int) -> list[str]:
+        """Takes out segments that retention no longer wants; answers the files to be removed after `file.delete.delay.ms`."""
+        self._now_ms = now_ms
+        count = retention.count_expired(
+            self.segments,
+            self.config,
+            now_ms=now_ms,
+            high_watermark=high_watermark,
+            log_start_offset=self.log_start_offset,
+            log_end_offset=self.log_end_offset,
+        )
+        if count == 0:
+            return []
+        if count == len(self.segments):
+            self.roll()
+        self.advance_log_start(self._bases[count])
+        return self._retire(0, count)
+
+    def _retire(self, first: int, end: int) -> list[str]:
+        """Takes segments out of the log; their files get another name and may be removed later, when no slice reads them any more."""
+        retired = self.segments[first:end]
+        del self.segments[first:end], self._bases[first:end]
+        paths = []
+        for segment in retired:
+            segment.release_file()
+            for path in segment.files():
+                self.disk.rename(path, path + DELETED_SUFFIX)
+                paths.append(path + DELETED_SUFFIX)
+            if segment.base_offset < self._bases[0]:
+                self.snapshots.remove(segment.base_offset)
+        return paths
+
+    # The end of it
+
+    def close(self, *, clean: bool) -> None:
+        """Lets go of all files; a clean close leaves a directory that opens without reading batches."""
+        if clean and not self.is_broken and (self.recovery_point < self.log_end_offset or self.active.shared is not None):
+            self.active.add_final_time_entry()
+            self.write_recovery_aids()
+            self.flush()
+        elif clean and not self.is_broken and (self.epochs.is_dirty or self._unsynced):
+            self.flush()
+        for segment in self.segments:
+            segment.release_file()
+
+    def delete(self) -> str:
+        """Renames the directory to Kafka's `<topic>-<partition>.<unique>-delete` and answers the new path, for removal later."""
+        for segment in self.segments:
+            segment.release_file()
+        parent, _, name = self.directory.rpartition("/")
+        number = 0
+        while True:
+            suffix = f".{(self.topic_id or bytes(16)).hex()}{number or ''}{_DELETE_SUFFIX}"
+            target = f"{parent}/{name[: _NAME_MAX - len(suffix)]}{suffix}"
+            if not self.disk.exists(target):
+                break
+            number += 1
+        self.disk.rename(self.directory, target)
+        self.directory = self.snapshots.directory = target
+        for segment in self.segments:
+            segment.move_to(target)
+        return target

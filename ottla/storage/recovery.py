@@ -1,0 +1,385 @@
+"""How does a log come back from its directory, after a clean stop and after a crash?
+
+After a clean stop nothing is read but names, sizes, the last index entries and the batches behind them. After a crash everything from the recovery
+point on is checked (CRC, offsets): the first bad batch and all behind it is the torn tail and is cut, later segments go with it. Batches below the
+recovery point were synced; if the log does not reach that far, or a batch there is none, then disk or software broke a promise, and cutting would lose
+acknowledged data silently. That is a `StorageError` naming file and offset: the partition stays offline until somebody decides.
+(A log that ends at a batch boundary below the recovery point was truncated just before the crash, and is taken as it is.)
+
+Made again from the batches: missing or damaged indexes, the epochs from the recovery point on (all of them when their file is missing or torn), aborted
+transactions from there on, and the producers' state (newest good snapshot, then the batches after it). Leftovers of a deletion, of an interrupted
+compaction or of an atomic write are finished or removed as Kafka does: `.deleted`, `.cleaned`, `.tmp` go; `.swap` takes the place of what it replaces.
+What was done is told in `notes`, one line each. Left out: checkpoints of the log directory (the caller knows them).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from ottla.base.errors import StorageError
+from ottla.base.log_config import LogConfig
+from ottla.base.ports import Disk
+from ottla.base.types import TopicPartition
+from ottla.storage.aborted import AbortedTransaction
+from ottla.storage.epochs import LeaderEpochs, read_epochs
+from ottla.storage.index import RELATIVE_OFFSET_MAX
+from ottla.storage.producers import CompletedTransaction, ProducerStates
+from ottla.storage.scan import NEVER, DamageError, scan_batches
+from ottla.storage.segment import ABORTED_SUFFIX, INDEX_SUFFIX, LOG_SUFFIX, SEGMENT_SUFFIXES, TIME_INDEX_SUFFIX, OpenFiles, Segment
+from ottla.storage.snapshots import SNAPSHOT_SUFFIX, ProducerSnapshots, apply_batch, replay
+from ottla.wire.batch_header import MAGIC
+
+DELETED_SUFFIX = ".deleted"
+CLEANED_SUFFIX = ".cleaned"
+SWAP_SUFFIX = ".swap"
+_NAME_DIGITS = 20
+
+
+@dataclass(slots=True, kw_only=True)
+class Opening:
+    """What is known before, and what recovery finds out."""
+
+    disk: Disk
+    directory: str
+    topic_partition: TopicPartition
+    config: LogConfig
+    now_ms: int
+    was_clean: bool
+    recovery_point: int
+    log_start_offset: int
+    open_files: OpenFiles
+    notes: list[str] = field(default_factory=list)
+    segments: list[Segment] = field(default_factory=list)
+    epochs: LeaderEpochs = field(default_factory=LeaderEpochs)
+    log_end_offset: int = 0
+    is_new: bool = False
+    producers: ProducerStates = field(init=False)
+    snapshots: ProducerSnapshots = field(init=False)
+
+    def note(self, text: str) -> None:
+        self.notes.append(f"{self.topic_partition}: {text}")
+
+
+def open_log(opening: Opening) -> None:
+    """Fills in `opening` from its directory, which must exist; makes a first segment when there is none."""
+    names = finish_leftovers(opening)
+    opening.producers = ProducerStates(opening.topic_partition)
+    offsets = [offset for name in names if (offset := offset_of(name, SNAPSHOT_SUFFIX)) is not None]
+    opening.snapshots = ProducerSnapshots(opening.disk, opening.directory, sorted(offsets))
+    _find_segments(opening, names)
+    _read_epochs(opening)
+    if not opening.segments:
+        _start_new(opening, opening.log_start_offset)
+    elif opening.was_clean:
+        _open_clean(opening)
+    else:
+        _recover(opening)
+    _apply_log_start(opening)
+
+
+def offset_of(name: str, suffix: str) -> int | None:
+    """The offset in a file's name, None when it is not `%020d` and the suffix."""
+    stem = name.removesuffix(suffix)
+    return int(stem) if stem != name and len(stem) == _NAME_DIGITS and stem.isascii() and stem.isdigit() else None
+
+
+# Files
+
+
+def finish_leftovers(opening: Opening) -> list[str]:
+    """Removes or completes what a crash left half done; answers the names that remain."""
+    disk, directory = opening.disk, opening.directory
+    names = disk.listdir(directory)
+    for name in names:
+        if name.endswith((DELETED_SUFFIX, CLEANED_SUFFIX, ".tmp")):
+            disk.remove(f"{directory}/{name}")
+    swapped = [name for name in names if name.endswith(SWAP_SUFFIX)]
+    if swapped:
+        _finish_swap(opening, names, swapped)
+    return disk.listdir(directory)
+
+
+def _finish_swap(opening: Opening, names: list[str], swapped: list[str]) -> None:
+    """A compaction had written all of its result and was putting it in place: the segments within its range make room."""
+    disk, directory = opening.disk, opening.directory
+    bases = [base for name in swapped if (base := offset_of(name, LOG_SUFFIX + SWAP_SUFFIX)) is not None]
+    ends = [_end_of_file(opening, f"{directory}/{base:020d}{LOG_SUFFIX}{SWAP_SUFFIX}", base) for base in bases]
+    for name in names:
+        base = offset_of(name, LOG_SUFFIX)
+        if base is None or not bases or not min(bases) <= base < max(ends):
+            continue
+        if base in bases or _end_of_file(opening, f"{directory}/{name}", base) <= max(ends):
+            for suffix in SEGMENT_SUFFIXES:
+                disk.remove(f"{directory}/{base:020d}{suffix}")
+    for name in swapped:
+        disk.rename(f"{directory}/{name}", f"{directory}/{name.removesuffix(SWAP_SUFFIX)}")
+    disk.sync_directory(directory)
+    opening.note(f"finished the swap of {len(bases)} compacted segments")
+
+
+def _end_of_file(opening: Opening, path: str, base: int) -> int:
+    file = opening.disk.open(path)
+    end = base
+    try:
+        for _, header, _ in scan_batches(file, 0, file.size(), next_offset=base):
+            end = header.next_offset
+    except DamageError:
+        pass  # the torn end of an active segment; what stands before it counts
+    finally:
+        file.close()
+    return end
+
+
+def _find_segments(opening: Opening, names: list[str]) -> None:
+    disk, directory = opening.disk, opening.directory
+    there = frozenset(names)
+    bases = sorted(base for name in names if (base := offset_of(name, LOG_SUFFIX)) is not None)
+    for name in names:
+        for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX, ABORTED_SUFFIX):
+            base = offset_of(name, suffix)
+            if base is not None and f"{base:020d}{LOG_SUFFIX}" not in there:
+                disk.remove(f"{directory}/{name}")
+                opening.note(f"removed {name}, which belongs to no segment")
+    for base in bases:
+        segment = new_segment(opening, base)
+        file = disk.open(segment.path(LOG_SUFFIX))
+        segment.size = file.size()
+        file.close()
+        segment.is_loaded = segment.is_max_known = False
+        segment.is_name_durable = opening.was_clean
+        segment.has_aborted = f"{base:020d}{ABORTED_SUFFIX}" in there
+        segment.forget_tail(NEVER)
+        if segment.size == 0 and base != bases[-1]:
+            segment.remove()
+            opening.note(f"removed the empty segment {base}")
+            continue
+        opening.segments.append(segment)
+    for segment, following in zip(opening.segments, opening.segments[1:], strict=False):
+        segment.end_offset = following.base_offset
+        segment.forget_tail(following.base_offset)
+
+
+def new_segment(opening: Opening, base: int) -> Segment:
+    return Segment(
+        opening.disk,
+        opening.directory,
+        base,
+        config=opening.config,
+        now_ms=opening.now_ms,
+        open_files=opening.open_files,
+        notes=opening.notes,
+    )
+
+
+def _start_new(opening: Opening, base: int) -> None:
+    segment = new_segment(opening, base)
+    segment.open_file(create=True)
+    opening.segments = [segment]
+    opening.log_end_offset = base
+    opening.recovery_point = base
+    opening.epochs.clear()
+    opening.snapshots.remove_above(-1)
+
+
+# Epochs
+
+
+def _read_epochs(opening: Opening) -> None:
+    try:
+        found = read_epochs(opening.disk, opening.directory)
+        if found is not None:
+            opening.epochs = found
+            return
+        problem = "is missing"
+    except StorageError as error:
+        problem = f"cannot be used ({error})"
+    if not any(segment.size for segment in opening.segments):
+        return
+    opening.note(f"leader-epoch-checkpoint {problem}; making it again from the batches")
+    try:
+        for segment in opening.segments:
+            for _, header, _ in segment.scan(0):
+                opening.epochs.assign(header.partition_leader_epoch, header.base_offset)
+    except DamageError:
+        return  # the tail is judged later; up to here the epochs are right
+
+
+# After a clean stop
+
+
+def _open_clean(opening: Opening) -> None:
+    active = opening.segments[-1]
+    for segment in opening.segments:
+        _mend_missing_index(opening, segment)
+    problem = active.read_indexes() if active.size else ""
+    if problem:
+        opening.note(f"segment {active.base_offset}: {problem}; made its indexes again")
+        active.rebuild_indexes()
+    end = active.base_offset
+    for position, header, _ in active.scan(active.index.last_position):
+        end = header.next_offset
+        active.index_batch(position, header)
+    active.is_loaded = active.is_max_known = True
+    active.forget_tail(end)
+    active.release_file()
+    opening.log_end_offset = opening.recovery_point = end
+    opening.epochs.truncate_end(end)
+    opening.snapshots.remove_above(end)
+    start = opening.snapshots.restore(opening.producers, end, opening.notes)
+    replay(opening.producers, opening.segments, opening.segments[0].base_offset if start is None else start, end)
+
+
+def _mend_missing_index(opening: Opening, segment: Segment) -> None:
+    """A segment without an index file is indexed now; a damaged file is found, and mended, when it is first asked."""
+    disk = opening.disk
+    if segment.size and not (disk.exists(segment.path(INDEX_SUFFIX)) and disk.exists(segment.path(TIME_INDEX_SUFFIX))):
+        opening.note(f"segment {segment.base_offset} lacks an index; made it again")
+        segment.rebuild_indexes()
+        segment.write_indexes()
+
+
+# After a crash
+
+
+def _recover(opening: Opening) -> None:
+    """Checks everything from the recovery point on and cuts the tail at the first bad batch."""
+    segments = opening.segments
+    point = min(max(opening.recovery_point, segments[0].base_offset), segments[-1].base_offset + RELATIVE_OFFSET_MAX)
+    first = max(index for index, segment in enumerate(segments) if segment.base_offset <= point)
+    opening.epochs.truncate_end(point)
+    opening.snapshots.remove_above(point)
+    for segment in segments[:first]:
+        _mend_missing_index(opening, segment)
+    restored = opening.snapshots.restore(opening.producers, point, opening.notes)
+    replay_from = segments[0].base_offset if restored is None else restored
+    checked = _Check(opening, point)
+    index, end = first, point
+    try:
+        replay(opening.producers, segments[:first], replay_from, segments[first].base_offset)
+        while index < len(segments):
+            end = checked.recover_segment(segments[index], max(replay_from, segments[index].base_offset))
+            index += 1
+    except DamageError as damage:
+        end = _cut(opening, index, damage, point)
+    if end < point:
+        opening.note(f"the log ends at {end}, before the recovery point {point}: taken as truncated, checking its last segment")
+        opening.recovery_point = segments[-1].base_offset
+        _recover(opening)
+        return
+    opening.log_end_offset, opening.recovery_point = end, point
+    active = segments[-1]
+    active.end_offset = -1
+    active.forget_tail(end)
+    checked.write_aborted()
+    active.release_file()
+
+
+class _Check:
+    """The pass over the batches from the recovery point on."""
+
+    def __init__(self, opening: Opening, point: int) -> None:
+        self.opening = opening
+        self.point = point
+        self.completed: list[CompletedTransaction] = []
+
+    def recover_segment(self, segment: Segment, producers_from: int) -> int:
+        """Checks and indexes one segment; answers its end. A `DamageError` says where it must be cut."""
+        opening, point = self.opening, self.point
+        problem = segment.read_indexes()
+        if problem:
+            segment.forget_indexes()
+            if segment.size and point > segment.base_offset:
+                opening.note(f"segment {segment.base_offset}: {problem}; made its indexes again")
+        start, end = self._start_of_scan(segment, min(max(point, segment.base_offset), producers_from))
+        file = segment.file()
+        offset_max = segment.end_offset - 1 if segment.is_sealed else segment.roll_offset
+        for position, header, batch in scan_batches(file, start, segment.size, next_offset=end, offset_max=offset_max, crc_from=point):
+            end = header.base_offset + header.last_offset_delta + 1
+            segment.index_batch(position, header)
+            if header.base_offset >= point:
+                opening.epochs.assign(header.partition_leader_epoch, header.base_offset)
+            if header.base_offset >= producers_from:
+                ended = apply_batch(opening.producers, header, batch)
+                if ended is not None and ended.last_offset >= point:
+                    self.completed.append(ended)
+        if segment.is_sealed and end < segment.end_offset and not opening.config.is_compacted:
+            raise DamageError(f"{file.path} ends at {end}, the next segment begins at {segment.end_offset}", segment.size, end)
+        if segment.is_sealed:
+            segment.add_final_time_entry()
+        segment.write_indexes()
+        return end
+
+    def _start_of_scan(self, segment: Segment, offset: int) -> tuple[int, int]:
+        """A batch at or before `offset` by the index, if there really is one; else the segment's beginning."""
+        start = segment.drop_index_tail(offset)
+        if start > 0:
+            header = segment.header_at(start)
+            if header.magic == MAGIC and segment.base_offset < header.base_offset <= offset:
+                return start, header.base_offset
+            segment.forget_indexes()
+        return 0, segment.base_offset
+
+    def write_aborted(self) -> None:
+        """Brings the aborted transactions of the checked segments in line with the markers that were found."""
+        for segment in self.opening.segments:
+            if segment.is_sealed and segment.end_offset <= self.point:
+                continue
+            base, end = segment.base_offset, segment.end_offset if segment.is_sealed else self.opening.log_end_offset
+            try:
+                known = [entry for entry in segment.aborted() if entry.last_offset < self.point]
+            except StorageError as error:
+                self.opening.note(f"segment {base}: {error}; made it again")
+                known = aborted_between(self.opening, base, min(self.point, end))
+            found = [entry for ended in self.completed if (entry := aborted_entry(ended)) and base <= entry.last_offset < end]
+            if segment.has_aborted or found:
+                segment.replace_aborted(known + found)
+
+
+def _cut(opening: Opening, index: int, damage: DamageError, point: int) -> int:
+    """Cuts the torn tail; refuses to cut what was synced."""
+    if damage.offset < point:
+        message = f"{damage}; offset {damage.offset} lies below the recovery point {point}: this is damage, not a torn tail, and is not cut"
+        raise StorageError(message, opening.directory)
+    segments = opening.segments
+    for segment in reversed(segments[index + 1 :]):
+        segment.remove()
+    lost = segments[index].size - damage.position + sum(segment.size for segment in segments[index + 1 :])
+    del segments[index + 1 :]
+    segments[index].cut_at(damage.position, damage.offset)
+    opening.disk.sync_directory(opening.directory)
+    opening.note(f"cut {lost} bytes from offset {damage.offset} on: {damage}")
+    opening.epochs.truncate_end(damage.offset)
+    return damage.offset
+
+
+def aborted_entry(ended: CompletedTransaction) -> AbortedTransaction | None:
+    if not ended.is_aborted:
+        return None
+    return AbortedTransaction(ended.producer_id, ended.first_offset, ended.last_offset, ended.last_stable_offset)
+
+
+def aborted_between(opening: Opening, start: int, end: int) -> list[AbortedTransaction]:
+    """The aborted transactions whose markers lie in [start, end), found by replaying the producers."""
+    producers = ProducerStates(opening.topic_partition)
+    restored = opening.snapshots.restore(producers, start, opening.notes)
+    replay_from = opening.segments[0].base_offset if restored is None else restored
+    ended = replay(producers, opening.segments, replay_from, end)
+    return [entry for each in ended if (entry := aborted_entry(each)) and entry.last_offset >= start]
+
+
+# The start of the log
+
+
+def _apply_log_start(opening: Opening) -> None:
+    """The log starts where it was told to, but not before its first batch; a log that ends before its start begins anew there."""
+    start = max(opening.log_start_offset, opening.segments[0].base_offset)
+    if start > opening.log_end_offset:
+        opening.note(f"the log ends at {opening.log_end_offset}, before its start {start}: begins anew there")
+        for segment in reversed(opening.segments):
+            segment.remove()
+        opening.producers.clear()
+        _start_new(opening, start)
+    opening.log_start_offset = start
+    opening.epochs.truncate_head(start)
+    opening.producers.truncate_head(start)
+    opening.snapshots.remove_strays(segment.base_offset for segment in opening.segments)

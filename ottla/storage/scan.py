@@ -1,0 +1,70 @@
+"""Walks the batches of a segment file, and says where the first one stands that cannot be one.
+
+Used wherever many batches are looked at: recovery, making an index again, replaying producers, searching a timestamp. The file is read in pieces of
+`SCAN_BYTES`; a batch larger than that is read whole, after its length was found to lie within the file. The CRC is checked from an offset on (below
+the recovery point it was checked before, and only headers matter).
+Invariant: offsets strictly increase, batches touch each other, and nothing is read past `end`. Damage is a `DamageError` with the position of the bad
+batch: all before it is good. Left out: what to do about it (`recovery.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ottla.base.errors import StorageError
+from ottla.base.ports import File
+from ottla.wire.batch_header import BATCH_LENGTH_MIN, BATCH_OVERHEAD, HEADER, LOG_OVERHEAD, MAGIC, BatchHeader, check_crc
+
+SCAN_BYTES = 1 << 20
+NEVER = (1 << 63) - 1
+"""As `crc_from`: check no CRC."""
+
+
+class DamageError(StorageError):
+    """The bytes at `position` are no batch that may stand there; `offset` is the first offset that is lost."""
+
+    def __init__(self, message: str, position: int, offset: int) -> None:
+        super().__init__(message)
+        self.position = position
+        self.offset = offset
+
+
+def scan_batches(
+    file: File, position: int, end: int, *, next_offset: int, offset_max: int = NEVER, crc_from: int = NEVER
+) -> Iterator[tuple[int, BatchHeader, memoryview]]:
+    """Each batch of [position, end) as (position, header, bytes). `next_offset` is the lowest offset that may come next."""
+    wanted = SCAN_BYTES
+    while position < end:
+        piece = memoryview(file.pread(min(wanted, end - position), position))
+        wanted = SCAN_BYTES
+        at, left = 0, len(piece)
+        if left < BATCH_OVERHEAD:
+            raise DamageError(f"{file.path}: {left} bytes at {position} are too few for a batch", position, next_offset)
+        while left >= BATCH_OVERHEAD:
+            header = BatchHeader._make(HEADER.unpack_from(piece, at))
+            size = header.batch_length + LOG_OVERHEAD
+            problem = _problem(header, end - position, next_offset, offset_max)
+            if problem:
+                raise DamageError(f"{file.path}: the batch at {position} {problem}", position, next_offset)
+            if left < size:
+                wanted = max(SCAN_BYTES, size)
+                break
+            if header.base_offset >= crc_from and not check_crc(piece, at, size):
+                raise DamageError(f"{file.path}: the batch at {position} (offset {header.base_offset}) has a wrong CRC", position, next_offset)
+            yield position, header, piece[at : at + size]
+            next_offset = header.base_offset + header.last_offset_delta + 1
+            position += size
+            at += size
+            left -= size
+
+
+def _problem(header: BatchHeader, room: int, next_offset: int, offset_max: int) -> str:
+    if header.magic != MAGIC:
+        return f"has magic {header.magic}, only {MAGIC} is known"
+    if header.batch_length < BATCH_LENGTH_MIN:
+        return f"has the impossible length {header.batch_length}"
+    if header.batch_length + LOG_OVERHEAD > room:
+        return f"is cut off: {header.batch_length + LOG_OVERHEAD} bytes of which {room} are there"
+    if header.base_offset < next_offset or header.last_offset_delta < 0 or header.base_offset + header.last_offset_delta > offset_max:
+        return f"has offsets {header.base_offset} to {header.base_offset + header.last_offset_delta}, expected from {next_offset} on"
+    return ""

@@ -1,0 +1,491 @@
+"""One segment of a log: a run of batches in `%020d.log`, its two indexes and its aborted transactions, all named by the first offset.
+
+The last segment of a log is the active one: it is appended to, its file stays open, and the ends and positions of its last few hundred batches are
+remembered, so that tail reads need no look at the disk. All others are sealed: they open their file when read (a bounded pool closes the oldest) and
+load their indexes when asked. A damaged index of a sealed segment is made again from the batches, with a note.
+Invariants: positions stay below 2^31, offsets within 2^31 of the base; `size` counts whole batches only, whatever a failed write left behind it.
+Left out: which segment to ask, rolling, recovery (`log.py`, `recovery.py`).
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from struct import Struct
+from zlib import crc32
+
+from ottla.base.errors import StorageError
+from ottla.base.log_config import LogConfig
+from ottla.base.ports import Disk, File
+from ottla.base.types import NO_OFFSET, NO_TIMESTAMP
+from ottla.storage.aborted import ENTRY_BYTES, AbortedTransaction, decode_aborted, encode_aborted, size_below
+from ottla.storage.checkpoints import read_whole
+from ottla.storage.file_slice import SharedFile
+from ottla.storage.index import (
+    OFFSET_ENTRY_BYTES,
+    PENDING_MAX,
+    RELATIVE_OFFSET_MAX,
+    TIME_ENTRY_BYTES,
+    OffsetIndex,
+    TimeIndex,
+    read_last_time,
+)
+from ottla.storage.scan import scan_batches
+from ottla.wire.batch_header import BATCH_LENGTH_MIN, BATCH_OVERHEAD, HEADER, LOG_OVERHEAD, BatchHeader
+
+LOG_SUFFIX = ".log"
+INDEX_SUFFIX = ".index"
+TIME_INDEX_SUFFIX = ".timeindex"
+ABORTED_SUFFIX = ".txnindex"
+SEGMENT_SUFFIXES = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, ABORTED_SUFFIX)
+
+TAIL_MAX = 512
+LOOKUP_BYTES = 8192
+POSITION_MAX = (1 << 31) - 1
+LOOK_CLOSER = -2
+"""A `roll_timestamp` below every timestamp: the next append asks `should_roll`."""
+
+_PREFIX = Struct(">qi11xi")  # base offset, batch length, last offset delta: all that a look-up needs of a header
+_LENGTH = Struct(">8xi")
+
+
+class OpenFiles:
+    """How many sealed segments keep their file open; the one opened first is closed first (a reader's slice keeps its own hold on it)."""
+
+    __slots__ = ("files_max", "segments")
+
+    def __init__(self, files_max: int = 256) -> None:
+        self.files_max = files_max
+        self.segments: dict[Segment, None] = {}
+
+    def add(self, segment: Segment) -> None:
+        self.segments[segment] = None
+        while len(self.segments) > self.files_max:
+            oldest = next(iter(self.segments))
+            oldest.release_file()
+
+    def discard(self, segment: Segment) -> None:
+        self.segments.pop(segment, None)
+
+
+class Segment:
+    """See the module; made by `Log.roll` (new) or by recovery (found)."""
+
+    __slots__ = (
+        "_aborted",
+        "base_offset",
+        "bytes_max",
+        "created_ms",
+        "directory",
+        "disk",
+        "end_offset",
+        "first_timestamp",
+        "has_aborted",
+        "index",
+        "index_entries_max",
+        "index_interval_bytes",
+        "indexed_position",
+        "is_loaded",
+        "is_max_known",
+        "is_name_durable",
+        "max_timestamp",
+        "max_timestamp_offset",
+        "notes",
+        "open_files",
+        "roll_ms",
+        "roll_offset",
+        "roll_timestamp",
+        "shared",
+        "size",
+        "tail_floor",
+        "tail_lasts",
+        "tail_positions",
+        "times",
+        "write",
+    )
+
+    def __init__(
+        self, disk: Disk, directory: str, base_offset: int, *, config: LogConfig, now_ms: int, open_files: OpenFiles, notes: list[str]
+    ) -> None:
+        self.disk = disk
+        self.directory = directory
+        self.base_offset = base_offset
+        self.open_files = open_files
+        self.notes = notes
+        self.created_ms = now_ms
+        self.size = 0
+        self.end_offset = NO_OFFSET  # the next segment's base once sealed
+        self.shared: SharedFile | None = None
+        self.write: Callable[[memoryview | bytes | bytearray, int], None] | None = None
+        self.has_aborted = False
+        self._aborted: list[AbortedTransaction] | None = None
+        self.is_name_durable = False
+        self.roll_offset = base_offset + RELATIVE_OFFSET_MAX
+        self.configure(config)
+        self._reset(is_loaded=True)
+        self.tail_lasts = array("q")
+        self.tail_positions = array("q")
+        self.tail_floor = base_offset - 1
+
+    def _reset(self, *, is_loaded: bool) -> None:
+        self.index = OffsetIndex(self.path(INDEX_SUFFIX))
+        self.times = TimeIndex(self.path(TIME_INDEX_SUFFIX))
+        self.is_loaded = self.is_max_known = is_loaded
+        self.indexed_position = 0
+        self.max_timestamp = NO_TIMESTAMP
+        self.max_timestamp_offset = self.base_offset
+        self.first_timestamp: int | None = None
+        self.roll_timestamp = LOOK_CLOSER
+
+    def configure(self, config: LogConfig) -> None:
+        """Takes over settings; the limits at which an append must think of rolling are worked out anew when next needed."""
+        self.bytes_max = min(config.segment_bytes, POSITION_MAX)
+        self.roll_ms = config.segment_ms - _jitter(self.path(LOG_SUFFIX), config.segment_jitter_ms)
+        self.roll_timestamp = LOOK_CLOSER
+        self.index_interval_bytes = config.index_interval_bytes
+        self.index_entries_max = max(1, min(config.segment_index_bytes // OFFSET_ENTRY_BYTES, config.segment_index_bytes // TIME_ENTRY_BYTES - 1))
+
+    # Files
+
+    def path(self, suffix: str) -> str:
+        return f"{self.directory}/{self.base_offset:020d}{suffix}"
+
+    def move_to(self, directory: str) -> None:
+        """The partition's directory was renamed; open descriptors stay good."""
+        self.directory = directory
+        self.index.path = self.path(INDEX_SUFFIX)
+        self.times.path = self.path(TIME_INDEX_SUFFIX)
+
+    @property
+    def is_sealed(self) -> bool:
+        return self.end_offset != NO_OFFSET
+
+    def open_file(self, *, create: bool = False) -> SharedFile:
+        shared = self.shared
+        if shared is None:
+            path = self.path(LOG_SUFFIX)
+            try:
+                shared = self.shared = SharedFile(self.disk.open(path, create=create))
+            except FileNotFoundError as error:
+                raise StorageError(f"{path} has vanished", self.directory) from error
+            self.write = shared.file.pwrite
+            if self.is_sealed:
+                self.open_files.add(self)
+        return shared
+
+    def file(self) -> File:
+        return self.open_file().file
+
+    def release_file(self) -> None:
+        """Lets go of the file, which closes when the last slice of it is done, and of a sealed segment's indexes."""
+        self.shared = None
+        self.write = None
+        if self.is_sealed and self.is_loaded:
+            self.index = OffsetIndex(self.path(INDEX_SUFFIX))
+            self.times = TimeIndex(self.path(TIME_INDEX_SUFFIX))
+            self.is_loaded = False
+        self.open_files.discard(self)
+
+    # Appending: the active segment only
+
+    def append(self, data: memoryview | bytes | bytearray, size: int, last_offset: int, max_timestamp: int) -> None:
+        """Writes one batch at the end. When the write fails nothing has changed, and what it left behind will be overwritten."""
+        position = self.size
+        (self.write or self.open_file().file.pwrite)(data, position)
+        self.note_batch(size, last_offset, max_timestamp)
+
+    def note_batch(self, size: int, last_offset: int, max_timestamp: int) -> None:
+        """Keeps the books on a batch that has been written at the end."""
+        position = self.size
+        self.size = position + size
+        if max_timestamp > self.max_timestamp:
+            self.max_timestamp = max_timestamp
+            self.max_timestamp_offset = last_offset
+        if position - self.indexed_position > self.index_interval_bytes:
+            self._add_index_entry(last_offset, position)
+        elif position == 0:
+            self.first_timestamp = max_timestamp
+            self.roll_timestamp = max_timestamp + self.roll_ms if max_timestamp >= 0 else LOOK_CLOSER
+        lasts = self.tail_lasts
+        lasts.append(last_offset)
+        self.tail_positions.append(position)
+        if len(lasts) >= TAIL_MAX:
+            cut = TAIL_MAX // 2
+            self.tail_floor = lasts[cut - 1]
+            del lasts[:cut]
+            del self.tail_positions[:cut]
+
+    def _add_index_entry(self, last_offset: int, position: int) -> None:
+        base = self.base_offset
+        index = self.index
+        index.append(last_offset - base, position)
+        self.times.maybe_append(self.max_timestamp, self.max_timestamp_offset - base)
+        self.indexed_position = position
+        if len(index) >= self.index_entries_max:
+            self.bytes_max = 0
+        if len(index) - index.written >= PENDING_MAX:
+            self._write_early()
+
+    def _write_early(self) -> None:
+        """So that a killed process leaves little to be indexed again. The batch is in the log already: a failure shows at the next flush."""
+        with suppress(StorageError):
+            self.write_indexes()
+
+    def should_roll(self, size: int, last_offset: int, max_timestamp: int, now_ms: int) -> bool:
+        """Kafka's rules. Asked only when `append`'s cheap limits (`bytes_max`, `roll_timestamp`, `roll_offset`) are passed."""
+        if last_offset > self.roll_offset:
+            return True
+        if self.size == 0:
+            return False
+        if self.size + size > self.bytes_max:
+            return True
+        first = self.first_batch_timestamp()
+        if first >= 0:
+            self.roll_timestamp = first + self.roll_ms
+            return max_timestamp > self.roll_timestamp
+        return now_ms - self.created_ms > self.roll_ms
+
+    def write_indexes(self) -> None:
+        """Brings both index files up to date, without a sync."""
+        if self.is_loaded:
+            self.index.write(self.disk)
+            self.times.write(self.disk)
+
+    def add_final_time_entry(self) -> None:
+        """Kafka's closing entry, so that the time index knows the largest timestamp of the whole segment."""
+        if self.is_loaded and self.size > 0:
+            self.times.maybe_append(self.max_timestamp, self.max_timestamp_offset - self.base_offset)
+
+    def seal(self, end_offset: int) -> None:
+        self.add_final_time_entry()
+        self.write_indexes()
+        self.end_offset = end_offset
+        self.forget_tail(end_offset)
+        if self.shared is not None:
+            self.open_files.add(self)
+
+    def forget_tail(self, end_offset: int) -> None:
+        self.tail_lasts = array("q")
+        self.tail_positions = array("q")
+        self.tail_floor = end_offset - 1
+
+    def first_batch_timestamp(self) -> int:
+        """The largest timestamp of the first batch, from which the age of a segment counts; -1 when it has none."""
+        if self.first_timestamp is None:
+            if self.size == 0:
+                return NO_TIMESTAMP
+            self.first_timestamp = self.header_at(0).max_timestamp
+        return self.first_timestamp
+
+    # Looking things up
+
+    def position_of(self, offset: int) -> int:
+        """Where the first batch stands whose last offset is not below `offset`; the segment's size when there is none."""
+        if offset > self.tail_floor:
+            index = bisect_left(self.tail_lasts, offset)
+            return self.tail_positions[index] if index < len(self.tail_positions) else self.size
+        if offset <= self.base_offset:
+            return 0
+        self.load_indexes()
+        return self._walk_to(offset, self.index.lookup(offset - self.base_offset))
+
+    def _walk_to(self, offset: int, position: int) -> int:
+        """From a batch at `position` on, the first one that does not end before `offset`."""
+        file, size = self.file(), self.size
+        unpack = _PREFIX.unpack_from
+        while position < size:
+            piece = file.pread(min(LOOKUP_BYTES, size - position), position)
+            at, limit = 0, len(piece) - _PREFIX.size
+            while at <= limit:
+                base_offset, batch_length, last_offset_delta = unpack(piece, at)
+                if base_offset + last_offset_delta >= offset:
+                    return position + at
+                if batch_length < BATCH_LENGTH_MIN:
+                    raise StorageError(f"{file.path} is damaged: no batch at {position + at}", self.directory)
+                at += batch_length + LOG_OVERHEAD
+            if at == 0:
+                raise StorageError(f"{file.path} is damaged: no batch at {position}", self.directory)
+            position += at
+        return size
+
+    def header_at(self, position: int) -> BatchHeader:
+        piece = self.file().pread(BATCH_OVERHEAD, position)
+        if len(piece) < BATCH_OVERHEAD:
+            raise StorageError(f"{self.path(LOG_SUFFIX)} is damaged: no batch at {position}", self.directory)
+        return BatchHeader._make(HEADER.unpack(piece))
+
+    def batch_size_at(self, position: int) -> int:
+        """The size of the batch that begins at `position`."""
+        positions = self.tail_positions
+        if positions and position >= positions[0]:
+            index = bisect_left(positions, position) + 1
+            return (positions[index] if index < len(positions) else self.size) - position
+        batch_length: int = _LENGTH.unpack(self.file().pread(_LENGTH.size, position))[0]
+        return batch_length + LOG_OVERHEAD
+
+    def scan(self, position: int) -> Iterator[tuple[int, BatchHeader, memoryview]]:
+        """All batches from `position`, without looking at CRCs."""
+        return scan_batches(self.file(), position, self.size, next_offset=self.base_offset)
+
+    def largest_timestamp(self) -> int:
+        """The largest timestamp of all batches, of a sealed segment by one look at the end of its time index."""
+        if not self.is_max_known:
+            entry = read_last_time(self.disk, self.path(TIME_INDEX_SUFFIX))
+            if entry is None:
+                self.load_indexes()
+            else:
+                self.max_timestamp, self.max_timestamp_offset = entry[0], self.base_offset + entry[1]
+                self.is_max_known = True
+        return self.max_timestamp
+
+    # Indexes on demand
+
+    def load_indexes(self) -> None:
+        """Reads the index files once; damaged ones are made again from the batches."""
+        if self.is_loaded:
+            return
+        problem = self.read_indexes()
+        if self.is_sealed:
+            self.open_files.add(self)
+        if problem:
+            self.notes.append(f"{self.path(LOG_SUFFIX)}: {problem}; made its indexes again")
+            self.rebuild_indexes()
+            self.write_indexes()
+
+    def read_indexes(self) -> str:
+        """Reads both index files, without a look at the batches. Answers what is wrong with them, or an empty string."""
+        self._reset(is_loaded=True)
+        relative_end = (self.end_offset if self.is_sealed else self.base_offset + RELATIVE_OFFSET_MAX + 1) - self.base_offset
+        problem = self.index.load(self.disk, self.size)
+        if problem:
+            return f"the index {problem}"
+        problem = self.times.load(self.disk, relative_end)
+        if problem or (self.is_sealed and self.size > 0 and not self.times and len(self.index) > 0 and self.first_batch_timestamp() >= 0):
+            return f"the time index {problem or 'is empty'}"
+        self._take_books_from_indexes()
+        return ""
+
+    def _take_books_from_indexes(self) -> None:
+        self.indexed_position = self.index.last_position
+        if len(self.index) >= self.index_entries_max:
+            self.bytes_max = 0
+        timestamp, relative_offset = self.times.last
+        self.max_timestamp, self.max_timestamp_offset = timestamp, self.base_offset + relative_offset
+
+    def drop_index_tail(self, offset: int) -> int:
+        """Forgets what the indexes say from `offset` on, and so much before it that a scan from the answered position makes it again."""
+        base = self.base_offset
+        self.times.keep(self.times.count_below(offset - base))
+        known_to = min(offset - 1 - base, self.times.last[1])
+        position = self.index.lookup(known_to) if known_to > 0 else 0
+        self.index.keep(bisect_left(self.index.positions, max(position, 1)))
+        self._take_books_from_indexes()
+        return position
+
+    def index_batch(self, position: int, header: BatchHeader) -> None:
+        """What `note_batch` does for the indexes, for a batch that a scan came across."""
+        last_offset = header.base_offset + header.last_offset_delta
+        if header.max_timestamp > self.max_timestamp:
+            self.max_timestamp = header.max_timestamp
+            self.max_timestamp_offset = last_offset
+        if position - self.indexed_position > self.index_interval_bytes:
+            self._add_index_entry(last_offset, position)
+        elif position == 0:
+            self.first_timestamp = header.max_timestamp
+
+    def forget_indexes(self) -> None:
+        """As if no batch had been indexed yet."""
+        self._reset(is_loaded=True)
+
+    def rebuild_indexes(self) -> None:
+        self.forget_indexes()
+        for position, header, _ in self.scan(0):
+            self.index_batch(position, header)
+        if self.is_sealed:
+            self.add_final_time_entry()
+
+    # Cutting
+
+    def truncate_to(self, offset: int) -> int:
+        """Cuts the batches from the one that holds `offset` on, durably. Answers the first offset that is gone."""
+        self.load_indexes()
+        position = self.position_of(offset)
+        if position < self.size:
+            offset = min(offset, self.header_at(position).base_offset)
+            self.cut_at(position, offset)
+        return offset
+
+    def cut_at(self, position: int, offset: int) -> None:
+        """Cuts at a batch boundary, where `offset` begins; indexes follow."""
+        file = self.file()
+        file.truncate(position)
+        file.sync()
+        self.size = position
+        self.forget_tail(offset)
+        self.end_offset = NO_OFFSET
+        start = self.drop_index_tail(offset)
+        if position == 0:
+            self._reset(is_loaded=True)
+        for at, header, _ in self.scan(start):
+            self.index_batch(at, header)
+        self.write_indexes()
+
+    # Aborted transactions
+
+    def aborted(self) -> list[AbortedTransaction]:
+        """The transactions whose abort marker lies here; `StorageError` when the index is damaged (then `replace_aborted`)."""
+        if self._aborted is None:
+            path = self.path(ABORTED_SUFFIX)
+            data = read_whole(self.disk, path) if self.has_aborted else None
+            self._aborted = decode_aborted(data or b"", path)
+        return self._aborted
+
+    def add_aborted(self, transaction: AbortedTransaction) -> str:
+        """Notes an aborted transaction; answers the path of the index, which must be synced with the log."""
+        known = self.aborted()
+        path = self.path(ABORTED_SUFFIX)
+        file = self.disk.open(path, create=True)
+        try:
+            file.pwrite(encode_aborted(transaction), len(known) * ENTRY_BYTES)
+        finally:
+            file.close()
+        self.has_aborted = True
+        known.append(transaction)
+        return path
+
+    def cut_aborted(self, offset: int) -> None:
+        """Forgets transactions whose marker stood at or after `offset`."""
+        known = self.aborted()
+        kept = size_below(known, offset)
+        if kept < len(known) * ENTRY_BYTES:
+            self.replace_aborted(known[: kept // ENTRY_BYTES])
+
+    def replace_aborted(self, transactions: list[AbortedTransaction]) -> None:
+        file = self.disk.open(self.path(ABORTED_SUFFIX), create=True)
+        try:
+            file.truncate(0)
+            file.pwrite(b"".join(map(encode_aborted, transactions)), 0)
+            file.sync()
+        finally:
+            file.close()
+        self.has_aborted = bool(transactions)
+        self._aborted = list(transactions)
+
+    # The end of it
+
+    def files(self) -> list[str]:
+        """The paths of this segment's files that exist."""
+        paths = [self.path(suffix) for suffix in SEGMENT_SUFFIXES]
+        return [path for path in paths if self.disk.exists(path)]
+
+    def remove(self) -> None:
+        self.release_file()
+        for path in self.files():
+            self.disk.remove(path)
+
+
+def _jitter(path: str, jitter_max_ms: int) -> int:
+    """Spreads the rolls of segments that began together; by name, so that a run can be repeated."""
+    return crc32(path.encode()) % jitter_max_ms if jitter_max_ms > 0 else 0

@@ -1,0 +1,102 @@
+"""Where do producer snapshots of a log lie (`%020d.snapshot`), and how is the state at an offset found from them?
+
+A snapshot at offset N is the state made by all batches below N. One is written at each roll (N is the new segment's base), one with each checkpoint of
+the recovery point and one at a clean close; of those that stand at no segment's base only the newest is kept. They are not synced: a torn one fails its
+CRC and the one before it serves, with more batches to replay.
+Invariant: a snapshot above a truncation point is removed before the log is cut, so every snapshot agrees with the log.
+Left out: what is in it (`producers.py`).
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right, insort
+from collections.abc import Iterable, Sequence
+
+from ottla.base.errors import StorageError
+from ottla.base.ports import Disk
+from ottla.storage.checkpoints import read_whole, write_atomically
+from ottla.storage.producers import CompletedTransaction, ProducerStates
+from ottla.storage.segment import Segment
+from ottla.wire.batch_header import CONTROL_BIT, BatchHeader
+from ottla.wire.records import CONTROL_ABORT, CONTROL_COMMIT, read_control_record
+
+SNAPSHOT_SUFFIX = ".snapshot"
+
+
+class ProducerSnapshots:
+    """The snapshot files of one log, by offset."""
+
+    __slots__ = ("directory", "disk", "offsets")
+
+    def __init__(self, disk: Disk, directory: str, offsets: list[int]) -> None:
+        self.disk = disk
+        self.directory = directory
+        self.offsets = offsets
+
+    def path(self, offset: int) -> str:
+        return f"{self.directory}/{offset:020d}{SNAPSHOT_SUFFIX}"
+
+    def write(self, offset: int, producers: ProducerStates) -> None:
+        if offset not in self.offsets:
+            write_atomically(self.disk, self.path(offset), producers.snapshot(), is_durable=False)
+            insort(self.offsets, offset)
+
+    def restore(self, producers: ProducerStates, offset_max: int, notes: list[str]) -> int | None:
+        """Takes the newest good snapshot at or below `offset_max` and answers its offset; bad ones are removed. None: the state is empty."""
+        for offset in reversed(self.offsets[: bisect_right(self.offsets, offset_max)]):
+            try:
+                producers.restore(read_whole(self.disk, self.path(offset)) or b"")
+            except StorageError as error:
+                notes.append(f"{self.path(offset)}: {error}; removed")
+                self.remove(offset)
+                continue
+            producers.map_end_offset = offset
+            return offset
+        producers.clear()
+        return None
+
+    def remove(self, offset: int) -> None:
+        if offset in self.offsets:
+            self.offsets.remove(offset)
+            self.disk.remove(self.path(offset))
+
+    def remove_above(self, offset: int) -> None:
+        for above in self.offsets[bisect_right(self.offsets, offset) :]:
+            self.remove(above)
+
+    def remove_strays(self, bases: Iterable[int]) -> None:
+        """Keeps those at segments' bases and the newest."""
+        kept = frozenset(bases)
+        for offset in self.offsets[:-1]:
+            if offset not in kept:
+                self.remove(offset)
+
+
+def apply_batch(producers: ProducerStates, header: BatchHeader, batch: memoryview) -> CompletedTransaction | None:
+    """One batch of the log moves the producers' state on; answers the transaction that it ended."""
+    if header.producer_id < 0:
+        return None
+    if not header.attributes & CONTROL_BIT:
+        producers.apply(header, header.base_offset)
+        return None
+    control = read_control_record(batch)
+    if control is None or control.kind not in (CONTROL_ABORT, CONTROL_COMMIT):
+        return None
+    return producers.apply_marker(header, header.base_offset, control.kind, control.coordinator_epoch)
+
+
+def replay(producers: ProducerStates, segments: Sequence[Segment], start: int, end: int) -> list[CompletedTransaction]:
+    """Feeds the batches of [start, end) to the producers; answers the transactions that ended there."""
+    completed = []
+    for segment in segments:
+        if start >= end or segment.base_offset >= end or (segment.is_sealed and segment.end_offset <= start):
+            continue
+        for _, header, batch in segment.scan(segment.position_of(start)):
+            if header.base_offset >= end:
+                break
+            if header.base_offset < start:
+                continue
+            ended = apply_batch(producers, header, batch)
+            if ended is not None:
+                completed.append(ended)
+    return completed
