@@ -1,0 +1,172 @@
+"""The group coordinator of one partition of `__consumer_offsets`, as a log machine.
+
+Each request has one method here that answers a `Decision`; what it means is in the file of its question (`classic*.py`, `offsets.py`,
+`admin.py`, `expiry.py`). `apply` folds one record into the shard, `apply_marker` the end of a client's transaction, `resume` starts the
+timers of the groups that were found in the log.
+
+Invariants: only `apply` and `apply_marker` change hard state; the same log gives the same `hard_state` on every broker (P9, I36). Records
+that cannot be read change nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from ottla.base.errors import ErrorCode
+from ottla.base.ports import Random
+from ottla.groups import admin, classic, classic_join, classic_leave, classic_sync, expiry, offsets, records
+from ottla.groups.classic_group import ClassicGroup
+from ottla.groups.draft import Caller, Draft
+from ottla.groups.offset_store import CommittedOffset
+from ottla.groups.settings import GroupSettings, TopicsView
+from ottla.groups.shard import GroupShard
+from ottla.groups.states import ALLOWED, DEAD
+from ottla.machine.contract import Decision, Effect, LogRecord, Reply, Transactional
+from ottla.wire.messages.group_records import GroupMetadataKey, GroupMetadataValue, OffsetCommitKey, OffsetCommitValue
+from ottla.wire.messages.heartbeat import HeartbeatRequest
+from ottla.wire.messages.join_group import JoinGroupRequest
+from ottla.wire.messages.leave_group import LeaveGroupRequest
+from ottla.wire.messages.list_groups import ListGroupsRequest
+from ottla.wire.messages.offset_commit import OffsetCommitRequest
+from ottla.wire.messages.offset_delete import OffsetDeleteRequest
+from ottla.wire.messages.offset_fetch import OffsetFetchRequestGroup
+from ottla.wire.messages.sync_group import SyncGroupRequest
+from ottla.wire.messages.txn_offset_commit import TxnOffsetCommitRequest
+
+
+class GroupMachine:
+    """`machine.contract.Machine` for consumer groups."""
+
+    def __init__(self, settings: GroupSettings, topics: TopicsView, random: Random) -> None:
+        self.shard = GroupShard(settings, topics, random)
+        self._folds: dict[type, Callable[[int, Any, Any, Transactional | None], None]] = {
+            OffsetCommitKey: self._apply_offset,
+            GroupMetadataKey: self._apply_group,
+        }
+
+    def configure(self, settings: GroupSettings) -> None:
+        """Dynamic settings have changed; what is decided from here on follows the new ones."""
+        self.shard.settings = settings
+
+    # Commands
+
+    def join_group(self, request: JoinGroupRequest, caller: Caller, reply: Reply, now_ms: int) -> Decision:
+        return classic_join.join_group(self.shard, request, caller, reply, now_ms)
+
+    def sync_group(self, request: SyncGroupRequest, reply: Reply, now_ms: int) -> Decision:
+        return classic_sync.sync_group(self.shard, request, reply, now_ms)
+
+    def heartbeat(self, request: HeartbeatRequest, reply: Reply, now_ms: int) -> Decision:
+        return classic_sync.heartbeat(self.shard, request, reply, now_ms)
+
+    def leave_group(self, request: LeaveGroupRequest, reply: Reply, now_ms: int) -> Decision:
+        return classic_leave.leave_group(self.shard, request, reply, now_ms)
+
+    def commit_offsets(self, request: OffsetCommitRequest, caller: Caller, reply: Reply, now_ms: int) -> Decision:
+        return offsets.commit_offsets(self.shard, request, caller, reply, now_ms)
+
+    def commit_in_transaction(self, request: TxnOffsetCommitRequest, reply: Reply, now_ms: int) -> Decision:
+        return offsets.commit_in_transaction(self.shard, request, reply, now_ms)
+
+    def fetch_offsets(self, request: OffsetFetchRequestGroup, require_stable: bool, reply: Reply) -> Decision:
+        return offsets.fetch_offsets(self.shard, request, require_stable, reply)
+
+    def delete_offsets(self, request: OffsetDeleteRequest, reply: Reply) -> Decision:
+        return offsets.delete_offsets(self.shard, request, reply)
+
+    def list_groups(self, request: ListGroupsRequest, reply: Reply) -> Decision:
+        return admin.list_groups(self.shard, request, reply)
+
+    def describe_groups(self, group_ids: Iterable[str], caller: Caller, reply: Reply) -> Decision:
+        return admin.describe_groups(self.shard, group_ids, caller, reply)
+
+    def delete_group(self, group_id: str, reply: Reply) -> Decision:
+        return admin.delete_group(self.shard, group_id, reply)
+
+    def forget_topics(self, names: Iterable[str]) -> Decision:
+        return offsets.forget_topics(self.shard, frozenset(names))
+
+    # The fold of the log
+
+    def apply(self, offset: int, record: LogRecord, transactional: Transactional | None) -> None:
+        key = records.read_key(record.key)
+        fold = self._folds.get(type(key))
+        if key is None or fold is None:
+            return
+        value = None
+        if record.value is not None:
+            value = records.read_value(key, record.value)
+            if value is None:
+                return  # damaged, or of a version from the future
+        fold(offset, key, value, transactional)
+
+    def _apply_offset(
+        self, offset: int, key: OffsetCommitKey, value: OffsetCommitValue | None, transactional: Transactional | None
+    ) -> None:
+        shard, position = self.shard, (key.topic, key.partition)
+        if value is None:
+            shard.offsets.remove(key.group, position)
+            return
+        if key.group not in shard.groups:
+            shard.groups[key.group] = ClassicGroup(key.group)
+        committed = CommittedOffset(
+            value.offset, value.leader_epoch, value.metadata, value.commit_timestamp, value.expire_timestamp, value.topic_id, offset
+        )
+        if transactional is None:
+            shard.offsets.put(key.group, position, committed)
+        else:
+            shard.offsets.put_pending(transactional.producer_id, key.group, position, committed)
+
+    def _apply_group(
+        self, _offset: int, key: GroupMetadataKey, value: GroupMetadataValue | None, _transactional: Transactional | None
+    ) -> None:
+        groups = self.shard.groups
+        group = groups.get(key.group)
+        if value is None:
+            if type(group) is ClassicGroup:
+                assert DEAD in ALLOWED[group.state]
+                del groups[key.group]
+        elif self.shard.is_live and type(group) is ClassicGroup:
+            group.apply_record(value)
+        else:
+            groups[key.group] = ClassicGroup.from_record(key.group, value)
+
+    def apply_marker(self, offset: int, producer_id: int, producer_epoch: int, is_commit: bool) -> None:
+        self.shard.offsets.end_transaction(producer_id, is_commit)
+
+    def follow_up(self, now_ms: int) -> Decision:
+        """After a marker: what compaction would get wrong is logged once more."""
+        return offsets.rewrite_overtaken(self.shard)
+
+    def resume(self, now_ms: int) -> Decision:
+        """Members found in the log have one session timeout to be heard of."""
+        self.shard.is_live = True
+        draft = Draft()
+        draft.records.extend(offsets.rewrite_overtaken(self.shard).records)
+        for group in self.shard.groups.values():
+            if type(group) is ClassicGroup:
+                for member in group.members.values():
+                    classic.extend_session(self.shard, group, member, draft, now_ms)
+        timers = [*draft.decision().effects, expiry.schedule_sweep(self.shard)]
+        return Decision(records=draft.records, effects=timers, refused=lambda _code: timers)
+
+    def abandon(self, code: ErrorCode) -> Sequence[Effect]:
+        """Leadership is lost: everybody who waits in a rebalance is told."""
+        draft = Draft()
+        for group in self.shard.groups.values():
+            if type(group) is ClassicGroup:
+                for member in group.members.values():
+                    classic.answer_join(member, group, draft, classic.join_refusal(code, member.member_id))
+                    classic.answer_sync(member, draft, classic_sync.sync_refusal(code))
+        return draft.decision().effects
+
+    def hard_state(self) -> dict[str, Any]:
+        """All that the log decides, to compare a live machine with a replayed one."""
+        shard = self.shard
+        return {
+            "groups": {group.group_id: group.stored for group in shard.groups.values() if group.stored is not None},
+            "offsets": shard.offsets.committed,
+            "pending": shard.offsets.pending,
+            "rewrites": dict(shard.offsets.rewrites),
+        }

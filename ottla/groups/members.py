@@ -1,0 +1,106 @@
+"""One member of a classic group: what it can do, what it was assigned, and which of its requests still waits for an answer.
+
+The log knows a member only as it stands in the last written group record; everything that changes between two rebalances is soft.
+"""
+
+from __future__ import annotations
+
+from ottla.machine.contract import Reply
+from ottla.wire.messages.group_records import MemberMetadata
+
+Protocols = tuple[tuple[str, bytes], ...]
+"""What a member offers, the most wanted first: (name, metadata)."""
+
+
+class ClassicMember:
+    """A member by its own id. `join_reply` and `sync_reply` are set while that request of the member waits."""
+
+    __slots__ = (
+        "assignment",
+        "client_host",
+        "client_id",
+        "deadline_ms",
+        "instance_id",
+        "is_new",
+        "join_reply",
+        "member_id",
+        "protocols",
+        "rebalance_timeout_ms",
+        "session_timeout_ms",
+        "sync_reply",
+        "timer_ms",
+    )
+
+    def __init__(
+        self,
+        *,
+        member_id: str,
+        instance_id: str | None,
+        client_id: str,
+        client_host: str,
+        rebalance_timeout_ms: int,
+        session_timeout_ms: int,
+        protocols: Protocols,
+        assignment: bytes = b"",
+    ) -> None:
+        self.member_id = member_id
+        self.instance_id = instance_id
+        self.client_id = client_id
+        self.client_host = client_host
+        self.rebalance_timeout_ms = rebalance_timeout_ms
+        self.session_timeout_ms = session_timeout_ms
+        self.protocols = protocols
+        self.assignment = assignment
+        self.is_new = False
+        self.join_reply: Reply | None = None
+        self.sync_reply: Reply | None = None
+        self.deadline_ms = 0  # the session ends here unless the member is heard of
+        self.timer_ms: int | None = None  # when the scheduled check of the session runs, never later than the deadline it was made for
+
+    @property
+    def is_static(self) -> bool:
+        return self.instance_id is not None
+
+    @property
+    def is_waiting(self) -> bool:
+        """A member whose request we hold is alive as far as we can know."""
+        return self.join_reply is not None or self.sync_reply is not None
+
+    def metadata(self, protocol_name: str | None) -> bytes:
+        """What the member said under the chosen protocol."""
+        for name, metadata in self.protocols:
+            if name == protocol_name:
+                return metadata
+        return b""
+
+    def vote(self, candidates: dict[str, None]) -> str:
+        """The protocol this member likes best among those that everybody knows."""
+        for name, _ in self.protocols:
+            if name in candidates:
+                return name
+        raise AssertionError(f"member {self.member_id} knows none of the protocols that all members share")
+
+    def to_record(self, protocol_name: str | None, assignment: bytes) -> MemberMetadata:
+        return MemberMetadata(
+            member_id=self.member_id,
+            group_instance_id=self.instance_id,
+            client_id=self.client_id,
+            client_host=self.client_host,
+            rebalance_timeout=self.rebalance_timeout_ms,
+            session_timeout=self.session_timeout_ms,
+            subscription=self.metadata(protocol_name),
+            assignment=assignment,
+        )
+
+    @classmethod
+    def from_record(cls, member: MemberMetadata, protocol_name: str | None) -> ClassicMember:
+        return cls(
+            member_id=member.member_id,
+            instance_id=member.group_instance_id,
+            client_id=member.client_id,
+            client_host=member.client_host,
+            rebalance_timeout_ms=member.rebalance_timeout if member.rebalance_timeout >= 0 else member.session_timeout,
+            session_timeout_ms=member.session_timeout,
+            protocols=((protocol_name or "", member.subscription),),
+            assignment=member.assignment,
+        )

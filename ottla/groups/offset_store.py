@@ -1,0 +1,127 @@
+"""Where do a shard's committed offsets stand, and which are still inside a transaction?
+
+The store is a fold of the log: `put` and `remove` for plain records, `put_pending` for records of an open transaction, `end_transaction`
+for its marker. Whatever order the log has, a restart sees the same.
+
+A transaction's offsets take effect where its marker stands in the log, not where they were written: a plain commit in between is
+overwritten by the marker. Compaction knows nothing of that; it would keep the plain commit, the later record of the two, and drop the
+other. So such keys are listed in `rewrites`, and the machine logs their value once more behind the marker; until then the list is itself a
+fold of the log.
+
+Invariants: `open_transactions` is the inverse of `pending`; a tombstone takes pending offsets of its key along.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from ottla.base.uuids import ZERO_UUID, Uuid
+
+Key = tuple[str, int]
+"""Topic and partition."""
+
+
+class CommittedOffset(NamedTuple):
+    """What a client committed for one partition."""
+
+    offset: int
+    leader_epoch: int
+    metadata: str
+    commit_timestamp_ms: int
+    expire_timestamp_ms: int = -1  # only in records of before Kafka 2.1, which said when they expire
+    topic_id: Uuid = ZERO_UUID
+    record_offset: int = -1  # where the record stands in the log
+
+
+class OffsetStore:
+    """Offsets by group, then by topic and partition."""
+
+    __slots__ = ("committed", "open_transactions", "pending", "rewrites")
+
+    def __init__(self) -> None:
+        self.committed: dict[str, dict[Key, CommittedOffset]] = {}
+        self.pending: dict[int, dict[str, dict[Key, CommittedOffset]]] = {}  # by producer id
+        self.open_transactions: dict[str, dict[Key, dict[int, None]]] = {}  # the producer ids with a pending offset for a key
+        self.rewrites: dict[tuple[str, Key], None] = {}
+
+    # Questions
+
+    def of_group(self, group_id: str) -> dict[Key, CommittedOffset]:
+        return self.committed.get(group_id, {})
+
+    def get(self, group_id: str, topic: str, partition: int) -> CommittedOffset | None:
+        offsets = self.committed.get(group_id)
+        return None if offsets is None else offsets.get((topic, partition))
+
+    def is_pending(self, group_id: str, topic: str, partition: int) -> bool:
+        """Whether an open transaction is about to move this offset."""
+        keys = self.open_transactions.get(group_id)
+        return keys is not None and (topic, partition) in keys
+
+    def has_offsets(self, group_id: str) -> bool:
+        return bool(self.committed.get(group_id) or self.open_transactions.get(group_id))
+
+    def keys_of(self, group_id: str) -> list[Key]:
+        """Every partition that the group has an offset for, committed or pending."""
+        keys = dict.fromkeys(self.committed.get(group_id, ()))
+        keys.update(dict.fromkeys(self.open_transactions.get(group_id, ())))
+        return list(keys)
+
+    def group_ids(self) -> list[str]:
+        """Every group with an offset, committed or pending."""
+        return list(dict.fromkeys([*self.committed, *self.open_transactions]))
+
+    def pending_count(self, group_id: str) -> int:
+        return len(self.open_transactions.get(group_id, ()))
+
+    # The fold of the log
+
+    def put(self, group_id: str, key: Key, offset: CommittedOffset) -> None:
+        self.committed.setdefault(group_id, {})[key] = offset
+        if self.rewrites:
+            self.rewrites.pop((group_id, key), None)
+
+    def remove(self, group_id: str, key: Key) -> None:
+        """A tombstone: nothing is committed any more, and nothing pending will be."""
+        offsets = self.committed.get(group_id)
+        if offsets is not None and offsets.pop(key, None) is not None and not offsets:
+            del self.committed[group_id]
+        self.rewrites.pop((group_id, key), None)
+        for producer_id in list(self.open_transactions.get(group_id, {}).get(key, ())):
+            self._forget_pending(producer_id, group_id, key)
+
+    def put_pending(self, producer_id: int, group_id: str, key: Key, offset: CommittedOffset) -> None:
+        self.pending.setdefault(producer_id, {}).setdefault(group_id, {})[key] = offset
+        self.open_transactions.setdefault(group_id, {}).setdefault(key, {})[producer_id] = None
+
+    def end_transaction(self, producer_id: int, is_commit: bool) -> None:
+        """The marker: what was pending counts from here on, or never did."""
+        for group_id, offsets in self.pending.pop(producer_id, {}).items():
+            for key, offset in offsets.items():
+                self._forget_open(producer_id, group_id, key)
+                if is_commit:
+                    self._materialize(group_id, key, offset)
+
+    def _materialize(self, group_id: str, key: Key, offset: CommittedOffset) -> None:
+        offsets = self.committed.setdefault(group_id, {})
+        overtaken = offsets.get(key)
+        offsets[key] = offset
+        if overtaken is not None and (overtaken.record_offset > offset.record_offset or (group_id, key) in self.rewrites):
+            self.rewrites[group_id, key] = None
+
+    def _forget_pending(self, producer_id: int, group_id: str, key: Key) -> None:
+        groups = self.pending[producer_id]
+        del groups[group_id][key]
+        if not groups[group_id]:
+            del groups[group_id]
+        if not groups:
+            del self.pending[producer_id]
+        self._forget_open(producer_id, group_id, key)
+
+    def _forget_open(self, producer_id: int, group_id: str, key: Key) -> None:
+        keys = self.open_transactions[group_id]
+        del keys[key][producer_id]
+        if not keys[key]:
+            del keys[key]
+        if not keys:
+            del self.open_transactions[group_id]

@@ -1,0 +1,51 @@
+"""What a group coordinator is told about the world: its limits and intervals, and the topics that exist.
+
+Defaults are Kafka's; the names in brackets are its configuration keys. A new `GroupSettings` replaces the old one when a dynamic setting
+changes. The limits marked "ours" exist because nothing that a client can send may grow without end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Protocol
+
+from ottla.base.uuids import Uuid
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupSettings:
+    """Settings of all groups of a broker."""
+
+    session_timeout_min_ms: int = 6_000  # group.min.session.timeout.ms
+    session_timeout_max_ms: int = 1_800_000  # group.max.session.timeout.ms
+    initial_rebalance_delay_ms: int = 3_000  # group.initial.rebalance.delay.ms
+    new_member_join_timeout_ms: int = 300_000  # a constant in Kafka
+    members_max: int = 2_147_483_647  # group.max.size
+    offset_metadata_bytes_max: int = 4_096  # offset.metadata.max.bytes
+    offsets_retention_ms: int = 7 * 24 * 3600 * 1000  # offsets.retention.minutes
+    offsets_retention_check_interval_ms: int = 600_000  # offsets.retention.check.interval.ms
+    consumer_session_timeout_ms: int = 45_000  # group.consumer.session.timeout.ms
+    consumer_heartbeat_interval_ms: int = 5_000  # group.consumer.heartbeat.interval.ms
+    consumer_members_max: int = 2_147_483_647  # group.consumer.max.size
+    consumer_assignors: tuple[str, ...] = ("uniform", "range")  # group.consumer.assignors
+    consumer_migration_policy: str = "bidirectional"  # group.consumer.migration.policy
+    regex_refresh_interval_ms: int = 600_000  # group.consumer.regex.refresh.interval.ms
+    offsets_per_group_max: int = 1_000_000  # ours
+    member_metadata_bytes_max: int = 512 * 1024  # ours: the protocols and assignment of one member, which must fit one record
+    protocols_per_member_max: int = 100  # ours
+
+
+class TopicsView(Protocol):
+    """The topics of the cluster, as far as groups care."""
+
+    def topic_names(self) -> Iterable[str]:
+        """All topics, for subscriptions by regular expression."""
+
+    def topic_id(self, name: str) -> Uuid | None:
+        """None when there is no such topic."""
+
+    def topic_name(self, topic_id: Uuid) -> str | None: ...
+
+    def partition_count(self, name: str) -> int:
+        """0 when there is no such topic."""

@@ -1,0 +1,55 @@
+"""In which states can a group be, and where may it go from each?
+
+A classic group is moved by its members' requests: PreparingRebalance gathers joiners, CompletingRebalance waits for the leader's
+assignment. A consumer group's state is a consequence of its epochs: Assigning while the target assignment is older than the group,
+Reconciling while a member is not yet where the target wants it.
+
+`ALLOWED` (classic) and `CONSUMER_ALLOWED` name for each state the states that may follow; the code asserts every move against them, and
+the diagrams in the documentation are drawn from them.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+
+
+class GroupState(Enum):
+    """The values are Kafka's words, as clients and tools see them."""
+
+    EMPTY = "Empty"
+    PREPARING_REBALANCE = "PreparingRebalance"
+    COMPLETING_REBALANCE = "CompletingRebalance"
+    ASSIGNING = "Assigning"
+    RECONCILING = "Reconciling"
+    STABLE = "Stable"
+    DEAD = "Dead"
+
+
+class GroupType(Enum):
+    CLASSIC = "classic"
+    CONSUMER = "consumer"
+
+
+EMPTY = GroupState.EMPTY
+PREPARING_REBALANCE = GroupState.PREPARING_REBALANCE
+COMPLETING_REBALANCE = GroupState.COMPLETING_REBALANCE
+ASSIGNING = GroupState.ASSIGNING
+RECONCILING = GroupState.RECONCILING
+STABLE = GroupState.STABLE
+DEAD = GroupState.DEAD
+
+ALLOWED: dict[GroupState, frozenset[GroupState]] = {
+    EMPTY: frozenset({PREPARING_REBALANCE, DEAD}),
+    PREPARING_REBALANCE: frozenset({COMPLETING_REBALANCE, EMPTY, DEAD}),
+    COMPLETING_REBALANCE: frozenset({PREPARING_REBALANCE, STABLE, DEAD}),
+    STABLE: frozenset({PREPARING_REBALANCE, DEAD}),
+    DEAD: frozenset(),
+}
+
+CONSUMER_ALLOWED: dict[GroupState, frozenset[GroupState]] = {
+    EMPTY: frozenset({ASSIGNING, RECONCILING, STABLE, DEAD}),
+    ASSIGNING: frozenset({EMPTY, RECONCILING, STABLE, DEAD}),
+    RECONCILING: frozenset({EMPTY, ASSIGNING, STABLE, DEAD}),
+    STABLE: frozenset({EMPTY, ASSIGNING, RECONCILING, DEAD}),
+    DEAD: frozenset(),
+}
