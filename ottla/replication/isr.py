@@ -1,0 +1,98 @@
+"""Who is in sync, and what has the leader asked the controller to change about it?
+
+The set of in-sync replicas is the controller's; a leader proposes a change (AlterPartition) and waits. Until the answer comes, a
+replica that is joining already counts for the high watermark and one that is leaving still counts: the controller may have agreed or
+not, and in both cases the larger set is the safe one (KIP-497). Growing and shrinking never overlap.
+
+A replica may join only if it has reached the high watermark *and* the start of the current leader epoch, and only in the life (broker
+epoch) in which the controller knows it: a broker that came back with an empty disk is another one (I13, KIP-903).
+
+Pure: states in, states out. Left out: who sends the proposal, the progress of each replica (`leader.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import Enum
+
+from ottla.replication.leader import RemoteReplica
+
+
+class IsrChange(Enum):
+    """What is being asked of the controller."""
+
+    COMMITTED = "Committed"
+    PENDING_EXPAND = "PendingExpand"
+    PENDING_SHRINK = "PendingShrink"
+
+
+ALLOWED = {
+    IsrChange.COMMITTED: (IsrChange.PENDING_EXPAND, IsrChange.PENDING_SHRINK),
+    IsrChange.PENDING_EXPAND: (IsrChange.COMMITTED,),
+    IsrChange.PENDING_SHRINK: (IsrChange.COMMITTED,),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IsrState:
+    """`members` as the controller last confirmed them; `moving` join or leave, if the change is agreed to."""
+
+    members: tuple[int, ...]
+    change: IsrChange = IsrChange.COMMITTED
+    moving: tuple[int, ...] = ()
+
+    @property
+    def maximal(self) -> tuple[int, ...]:
+        """Every replica that the controller may by now hold to be in sync."""
+        return self.members + self.moving if self.change is IsrChange.PENDING_EXPAND else self.members
+
+    @property
+    def proposed(self) -> tuple[int, ...]:
+        """The set that the controller was asked for."""
+        if self.change is IsrChange.PENDING_SHRINK:
+            return tuple(member for member in self.members if member not in self.moving)
+        return self.maximal
+
+    def expand(self, replica_id: int) -> IsrState:
+        assert replica_id not in self.members, f"replica {replica_id} is in sync already"
+        return self._move(IsrChange.PENDING_EXPAND, (replica_id,))
+
+    def shrink(self, leaving: Iterable[int]) -> IsrState:
+        moving = tuple(leaving)
+        assert moving and all(replica_id in self.members for replica_id in moving), f"{moving} cannot leave {self.members}"
+        return self._move(IsrChange.PENDING_SHRINK, moving)
+
+    def _move(self, change: IsrChange, moving: tuple[int, ...]) -> IsrState:
+        assert change in ALLOWED[self.change], f"an ISR change from {self.change} to {change}"
+        return IsrState(members=self.members, change=change, moving=moving)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IsrProposal:
+    """What an AlterPartition request says: the new set with each member's broker epoch, and the version that it changes."""
+
+    members: tuple[tuple[int, int], ...]
+    leader_epoch: int
+    partition_epoch: int
+
+
+def may_join(replica: RemoteReplica, *, high_watermark: int, epoch_start_offset: int, known_broker_epoch: int | None) -> bool:
+    """Whether this follower may be proposed; `known_broker_epoch` None: the controller knows no such broker."""
+    if known_broker_epoch is None or replica.broker_epoch != known_broker_epoch:
+        return False
+    return replica.log_end_offset >= high_watermark and replica.log_end_offset >= epoch_start_offset
+
+
+def lagging(
+    members: Iterable[int], replicas: dict[int, RemoteReplica], *, leader_end_offset: int, now_ms: int, lag_max_ms: int
+) -> tuple[int, ...]:
+    """Members that are not at the leader's end and have not been for longer than `replica.lag.time.max.ms`."""
+    out = []
+    for member in members:
+        replica = replicas.get(member)
+        if replica is None:
+            continue  # the leader itself
+        if replica.log_end_offset != leader_end_offset and now_ms - replica.last_caught_up_ms > lag_max_ms:
+            out.append(member)
+    return tuple(out)

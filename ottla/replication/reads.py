@@ -1,0 +1,129 @@
+"""What may somebody see of a partition: records, offsets by time, and where two histories part?
+
+Consumers are bounded by the high watermark, readers of committed data by the last stable offset, and get with their records the list of
+aborted transactions that reach into them. Followers read to the end of the log. Nothing here changes anything.
+
+Invariants: a reader of committed data gets nothing at or above the last stable offset (I24); an offset outside of the log is
+OFFSET_OUT_OF_RANGE, one that exists but is not yet visible reads as nothing.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from operator import attrgetter
+from typing import TYPE_CHECKING, NamedTuple
+
+from ottla.base.errors import ApiError, ErrorCode
+from ottla.base.types import NO_LEADER_EPOCH, NO_OFFSET, NO_TIMESTAMP, READ_COMMITTED
+from ottla.storage.file_slice import FileSlice
+
+if TYPE_CHECKING:
+    from ottla.replication.partition import Partition
+    from ottla.storage.log import Log
+
+LATEST = -1
+EARLIEST = -2
+MAX_TIMESTAMP = -3
+EARLIEST_LOCAL = -4
+LATEST_TIERED = -5
+EARLIEST_PENDING_UPLOAD = -6
+
+_new_tuple = tuple.__new__
+_base_offset = attrgetter("base_offset")
+
+
+class PartitionRead(NamedTuple):
+    """`aborted` (producer id, first offset) is for readers of committed data; `diverging_epoch` (epoch, end offset) for followers."""
+
+    slice: FileSlice | None
+    high_watermark: int
+    last_stable_offset: int
+    log_start_offset: int
+    aborted: list[tuple[int, int]] | None
+    diverging_epoch: tuple[int, int] | None
+
+
+def read_as_consumer(partition: Partition, offset: int, bytes_max: int, isolation: int, min_one: bool) -> PartitionRead:
+    log = partition.log
+    high_watermark = partition.high_watermark
+    stable = partition.last_stable_offset
+    end = stable if isolation == READ_COMMITTED else high_watermark
+    found: FileSlice | None = None
+    aborted: list[tuple[int, int]] | None = None
+    if offset < end:
+        found = log.read(offset, bytes_max, end_offset=end, min_one=min_one)
+        if found is not None and isolation == READ_COMMITTED:
+            aborted = _aborted(log, found, offset, end)
+    elif offset > end:
+        _require_within(partition, offset)
+    read: PartitionRead = _new_tuple(PartitionRead, (found, high_watermark, stable, log.log_start_offset, aborted, None))
+    return read
+
+
+def _aborted(log: Log, found: FileSlice, offset: int, end: int) -> list[tuple[int, int]]:
+    """The aborted transactions of the segment that was read, so that a reader far behind does not get those of the whole log."""
+    segments = log.segments
+    if offset < log.active.base_offset:
+        # The slice may lie in a later segment than the offset, where compaction has left a hole at a segment's end.
+        number = bisect_right(segments, offset, key=_base_offset)
+        while number < len(segments) and segments[number - 1].shared is not found.shared:
+            number += 1
+        if number < len(segments):
+            end = min(end, segments[number].base_offset)
+    elif not log.active.has_aborted:
+        return []
+    return log.aborted_transactions(offset, end)
+
+
+def read_as_follower(partition: Partition, offset: int, bytes_max: int, min_one: bool) -> PartitionRead:
+    log = partition.log
+    end = log.log_end_offset
+    _require_within(partition, offset)
+    found = log.read(offset, bytes_max, end_offset=end, min_one=min_one) if offset < end else None
+    return PartitionRead(found, partition.high_watermark, partition.last_stable_offset, log.log_start_offset, None, None)
+
+
+def find_divergence(partition: Partition, offset: int, last_fetched_epoch: int) -> tuple[int, int] | None:
+    """Where the reader's history parts from ours, if its last record before `offset` was not written as `last_fetched_epoch` here."""
+    log = partition.log
+    epoch, end_offset = log.epochs.end_offset_for(last_fetched_epoch, log.log_end_offset)
+    if epoch < 0 or end_offset < 0 or offset < log.log_start_offset:
+        message = f"{partition.topic_partition} knows nothing of offset {offset} in epoch {last_fetched_epoch}"
+        raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE, message)
+    return (epoch, end_offset) if epoch < last_fetched_epoch or end_offset < offset else None
+
+
+def list_offset(partition: Partition, timestamp: int, isolation: int) -> tuple[int, int, int]:
+    """(timestamp, offset, leader epoch); nothing found is (-1, -1, -1). There is no tiered storage, so -5 and -6 find nothing."""
+    log = partition.log
+    visible_end = partition.last_stable_offset if isolation == READ_COMMITTED else partition.high_watermark
+    if timestamp in (EARLIEST, EARLIEST_LOCAL):
+        return NO_TIMESTAMP, log.log_start_offset, log.epochs.epoch_at(log.log_start_offset)
+    if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
+        return NO_TIMESTAMP, NO_OFFSET, NO_LEADER_EPOCH
+    if timestamp < MAX_TIMESTAMP:
+        raise ApiError(ErrorCode.UNSUPPORTED_VERSION, f"there is no special timestamp {timestamp}")
+    # A new leader knows what was visible only when its watermark has reached its own epoch; until then "latest" might go back (KIP-207).
+    is_settled = visible_end >= partition.epoch_start_offset or partition.high_watermark >= partition.epoch_start_offset
+    if timestamp == LATEST:
+        if not is_settled:
+            raise _not_available(partition)
+        return NO_TIMESTAMP, visible_end, partition.leader_epoch
+    found = log.max_timestamp_offset() if timestamp == MAX_TIMESTAMP else log.offset_for_timestamp(timestamp, end_offset=visible_end)
+    if found is not None and found[1] < visible_end:
+        return found
+    if not is_settled:
+        raise _not_available(partition)
+    return NO_TIMESTAMP, NO_OFFSET, NO_LEADER_EPOCH
+
+
+def _require_within(partition: Partition, offset: int) -> None:
+    log = partition.log
+    if not log.log_start_offset <= offset <= log.log_end_offset:
+        message = f"offset {offset} of {partition.topic_partition}, which reaches from {log.log_start_offset} to {log.log_end_offset}"
+        raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE, message)
+
+
+def _not_available(partition: Partition) -> ApiError:
+    message = f"{partition.topic_partition} is led anew, and its high watermark has not reached epoch {partition.leader_epoch} yet"
+    return ApiError(ErrorCode.OFFSET_NOT_AVAILABLE, message)
