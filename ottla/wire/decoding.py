@@ -242,7 +242,8 @@ class _DecoderSource:
         presence = self.fresh("presence")
         self.pending.append((presence, "b"))
         self.flush()
-        self.emit(f"if {presence} < 0: {place} = None")
+        # In line a null struct is -1, as a tagged field it is 0 (there Kafka writes the presence as an unsigned varint).
+        self.emit(f"if {presence} {'<=' if field.is_tagged(self.version) else '<'} 0: {place} = None")
         self.emit("else:")
         self.depth += 1
         self.struct(field.struct, target)

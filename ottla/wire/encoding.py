@@ -346,7 +346,8 @@ class _WriterSource:
             self.struct(field.struct, source)
             return
         self.flush()
-        self.emit(f"if {source} is None: parts.append(b'\\xff')")
+        null = b"\0" if field.is_tagged(self.version) else b"\xff"  # a tagged presence is an unsigned varint, one in line an int8
+        self.emit(f"if {source} is None: parts.append({null!r})")
         self.emit("else:")
         self.depth += 1
         self.row.append("b'\\x01'")

@@ -260,6 +260,8 @@ def test_records_that_kafka_wrote() -> None:
     )
     member = ConsumerGroupMemberMetadataValue()
     assert encoder(ConsumerGroupMemberMetadataValue, 0)(member).hex() == "010101010101ffffffff0100"
+    member = ConsumerGroupMemberMetadataValue(classic_member_metadata=None)
+    assert encoder(ConsumerGroupMemberMetadataValue, 0)(member).hex() == "010101010101ffffffff0101000100"
     member = ConsumerGroupMemberMetadataValue(classic_member_metadata=ClassicMemberMetadata(session_timeout_ms=7))
     assert encoder(ConsumerGroupMemberMetadataValue, 0)(member).hex() == "010101010101ffffffff0101000701000000070100"
     offset = OffsetCommitValue(offset=1, metadata="x")

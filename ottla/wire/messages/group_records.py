@@ -101,6 +101,8 @@ class ClassicMemberMetadata(Struct):
 
 
 class ConsumerGroupMemberMetadataValue(RecordValue, key=5, versions=(0, 0), flexible=0):
+    """`classic_member_metadata` of a member that speaks the new protocol must be given as None: as in Kafka, that is not its default."""
+
     instance_id: str | None = string(nullable=True)
     rack_id: str | None = string(nullable=True)
     client_id: str = string()
@@ -109,7 +111,7 @@ class ConsumerGroupMemberMetadataValue(RecordValue, key=5, versions=(0, 0), flex
     subscribed_topic_regex: str | None = string(nullable=True)
     rebalance_timeout_ms: int = i32(default=-1)
     server_assignor: str | None = string(nullable=True)
-    classic_member_metadata: ClassicMemberMetadata | None = nested(ClassicMemberMetadata, nullable=True, tag=0, default=None)
+    classic_member_metadata: ClassicMemberMetadata | None = nested(ClassicMemberMetadata, nullable=True, tag=0)
 
 
 class ConsumerGroupTargetAssignmentMetadataKey(RecordKey, key=6, versions=(0, 0)):
@@ -143,7 +145,7 @@ class ConsumerGroupCurrentMemberAssignmentKey(RecordKey, key=8, versions=(0, 0))
 class TopicPartitions(Struct):
     topic_id: Uuid = uuid()
     partitions: list[int] = array(i32)
-    assignment_epochs: list[int] | None = array(i32, nullable=True, tag=0, default=None)
+    assignment_epochs: list[int] | None = array(i32, nullable=True, tag=0)
 
 
 class ConsumerGroupCurrentMemberAssignmentValue(RecordValue, key=8, versions=(0, 0), flexible=0):

@@ -18,7 +18,7 @@ class StreamsGroupMetadataValue(RecordValue, key=17, versions=(0, 0), flexible=0
     epoch: int = i32()
     metadata_hash: int = i64()
     validated_topology_epoch: int = i32(tag=0, default=-1)
-    last_assignment_configs: list[LastAssignmentConfig] | None = array(LastAssignmentConfig, nullable=True, tag=1, default=None)
+    last_assignment_configs: list[LastAssignmentConfig] | None = array(LastAssignmentConfig, nullable=True, tag=1)
     stored_description_topology_epoch: int = i32(tag=2, default=-1)
     failed_description_topology_epoch: int = i32(tag=3, default=-1)
 
@@ -83,7 +83,7 @@ class StreamsGroupCurrentMemberAssignmentKey(RecordKey, key=22, versions=(0, 0))
 class StreamsGroupCurrentMemberAssignmentTaskIds(Struct):
     subtopology_id: str = string()
     partitions: list[int] = array(i32)
-    assignment_epochs: list[int] | None = array(i32, nullable=True, tag=0, default=None)
+    assignment_epochs: list[int] | None = array(i32, nullable=True, tag=0)
 
 
 class StreamsGroupCurrentMemberAssignmentValue(RecordValue, key=22, versions=(0, 0), flexible=0):
