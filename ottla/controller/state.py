@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from ottla.base.types import INTERNAL_TOPICS
+from ottla.controller.topic_names import metric_name
 
 NO_LEADER = -1
 CONFIG_TOPIC = 2
@@ -76,6 +77,15 @@ class TopicPut:
 
 @dataclass(frozen=True, slots=True)
 class TopicRemoved:
+    """The topic is marked for deletion: nobody sees it any more, its name is not free yet."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class TopicDeleted:
+    """The last trace of a removed topic is gone."""
+
     name: str
 
 
@@ -114,7 +124,7 @@ class BrokerRemoved:
     broker_id: int
 
 
-Change = TopicPut | TopicRemoved | PartitionPut | ConfigPut | QuotaPut | BrokerPut | BrokerRemoved
+Change = TopicPut | TopicRemoved | TopicDeleted | PartitionPut | ConfigPut | QuotaPut | BrokerPut | BrokerRemoved
 
 
 class ClusterMetadata:
@@ -166,6 +176,14 @@ class ClusterState(ClusterMetadata):
         super().__init__(cluster_id)
         self.controller_epoch = 0
         self.controller_epoch_version = -1
+        self.deleting: dict[str, TopicMetadata] = {}
+        self.config_nodes: dict[tuple[int, str], None] = {}
+        self.quota_nodes: dict[QuotaEntity, None] = {}
+        self._names_by_metric: dict[str, str] = {}
+
+    def name_like(self, metric_name: str) -> str | None:
+        """A topic that metrics call by this name."""
+        return self._names_by_metric.get(metric_name)
 
     def apply(self, changes: Sequence[Change]) -> None:
         """Takes over changes that the store has confirmed; cannot fail on them."""
@@ -177,6 +195,8 @@ class ClusterState(ClusterMetadata):
                 self._put_topic(change.topic)
             elif isinstance(change, TopicRemoved):
                 self._remove_topic(change.name)
+            elif isinstance(change, TopicDeleted):
+                self._delete_topic(change.name)
             elif isinstance(change, ConfigPut):
                 self._put_configs(change)
             elif isinstance(change, QuotaPut):
@@ -205,10 +225,16 @@ class ClusterState(ClusterMetadata):
         self.partition_count += len(partitions) - (len(known.partitions) if known is not None else 0)
         self._topics[topic.name] = replace(topic, partitions=partitions, is_internal=topic.name in INTERNAL_TOPICS)
         self._names_by_id[topic.topic_id] = topic.name
+        self._names_by_metric[metric_name(topic.name)] = topic.name
+
+    def _delete_topic(self, name: str) -> None:
+        self.deleting.pop(name, None)
+        self.config_nodes.pop((CONFIG_TOPIC, name), None)
 
     def _remove_topic(self, name: str) -> None:
-        topic = self._topics.pop(name)
+        topic = self.deleting[name] = self._topics.pop(name)
         del self._names_by_id[topic.topic_id]
+        self._names_by_metric.pop(metric_name(name), None)
         self.partition_count -= len(topic.partitions)
 
     def _put_partition(self, change: PartitionPut) -> None:
@@ -221,6 +247,7 @@ class ClusterState(ClusterMetadata):
         self._topics[change.topic] = replace(topic, partitions=tuple(partitions))
 
     def _put_configs(self, change: ConfigPut) -> None:
+        self.config_nodes[change.resource_type, change.name] = None
         if change.resource_type == CONFIG_TOPIC:
             self._topics[change.name] = replace(self._topics[change.name], configs=dict(change.configs))
         elif change.configs:
@@ -229,6 +256,7 @@ class ClusterState(ClusterMetadata):
             self._configs.pop((change.resource_type, change.name), None)
 
     def _put_quotas(self, change: QuotaPut) -> None:
+        self.quota_nodes[change.entity] = None
         if change.quotas:
             self.quotas[change.entity] = dict(change.quotas)
         else:

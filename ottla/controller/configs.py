@@ -1,0 +1,189 @@
+"""Changing configurations of topics, brokers and groups, and quotas of users and clients: what is valid, and the nodes that hold it.
+
+A request is incremental (set, delete, append, subtract) or replaces everything that was set. The new whole is checked before anything is
+written; a list grows from the value in force, as it does in Kafka. Values that were read from the store are never trusted to be valid
+(see `config.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from ottla.base.config import BROKER_SETTINGS, GROUP_SETTINGS, TOPIC_SETTINGS, BrokerConfig, Setting, Type
+from ottla.base.errors import ApiError, ErrorCode
+from ottla.base.ports import Create, Operation, Set
+from ottla.controller import znodes
+from ottla.controller.api import ConfigEntry, ConfigOperation, ConfigRequest, ConfigResult, QuotaRequest, QuotaResult
+from ottla.controller.machine import Plan, guarded
+from ottla.controller.state import (
+    ALL_BROKERS,
+    CONFIG_BROKER,
+    CONFIG_GROUP,
+    CONFIG_TOPIC,
+    Change,
+    ClusterState,
+    ConfigPut,
+    QuotaEntity,
+    QuotaPut,
+)
+from ottla.controller.topic_names import check_topic_name
+
+QUOTAS = ("producer_byte_rate", "consumer_byte_rate", "request_percentage", "controller_mutation_rate", "connection_creation_rate")
+QUOTAS_OF_IP = ("connection_creation_rate",)
+ENTITY_TYPES = ("client-id", "ip", "user")
+
+
+def decide_alter_configs(state: ClusterState, config: BrokerConfig, requests: Sequence[ConfigRequest], *, validate_only: bool) -> Plan:
+    operations: list[Operation] = []
+    changes: list[Change] = []
+    results = []
+    seen: dict[tuple[int, str], None] = {}
+    for request in requests:
+        key = (request.resource_type, request.name)
+        try:
+            if key in seen:
+                raise ApiError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
+            seen[key] = None
+            configs = _altered(state, config, request)
+        except ApiError as refusal:
+            results.append(ConfigResult(resource_type=key[0], name=key[1], error=refusal.code, message=refusal.message))
+            continue
+        results.append(ConfigResult(resource_type=key[0], name=key[1]))
+        path, data = znodes.config_path(*key), znodes.config_bytes(configs)
+        operations.append(Set(path, data) if key in state.config_nodes else Create(path, data))
+        changes.append(ConfigPut(*key, configs))
+    if validate_only:
+        return Plan(answer=results)
+    return Plan(operations=guarded(state, operations), changes=tuple(changes), answer=results)
+
+
+def _altered(state: ClusterState, config: BrokerConfig, request: ConfigRequest) -> dict[str, str]:
+    """The new whole configuration of the resource; raises `ApiError`."""
+    _check_resource(state, request)
+    names = [entry.name for entry in request.entries]
+    if len(dict.fromkeys(names)) != len(names):
+        raise ApiError(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
+    old = state.configs(request.resource_type, request.name)
+    configs = {} if request.is_replacing else dict(old)
+    for entry in request.entries:
+        _alter_one(config, request, entry, old, configs)
+    if request.resource_type == CONFIG_TOPIC:
+        config.check_topic(configs)
+    elif request.resource_type == CONFIG_GROUP:
+        config.check_group(configs)
+    else:
+        touched = {entry.name: configs[entry.name] for entry in request.entries if entry.name in configs}
+        _refuse_read_only(request)
+        config.check_broker(touched, is_cluster_default=request.name == ALL_BROKERS)
+    return configs
+
+
+def _check_resource(state: ClusterState, request: ConfigRequest) -> None:
+    name = request.name
+    if request.resource_type == CONFIG_TOPIC:
+        check_topic_name(name)
+        if state.topic(name) is None:
+            raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
+    elif request.resource_type == CONFIG_BROKER:
+        if name != ALL_BROKERS and not (name.isascii() and name.isdigit() and int(name) in state.brokers):
+            raise ApiError(ErrorCode.INVALID_REQUEST, f"No broker with the id '{name}' is registered.")
+    elif request.resource_type == CONFIG_GROUP:
+        if not name:
+            raise ApiError(ErrorCode.INVALID_REQUEST, "Default group resources are not allowed.")
+    else:
+        raise ApiError(ErrorCode.INVALID_REQUEST, f"Resources of type {request.resource_type} have no settings here.")
+
+
+def _refuse_read_only(request: ConfigRequest) -> None:
+    for entry in request.entries:
+        setting = BROKER_SETTINGS.get(entry.name)
+        if setting is not None and not setting.is_dynamic:
+            raise ApiError(ErrorCode.INVALID_REQUEST, f"Cannot update these configs dynamically: {entry.name}")
+
+
+def _alter_one(config: BrokerConfig, request: ConfigRequest, entry: ConfigEntry, old: Mapping[str, str], configs: dict[str, str]) -> None:
+    if entry.operation is ConfigOperation.DELETE:
+        configs.pop(entry.name, None)
+        return
+    if entry.value is None:
+        raise ApiError(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {entry.name}")
+    if entry.operation is ConfigOperation.SET:
+        configs[entry.name] = entry.value
+        return
+    setting = _settings(request.resource_type).get(entry.name)
+    if setting is None or setting.type is not Type.LIST:
+        raise ApiError(ErrorCode.INVALID_CONFIG, f"Config value append is not allowed for config key: {entry.name}")
+    parts = _list_in_force(config, request.resource_type, setting, old)
+    given = [part.strip() for part in entry.value.split(",") if part.strip()]
+    if entry.operation is ConfigOperation.APPEND:
+        parts += [part for part in given if part not in parts]
+    else:
+        parts = [part for part in parts if part not in given]
+    configs[entry.name] = ",".join(parts)
+
+
+def _settings(resource_type: int) -> Mapping[str, Setting[object]]:
+    return {CONFIG_TOPIC: TOPIC_SETTINGS, CONFIG_BROKER: BROKER_SETTINGS, CONFIG_GROUP: GROUP_SETTINGS}.get(resource_type, {})
+
+
+def _list_in_force(config: BrokerConfig, resource_type: int, setting: Setting[object], old: Mapping[str, str]) -> list[str]:
+    if resource_type == CONFIG_TOPIC:
+        return list(config.topic_value(setting.name, old))
+    if setting.name in old:
+        return [part.strip() for part in old[setting.name].split(",") if part.strip()]
+    return list(config.value(setting.name))
+
+
+def decide_alter_quotas(state: ClusterState, requests: Sequence[QuotaRequest], *, validate_only: bool) -> Plan:
+    operations: list[Operation] = []
+    changes: list[Change] = []
+    results = []
+    made: dict[QuotaEntity, None] = {}
+    for request in requests:
+        try:
+            quotas = _altered_quotas(state, request)
+        except ApiError as refusal:
+            results.append(QuotaResult(entity=request.entity, error=refusal.code, message=refusal.message))
+            continue
+        results.append(QuotaResult(entity=request.entity))
+        operations += _quota_writes(state, request.entity, quotas, made)
+        changes.append(QuotaPut(request.entity, quotas))
+    if validate_only:
+        return Plan(answer=results)
+    changes += [QuotaPut(entity, {}) for entity in made if all(not isinstance(c, QuotaPut) or c.entity != entity for c in changes)]
+    return Plan(operations=guarded(state, operations), changes=tuple(changes), answer=results)
+
+
+def _altered_quotas(state: ClusterState, request: QuotaRequest) -> dict[str, float]:
+    kinds = [kind for kind, _ in request.entity]
+    if not kinds or any(kind not in ENTITY_TYPES for kind in kinds) or ("ip" in kinds and len(kinds) > 1):
+        raise ApiError(ErrorCode.INVALID_REQUEST, f"No quotas can be set for an entity of {', '.join(kinds) or 'no type'}.")
+    if any(name == "" for _, name in request.entity):
+        raise ApiError(ErrorCode.INVALID_REQUEST, "An entity's name must not be empty.")
+    quotas = dict(state.quotas.get(request.entity, {}))
+    for name, value in request.values.items():
+        if name not in (QUOTAS_OF_IP if "ip" in kinds else QUOTAS):
+            raise ApiError(ErrorCode.INVALID_REQUEST, f"Unhandled client quota type, cannot configure {name}.")
+        if value is None:
+            quotas.pop(name, None)
+        elif not value > 0 or value == float("inf"):
+            raise ApiError(ErrorCode.INVALID_REQUEST, f"Quota {name} must be greater than 0.")
+        else:
+            quotas[name] = value
+    return quotas
+
+
+def _quota_writes(state: ClusterState, entity: QuotaEntity, quotas: Mapping[str, float], made: dict[QuotaEntity, None]) -> list[Operation]:
+    """The node of the entity; a user's node brings the folder for its clients with it."""
+    path, data = znodes.quota_path(entity), znodes.quota_bytes(quotas)
+    if entity in state.quota_nodes or entity in made:
+        return [Set(path, data)]
+    operations: list[Operation] = []
+    user = tuple(pair for pair in entity if pair[0] == "user")
+    if user and user != entity and user not in state.quota_nodes and user not in made:
+        operations += _quota_writes(state, user, {}, made)
+    operations.append(Create(path, data))
+    if user == entity:
+        operations.append(Create(f"{path}/clients"))
+    made[entity] = None
+    return operations

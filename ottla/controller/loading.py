@@ -1,0 +1,178 @@
+"""Reading the cluster's state out of the metadata store: all nodes first, then one pure step from nodes to `ClusterState`.
+
+Nodes that cannot be read are left out with a line for the log, so that garbage in the store costs what it damages and no more: a topic
+whose node is damaged is not served, a partition whose state is damaged has no leader, a damaged configuration counts as empty.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, TypeVar
+
+from ottla.base.ports import MetadataStore, Node
+from ottla.controller import znodes
+from ottla.controller.state import (
+    CONFIG_TOPIC,
+    BrokerPut,
+    Change,
+    ClusterState,
+    ConfigPut,
+    PartitionMetadata,
+    QuotaEntity,
+    QuotaPut,
+    TopicPut,
+    TopicRemoved,
+)
+
+T = TypeVar("T")
+ROOTS = ("/brokers", "/cluster", "/config", "/admin", znodes.CONTROLLER, znodes.CONTROLLER_EPOCH)
+NODES_MAX = 10_000_000
+
+
+def read_nodes(store: MetadataStore, roots: Sequence[str], done: Callable[[dict[str, Node]], None]) -> None:
+    """All nodes at and below the roots."""
+    _Reader(store, roots, done).run()
+
+
+class _Reader:
+    """Walks the tree; works whether the store answers at once or later."""
+
+    def __init__(self, store: MetadataStore, roots: Sequence[str], done: Callable[[dict[str, Node]], None]) -> None:
+        self._store = store
+        self._done = done
+        self._nodes: dict[str, Node] = {}
+        self._waiting = list(roots)
+        self._outstanding = 0
+        self._is_running = False
+
+    def run(self) -> None:
+        if self._is_running:
+            return
+        self._is_running = True
+        while self._waiting:
+            path = self._waiting.pop()
+            self._outstanding += 1
+            self._store.get(path, partial(self._on_node, path))
+        self._is_running = False
+        if self._outstanding == 0:
+            self._done(self._nodes)
+
+    def _on_node(self, path: str, node: Node | None) -> None:
+        if node is None:
+            self._settle([])
+            return
+        assert len(self._nodes) < NODES_MAX, "the metadata store has no end"
+        self._nodes[path] = node
+        self._store.children(path, lambda names: self._settle([f"{path}/{name}" for name in names]))
+
+    def _settle(self, found: list[str]) -> None:
+        self._waiting += found
+        self._outstanding -= 1
+        if not self._is_running:
+            self.run()
+
+
+def build_state(nodes: Mapping[str, Node]) -> tuple[ClusterState, list[str]]:
+    """The state that the nodes describe, and a line for each node that was passed over."""
+    notes: list[str] = []
+    state = ClusterState()
+    if znodes.CLUSTER_ID in nodes:
+        state.cluster_id = _tried(notes, znodes.CLUSTER_ID, znodes.read_cluster_id, nodes[znodes.CLUSTER_ID].data) or ""
+    epoch_node = nodes.get(znodes.CONTROLLER_EPOCH)
+    if epoch_node is not None:
+        state.controller_epoch = _tried(notes, znodes.CONTROLLER_EPOCH, znodes.read_controller_epoch, epoch_node.data) or 0
+        state.controller_epoch_version = epoch_node.version
+    names = _names(nodes)
+    changes = _brokers(nodes, names, notes)
+    changes += _topics(nodes, names, notes)
+    state.apply(changes)
+    state.apply(_configs(nodes, names, state, notes))
+    state.apply([TopicRemoved(name) for name in names.get(znodes.DELETE_TOPICS, []) if state.topic(name) is not None])
+    return state, notes
+
+
+def _names(nodes: Mapping[str, Node]) -> dict[str, list[str]]:
+    """The children of each path, in order of creation."""
+    children: dict[str, list[str]] = {}
+    for path in sorted(nodes, key=lambda path: (nodes[path].czxid, path)):
+        parent, _, name = path.rpartition("/")
+        children.setdefault(parent, []).append(name)
+    return children
+
+
+def _tried(notes: list[str], path: str, read: Callable[..., T], *arguments: Any) -> T | None:
+    try:
+        return read(*arguments)
+    except znodes.NodeError as error:
+        notes.append(f"{path} in the metadata store is damaged and passed over: {error}")
+        return None
+
+
+def _brokers(nodes: Mapping[str, Node], names: Mapping[str, list[str]], notes: list[str]) -> list[Change]:
+    changes: list[Change] = []
+    for name in names.get(znodes.BROKER_IDS, []):
+        path = f"{znodes.BROKER_IDS}/{name}"
+        node = nodes[path]
+        if not name.isdigit():
+            notes.append(f"{path} in the metadata store is passed over: {name} is no broker id")
+            continue
+        broker = _tried(notes, path, znodes.read_broker, int(name), node.data, node.czxid)
+        if broker is not None:
+            changes.append(BrokerPut(broker))
+    return changes
+
+
+def _topics(nodes: Mapping[str, Node], names: Mapping[str, list[str]], notes: list[str]) -> list[Change]:
+    changes: list[Change] = []
+    for name in names.get(znodes.TOPICS, []):
+        path = znodes.topic_path(name)
+        node = nodes[path]
+        states = _partition_states(nodes, names, name, notes)
+        topic = _tried(notes, path, znodes.read_topic, name, node.data, node.version, states)
+        if topic is not None:
+            changes.append(TopicPut(topic))
+    return changes
+
+
+def _partition_states(
+    nodes: Mapping[str, Node], names: Mapping[str, list[str]], topic: str, notes: list[str]
+) -> dict[int, PartitionMetadata]:
+    states: dict[int, PartitionMetadata] = {}
+    for name in names.get(znodes.partitions_path(topic), []):
+        path = f"{znodes.partitions_path(topic)}/{name}/state"
+        node = nodes.get(path)
+        if node is None or not name.isdigit():
+            continue
+        state = _tried(notes, path, znodes.read_partition, int(name), node.data, node.version)
+        if state is not None:
+            states[int(name)] = state
+    return states
+
+
+def _configs(nodes: Mapping[str, Node], names: Mapping[str, list[str]], state: ClusterState, notes: list[str]) -> list[Change]:
+    changes: list[Change] = []
+    for resource_type, folder in znodes.CONFIG_FOLDERS.items():
+        for node_name in names.get(folder, []):
+            path = f"{folder}/{node_name}"
+            name = _tried(notes, path, znodes.config_name, resource_type, node_name)
+            if name is None or (resource_type == CONFIG_TOPIC and state.topic(name) is None):
+                continue
+            configs = _tried(notes, path, znodes.read_config, nodes[path].data)
+            changes.append(ConfigPut(resource_type, name, configs or {}))
+    for path, entity in _quota_entities(names):
+        quotas = _tried(notes, path, znodes.read_quotas, nodes[path].data)
+        changes.append(QuotaPut(entity, quotas or {}))
+    return changes
+
+
+def _quota_entities(names: Mapping[str, list[str]]) -> list[tuple[str, QuotaEntity]]:
+    found: list[tuple[str, QuotaEntity]] = []
+    for folder, kind in ((znodes.CLIENTS, "client-id"), (znodes.IPS, "ip")):
+        found += [(f"{folder}/{name}", ((kind, znodes.entity_name(name)),)) for name in names.get(folder, [])]
+    for user in names.get(znodes.USERS, []):
+        path, user_name = f"{znodes.USERS}/{user}", znodes.entity_name(user)
+        found.append((path, (("user", user_name),)))
+        for client in names.get(f"{path}/clients", []):
+            found.append((f"{path}/clients/{client}", (("client-id", znodes.entity_name(client)), ("user", user_name))))
+    return found

@@ -1,0 +1,84 @@
+"""Which brokers hold the replicas of a new partition: Kafka's round robin, over racks where brokers have them.
+
+First replicas go round the brokers from a random start; each partition's further replicas follow at a distance that grows after every
+full round, so that the followers of one leader are spread too. With racks the brokers are first dealt out rack by rack, and a replica is
+skipped while its rack or its broker is already taken and there is an untaken one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from ottla.base.errors import ApiError, ErrorCode
+from ottla.base.ports import Random
+
+
+def place(
+    racks: Mapping[int, str | None],
+    partition_count: int,
+    replication_factor: int,
+    random: Random,
+    *,
+    first_partition: int = 0,
+    start: int | None = None,
+) -> list[tuple[int, ...]]:
+    """The replicas of `partition_count` partitions numbered from `first_partition`; `racks` has every live broker."""
+    if replication_factor > len(racks):
+        raise ApiError(
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            f"The target replication factor of {replication_factor} cannot be reached because only {len(racks)} broker(s) are registered.",
+        )
+    has_racks = bool(racks) and all(rack is not None for rack in racks.values())
+    brokers = _dealt_by_rack(racks) if has_racks else sorted(racks)
+    if start is None:
+        start = random.randrange(len(brokers))
+    shift = random.randrange(len(brokers))
+    placed = []
+    for partition in range(first_partition, first_partition + partition_count):
+        if partition > 0 and partition % len(brokers) == 0:
+            shift += 1
+        first = (partition + start) % len(brokers)
+        if has_racks:
+            placed.append(_spread_over_racks(brokers, racks, first, shift, replication_factor))
+        else:
+            placed.append(_spread(brokers, first, shift, replication_factor))
+    return placed
+
+
+def _follower(first: int, shift: int, step: int, count: int) -> int:
+    """The index of a follower: never the leader's own."""
+    return (first + 1 + (shift + step) % (count - 1)) % count
+
+
+def _spread(brokers: Sequence[int], first: int, shift: int, replication_factor: int) -> tuple[int, ...]:
+    followers = [brokers[_follower(first, shift, step, len(brokers))] for step in range(replication_factor - 1)]
+    return (brokers[first], *followers)
+
+
+def _spread_over_racks(
+    brokers: Sequence[int], racks: Mapping[int, str | None], first: int, shift: int, replication_factor: int
+) -> tuple[int, ...]:
+    rack_count = len({racks[broker] for broker in brokers})
+    replicas = [brokers[first]]
+    taken_racks = [racks[brokers[first]]]
+    step = 0
+    while len(replicas) < replication_factor:
+        broker = brokers[_follower(first, shift * rack_count, step, len(brokers))]
+        step += 1
+        is_rack_free = racks[broker] not in taken_racks or len(set(taken_racks)) == rack_count
+        if broker not in replicas and is_rack_free:
+            replicas.append(broker)
+            taken_racks.append(racks[broker])
+    return tuple(replicas)
+
+
+def _dealt_by_rack(racks: Mapping[int, str | None]) -> list[int]:
+    """Brokers in an order in which neighbours are in different racks as long as possible: one of each rack in turn."""
+    hands: dict[str, list[int]] = {}
+    for broker in sorted(racks):
+        hands.setdefault(str(racks[broker]), []).append(broker)
+    dealt: list[int] = []
+    names = sorted(hands)
+    for turn in range(max(len(hand) for hand in hands.values())):
+        dealt += [hands[name][turn] for name in names if turn < len(hands[name])]
+    return dealt

@@ -1,0 +1,274 @@
+"""Creating topics, deleting them, giving them more partitions: what may be done, and the nodes that do it.
+
+A topic comes into being in one multi, with its assignment, its configuration and every partition's first state, so a crash leaves all of
+it or nothing. Deletion has two steps, because replicas must be gone before the name is free: a node under `/admin/delete_topics` makes
+the topic invisible at once, and the topic's own nodes go when the brokers have let go of its logs. A restart between the two finds the
+mark and goes on (I41).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from ottla.base.config import BrokerConfig
+from ottla.base.errors import ApiError, ErrorCode
+from ottla.base.ports import Create, Delete, Operation, Random, Set
+from ottla.base.uuids import fresh_uuid
+from ottla.controller import znodes
+from ottla.controller.api import NewPartitions, NewTopic, TopicResult
+from ottla.controller.machine import Plan, guarded
+from ottla.controller.placement import place
+from ottla.controller.state import (
+    CONFIG_TOPIC,
+    NO_LEADER,
+    Change,
+    ClusterState,
+    ConfigPut,
+    PartitionMetadata,
+    TopicDeleted,
+    TopicMetadata,
+    TopicPut,
+    TopicRemoved,
+)
+from ottla.controller.topic_names import check_topic_name, metric_name
+
+NO_EPOCH_YET = 0
+
+
+class _Batch:
+    """What one request has created so far, so that its items see each other."""
+
+    def __init__(self) -> None:
+        self.operations: list[Operation] = []
+        self.changes: list[Change] = []
+        self.results: list[TopicResult] = []
+        self.names: dict[str, None] = {}
+        self.partition_count = 0
+
+    def refuse(self, name: str, refusal: ApiError) -> None:
+        self.results.append(TopicResult(name=name, error=refusal.code, message=refusal.message))
+
+
+def decide_create_topics(
+    state: ClusterState, config: BrokerConfig, random: Random, requests: Sequence[NewTopic], *, validate_only: bool
+) -> Plan:
+    batch = _Batch()
+    for request in requests:
+        try:
+            _create(state, config, random, request, batch)
+        except ApiError as refusal:
+            batch.refuse(request.name, refusal)
+    if validate_only:
+        return Plan(answer=batch.results)
+    return Plan(operations=guarded(state, batch.operations), changes=tuple(batch.changes), answer=batch.results)
+
+
+def _create(state: ClusterState, config: BrokerConfig, random: Random, request: NewTopic, batch: _Batch) -> None:
+    _check_name(state, request.name, batch)
+    assignment = _assignment(state, config, random, request)
+    _check_room(state, config, len(assignment), batch)
+    config.check_topic(request.configs)
+    configs = {name: text for name, text in request.configs.items() if text is not None}
+    partitions = tuple(new_partition(state, index, replicas) for index, replicas in enumerate(assignment))
+    topic = TopicMetadata(name=request.name, topic_id=fresh_uuid(random.token_bytes(16)), partitions=partitions, configs=configs)
+    batch.operations += [
+        Create(znodes.config_path(CONFIG_TOPIC, topic.name), znodes.config_bytes(configs)),
+        Create(znodes.topic_path(topic.name), znodes.topic_bytes(topic)),
+        Create(znodes.partitions_path(topic.name)),
+        *_partition_nodes(topic.name, partitions),
+    ]
+    batch.changes += [TopicPut(topic), ConfigPut(CONFIG_TOPIC, topic.name, configs)]
+    batch.names[topic.name] = None
+    batch.partition_count += len(partitions)
+    batch.results.append(
+        TopicResult(
+            name=topic.name,
+            topic_id=topic.topic_id,
+            num_partitions=len(partitions),
+            replication_factor=len(partitions[0].replicas),
+            configs=configs,
+        )
+    )
+
+
+def new_partition(state: ClusterState, index: int, replicas: Sequence[int]) -> PartitionMetadata:
+    """The first state: all live replicas are in sync, because all are empty; the first of them leads."""
+    live = tuple(replica for replica in replicas if replica in state.brokers)
+    return PartitionMetadata(
+        index=index,
+        leader=live[0] if live else NO_LEADER,
+        leader_epoch=NO_EPOCH_YET,
+        replicas=tuple(replicas),
+        isr=live or tuple(replicas),
+        partition_epoch=0,
+        controller_epoch=state.controller_epoch,
+    )
+
+
+def _partition_nodes(topic: str, partitions: Sequence[PartitionMetadata]) -> list[Operation]:
+    operations: list[Operation] = []
+    for partition in partitions:
+        operations.append(Create(znodes.partition_path(topic, partition.index)))
+        operations.append(Create(znodes.state_path(topic, partition.index), znodes.partition_bytes(partition)))
+    return operations
+
+
+def _check_name(state: ClusterState, name: str, batch: _Batch) -> None:
+    check_topic_name(name)
+    if state.topic(name) is not None or name in batch.names:
+        raise ApiError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
+    if name in state.deleting:
+        raise ApiError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' is marked for deletion.")
+    if "." in name or "_" in name:
+        alike = metric_name(name)
+        other = state.name_like(alike) or next((made for made in batch.names if metric_name(made) == alike), None)
+        if other is not None:
+            raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic '{name}' collides with existing topic: {other}")
+
+
+def _check_room(state: ClusterState, config: BrokerConfig, count: int, batch: _Batch) -> None:
+    if batch.partition_count + count > config.ottla_create_topics_partitions_max:
+        raise ApiError(
+            ErrorCode.POLICY_VIOLATION,
+            f"Excessively large number of partitions per request: at most {config.ottla_create_topics_partitions_max} "
+            "(ottla.create.topics.partitions.max).",
+        )
+    if state.partition_count + batch.partition_count + count > config.ottla_topics_partitions_max:
+        raise ApiError(
+            ErrorCode.POLICY_VIOLATION,
+            f"There would be more than {config.ottla_topics_partitions_max} partitions (ottla.topics.partitions.max).",
+        )
+
+
+def _assignment(state: ClusterState, config: BrokerConfig, random: Random, request: NewTopic) -> list[tuple[int, ...]]:
+    if request.assignments is not None:
+        return _given_assignment(state, request, request.assignments)
+    count = config.num_partitions if request.num_partitions == -1 else request.num_partitions
+    if count <= 0:
+        raise ApiError(ErrorCode.INVALID_PARTITIONS, "Number of partitions was set to an invalid non-positive value.")
+    if count > config.ottla_create_topics_partitions_max:
+        raise ApiError(ErrorCode.POLICY_VIOLATION, f"{count} partitions are more than ottla.create.topics.partitions.max allows.")
+    replicas = config.default_replication_factor if request.replication_factor == -1 else request.replication_factor
+    if replicas <= 0:
+        raise ApiError(ErrorCode.INVALID_REPLICATION_FACTOR, "Replication factor must be larger than 0, or -1 to use the default value.")
+    return place(_racks(state), count, replicas, random)
+
+
+def _given_assignment(state: ClusterState, request: NewTopic, given: Mapping[int, Sequence[int]]) -> list[tuple[int, ...]]:
+    if request.num_partitions != -1 or request.replication_factor != -1:
+        raise ApiError(
+            ErrorCode.INVALID_REQUEST,
+            "A manual partition assignment was specified, but the number of partitions or the replication factor was not set to -1.",
+        )
+    if sorted(given) != list(range(len(given))) or not given:
+        raise ApiError(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT, "The manual partition assignment must number its partitions from 0 without a gap."
+        )
+    assignment = [tuple(given[index]) for index in range(len(given))]
+    for index, replicas in enumerate(assignment):
+        _check_replicas(state, index, replicas, len(assignment[0]))
+    return assignment
+
+
+def _check_replicas(state: ClusterState, index: int, replicas: Sequence[int], replication_factor: int) -> None:
+    reason = ""
+    if not replicas:
+        reason = "includes an empty replica list"
+    elif len(dict.fromkeys(replicas)) != len(replicas):
+        reason = f"includes the broker {replicas[0]} more than once" if len(replicas) == 2 else "includes a broker more than once"
+    elif any(replica not in state.brokers for replica in replicas):
+        reason = (
+            f"includes broker {next(replica for replica in replicas if replica not in state.brokers)}, but no such broker is registered"
+        )
+    elif len(replicas) != replication_factor:
+        reason = f"has {len(replicas)} replica(s), while the others have {replication_factor}"
+    if reason:
+        raise ApiError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"The manual assignment of partition {index} {reason}.")
+
+
+def _racks(state: ClusterState) -> dict[int, str | None]:
+    return {broker_id: state.brokers[broker_id].rack for broker_id in sorted(state.brokers)}
+
+
+def decide_create_partitions(
+    state: ClusterState, config: BrokerConfig, random: Random, requests: Sequence[NewPartitions], *, validate_only: bool
+) -> Plan:
+    batch = _Batch()
+    for request in requests:
+        try:
+            _add_partitions(state, config, random, request, batch)
+        except ApiError as refusal:
+            batch.refuse(request.name, refusal)
+    if validate_only:
+        return Plan(answer=batch.results)
+    return Plan(operations=guarded(state, batch.operations), changes=tuple(batch.changes), answer=batch.results)
+
+
+def _add_partitions(state: ClusterState, config: BrokerConfig, random: Random, request: NewPartitions, batch: _Batch) -> None:
+    topic = state.topic(request.name)
+    if topic is None:
+        raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")
+    known = len(topic.partitions)
+    if request.count == known:
+        raise ApiError(ErrorCode.INVALID_PARTITIONS, f"Topic already has {known} partition(s).")
+    if request.count < known:
+        raise ApiError(
+            ErrorCode.INVALID_PARTITIONS,
+            f"The topic {request.name} currently has {known} partition(s); {request.count} would not be an increase.",
+        )
+    count = request.count - known
+    _check_room(state, config, count, batch)
+    replication_factor = len(topic.partitions[0].replicas)
+    if request.assignments is not None:
+        if len(request.assignments) != count:
+            raise ApiError(
+                ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+                f"Attempted to add {count} additional partition(s), but only {len(request.assignments)} assignment(s) were specified.",
+            )
+        assignment = [tuple(replicas) for replicas in request.assignments]
+        for offset, replicas in enumerate(assignment):
+            _check_replicas(state, known + offset, replicas, replication_factor)
+    else:
+        assignment = place(_racks(state), count, replication_factor, random, first_partition=known)
+    added = tuple(new_partition(state, known + offset, replicas) for offset, replicas in enumerate(assignment))
+    grown = replace(topic, partitions=topic.partitions + added, version=topic.version + 1)
+    batch.operations.append(Set(znodes.topic_path(topic.name), znodes.topic_bytes(grown), topic.version))
+    batch.operations += _partition_nodes(topic.name, added)
+    batch.changes.append(TopicPut(grown))
+    batch.partition_count += count
+    batch.results.append(TopicResult(name=topic.name, topic_id=topic.topic_id, num_partitions=len(grown.partitions)))
+
+
+def decide_delete_topics(state: ClusterState, config: BrokerConfig, names: Sequence[str]) -> Plan:
+    """The first step: marks, and the topics are invisible."""
+    batch = _Batch()
+    for name in names:
+        topic = state.topic(name)
+        if topic is None:
+            batch.refuse(name, ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition."))
+        elif not config.delete_topic_enable:
+            batch.refuse(name, ApiError(ErrorCode.TOPIC_DELETION_DISABLED, "Topic deletion is disabled (delete.topic.enable)."))
+        elif name not in batch.names:
+            batch.names[name] = None
+            batch.operations.append(Create(znodes.delete_topic_path(name)))
+            batch.changes.append(TopicRemoved(name))
+            batch.results.append(TopicResult(name=name, topic_id=topic.topic_id))
+    return Plan(operations=guarded(state, batch.operations), changes=tuple(batch.changes), answer=batch.results)
+
+
+def decide_finish_deletion(state: ClusterState, topics: Sequence[TopicMetadata]) -> Plan:
+    """The second step, when no broker holds a replica any more: the nodes go, children first, and the name is free."""
+    operations: list[Operation] = []
+    for topic in topics:
+        for partition in topic.partitions:
+            if partition.partition_epoch >= 0:
+                operations.append(Delete(znodes.state_path(topic.name, partition.index)))
+                operations.append(Delete(znodes.partition_path(topic.name, partition.index)))
+        operations.append(Delete(znodes.partitions_path(topic.name)))
+        operations.append(Delete(znodes.topic_path(topic.name)))
+        if (CONFIG_TOPIC, topic.name) in state.config_nodes:
+            operations.append(Delete(znodes.config_path(CONFIG_TOPIC, topic.name)))
+        operations.append(Delete(znodes.delete_topic_path(topic.name)))
+    changes = tuple(TopicDeleted(topic.name) for topic in topics)
+    return Plan(operations=guarded(state, operations), changes=changes)

@@ -1,0 +1,355 @@
+"""What stands in the metadata store: the paths, and the JSON bytes of each node, as Kafka lays them out in ZooKeeper.
+
+Writers give exactly the fields that Kafka writes. Readers take any order and unknown fields, and raise `NodeError` for bytes that are not
+what the path promises; whoever loads ignores such a node with a line in the log, so that garbage in the store never stops a broker for
+good.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ottla.base.uuids import uuid_from_text, uuid_to_text
+from ottla.controller.state import (
+    ALL_BROKERS,
+    CONFIG_BROKER,
+    CONFIG_GROUP,
+    CONFIG_TOPIC,
+    BrokerMetadata,
+    PartitionMetadata,
+    QuotaEntity,
+    TopicMetadata,
+)
+
+BROKER_IDS = "/brokers/ids"
+TOPICS = "/brokers/topics"
+CONTROLLER = "/controller"
+CONTROLLER_EPOCH = "/controller_epoch"
+CLUSTER_ID = "/cluster/id"
+DELETE_TOPICS = "/admin/delete_topics"
+PRODUCER_ID_BLOCK = "/latest_producer_id_block"
+FEATURE = "/feature"
+CONFIG_FOLDERS = {CONFIG_TOPIC: "/config/topics", CONFIG_BROKER: "/config/brokers", CONFIG_GROUP: "/config/groups"}
+USERS = "/config/users"
+CLIENTS = "/config/clients"
+IPS = "/config/ips"
+DEFAULT_ENTITY = "<default>"
+
+BASE_PATHS = (
+    "/brokers",
+    BROKER_IDS,
+    "/brokers/seqid",
+    TOPICS,
+    "/cluster",
+    "/config",
+    "/config/changes",
+    *CONFIG_FOLDERS.values(),
+    USERS,
+    CLIENTS,
+    IPS,
+    "/admin",
+    DELETE_TOPICS,
+    "/isr_change_notification",
+    "/log_dir_event_notification",
+)
+"""Nodes that must be there before anything else is written, parents first."""
+
+PLAIN_LETTERS = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789.-_")
+
+
+class NodeError(ValueError):
+    """Bytes in the store that are not what their path promises."""
+
+
+def broker_path(broker_id: int) -> str:
+    return f"{BROKER_IDS}/{broker_id}"
+
+
+def topic_path(topic: str) -> str:
+    return f"{TOPICS}/{topic}"
+
+
+def partitions_path(topic: str) -> str:
+    return f"{TOPICS}/{topic}/partitions"
+
+
+def partition_path(topic: str, partition: int) -> str:
+    return f"{TOPICS}/{topic}/partitions/{partition}"
+
+
+def state_path(topic: str, partition: int) -> str:
+    return f"{TOPICS}/{topic}/partitions/{partition}/state"
+
+
+def delete_topic_path(topic: str) -> str:
+    return f"{DELETE_TOPICS}/{topic}"
+
+
+def config_path(resource_type: int, name: str) -> str:
+    if resource_type == CONFIG_BROKER and name == ALL_BROKERS:
+        name = DEFAULT_ENTITY
+    return f"{CONFIG_FOLDERS[resource_type]}/{quoted(name)}"
+
+
+def config_name(resource_type: int, node_name: str) -> str:
+    """The resource whose configuration a node holds."""
+    return ALL_BROKERS if resource_type == CONFIG_BROKER and node_name == DEFAULT_ENTITY else unquoted(node_name)
+
+
+def quota_path(entity: QuotaEntity) -> str:
+    names = dict(entity)
+
+    def node(kind: str) -> str:
+        name = names[kind]
+        return DEFAULT_ENTITY if name is None else quoted(name)
+
+    if "ip" in names:
+        return f"{IPS}/{node('ip')}"
+    if "user" not in names:
+        return f"{CLIENTS}/{node('client-id')}"
+    user = f"{USERS}/{node('user')}"
+    return f"{user}/clients/{node('client-id')}" if "client-id" in names else user
+
+
+def entity_name(node_name: str) -> str | None:
+    return None if node_name == DEFAULT_ENTITY else unquoted(node_name)
+
+
+def quoted(name: str) -> str:
+    """A name that may stand in a path: all but plain letters as `%XX`."""
+    if name == DEFAULT_ENTITY:
+        return name
+    return "".join(letter if letter in PLAIN_LETTERS else "".join(f"%{byte:02X}" for byte in letter.encode()) for letter in name)
+
+
+def unquoted(text: str) -> str:
+    if "%" not in text:
+        return text
+    raw = bytearray()
+    index = 0
+    while index < len(text):
+        if text[index] == "%":
+            try:
+                raw.append(int(text[index + 1 : index + 3], 16))
+            except ValueError:
+                raise NodeError(f"{text!r} is not a quoted name") from None
+            index += 3
+        else:
+            raw += text[index].encode()
+            index += 1
+    return raw.decode("utf-8", "replace")
+
+
+def controller_bytes(broker_id: int, now_ms: int) -> bytes:
+    return _write({"version": 2, "brokerid": broker_id, "timestamp": str(now_ms), "kraftControllerEpoch": -1})
+
+
+def read_controller(data: bytes) -> int:
+    return _integer(_read(data), "brokerid")
+
+
+def controller_epoch_bytes(epoch: int) -> bytes:
+    return str(epoch).encode()
+
+
+def read_controller_epoch(data: bytes) -> int:
+    try:
+        return int(data)
+    except ValueError:
+        raise NodeError(f"{CONTROLLER_EPOCH} holds no number") from None
+
+
+def cluster_id_bytes(cluster_id: str) -> bytes:
+    return _write({"version": "1", "id": cluster_id})
+
+
+def read_cluster_id(data: bytes) -> str:
+    return str(_field(_read(data), "id"))
+
+
+def feature_bytes(features: Mapping[str, int]) -> bytes:
+    return _write({"features": dict(features), "version": 2, "status": 1})
+
+
+def read_features(data: bytes) -> dict[str, int]:
+    features = _field(_read(data), "features")
+    if not isinstance(features, dict) or not all(isinstance(level, int) for level in features.values()):
+        raise NodeError(f"{FEATURE} holds no levels")
+    return dict(features)
+
+
+def broker_bytes(broker: BrokerMetadata, protocols: Mapping[str, str], now_ms: int) -> bytes:
+    """A registration. `host` and `port` are those of a PLAINTEXT listener, for clients older than listeners."""
+    plain = next((address for name, address in broker.endpoints.items() if protocols[name] == "PLAINTEXT"), (None, -1))
+    value: dict[str, Any] = {
+        "features": {},
+        "listener_security_protocol_map": dict(protocols),
+        "endpoints": [f"{name}://{_bracketed(host)}:{port}" for name, (host, port) in broker.endpoints.items()],
+        "jmx_port": -1,
+        "port": plain[1],
+        "host": plain[0],
+        "version": 5,
+        "timestamp": str(now_ms),
+    }
+    if broker.rack is not None:
+        value["rack"] = broker.rack
+    return _write(value)
+
+
+def read_broker(broker_id: int, data: bytes, epoch: int) -> BrokerMetadata:
+    value = _read(data)
+    endpoints = {}
+    for text in _list(value, "endpoints"):
+        name, separator, address = str(text).partition("://")
+        host, colon, port = address.rpartition(":")
+        if not separator or not colon or not port.isdigit():
+            raise NodeError(f"broker {broker_id} is registered with the endpoint {text!r}")
+        endpoints[name] = (host.strip("[]"), int(port))
+    rack = value.get("rack")
+    return BrokerMetadata(broker_id=broker_id, endpoints=endpoints, rack=None if rack is None else str(rack), epoch=epoch)
+
+
+def topic_bytes(topic: TopicMetadata) -> bytes:
+    return _write(
+        {
+            "removing_replicas": {str(part.index): list(part.removing_replicas) for part in topic.partitions if part.removing_replicas},
+            "partitions": {str(part.index): list(part.replicas) for part in topic.partitions},
+            "topic_id": uuid_to_text(topic.topic_id),
+            "adding_replicas": {str(part.index): list(part.adding_replicas) for part in topic.partitions if part.adding_replicas},
+            "version": 3,
+        }
+    )
+
+
+def read_topic(name: str, data: bytes, version: int, states: Mapping[int, PartitionMetadata]) -> TopicMetadata:
+    """Joins the assignment with the partitions' states; a partition without a state yet has no leader."""
+    value = _read(data)
+    try:
+        topic_id = uuid_from_text(str(_field(value, "topic_id")))
+    except ValueError as error:
+        raise NodeError(f"topic {name}: {error}") from None
+    assignment = _replicas(value, "partitions")
+    adding, removing = _replicas(value, "adding_replicas"), _replicas(value, "removing_replicas")
+    if sorted(assignment) != list(range(len(assignment))):
+        raise NodeError(f"topic {name}: its partitions are not numbered from 0 without a gap")
+    partitions = []
+    for index in range(len(assignment)):
+        state = states.get(index)
+        partitions.append(
+            PartitionMetadata(
+                index=index,
+                leader=state.leader if state else -1,
+                leader_epoch=state.leader_epoch if state else -1,
+                replicas=assignment[index],
+                isr=state.isr if state else (),
+                partition_epoch=state.partition_epoch if state else -1,
+                controller_epoch=state.controller_epoch if state else 0,
+                adding_replicas=adding.get(index, ()),
+                removing_replicas=removing.get(index, ()),
+            )
+        )
+    return TopicMetadata(name=name, topic_id=topic_id, partitions=tuple(partitions), version=version)
+
+
+def partition_bytes(partition: PartitionMetadata) -> bytes:
+    return _write(
+        {
+            "controller_epoch": partition.controller_epoch,
+            "leader": partition.leader,
+            "version": 1,
+            "leader_epoch": partition.leader_epoch,
+            "isr": list(partition.isr),
+        }
+    )
+
+
+def read_partition(index: int, data: bytes, version: int) -> PartitionMetadata:
+    """The state alone; the replicas stand in the topic's node."""
+    value = _read(data)
+    isr = _integers(_list(value, "isr"), "isr")
+    return PartitionMetadata(
+        index=index,
+        leader=_integer(value, "leader"),
+        leader_epoch=_integer(value, "leader_epoch"),
+        controller_epoch=_integer(value, "controller_epoch"),
+        replicas=(),
+        isr=isr,
+        partition_epoch=version,
+    )
+
+
+def config_bytes(configs: Mapping[str, str]) -> bytes:
+    return _write({"version": 1, "config": dict(configs)})
+
+
+def read_config(data: bytes) -> dict[str, str]:
+    if not data:
+        return {}
+    configs = _field(_read(data), "config")
+    if not isinstance(configs, dict):
+        raise NodeError("a configuration node holds no configuration")
+    return {str(name): str(text) for name, text in configs.items()}
+
+
+def quota_bytes(quotas: Mapping[str, float]) -> bytes:
+    return config_bytes({name: str(value) for name, value in quotas.items()})
+
+
+def read_quotas(data: bytes) -> dict[str, float]:
+    try:
+        return {name: float(text) for name, text in read_config(data).items()}
+    except ValueError as error:
+        raise NodeError(f"a quota node holds no numbers: {error}") from None
+
+
+def _write(value: Mapping[str, Any]) -> bytes:
+    return json.dumps(value, separators=(",", ":")).encode()
+
+
+def _read(data: bytes) -> dict[str, Any]:
+    try:
+        value = json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise NodeError(f"not JSON: {error}") from None
+    if not isinstance(value, dict):
+        raise NodeError("not a JSON object")
+    return value
+
+
+def _field(value: Mapping[str, Any], name: str) -> Any:
+    if name not in value:
+        raise NodeError(f"the field {name} is missing")
+    return value[name]
+
+
+def _integer(value: Mapping[str, Any], name: str) -> int:
+    number = _field(value, name)
+    if not isinstance(number, int) or isinstance(number, bool):
+        raise NodeError(f"the field {name} is not a number")
+    return number
+
+
+def _list(value: Mapping[str, Any], name: str) -> list[Any]:
+    entries = _field(value, name)
+    if not isinstance(entries, list):
+        raise NodeError(f"the field {name} is not a list")
+    return entries
+
+
+def _integers(entries: Sequence[Any], name: str) -> tuple[int, ...]:
+    if not all(isinstance(entry, int) for entry in entries):
+        raise NodeError(f"{name} is not a list of numbers")
+    return tuple(entries)
+
+
+def _replicas(value: Mapping[str, Any], name: str) -> dict[int, tuple[int, ...]]:
+    entries = value.get(name, {})
+    if not isinstance(entries, dict) or not all(key.isdigit() and isinstance(replicas, list) for key, replicas in entries.items()):
+        raise NodeError(f"the field {name} is no assignment")
+    return {int(key): _integers(replicas, name) for key, replicas in entries.items()}
+
+
+def _bracketed(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
