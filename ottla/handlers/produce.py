@@ -18,6 +18,7 @@ from ottla.base.errors import ApiError, ErrorCode, WireError
 from ottla.base.types import INTERNAL_TOPICS, TopicPartition
 from ottla.handlers.context import AclOperation, Broker, Pending, RequestContext, ResourceType, Watch, require
 from ottla.replication.partition import Partition
+from ottla.replication.verification import VerificationGuard
 from ottla.wire.messages.produce import (
     LeaderIdAndEpoch,
     NodeEndpoint,
@@ -117,9 +118,19 @@ class Produce:
         else:
             self._append_now(partition, records, result)
 
-    def _append_now(self, partition: Partition, records: memoryview | bytearray, result: PartitionProduceResponse) -> None:
+    def _append_now(
+        self,
+        partition: Partition,
+        records: memoryview | bytearray,
+        result: PartitionProduceResponse,
+        guard: VerificationGuard | None = None,
+    ) -> None:
         appended = partition.append(
-            records, acks=self._acks, now_ms=self._broker.clock.wall_ms(), is_transaction_v2=self._request.version >= TRANSACTIONS_V2_SINCE
+            records,
+            acks=self._acks,
+            now_ms=self._broker.clock.wall_ms(),
+            is_transaction_v2=self._request.version >= TRANSACTIONS_V2_SINCE,
+            guard=guard,
         )
         result.base_offset = appended.base_offset
         result.log_append_time_ms = appended.log_append_time_ms
@@ -140,17 +151,18 @@ class Produce:
             raise ApiError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "a transactional batch in a request without transactional id")
         require(self._broker, self._request, AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id)
         header = read_batch_header(records, 0)
-        return not partition.log.producers.has_open_transaction(header.producer_id, header.producer_epoch)
+        return not partition.has_open_transaction(header.producer_id, header.producer_epoch)
 
     def _ask_coordinator(self, partition: Partition, records: bytearray, result: PartitionProduceResponse) -> None:
         header = read_batch_header(records, 0)
+        guard = partition.begin_verification(header.producer_id, header.producer_epoch, header.base_sequence)
         key = partition.topic_partition
         entry = (None, -1, result)
         self.owed.append(entry)
 
         def admitted(codes: dict[TopicPartition, ErrorCode]) -> None:
             self.owed.remove(entry)
-            self._append_admitted(partition, records, result, codes.get(key, ErrorCode.NONE))
+            self._append_admitted(partition, records, result, codes.get(key, ErrorCode.NONE), guard)
             self._settle()
 
         self._broker.transactions.admit(
@@ -158,11 +170,13 @@ class Produce:
             self._request.version >= TRANSACTIONS_V2_SINCE, admitted,
         )  # fmt: skip
 
-    def _append_admitted(self, partition: Partition, records: bytearray, result: PartitionProduceResponse, code: ErrorCode) -> None:
+    def _append_admitted(
+        self, partition: Partition, records: bytearray, result: PartitionProduceResponse, code: ErrorCode, guard: VerificationGuard | None
+    ) -> None:
         try:
             if code:
                 raise ApiError(code, "the transaction coordinator did not let this partition in")
-            self._append_now(partition, records, result)
+            self._append_now(partition, records, result, guard)
         except ApiError as error:
             self._refuse(result, error)
 

@@ -158,8 +158,7 @@ class Partition(Replica):
         try:
             base_offset = log.append(batch, header, leader_epoch=self.leader_epoch, now_ms=now_ms)
         except StorageError as error:
-            self.go_offline(str(error))
-            raise
+            raise self.fail(error) from error
         if self._is_flush_on_ack:
             self._ask_flush()
         elif self._is_alone:

@@ -58,6 +58,7 @@ class Replica:
         "min_insync",
         "offline_reason",
         "on_isr_proposal",
+        "on_storage_error",
         "partition_epoch",
         "remotes",
         "replicas",
@@ -94,6 +95,7 @@ class Replica:
         self.is_verification_required = is_verification_required
         self.broker_epoch_of: Callable[[int], int | None] | None = None  # by broker id, as the controller knows it
         self.on_isr_proposal: Callable[[Any, IsrProposal], None] | None = None
+        self.on_storage_error: Callable[[Any, StorageError], None] | None = None
         self._config: LogConfig | None = None
         self._is_stamping = False
         self._is_leading = False  # and online
@@ -178,6 +180,13 @@ class Replica:
         if not self.offline_reason:
             self.offline_reason = reason or "the log directory is offline"
             self._stop_leading()
+
+    def fail(self, error: StorageError) -> ApiError:
+        """The disk failed under this replica: takes it offline, tells who looks after the directory, answers what clients are told."""
+        self.go_offline(str(error))
+        if self.on_storage_error is not None:
+            self.on_storage_error(self, error)
+        return ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(error))
 
     def _stop_leading(self) -> None:
         self._is_leading = self._is_alone = False
@@ -271,8 +280,7 @@ class Replica:
             if leader_log_start > self.log.log_start_offset:
                 self.log.advance_log_start(min(leader_log_start, self.log.log_end_offset))
         except StorageError as error:
-            self.go_offline(str(error))
-            raise
+            raise self.fail(error) from error
         moved = max(self.log.log_start_offset, min(high_watermark, self.log.log_end_offset))
         self.high_watermark = max(self.high_watermark, moved)
         self.log.producers.on_high_watermark(self.high_watermark)
