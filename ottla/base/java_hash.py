@@ -1,0 +1,27 @@
+"""Java's `String.hashCode`, by which Kafka places groups and transactional ids on the partitions of its internal topics.
+
+A client never computes it, but the records of a directory written by Kafka stand where this number says, so ours must stand there as well.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+_INT_MASK = 0xFFFFFFFF
+_INT_SIGN = 0x80000000
+
+
+def java_hash(text: str) -> int:
+    """The signed 32-bit hash over the UTF-16 code units of `text`."""
+    value = 0
+    units = text.encode("utf-16-be", "surrogatepass")
+    for high, low in zip(units[::2], units[1::2], strict=True):
+        value = (value * 31 + (high << 8 | low)) & _INT_MASK
+    return value - (1 << 32) if value & _INT_SIGN else value
+
+
+@lru_cache(maxsize=4096)
+def java_partition(text: str, partition_count: int) -> int:
+    """The partition of an internal topic that keeps `text`; the one hash without a positive twin counts as 0, as in Kafka."""
+    value = java_hash(text)
+    return 0 if value == -(1 << 31) else abs(value) % partition_count

@@ -1,0 +1,75 @@
+"""Which partitions belong to a transaction? AddPartitionsToTxn, AddOffsetsToTxn, the implicit adds of transactions v2, and verification.
+
+The first partition opens the transaction. What is in it already is answered without a record, so a producer's steady state costs no log
+write. A group's offsets are one partition of `__consumer_offsets` like any other.
+
+Verification (KIP-890) asks and changes nothing: is this partition part of the ongoing transaction? It closes for older clients what the
+epoch bump closes for those of v2, a late Produce that would open a transaction nobody will ever end (I30).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ottla.base.errors import ErrorCode
+from ottla.base.types import TopicPartition
+from ottla.machine.contract import Answer, Decision, Reply
+from ottla.transactions.metadata import ProducerIdentity, TransactionMetadata, with_partitions
+from ottla.transactions.records import state_record
+from ottla.transactions.shard import Shard, answer, answer_code
+from ottla.transactions.states import ONGOING, PREPARED
+
+
+def decide_add(
+    shard: Shard,
+    now_ms: int,
+    transactional_id: str,
+    identity: ProducerIdentity,
+    partitions: frozenset[TopicPartition],
+    version: int,
+    reply: Reply,
+) -> Decision:
+    """Replies one `ErrorCode` for all: they are added together or not at all."""
+    metadata = shard.transactions.get(transactional_id)
+    if metadata is None:
+        return answer_code(reply, ErrorCode.INVALID_PRODUCER_ID_MAPPING if transactional_id else ErrorCode.INVALID_REQUEST)
+    code = _judge_add(metadata, identity)
+    if code or (metadata.state is ONGOING and partitions <= metadata.partitions):
+        return answer_code(reply, code)
+    return Decision(
+        records=(state_record(with_partitions(metadata, partitions, version, now_ms)),),
+        effects=(Answer(reply, ErrorCode.NONE),),
+        refused=lambda code: (Answer(reply, code),),
+    )
+
+
+def decide_verify(
+    shard: Shard, transactional_id: str, identity: ProducerIdentity, partitions: Iterable[TopicPartition], reply: Reply
+) -> Decision:
+    """Replies an `ErrorCode` for each partition."""
+    metadata = shard.transactions.get(transactional_id)
+    if metadata is None:
+        code = ErrorCode.INVALID_PRODUCER_ID_MAPPING if transactional_id else ErrorCode.INVALID_REQUEST
+    elif metadata.identity.producer_id != identity.producer_id:
+        code = ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    elif metadata.identity.epoch != identity.epoch:
+        code = ErrorCode.PRODUCER_FENCED
+    elif metadata.state in PREPARED:
+        code = ErrorCode.CONCURRENT_TRANSACTIONS
+    else:
+        members = metadata.partitions if metadata.state is ONGOING else frozenset()
+        return answer(
+            reply, {partition: ErrorCode.NONE if partition in members else ErrorCode.TRANSACTION_ABORTABLE for partition in partitions}
+        )
+    return answer(reply, dict.fromkeys(partitions, code))
+
+
+def _judge_add(metadata: TransactionMetadata, identity: ProducerIdentity) -> ErrorCode:
+    # First of all: the client may use an identity that is still to come, so nothing else can be said before the end is complete.
+    if metadata.state in PREPARED:
+        return ErrorCode.CONCURRENT_TRANSACTIONS
+    if metadata.identity.producer_id != identity.producer_id:
+        return ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    if metadata.identity.epoch != identity.epoch:
+        return ErrorCode.PRODUCER_FENCED
+    return ErrorCode.INVALID_TXN_STATE if metadata.is_kept else ErrorCode.NONE

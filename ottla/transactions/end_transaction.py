@@ -1,0 +1,164 @@
+"""How does a transaction end: EndTxn, the markers, and the completion?
+
+Three steps, each in the log before the next one starts: Prepare* (the outcome is decided and will survive), the markers in all partitions,
+Complete*. The client is answered as soon as the Prepare* record is committed; the markers go out in the same release, before the answer, so
+that on one broker the transaction is usually complete when the client hears of it.
+
+A client of transactions v1 (EndTxn before version 5) keeps its epoch. With v2 every end moves to the next epoch: the markers carry it,
+partitions refuse the old one, and a delayed EndTxn, AddPartitions or Produce cannot touch the transaction after (P5, KIP-890). A v2 client
+may abort what it never began, because it cannot know; a retry of an answered end is recognised by the last identity (I28).
+
+What fails: an unknown id or another producer id is INVALID_PRODUCER_ID_MAPPING, another epoch PRODUCER_FENCED, an end that contradicts the
+state INVALID_TXN_STATE, and the time between Prepare* and Complete* is CONCURRENT_TRANSACTIONS, never success.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ottla.base.errors import ErrorCode
+from ottla.base.types import NO_PRODUCER_ID
+from ottla.machine.contract import NOTHING, Answer, Call, Decision, Effect, Reply, Schedule
+from ottla.transactions.metadata import (
+    NO_IDENTITY,
+    TRANSACTIONS_V2,
+    ProducerIdentity,
+    TransactionMetadata,
+    completed,
+    prepared,
+    prepared_with_bump,
+)
+from ottla.transactions.records import state_record
+from ottla.transactions.shard import EndResult, Shard, answer_end
+from ottla.transactions.states import COMPLETE_ABORT, COMPLETE_COMMIT, ONGOING, PREPARE_COMMIT, PREPARED
+
+
+def decide_end(
+    shard: Shard, now_ms: int, transactional_id: str, identity: ProducerIdentity, is_commit: bool, version: int, reply: Reply
+) -> Decision:
+    """EndTxn of a client."""
+    metadata = shard.transactions.get(transactional_id)
+    if metadata is None:
+        return answer_end(reply, ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+    judge = _judge_v2 if version >= TRANSACTIONS_V2 else _judge_v1
+    code = judge(metadata, identity, is_commit)
+    if code is None:
+        return _end(shard, now_ms, metadata, is_commit, version, reply)
+    return answer_end(reply, code, metadata if code is ErrorCode.NONE else None)
+
+
+def decide_complete(shard: Shard, now_ms: int, ended: TransactionMetadata) -> Decision:
+    """All markers of `ended` are committed. Refused, it is tried again: nobody else will."""
+    metadata = shard.transactions.get(ended.transactional_id)
+    if metadata != ended:
+        return NOTHING
+    retry = Schedule(
+        f"complete {ended.transactional_id}", shard.settings.completion_retry_ms, lambda later_ms: decide_complete(shard, later_ms, ended)
+    )
+    return Decision(
+        records=(state_record(completed(metadata, now_ms)),),
+        effects=(Call(lambda: shard.wake(ended.transactional_id)),),
+        refused=lambda _code: (retry,),
+    )
+
+
+def send_markers(shard: Shard, metadata: TransactionMetadata) -> Call:
+    """Effect: sends the markers of a prepared transaction, then completes it."""
+    assert metadata.state in PREPARED
+
+    def complete() -> None:
+        shard.run(lambda now_ms: decide_complete(shard, now_ms, metadata))
+        # Those who wait need not wait for the record to be committed: their own records stand after it.
+        if not shard.is_completing(metadata.transactional_id):
+            shard.wake(metadata.transactional_id)
+
+    def send() -> None:
+        shard.markers.send(
+            metadata.transactional_id,
+            metadata.producer_id,
+            metadata.producer_epoch,
+            shard.coordinator_epoch,
+            metadata.state is PREPARE_COMMIT,
+            sorted(metadata.partitions),
+            metadata.client_transaction_version,
+            lambda: not shard.is_abandoned,
+            complete,
+        )
+
+    return Call(send)
+
+
+def new_producer_id_if_exhausted(shard: Shard, metadata: TransactionMetadata) -> int | None:
+    """The producer id to go on with after this end; NO_PRODUCER_ID if the epochs suffice, None if it must be fetched first."""
+    return shard.producer_ids.take() if metadata.identity.is_exhausted else NO_PRODUCER_ID
+
+
+def fetch_producer_id(shard: Shard, retry: Callable[[int], Decision], give_up: Callable[[ErrorCode], tuple[Effect, ...]]) -> Decision:
+    """Waits for the next block of producer ids, then decides again."""
+
+    def refilled(_producer_id: int, code: ErrorCode) -> None:
+        shard.run(retry if not code else lambda _now_ms: Decision(effects=give_up(code), refused=give_up))
+
+    return Decision(effects=(Call(lambda: shard.producer_ids.next(refilled)),), refused=give_up)
+
+
+def _end(shard: Shard, now_ms: int, metadata: TransactionMetadata, is_commit: bool, version: int, reply: Reply) -> Decision:
+    def refused(code: ErrorCode) -> tuple[Answer]:
+        return (Answer(reply, EndResult(code)),)
+
+    if version >= TRANSACTIONS_V2:
+        new_producer_id = new_producer_id_if_exhausted(shard, metadata)
+        if new_producer_id is None:
+            identity = metadata.identity
+            return fetch_producer_id(
+                shard, lambda later_ms: decide_end(shard, later_ms, metadata.transactional_id, identity, is_commit, version, reply), refused
+            )
+        ended = prepared_with_bump(metadata, is_commit, now_ms, new_producer_id=new_producer_id)
+    else:
+        ended = prepared(metadata, is_commit, version, now_ms)
+    result = EndResult(ErrorCode.NONE, *ended.identity)
+    return Decision(records=(state_record(ended),), effects=(send_markers(shard, ended), Answer(reply, result)), refused=refused)
+
+
+def _judge_v1(metadata: TransactionMetadata, identity: ProducerIdentity, is_commit: bool) -> ErrorCode | None:
+    """None if the transaction is to be ended, else the answer. The epoch is the same before and after the end."""
+    current = metadata.identity
+    if current.producer_id != identity.producer_id:
+        return ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    if current.epoch != identity.epoch:
+        return ErrorCode.PRODUCER_FENCED
+    if metadata.state is ONGOING:
+        return None
+    if metadata.state in PREPARED:
+        is_same = is_commit == (metadata.state is PREPARE_COMMIT)
+        return ErrorCode.CONCURRENT_TRANSACTIONS if is_same else ErrorCode.INVALID_TXN_STATE
+    is_retry = metadata.state is (COMPLETE_COMMIT if is_commit else COMPLETE_ABORT)
+    return ErrorCode.NONE if is_retry else ErrorCode.INVALID_TXN_STATE
+
+
+def _judge_v2(metadata: TransactionMetadata, identity: ProducerIdentity, is_commit: bool) -> ErrorCode | None:
+    """None if the transaction is to be ended, else the answer. The current epoch means a new end, the last one a retry."""
+    if identity == metadata.identity:
+        if metadata.state is ONGOING:
+            return None
+        if metadata.state in PREPARED:
+            return ErrorCode.CONCURRENT_TRANSACTIONS
+        # Nothing was begun in this epoch: there is nothing to commit, and an abort costs one epoch.
+        return ErrorCode.INVALID_TXN_STATE if is_commit else None
+    if identity == metadata.last_identity and identity != NO_IDENTITY:
+        return _judge_retry(metadata, is_commit)
+    if identity.producer_id not in (metadata.identity.producer_id, metadata.last_identity.producer_id):
+        return ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    return ErrorCode.PRODUCER_FENCED
+
+
+def _judge_retry(metadata: TransactionMetadata, is_commit: bool) -> ErrorCode:
+    """The client has ended this transaction already and asks again, because the answer was lost."""
+    if metadata.state in PREPARED:
+        is_same = is_commit == (metadata.state is PREPARE_COMMIT)
+        return ErrorCode.CONCURRENT_TRANSACTIONS if is_same else ErrorCode.INVALID_TXN_STATE
+    if metadata.state is (COMPLETE_COMMIT if is_commit else COMPLETE_ABORT):
+        return ErrorCode.NONE if metadata.client_transaction_version >= TRANSACTIONS_V2 else ErrorCode.PRODUCER_FENCED
+    if metadata.state in (COMPLETE_COMMIT, COMPLETE_ABORT):
+        return ErrorCode.INVALID_TXN_STATE
+    return ErrorCode.PRODUCER_FENCED

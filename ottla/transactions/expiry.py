@@ -1,0 +1,68 @@
+"""What becomes of a transaction whose client is gone, and of an id that nobody uses?
+
+A transaction that is open longer than its client's timeout is aborted and its epoch fenced (I31): the client hears PRODUCER_FENCED or
+INVALID_PRODUCER_EPOCH at its next request, and may go on with InitProducerId and the identity it held (KIP-588). Ids of two-phase commit
+have no timeout. An id with nothing open that was not used for `expiration_ms` is forgotten by a tombstone.
+
+Both scans run by the host's timers and plan themselves again whatever happens, so one refused append delays the work by one interval. A
+scan is bounded by `scan_records_max`; what is left over follows at once.
+"""
+
+from __future__ import annotations
+
+from ottla.machine.contract import Decision, Effect, LogRecord, Schedule
+from ottla.transactions.end_transaction import new_producer_id_if_exhausted, send_markers
+from ottla.transactions.metadata import prepared_with_bump
+from ottla.transactions.records import state_record, tombstone
+from ottla.transactions.shard import Shard
+from ottla.transactions.states import EXPIRABLE
+
+
+def decide_timeouts(shard: Shard, now_ms: int) -> Decision:
+    """Aborts what has been open for too long."""
+    records: list[LogRecord] = []
+    effects: list[Effect] = []
+    for transactional_id in shard.ongoing:
+        metadata = shard.transactions[transactional_id]
+        if not metadata.is_timed_out(now_ms):
+            continue
+        new_producer_id = new_producer_id_if_exhausted(shard, metadata)
+        if new_producer_id is None:
+            break  # the block is on its way; the next scan will have it
+        ended = prepared_with_bump(metadata, False, now_ms, new_producer_id=new_producer_id)
+        records.append(state_record(ended))
+        effects.append(send_markers(shard, ended))
+        if len(records) >= shard.settings.scan_records_max:
+            break
+    is_full = len(records) >= shard.settings.scan_records_max
+    effects.append(next_timeout_scan(shard, 0 if is_full else shard.settings.timeout_scan_interval_ms))
+    return Decision(records=records, effects=effects, refused=lambda _code: _timeout_scan_again(shard))
+
+
+def decide_expiry(shard: Shard, now_ms: int) -> Decision:
+    """Forgets ids that nobody uses. The dict is ordered by last update, so the scan ends at the first young one."""
+    records: list[LogRecord] = []
+    for transactional_id, metadata in shard.transactions.items():
+        if metadata.update_timestamp_ms > now_ms - shard.settings.expiration_ms or len(records) >= shard.settings.scan_records_max:
+            break
+        if metadata.state in EXPIRABLE:
+            records.append(tombstone(transactional_id))
+    is_full = len(records) >= shard.settings.scan_records_max
+    following = next_expiry_scan(shard, 0 if is_full else shard.settings.expiry_scan_interval_ms)
+    return Decision(records=records, effects=(following,), refused=lambda _code: _expiry_scan_again(shard))
+
+
+def next_timeout_scan(shard: Shard, delay_ms: int) -> Schedule:
+    return Schedule("timeouts", delay_ms, lambda now_ms: decide_timeouts(shard, now_ms))
+
+
+def next_expiry_scan(shard: Shard, delay_ms: int) -> Schedule:
+    return Schedule("expiry", delay_ms, lambda now_ms: decide_expiry(shard, now_ms))
+
+
+def _timeout_scan_again(shard: Shard) -> tuple[Effect, ...]:
+    return (next_timeout_scan(shard, shard.settings.timeout_scan_interval_ms),)
+
+
+def _expiry_scan_again(shard: Shard) -> tuple[Effect, ...]:
+    return (next_expiry_scan(shard, shard.settings.expiry_scan_interval_ms),)

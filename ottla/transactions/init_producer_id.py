@@ -1,0 +1,158 @@
+"""Who owns a transactional id, and with which producer id and epoch? InitProducerId.
+
+Every call that is not a retry moves the id to its next identity, which fences whoever had the one before (I26). What was open is aborted
+first, with markers in the next epoch; the client hears CONCURRENT_TRANSACTIONS and asks again, and gets its identity once the abort is
+complete. When the epochs are used up the next identity is a new producer id with epoch 0.
+
+A client that names the identity it holds (KIP-360) gets the next one only if nobody took over meanwhile. If it names the last one, its
+answer was lost (or its transaction timed out) and it gets the current one again, with no bump: only this client can know it. That also
+holds across a rotation of the producer id and a failover (KAFKA-20357). Stricter than Kafka: a named identity that is not the current one
+cannot abort an ongoing transaction, because a delayed request would otherwise abort what its own sender began later (P5).
+
+Two-phase commit (KIP-939), if it is enabled: `is_two_phase` means no timeout; `keeps_prepared` leaves the ongoing transaction open and
+answers both its identity and the new one with which its owner will end it.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from ottla.base.errors import ErrorCode
+from ottla.base.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
+from ottla.machine.contract import Answer, Decision, Reply
+from ottla.transactions.end_transaction import fetch_producer_id, send_markers
+from ottla.transactions.metadata import (
+    EPOCH_MAX,
+    NO_IDENTITY,
+    NO_TIMEOUT_MS,
+    ProducerIdentity,
+    TransactionMetadata,
+    initialised,
+    kept,
+    prepared_with_bump,
+)
+from ottla.transactions.records import state_record
+from ottla.transactions.settings import TransactionSettings
+from ottla.transactions.shard import EndResult, Shard, answer_end
+from ottla.transactions.states import ONGOING, PREPARED
+
+
+class InitProducerId(NamedTuple):
+    """The request; `expected` is the identity that the client holds, `NO_IDENTITY` if it names none."""
+
+    transactional_id: str
+    timeout_ms: int
+    expected: ProducerIdentity = NO_IDENTITY
+    is_two_phase: bool = False
+    keeps_prepared: bool = False
+
+
+def validate(command: InitProducerId, settings: TransactionSettings) -> ErrorCode:
+    """What needs no state to be refused."""
+    if not command.transactional_id:
+        return ErrorCode.INVALID_REQUEST
+    if (command.is_two_phase or command.keeps_prepared) and not settings.is_two_phase_enabled:
+        return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    if not command.is_two_phase and not 0 < command.timeout_ms <= settings.timeout_max_ms:
+        return ErrorCode.INVALID_TRANSACTION_TIMEOUT
+    return ErrorCode.NONE
+
+
+def decide_init(shard: Shard, now_ms: int, command: InitProducerId, reply: Reply) -> Decision:
+    code = validate(command, shard.settings)
+    if code:
+        return answer_end(reply, code)
+    metadata = shard.transactions.get(command.transactional_id)
+    if metadata is None:
+        return _begin(shard, now_ms, command, reply)
+    if metadata.state in PREPARED:
+        return answer_end(reply, ErrorCode.CONCURRENT_TRANSACTIONS)
+    if metadata.state is ONGOING:
+        return _take_over(shard, now_ms, command, metadata, reply)
+    return _give_identity(shard, now_ms, command, metadata, reply)
+
+
+def _begin(shard: Shard, now_ms: int, command: InitProducerId, reply: Reply) -> Decision:
+    """An id that was never seen, or has expired: even a client that names an old identity gets a new one."""
+    if len(shard.transactions) >= shard.settings.transactions_max:
+        return answer_end(reply, ErrorCode.POLICY_VIOLATION)
+    producer_id = shard.producer_ids.take()
+    if producer_id is None:
+        return _refill(shard, command, reply)
+    created = TransactionMetadata(command.transactional_id, producer_id, NO_PRODUCER_EPOCH, command.timeout_ms)
+    return _log_identity(created, ProducerIdentity(producer_id, 0), NO_PRODUCER_ID, now_ms, command, reply)
+
+
+def _give_identity(shard: Shard, now_ms: int, command: InitProducerId, metadata: TransactionMetadata, reply: Reply) -> Decision:
+    """Nothing is open."""
+    current, expected = metadata.identity, command.expected
+    is_retry = expected != NO_IDENTITY and expected == metadata.last_identity
+    if expected not in (NO_IDENTITY, current) and not is_retry:
+        return answer_end(reply, ErrorCode.PRODUCER_FENCED)
+    if is_retry and current.epoch < EPOCH_MAX:
+        return _log_identity(metadata, current, metadata.previous_producer_id, now_ms, command, reply)
+    previous_producer_id = NO_PRODUCER_ID if expected == NO_IDENTITY else current.producer_id
+    following = next_identity(shard, current)
+    if following is None:
+        return _refill(shard, command, reply)
+    return _log_identity(metadata, following, previous_producer_id, now_ms, command, reply)
+
+
+def _take_over(shard: Shard, now_ms: int, command: InitProducerId, metadata: TransactionMetadata, reply: Reply) -> Decision:
+    """A transaction is open: it is kept if its owner asks for that, else aborted."""
+    if command.expected not in (NO_IDENTITY, metadata.identity):
+        return answer_end(reply, ErrorCode.PRODUCER_FENCED)
+    if command.keeps_prepared:
+        return _keep(shard, now_ms, command, metadata, reply)
+    ended = prepared_with_bump(metadata, False, now_ms, is_remembered=command.expected != NO_IDENTITY)
+    return Decision(
+        records=(state_record(ended),),
+        effects=(send_markers(shard, ended), Answer(reply, EndResult(ErrorCode.CONCURRENT_TRANSACTIONS))),
+        refused=lambda code: (Answer(reply, EndResult(code)),),
+    )
+
+
+def _keep(shard: Shard, now_ms: int, command: InitProducerId, metadata: TransactionMetadata, reply: Reply) -> Decision:
+    following = next_identity(shard, metadata.identity)
+    if following is None:
+        return _refill(shard, command, reply)
+    result = EndResult(ErrorCode.NONE, *following, metadata.producer_id, metadata.producer_epoch)
+    return Decision(
+        records=(state_record(kept(metadata, following, _timeout_ms(command), now_ms)),),
+        effects=(Answer(reply, result),),
+        refused=lambda code: (Answer(reply, EndResult(code)),),
+    )
+
+
+def next_identity(shard: Shard, current: ProducerIdentity) -> ProducerIdentity | None:
+    """The next epoch, or epoch 0 of a new producer id; None if that must be fetched first."""
+    if not current.is_exhausted:
+        return ProducerIdentity(current.producer_id, current.epoch + 1)
+    producer_id = shard.producer_ids.take()
+    return ProducerIdentity(producer_id, 0) if producer_id is not None else None
+
+
+def _log_identity(
+    metadata: TransactionMetadata,
+    identity: ProducerIdentity,
+    previous_producer_id: int,
+    now_ms: int,
+    command: InitProducerId,
+    reply: Reply,
+) -> Decision:
+    record = state_record(initialised(metadata, identity, previous_producer_id, _timeout_ms(command), now_ms))
+    return Decision(
+        records=(record,),
+        effects=(Answer(reply, EndResult(ErrorCode.NONE, *identity)),),
+        refused=lambda code: (Answer(reply, EndResult(code)),),
+    )
+
+
+def _refill(shard: Shard, command: InitProducerId, reply: Reply) -> Decision:
+    return fetch_producer_id(
+        shard, lambda now_ms: decide_init(shard, now_ms, command, reply), lambda code: (Answer(reply, EndResult(code)),)
+    )
+
+
+def _timeout_ms(command: InitProducerId) -> int:
+    return NO_TIMEOUT_MS if command.is_two_phase else command.timeout_ms

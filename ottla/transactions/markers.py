@@ -1,0 +1,230 @@
+"""How do the markers of a transaction reach all its partitions, and when are they there?
+
+`LocalMarkers` writes a marker into a partition that is led here and reports it when the high watermark has passed it; a marker in
+`__consumer_offsets` is passed on to the group coordinator above it, which makes the offsets of the transaction count. It serves both this
+broker's own transactions and WriteTxnMarkers of other brokers. `MarkerDelivery` is the coordinator's `MarkerSender`: local partitions at
+once, the others by WriteTxnMarkers to their leaders, again after a pause until each has its marker.
+
+Markers are idempotent: a partition that has this one already answers as if it had written it (KAFKA-19999). A partition that refuses it
+with INVALID_PRODUCER_EPOCH has seen a later transaction of this producer, which nobody was allowed to begin before this one was complete,
+so it has its marker. A partition that no longer exists needs none. TRANSACTION_COORDINATOR_FENCED means that another coordinator finishes
+the transaction: delivery stops, silently, because this machine is about to be thrown away. It also stops when that has happened.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, Protocol
+
+from ottla.base.errors import ApiError, ErrorCode
+from ottla.base.ports import Clock, Timers
+from ottla.base.types import GROUP_METADATA_TOPIC, TopicPartition
+
+RETRY_MS = 100
+ALL_IN_SYNC = -1
+NO_LEADER = -1
+MARKER_IS_THERE = frozenset({ErrorCode.NONE, ErrorCode.INVALID_PRODUCER_EPOCH})
+
+
+class Marker(NamedTuple):
+    """One end of one transaction, as its partitions hear of it."""
+
+    producer_id: int
+    producer_epoch: int
+    coordinator_epoch: int
+    is_commit: bool
+    transaction_version: int
+
+
+class HasLogEnd(Protocol):
+    @property
+    def log_end_offset(self) -> int: ...
+
+
+class MarkerPartition(Protocol):
+    """What is needed of a partition (`replication/partition.py` is one)."""
+
+    @property
+    def leader_epoch(self) -> int: ...
+
+    @property
+    def log(self) -> HasLogEnd: ...
+
+    def write_marker(
+        self, producer_id: int, producer_epoch: int, coordinator_epoch: int, is_commit: bool, now_ms: int, transaction_version: int
+    ) -> int | None:
+        """The marker's offset, None if it was there already. Raises `ApiError`."""
+
+    def acknowledgement(self, last_offset: int, acks: int, leader_epoch: int = -1) -> ErrorCode | None:
+        """None while the replicas lack `last_offset`; an error if this term of leadership is over."""
+
+    def add_watcher(self, watcher: Callable[[], None]) -> None: ...
+
+    def remove_watcher(self, watcher: Callable[[], None]) -> None: ...
+
+
+Find = Callable[[str, int], MarkerPartition | None]
+"""The replica that lives here, None if there is none."""
+GroupMarker = Callable[[int, int, int, int, bool], None]
+"""(partition of __consumer_offsets, offset, producer id, producer epoch, is commit)."""
+Written = Callable[[ErrorCode], None]
+
+
+class Leaders(Protocol):
+    def leader_of(self, topic: str, partition: int) -> int | None:
+        """The broker that leads, NO_LEADER while nobody does, None if the partition does not exist."""
+
+
+class MarkerPeers(Protocol):
+    def write_markers(
+        self, broker_id: int, marker: Marker, partitions: Sequence[TopicPartition], done: Callable[[dict[TopicPartition, ErrorCode]], None]
+    ) -> None:
+        """WriteTxnMarkers to another broker; a failed connection is NETWORK_EXCEPTION for each partition."""
+
+
+class LocalMarkers:
+    """Markers into the partitions that are led here."""
+
+    def __init__(self, find: Find, group_marker: GroupMarker, clock: Clock) -> None:
+        self._find = find
+        self._group_marker = group_marker
+        self._clock = clock
+
+    def write(self, topic_partition: TopicPartition, marker: Marker, done: Written) -> None:
+        """`done` is called when the marker is committed, or with why it is not."""
+        topic, number = topic_partition
+        partition = self._find(topic, number)
+        if partition is None:
+            done(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            return
+        try:
+            offset = partition.write_marker(
+                marker.producer_id,
+                marker.producer_epoch,
+                marker.coordinator_epoch,
+                marker.is_commit,
+                self._clock.wall_ms(),
+                marker.transaction_version,
+            )
+        except ApiError as refusal:
+            done(refusal.code)
+            return
+        if offset is not None and topic == GROUP_METADATA_TOPIC:
+            self._group_marker(number, offset, marker.producer_id, marker.producer_epoch, marker.is_commit)
+        # One that was there already may not be committed yet: it is below the end of the log, that is all we know.
+        _wait(partition, offset if offset is not None else partition.log.log_end_offset - 1, done)
+
+
+def _wait(partition: MarkerPartition, last_offset: int, done: Written) -> None:
+    leader_epoch = partition.leader_epoch
+    code = partition.acknowledgement(last_offset, ALL_IN_SYNC, leader_epoch)
+    if code is not None:
+        done(code)
+        return
+
+    def look() -> None:
+        code = partition.acknowledgement(last_offset, ALL_IN_SYNC, leader_epoch)
+        if code is not None:
+            partition.remove_watcher(look)
+            done(code)
+
+    partition.add_watcher(look)
+
+
+class MarkerDelivery:
+    """The coordinator's `MarkerSender`."""
+
+    def __init__(self, broker_id: int, local: LocalMarkers, leaders: Leaders, peers: MarkerPeers, timers: Timers) -> None:
+        self.broker_id = broker_id
+        self.local = local
+        self.leaders = leaders
+        self.peers = peers
+        self.timers = timers
+
+    def send(
+        self,
+        transactional_id: str,
+        producer_id: int,
+        producer_epoch: int,
+        coordinator_epoch: int,
+        is_commit: bool,
+        partitions: Sequence[TopicPartition],
+        transaction_version: int,
+        is_wanted: Callable[[], bool],
+        done: Callable[[], None],
+    ) -> None:
+        marker = Marker(producer_id, producer_epoch, coordinator_epoch, is_commit, transaction_version)
+        _Delivery(self, marker, partitions, is_wanted, done).start()
+
+
+class _Delivery:
+    """The markers of one transaction on their way: `_owed` shrinks to nothing, `_failed` is what the next try is for."""
+
+    __slots__ = ("_delivery", "_done", "_failed", "_is_stopped", "_is_wanted", "_marker", "_owed")
+
+    def __init__(
+        self,
+        delivery: MarkerDelivery,
+        marker: Marker,
+        partitions: Sequence[TopicPartition],
+        is_wanted: Callable[[], bool],
+        done: Callable[[], None],
+    ) -> None:
+        self._delivery = delivery
+        self._marker = marker
+        self._owed = dict.fromkeys(partitions)
+        self._failed: list[TopicPartition] = []
+        self._is_wanted = is_wanted
+        self._done = done
+        self._is_stopped = False
+
+    def start(self) -> None:
+        if self._owed:
+            self._send(list(self._owed))
+        else:
+            self._finish()
+
+    def _send(self, partitions: Sequence[TopicPartition]) -> None:
+        delivery, remote = self._delivery, dict[int, list[TopicPartition]]()
+        for partition in partitions:
+            leader = delivery.leaders.leader_of(*partition)
+            if leader is None:
+                self._written(partition, ErrorCode.NONE)
+            elif leader == delivery.broker_id:
+                self._write_here(partition)
+            elif leader == NO_LEADER:
+                self._written(partition, ErrorCode.LEADER_NOT_AVAILABLE)
+            else:
+                remote.setdefault(leader, []).append(partition)
+        for leader, led in remote.items():
+            delivery.peers.write_markers(leader, self._marker, led, self._answered)
+
+    def _write_here(self, partition: TopicPartition) -> None:
+        self._delivery.local.write(partition, self._marker, lambda code: self._written(partition, code))
+
+    def _answered(self, codes: dict[TopicPartition, ErrorCode]) -> None:
+        for partition, code in codes.items():
+            self._written(partition, code)
+
+    def _written(self, partition: TopicPartition, code: ErrorCode) -> None:
+        if code is ErrorCode.TRANSACTION_COORDINATOR_FENCED:
+            self._is_stopped = True
+        if self._is_stopped:
+            return
+        if code in MARKER_IS_THERE:
+            del self._owed[partition]
+            if not self._owed:
+                self._finish()
+            return
+        if not self._failed:
+            self._delivery.timers.call_later(RETRY_MS, self._retry)
+        self._failed.append(partition)
+
+    def _retry(self) -> None:
+        failed, self._failed = self._failed, []
+        if not self._is_stopped and self._is_wanted():
+            self._send(failed)
+
+    def _finish(self) -> None:
+        self._is_stopped = True
+        self._done()

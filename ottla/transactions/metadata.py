@@ -1,0 +1,205 @@
+"""What is known of one transactional id, and how does each move change it?
+
+`TransactionMetadata` is one immutable value, exactly what a record of `__transaction_state` holds. Each move makes a new value and asserts
+`ALLOWED`; nothing becomes true before that value has been logged and applied.
+
+Identities. `identity` is the (producer id, epoch) that the client uses now. While Prepare* it is what the client will use next, which may
+be a new producer id (the epochs of the old one are used up) or, with a kept prepared transaction (KIP-939), an epoch beyond that of the
+markers. `last_identity` is the one before, if the client that uses `identity` got it by naming the one before: then a request that names
+it is a retry whose answer was lost. It is derived from `previous_producer_id`, so a failed-over coordinator knows it as well
+(KAFKA-20357): none if that is -1, the epoch before if it is the same producer id, the last usable epoch if it is another.
+
+Invariants: a producer id is used with epochs 0 to EPOCH_MAX - 1; EPOCH_MAX itself is written in markers only.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from ottla.base.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_TIMESTAMP, TopicPartition
+from ottla.transactions.states import (
+    ALLOWED,
+    COMPLETE_ABORT,
+    COMPLETE_COMMIT,
+    EMPTY,
+    ONGOING,
+    PREPARE_ABORT,
+    PREPARE_COMMIT,
+    TransactionState,
+)
+
+EPOCH_MAX = 0x7FFF
+LAST_USABLE_EPOCH = EPOCH_MAX - 1
+TRANSACTIONS_V2 = 2
+NO_TIMEOUT_MS = 0x7FFFFFFF
+"""The timeout of an id whose transactions an outside coordinator ends (KIP-939): never."""
+
+
+class ProducerIdentity(NamedTuple):
+    """Who writes: a producer id in one of its epochs."""
+
+    producer_id: int
+    epoch: int
+
+    @property
+    def is_exhausted(self) -> bool:
+        return self.epoch >= LAST_USABLE_EPOCH
+
+
+NO_IDENTITY = ProducerIdentity(NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
+
+
+class TransactionMetadata(NamedTuple):
+    """One transactional id, as logged. Times are wall times in milliseconds."""
+
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+    timeout_ms: int
+    state: TransactionState = EMPTY
+    partitions: frozenset[TopicPartition] = frozenset()
+    start_timestamp_ms: int = NO_TIMESTAMP
+    update_timestamp_ms: int = NO_TIMESTAMP
+    previous_producer_id: int = NO_PRODUCER_ID
+    next_producer_id: int = NO_PRODUCER_ID
+    next_producer_epoch: int = NO_PRODUCER_EPOCH
+    client_transaction_version: int = 0
+
+    @property
+    def identity(self) -> ProducerIdentity:
+        """What the client uses from now on."""
+        if self.next_producer_id == NO_PRODUCER_ID:
+            return ProducerIdentity(self.producer_id, self.producer_epoch)
+        return ProducerIdentity(self.next_producer_id, max(self.next_producer_epoch, 0))
+
+    @property
+    def last_identity(self) -> ProducerIdentity:
+        """What the same client used before; `NO_IDENTITY` if nobody may go on from there."""
+        if self.previous_producer_id == NO_PRODUCER_ID:
+            return NO_IDENTITY
+        identity = self.identity
+        if self.previous_producer_id != identity.producer_id:
+            return ProducerIdentity(self.previous_producer_id, LAST_USABLE_EPOCH)
+        return ProducerIdentity(identity.producer_id, identity.epoch - 1) if identity.epoch > 0 else NO_IDENTITY
+
+    @property
+    def is_kept(self) -> bool:
+        """Ongoing, and its owner has come back for it with a new identity (KIP-939)."""
+        return self.state is ONGOING and self.next_producer_id != NO_PRODUCER_ID
+
+    def is_timed_out(self, now_ms: int) -> bool:
+        return self.state is ONGOING and self.timeout_ms != NO_TIMEOUT_MS and self.start_timestamp_ms + self.timeout_ms < now_ms
+
+
+def move(metadata: TransactionMetadata, state: TransactionState, **changes: object) -> TransactionMetadata:
+    """The next value; the only way from state to state."""
+    assert metadata.state in ALLOWED[state], f"{metadata.transactional_id}: {metadata.state.value} -> {state.value}"
+    return metadata._replace(state=state, **changes)  # type: ignore[arg-type]
+
+
+def initialised(
+    metadata: TransactionMetadata, identity: ProducerIdentity, previous_producer_id: int, timeout_ms: int, now_ms: int
+) -> TransactionMetadata:
+    """The id belongs to whoever gets `identity`; nothing is open."""
+    return move(
+        metadata,
+        EMPTY,
+        producer_id=identity.producer_id,
+        producer_epoch=identity.epoch,
+        previous_producer_id=previous_producer_id,
+        next_producer_id=NO_PRODUCER_ID,
+        next_producer_epoch=NO_PRODUCER_EPOCH,
+        timeout_ms=timeout_ms,
+        partitions=frozenset(),
+        start_timestamp_ms=NO_TIMESTAMP,
+        update_timestamp_ms=now_ms,
+    )
+
+
+def with_partitions(metadata: TransactionMetadata, partitions: frozenset[TopicPartition], version: int, now_ms: int) -> TransactionMetadata:
+    """The first partitions open the transaction and start its clock."""
+    assert not metadata.is_kept, f"{metadata.transactional_id}: a prepared transaction does not grow"
+    return move(
+        metadata,
+        ONGOING,
+        partitions=metadata.partitions | partitions,
+        start_timestamp_ms=metadata.start_timestamp_ms if metadata.state is ONGOING else now_ms,
+        update_timestamp_ms=now_ms,
+        client_transaction_version=version,
+    )
+
+
+def prepared(metadata: TransactionMetadata, is_commit: bool, version: int, now_ms: int) -> TransactionMetadata:
+    """The end that a client of transactions v1 asked for: the epoch stays."""
+    identity = metadata.identity
+    # A kept transaction is ended by its new identity; the markers must not carry the epoch that a lost process still holds.
+    marker_epoch = min(metadata.producer_epoch + 1, EPOCH_MAX) if metadata.is_kept else metadata.producer_epoch
+    return _prepared(metadata, is_commit, identity, marker_epoch, metadata.previous_producer_id, version, now_ms)
+
+
+def prepared_with_bump(
+    metadata: TransactionMetadata, is_commit: bool, now_ms: int, *, new_producer_id: int = NO_PRODUCER_ID, is_remembered: bool = True
+) -> TransactionMetadata:
+    """The end that also fences: the markers carry the next epoch (KIP-890).
+
+    `new_producer_id` is used if the epochs are exhausted; without one the next InitProducerId must rotate. With `is_remembered` the client
+    of the old epoch may go on from it (a lost answer, a timeout); without, it is fenced for good.
+    """
+    identity = metadata.identity
+    if identity.is_exhausted and new_producer_id != NO_PRODUCER_ID:
+        following = ProducerIdentity(new_producer_id, 0)
+    else:
+        following = ProducerIdentity(identity.producer_id, min(identity.epoch + 1, EPOCH_MAX))
+    previous_producer_id = identity.producer_id if is_remembered else NO_PRODUCER_ID
+    marker_epoch = min(metadata.producer_epoch + 1, EPOCH_MAX)
+    return _prepared(metadata, is_commit, following, marker_epoch, previous_producer_id, TRANSACTIONS_V2, now_ms)
+
+
+def _prepared(
+    metadata: TransactionMetadata,
+    is_commit: bool,
+    following: ProducerIdentity,
+    marker_epoch: int,
+    previous_producer_id: int,
+    version: int,
+    now_ms: int,
+) -> TransactionMetadata:
+    is_plain = following == (metadata.producer_id, marker_epoch)
+    return move(
+        metadata,
+        PREPARE_COMMIT if is_commit else PREPARE_ABORT,
+        producer_epoch=marker_epoch,
+        previous_producer_id=previous_producer_id,
+        next_producer_id=NO_PRODUCER_ID if is_plain else following.producer_id,
+        next_producer_epoch=NO_PRODUCER_EPOCH if is_plain or following.epoch == 0 else following.epoch,
+        start_timestamp_ms=metadata.start_timestamp_ms if metadata.state is ONGOING else now_ms,
+        update_timestamp_ms=now_ms,
+        client_transaction_version=version,
+    )
+
+
+def completed(metadata: TransactionMetadata, now_ms: int) -> TransactionMetadata:
+    """Every partition has its marker: the client's next identity is the current one."""
+    identity = metadata.identity
+    return move(
+        metadata,
+        COMPLETE_COMMIT if metadata.state is PREPARE_COMMIT else COMPLETE_ABORT,
+        producer_id=identity.producer_id,
+        producer_epoch=identity.epoch,
+        next_producer_id=NO_PRODUCER_ID,
+        next_producer_epoch=NO_PRODUCER_EPOCH,
+        partitions=frozenset(),
+        update_timestamp_ms=now_ms,
+    )
+
+
+def kept(metadata: TransactionMetadata, identity: ProducerIdentity, timeout_ms: int, now_ms: int) -> TransactionMetadata:
+    """The transaction stays open; its owner will end it as `identity` (KIP-939)."""
+    return move(
+        metadata,
+        ONGOING,
+        next_producer_id=identity.producer_id,
+        next_producer_epoch=identity.epoch,
+        timeout_ms=timeout_ms,
+        update_timestamp_ms=now_ms,
+    )

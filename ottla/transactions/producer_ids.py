@@ -1,0 +1,118 @@
+"""Producer ids that no other broker hands out, and that are never handed out twice (I22).
+
+Brokers claim blocks of 1,000 from one node of the metadata store, Kafka's `/latest_producer_id_block`, by a write that names the version
+they have read; of two that read the same version one loses and reads again. A write whose outcome is unknown is never assumed to be ours:
+the next block is claimed instead, and the ids between are lost. The next block is fetched when nine tenths of the last one are used, so
+`take` seldom has to say "not yet".
+
+A node with nonsense in it is not guessed at: no ids are given until somebody repairs it (C2).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+from ottla.base.errors import ErrorCode
+from ottla.base.ports import Create, MetadataStore, Node, Operation, Set, StoreResult
+from ottla.base.types import NO_PRODUCER_ID
+
+BLOCK_PATH = "/latest_producer_id_block"
+BLOCK_SIZE = 1_000
+PREFETCH_LEFT = 100
+ATTEMPTS_MAX = 16
+PRODUCER_ID_MAX = (1 << 63) - 1
+
+Taken = Callable[[int, ErrorCode], None]
+
+
+class ProducerIds:
+    """The ids of one broker. `take` answers at once or not at all; `next` waits for a block."""
+
+    def __init__(self, store: MetadataStore, broker_id: int) -> None:
+        self._store = store
+        self._broker_id = broker_id
+        self._next = 0
+        self._end = 0
+        self._following: range | None = None
+        self._waiting: list[Taken] = []
+        self._is_fetching = False
+
+    def take(self) -> int | None:
+        if self._next == self._end and not self._open_following():
+            self._maybe_fetch()
+            # A local store has answered already.
+            if not self._open_following():
+                return None
+        producer_id = self._next
+        self._next += 1
+        if self._end - self._next <= PREFETCH_LEFT:
+            self._maybe_fetch()
+        return producer_id
+
+    def next(self, done: Taken) -> None:
+        producer_id = self.take()
+        if producer_id is not None:
+            done(producer_id, ErrorCode.NONE)
+        else:
+            self._waiting.append(done)
+            self._maybe_fetch()
+
+    def _open_following(self) -> bool:
+        if self._following is None:
+            return False
+        self._next, self._end = self._following.start, self._following.stop
+        self._following = None
+        return True
+
+    def _maybe_fetch(self) -> None:
+        if not self._is_fetching and self._following is None:
+            self._is_fetching = True
+            self._read(1)
+
+    def _read(self, attempt: int) -> None:
+        self._store.get(BLOCK_PATH, lambda node: self._claim(node, attempt))
+
+    def _claim(self, node: Node | None, attempt: int) -> None:
+        start = 0 if node is None else _block_end(node.data) + 1
+        if start < 0 or start > PRODUCER_ID_MAX - BLOCK_SIZE:
+            self._fail(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+            return
+        data = _block_bytes(self._broker_id, start)
+        operation: Operation = Create(BLOCK_PATH, data) if node is None else Set(BLOCK_PATH, data, node.version)
+        self._store.multi([operation], lambda result, _index: self._claimed(result, start, attempt))
+
+    def _claimed(self, result: StoreResult, start: int, attempt: int) -> None:
+        if result is StoreResult.OK:
+            self._succeed(range(start, start + BLOCK_SIZE))
+        elif result is StoreResult.SESSION_EXPIRED or attempt >= ATTEMPTS_MAX:
+            self._fail(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        else:
+            self._read(attempt + 1)
+
+    def _succeed(self, block: range) -> None:
+        self._is_fetching = False
+        self._following = block
+        waiting, self._waiting = self._waiting, []
+        for done in waiting:
+            self.next(done)
+
+    def _fail(self, code: ErrorCode) -> None:
+        self._is_fetching = False
+        waiting, self._waiting = self._waiting, []
+        for done in waiting:
+            done(NO_PRODUCER_ID, code)
+
+
+def _block_bytes(broker_id: int, start: int) -> bytes:
+    block = {"version": 1, "broker": broker_id, "block_start": str(start), "block_end": str(start + BLOCK_SIZE - 1)}
+    return json.dumps(block, separators=(",", ":")).encode()
+
+
+def _block_end(data: bytes) -> int:
+    """The last id of the block, -2 if it cannot be read."""
+    try:
+        end = int(json.loads(data)["block_end"])
+    except (ValueError, KeyError, TypeError):
+        return -2
+    return end if end >= 0 else -2

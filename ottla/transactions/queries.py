@@ -1,0 +1,48 @@
+"""What do operators see of transactions? DescribeTransactions and ListTransactions, over one shard.
+
+Queries are decisions without records, so what they show is committed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from ottla.machine.contract import Decision, Reply
+from ottla.transactions.metadata import TransactionMetadata
+from ottla.transactions.shard import Shard, answer
+from ottla.transactions.states import ONGOING, TransactionState
+
+
+class ListFilter(NamedTuple):
+    """Empty means everything. `duration_ms` keeps what has been open for longer; `matches` judges the transactional id."""
+
+    states: frozenset[TransactionState] = frozenset()
+    producer_ids: frozenset[int] = frozenset()
+    duration_ms: int = -1
+    matches: Callable[[str], bool] | None = None
+
+
+def decide_describe(shard: Shard, transactional_id: str, reply: Reply) -> Decision:
+    """Replies the `TransactionMetadata`, or None if the id is unknown."""
+    return answer(reply, shard.transactions.get(transactional_id))
+
+
+def decide_list(shard: Shard, now_ms: int, wanted: ListFilter, reply: Reply) -> Decision:
+    """Replies a list of `TransactionMetadata`."""
+    return answer(reply, [metadata for metadata in shard.transactions.values() if _is_wanted(metadata, wanted, now_ms)])
+
+
+def _is_wanted(metadata: TransactionMetadata, wanted: ListFilter, now_ms: int) -> bool:
+    if wanted.states and metadata.state not in wanted.states:
+        return False
+    if wanted.producer_ids and metadata.producer_id not in wanted.producer_ids:
+        return False
+    if wanted.duration_ms >= 0 and (metadata.start_timestamp_ms < 0 or now_ms - metadata.start_timestamp_ms <= wanted.duration_ms):
+        return False
+    return wanted.matches is None or wanted.matches(metadata.transactional_id)
+
+
+def age_ms(metadata: TransactionMetadata, now_ms: int) -> int:
+    """How long the transaction has been open; 0 if none is."""
+    return max(now_ms - metadata.start_timestamp_ms, 0) if metadata.state is ONGOING else 0

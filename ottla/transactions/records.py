@@ -1,0 +1,114 @@
+"""What stands in `__transaction_state`: Kafka's TransactionLogKey version 0 and TransactionLogValue version 1 (4.x; version 0 is read).
+
+`read_record` answers None for what this coordinator does not know (another key, a later version, damaged bytes): such records are passed
+over, never an error, because somebody could have written them by hand.
+"""
+
+from __future__ import annotations
+
+from struct import Struct as Packer
+from typing import NamedTuple
+
+from ottla.base.errors import WireError
+from ottla.base.types import TopicPartition
+from ottla.machine.contract import LogRecord
+from ottla.transactions.metadata import TransactionMetadata
+from ottla.transactions.states import DEAD, EMPTY, STATUS_NUMBERS, STATUS_STATES
+from ottla.wire.messages.transaction_records import PartitionsSchema, TransactionLogKey, TransactionLogValue
+from ottla.wire.schema import decoder, encoder
+
+_INT16 = Packer(">h")
+KEY_VERSION = 0
+VALUE_VERSION = 1
+_KEY_PREFIX = _INT16.pack(KEY_VERSION)
+_VALUE_PREFIX = _INT16.pack(VALUE_VERSION)
+
+
+class TransactionRecord(NamedTuple):
+    """A decoded record; `metadata` is None for a tombstone."""
+
+    transactional_id: str
+    metadata: TransactionMetadata | None
+
+
+def state_record(metadata: TransactionMetadata) -> LogRecord:
+    assert metadata.state is not DEAD, "a dead id is a tombstone"
+    return LogRecord(
+        _write_key(metadata.transactional_id), _VALUE_PREFIX + encoder(TransactionLogValue, VALUE_VERSION)(_to_value(metadata))
+    )
+
+
+def tombstone(transactional_id: str) -> LogRecord:
+    return LogRecord(_write_key(transactional_id), None)
+
+
+def read_record(record: LogRecord) -> TransactionRecord | None:
+    try:
+        key = _read_key(record.key)
+        if key is None:
+            return None
+        if record.value is None:
+            return TransactionRecord(key.transactional_id, None)
+        metadata = _read_value(key.transactional_id, record.value)
+    except WireError:
+        return None
+    return TransactionRecord(key.transactional_id, metadata) if metadata is not None else None
+
+
+def _write_key(transactional_id: str) -> bytes:
+    return _KEY_PREFIX + encoder(TransactionLogKey, KEY_VERSION)(TransactionLogKey(transactional_id=transactional_id))
+
+
+def _read_key(data: bytes) -> TransactionLogKey | None:
+    if data[:2] != _KEY_PREFIX:
+        return None
+    key, end = decoder(TransactionLogKey, KEY_VERSION)(data, 2)
+    return key if end == len(data) else None
+
+
+def _read_value(transactional_id: str, data: bytes) -> TransactionMetadata | None:
+    if len(data) < 2:
+        return None
+    version = _INT16.unpack_from(data)[0]
+    if not 0 <= version <= VALUE_VERSION:
+        return None
+    value, _ = decoder(TransactionLogValue, version)(data, 2)
+    state = STATUS_STATES.get(value.transaction_status)
+    if state is None or state is DEAD:
+        return None
+    return TransactionMetadata(
+        transactional_id=transactional_id,
+        producer_id=value.producer_id,
+        producer_epoch=value.producer_epoch,
+        timeout_ms=value.transaction_timeout_ms,
+        state=state,
+        partitions=frozenset(
+            TopicPartition(topic.topic, partition) for topic in value.transaction_partitions or () for partition in topic.partition_ids
+        ),
+        start_timestamp_ms=value.transaction_start_timestamp_ms,
+        update_timestamp_ms=value.transaction_last_update_timestamp_ms,
+        previous_producer_id=value.previous_producer_id,
+        next_producer_id=value.next_producer_id,
+        next_producer_epoch=value.next_producer_epoch,
+        client_transaction_version=value.client_transaction_version,
+    )
+
+
+def _to_value(metadata: TransactionMetadata) -> TransactionLogValue:
+    by_topic: dict[str, list[int]] = {}
+    for topic, partition in sorted(metadata.partitions):
+        by_topic.setdefault(topic, []).append(partition)
+    partitions = [PartitionsSchema(topic=topic, partition_ids=ids) for topic, ids in by_topic.items()]
+    return TransactionLogValue(
+        producer_id=metadata.producer_id,
+        previous_producer_id=metadata.previous_producer_id,
+        next_producer_id=metadata.next_producer_id,
+        producer_epoch=metadata.producer_epoch,
+        next_producer_epoch=metadata.next_producer_epoch,
+        transaction_timeout_ms=metadata.timeout_ms,
+        transaction_status=STATUS_NUMBERS[metadata.state],
+        transaction_partitions=None if metadata.state is EMPTY else partitions,
+        transaction_last_update_timestamp_ms=metadata.update_timestamp_ms,
+        transaction_start_timestamp_ms=metadata.start_timestamp_ms,
+        client_transaction_version=metadata.client_transaction_version,
+    )

@@ -1,0 +1,326 @@
+"""Which shard coordinates a transactional id, and what does a request do while the transaction before it completes?
+
+`TransactionCoordinators` finds the shard (Java's hash of the id, as in Kafka), runs the command on its host and gives the result to `done`,
+also when there is no coordinator here: then the result carries NOT_COORDINATOR or COORDINATOR_LOAD_IN_PROGRESS.
+
+Between Prepare* and Complete* Kafka answers CONCURRENT_TRANSACTIONS and the client comes back after a pause that is much longer than the
+rest of the transaction. Here the request waits for the completion, at most `completion_wait_ms`, and is then decided again; only EndTxn is
+answered at once, because an end must never be taken for the next one (ydb #52731).
+
+`admit` lets a Produce in: with transactions v2 its partitions are added to the transaction, before that they are verified. If the
+coordinator is another broker it is asked by `RemoteCoordinators`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Protocol
+
+from ottla.base.errors import ApiError, ErrorCode
+from ottla.base.java_hash import java_partition
+from ottla.base.ports import TimerHandle, Timers
+from ottla.base.types import GROUP_METADATA_TOPIC, TopicPartition
+from ottla.machine.contract import Decision, Reply
+from ottla.machine.host import HostState, MachineHost
+from ottla.transactions.init_producer_id import InitProducerId
+from ottla.transactions.machine import TransactionMachine
+from ottla.transactions.metadata import TRANSACTIONS_V2, ProducerIdentity, TransactionMetadata
+from ottla.transactions.queries import ListFilter
+from ottla.transactions.settings import TransactionSettings
+from ottla.transactions.shard import Decide, EndResult, MarkerSender, ProducerIdSource
+
+ATTEMPTS_MAX = 4
+
+DoneCode = Callable[[ErrorCode], None]
+DoneCodes = Callable[[dict[TopicPartition, ErrorCode]], None]
+DoneEnd = Callable[[EndResult], None]
+Command = Callable[[int, Reply], Decision]
+
+# What a producer hears when its Produce was not let in. A client knows nothing of coordinators at that point: it only has to try again.
+PRODUCE_ERRORS = {
+    ErrorCode.NOT_COORDINATOR: ErrorCode.NOT_ENOUGH_REPLICAS,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE: ErrorCode.NOT_ENOUGH_REPLICAS,
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: ErrorCode.NOT_ENOUGH_REPLICAS,
+    ErrorCode.NETWORK_EXCEPTION: ErrorCode.NOT_ENOUGH_REPLICAS,
+    ErrorCode.PRODUCER_FENCED: ErrorCode.INVALID_PRODUCER_EPOCH,
+}
+
+
+class RemoteCoordinators(Protocol):
+    """AddPartitionsToTxn (version 4 and above) to the broker that coordinates."""
+
+    def add_partitions(
+        self,
+        transactional_id: str,
+        identity: ProducerIdentity,
+        partitions: Sequence[TopicPartition],
+        is_verify_only: bool,
+        done: DoneCodes,
+    ) -> None:
+        """Answers every partition; NOT_COORDINATOR or NETWORK_EXCEPTION when nobody could be asked."""
+
+
+class NoRemoteCoordinators:
+    """A single broker: if it does not coordinate, nobody does."""
+
+    def add_partitions(
+        self,
+        transactional_id: str,
+        identity: ProducerIdentity,
+        partitions: Sequence[TopicPartition],
+        is_verify_only: bool,
+        done: DoneCodes,
+    ) -> None:
+        done(dict.fromkeys(partitions, ErrorCode.NOT_COORDINATOR))
+
+
+class TransactionCoordinators:
+    """The shards of this broker. `partition_count` is that of `__transaction_state`, `group_partition` places a group's offsets."""
+
+    def __init__(
+        self,
+        *,
+        partition_count: Callable[[], int],
+        group_partition: Callable[[str], int],
+        settings: TransactionSettings,
+        producer_ids: ProducerIdSource,
+        markers: MarkerSender,
+        timers: Timers,
+        remote: RemoteCoordinators | None = None,
+    ) -> None:
+        self.settings = settings
+        self.producer_ids = producer_ids
+        self._partition_count = partition_count
+        self._group_partition = group_partition
+        self._markers = markers
+        self._timers = timers
+        self._remote: RemoteCoordinators = remote if remote is not None else NoRemoteCoordinators()
+        self._hosts: dict[int, MachineHost] = {}
+
+    # Shards
+
+    def new_machine(self, coordinator_epoch: int) -> TransactionMachine:
+        """A machine for a partition of `__transaction_state` that this broker has come to lead in `coordinator_epoch`."""
+        return TransactionMachine(coordinator_epoch, self.settings, self.producer_ids, self._markers)
+
+    def attach(self, partition: int, host: MachineHost) -> None:
+        """From here on requests find the shard, be it loading still. To be called before `host.load`."""
+
+        def run(decide: Decide) -> None:
+            if host.state is HostState.ACTIVE:
+                host.run(decide)
+
+        host.machine.shard.run = run
+        self._hosts[partition] = host
+
+    def detach(self, partition: int, code: ErrorCode = ErrorCode.NOT_COORDINATOR) -> None:
+        host = self._hosts.pop(partition, None)
+        if host is not None:
+            host.close(code)
+
+    def partition_for(self, transactional_id: str) -> int:
+        return java_partition(transactional_id, self._partition_count())
+
+    def host_of(self, transactional_id: str) -> MachineHost:
+        """The active host of the id's shard. Raises ApiError NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE."""
+        if self._partition_count() <= 0:
+            raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "__transaction_state does not exist yet")
+        host = self._hosts.get(self.partition_for(transactional_id))
+        if host is None:
+            raise ApiError(ErrorCode.NOT_COORDINATOR, f"{transactional_id!r} is coordinated elsewhere")
+        if host.error:
+            raise ApiError(host.error, f"the coordinator of {transactional_id!r} is {host.state.value}")
+        return host
+
+    def all_hosts(self) -> Iterable[MachineHost]:
+        return [host for _, host in sorted(self._hosts.items())]
+
+    # Commands
+
+    def init_producer_id(self, command: InitProducerId, done: DoneEnd) -> None:
+        self._run_patiently(command.transactional_id, lambda machine: _bind(machine.init_producer_id, command), done, EndResult)
+
+    def add_partitions(
+        self, transactional_id: str, identity: ProducerIdentity, partitions: Iterable[TopicPartition], version: int, done: DoneCode
+    ) -> None:
+        wanted = frozenset(partitions)
+        self._run_patiently(
+            transactional_id, lambda machine: _bind(machine.add_partitions, transactional_id, identity, wanted, version), done, _same
+        )
+
+    def add_offsets(self, transactional_id: str, identity: ProducerIdentity, group_id: str, version: int, done: DoneCode) -> None:
+        """The group's offsets will be part of the transaction."""
+        offsets = TopicPartition(GROUP_METADATA_TOPIC, self._group_partition(group_id))
+        self.add_partitions(transactional_id, identity, (offsets,), version, done)
+
+    def verify_partitions(
+        self, transactional_id: str, identity: ProducerIdentity, partitions: Sequence[TopicPartition], done: DoneCodes
+    ) -> None:
+        def refuse(code: ErrorCode) -> None:
+            done(dict.fromkeys(partitions, code))
+
+        self._run(
+            transactional_id,
+            lambda machine: _bind(machine.verify_partitions, transactional_id, identity, partitions),
+            lambda result: refuse(result) if isinstance(result, ErrorCode) else done(result),
+            _same,
+        )
+
+    def verify_offsets(self, transactional_id: str, identity: ProducerIdentity, group_id: str, done: DoneCode) -> None:
+        """Whether the group's offsets are part of the ongoing transaction."""
+        offsets = TopicPartition(GROUP_METADATA_TOPIC, self._group_partition(group_id))
+        self.verify_partitions(transactional_id, identity, (offsets,), lambda codes: done(codes[offsets]))
+
+    def end(self, transactional_id: str, identity: ProducerIdentity, is_commit: bool, version: int, done: DoneEnd) -> None:
+        self._run(transactional_id, lambda machine: _bind(machine.end, transactional_id, identity, is_commit, version), done, EndResult)
+
+    def describe(self, transactional_id: str, done: Callable[[TransactionMetadata | ErrorCode | None], None]) -> None:
+        """The transaction, None if the id is unknown, or why this broker cannot say."""
+        self._run(transactional_id, lambda machine: _bind(machine.describe, transactional_id), done, _same)
+
+    def list_transactions(self, wanted: ListFilter, done: Callable[[list[TransactionMetadata], ErrorCode], None]) -> None:
+        """Everything that is coordinated here; COORDINATOR_LOAD_IN_PROGRESS beside what is known while a shard still loads."""
+        hosts = [host for host in self.all_hosts() if host.state is HostState.ACTIVE]
+        is_loading = any(host.state is HostState.LOADING for host in self._hosts.values())
+        code = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if is_loading else ErrorCode.NONE
+        found: list[TransactionMetadata] = []
+        missing = len(hosts)
+        if not hosts:
+            done(found, code)
+
+        def collect(result: list[TransactionMetadata]) -> None:
+            nonlocal missing
+            found.extend(result)
+            missing -= 1
+            if not missing:
+                done(found, code)
+
+        for host in hosts:
+            host.run(lambda now_ms, machine=host.machine: machine.list_transactions(now_ms, wanted, collect))  # type: ignore[misc]
+
+    # Produce
+
+    def admit(
+        self,
+        transactional_id: str,
+        producer_id: int,
+        producer_epoch: int,
+        partitions: Sequence[TopicPartition],
+        is_v2: bool,
+        done: DoneCodes,
+    ) -> None:
+        """May a transactional batch be appended to these partitions? The codes are those of Produce."""
+        identity = ProducerIdentity(producer_id, producer_epoch)
+        if not is_v2 and not self.settings.is_verification_enabled:
+            done(dict.fromkeys(partitions, ErrorCode.NONE))
+            return
+
+        def answered(codes: dict[TopicPartition, ErrorCode]) -> None:
+            done({partition: produce_error(code, is_v2) for partition, code in codes.items()})
+
+        if self.partition_for(transactional_id) not in self._hosts:
+            self._remote.add_partitions(transactional_id, identity, partitions, not is_v2, answered)
+        elif is_v2:
+            self.add_partitions(
+                transactional_id, identity, partitions, TRANSACTIONS_V2, lambda code: answered(dict.fromkeys(partitions, code))
+            )
+        else:
+            self.verify_partitions(transactional_id, identity, partitions, answered)
+
+    # Running
+
+    def _run(
+        self, transactional_id: str, command: Callable[[TransactionMachine], Command], done: Reply, refuse: Callable[[Any], Any]
+    ) -> None:
+        try:
+            host = self.host_of(transactional_id)
+        except ApiError as error:
+            done(refuse(error.code))
+            return
+        decide = command(host.machine)
+        host.run(lambda now_ms: decide(now_ms, done))
+
+    def _run_patiently(
+        self, transactional_id: str, command: Callable[[TransactionMachine], Command], done: Reply, refuse: Callable[[Any], Any]
+    ) -> None:
+        patience = _Patience(self, transactional_id, command, done, refuse)
+        self._run(transactional_id, command, patience.answered, refuse)
+
+
+class _Patience:
+    """One request that would rather wait than hear CONCURRENT_TRANSACTIONS."""
+
+    __slots__ = ("_attempts", "_command", "_coordinators", "_done", "_last", "_refuse", "_timer", "_transactional_id", "_waiter")
+
+    def __init__(
+        self,
+        coordinators: TransactionCoordinators,
+        transactional_id: str,
+        command: Callable[[TransactionMachine], Command],
+        done: Reply,
+        refuse: Callable[[Any], Any],
+    ) -> None:
+        self._coordinators = coordinators
+        self._transactional_id = transactional_id
+        self._command = command
+        self._done = done
+        self._refuse = refuse
+        self._attempts = 1
+        self._last: Any = None
+        self._timer: TimerHandle | None = None
+        self._waiter = self._woken
+
+    def answered(self, result: Any) -> None:
+        code = result.code if isinstance(result, EndResult) else result
+        wait_ms = self._coordinators.settings.completion_wait_ms
+        if code is not ErrorCode.CONCURRENT_TRANSACTIONS or wait_ms <= 0 or self._attempts >= ATTEMPTS_MAX:
+            self._finish(result)
+            return
+        self._attempts += 1
+        try:
+            shard = self._coordinators.host_of(self._transactional_id).machine.shard
+        except ApiError as error:
+            self._finish(self._refuse(error.code))
+            return
+        if not shard.is_completing(self._transactional_id):
+            self._again()
+            return
+        self._last = result
+        shard.wait_for_completion(self._transactional_id, self._waiter)
+        if self._timer is None:
+            self._timer = self._coordinators._timers.call_later(wait_ms, lambda: self._give_up(shard))
+
+    def _woken(self, code: ErrorCode) -> None:
+        if code:
+            self._finish(self._refuse(code))
+        else:
+            self._again()
+
+    def _again(self) -> None:
+        self._coordinators._run(self._transactional_id, self._command, self.answered, self._refuse)
+
+    def _give_up(self, shard: Any) -> None:
+        """The time is over; if the request is being decided again just now, that answer stands."""
+        self._attempts = ATTEMPTS_MAX
+        if shard.forget_waiter(self._transactional_id, self._waiter):
+            self._finish(self._last)
+
+    def _finish(self, result: Any) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._done(result)
+
+
+def produce_error(code: ErrorCode, is_v2: bool) -> ErrorCode:
+    """What Produce answers for a coordinator's code; clients before version 12 do not know CONCURRENT_TRANSACTIONS there."""
+    if code is ErrorCode.CONCURRENT_TRANSACTIONS and not is_v2:
+        return ErrorCode.NOT_ENOUGH_REPLICAS
+    return PRODUCE_ERRORS.get(code, code)
+
+
+def _bind(method: Callable[..., Decision], *arguments: Any) -> Command:
+    return lambda now_ms, reply: method(now_ms, *arguments, reply)
+
+
+def _same(code: Any) -> Any:
+    return code

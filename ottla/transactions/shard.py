@@ -1,0 +1,140 @@
+"""The state of one coordinator shard (a partition of `__transaction_state`), and the ports through which it acts.
+
+Hard state is `transactions` and `ongoing`, a function of the log and written by `apply` alone. Soft state is `waiting` (requests that wait
+for a transaction to complete) and `is_abandoned` (another broker coordinates now). The moves are decided in `init_producer_id.py`,
+`add_partitions.py`, `end_transaction.py` and `expiry.py`, each a set of functions over a `Shard`; `machine.py` is their front.
+
+Invariant: `transactions` is ordered by last update, oldest first, so that expiry looks only at what has expired.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, Protocol
+
+from ottla.base.errors import ErrorCode
+from ottla.base.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, TopicPartition
+from ottla.machine.contract import Answer, Decision, LogRecord, Reply
+from ottla.transactions.metadata import TransactionMetadata
+from ottla.transactions.records import read_record
+from ottla.transactions.settings import TransactionSettings
+from ottla.transactions.states import ONGOING, PREPARED
+
+Decide = Callable[[int], Decision]
+Waiter = Callable[[ErrorCode], None]
+"""Called with NONE when the transaction has completed, or with why it will not complete here."""
+
+
+class MarkerSender(Protocol):
+    """Writes the markers of a transaction to all its partitions, wherever they are led, and keeps trying until it has."""
+
+    def send(
+        self,
+        transactional_id: str,
+        producer_id: int,
+        producer_epoch: int,
+        coordinator_epoch: int,
+        is_commit: bool,
+        partitions: Sequence[TopicPartition],
+        transaction_version: int,
+        is_wanted: Callable[[], bool],
+        done: Callable[[], None],
+    ) -> None:
+        """`done` is called once when every marker is committed, maybe before this returns; trying ends when `is_wanted` says no."""
+
+
+class ProducerIdSource(Protocol):
+    def take(self) -> int | None:
+        """A producer id that nobody else has, or None while the next block is fetched."""
+
+    def next(self, done: Callable[[int, ErrorCode], None]) -> None:
+        """The same with patience: `done(producer_id, NONE)` or `done(-1, error)`."""
+
+
+class EndResult(NamedTuple):
+    """How InitProducerId or EndTxn ended, and what the client uses from now on."""
+
+    code: ErrorCode
+    producer_id: int = NO_PRODUCER_ID
+    producer_epoch: int = NO_PRODUCER_EPOCH
+    ongoing_producer_id: int = NO_PRODUCER_ID
+    ongoing_producer_epoch: int = NO_PRODUCER_EPOCH
+
+
+class Shard:
+    """One shard's state. `run` is the host's, given by `routing.py`."""
+
+    def __init__(
+        self, coordinator_epoch: int, settings: TransactionSettings, producer_ids: ProducerIdSource, markers: MarkerSender
+    ) -> None:
+        self.coordinator_epoch = coordinator_epoch
+        self.settings = settings
+        self.producer_ids = producer_ids
+        self.markers = markers
+        self.run: Callable[[Decide], None] = _not_bound
+        self.transactions: dict[str, TransactionMetadata] = {}
+        self.ongoing: dict[str, None] = {}
+        self.waiting: dict[str, list[Waiter]] = {}
+        self.is_abandoned = False
+
+    def apply(self, record: LogRecord) -> None:
+        """The only writer of hard state."""
+        decoded = read_record(record)
+        if decoded is None:
+            return
+        transactional_id, metadata = decoded
+        # The id moves to the end: the order of updates is the order of the dict.
+        self.transactions.pop(transactional_id, None)
+        if metadata is not None:
+            self.transactions[transactional_id] = metadata
+        if metadata is not None and metadata.state is ONGOING:
+            self.ongoing[transactional_id] = None
+        else:
+            self.ongoing.pop(transactional_id, None)
+
+    def is_completing(self, transactional_id: str) -> bool:
+        """Decided, and its markers are on their way."""
+        metadata = self.transactions.get(transactional_id)
+        return metadata is not None and metadata.state in PREPARED
+
+    def wait_for_completion(self, transactional_id: str, waiter: Waiter) -> None:
+        assert self.is_completing(transactional_id)
+        self.waiting.setdefault(transactional_id, []).append(waiter)
+
+    def forget_waiter(self, transactional_id: str, waiter: Waiter) -> bool:
+        """True if it was still waiting."""
+        waiters = self.waiting.get(transactional_id, [])
+        if waiter not in waiters:
+            return False
+        waiters.remove(waiter)
+        if not waiters:
+            del self.waiting[transactional_id]
+        return True
+
+    def wake(self, transactional_id: str) -> None:
+        """Runs the requests that waited for this transaction."""
+        for waiter in self.waiting.pop(transactional_id, ()):
+            waiter(ErrorCode.NONE)
+
+
+def answer(reply: Reply, result: object) -> Decision:
+    """An answer without records."""
+    effects = (Answer(reply, result),)
+    return Decision(effects=effects, refused=lambda _code: effects)
+
+
+def answer_code(reply: Reply, code: ErrorCode) -> Decision:
+    """A code without records; whoever closes the host meanwhile may say something else."""
+    return Decision(effects=(Answer(reply, code),), refused=lambda refusal: (Answer(reply, refusal),))
+
+
+def answer_end(reply: Reply, code: ErrorCode, metadata: TransactionMetadata | None = None) -> Decision:
+    """An `EndResult` without records, with the client's identity if `metadata` is given."""
+    identity = metadata.identity if metadata is not None else (NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
+    return Decision(
+        effects=(Answer(reply, EndResult(code, identity[0], identity[1])),), refused=lambda refusal: (Answer(reply, EndResult(refusal)),)
+    )
+
+
+def _not_bound(_decide: Decide) -> None:
+    raise AssertionError("the shard is not bound to a host")

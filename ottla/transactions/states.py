@@ -1,0 +1,56 @@
+"""In which states can a transaction be, and from which states may each be reached?
+
+Empty has no transaction; Ongoing has partitions; Prepare* is decided and durable, and its markers are on their way; Complete* has all its
+markers. PrepareEpochFence is never reached here: a producer is fenced by one move from Ongoing to PrepareAbort with a new epoch, where
+Kafka passes through a state of its memory. Its number is kept because Kafka's tools know its name.
+
+`ALLOWED` names for each state the states it may come from. Every move is asserted against it where it is decided; the diagram in
+docs/transactions.md is drawn from it.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+
+
+class TransactionState(Enum):
+    """The values are Kafka's words, as clients and tools see them."""
+
+    EMPTY = "Empty"
+    ONGOING = "Ongoing"
+    PREPARE_COMMIT = "PrepareCommit"
+    PREPARE_ABORT = "PrepareAbort"
+    COMPLETE_COMMIT = "CompleteCommit"
+    COMPLETE_ABORT = "CompleteAbort"
+    DEAD = "Dead"
+    PREPARE_EPOCH_FENCE = "PrepareEpochFence"
+
+
+EMPTY = TransactionState.EMPTY
+ONGOING = TransactionState.ONGOING
+PREPARE_COMMIT = TransactionState.PREPARE_COMMIT
+PREPARE_ABORT = TransactionState.PREPARE_ABORT
+COMPLETE_COMMIT = TransactionState.COMPLETE_COMMIT
+COMPLETE_ABORT = TransactionState.COMPLETE_ABORT
+DEAD = TransactionState.DEAD
+PREPARE_EPOCH_FENCE = TransactionState.PREPARE_EPOCH_FENCE
+
+ALLOWED: dict[TransactionState, frozenset[TransactionState]] = {
+    EMPTY: frozenset({EMPTY, COMPLETE_COMMIT, COMPLETE_ABORT}),
+    ONGOING: frozenset({ONGOING, EMPTY, COMPLETE_COMMIT, COMPLETE_ABORT}),
+    PREPARE_COMMIT: frozenset({ONGOING}),
+    PREPARE_ABORT: frozenset({ONGOING, PREPARE_EPOCH_FENCE, EMPTY, COMPLETE_COMMIT, COMPLETE_ABORT}),
+    COMPLETE_COMMIT: frozenset({PREPARE_COMMIT}),
+    COMPLETE_ABORT: frozenset({PREPARE_ABORT}),
+    DEAD: frozenset({EMPTY, COMPLETE_COMMIT, COMPLETE_ABORT}),
+    PREPARE_EPOCH_FENCE: frozenset({ONGOING}),
+}
+
+STATUS_NUMBERS: dict[TransactionState, int] = {state: number for number, state in enumerate(TransactionState)}
+"""The number of each state in a record of `__transaction_state`."""
+STATUS_STATES: dict[int, TransactionState] = {number: state for state, number in STATUS_NUMBERS.items()}
+
+PREPARED = frozenset({PREPARE_COMMIT, PREPARE_ABORT})
+COMPLETED = frozenset({COMPLETE_COMMIT, COMPLETE_ABORT})
+EXPIRABLE = frozenset({EMPTY, COMPLETE_COMMIT, COMPLETE_ABORT})
+"""A transactional id in one of these has nothing open and may be forgotten."""
