@@ -1,10 +1,11 @@
 """How do the small text files beside the segments look, and how are they replaced so that a crash leaves the old one or the new one?
 
-Kafka's own forms: offset checkpoints of a log directory (`0`, count, then `topic partition offset` lines), `leader-epoch-checkpoint` of a partition
-(`0`, count, then `epoch startOffset` lines), `meta.properties`, `partition.metadata` and the empty-bodied clean-shutdown marker.
-A file is written under a temporary name, synced, renamed over the old one, and the directory is synced. `is_durable=False` leaves both syncs to the
-caller (a group commit does them later). A file that cannot be read as its form says is a `StorageError` naming it; what then is the caller's
-decision: an epoch file is rebuilt from batches, offset checkpoints are treated as lost (everything is recovered), meta.properties is fatal.
+Kafka's own forms: offset checkpoints of a log directory (`0`, count, then `topic partition offset` lines), `leader-epoch-checkpoint` of a
+partition (`0`, count, then `epoch startOffset` lines), `meta.properties`, `partition.metadata` and the empty-bodied clean-shutdown marker.
+A file is written under a temporary name, synced, renamed over the old one, and the directory is synced. `is_durable=False` leaves both
+syncs to the caller (a group commit does them later). A file that cannot be read as its form says is a `StorageError` naming it; what then
+is the caller's decision: an epoch file is rebuilt from batches, offset checkpoints are treated as lost (everything is recovered),
+meta.properties is fatal.
 """
 
 from __future__ import annotations
@@ -113,7 +114,7 @@ def read_properties(disk: Disk, path: str) -> dict[str, str] | None:
 
 
 class MetaProperties:
-    """Whose log directory this is. Kafka's version 0 (`broker.id`, of the ZooKeeper form) and version 1 (`node.id`) are read, version 0 is written."""
+    """Whose log directory this is. Kafka's versions 0 (`broker.id`, the ZooKeeper form) and 1 (`node.id`) are read, 0 is written."""
 
     __slots__ = ("broker_id", "cluster_id", "directory_id")
 

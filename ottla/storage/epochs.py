@@ -1,9 +1,11 @@
 """Which leader epoch wrote which offsets? (Kafka's `leader-epoch-checkpoint`; KIP-101, KIP-279)
 
-A list of (epoch, start offset), both strictly increasing: an epoch reaches from its start to the next one's. It answers what a follower asks when it
-must find the point where its log and the leader's part (`end_offset_for`). The list is a function of the batches in the log, plus what a new leader
-adds before its first record; so it only has to be durable up to the recovery point, and recovery makes the rest again from the batches.
-Invariant: entries never go back; a conflicting assignment (same or older epoch, or a start at or before an existing one) removes what it contradicts.
+A list of (epoch, start offset), both strictly increasing: an epoch reaches from its start to the next one's. It answers what a follower
+asks when it must find the point where its log and the leader's part (`end_offset_for`). The list is a function of the batches in the log,
+plus what a new leader adds before its first record; so it only has to be durable up to the recovery point, and recovery makes the rest
+again from the batches.
+Invariant: entries never go back; a conflicting assignment (same or older epoch, or a start at or before an existing one) removes what it
+contradicts.
 Left out: when to write the file (`Log` does it with its group commits), and fencing (`replication`).
 """
 
@@ -44,7 +46,7 @@ class LeaderEpochs:
         self._changed()
 
     def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
-        """The largest epoch not above `epoch` and where it ends; (-1, -1) when nothing is known of it (Kafka's OffsetForLeaderEpoch rule)."""
+        """The largest epoch not above `epoch` and where it ends; (-1, -1) when nothing is known of it, as OffsetForLeaderEpoch has it."""
         if epoch < 0 or not self.epochs:
             return NO_LEADER_EPOCH, NO_OFFSET
         if epoch == self.latest:

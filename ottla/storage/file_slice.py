@@ -1,9 +1,11 @@
 """What does a read hand out? A piece of a file, not its bytes: the shell sends it with sendfile, or reads it in bounded pieces.
 
-A slice keeps its file open by holding it: `SharedFile` closes the descriptor when the last holder lets go, so a segment may be evicted, deleted or
-renamed while a slow consumer is still being served from it. Nobody counts references by hand.
-`PathSync` and `DirectorySync` stand among the things to be synced by a group commit; like `SharedFile.sync` they may be called from a thread.
-Left out: truncation. A slice of a log that a follower cuts meanwhile reads short, and the reader must treat missing bytes as a lost connection.
+A slice keeps its file open by holding it: `SharedFile` closes the descriptor when the last holder lets go, so a segment may be evicted,
+deleted or renamed while a slow consumer is still being served from it. Nobody counts references by hand.
+`PathSync` and `DirectorySync` stand among the things to be synced by a group commit; like `SharedFile.sync` they may be called from a
+thread.
+Left out: truncation. A slice of a log that a follower cuts meanwhile reads short, and the reader must treat missing bytes as a lost
+connection.
 """
 
 from __future__ import annotations

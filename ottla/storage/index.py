@@ -1,12 +1,13 @@
 """Where in a segment is an offset, and which offset has a timestamp? The two sparse indexes of a segment, byte for byte Kafka's.
 
-`%020d.index`: (relative offset i32, position i32) of every batch that begins more than `index.interval.bytes` after the batch of the entry before;
-the offset is the batch's last one. `%020d.timeindex`: (largest timestamp so far i64, relative offset i32), at most one for each entry of the first,
-and one more when the segment stops being the active one.
-In memory both are machine arrays (8 and 12 bytes an entry) that bisect searches. Entries are appended to the arrays and written in runs: when
-`PENDING_MAX` have gathered, with a flush, at a roll and at close. Nothing is mapped or allocated ahead: an idle segment costs nothing.
-Invariants: offsets, positions and timestamps never go down; an index can always be made again from its segment, so a crash may leave it short, and
-`load` says whether what it found makes sense. Left out: reading the segment (`segment.py`).
+`%020d.index`: (relative offset i32, position i32) of every batch that begins more than `index.interval.bytes` after the batch of the entry
+before; the offset is the batch's last one. `%020d.timeindex`: (largest timestamp so far i64, relative offset i32), at most one for each
+entry of the first, and one more when the segment stops being the active one.
+In memory both are machine arrays (8 and 12 bytes an entry) that bisect searches. Entries are appended to the arrays and written in runs:
+when `PENDING_MAX` have gathered, with a flush, at a roll and at close. Nothing is mapped or allocated ahead: an idle segment costs
+nothing.
+Invariants: offsets, positions and timestamps never go down; an index can always be made again from its segment, so a crash may leave it
+short, and `load` says whether what it found makes sense. Left out: reading the segment (`segment.py`).
 """
 
 from __future__ import annotations

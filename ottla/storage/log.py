@@ -1,21 +1,24 @@
 """One partition's log: append, read, truncate, roll, and what of it is safe on disk.
 
-A log is a row of segments; the last one takes appends. Batches are opaque: an append stamps base offset and leader epoch into the client's own bytes
-and writes them with one call, a read answers a piece of a file. Neither depends on how long the log is: the active segment remembers its last
-batches, all else is found by bisection and one look at the file.
-Durable is what lies below `recovery_point`. A group commit takes `log_end_offset` and `unflushed_files()`, syncs those in a thread, and calls
-`mark_flushed` on the loop; appends may go on meanwhile.
+A log is a row of segments; the last one takes appends. Batches are opaque: an append stamps base offset and leader epoch into the client's
+own bytes and writes them with one call, a read answers a piece of a file. Neither depends on how long the log is: the active segment
+remembers its last batches, all else is found by bisection and one look at the file.
+Durable is what lies below `recovery_point`. A group commit takes `log_end_offset` and `unflushed_files()`, syncs those in a thread, and
+calls `mark_flushed` on the loop; appends may go on meanwhile.
 
-Invariants: log start <= recovery point <= log end, offsets strictly increase (I1), batches' leader epochs never go back (I16); after a failed append
-nothing has changed: what it left behind is cut, or the log is broken and takes no more appends until it is opened anew (I44).
-Rule for callers: after a truncation below the recovery point, write the recovery point checkpoint before the next append; else a crash could make
-recovery trust bytes that were never synced.
-Left out: who may append what (`validate.py`, `producers.py`, `replication/partition.py`), opening (`recovery.py`), compaction (`compaction.py`).
+Invariants: log start <= recovery point <= log end, offsets strictly increase (I1), batches' leader epochs never go back (I16); after a
+failed append nothing has changed: what it left behind is cut, or the log is broken and takes no more appends until it is opened anew
+(I44).
+Rule for callers: after a truncation below the recovery point, write the recovery point checkpoint before the next append; else a crash
+could make recovery trust bytes that were never synced.
+Left out: who may append what (`validate.py`, `producers.py`, `replication/partition.py`), opening (`recovery.py`), compaction
+(`compaction.py`).
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Sequence
 from struct import Struct
 
 from ottla.base.errors import ApiError, ErrorCode, StorageError
@@ -24,46 +27,25 @@ from ottla.base.ports import Disk
 from ottla.base.types import TopicPartition
 from ottla.storage import checkpoints, retention, timestamps
 from ottla.storage.aborted import collect_aborted
-from ottla.storage.file_slice import DirectorySync, FileSlice, PathSync, Syncable
+from ottla.storage.durability import Durability
+from ottla.storage.file_slice import FileSlice, Syncable
+from ottla.storage.following import judge_followed
 from ottla.storage.producers import CompletedTransaction
-from ottla.storage.recovery import DELETED_SUFFIX, Opening, aborted_between, aborted_entry, open_log
-from ottla.storage.segment import INDEX_SUFFIX, TIME_INDEX_SUFFIX, OpenFiles, Segment
-from ottla.storage.snapshots import apply_batch, replay
-from ottla.wire.batch_header import LOG_OVERHEAD, BatchHeader, check_crc, iter_batches
-from ottla.wire.records import read_control_record
+from ottla.storage.recovery import Opening, open_log
+from ottla.storage.replacing import deleted_directory, retire_files, swap_files
+from ottla.storage.segment import OpenFiles, Segment
+from ottla.storage.snapshots import aborted_between, aborted_entry, apply_batch, replay
+from ottla.wire.batch_header import CONTROL_BIT, LOG_OVERHEAD, BatchHeader
 
 _STAMP = Struct(">qii")  # base offset, batch length, leader epoch: the first 16 bytes
-_CONTROL_BIT = 0x20
-_DELETE_SUFFIX = "-delete"
-_NAME_MAX = 255
-_NEVER = (1 << 63) - 1
 
 
 class Log:
     """See the module. Made by `Log.open` only."""
 
-    __slots__ = (
-        "_bases",
-        "_flush_ceiling",
-        "_now_ms",
-        "_open_files",
-        "_parent_unsynced",
-        "_syncing",
-        "_unsynced",
-        "active",
-        "config",
-        "directory",
-        "disk",
-        "epochs",
-        "is_broken",
-        "log_end_offset",
-        "log_start_offset",
-        "producers",
-        "recovery_notes",
-        "recovery_point",
-        "segments",
-        "snapshots",
-        "topic_id",
+    __slots__ = (  # fmt: skip
+        "_bases", "_durability", "_now_ms", "_open_files", "active", "config", "directory", "disk", "epochs", "is_broken",
+        "log_end_offset", "log_start_offset", "producers", "recovery_notes", "segments", "snapshots", "topic_id",
         "topic_partition",
     )
 
@@ -80,16 +62,12 @@ class Log:
         self.snapshots = opening.snapshots
         self.log_start_offset = opening.log_start_offset
         self.log_end_offset = opening.log_end_offset
-        self.recovery_point = opening.recovery_point
+        self._durability = Durability(opening.disk, opening.recovery_point, is_parent_unsynced=opening.is_new)
         self.recovery_notes = opening.notes
         self.is_broken = False
         self._bases = [segment.base_offset for segment in opening.segments]
         self._open_files = opening.open_files
         self._now_ms = opening.now_ms
-        self._parent_unsynced = opening.is_new
-        self._unsynced: dict[str, None] = {}
-        self._syncing: dict[str, None] = {}
-        self._flush_ceiling = _NEVER
 
     @classmethod
     def open(
@@ -129,11 +107,12 @@ class Log:
     def _claim_topic_id(self, topic_id: bytes | None) -> None:
         found = checkpoints.read_topic_id(self.disk, self.directory)
         if found is not None and topic_id is not None and found != topic_id:
-            raise StorageError(f"{self.directory} holds another topic of that name: its {checkpoints.PARTITION_METADATA_FILE} says so")
+            file_name = checkpoints.PARTITION_METADATA_FILE
+            raise StorageError(f"{self.directory} holds another topic of that name: its {file_name} says so", self.directory)
         self.topic_id = found or topic_id
         if found is None and topic_id is not None:
             checkpoints.write_topic_id(self.disk, self.directory, topic_id, is_durable=False)
-            self._unsynced[f"{self.directory}/{checkpoints.PARTITION_METADATA_FILE}"] = None
+            self._durability.note(f"{self.directory}/{checkpoints.PARTITION_METADATA_FILE}")
 
     def configure(self, config: LogConfig) -> None:
         self.config = config
@@ -147,7 +126,7 @@ class Log:
     # Appending
 
     def append(self, batch: memoryview, header: BatchHeader, *, leader_epoch: int, now_ms: int) -> int:
-        """As leader: stamps and writes one validated batch, answers its base offset. `header` is the batch's own, from before the stamps."""
+        """As leader: stamps and writes one validated batch, answers its base offset. `header` is as it was before the stamps."""
         base_offset = self.log_end_offset
         last_offset = base_offset + header[6]
         size = header[1] + LOG_OVERHEAD
@@ -170,32 +149,18 @@ class Log:
 
     def append_as_follower(self, batches: memoryview) -> None:
         """Appends a leader's batches with the offsets and epochs that they carry; all are judged before the first is written."""
-        headers = self._judge_followed(batches)
-        start = 0
+        headers = judge_followed(self.topic_partition, batches, next_offset=self.log_end_offset, epoch=self.epochs.latest)
+        start = end = 0
         run: list[BatchHeader] = []
         for position, header in headers:
             segment = self.active
-            pending = position - start
-            size, last_offset = header.size_bytes, header.last_offset
-            if segment.size + pending + size > segment.bytes_max or last_offset > segment.roll_offset or header[8] > segment.roll_timestamp:
+            end, last_offset, timestamp = position + header.size_bytes, header.last_offset, header.max_timestamp
+            if segment.size + end - start > segment.bytes_max or timestamp > segment.roll_timestamp or last_offset > segment.roll_offset:
                 self._write_run(batches[start:position], run)
                 start, run = position, []
-                self._maybe_roll(header.base_offset, last_offset, size, header.max_timestamp, self._now_ms)
+                self._maybe_roll(header.base_offset, last_offset, end - position, timestamp, self._now_ms)
             run.append(header)
-        end = headers[-1][0] + headers[-1][1].size_bytes if headers else 0
         self._write_run(batches[start:end], run)
-
-    def _judge_followed(self, batches: memoryview) -> list[tuple[int, BatchHeader]]:
-        headers = list(iter_batches(batches))
-        next_offset, epoch = self.log_end_offset, self.epochs.latest
-        for position, header in headers:
-            if header.magic != 2 or not check_crc(batches, position, header.size_bytes):
-                raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"{self.topic_partition}: the leader sent a damaged batch at offset {header.base_offset}")
-            if header.base_offset < next_offset or header.last_offset_delta < 0 or header.partition_leader_epoch < epoch:
-                message = f"the leader sent offset {header.base_offset} of epoch {header.partition_leader_epoch}, here is {next_offset}, {epoch}"
-                raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"{self.topic_partition}: {message}")
-            next_offset, epoch = header.next_offset, header.partition_leader_epoch
-        return headers
 
     def _write_run(self, data: memoryview, run: list[BatchHeader]) -> None:
         if not run:
@@ -217,7 +182,7 @@ class Log:
             at += header.size_bytes
 
     def _apply_to_producers(self, batch: memoryview, header: BatchHeader, base_offset: int) -> None:
-        if not header[5] & _CONTROL_BIT:
+        if not header[5] & CONTROL_BIT:
             self.producers.apply(header, base_offset)
             return
         ended = apply_batch(self.producers, header._replace(base_offset=base_offset), batch)
@@ -227,7 +192,7 @@ class Log:
     def _note_aborted(self, ended: CompletedTransaction) -> None:
         entry = aborted_entry(ended)
         if entry is not None:
-            self._unsynced[self.active.add_aborted(entry)] = None
+            self._durability.note(self.active.add_aborted(entry))
 
     def _cut_failed_append(self) -> None:
         """Removes what a failed write left behind the end; if that fails too, only a new opening may judge what is there."""
@@ -239,6 +204,10 @@ class Log:
     def _break(self) -> None:
         self.is_broken = True
         self.active.bytes_max = -1  # the next append comes to `_maybe_roll`, which refuses it
+
+    def assign_epoch(self, leader_epoch: int) -> None:
+        """A new leader begins its epoch here, before its first record."""
+        self.epochs.assign(leader_epoch, self.log_end_offset)
 
     # Rolling
 
@@ -282,8 +251,11 @@ class Log:
     # Reading
 
     def read(self, offset: int, bytes_max: int, *, end_offset: int, min_one: bool = True) -> FileSlice | None:
-        """Batches from the one that holds `offset`, below `end_offset`, from one segment. The last may be cut off at `bytes_max`, the first is
-        whole: if it is larger than `bytes_max` it comes alone, or not at all without `min_one`. None: nothing there."""
+        """Batches from the one that holds `offset`, below `end_offset`, from one segment.
+
+        The last may be cut off at `bytes_max`, the first is whole: one larger than `bytes_max` comes alone, or not at all without
+        `min_one`. None: nothing there.
+        """
         if offset >= end_offset or offset < self.log_start_offset:
             self._check_range(offset)
             if offset >= end_offset:
@@ -333,7 +305,7 @@ class Log:
         except StorageError as error:
             self.recovery_notes.append(f"{self.topic_partition}: {error}; made it again")
             end = segment.end_offset if segment.is_sealed else self.log_end_offset
-            entries = aborted_between(self, segment.base_offset, end)
+            entries = aborted_between(self.topic_partition, self.snapshots, self.segments, segment.base_offset, end, self.recovery_notes)
             segment.replace_aborted(entries)
         return collect_aborted(entries, first_offset, end_offset, found)
 
@@ -358,45 +330,24 @@ class Log:
 
     # Durability
 
-    def unflushed_files(self) -> list[Syncable]:
-        """What must be synced, in this order, for all below the present `log_end_offset` to be durable; then call `mark_flushed` with it."""
-        self._flush_ceiling = _NEVER
-        if self.epochs.is_dirty:
-            self.epochs.write(self.disk, self.directory, is_durable=False)
-            self._unsynced[f"{self.directory}/{checkpoints.LEADER_EPOCH_FILE}"] = None
-        files: list[Syncable] = []
-        active = self.active
-        if self.recovery_point < self.log_end_offset:
-            if self.recovery_point < active.base_offset:
-                files += self._unflushed_sealed()
-            if active.size:
-                files.append(active.open_file())
-        if self._unsynced:
-            self._syncing.update(self._unsynced)
-            self._unsynced = {}
-        files += [PathSync(self.disk, path) for path in self._syncing]
-        if self._syncing or not active.is_name_durable:
-            files.append(DirectorySync(self.disk, self.directory))
-        if self._parent_unsynced:
-            files.append(DirectorySync(self.disk, checkpoints.directory_of(self.directory)))
-        return files
+    @property
+    def recovery_point(self) -> int:
+        """Everything below is on disk."""
+        return self._durability.recovery_point
 
-    def _unflushed_sealed(self) -> list[Syncable]:
-        files: list[Syncable] = []
-        for segment in self.segments[max(0, bisect_right(self._bases, self.recovery_point) - 1) : -1]:
-            files.append(segment.open_file())
-            files += [PathSync(self.disk, segment.path(suffix)) for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX)]
-        return files
+    def unflushed_files(self) -> list[Syncable]:
+        """What must be synced, in this order, for all below the present `log_end_offset` to be durable; then call `mark_flushed`."""
+        if self.epochs.is_dirty:
+            self._write_epochs()
+        return self._durability.unsynced(self.directory, self.segments, self.log_end_offset)
 
     def mark_flushed(self, offset: int) -> None:
         """All below `offset` is durable: what `unflushed_files` answered when `offset` was the log's end has been synced."""
-        self.recovery_point = max(self.recovery_point, min(offset, self._flush_ceiling))
-        self._syncing.clear()
-        self._parent_unsynced = False
-        for segment in reversed(self.segments):
-            if segment.is_name_durable:
-                break
-            segment.is_name_durable = segment.base_offset <= offset
+        self._durability.mark(offset, self.segments)
+
+    def _write_epochs(self) -> None:
+        self.epochs.write(self.disk, self.directory, is_durable=False)
+        self._durability.note(f"{self.directory}/{checkpoints.LEADER_EPOCH_FILE}")
 
     def flush(self) -> None:
         """Makes everything durable, indexes included, before it returns."""
@@ -422,26 +373,24 @@ class Log:
         if offset <= self._bases[0] or offset < self.log_start_offset:
             self.truncate_fully_and_start_at(max(offset, 0))
             return
-        self._flush_ceiling = min(self._flush_ceiling, offset)
-        self.recovery_point = min(self.recovery_point, offset)
+        self._durability.cut(offset)
         self.snapshots.remove_above(offset)
         keep = bisect_right(self._bases, offset)
         self._remove_from(keep)
         self.log_end_offset = self.active.truncate_to(offset)
         self.active.cut_aborted(self.log_end_offset)
-        self.active.end_offset = -1
         self._after_cut()
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
         """Throws everything away; the log is empty and begins at `offset`."""
-        self._flush_ceiling = 0
+        self._durability.restart(offset)
         self.snapshots.remove_above(-1)
         self._remove_from(0)
         self.active = self._new_segment(offset)
         self.active.open_file(create=True)
         self.segments.append(self.active)
         self._bases.append(offset)
-        self.log_start_offset = self.log_end_offset = self.recovery_point = offset
+        self.log_start_offset = self.log_end_offset = offset
         self._after_cut()
 
     def _remove_from(self, keep: int) -> None:
@@ -451,14 +400,14 @@ class Log:
         del self.segments[keep:], self._bases[keep:]
         if self.segments:
             self.active = self.segments[-1]
+            self.active.unseal()
 
     def _after_cut(self) -> None:
         end = self.log_end_offset
-        self.recovery_point = min(self.recovery_point, end)
+        self._durability.cut(end)
         self.snapshots.remove_above(end)
         self.epochs.truncate_end(end)
-        self.epochs.write(self.disk, self.directory, is_durable=False)
-        self._unsynced[f"{self.directory}/{checkpoints.LEADER_EPOCH_FILE}"] = None
+        self._write_epochs()
         self.disk.sync_directory(self.directory)
         restored = self.snapshots.restore(self.producers, end, self.recovery_notes)
         replay(self.producers, self.segments, self._bases[0] if restored is None else restored, end)
@@ -496,15 +445,28 @@ class Log:
         """Takes segments out of the log; their files get another name and may be removed later, when no slice reads them any more."""
         retired = self.segments[first:end]
         del self.segments[first:end], self._bases[first:end]
-        paths = []
         for segment in retired:
-            segment.release_file()
-            for path in segment.files():
-                self.disk.rename(path, path + DELETED_SUFFIX)
-                paths.append(path + DELETED_SUFFIX)
-            if segment.base_offset < self._bases[0]:
-                self.snapshots.remove(segment.base_offset)
-        return paths
+            self.snapshots.remove(segment.base_offset)
+        return [path for segment in retired for path in retire_files(self.disk, segment)]
+
+    def replace_segments(self, old: Sequence[Segment], bases: Sequence[int]) -> list[str]:
+        """Compaction's result takes the place of `old`, a run of sealed segments: the compactor has left `.cleaned` files for `bases`.
+
+        Answers the old files, to be removed after `file.delete.delay.ms`. The first base must be that of the first old segment.
+        """
+        first = self.segments.index(old[0])
+        assert self.segments[first : first + len(old)] == list(old) and old[-1].is_sealed, "only a run of sealed segments can be replaced"
+        assert bases[0] == old[0].base_offset and bases[-1] < old[-1].end_offset, f"replacements {bases} lie outside of the old segments"
+        end_offset = old[-1].end_offset
+        retired = swap_files(self.disk, self.directory, old, bases)
+        made = [self._new_segment(base) for base in bases]
+        for segment, end in zip(made, (*bases[1:], end_offset), strict=True):
+            segment.take_files(end)
+            segment.is_name_durable = True
+        self.segments[first : first + len(old)] = made
+        self._bases = [segment.base_offset for segment in self.segments]
+        self.snapshots.remove_strays(self._bases)
+        return retired
 
     # The end of it
 
@@ -514,7 +476,7 @@ class Log:
             self.active.add_final_time_entry()
             self.write_recovery_aids()
             self.flush()
-        elif clean and not self.is_broken and (self.epochs.is_dirty or self._unsynced):
+        elif clean and not self.is_broken and (self.epochs.is_dirty or self._durability.has_changed_files):
             self.flush()
         for segment in self.segments:
             segment.release_file()
@@ -523,14 +485,7 @@ class Log:
         """Renames the directory to Kafka's `<topic>-<partition>.<unique>-delete` and answers the new path, for removal later."""
         for segment in self.segments:
             segment.release_file()
-        parent, _, name = self.directory.rpartition("/")
-        number = 0
-        while True:
-            suffix = f".{(self.topic_id or bytes(16)).hex()}{number or ''}{_DELETE_SUFFIX}"
-            target = f"{parent}/{name[: _NAME_MAX - len(suffix)]}{suffix}"
-            if not self.disk.exists(target):
-                break
-            number += 1
+        target = deleted_directory(self.disk, self.directory, self.topic_id or bytes(16))
         self.disk.rename(self.directory, target)
         self.directory = self.snapshots.directory = target
         for segment in self.segments:

@@ -1,14 +1,16 @@
 """How does a log come back from its directory, after a clean stop and after a crash?
 
-After a clean stop nothing is read but names, sizes, the last index entries and the batches behind them. After a crash everything from the recovery
-point on is checked (CRC, offsets): the first bad batch and all behind it is the torn tail and is cut, later segments go with it. Batches below the
-recovery point were synced; if the log does not reach that far, or a batch there is none, then disk or software broke a promise, and cutting would lose
-acknowledged data silently. That is a `StorageError` naming file and offset: the partition stays offline until somebody decides.
+After a clean stop nothing is read but names, sizes, the last index entries and the batches behind them. After a crash everything from the
+recovery point on is checked (CRC, offsets): the first bad batch and all behind it is the torn tail and is cut, later segments go with it.
+Batches below the recovery point were synced; if the log does not reach that far, or a batch there is none, then disk or software broke a
+promise, and cutting would lose acknowledged data silently. That is a `StorageError` naming file and offset: the partition stays offline
+until somebody decides.
 (A log that ends at a batch boundary below the recovery point was truncated just before the crash, and is taken as it is.)
 
-Made again from the batches: missing or damaged indexes, the epochs from the recovery point on (all of them when their file is missing or torn), aborted
-transactions from there on, and the producers' state (newest good snapshot, then the batches after it). Leftovers of a deletion, of an interrupted
-compaction or of an atomic write are finished or removed as Kafka does: `.deleted`, `.cleaned`, `.tmp` go; `.swap` takes the place of what it replaces.
+Made again from the batches: missing or damaged indexes, the epochs from the recovery point on (all of them when their file is missing or
+torn), aborted transactions from there on, and the producers' state (newest good snapshot, then the batches after it). Leftovers of a
+deletion, of an interrupted compaction or of an atomic write are finished or removed as Kafka does: `.deleted`, `.cleaned`, `.tmp` go;
+`.swap` takes the place of what it replaces.
 What was done is told in `notes`, one line each. Left out: checkpoints of the log directory (the caller knows them).
 """
 
@@ -19,19 +21,17 @@ from dataclasses import dataclass, field
 from ottla.base.errors import StorageError
 from ottla.base.log_config import LogConfig
 from ottla.base.ports import Disk
-from ottla.base.types import TopicPartition
+from ottla.base.types import NO_OFFSET, TopicPartition
 from ottla.storage.aborted import AbortedTransaction
 from ottla.storage.epochs import LeaderEpochs, read_epochs
 from ottla.storage.index import RELATIVE_OFFSET_MAX
 from ottla.storage.producers import CompletedTransaction, ProducerStates
-from ottla.storage.scan import NEVER, DamageError, scan_batches
+from ottla.storage.replacing import CLEANED_SUFFIX, DELETED_SUFFIX, SWAP_SUFFIX
+from ottla.storage.scan import DamageError, scan_batches
 from ottla.storage.segment import ABORTED_SUFFIX, INDEX_SUFFIX, LOG_SUFFIX, SEGMENT_SUFFIXES, TIME_INDEX_SUFFIX, OpenFiles, Segment
-from ottla.storage.snapshots import SNAPSHOT_SUFFIX, ProducerSnapshots, apply_batch, replay
+from ottla.storage.snapshots import SNAPSHOT_SUFFIX, ProducerSnapshots, aborted_between, aborted_entry, apply_batch, replay
 from ottla.wire.batch_header import MAGIC
 
-DELETED_SUFFIX = ".deleted"
-CLEANED_SUFFIX = ".cleaned"
-SWAP_SUFFIX = ".swap"
 _NAME_DIGITS = 20
 
 
@@ -90,10 +90,15 @@ def finish_leftovers(opening: Opening) -> list[str]:
     """Removes or completes what a crash left half done; answers the names that remain."""
     disk, directory = opening.disk, opening.directory
     names = disk.listdir(directory)
+    swapped = [name for name in names if name.endswith(SWAP_SUFFIX)]
+    if swapped and any(name.endswith(CLEANED_SUFFIX) for name in names):
+        for name in swapped:  # only a part of the result has its name, so the old segments are all there
+            disk.remove(f"{directory}/{name}")
+        disk.sync_directory(directory)
+        swapped = []
     for name in names:
         if name.endswith((DELETED_SUFFIX, CLEANED_SUFFIX, ".tmp")):
             disk.remove(f"{directory}/{name}")
-    swapped = [name for name in names if name.endswith(SWAP_SUFFIX)]
     if swapped:
         _finish_swap(opening, names, swapped)
     return disk.listdir(directory)
@@ -142,13 +147,8 @@ def _find_segments(opening: Opening, names: list[str]) -> None:
                 opening.note(f"removed {name}, which belongs to no segment")
     for base in bases:
         segment = new_segment(opening, base)
-        file = disk.open(segment.path(LOG_SUFFIX))
-        segment.size = file.size()
-        file.close()
-        segment.is_loaded = segment.is_max_known = False
+        segment.take_files(NO_OFFSET)
         segment.is_name_durable = opening.was_clean
-        segment.has_aborted = f"{base:020d}{ABORTED_SUFFIX}" in there
-        segment.forget_tail(NEVER)
         if segment.size == 0 and base != bases[-1]:
             segment.remove()
             opening.note(f"removed the empty segment {base}")
@@ -268,7 +268,7 @@ def _recover(opening: Opening) -> None:
         return
     opening.log_end_offset, opening.recovery_point = end, point
     active = segments[-1]
-    active.end_offset = -1
+    active.end_offset = NO_OFFSET
     active.forget_tail(end)
     checked.write_aborted()
     active.release_file()
@@ -329,10 +329,14 @@ class _Check:
                 known = [entry for entry in segment.aborted() if entry.last_offset < self.point]
             except StorageError as error:
                 self.opening.note(f"segment {base}: {error}; made it again")
-                known = aborted_between(self.opening, base, min(self.point, end))
+                known = self._aborted_again(base, min(self.point, end))
             found = [entry for ended in self.completed if (entry := aborted_entry(ended)) and base <= entry.last_offset < end]
             if segment.has_aborted or found:
                 segment.replace_aborted(known + found)
+
+    def _aborted_again(self, start: int, end: int) -> list[AbortedTransaction]:
+        opening = self.opening
+        return aborted_between(opening.topic_partition, opening.snapshots, opening.segments, start, end, opening.notes)
 
 
 def _cut(opening: Opening, index: int, damage: DamageError, point: int) -> int:
@@ -350,21 +354,6 @@ def _cut(opening: Opening, index: int, damage: DamageError, point: int) -> int:
     opening.note(f"cut {lost} bytes from offset {damage.offset} on: {damage}")
     opening.epochs.truncate_end(damage.offset)
     return damage.offset
-
-
-def aborted_entry(ended: CompletedTransaction) -> AbortedTransaction | None:
-    if not ended.is_aborted:
-        return None
-    return AbortedTransaction(ended.producer_id, ended.first_offset, ended.last_offset, ended.last_stable_offset)
-
-
-def aborted_between(opening: Opening, start: int, end: int) -> list[AbortedTransaction]:
-    """The aborted transactions whose markers lie in [start, end), found by replaying the producers."""
-    producers = ProducerStates(opening.topic_partition)
-    restored = opening.snapshots.restore(producers, start, opening.notes)
-    replay_from = opening.segments[0].base_offset if restored is None else restored
-    ended = replay(producers, opening.segments, replay_from, end)
-    return [entry for each in ended if (entry := aborted_entry(each)) and entry.last_offset >= start]
 
 
 # The start of the log

@@ -1,10 +1,10 @@
 """Walks the batches of a segment file, and says where the first one stands that cannot be one.
 
-Used wherever many batches are looked at: recovery, making an index again, replaying producers, searching a timestamp. The file is read in pieces of
-`SCAN_BYTES`; a batch larger than that is read whole, after its length was found to lie within the file. The CRC is checked from an offset on (below
-the recovery point it was checked before, and only headers matter).
-Invariant: offsets strictly increase, batches touch each other, and nothing is read past `end`. Damage is a `DamageError` with the position of the bad
-batch: all before it is good. Left out: what to do about it (`recovery.py`).
+Used wherever many batches are looked at: recovery, making an index again, replaying producers, searching a timestamp. The file is read in
+pieces of `SCAN_BYTES`; a batch larger than that is read whole, after its length was found to lie within the file. The CRC is checked from
+an offset on (below the recovery point it was checked before, and only headers matter).
+Invariant: offsets strictly increase, batches touch each other, and nothing is read past `end`. Damage is a `DamageError` with the position
+of the bad batch: all before it is good. Left out: what to do about it (`recovery.py`).
 """
 
 from __future__ import annotations
@@ -50,7 +50,8 @@ def scan_batches(
                 wanted = max(SCAN_BYTES, size)
                 break
             if header.base_offset >= crc_from and not check_crc(piece, at, size):
-                raise DamageError(f"{file.path}: the batch at {position} (offset {header.base_offset}) has a wrong CRC", position, next_offset)
+                message = f"{file.path}: the batch at {position} (offset {header.base_offset}) has a wrong CRC"
+                raise DamageError(message, position, next_offset)
             yield position, header, piece[at : at + size]
             next_offset = header.base_offset + header.last_offset_delta + 1
             position += size

@@ -1,9 +1,10 @@
 """One segment of a log: a run of batches in `%020d.log`, its two indexes and its aborted transactions, all named by the first offset.
 
-The last segment of a log is the active one: it is appended to, its file stays open, and the ends and positions of its last few hundred batches are
-remembered, so that tail reads need no look at the disk. All others are sealed: they open their file when read (a bounded pool closes the oldest) and
-load their indexes when asked. A damaged index of a sealed segment is made again from the batches, with a note.
-Invariants: positions stay below 2^31, offsets within 2^31 of the base; `size` counts whole batches only, whatever a failed write left behind it.
+The last segment of a log is the active one: it is appended to, its file stays open, and the ends and positions of its last few hundred
+batches are remembered, so that tail reads need no look at the disk. All others are sealed: they open their file when read (a bounded pool
+closes the oldest) and load their indexes when asked. A damaged index of a sealed segment is made again from the batches, with a note.
+Invariants: positions stay below 2^31, offsets within 2^31 of the base; `size` counts whole batches only, whatever a failed write left
+behind it.
 Left out: which segment to ask, rolling, recovery (`log.py`, `recovery.py`).
 """
 
@@ -32,7 +33,7 @@ from ottla.storage.index import (
     TimeIndex,
     read_last_time,
 )
-from ottla.storage.scan import scan_batches
+from ottla.storage.scan import NEVER, scan_batches
 from ottla.wire.batch_header import BATCH_LENGTH_MIN, BATCH_OVERHEAD, HEADER, LOG_OVERHEAD, BatchHeader
 
 LOG_SUFFIX = ".log"
@@ -73,37 +74,11 @@ class OpenFiles:
 class Segment:
     """See the module; made by `Log.roll` (new) or by recovery (found)."""
 
-    __slots__ = (
-        "_aborted",
-        "base_offset",
-        "bytes_max",
-        "created_ms",
-        "directory",
-        "disk",
-        "end_offset",
-        "first_timestamp",
-        "has_aborted",
-        "index",
-        "index_entries_max",
-        "index_interval_bytes",
-        "indexed_position",
-        "is_loaded",
-        "is_max_known",
-        "is_name_durable",
-        "max_timestamp",
-        "max_timestamp_offset",
-        "notes",
-        "open_files",
-        "roll_ms",
-        "roll_offset",
-        "roll_timestamp",
-        "shared",
-        "size",
-        "tail_floor",
-        "tail_lasts",
-        "tail_positions",
-        "times",
-        "write",
+    __slots__ = (  # fmt: skip
+        "_aborted", "base_offset", "bytes_max", "created_ms", "directory", "disk", "end_offset", "first_timestamp", "has_aborted",
+        "index", "index_entries_max", "index_interval_bytes", "indexed_position", "is_loaded", "is_max_known", "is_name_durable",
+        "max_timestamp", "max_timestamp_offset", "notes", "open_files", "roll_ms", "roll_offset", "roll_timestamp", "shared",
+        "size", "tail_floor", "tail_lasts", "tail_positions", "times", "write",
     )
 
     def __init__(
@@ -145,9 +120,20 @@ class Segment:
         self.roll_ms = config.segment_ms - _jitter(self.path(LOG_SUFFIX), config.segment_jitter_ms)
         self.roll_timestamp = LOOK_CLOSER
         self.index_interval_bytes = config.index_interval_bytes
-        self.index_entries_max = max(1, min(config.segment_index_bytes // OFFSET_ENTRY_BYTES, config.segment_index_bytes // TIME_ENTRY_BYTES - 1))
+        index_bytes = config.segment_index_bytes
+        self.index_entries_max = max(1, min(index_bytes // OFFSET_ENTRY_BYTES, index_bytes // TIME_ENTRY_BYTES - 1))
 
     # Files
+
+    def take_files(self, end_offset: int) -> None:
+        """The segment was found on disk; `end_offset` is the next one's base, or `NO_OFFSET` for the active one."""
+        self.open_file()
+        self.size = self.file().size()
+        self.end_offset = end_offset
+        self.release_file()
+        self.is_loaded = self.is_max_known = False
+        self.has_aborted = self.disk.exists(self.path(ABORTED_SUFFIX))
+        self.forget_tail(end_offset if self.is_sealed else NEVER)
 
     def path(self, suffix: str) -> str:
         return f"{self.directory}/{self.base_offset:020d}{suffix}"
@@ -229,7 +215,7 @@ class Segment:
             self._write_early()
 
     def _write_early(self) -> None:
-        """So that a killed process leaves little to be indexed again. The batch is in the log already: a failure shows at the next flush."""
+        """So that a killed process leaves little to be indexed again. The batch is in the log: a failure shows at the next flush."""
         with suppress(StorageError):
             self.write_indexes()
 
@@ -265,6 +251,12 @@ class Segment:
         self.forget_tail(end_offset)
         if self.shared is not None:
             self.open_files.add(self)
+
+    def unseal(self) -> None:
+        """The segments behind it are gone: it takes appends again."""
+        self.load_indexes()
+        self.end_offset = NO_OFFSET
+        self.open_files.discard(self)
 
     def forget_tail(self, end_offset: int) -> None:
         self.tail_lasts = array("q")
@@ -410,7 +402,6 @@ class Segment:
 
     def truncate_to(self, offset: int) -> int:
         """Cuts the batches from the one that holds `offset` on, durably. Answers the first offset that is gone."""
-        self.load_indexes()
         position = self.position_of(offset)
         if position < self.size:
             offset = min(offset, self.header_at(position).base_offset)

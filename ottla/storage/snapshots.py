@@ -1,8 +1,8 @@
 """Where do producer snapshots of a log lie (`%020d.snapshot`), and how is the state at an offset found from them?
 
-A snapshot at offset N is the state made by all batches below N. One is written at each roll (N is the new segment's base), one with each checkpoint of
-the recovery point and one at a clean close; of those that stand at no segment's base only the newest is kept. They are not synced: a torn one fails its
-CRC and the one before it serves, with more batches to replay.
+A snapshot at offset N is the state made by all batches below N. One is written at each roll (N is the new segment's base), one with each
+checkpoint of the recovery point and one at a clean close; of those that stand at no segment's base only the newest is kept. They are not
+synced: a torn one fails its CRC and the one before it serves, with more batches to replay.
 Invariant: a snapshot above a truncation point is removed before the log is cut, so every snapshot agrees with the log.
 Left out: what is in it (`producers.py`).
 """
@@ -14,6 +14,8 @@ from collections.abc import Iterable, Sequence
 
 from ottla.base.errors import StorageError
 from ottla.base.ports import Disk
+from ottla.base.types import TopicPartition
+from ottla.storage.aborted import AbortedTransaction
 from ottla.storage.checkpoints import read_whole, write_atomically
 from ottla.storage.producers import CompletedTransaction, ProducerStates
 from ottla.storage.segment import Segment
@@ -42,7 +44,7 @@ class ProducerSnapshots:
             insort(self.offsets, offset)
 
     def restore(self, producers: ProducerStates, offset_max: int, notes: list[str]) -> int | None:
-        """Takes the newest good snapshot at or below `offset_max` and answers its offset; bad ones are removed. None: the state is empty."""
+        """Takes the newest good snapshot at or below `offset_max` and answers its offset, or None; bad ones go."""
         for offset in reversed(self.offsets[: bisect_right(self.offsets, offset_max)]):
             try:
                 producers.restore(read_whole(self.disk, self.path(offset)) or b"")
@@ -100,3 +102,19 @@ def replay(producers: ProducerStates, segments: Sequence[Segment], start: int, e
             if ended is not None:
                 completed.append(ended)
     return completed
+
+
+def aborted_entry(ended: CompletedTransaction) -> AbortedTransaction | None:
+    if not ended.is_aborted:
+        return None
+    return AbortedTransaction(ended.producer_id, ended.first_offset, ended.last_offset, ended.last_stable_offset)
+
+
+def aborted_between(
+    topic_partition: TopicPartition, snapshots: ProducerSnapshots, segments: Sequence[Segment], start: int, end: int, notes: list[str]
+) -> list[AbortedTransaction]:
+    """The aborted transactions whose markers lie in [start, end), found by replaying the producers."""
+    producers = ProducerStates(topic_partition)
+    restored = snapshots.restore(producers, start, notes)
+    ended = replay(producers, segments, segments[0].base_offset if restored is None else restored, end)
+    return [entry for each in ended if (entry := aborted_entry(each)) and entry.last_offset >= start]

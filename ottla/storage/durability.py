@@ -1,0 +1,88 @@
+"""How far is a log safe on disk, and which files must be synced to get further?
+
+A group commit asks `unsynced`, syncs what it got in that order (contents first, then the names in the directory), perhaps in a thread, and
+then calls `mark` with the log's end of the moment when it asked. Small files (epochs, indexes, aborted transactions, metadata) are named
+as they change and stay named until a round that held them is marked. Invariant: `recovery_point` never passes what has been synced: a
+round that began before a truncation counts only up to the cut.
+Left out: running the sync.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ottla.base.ports import Disk
+from ottla.storage.checkpoints import directory_of
+from ottla.storage.file_slice import DirectorySync, PathSync, Syncable
+from ottla.storage.segment import INDEX_SUFFIX, TIME_INDEX_SUFFIX, Segment
+
+_NO_CEILING = (1 << 63) - 1
+
+
+class Durability:
+    """The books on what is synced of one log."""
+
+    __slots__ = ("_ceiling", "_changed", "_disk", "_is_parent_unsynced", "_syncing", "recovery_point")
+
+    def __init__(self, disk: Disk, recovery_point: int, *, is_parent_unsynced: bool) -> None:
+        self._disk = disk
+        self.recovery_point = recovery_point
+        self._is_parent_unsynced = is_parent_unsynced
+        self._changed: dict[str, None] = {}
+        self._syncing: dict[str, None] = {}
+        self._ceiling = _NO_CEILING
+
+    @property
+    def has_changed_files(self) -> bool:
+        return bool(self._changed or self._syncing)
+
+    def note(self, path: str) -> None:
+        """This file was written and must be synced with the log."""
+        self._changed[path] = None
+
+    def unsynced(self, directory: str, segments: Sequence[Segment], log_end_offset: int) -> list[Syncable]:
+        self._ceiling = _NO_CEILING
+        files: list[Syncable] = []
+        active = segments[-1]
+        if self.recovery_point < log_end_offset:
+            if self.recovery_point < active.base_offset:
+                files += self._unsynced_sealed(segments)
+            if active.size:
+                files.append(active.open_file())
+        if self._changed:
+            self._syncing.update(self._changed)
+            self._changed = {}
+        files += [PathSync(self._disk, path) for path in self._syncing]
+        if self._syncing or not active.is_name_durable:
+            files.append(DirectorySync(self._disk, directory))
+        if self._is_parent_unsynced:
+            files.append(DirectorySync(self._disk, directory_of(directory)))
+        return files
+
+    def _unsynced_sealed(self, segments: Sequence[Segment]) -> list[Syncable]:
+        files: list[Syncable] = []
+        for segment in segments[:-1]:
+            if segment.end_offset > self.recovery_point:
+                files.append(segment.open_file())
+                files += [PathSync(self._disk, segment.path(suffix)) for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX)]
+        return files
+
+    def mark(self, offset: int, segments: Sequence[Segment]) -> None:
+        self.recovery_point = max(self.recovery_point, min(offset, self._ceiling))
+        if self._syncing:
+            self._syncing = {}
+        self._is_parent_unsynced = False
+        for segment in reversed(segments):
+            if segment.is_name_durable:
+                break
+            segment.is_name_durable = segment.base_offset <= offset
+
+    def cut(self, offset: int) -> None:
+        """The log now ends at `offset`; what a running round syncs beyond that is not what will be there."""
+        self._ceiling = min(self._ceiling, offset)
+        self.recovery_point = min(self.recovery_point, offset)
+
+    def restart(self, offset: int) -> None:
+        """The log was thrown away and begins, empty, at `offset`."""
+        self._ceiling = 0
+        self.recovery_point = offset

@@ -1,0 +1,67 @@
+"""How do segments leave a log, or give way to compacted ones, so that a crash at any moment leaves the old or the new, and readers are not
+disturbed?
+
+Leaving: a segment's files get the suffix `.deleted`; whoever still holds a slice reads on through the open descriptor, and the files are
+removed later (or by the next start). Giving way, as Kafka does it: the compactor has written `.cleaned` files, which a restart throws
+away; they are synced and become `.swap`, and from the moment when those names are durable a restart finishes the job
+(`recovery.finish_leftovers`): the old segments leave and the `.swap` files lose their suffix. Invariant: at every moment the names on disk
+are those of the old segments or lead to the new ones. Left out: what is in the new files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ottla.base.ports import Disk
+from ottla.storage.file_slice import PathSync
+from ottla.storage.segment import SEGMENT_SUFFIXES, Segment
+
+DELETED_SUFFIX = ".deleted"
+CLEANED_SUFFIX = ".cleaned"
+SWAP_SUFFIX = ".swap"
+
+_DELETE_SUFFIX = "-delete"
+_NAME_MAX = 255
+
+
+def retire_files(disk: Disk, segment: Segment) -> list[str]:
+    """Renames the files of a segment that has left its log; answers the new paths, to be removed later."""
+    segment.release_file()
+    retired = []
+    for path in segment.files():
+        disk.rename(path, path + DELETED_SUFFIX)
+        retired.append(path + DELETED_SUFFIX)
+    return retired
+
+
+def swap_files(disk: Disk, directory: str, old: Sequence[Segment], bases: Sequence[int]) -> list[str]:
+    """Puts the `.cleaned` files of the segments at `bases` in the place of `old`; answers the files to be removed later.
+
+    A base without a `.txnindex.cleaned` has no aborted transactions; indexes that the compactor did not write are made again when asked.
+    """
+    stems = [f"{directory}/{base:020d}{suffix}" for base in bases for suffix in SEGMENT_SUFFIXES]
+    stems = [stem for stem in stems if disk.exists(stem + CLEANED_SUFFIX)]
+    for stem in stems:
+        PathSync(disk, stem + CLEANED_SUFFIX).sync()
+    disk.sync_directory(directory)
+    for stem in reversed(stems):  # the log file of the first segment last: without it, recovery has nothing to finish
+        disk.rename(stem + CLEANED_SUFFIX, stem + SWAP_SUFFIX)
+    disk.sync_directory(directory)
+    retired = [path for segment in old for path in retire_files(disk, segment)]
+    disk.sync_directory(directory)
+    for stem in stems:
+        disk.rename(stem + SWAP_SUFFIX, stem)
+    disk.sync_directory(directory)
+    return retired
+
+
+def deleted_directory(disk: Disk, directory: str, topic_id: bytes) -> str:
+    """A free name of Kafka's form `<topic>-<partition>.<unique>-delete` beside the directory, cut to what file systems allow."""
+    parent, _, name = directory.rpartition("/")
+    number = 0
+    while True:
+        suffix = f".{topic_id.hex()}{number or ''}{_DELETE_SUFFIX}"
+        target = f"{parent}/{name[: _NAME_MAX - len(suffix)]}{suffix}"
+        if not disk.exists(target):
+            return target
+        number += 1
