@@ -1,0 +1,64 @@
+"""How does a handler put a request to the group that it is about?
+
+`ask` finds the host of the group's shard, after the principal's right to the group, and runs one decision whose reply completes the pending
+answer. What refuses (no right, no coordinator here, still loading) becomes the response that the handler's `refusal` makes of the code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from ottla.base.errors import ApiError, ErrorCode
+from ottla.groups.draft import Caller
+from ottla.handlers.context import AclOperation, Broker, Pending, RequestContext, ResourceType, require
+
+if TYPE_CHECKING:
+    from ottla.groups.machine import GroupMachine
+    from ottla.machine.contract import Decision, Reply
+
+Command = Callable[["GroupMachine", "Reply", int], "Decision"]
+"""(machine, reply, now_ms) -> what to do."""
+
+
+def caller_of(request: RequestContext) -> Caller:
+    """Hosts are written as Kafka's tools show them, with a slash where a name could stand."""
+    return Caller(request.version, request.client_id or "", "/" + request.connection.host)
+
+
+def ask(
+    broker: Broker,
+    request: RequestContext,
+    group_id: str,
+    command: Command,
+    refusal: Callable[[ErrorCode], Any],
+    operation: AclOperation = AclOperation.READ,
+) -> Any:
+    """The response, or a `Pending` that the group's machine completes."""
+    pending = Pending()
+    try:
+        require(broker, request, operation, ResourceType.GROUP, group_id)
+        run(broker, group_id, command, pending.complete)
+    except ApiError as error:
+        return refusal(error.code)
+    return pending
+
+
+def run(broker: Broker, group_id: str, command: Command, reply: Reply) -> None:
+    """Raises ApiError when this broker does not coordinate the group now; `reply` is not called then."""
+    host = broker.groups.host_of(group_id)
+    machine: GroupMachine = host.machine
+    host.run(lambda now_ms: command(machine, reply, now_ms))
+
+
+class Gathering:
+    """One answer made of several: complete when each part has come."""
+
+    def __init__(self, parts: int, complete: Callable[[], None]) -> None:
+        self._left = parts
+        self._complete = complete
+
+    def part_done(self) -> None:
+        self._left -= 1
+        if self._left == 0:
+            self._complete()

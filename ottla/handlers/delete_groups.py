@@ -1,0 +1,48 @@
+"""DeleteGroups: an operator removes groups without members, and all their offsets.
+
+API and versions: DeleteGroups (key 42), 0-3.
+
+Behaviour: each group has its own result: NON_EMPTY_GROUP while it has members, GROUP_ID_NOT_FOUND if there is none. The answer leaves when
+the tombstones are committed to the log.
+
+Version notes: 1 and 2 change only throttling and encoding; 3 error message.
+
+Not done: nothing.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ottla.base.errors import ApiError, ErrorCode
+from ottla.handlers.context import AclOperation, Broker, Pending, RequestContext, ResourceType, require
+from ottla.handlers.coordination import Gathering, run
+from ottla.wire.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
+
+KEY, MIN_VERSION, MAX_VERSION = 42, 0, 3
+
+
+def handle(broker: Broker, request: RequestContext, body: DeleteGroupsRequest) -> Any:
+    names = list(dict.fromkeys(body.groups_names))
+    if not names:
+        return DeleteGroupsResponse()
+    pending, answer = Pending(), DeleteGroupsResponse()
+    gathering = Gathering(len(names), lambda: pending.complete(answer))
+
+    def add(result: DeletableGroupResult) -> None:
+        answer.results.append(result)
+        gathering.part_done()
+
+    for group_id in names:
+        _delete(broker, request, group_id, add)
+    return pending
+
+
+def _delete(broker: Broker, request: RequestContext, group_id: str, add: Any) -> None:
+    try:
+        require(broker, request, AclOperation.DELETE, ResourceType.GROUP, group_id)
+        if not group_id:
+            raise ApiError(ErrorCode.INVALID_GROUP_ID)
+        run(broker, group_id, lambda machine, reply, _now: machine.delete_group(group_id, reply), add)
+    except ApiError as error:
+        add(DeletableGroupResult(group_id=group_id, error_code=error.code))

@@ -1,0 +1,72 @@
+"""FindCoordinator: which broker coordinates this group or transactional id?
+
+API and versions: FindCoordinator (key 10), 0-6.
+
+Behaviour: the broker that leads the key's partition of `__consumer_offsets` or `__transaction_state`; the topic is created at the first
+question. COORDINATOR_NOT_AVAILABLE while the partition has no leader or the topic cannot be created.
+
+Version notes: 1 key types (KIP-98); 4 several keys at once (KIP-699); 6 share groups' key type (KIP-932), which is refused with
+INVALID_REQUEST.
+
+Not done: coordinators of share groups' state.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ottla.base.errors import ApiError, ErrorCode
+from ottla.base.java_hash import java_partition
+from ottla.base.types import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
+from ottla.handlers.context import AclOperation, Broker, Pending, RequestContext, ResourceType, require
+from ottla.wire.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
+
+KEY, MIN_VERSION, MAX_VERSION = 10, 0, 6
+
+KEYS_SINCE = 4
+GROUP, TRANSACTION = 0, 1
+TOPICS = {GROUP: GROUP_METADATA_TOPIC, TRANSACTION: TRANSACTION_STATE_TOPIC}
+RESOURCES = {GROUP: ResourceType.GROUP, TRANSACTION: ResourceType.TRANSACTIONAL_ID}
+
+
+def handle(broker: Broker, request: RequestContext, body: FindCoordinatorRequest) -> Any:
+    keys = body.coordinator_keys if request.version >= KEYS_SINCE else [body.key]
+    topic = TOPICS.get(body.key_type)
+    if topic is None:
+        return _response(request, [_refuse(key, ErrorCode.INVALID_REQUEST, f"key type {body.key_type} is not known") for key in keys])
+    pending = Pending()
+
+    def answer(code: ErrorCode) -> None:
+        pending.complete(_response(request, [_find(broker, request, body.key_type, topic, key, code) for key in keys]))
+
+    broker.internal_topics.ensure(topic, answer)
+    return pending
+
+
+def _find(broker: Broker, request: RequestContext, key_type: int, topic: str, key: str, code: ErrorCode) -> Coordinator:
+    try:
+        require(broker, request, AclOperation.DESCRIBE, RESOURCES[key_type], key)
+        metadata = broker.metadata.topic(topic)
+        if code or metadata is None or not metadata.partitions:
+            raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{topic} is not there yet")
+        leader = broker.metadata.brokers.get(metadata.partitions[java_partition(key, len(metadata.partitions))].leader)
+        endpoint = None if leader is None else leader.endpoints.get(request.connection.listener)
+        if leader is None or endpoint is None:
+            raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the coordinator's partition has no leader on this listener")
+    except ApiError as error:
+        return _refuse(key, error.code, error.message)
+    host, port = endpoint
+    return Coordinator(key=key, node_id=leader.broker_id, host=host, port=port)
+
+
+def _refuse(key: str, code: ErrorCode, message: str) -> Coordinator:
+    return Coordinator(key=key, node_id=-1, host="", port=-1, error_code=code, error_message=message)
+
+
+def _response(request: RequestContext, coordinators: list[Coordinator]) -> FindCoordinatorResponse:
+    if request.version >= KEYS_SINCE:
+        return FindCoordinatorResponse(coordinators=coordinators)
+    only = coordinators[0]
+    return FindCoordinatorResponse(
+        error_code=only.error_code, error_message=only.error_message, node_id=only.node_id, host=only.host, port=only.port
+    )

@@ -1,0 +1,21 @@
+"""What may this principal do with a group, as the bits of an "authorized operations" field (KIP-430)?"""
+
+from __future__ import annotations
+
+from ottla.handlers.context import AclOperation, Broker, RequestContext, ResourceType
+
+GROUP_OPERATIONS = (
+    AclOperation.READ,
+    AclOperation.DELETE,
+    AclOperation.DESCRIBE,
+    AclOperation.DESCRIBE_CONFIGS,
+    AclOperation.ALTER_CONFIGS,
+)
+
+
+def authorized_operations(broker: Broker, request: RequestContext, group_id: str) -> int:
+    bits = 0
+    for operation in GROUP_OPERATIONS:
+        if broker.authorizer.is_allowed(request.connection, operation, ResourceType.GROUP, group_id):
+            bits |= 1 << operation
+    return bits

@@ -1,0 +1,30 @@
+"""Heartbeat: a member of a classic group says that it is alive, and hears whether it must join again.
+
+API and versions: Heartbeat (key 12), 0-4.
+
+Behaviour: moves the end of the member's session. REBALANCE_IN_PROGRESS while the group gathers, ILLEGAL_GENERATION and UNKNOWN_MEMBER_ID
+for who is no longer in it, FENCED_INSTANCE_ID for a static member whose place was taken.
+
+Version notes: 3 static members (KIP-345); 1, 2 and 4 change only throttling and encoding.
+
+Not done: nothing.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ottla.base.errors import ErrorCode
+from ottla.handlers.context import Broker, RequestContext
+from ottla.handlers.coordination import ask
+from ottla.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+
+KEY, MIN_VERSION, MAX_VERSION = 12, 0, 4
+
+
+def refusal(code: ErrorCode) -> HeartbeatResponse:
+    return HeartbeatResponse(error_code=code)
+
+
+def handle(broker: Broker, request: RequestContext, body: HeartbeatRequest) -> Any:
+    return ask(broker, request, body.group_id, lambda machine, reply, now_ms: machine.heartbeat(body, reply, now_ms), refusal)

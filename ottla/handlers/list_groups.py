@@ -1,0 +1,58 @@
+"""ListGroups: the groups that this broker coordinates.
+
+API and versions: ListGroups (key 16), 0-5.
+
+Behaviour: names, protocol type, state and type of every group of every shard here that the principal may describe. While a shard still
+loads the answer is COORDINATOR_LOAD_IN_PROGRESS, because a list with a hole would read as a list without.
+
+Version notes: 4 states and a filter for them (KIP-518); 5 types and a filter for them (KIP-848).
+
+Not done: nothing.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ottla.base.errors import ApiError
+from ottla.handlers.context import AclOperation, Broker, Pending, RequestContext, ResourceType
+from ottla.handlers.coordination import Gathering
+from ottla.machine.host import MachineHost
+from ottla.wire.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
+
+KEY, MIN_VERSION, MAX_VERSION = 16, 0, 5
+
+
+def handle(broker: Broker, request: RequestContext, body: ListGroupsRequest) -> Any:
+    try:
+        hosts = list(broker.groups.all_hosts())
+    except ApiError as error:
+        return ListGroupsResponse(error_code=error.code)
+    if not hosts:
+        return ListGroupsResponse()
+    pending, answer = Pending(), ListGroupsResponse()
+    gathering = Gathering(len(hosts), lambda: pending.complete(answer))
+
+    def add(part: ListGroupsResponse) -> None:
+        answer.error_code = answer.error_code or part.error_code
+        answer.groups.extend(group for group in part.groups if _may_describe(broker, request, group))
+        gathering.part_done()
+
+    for host in hosts:
+        _ask(host, body, add)
+    return pending
+
+
+def _ask(host: MachineHost, body: ListGroupsRequest, add: Any) -> None:
+    try:
+        host.run(lambda _now_ms: host.machine.list_groups(body, add))
+    except ApiError as error:
+        add(ListGroupsResponse(error_code=error.code))
+
+
+def _may_describe(broker: Broker, request: RequestContext, group: ListedGroup) -> bool:
+    """Who may describe the cluster sees all groups."""
+    is_allowed, connection = broker.authorizer.is_allowed, request.connection
+    return is_allowed(connection, AclOperation.DESCRIBE, ResourceType.GROUP, group.group_id) or is_allowed(
+        connection, AclOperation.DESCRIBE, ResourceType.CLUSTER, "kafka-cluster"
+    )

@@ -1,0 +1,65 @@
+"""OffsetDelete: an operator removes a group's offsets for some partitions.
+
+API and versions: OffsetDelete (key 47), 0.
+
+Behaviour: refused with NON_EMPTY_GROUP for a live group that does not consume, and per partition with GROUP_SUBSCRIBED_TO_TOPIC while a
+live consumer reads the topic. A partition without an offset is no error.
+
+Version notes: one version (KIP-496).
+
+Not done: nothing.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ottla.base.errors import ApiError, ErrorCode
+from ottla.handlers.context import AclOperation, Broker, Pending, RequestContext, ResourceType, require
+from ottla.handlers.coordination import run
+from ottla.wire.messages.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteRequestTopic,
+    OffsetDeleteResponse,
+    OffsetDeleteResponsePartition,
+    OffsetDeleteResponseTopic,
+)
+
+KEY, MIN_VERSION, MAX_VERSION = 47, 0, 0
+
+
+def handle(broker: Broker, request: RequestContext, body: OffsetDeleteRequest) -> Any:
+    pending = Pending()
+    refused: list[OffsetDeleteResponseTopic] = []
+
+    def answer(response: OffsetDeleteResponse) -> None:
+        if not response.error_code:
+            response.topics.extend(refused)
+        pending.complete(response)
+
+    try:
+        require(broker, request, AclOperation.DELETE, ResourceType.GROUP, body.group_id)
+        body.topics = _sort_out(broker, request, body.topics, refused)
+        run(broker, body.group_id, lambda machine, reply, _now: machine.delete_offsets(body, reply), answer)
+    except ApiError as error:
+        return OffsetDeleteResponse(error_code=error.code)
+    return pending
+
+
+def _sort_out(
+    broker: Broker, request: RequestContext, topics: list[OffsetDeleteRequestTopic], refused: list[OffsetDeleteResponseTopic]
+) -> list[OffsetDeleteRequestTopic]:
+    kept = []
+    for topic in topics:
+        if not broker.authorizer.is_allowed(request.connection, AclOperation.READ, ResourceType.TOPIC, topic.name):
+            refused.append(_refuse(topic, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
+        elif broker.metadata.topic(topic.name) is None:
+            refused.append(_refuse(topic, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+        else:
+            kept.append(topic)
+    return kept
+
+
+def _refuse(topic: OffsetDeleteRequestTopic, code: ErrorCode) -> OffsetDeleteResponseTopic:
+    results = [OffsetDeleteResponsePartition(partition_index=partition.partition_index, error_code=code) for partition in topic.partitions]
+    return OffsetDeleteResponseTopic(name=topic.name, partitions=results)

@@ -1,0 +1,144 @@
+"""OffsetFetch: what has a group committed?
+
+API and versions: OffsetFetch (key 9), 1-10.
+
+Behaviour: an offset that was never committed is -1, no error. Topics that the principal may not describe are refused one by one, or left
+out when all topics were asked for. With `require_stable` an offset that an open transaction is about to move is UNSTABLE_OFFSET_COMMIT.
+
+Version notes: 2 null topics for all, and an error for the group; 5 leader epoch (KIP-320); 7 require stable (KIP-447); 8 several groups
+(KIP-709); 9 member id and epoch of the new protocol, STALE_MEMBER_EPOCH (KIP-848); 10 topic ids.
+
+Not done: nothing.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ottla.base.errors import ApiError, ErrorCode
+from ottla.groups.offsets import missing_offset
+from ottla.handlers.context import AclOperation, Broker, Pending, RequestContext, ResourceType, require
+from ottla.handlers.coordination import Gathering, run
+from ottla.wire.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartition,
+    OffsetFetchResponseTopic,
+    OffsetFetchResponseTopics,
+)
+
+KEY, MIN_VERSION, MAX_VERSION = 9, 1, 10
+
+GROUP_ERRORS_SINCE = 2
+GROUPS_SINCE = 8
+TOPIC_IDS_SINCE = 10
+
+
+def handle(broker: Broker, request: RequestContext, body: OffsetFetchRequest) -> Any:
+    pending = Pending()
+    groups = body.groups if request.version >= GROUPS_SINCE else [_only_group(body)]
+    if not groups:
+        return OffsetFetchResponse()
+    found: list[OffsetFetchResponseGroup] = [OffsetFetchResponseGroup()] * len(groups)
+
+    def complete() -> None:
+        if request.version >= GROUPS_SINCE:
+            pending.complete(OffsetFetchResponse(groups=found))
+        else:
+            pending.complete(_single(request.version, groups[0], found[0]))
+
+    gathering = Gathering(len(groups), complete)
+    for index, group in enumerate(groups):
+        _fetch(broker, request, group, body.require_stable, index, found, gathering)
+    return pending
+
+
+def _only_group(body: OffsetFetchRequest) -> OffsetFetchRequestGroup:
+    topics = body.topics
+    wanted = None if topics is None else [OffsetFetchRequestTopics(name=t.name, partition_indexes=t.partition_indexes) for t in topics]
+    return OffsetFetchRequestGroup(group_id=body.group_id, topics=wanted)
+
+
+def _fetch(
+    broker: Broker,
+    request: RequestContext,
+    group: OffsetFetchRequestGroup,
+    require_stable: bool,
+    index: int,
+    found: list[OffsetFetchResponseGroup],
+    gathering: Gathering,
+) -> None:
+    refused: list[OffsetFetchResponseTopics] = []
+
+    def answer(response: OffsetFetchResponseGroup) -> None:
+        if group.topics is None:
+            response.topics = [topic for topic in response.topics if _may_describe(broker, request, topic.name)]
+        response.topics.extend(refused)
+        found[index] = response
+        gathering.part_done()
+
+    try:
+        require(broker, request, AclOperation.DESCRIBE, ResourceType.GROUP, group.group_id)
+        if group.topics is not None:
+            group.topics = _sort_out(broker, request, group.topics, refused)
+        run(broker, group.group_id, lambda machine, reply, _now: machine.fetch_offsets(group, require_stable, reply), answer)
+    except ApiError as error:
+        refused.clear()
+        answer(OffsetFetchResponseGroup(group_id=group.group_id, error_code=error.code))
+
+
+def _sort_out(
+    broker: Broker, request: RequestContext, topics: list[OffsetFetchRequestTopics], refused: list[OffsetFetchResponseTopics]
+) -> list[OffsetFetchRequestTopics]:
+    """Keeps what may be asked for, with names for ids. A topic that does not exist is no error: nothing is committed for it."""
+    kept = []
+    for topic in topics:
+        if request.version >= TOPIC_IDS_SINCE:
+            known = broker.metadata.topic_by_id(topic.topic_id)
+            if known is None:
+                refused.append(_refuse(topic, ErrorCode.UNKNOWN_TOPIC_ID))
+                continue
+            topic.name = known.name
+        if _may_describe(broker, request, topic.name):
+            kept.append(topic)
+        else:
+            refused.append(_refuse(topic, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
+    return kept
+
+
+def _may_describe(broker: Broker, request: RequestContext, topic: str) -> bool:
+    return broker.authorizer.is_allowed(request.connection, AclOperation.DESCRIBE, ResourceType.TOPIC, topic)
+
+
+def _refuse(topic: OffsetFetchRequestTopics, code: ErrorCode) -> OffsetFetchResponseTopics:
+    missing = [missing_offset(partition, code) for partition in topic.partition_indexes]
+    return OffsetFetchResponseTopics(name=topic.name, topic_id=topic.topic_id, partitions=missing)
+
+
+def _single(version: int, group: OffsetFetchRequestGroup, found: OffsetFetchResponseGroup) -> OffsetFetchResponse:
+    """The answer of versions that know one group; version 1 has no place for the group's error but with each partition."""
+    topics = found.topics
+    if found.error_code and version < GROUP_ERRORS_SINCE:
+        topics = [_refuse(topic, ErrorCode(found.error_code)) for topic in group.topics or ()]
+    return OffsetFetchResponse(
+        error_code=found.error_code,
+        topics=[
+            OffsetFetchResponseTopic(
+                name=topic.name,
+                partitions=[
+                    OffsetFetchResponsePartition(
+                        partition_index=partition.partition_index,
+                        committed_offset=partition.committed_offset,
+                        committed_leader_epoch=partition.committed_leader_epoch,
+                        metadata=partition.metadata,
+                        error_code=partition.error_code,
+                    )
+                    for partition in topic.partitions
+                ],
+            )
+            for topic in topics
+        ],
+    )

@@ -1,0 +1,58 @@
+"""Which topics and partitions of a request about offsets may go to the group?
+
+Those that exist and that the principal may read. Topics named by id get their name, and those named by name their id, so that the group's
+records hold both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any, TypeVar
+
+from ottla.base.errors import ErrorCode
+from ottla.handlers.context import AclOperation, Broker, RequestContext, ResourceType
+
+TopicT = TypeVar("TopicT", bound=Any)
+"""A topic of a request: `name`, `topic_id`, and `partitions` with a `partition_index` each."""
+
+
+def sort_out(
+    broker: Broker, request: RequestContext, topics: list[TopicT], topic_class: type[TopicT], *, by_id: bool
+) -> tuple[list[TopicT], list[tuple[TopicT, ErrorCode]]]:
+    """The topics that may pass, and those that may not with the reason; one of which only some partitions exist is divided."""
+    passed: list[TopicT] = []
+    refused: list[tuple[TopicT, ErrorCode]] = []
+    for topic in topics:
+        code, count = _look_up(broker, request, topic, by_id)
+        if code:
+            refused.append((topic, code))
+            continue
+        missing = [partition for partition in topic.partitions if not 0 <= partition.partition_index < count]
+        if not missing:
+            passed.append(topic)
+            continue
+        refused.append((_with(topic_class, topic, missing), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+        if len(missing) < len(topic.partitions):
+            there = [partition for partition in topic.partitions if 0 <= partition.partition_index < count]
+            passed.append(_with(topic_class, topic, there))
+    return passed, refused
+
+
+def _with(topic_class: type[TopicT], topic: TopicT, partitions: Collection[Any]) -> TopicT:
+    divided: TopicT = topic_class(name=topic.name, topic_id=topic.topic_id, partitions=list(partitions))
+    return divided
+
+
+def _look_up(broker: Broker, request: RequestContext, topic: Any, by_id: bool) -> tuple[ErrorCode, int]:
+    """What is wrong with the topic, and how many partitions it has."""
+    metadata = broker.metadata
+    found = metadata.topic_by_id(topic.topic_id) if by_id else metadata.topic(topic.name)
+    if by_id and found is None:
+        return ErrorCode.UNKNOWN_TOPIC_ID, 0
+    name = topic.name if found is None else found.name
+    if not broker.authorizer.is_allowed(request.connection, AclOperation.READ, ResourceType.TOPIC, name):
+        return ErrorCode.TOPIC_AUTHORIZATION_FAILED, 0
+    if found is None:
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, 0
+    topic.name, topic.topic_id = found.name, found.topic_id
+    return ErrorCode.NONE, len(found.partitions)

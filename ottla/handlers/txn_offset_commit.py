@@ -1,0 +1,94 @@
+"""TxnOffsetCommit: a producer commits a group's offsets inside its transaction.
+
+API and versions: TxnOffsetCommit (key 28), 0-6.
+
+Behaviour: the transaction coordinator must know that this group's partition of `__consumer_offsets` is part of the ongoing transaction; it
+is asked when this broker has not seen it yet. The offsets are logged at once and count when the transaction commits. A producer that names
+the member it works for is fenced when that member is no longer in the generation it names (KIP-447).
+
+Version notes: 2 leader epoch; 3 member and generation (KIP-447); 5 the group's partition becomes part of the transaction by this request
+(transactions v2, KIP-890), before that AddOffsetsToTxn must have said so; 6 topic ids.
+
+Not done: nothing.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ottla.base.errors import ApiError, ErrorCode
+from ottla.base.java_hash import java_partition
+from ottla.base.types import GROUP_METADATA_TOPIC, TopicPartition
+from ottla.handlers.context import AclOperation, Broker, Pending, RequestContext, ResourceType, require
+from ottla.handlers.coordination import run
+from ottla.handlers.offset_topics import sort_out
+from ottla.wire.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestTopic,
+    TxnOffsetCommitResponse,
+    TxnOffsetCommitResponsePartition,
+    TxnOffsetCommitResponseTopic,
+)
+
+KEY, MIN_VERSION, MAX_VERSION = 28, 0, 6
+
+TRANSACTIONS_V2_SINCE = 5
+TOPIC_IDS_SINCE = 6
+
+
+def handle(broker: Broker, request: RequestContext, body: TxnOffsetCommitRequest) -> Any:
+    asked, pending = body.topics, Pending()
+    try:
+        require(broker, request, AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, body.transactional_id)
+        require(broker, request, AclOperation.READ, ResourceType.GROUP, body.group_id)
+        by_id = request.version >= TOPIC_IDS_SINCE
+        body.topics, refused = sort_out(broker, request, asked, TxnOffsetCommitRequestTopic, by_id=by_id)
+        results = [refuse(topic, code) for topic, code in refused]
+        if not body.topics:
+            return TxnOffsetCommitResponse(topics=results)
+        broker.groups.host_of(body.group_id)
+    except ApiError as error:
+        return TxnOffsetCommitResponse(topics=[refuse(topic, error.code) for topic in asked])
+
+    def answer(response: TxnOffsetCommitResponse) -> None:
+        response.topics.extend(results)
+        pending.complete(response)
+
+    def commit(code: ErrorCode) -> None:
+        try:
+            if code:
+                raise ApiError(code, "the transaction coordinator did not let this group in")
+            run(broker, body.group_id, lambda machine, reply, now_ms: machine.commit_in_transaction(body, reply, now_ms), answer)
+        except ApiError as error:
+            answer(TxnOffsetCommitResponse(topics=[refuse(topic, error.code) for topic in body.topics]))
+
+    _admit(broker, request, body, commit)
+    return pending
+
+
+def _admit(broker: Broker, request: RequestContext, body: TxnOffsetCommitRequest, commit: Any) -> None:
+    """Asks the transaction coordinator, unless this transaction has written to the group's partition before."""
+    count = _partition_count(broker)
+    key = TopicPartition(GROUP_METADATA_TOPIC, java_partition(body.group_id, count))
+    partition = broker.partitions.get(*key)
+    if partition is not None and partition.log.producers.has_open_transaction(body.producer_id, body.producer_epoch):
+        commit(ErrorCode.NONE)
+        return
+
+    def admitted(codes: dict[TopicPartition, ErrorCode]) -> None:
+        commit(codes.get(key, ErrorCode.NONE))
+
+    is_v2 = request.version >= TRANSACTIONS_V2_SINCE
+    broker.transactions.admit(body.transactional_id, body.producer_id, body.producer_epoch, [key], is_v2, admitted)
+
+
+def _partition_count(broker: Broker) -> int:
+    topic = broker.metadata.topic(GROUP_METADATA_TOPIC)
+    return 1 if topic is None else max(1, len(topic.partitions))
+
+
+def refuse(topic: TxnOffsetCommitRequestTopic, code: ErrorCode) -> TxnOffsetCommitResponseTopic:
+    results = [
+        TxnOffsetCommitResponsePartition(partition_index=partition.partition_index, error_code=code) for partition in topic.partitions
+    ]
+    return TxnOffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id, partitions=results)
