@@ -37,9 +37,17 @@ TABLE: dict[int, Api] = {
         Api(16, "list_groups", 0, 5),
         Api(18, "api_versions", 0, 5),
         Api(21, "delete_records", 0, 2),
+        Api(22, "init_producer_id", 0, 6),
         Api(23, "offset_for_leader_epoch", 2, 4),
+        Api(24, "add_partitions_to_txn", 0, 5),
+        Api(25, "add_offsets_to_txn", 0, 4),
+        Api(26, "end_txn", 0, 5),
+        Api(27, "write_txn_markers", 1, 2),
         Api(28, "txn_offset_commit", 0, 6),
         Api(42, "delete_groups", 0, 3),
         Api(47, "offset_delete", 0, 0),
+        Api(61, "describe_producers", 0, 0),
+        Api(65, "describe_transactions", 0, 0),
+        Api(66, "list_transactions", 0, 2),
     )
 }

@@ -24,6 +24,7 @@ from ottla.machine.contract import Decision, Reply
 from ottla.machine.host import HostState, MachineHost
 from ottla.transactions.init_producer_id import InitProducerId
 from ottla.transactions.machine import TransactionMachine
+from ottla.transactions.markers import LocalMarkers
 from ottla.transactions.metadata import TRANSACTIONS_V2, ProducerIdentity, TransactionMetadata
 from ottla.transactions.queries import ListFilter
 from ottla.transactions.settings import TransactionSettings
@@ -85,11 +86,13 @@ class TransactionCoordinators:
         settings: TransactionSettings,
         producer_ids: ProducerIdSource,
         markers: MarkerSender,
+        local_markers: LocalMarkers,
         timers: Timers,
         remote: RemoteCoordinators | None = None,
     ) -> None:
         self.settings = settings
         self.producer_ids = producer_ids
+        self.local_markers = local_markers
         self._partition_count = partition_count
         self._group_partition = group_partition
         self._markers = markers

@@ -1,0 +1,42 @@
+"""AddOffsetsToTxn: the offsets of a group become part of the ongoing transaction.
+
+API and versions: AddOffsetsToTxn (key 25), 0-4.
+
+Behaviour: adds the partition of `__consumer_offsets` that keeps the group, as AddPartitionsToTxn adds any other; TxnOffsetCommit follows.
+Clients of transactions v2 leave it out.
+
+Version notes: 2 PRODUCER_FENCED instead of INVALID_PRODUCER_EPOCH (KIP-588); 4 TRANSACTION_ABORTABLE (KIP-890).
+
+Not done: nothing.
+"""
+
+from __future__ import annotations
+
+from ottla.base.errors import ErrorCode
+from ottla.handlers.context import AclOperation, Broker, Pending, RequestContext, ResourceType
+from ottla.transactions.metadata import ProducerIdentity
+from ottla.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
+
+KEY, MIN_VERSION, MAX_VERSION = 25, 0, 4
+
+FENCED_SINCE = 2
+
+
+def handle(broker: Broker, request: RequestContext, body: AddOffsetsToTxnRequest) -> AddOffsetsToTxnResponse | Pending:
+    is_allowed = broker.authorizer.is_allowed
+    if not is_allowed(request.connection, AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, body.transactional_id):
+        return AddOffsetsToTxnResponse(error_code=ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+    if not is_allowed(request.connection, AclOperation.READ, ResourceType.GROUP, body.group_id):
+        return AddOffsetsToTxnResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
+    if not body.transactional_id:
+        return AddOffsetsToTxnResponse(error_code=ErrorCode.INVALID_REQUEST)
+    pending = Pending()
+
+    def added(code: ErrorCode) -> None:
+        if code is ErrorCode.PRODUCER_FENCED and request.version < FENCED_SINCE:
+            code = ErrorCode.INVALID_PRODUCER_EPOCH
+        pending.complete(AddOffsetsToTxnResponse(error_code=code))
+
+    identity = ProducerIdentity(body.producer_id, body.producer_epoch)
+    broker.transactions.add_offsets(body.transactional_id, identity, body.group_id, 0, added)
+    return pending.response if pending.is_done else pending

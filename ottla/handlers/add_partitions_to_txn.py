@@ -1,0 +1,138 @@
+"""AddPartitionsToTxn: partitions become part of the ongoing transaction, or are looked up in it.
+
+API and versions: AddPartitionsToTxn (key 24), 0-5; 4 and 5 are spoken between brokers.
+
+Behaviour: all partitions of a transaction are added or none; if one is unknown or forbidden the others get OPERATION_NOT_ATTEMPTED. With
+`verify_only` nothing is added: a partition outside of the transaction gets TRANSACTION_ABORTABLE.
+
+Version notes: 2 PRODUCER_FENCED instead of INVALID_PRODUCER_EPOCH (KIP-588); 4 several transactions, verification (KIP-890); needs the
+right to CLUSTER_ACTION, and tells INVALID_TXN_STATE where 5 tells TRANSACTION_ABORTABLE.
+
+Not done: nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from ottla.base.errors import ErrorCode
+from ottla.base.types import TopicPartition
+from ottla.handlers.context import AclOperation, Broker, Pending, RequestContext, ResourceType
+from ottla.transactions.metadata import TRANSACTIONS_V2, ProducerIdentity
+from ottla.wire.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnPartitionResult,
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnResult,
+    AddPartitionsToTxnTopic,
+    AddPartitionsToTxnTopicResult,
+    AddPartitionsToTxnTransaction,
+)
+
+KEY, MIN_VERSION, MAX_VERSION = 24, 0, 5
+
+FENCED_SINCE = 2
+BATCHED_SINCE = 4
+ABORTABLE_SINCE = 5
+
+Codes = dict[TopicPartition, ErrorCode]
+
+
+def handle(broker: Broker, request: RequestContext, body: AddPartitionsToTxnRequest) -> AddPartitionsToTxnResponse | Pending:
+    pending = handle_batch(broker, request, body) if request.version >= BATCHED_SINCE else handle_client(broker, request, body)
+    if isinstance(pending, Pending) and pending.is_done:
+        done: AddPartitionsToTxnResponse = pending.response
+        return done
+    return pending
+
+
+def handle_client(broker: Broker, request: RequestContext, body: AddPartitionsToTxnRequest) -> AddPartitionsToTxnResponse | Pending:
+    """One transaction of a client."""
+    partitions = partitions_of(body.v3_and_below_topics)
+    transactional_id = body.v3_and_below_transactional_id
+    if not broker.authorizer.is_allowed(request.connection, AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id):
+        return answer_client(dict.fromkeys(partitions, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED))
+    if not transactional_id:
+        return answer_client(dict.fromkeys(partitions, ErrorCode.INVALID_REQUEST))
+    refused = refuse_partitions(broker, request, partitions)
+    if refused:
+        return answer_client({partition: refused.get(partition, ErrorCode.OPERATION_NOT_ATTEMPTED) for partition in partitions})
+    pending = Pending()
+
+    def added(code: ErrorCode) -> None:
+        if code is ErrorCode.PRODUCER_FENCED and request.version < FENCED_SINCE:
+            code = ErrorCode.INVALID_PRODUCER_EPOCH
+        pending.complete(answer_client(dict.fromkeys(partitions, code)))
+
+    identity = ProducerIdentity(body.v3_and_below_producer_id, body.v3_and_below_producer_epoch)
+    broker.transactions.add_partitions(transactional_id, identity, partitions, 0, added)
+    return pending
+
+
+def handle_batch(broker: Broker, request: RequestContext, body: AddPartitionsToTxnRequest) -> AddPartitionsToTxnResponse | Pending:
+    """Several transactions, from a broker that leads their partitions."""
+    if not broker.authorizer.is_allowed(request.connection, AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER, "kafka-cluster"):
+        return AddPartitionsToTxnResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    pending = Pending()
+    response = AddPartitionsToTxnResponse()
+    missing = len(body.transactions)
+    if not missing:
+        return response
+
+    def finish(transaction: AddPartitionsToTxnTransaction, codes: Codes) -> None:
+        nonlocal missing
+        if request.version < ABORTABLE_SINCE:
+            codes = {key: ErrorCode.INVALID_TXN_STATE if code is ErrorCode.TRANSACTION_ABORTABLE else code for key, code in codes.items()}
+        response.results_by_transaction.append(
+            AddPartitionsToTxnResult(transactional_id=transaction.transactional_id, topic_results=topic_results(codes))
+        )
+        missing -= 1
+        if not missing:
+            pending.complete(response)
+
+    for transaction in body.transactions:
+        run_one(broker, request, transaction, lambda codes, transaction=transaction: finish(transaction, codes))  # type: ignore[misc]
+    return pending
+
+
+def run_one(broker: Broker, request: RequestContext, transaction: AddPartitionsToTxnTransaction, done: Callable[[Codes], None]) -> None:
+    partitions = partitions_of(transaction.topics)
+    identity = ProducerIdentity(transaction.producer_id, transaction.producer_epoch)
+    if not transaction.transactional_id:
+        done(dict.fromkeys(partitions, ErrorCode.INVALID_REQUEST))
+    elif transaction.verify_only:
+        broker.transactions.verify_partitions(transaction.transactional_id, identity, partitions, done)
+    else:
+        version = TRANSACTIONS_V2 if request.version >= ABORTABLE_SINCE else 0
+        broker.transactions.add_partitions(
+            transaction.transactional_id, identity, partitions, version, lambda code: done(dict.fromkeys(partitions, code))
+        )
+
+
+def refuse_partitions(broker: Broker, request: RequestContext, partitions: Sequence[TopicPartition]) -> Codes:
+    """Those that cannot be added, and why."""
+    refused: Codes = {}
+    for partition in partitions:
+        if not broker.authorizer.is_allowed(request.connection, AclOperation.WRITE, ResourceType.TOPIC, partition.topic):
+            refused[partition] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        elif broker.metadata.partition(partition.topic, partition.partition) is None:
+            refused[partition] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return refused
+
+
+def partitions_of(topics: Sequence[AddPartitionsToTxnTopic]) -> list[TopicPartition]:
+    return [TopicPartition(topic.name, partition) for topic in topics for partition in topic.partitions]
+
+
+def answer_client(codes: Codes) -> AddPartitionsToTxnResponse:
+    return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=topic_results(codes))
+
+
+def topic_results(codes: Codes) -> list[AddPartitionsToTxnTopicResult]:
+    topics: dict[str, AddPartitionsToTxnTopicResult] = {}
+    for (name, index), code in codes.items():
+        topic = topics.get(name)
+        if topic is None:
+            topic = topics[name] = AddPartitionsToTxnTopicResult(name=name)
+        topic.results_by_partition.append(AddPartitionsToTxnPartitionResult(partition_index=index, partition_error_code=code))
+    return list(topics.values())

@@ -1,0 +1,61 @@
+"""DescribeProducers: who writes to a partition, and whose transaction is open there.
+
+API and versions: DescribeProducers (key 61), 0.
+
+Behaviour: answered by the leader of each partition from its producer state (KIP-664).
+
+Version notes: none.
+
+Not done: nothing.
+"""
+
+from __future__ import annotations
+
+from ottla.base.errors import ApiError, ErrorCode
+from ottla.handlers.context import AclOperation, Broker, RequestContext, ResourceType, require
+from ottla.wire.messages.describe_producers import (
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+    PartitionResponse,
+    ProducerState,
+    TopicResponse,
+)
+
+KEY, MIN_VERSION, MAX_VERSION = 61, 0, 0
+
+
+def handle(broker: Broker, request: RequestContext, body: DescribeProducersRequest) -> DescribeProducersResponse:
+    return DescribeProducersResponse(
+        topics=[
+            TopicResponse(name=topic.name, partitions=[describe(broker, request, topic.name, index) for index in topic.partition_indexes])
+            for topic in body.topics
+        ]
+    )
+
+
+def describe(broker: Broker, request: RequestContext, topic: str, index: int) -> PartitionResponse:
+    response = PartitionResponse(partition_index=index)
+    try:
+        require(broker, request, AclOperation.READ, ResourceType.TOPIC, topic)
+        partition = broker.partitions.get(topic, index)
+        if partition is None:
+            known = broker.metadata.partition(topic, index) is not None
+            raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER if known else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        if not partition.is_leading:
+            raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    except ApiError as error:
+        response.error_code = error.code
+        response.error_message = error.message or None
+        return response
+    for producer in partition.log.producers.active():
+        response.active_producers.append(
+            ProducerState(
+                producer_id=producer.producer_id,
+                producer_epoch=producer.epoch,
+                last_sequence=producer.last_sequence,
+                last_timestamp=producer.last_timestamp,
+                coordinator_epoch=producer.coordinator_epoch,
+                current_txn_start_offset=producer.transaction_first_offset,
+            )
+        )
+    return response

@@ -1,0 +1,50 @@
+"""EndTxn: commits or aborts the ongoing transaction of a transactional id.
+
+API and versions: EndTxn (key 26), 0-5.
+
+Behaviour: answered when the outcome is durable; the markers may still be on their way then, and a next EndTxn hears
+CONCURRENT_TRANSACTIONS until they have arrived. See `transactions/end_transaction.py` for every refusal.
+
+Version notes: 2 PRODUCER_FENCED instead of INVALID_PRODUCER_EPOCH (KIP-588); 5 transactions v2 (KIP-890): each end moves to the next epoch,
+which the answer brings, and what was never begun may be aborted.
+
+Not done: nothing.
+"""
+
+from __future__ import annotations
+
+from ottla.base.errors import ErrorCode
+from ottla.handlers.context import AclOperation, Broker, Pending, RequestContext, ResourceType
+from ottla.transactions.metadata import TRANSACTIONS_V2, ProducerIdentity
+from ottla.transactions.shard import EndResult
+from ottla.wire.messages.end_txn import EndTxnRequest, EndTxnResponse
+
+KEY, MIN_VERSION, MAX_VERSION = 26, 0, 5
+
+FENCED_SINCE = 2
+TRANSACTIONS_V2_SINCE = 5
+
+
+def handle(broker: Broker, request: RequestContext, body: EndTxnRequest) -> EndTxnResponse | Pending:
+    transactional_id = body.transactional_id
+    if not broker.authorizer.is_allowed(request.connection, AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id):
+        return EndTxnResponse(error_code=ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+    if not transactional_id:
+        return EndTxnResponse(error_code=ErrorCode.INVALID_REQUEST)
+    pending = Pending()
+    version = TRANSACTIONS_V2 if request.version >= TRANSACTIONS_V2_SINCE else 0
+    broker.transactions.end(
+        transactional_id,
+        ProducerIdentity(body.producer_id, body.producer_epoch),
+        body.committed,
+        version,
+        lambda result: pending.complete(answer(request, result)),
+    )
+    return pending.response if pending.is_done else pending
+
+
+def answer(request: RequestContext, result: EndResult) -> EndTxnResponse:
+    code = result.code
+    if code is ErrorCode.PRODUCER_FENCED and request.version < FENCED_SINCE:
+        code = ErrorCode.INVALID_PRODUCER_EPOCH
+    return EndTxnResponse(error_code=code, producer_id=result.producer_id, producer_epoch=result.producer_epoch)

@@ -1,0 +1,78 @@
+"""InitProducerId: gives a producer its id and epoch, and fences whoever had the transactional id before.
+
+API and versions: InitProducerId (key 22), 0-6.
+
+Behaviour: without a transactional id any producer gets a new producer id with epoch 0. With one the coordinator decides
+(`transactions/init_producer_id.py`); while an earlier transaction ends the answer is CONCURRENT_TRANSACTIONS.
+
+Version notes: 3 the client may name the identity that it holds (KIP-360); 4 PRODUCER_FENCED instead of INVALID_PRODUCER_EPOCH (KIP-588);
+6 two-phase commit (KIP-939), refused with TRANSACTIONAL_ID_AUTHORIZATION_FAILED unless `transaction.two.phase.commit.enable` is set.
+
+Not done: nothing.
+"""
+
+from __future__ import annotations
+
+from ottla.base.errors import ErrorCode
+from ottla.base.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
+from ottla.handlers.context import AclOperation, Broker, Pending, RequestContext, ResourceType
+from ottla.transactions.init_producer_id import InitProducerId
+from ottla.transactions.metadata import ProducerIdentity
+from ottla.transactions.shard import EndResult
+from ottla.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+
+KEY, MIN_VERSION, MAX_VERSION = 22, 0, 6
+
+FENCED_SINCE = 4
+
+
+def handle(broker: Broker, request: RequestContext, body: InitProducerIdRequest) -> InitProducerIdResponse | Pending:
+    code = refusal(broker, request, body)
+    if code:
+        return InitProducerIdResponse(error_code=code)
+    pending = Pending()
+    if body.transactional_id is None:
+        broker.transactions.producer_ids.next(
+            lambda producer_id, code: pending.complete(
+                InitProducerIdResponse(error_code=code, producer_id=producer_id, producer_epoch=NO_PRODUCER_EPOCH if code else 0)
+            )
+        )
+    else:
+        command = InitProducerId(
+            transactional_id=body.transactional_id,
+            timeout_ms=body.transaction_timeout_ms,
+            expected=ProducerIdentity(body.producer_id, body.producer_epoch),
+            is_two_phase=body.enable2_pc,
+            keeps_prepared=body.keep_prepared_txn,
+        )
+        broker.transactions.init_producer_id(command, lambda result: pending.complete(answer(request, result)))
+    return pending.response if pending.is_done else pending
+
+
+def refusal(broker: Broker, request: RequestContext, body: InitProducerIdRequest) -> ErrorCode:
+    transactional_id = body.transactional_id
+    if transactional_id is None:
+        if not broker.authorizer.is_allowed(request.connection, AclOperation.IDEMPOTENT_WRITE, ResourceType.CLUSTER, "kafka-cluster"):
+            return ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    else:
+        operations = [AclOperation.WRITE]
+        if body.enable2_pc or body.keep_prepared_txn:
+            operations.append(AclOperation.TWO_PHASE_COMMIT)
+        for operation in operations:
+            if not broker.authorizer.is_allowed(request.connection, operation, ResourceType.TRANSACTIONAL_ID, transactional_id):
+                return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    # An id without an epoch, or an epoch without an id, names nobody.
+    if (body.producer_id == NO_PRODUCER_ID) != (body.producer_epoch == NO_PRODUCER_EPOCH):
+        return ErrorCode.INVALID_REQUEST
+    return ErrorCode.NONE
+
+
+def answer(request: RequestContext, result: EndResult) -> InitProducerIdResponse:
+    code = result.code
+    if code is ErrorCode.PRODUCER_FENCED and request.version < FENCED_SINCE:
+        code = ErrorCode.INVALID_PRODUCER_EPOCH
+    response = InitProducerIdResponse(error_code=code, producer_id=result.producer_id, producer_epoch=result.producer_epoch)
+    if result.ongoing_producer_id != NO_PRODUCER_ID:
+        response.ongoing_txn_producer_id = result.ongoing_producer_id
+        response.ongoing_txn_producer_epoch = result.ongoing_producer_epoch
+    return response

@@ -1,0 +1,87 @@
+"""ListTransactions: the transactional ids that are coordinated here, by state, producer id, age and name.
+
+API and versions: ListTransactions (key 66), 0-2.
+
+Behaviour: an unknown state name is reported beside the answer, not refused. Ids that the client may not describe are left out. While a
+shard loads the answer is COORDINATOR_LOAD_IN_PROGRESS.
+
+Version notes: 1 how long a transaction has been open, at least (KIP-994); 2 a pattern that the whole id must match (KIP-1152). Patterns are
+RE2's in Kafka, which never runs wild; here they are Python's, so what could is refused with INVALID_REGULAR_EXPRESSION: back references,
+looking around, a repeated group that repeats inside, more than a few open repetitions.
+
+Not done: nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from ottla.base.errors import ApiError, ErrorCode
+from ottla.handlers.context import AclOperation, Broker, Pending, RequestContext, ResourceType
+from ottla.transactions.metadata import TransactionMetadata
+from ottla.transactions.queries import ListFilter
+from ottla.transactions.states import DEAD, TransactionState
+from ottla.wire.messages.list_transactions import (
+    ListTransactionsRequest,
+    ListTransactionsResponse,
+)
+from ottla.wire.messages.list_transactions import (
+    TransactionState as ListedTransaction,
+)
+
+KEY, MIN_VERSION, MAX_VERSION = 66, 0, 2
+
+PATTERN_LENGTH_MAX = 256
+REPETITIONS_MAX = 4
+MATCHED_LENGTH_MAX = 1_000
+NAMES = {state.value: state for state in TransactionState}
+_TOO_CLEVER = re.compile(r"\\[1-9]|\(\?[^:]|\([^()]*[*+{|][^()]*\)[*+{]|\)\)[*+{]")
+
+
+def handle(broker: Broker, request: RequestContext, body: ListTransactionsRequest) -> ListTransactionsResponse | Pending:
+    try:
+        matches = matcher(body.transactional_id_pattern)
+    except ApiError as error:
+        return ListTransactionsResponse(error_code=error.code)
+    unknown = [name for name in body.state_filters if name not in NAMES]
+    states = frozenset(NAMES[name] for name in body.state_filters if name in NAMES)
+    if body.state_filters and not states:
+        return ListTransactionsResponse(unknown_state_filters=unknown)
+    pending = Pending()
+
+    def listed(found: list[TransactionMetadata], code: ErrorCode) -> None:
+        pending.complete(
+            ListTransactionsResponse(
+                error_code=code, unknown_state_filters=unknown, transaction_states=[] if code else visible(broker, request, found)
+            )
+        )
+
+    wanted = ListFilter(states, frozenset(body.producer_id_filters), body.duration_filter, matches)
+    broker.transactions.list_transactions(wanted, listed)
+    return pending.response if pending.is_done else pending
+
+
+def visible(broker: Broker, request: RequestContext, found: list[TransactionMetadata]) -> list[ListedTransaction]:
+    is_allowed = broker.authorizer.is_allowed
+    return [
+        ListedTransaction(
+            transactional_id=metadata.transactional_id, producer_id=metadata.producer_id, transaction_state=metadata.state.value
+        )
+        for metadata in found
+        if metadata.state is not DEAD
+        and is_allowed(request.connection, AclOperation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, metadata.transactional_id)
+    ]
+
+
+def matcher(pattern: str | None) -> Callable[[str], bool] | None:
+    if not pattern:
+        return None
+    repetitions = pattern.count("*") + pattern.count("+") + pattern.count("{")
+    if len(pattern) > PATTERN_LENGTH_MAX or repetitions > REPETITIONS_MAX or _TOO_CLEVER.search(pattern):
+        raise ApiError(ErrorCode.INVALID_REGULAR_EXPRESSION, f"the pattern {pattern[:PATTERN_LENGTH_MAX]!r} is not supported")
+    try:
+        fullmatch = re.compile(pattern).fullmatch
+    except re.error as error:
+        raise ApiError(ErrorCode.INVALID_REGULAR_EXPRESSION, str(error)) from error
+    return lambda text: len(text) <= MATCHED_LENGTH_MAX and fullmatch(text) is not None

@@ -1,0 +1,76 @@
+"""WriteTxnMarkers: ends transactions in the partitions that are led here, on the word of their coordinator or of an operator.
+
+API and versions: WriteTxnMarkers (key 27), 1-2.
+
+Behaviour: needs the right to CLUSTER_ACTION, or to ALTER the cluster (an operator ends a hanging transaction). Each partition answers when
+its marker is committed; one that has it already answers the same. Markers in `__consumer_offsets` make the offsets of the transaction
+count.
+
+Version notes: 2 the version of the transaction (KIP-890), by which a partition knows that the marker must bring a new epoch.
+
+Not done: nothing.
+"""
+
+from __future__ import annotations
+
+from ottla.base.errors import ErrorCode
+from ottla.base.types import TopicPartition
+from ottla.handlers.context import AclOperation, Broker, Pending, RequestContext, ResourceType
+from ottla.transactions.markers import Marker
+from ottla.wire.messages.write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerPartitionResult,
+    WritableTxnMarkerResult,
+    WritableTxnMarkerTopicResult,
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
+)
+
+KEY, MIN_VERSION, MAX_VERSION = 27, 1, 2
+
+
+def handle(broker: Broker, request: RequestContext, body: WriteTxnMarkersRequest) -> WriteTxnMarkersResponse | Pending:
+    is_allowed = may_write(broker, request)
+    pending = Pending()
+    response = WriteTxnMarkersResponse()
+    writes: list[tuple[TopicPartition, Marker, WritableTxnMarkerPartitionResult]] = []
+    for asked in body.markers:
+        response.markers.append(lay_out(asked, writes))
+    missing = len(writes)
+
+    def written(result: WritableTxnMarkerPartitionResult, code: ErrorCode) -> None:
+        nonlocal missing
+        result.error_code = code
+        missing -= 1
+        if not missing:
+            pending.complete(response)
+
+    for partition, marker, result in writes:
+        if is_allowed:
+            broker.transactions.local_markers.write(partition, marker, lambda code, result=result: written(result, code))  # type: ignore[misc]
+        else:
+            written(result, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    return response if pending.is_done or not writes else pending
+
+
+def may_write(broker: Broker, request: RequestContext) -> bool:
+    is_allowed = broker.authorizer.is_allowed
+    return is_allowed(request.connection, AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER, "kafka-cluster") or is_allowed(
+        request.connection, AclOperation.ALTER, ResourceType.CLUSTER, "kafka-cluster"
+    )
+
+
+def lay_out(
+    asked: WritableTxnMarker, writes: list[tuple[TopicPartition, Marker, WritableTxnMarkerPartitionResult]]
+) -> WritableTxnMarkerResult:
+    """The answer for one marker, its codes still to come, and what is to be written for it."""
+    marker = Marker(asked.producer_id, asked.producer_epoch, asked.coordinator_epoch, asked.transaction_result, asked.transaction_version)
+    answer = WritableTxnMarkerResult(producer_id=asked.producer_id)
+    for topic in asked.topics:
+        results: list[WritableTxnMarkerPartitionResult] = []
+        for index in topic.partition_indexes:
+            result = WritableTxnMarkerPartitionResult(partition_index=index)
+            results.append(result)
+            writes.append((TopicPartition(topic.name, index), marker, result))
+        answer.topics.append(WritableTxnMarkerTopicResult(name=topic.name, partitions=results))
+    return answer
