@@ -1,0 +1,42 @@
+"""The bit field "authorized operations": what the principal of a connection may do with a resource (KIP-430)."""
+
+from __future__ import annotations
+
+from ottla.handlers.context import AclOperation, Broker, RequestContext, ResourceType
+
+NOT_ASKED = -0x80000000
+
+SUPPORTED = {
+    ResourceType.TOPIC: (
+        AclOperation.READ,
+        AclOperation.WRITE,
+        AclOperation.CREATE,
+        AclOperation.DELETE,
+        AclOperation.ALTER,
+        AclOperation.DESCRIBE,
+        AclOperation.DESCRIBE_CONFIGS,
+        AclOperation.ALTER_CONFIGS,
+    ),
+    ResourceType.GROUP: (
+        AclOperation.READ,
+        AclOperation.DELETE,
+        AclOperation.DESCRIBE,
+        AclOperation.DESCRIBE_CONFIGS,
+        AclOperation.ALTER_CONFIGS,
+    ),
+    ResourceType.CLUSTER: (
+        AclOperation.CREATE,
+        AclOperation.ALTER,
+        AclOperation.DESCRIBE,
+        AclOperation.CLUSTER_ACTION,
+        AclOperation.DESCRIBE_CONFIGS,
+        AclOperation.ALTER_CONFIGS,
+        AclOperation.IDEMPOTENT_WRITE,
+    ),
+}
+
+
+def authorized_operations(broker: Broker, request: RequestContext, resource_type: ResourceType, name: str) -> int:
+    """One bit for each operation that is allowed."""
+    is_allowed = broker.authorizer.is_allowed
+    return sum(1 << operation for operation in SUPPORTED[resource_type] if is_allowed(request.connection, operation, resource_type, name))

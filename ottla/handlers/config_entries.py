@@ -1,0 +1,66 @@
+"""The settings of a topic, a broker or a group as DescribeConfigs and CreateTopics show them: value, source, synonyms.
+
+A secret is never shown, not even to who set it: its value is null (A8).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from ottla.base.config import BROKER_SETTINGS, GROUP_SETTINGS, TOPIC_SETTINGS, BrokerConfig, Setting, Source, Synonym
+
+
+class ConfigEntry(NamedTuple):
+    """One setting of one resource."""
+
+    setting: Setting[Any]
+    value: str | None
+    source: Source
+    is_read_only: bool
+    synonyms: list[Synonym]
+
+
+def topic_entries(config: BrokerConfig, overrides: Mapping[str, str]) -> list[ConfigEntry]:
+    entries = []
+    for name, setting in TOPIC_SETTINGS.items():
+        if setting.default is None and name not in overrides:
+            continue  # An internal setting that nobody has set.
+        synonyms = config.topic_synonyms(name, overrides)
+        value = config.topic_value(name, overrides)
+        source = synonyms[0].source if synonyms else Source.DEFAULT
+        entries.append(ConfigEntry(setting, setting.text(value), source, False, synonyms))
+    return entries
+
+
+def group_entries(config: BrokerConfig, overrides: Mapping[str, str]) -> list[ConfigEntry]:
+    entries = []
+    for name, setting in GROUP_SETTINGS.items():
+        synonyms = config.group_synonyms(name, overrides)
+        value = setting.text(config.group_value(name, overrides))
+        entries.append(ConfigEntry(setting, value, synonyms[0].source, False, synonyms))
+    return entries
+
+
+def broker_entries(config: BrokerConfig) -> list[ConfigEntry]:
+    """The broker's own settings in force."""
+    entries = []
+    for name, setting in BROKER_SETTINGS.items():
+        synonyms = config.synonyms(name)
+        entries.append(ConfigEntry(setting, config.text(name), synonyms[0].source, not setting.is_dynamic, synonyms))
+    return entries
+
+
+def default_broker_entries(overrides: Mapping[str, str]) -> list[ConfigEntry]:
+    """What is set for all brokers together, and nothing else."""
+    entries = []
+    for name in sorted(overrides):
+        setting = BROKER_SETTINGS.get(name)
+        if setting is not None:
+            synonym = Synonym(name, overrides[name], Source.DYNAMIC_DEFAULT_BROKER)
+            entries.append(ConfigEntry(setting, overrides[name], synonym.source, not setting.is_dynamic, [synonym]))
+    return entries
+
+
+def shown(setting: Setting[Any], text: str | None) -> str | None:
+    return None if setting.is_sensitive else text

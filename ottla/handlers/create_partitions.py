@@ -1,0 +1,44 @@
+"""CreatePartitions: give topics more partitions.
+
+API and versions: CreatePartitions (key 37), 0-3.
+
+Behaviour: gives topics more partitions, placed by the broker or as the request assigns them; never fewer. Topics named twice are refused.
+
+Version notes: 2 is flexible. 3 is the same with mutation quotas (KIP-599).
+
+Not done: mutation quotas.
+"""
+
+from __future__ import annotations
+
+from ottla.base.errors import ErrorCode
+from ottla.controller.api import NewPartitions, TopicResult
+from ottla.handlers.context import AclOperation, Broker, Pending, RequestContext, ResourceType
+from ottla.wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse, CreatePartitionsTopicResult
+
+KEY, MIN_VERSION, MAX_VERSION = 37, 0, 3
+
+
+def handle(broker: Broker, request: RequestContext, body: CreatePartitionsRequest) -> Pending:
+    answers: dict[str, CreatePartitionsTopicResult] = {}
+    wanted: dict[str, NewPartitions] = {}
+    for topic in body.topics:
+        name = topic.name
+        if name in answers or name in wanted:
+            wanted.pop(name, None)
+            message = "Duplicate topic in request."
+            answers[name] = CreatePartitionsTopicResult(name=name, error_code=ErrorCode.INVALID_REQUEST, error_message=message)
+        elif not broker.authorizer.is_allowed(request.connection, AclOperation.ALTER, ResourceType.TOPIC, name):
+            answers[name] = CreatePartitionsTopicResult(name=name, error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+        else:
+            assignments = None if topic.assignments is None else [assignment.broker_ids for assignment in topic.assignments]
+            wanted[name] = NewPartitions(name=name, count=topic.count, assignments=assignments)
+    pending = Pending()
+
+    def created(results: list[TopicResult]) -> None:
+        for result in results:
+            answers[result.name] = CreatePartitionsTopicResult(name=result.name, error_code=result.error, error_message=result.message)
+        pending.complete(CreatePartitionsResponse(results=list(answers.values())))
+
+    broker.controller.create_partitions(list(wanted.values()), body.validate_only, created)
+    return pending

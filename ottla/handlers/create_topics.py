@@ -1,0 +1,99 @@
+"""CreateTopics: make topics.
+
+API and versions: CreateTopics (key 19), 2-7.
+
+Behaviour: each topic is checked and created by itself, all of them in one write; the answer comes when it is committed and this broker
+leads the partitions. Topics named twice are refused. `validate_only` checks and creates nothing.
+
+Version notes: 4 allows -1 for partitions and replicas, the broker's defaults (KIP-464). 5 answers with the settings in force (KIP-525). 7
+answers with the topic id (KIP-516).
+
+Not done: `create.topic.policy.class.name`, which would run foreign code; mutation quotas (KIP-599).
+"""
+
+from __future__ import annotations
+
+from ottla.base.errors import ErrorCode
+from ottla.controller.api import NewTopic, TopicResult
+from ottla.handlers.config_entries import shown, topic_entries
+from ottla.handlers.context import Broker, Pending, RequestContext
+from ottla.handlers.metadata import may_create
+from ottla.wire.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfigs,
+    CreatableTopicResult,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+
+KEY, MIN_VERSION, MAX_VERSION = 19, 2, 7
+
+
+def handle(broker: Broker, request: RequestContext, body: CreateTopicsRequest) -> Pending:
+    answers: dict[str, CreatableTopicResult] = {}
+    wanted: dict[str, NewTopic] = {}
+    for topic in body.topics:
+        if topic.name in answers or topic.name in wanted:
+            wanted.pop(topic.name, None)
+            answers[topic.name] = _refused(topic.name, ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
+        elif not may_create(broker, request, topic.name):
+            answers[topic.name] = _refused(topic.name, ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Authorization failed.")
+        else:
+            _take(topic, answers, wanted)
+    pending = Pending()
+
+    def created(results: list[TopicResult]) -> None:
+        for result in results:
+            answers[result.name] = _answer(broker, result, body.validate_only)
+        order = dict.fromkeys(topic.name for topic in body.topics)
+        pending.complete(CreateTopicsResponse(topics=[answers[name] for name in order]))
+
+    broker.controller.create_topics(list(wanted.values()), body.validate_only, created)
+    return pending
+
+
+def _take(topic: CreatableTopic, answers: dict[str, CreatableTopicResult], wanted: dict[str, NewTopic]) -> None:
+    """Adds a topic to those to be created, if its lists name nothing twice."""
+    assignments = {assignment.partition_index: assignment.broker_ids for assignment in topic.assignments}
+    configs = {config.name: config.value for config in topic.configs}
+    if len(assignments) != len(topic.assignments):
+        answers[topic.name] = _refused(topic.name, ErrorCode.INVALID_REPLICA_ASSIGNMENT, "A partition is assigned more than once.")
+    elif len(configs) != len(topic.configs):
+        answers[topic.name] = _refused(topic.name, ErrorCode.INVALID_CONFIG, "A config is given more than once.")
+    else:
+        wanted[topic.name] = NewTopic(
+            name=topic.name,
+            num_partitions=topic.num_partitions,
+            replication_factor=topic.replication_factor,
+            assignments=assignments or None,
+            configs=configs,
+        )
+
+
+def _refused(name: str, code: ErrorCode, message: str | None) -> CreatableTopicResult:
+    return CreatableTopicResult(name=name, error_code=code, error_message=message, configs=[])
+
+
+def _answer(broker: Broker, result: TopicResult, validate_only: bool) -> CreatableTopicResult:
+    if result.error is not ErrorCode.NONE:
+        return _refused(result.name, result.error, result.message)
+    configs = [
+        CreatableTopicConfigs(
+            name=entry.setting.name,
+            value=shown(entry.setting, entry.value),
+            read_only=entry.is_read_only,
+            config_source=entry.source,
+            is_sensitive=entry.setting.is_sensitive,
+        )
+        for entry in topic_entries(broker.config, result.configs)
+    ]
+    answer = CreatableTopicResult(
+        name=result.name,
+        error_message=None,
+        num_partitions=result.num_partitions,
+        replication_factor=result.replication_factor,
+        configs=configs,
+    )
+    if not validate_only:
+        answer.topic_id = result.topic_id
+    return answer

@@ -1,0 +1,75 @@
+"""DeleteTopics: remove topics and their records.
+
+API and versions: DeleteTopics (key 20), 1-6.
+
+Behaviour: the topics are gone for every client as soon as the request is committed; the answer comes when their logs are let go of and
+their names are free again. A topic that is named twice, or by name and id at once, is refused.
+
+Version notes: before 3 a broker that forbids deletion answers INVALID_REQUEST, from 3 on TOPIC_DELETION_DISABLED. 5 has messages. 6 topic
+ids (KIP-516).
+
+Not done: mutation quotas (KIP-599).
+"""
+
+from __future__ import annotations
+
+from ottla.base.errors import ErrorCode
+from ottla.base.uuids import ZERO_UUID
+from ottla.controller.api import TopicResult
+from ottla.handlers.context import AclOperation, Broker, Pending, RequestContext, ResourceType
+from ottla.wire.messages.delete_topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicState
+
+KEY, MIN_VERSION, MAX_VERSION = 20, 1, 6
+
+
+def handle(broker: Broker, request: RequestContext, body: DeleteTopicsRequest) -> Pending:
+    states = body.topics if request.version >= 6 else [DeleteTopicState(name=name) for name in body.topic_names]
+    refused: list[DeletableTopicResult] = []
+    wanted: dict[str, DeletableTopicResult] = {}
+    for state in states:
+        answer = _resolve(broker, request, state)
+        name = answer.name
+        if answer.error_code or name is None:
+            refused.append(answer)
+        elif name in wanted:
+            answer.error_code, answer.error_message = ErrorCode.INVALID_REQUEST, "Duplicate topic name."
+            wanted[name] = answer
+        else:
+            wanted[name] = answer
+    to_delete = [name for name, answer in wanted.items() if not answer.error_code]
+    pending = Pending()
+
+    def deleted(results: list[TopicResult]) -> None:
+        for result in results:
+            answer, code = wanted[result.name], result.error
+            if code is ErrorCode.TOPIC_DELETION_DISABLED and request.version < 3:
+                code = ErrorCode.INVALID_REQUEST
+            answer.error_code, answer.error_message = code, result.message
+            if code is ErrorCode.NONE:
+                answer.topic_id = result.topic_id
+        pending.complete(DeleteTopicsResponse(responses=[*wanted.values(), *refused]))
+
+    broker.controller.delete_topics(to_delete, deleted)
+    return pending
+
+
+def _resolve(broker: Broker, request: RequestContext, state: DeleteTopicState) -> DeletableTopicResult:
+    """The topic that is meant, or why there is none."""
+    name, topic_id = state.name, state.topic_id
+    if (name is None) == (topic_id == ZERO_UUID):
+        message = "Neither topic name nor id were specified." if name is None else "You may not specify both topic name and topic id."
+        return DeletableTopicResult(name=name, topic_id=topic_id, error_code=ErrorCode.INVALID_REQUEST, error_message=message)
+    if name is None:
+        topic = broker.metadata.topic_by_id(topic_id)
+        if topic is None or not _may(broker, request, AclOperation.DESCRIBE, topic.name):
+            # Whether there is such a topic is not told to who may not see it.
+            message = "This server does not host this topic ID."
+            return DeletableTopicResult(name=None, topic_id=topic_id, error_code=ErrorCode.UNKNOWN_TOPIC_ID, error_message=message)
+        name = topic.name
+    if not _may(broker, request, AclOperation.DELETE, name):
+        return DeletableTopicResult(name=name, topic_id=topic_id, error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    return DeletableTopicResult(name=name, topic_id=topic_id)
+
+
+def _may(broker: Broker, request: RequestContext, operation: AclOperation, topic: str) -> bool:
+    return broker.authorizer.is_allowed(request.connection, operation, ResourceType.TOPIC, topic)

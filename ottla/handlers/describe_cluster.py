@@ -1,0 +1,46 @@
+"""DescribeCluster: the cluster's id, controller and brokers.
+
+API and versions: DescribeCluster (key 60), 0-2.
+
+Behaviour: the cluster's id, the controller and the brokers as the connection's listener reaches them.
+
+Version notes: 1 asks for brokers or controllers (KIP-919); this broker has no listener for controllers, so they get
+MISMATCHED_ENDPOINT_TYPE. 2 may include fenced brokers (KIP-1073): there are none, a broker that is not live is not registered.
+
+Not done: nothing.
+"""
+
+from __future__ import annotations
+
+from ottla.base.errors import ErrorCode
+from ottla.handlers.authorized_operations import NOT_ASKED, authorized_operations
+from ottla.handlers.context import AclOperation, Broker, RequestContext, ResourceType
+from ottla.handlers.metadata import live_brokers
+from ottla.wire.messages.describe_cluster import DescribeClusterBroker, DescribeClusterRequest, DescribeClusterResponse
+
+KEY, MIN_VERSION, MAX_VERSION = 60, 0, 2
+
+BROKERS, CONTROLLERS = 1, 2
+
+
+def handle(broker: Broker, request: RequestContext, body: DescribeClusterRequest) -> DescribeClusterResponse:
+    if body.endpoint_type != BROKERS:
+        is_known = body.endpoint_type == CONTROLLERS
+        return DescribeClusterResponse(
+            error_code=ErrorCode.MISMATCHED_ENDPOINT_TYPE if is_known else ErrorCode.UNSUPPORTED_ENDPOINT_TYPE,
+            error_message="The request was sent to a broker." if is_known else f"Unsupported endpoint type {body.endpoint_type}.",
+        )
+    if not broker.authorizer.is_allowed(request.connection, AclOperation.DESCRIBE, ResourceType.CLUSTER, "kafka-cluster"):
+        return DescribeClusterResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED, error_message="Cluster authorization failed.")
+    operations = NOT_ASKED
+    if body.include_cluster_authorized_operations:
+        operations = authorized_operations(broker, request, ResourceType.CLUSTER, "kafka-cluster")
+    return DescribeClusterResponse(
+        cluster_id=broker.metadata.cluster_id,
+        controller_id=broker.metadata.controller_id,
+        brokers=[
+            DescribeClusterBroker(broker_id=known.node_id, host=known.host, port=known.port, rack=known.rack)
+            for known in live_brokers(broker, request)
+        ],
+        cluster_authorized_operations=operations,
+    )

@@ -1,0 +1,95 @@
+"""DescribeTopicPartitions: metadata of topics, page by page.
+
+API and versions: DescribeTopicPartitions (key 75), 0-0.
+
+Behaviour: metadata of topics in the order of their names, a page at a time: at most `response_partition_limit` partitions (and
+`max.request.partition.size.limit`), then a cursor that names the first partition of the next page. Without topics, all of them.
+
+Version notes: KIP-966.
+
+Not done: eligible leader replicas are always empty; a single broker has no replica that left the in-sync set.
+"""
+
+from __future__ import annotations
+
+from ottla.base.errors import ErrorCode
+from ottla.controller.state import PartitionMetadata, TopicMetadata
+from ottla.controller.topic_names import why_invalid
+from ottla.handlers.authorized_operations import authorized_operations
+from ottla.handlers.context import AclOperation, Broker, RequestContext, ResourceType
+from ottla.wire.messages.describe_topic_partitions import (
+    Cursor,
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponse,
+    DescribeTopicPartitionsResponsePartition,
+    DescribeTopicPartitionsResponseTopic,
+)
+
+KEY, MIN_VERSION, MAX_VERSION = 75, 0, 0
+
+
+def handle(broker: Broker, request: RequestContext, body: DescribeTopicPartitionsRequest) -> DescribeTopicPartitionsResponse:
+    left = max(1, min(body.response_partition_limit, broker.config.max_request_partition_size_limit))
+    response = DescribeTopicPartitionsResponse(topics=[], next_cursor=None)
+    names = _names(broker, body)
+    if body.cursor is not None and body.cursor.partition_index < 0:
+        # Kafka closes the connection; a refusal for every topic tells the client which field was wrong.
+        response.topics = [DescribeTopicPartitionsResponseTopic(error_code=ErrorCode.INVALID_REQUEST, name=name) for name in names]
+        return response
+    for name in names:
+        first = body.cursor.partition_index if body.cursor is not None and body.cursor.topic_name == name else 0
+        if left == 0:
+            response.next_cursor = Cursor(topic_name=name, partition_index=first)
+            break
+        topic = broker.metadata.topic(name)
+        if not broker.authorizer.is_allowed(request.connection, AclOperation.DESCRIBE, ResourceType.TOPIC, name):
+            if body.topics:
+                response.topics.append(_refusal(name, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
+        elif topic is None:
+            code = ErrorCode.INVALID_TOPIC_EXCEPTION if why_invalid(name) else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            response.topics.append(_refusal(name, code))
+        else:
+            page = topic.partitions[first : first + left]
+            left -= len(page)
+            response.topics.append(_described(broker, request, topic, page))
+            if first + len(page) < len(topic.partitions):
+                response.next_cursor = Cursor(topic_name=name, partition_index=first + len(page))
+                break
+    return response
+
+
+def _names(broker: Broker, body: DescribeTopicPartitionsRequest) -> list[str]:
+    """The topics from the cursor on, sorted, because a cursor must mean the same on the next page."""
+    names = dict.fromkeys(topic.name for topic in body.topics) or dict.fromkeys(topic.name for topic in broker.metadata.topics())
+    start = body.cursor.topic_name if body.cursor is not None else ""
+    return sorted(name for name in names if name >= start)
+
+
+def _refusal(name: str, code: ErrorCode) -> DescribeTopicPartitionsResponseTopic:
+    return DescribeTopicPartitionsResponseTopic(error_code=code, name=name)
+
+
+def _described(
+    broker: Broker, request: RequestContext, topic: TopicMetadata, page: tuple[PartitionMetadata, ...]
+) -> DescribeTopicPartitionsResponseTopic:
+    partitions = [
+        DescribeTopicPartitionsResponsePartition(
+            error_code=ErrorCode.NONE if partition.leader >= 0 else ErrorCode.LEADER_NOT_AVAILABLE,
+            partition_index=partition.index,
+            leader_id=partition.leader,
+            leader_epoch=partition.leader_epoch,
+            replica_nodes=list(partition.replicas),
+            isr_nodes=list(partition.isr),
+            eligible_leader_replicas=[],
+            last_known_elr=[],
+            offline_replicas=list(partition.offline_replicas),
+        )
+        for partition in page
+    ]
+    return DescribeTopicPartitionsResponseTopic(
+        name=topic.name,
+        topic_id=topic.topic_id,
+        is_internal=topic.is_internal,
+        partitions=partitions,
+        topic_authorized_operations=authorized_operations(broker, request, ResourceType.TOPIC, topic.name),
+    )

@@ -1,0 +1,221 @@
+"""Metadata: which brokers there are, and who leads each partition.
+
+API and versions: Metadata (key 3), 0-13.
+
+Behaviour: the brokers as the connection's listener reaches them, the controller, and leader, replicas and in-sync replicas of the topics
+asked for: all of them (null, or an empty list in version 0), none (an empty list), by name, or by id. A missing topic is created when the
+client and `auto.create.topics.enable` allow it; it is in the answer at once, because with the embedded store creation is complete when
+the call returns. A partition without a leader is listed with LEADER_NOT_AVAILABLE.
+
+Version notes: 1 controller id, internal flag, null for all topics. 4 the client may forbid creation (KIP-204). 7 leader epoch (KIP-320).
+8-10 authorized operations of the cluster (KIP-430). 10, 12 topic ids (KIP-516). 13 a top-level error (KIP-1102).
+
+Not done: throttling.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ottla.base.errors import ErrorCode
+from ottla.base.types import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
+from ottla.base.uuids import ZERO_UUID
+from ottla.controller.api import NewTopic, TopicResult
+from ottla.controller.internal_topics import new_internal_topic
+from ottla.controller.state import TopicMetadata
+from ottla.controller.topic_names import why_invalid
+from ottla.handlers.authorized_operations import NOT_ASKED, authorized_operations
+from ottla.handlers.context import AclOperation, Broker, Pending, RequestContext, ResourceType
+from ottla.wire.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+
+KEY, MIN_VERSION, MAX_VERSION = 3, 0, 13
+
+CACHED_TOPICS_MAX = 20_000
+_cache: dict[str, tuple[TopicMetadata, MetadataResponseTopic]] = {}
+"""The last answer made for each topic; it holds as long as the (immutable) metadata it was made from is the topic's."""
+
+
+def handle(broker: Broker, request: RequestContext, body: MetadataRequest) -> MetadataResponse | Pending:
+    if body.topics is None or (request.version == 0 and not body.topics):
+        return _response(broker, request, body, _all_topics(broker, request, body))
+    answers: dict[str | bytes, MetadataResponseTopic] = {}
+    missing: list[str] = []
+    for wanted in body.topics:
+        _answer_one(broker, request, body, wanted, answers, missing)
+    to_create = _creatable(broker, request, body, missing, answers)
+    if not to_create:
+        return _response(broker, request, body, answers.values())
+    pending = Pending()
+
+    def created(results: list[TopicResult]) -> None:
+        for result in results:
+            answers[result.name] = _after_creation(broker, request, body, result)
+        pending.complete(_response(broker, request, body, answers.values()))
+
+    broker.controller.create_topics(to_create, False, created)
+    return pending
+
+
+def _response(broker: Broker, request: RequestContext, body: MetadataRequest, topics: Iterable[MetadataResponseTopic]) -> MetadataResponse:
+    metadata = broker.metadata
+    operations = NOT_ASKED
+    if body.include_cluster_authorized_operations:
+        operations = authorized_operations(broker, request, ResourceType.CLUSTER, "kafka-cluster")
+    return MetadataResponse(
+        brokers=live_brokers(broker, request),
+        cluster_id=metadata.cluster_id,
+        controller_id=metadata.controller_id,
+        topics=list(topics),
+        cluster_authorized_operations=operations,
+    )
+
+
+def live_brokers(broker: Broker, request: RequestContext) -> list[MetadataResponseBroker]:
+    """The brokers that have the listener by which this client came."""
+    brokers = []
+    for known in broker.metadata.brokers.values():
+        address = known.endpoints.get(request.connection.listener)
+        if address is not None:
+            brokers.append(MetadataResponseBroker(node_id=known.broker_id, host=address[0], port=address[1], rack=known.rack))
+    return brokers
+
+
+def _all_topics(broker: Broker, request: RequestContext, body: MetadataRequest) -> list[MetadataResponseTopic]:
+    is_allowed, connection = broker.authorizer.is_allowed, request.connection
+    return [
+        _described(broker, request, body, topic)
+        for topic in broker.metadata.topics()
+        if is_allowed(connection, AclOperation.DESCRIBE, ResourceType.TOPIC, topic.name)
+    ]
+
+
+def _answer_one(
+    broker: Broker,
+    request: RequestContext,
+    body: MetadataRequest,
+    wanted: MetadataRequestTopic,
+    answers: dict[str | bytes, MetadataResponseTopic],
+    missing: list[str],
+) -> None:
+    """Puts the answer of one topic in its place; a missing name keeps its place for what creation brings."""
+    name = wanted.name
+    if name is None:
+        answers[wanted.topic_id] = _answer_by_id(broker, request, body, wanted.topic_id)
+        return
+    if wanted.topic_id != ZERO_UUID and request.version < 12:
+        answers[name] = _refusal(ErrorCode.INVALID_REQUEST, name, wanted.topic_id)
+        return
+    if name in answers:
+        return
+    if not broker.authorizer.is_allowed(request.connection, AclOperation.DESCRIBE, ResourceType.TOPIC, name):
+        answers[name] = _refusal(ErrorCode.TOPIC_AUTHORIZATION_FAILED, name)
+        return
+    topic = broker.metadata.topic(name)
+    if topic is not None:
+        answers[name] = _described(broker, request, body, topic)
+        return
+    is_invalid = bool(why_invalid(name))
+    answers[name] = _refusal(ErrorCode.INVALID_TOPIC_EXCEPTION if is_invalid else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, name)
+    if not is_invalid:
+        missing.append(name)
+
+
+def _answer_by_id(broker: Broker, request: RequestContext, body: MetadataRequest, topic_id: bytes) -> MetadataResponseTopic:
+    if request.version < 12 or topic_id == ZERO_UUID:
+        return _refusal(ErrorCode.INVALID_REQUEST, None if request.version >= 12 else "", topic_id)
+    topic = broker.metadata.topic_by_id(topic_id)
+    if topic is None:
+        return _refusal(ErrorCode.UNKNOWN_TOPIC_ID, None, topic_id)
+    if not broker.authorizer.is_allowed(request.connection, AclOperation.DESCRIBE, ResourceType.TOPIC, topic.name):
+        # The name of a topic that the client may not see stays hidden.
+        return _refusal(ErrorCode.TOPIC_AUTHORIZATION_FAILED, None, topic_id)
+    return _described(broker, request, body, topic)
+
+
+def _refusal(code: ErrorCode, name: str | None, topic_id: bytes = ZERO_UUID) -> MetadataResponseTopic:
+    return MetadataResponseTopic(error_code=code, name=name, topic_id=topic_id)
+
+
+def _creatable(
+    broker: Broker,
+    request: RequestContext,
+    body: MetadataRequest,
+    missing: list[str],
+    answers: dict[str | bytes, MetadataResponseTopic],
+) -> list[NewTopic]:
+    """The missing topics that this request may create."""
+    if not missing or not body.allow_auto_topic_creation or not broker.config.auto_create_topics_enable:
+        return []
+    topics = []
+    for name in missing:
+        if not may_create(broker, request, name):
+            answers[name] = _refusal(ErrorCode.TOPIC_AUTHORIZATION_FAILED, name)
+        elif name in (GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC):
+            topics.append(new_internal_topic(name, broker.config))
+        else:
+            topics.append(NewTopic(name=name))
+    return topics
+
+
+def may_create(broker: Broker, request: RequestContext, topic: str) -> bool:
+    """The right to create is one on the cluster or on the topic."""
+    is_allowed, connection = broker.authorizer.is_allowed, request.connection
+    return is_allowed(connection, AclOperation.CREATE, ResourceType.CLUSTER, "kafka-cluster") or is_allowed(
+        connection, AclOperation.CREATE, ResourceType.TOPIC, topic
+    )
+
+
+def _after_creation(broker: Broker, request: RequestContext, body: MetadataRequest, result: TopicResult) -> MetadataResponseTopic:
+    topic = broker.metadata.topic(result.name)
+    if topic is not None:
+        return _described(broker, request, body, topic)
+    code = result.error
+    # Clients take these for "ask again"; the reason is none that they could mend by waiting longer.
+    if code is ErrorCode.TOPIC_ALREADY_EXISTS:
+        code = ErrorCode.LEADER_NOT_AVAILABLE
+    return _refusal(code, result.name)
+
+
+def _described(broker: Broker, request: RequestContext, body: MetadataRequest, topic: TopicMetadata) -> MetadataResponseTopic:
+    if body.include_topic_authorized_operations:
+        answer = _made(topic)
+        answer.topic_authorized_operations = authorized_operations(broker, request, ResourceType.TOPIC, topic.name)
+        return answer
+    cached = _cache.get(topic.name)
+    if cached is not None and cached[0] is topic:
+        return cached[1]
+    answer = _made(topic)
+    if cached is None and len(_cache) >= CACHED_TOPICS_MAX:
+        _cache.clear()
+    _cache[topic.name] = (topic, answer)
+    return answer
+
+
+def _made(topic: TopicMetadata) -> MetadataResponseTopic:
+    partitions = [
+        MetadataResponsePartition(
+            error_code=ErrorCode.NONE if partition.leader >= 0 else ErrorCode.LEADER_NOT_AVAILABLE,
+            partition_index=partition.index,
+            leader_id=partition.leader,
+            leader_epoch=partition.leader_epoch,
+            replica_nodes=list(partition.replicas),
+            isr_nodes=list(partition.isr),
+            offline_replicas=list(partition.offline_replicas),
+        )
+        for partition in topic.partitions
+    ]
+    return MetadataResponseTopic(
+        error_code=ErrorCode.NONE,
+        name=topic.name,
+        topic_id=topic.topic_id,
+        is_internal=topic.is_internal,
+        partitions=partitions,
+        topic_authorized_operations=NOT_ASKED,
+    )
