@@ -22,14 +22,14 @@ from ottla.base.errors import WireError
 from ottla.wire.primitives import check_tag, read_long_string_length, read_long_uvarint, read_skipped_tags, read_uvarint
 from ottla.wire.schema import FIXED, Field, Message, Struct, is_flexible, shared_default
 
-OBJECTS_MAX = 2_000_000
+OBJECTS_MAX = 1_000_000
 
 CACHED_COUNTS_MAX = 64
 
 
-def compile_decoder(cls: type[Message], version: int) -> Callable[[Any, int], tuple[Any, int]]:
+def compile_decoder(cls: type[Message], version: int, *, is_counted: bool = False) -> Callable[[Any, int], tuple[Any, int]]:
     """The decoder of `cls` at `version`: (buffer, offset) -> (message, end)."""
-    return _DecoderSource(cls, version, is_counted=False).compile()
+    return _DecoderSource(cls, version, is_counted=is_counted).compile()
 
 
 def refuse_null(name: str) -> NoReturn:
@@ -349,7 +349,7 @@ def _counted(cls: type[Message], version: int) -> Callable[[Any, int], tuple[Any
 
     def decode(buffer: Any, offset: int) -> tuple[Any, int]:
         if not compiled:
-            compiled.append(_DecoderSource(cls, version, is_counted=True).compile())
+            compiled.append(compile_decoder(cls, version, is_counted=True))
         return compiled[0](buffer, offset)
 
     return decode

@@ -302,7 +302,8 @@ def frozen_default(cls: type[Struct]) -> Struct:
     if default is None:
         default = _frozen_defaults[cls] = cls()
         # A subclass without slots of its own has the same layout, so the class of a finished instance may be exchanged.
-        default.__class__ = StructType(cls.__name__, (cls,), {"__setattr__": _refuse_assignment})  # type: ignore[assignment]
+        refusals = {"__setattr__": _refuse_assignment, "__reduce__": lambda _: (frozen_default, (cls,))}
+        default.__class__ = StructType(cls.__name__, (cls,), refusals)  # type: ignore[assignment]
     return default
 
 

@@ -71,7 +71,7 @@ def _scalar(field: Field, random: Random) -> Any:
 
 
 def _integer(field: Field, random: Random) -> int:
-    """Any number of the width; but error codes and times are such that an oracle with richer types than ours takes them for what they are."""
+    """Any number of the width; but error codes and times are real ones, for the sake of a judge with richer types than ours."""
     bits, is_signed = _INTEGERS[field.kind]
     if field.name.endswith("error_code"):
         return random.randrange(0, 100)

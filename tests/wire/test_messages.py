@@ -123,7 +123,8 @@ def judged_versions(cls: type[Message]) -> list[tuple[int, type[Any]]]:
     name = re.sub("(?<=[a-z0-9])(?=[A-Z])", "_", name.replace("KRaft", "K_Raft")).lower()
     found = []
     for version in versions(cls):
-        path = schema_name_map.get(name, {}).get(version, {}).get(kind)
+        paths: dict[Any, str] = dict(schema_name_map.get(name, {}).get(version, {}))
+        path = paths.get(kind)
         if path is not None:
             module, _, class_name = path.partition(":")
             found.append((version, getattr(importlib.import_module(module), class_name)))
