@@ -26,21 +26,36 @@ from ottla.controller.state import (
 )
 
 T = TypeVar("T")
-ROOTS = ("/brokers", "/cluster", "/config", "/admin", znodes.CONTROLLER, znodes.CONTROLLER_EPOCH)
+ROOTS = (
+    "/brokers",
+    "/cluster",
+    "/config",
+    "/admin",
+    "/isr_change_notification",
+    "/log_dir_event_notification",
+    znodes.CONTROLLER,
+    znodes.CONTROLLER_EPOCH,
+)
 NODES_MAX = 10_000_000
 
 
 def read_nodes(store: MetadataStore, roots: Sequence[str], done: Callable[[dict[str, Node]], None]) -> None:
     """All nodes at and below the roots."""
-    _Reader(store, roots, done).run()
+    _Reader(store, roots, done, is_deep=True).run()
+
+
+def read_paths(store: MetadataStore, paths: Sequence[str], done: Callable[[dict[str, Node]], None]) -> None:
+    """These nodes, as far as they exist."""
+    _Reader(store, paths, done, is_deep=False).run()
 
 
 class _Reader:
     """Walks the tree; works whether the store answers at once or later."""
 
-    def __init__(self, store: MetadataStore, roots: Sequence[str], done: Callable[[dict[str, Node]], None]) -> None:
+    def __init__(self, store: MetadataStore, roots: Sequence[str], done: Callable[[dict[str, Node]], None], *, is_deep: bool) -> None:
         self._store = store
         self._done = done
+        self._is_deep = is_deep
         self._nodes: dict[str, Node] = {}
         self._waiting = list(roots)
         self._outstanding = 0
@@ -64,6 +79,9 @@ class _Reader:
             return
         assert len(self._nodes) < NODES_MAX, "the metadata store has no end"
         self._nodes[path] = node
+        if not self._is_deep:
+            self._settle([])
+            return
         self._store.children(path, lambda names: self._settle([f"{path}/{name}" for name in names]))
 
     def _settle(self, found: list[str]) -> None:
@@ -77,12 +95,7 @@ def build_state(nodes: Mapping[str, Node]) -> tuple[ClusterState, list[str]]:
     """The state that the nodes describe, and a line for each node that was passed over."""
     notes: list[str] = []
     state = ClusterState()
-    if znodes.CLUSTER_ID in nodes:
-        state.cluster_id = _tried(notes, znodes.CLUSTER_ID, znodes.read_cluster_id, nodes[znodes.CLUSTER_ID].data) or ""
-    epoch_node = nodes.get(znodes.CONTROLLER_EPOCH)
-    if epoch_node is not None:
-        state.controller_epoch = _tried(notes, znodes.CONTROLLER_EPOCH, znodes.read_controller_epoch, epoch_node.data) or 0
-        state.controller_epoch_version = epoch_node.version
+    read_head(nodes, state, notes)
     names = _names(nodes)
     changes = _brokers(nodes, names, notes)
     changes += _topics(nodes, names, notes)
@@ -90,6 +103,16 @@ def build_state(nodes: Mapping[str, Node]) -> tuple[ClusterState, list[str]]:
     state.apply(_configs(nodes, names, state, notes))
     state.apply([TopicRemoved(name) for name in names.get(znodes.DELETE_TOPICS, []) if state.topic(name) is not None])
     return state, notes
+
+
+def read_head(nodes: Mapping[str, Node], state: ClusterState, notes: list[str]) -> None:
+    """The cluster's id and the controller's epoch alone."""
+    if znodes.CLUSTER_ID in nodes:
+        state.cluster_id = _tried(notes, znodes.CLUSTER_ID, znodes.read_cluster_id, nodes[znodes.CLUSTER_ID].data) or ""
+    epoch_node = nodes.get(znodes.CONTROLLER_EPOCH)
+    if epoch_node is not None:
+        state.controller_epoch = _tried(notes, znodes.CONTROLLER_EPOCH, znodes.read_controller_epoch, epoch_node.data) or 0
+        state.controller_epoch_version = epoch_node.version
 
 
 def _names(nodes: Mapping[str, Node]) -> dict[str, list[str]]:

@@ -188,10 +188,14 @@ class ClusterState(ClusterMetadata):
     def apply(self, changes: Sequence[Change]) -> None:
         """Takes over changes that the store has confirmed; cannot fail on them."""
         is_membership_changed = False
+        moved: dict[str, dict[int, PartitionMetadata]] = {}
         for change in changes:
             if isinstance(change, PartitionPut):
-                self._put_partition(change)
-            elif isinstance(change, TopicPut):
+                moved.setdefault(change.topic, {})[change.partition.index] = change.partition
+                continue
+            # Partitions are put topic by topic, because each put makes the topic anew; what follows must see them.
+            self._put_partitions(moved)
+            if isinstance(change, TopicPut):
                 self._put_topic(change.topic)
             elif isinstance(change, TopicRemoved):
                 self._remove_topic(change.name)
@@ -207,6 +211,7 @@ class ClusterState(ClusterMetadata):
             else:
                 self.brokers.pop(change.broker_id, None)
                 is_membership_changed = True
+        self._put_partitions(moved)
         if is_membership_changed:
             self._renew_offline_replicas()
 
@@ -237,14 +242,16 @@ class ClusterState(ClusterMetadata):
         self._names_by_metric.pop(metric_name(name), None)
         self.partition_count -= len(topic.partitions)
 
-    def _put_partition(self, change: PartitionPut) -> None:
-        topic = self._topics[change.topic]
-        old, new = topic.partitions[change.partition.index], change.partition
-        assert new.leader_epoch >= old.leader_epoch, f"{topic.name}-{new.index}: the leader epoch fell (I15)"
-        assert new.leader == NO_LEADER or new.leader in new.isr, f"{topic.name}-{new.index}: the leader is not in sync (I9)"
-        partitions = list(topic.partitions)
-        partitions[new.index] = replace(new, offline_replicas=self._offline(new.replicas))
-        self._topics[change.topic] = replace(topic, partitions=tuple(partitions))
+    def _put_partitions(self, moved: dict[str, dict[int, PartitionMetadata]]) -> None:
+        for name, of_topic in moved.items():
+            topic = self._topics[name]
+            partitions = list(topic.partitions)
+            for index, new in of_topic.items():
+                assert new.leader_epoch >= partitions[index].leader_epoch, f"{name}-{index}: the leader epoch fell (I15)"
+                assert new.leader == NO_LEADER or new.leader in new.isr, f"{name}-{index}: the leader is not in sync (I9)"
+                partitions[index] = replace(new, offline_replicas=self._offline(new.replicas))
+            self._topics[name] = replace(topic, partitions=tuple(partitions))
+        moved.clear()
 
     def _put_configs(self, change: ConfigPut) -> None:
         self.config_nodes[change.resource_type, change.name] = None

@@ -38,7 +38,7 @@ from ottla.controller.api import (
     StoppedReplica,
     TopicResult,
 )
-from ottla.controller.loading import ROOTS, build_state, read_nodes
+from ottla.controller.loading import ROOTS, build_state, read_head, read_nodes, read_paths
 from ottla.controller.machine import Plan
 from ottla.controller.state import (
     ALL_BROKERS,
@@ -111,12 +111,14 @@ class ControllerLoop:
         Raises `StorageError` when the store belongs to another cluster or the broker's number is in use.
         """
         self._broker_id = registration.broker_id
-        read_nodes(self._store, ROOTS, lambda nodes: self._register(nodes, registration, expected_cluster_id, done))
+        paths = (*znodes.BASE_PATHS, znodes.CLUSTER_ID, znodes.CONTROLLER_EPOCH)
+        read_paths(self._store, paths, lambda nodes: self._register(nodes, registration, expected_cluster_id, done))
 
     def _register(
         self, nodes: Mapping[str, Node], registration: Registration, expected_cluster_id: str, done: Callable[[], object]
     ) -> None:
-        state, _ = build_state(nodes)
+        state = ClusterState()
+        read_head(nodes, state, [])
         if state.cluster_id and expected_cluster_id and state.cluster_id != expected_cluster_id:
             raise StorageError(f"the metadata store belongs to cluster {state.cluster_id}, this broker to {expected_cluster_id}")
         operations: list[Operation] = [Create(path) for path in znodes.BASE_PATHS if path not in nodes]
