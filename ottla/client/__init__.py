@@ -1,1 +1,1 @@
-"""The protocol from the other side: what peers, the command line and the tools use to speak to a broker."""
+"""A synchronous Kafka client of our own: connections, cluster, producer, consumer, admin. Imports nothing here, for fast starts."""

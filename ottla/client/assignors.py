@@ -1,0 +1,136 @@
+"""How members of a classic group share partitions: range, round-robin and cooperative-sticky, as pure functions.
+
+Each takes the members' topics and what they own, and gives every member its partitions. Range and round-robin give what Kafka's assignors
+of these names give. Cooperative-sticky keeps what a member owns as far as balance allows; `withhold_moving` then takes out the partitions
+that still have another owner, so that they move in a second round (KIP-429).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from ottla.base.types import TopicPartition
+
+RANGE = "range"
+ROUND_ROBIN = "roundrobin"
+COOPERATIVE_STICKY = "cooperative-sticky"
+
+Assignment = dict[str, list[TopicPartition]]
+
+
+class Subscription(NamedTuple):
+    """What a member wants and, for sticky assignors, has."""
+
+    topics: tuple[str, ...]
+    owned: tuple[TopicPartition, ...] = ()
+    generation: int = -1
+    instance_id: str | None = None
+
+
+def assign(name: str, members: Mapping[str, Subscription], partition_counts: Mapping[str, int]) -> Assignment:
+    """By an assignor's name. Topics without partitions (not there yet) are left out."""
+    if name == RANGE:
+        return assign_range(members, partition_counts)
+    if name == ROUND_ROBIN:
+        return assign_round_robin(members, partition_counts)
+    return withhold_moving(assign_sticky(members, partition_counts), members)
+
+
+def _in_order(members: Mapping[str, Subscription]) -> list[str]:
+    """Static members first by instance id, then the others by member id, as Kafka orders them."""
+    return sorted(members, key=lambda member: (members[member].instance_id is None, members[member].instance_id or member))
+
+
+def assign_range(members: Mapping[str, Subscription], partition_counts: Mapping[str, int]) -> Assignment:
+    """Topic by topic, a run of neighbouring partitions each; the first members get one more."""
+    found: Assignment = {member: [] for member in members}
+    for topic in sorted({topic for member in members.values() for topic in member.topics}):
+        takers = [member for member in _in_order(members) if topic in members[member].topics]
+        share, extra = divmod(partition_counts.get(topic, 0), len(takers))
+        start = 0
+        for position, member in enumerate(takers):
+            count = share + (position < extra)
+            found[member] += [TopicPartition(topic, number) for number in range(start, start + count)]
+            start += count
+    return found
+
+
+def assign_round_robin(members: Mapping[str, Subscription], partition_counts: Mapping[str, int]) -> Assignment:
+    """All partitions in order, dealt to the members in turn; who does not read the topic is passed over."""
+    found: Assignment = {member: [] for member in members}
+    order = _in_order(members)
+    turn = 0
+    for topic in sorted({topic for member in members.values() for topic in member.topics}):
+        for number in range(partition_counts.get(topic, 0)):
+            while topic not in members[order[turn % len(order)]].topics:
+                turn += 1
+            found[order[turn % len(order)]].append(TopicPartition(topic, number))
+            turn += 1
+    return found
+
+
+def assign_sticky(members: Mapping[str, Subscription], partition_counts: Mapping[str, int]) -> Assignment:
+    """Who owns a partition keeps it; the rest go to whoever has least; then moves from the richest even it out."""
+    found: Assignment = {member: [] for member in members}
+    owners = _owners(members, partition_counts)
+    partitions = [TopicPartition(topic, number) for topic in sorted(partition_counts) for number in range(partition_counts[topic])]
+    rest = []
+    for partition in partitions:
+        owner = owners.get(partition)
+        if owner is None:
+            rest.append(partition)
+        else:
+            found[owner].append(partition)
+    for partition in rest:
+        takers = [member for member in _in_order(members) if partition.topic in members[member].topics]
+        if takers:
+            found[min(takers, key=lambda member: len(found[member]))].append(partition)
+    _even_out(found, members)
+    return {member: sorted(partitions) for member, partitions in found.items()}
+
+
+def _owners(members: Mapping[str, Subscription], partition_counts: Mapping[str, int]) -> dict[TopicPartition, str]:
+    """Who owns what, from the newest generation that claims it; members that lag behind have lost theirs."""
+    owners: dict[TopicPartition, str] = {}
+    for member in sorted(members, key=lambda name: (members[name].generation, name)):
+        subscription = members[member]
+        for partition in subscription.owned:
+            if partition.topic in subscription.topics and partition.partition < partition_counts.get(partition.topic, 0):
+                owners[partition] = member
+    return owners
+
+
+def _even_out(found: Assignment, members: Mapping[str, Subscription]) -> None:
+    """Each move makes the difference between two members smaller, so this ends."""
+    order = _in_order(members)
+    moved = True
+    while moved:
+        moved = False
+        for poor in sorted(order, key=lambda member: len(found[member])):
+            for rich in sorted(order, key=lambda member: -len(found[member])):
+                if len(found[rich]) - len(found[poor]) < 2:
+                    break
+                movable = [partition for partition in found[rich] if partition.topic in members[poor].topics]
+                if movable:
+                    found[rich].remove(movable[-1])
+                    found[poor].append(movable[-1])
+                    moved = True
+                    break
+
+
+def withhold_moving(assignment: Assignment, members: Mapping[str, Subscription]) -> Assignment:
+    """Leaves out partitions that another member still holds; when it has let go, the next round hands them over."""
+    newest = max((member.generation for member in members.values()), default=-1)
+    owned = {
+        partition: name for name, member in members.items() if member.generation == newest for partition in member.owned
+    }
+    return {
+        member: [partition for partition in partitions if owned.get(partition, member) == member]
+        for member, partitions in assignment.items()
+    }
+
+
+def assignable_counts(topics: Sequence[str], partition_counts: Mapping[str, int]) -> dict[str, int]:
+    """The counts of the topics that somebody wants."""
+    return {topic: partition_counts[topic] for topic in sorted(set(topics)) if topic in partition_counts}

@@ -1,0 +1,59 @@
+"""The client's half of SCRAM (RFC 5802, RFC 7677), without a socket: three messages, and a check that the server knew the password too."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+
+ITERATIONS_MAX = 1_000_000
+"""More rounds than this are an attack on the client, not a setting."""
+
+_HASHES = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
+
+
+class ScramClient:
+    """One authentication. `nonce` is fresh randomness. ValueError when the server does not keep to the protocol."""
+
+    def __init__(self, username: str, password: str, mechanism: str, nonce: str) -> None:
+        self._hash = _HASHES[mechanism]
+        self._password = password.encode()
+        self._nonce = nonce
+        name = username.replace("=", "=3D").replace(",", "=2C")
+        self._first_bare = f"n={name},r={nonce}"
+        self._server_signature = b""
+
+    def first(self) -> bytes:
+        return f"n,,{self._first_bare}".encode()
+
+    def final(self, server_first: bytes) -> bytes:
+        """The proof, from the server's salt and number of rounds."""
+        fields = _fields(server_first)
+        nonce, rounds = fields.get("r", ""), fields.get("i", "")
+        if not nonce.startswith(self._nonce) or len(nonce) == len(self._nonce) or not rounds.isdigit():
+            raise ValueError("the server's first SCRAM message makes no sense")
+        if not 4096 <= int(rounds) <= ITERATIONS_MAX:
+            raise ValueError(f"the server asks for {rounds} SCRAM rounds")
+        salted = hashlib.pbkdf2_hmac(self._hash, self._password, base64.b64decode(fields.get("s", "")), int(rounds))
+        without_proof = f"c=biws,r={nonce}"
+        signed = ",".join((self._first_bare, server_first.decode(), without_proof)).encode()
+        client_key = self._mac(salted, b"Client Key")
+        signature = self._mac(hashlib.new(self._hash, client_key).digest(), signed)
+        proof = bytes(a ^ b for a, b in zip(client_key, signature, strict=True))
+        self._server_signature = self._mac(self._mac(salted, b"Server Key"), signed)
+        return f"{without_proof},p={base64.b64encode(proof).decode()}".encode()
+
+    def check(self, server_final: bytes) -> None:
+        """The server must show that it knows the password as well."""
+        fields = _fields(server_final)
+        if "e" in fields:
+            raise ValueError(f"the server refused: {fields['e']}")
+        if not hmac.compare_digest(base64.b64decode(fields.get("v", "")), self._server_signature):
+            raise ValueError("the server could not prove that it knows the password")
+
+    def _mac(self, key: bytes, data: bytes) -> bytes:
+        return hmac.new(key, data, self._hash).digest()
+
+
+def _fields(message: bytes) -> dict[str, str]:
+    return {part[:1]: part[2:] for part in message.decode("utf-8", "replace").split(",") if part[1:2] == "="}
