@@ -24,10 +24,10 @@ class Durability:
 
     __slots__ = ("_ceiling", "_changed", "_disk", "_is_parent_unsynced", "_syncing", "recovery_point")
 
-    def __init__(self, disk: Disk, recovery_point: int, *, is_parent_unsynced: bool) -> None:
+    def __init__(self, disk: Disk, recovery_point: int, *, is_name_unsynced: bool) -> None:
         self._disk = disk
         self.recovery_point = recovery_point
-        self._is_parent_unsynced = is_parent_unsynced
+        self._is_parent_unsynced = is_name_unsynced
         self._changed: dict[str, None] = {}
         self._syncing: dict[str, None] = {}
         self._ceiling = _NO_CEILING

@@ -43,7 +43,7 @@ _STAMP = Struct(">qii")  # base offset, batch length, leader epoch: the first 16
 class Log:
     """See the module. Made by `Log.open` only."""
 
-    __slots__ = (  # fmt: skip
+    __slots__ = (
         "_bases", "_durability", "_now_ms", "_open_files", "active", "config", "directory", "disk", "epochs", "is_broken",
         "log_end_offset", "log_start_offset", "producers", "recovery_notes", "segments", "snapshots", "topic_id",
         "topic_partition",
@@ -62,7 +62,7 @@ class Log:
         self.snapshots = opening.snapshots
         self.log_start_offset = opening.log_start_offset
         self.log_end_offset = opening.log_end_offset
-        self._durability = Durability(opening.disk, opening.recovery_point, is_parent_unsynced=opening.is_new)
+        self._durability = Durability(opening.disk, opening.recovery_point, is_name_unsynced=opening.is_new or not opening.was_clean)
         self.recovery_notes = opening.notes
         self.is_broken = False
         self._bases = [segment.base_offset for segment in opening.segments]
@@ -102,6 +102,9 @@ class Log:
         open_log(opening)
         log = cls(opening)
         log._claim_topic_id(topic_id)
+        if not was_clean:  # what is there may never have been synced
+            log._durability.note(f"{directory}/{checkpoints.PARTITION_METADATA_FILE}")
+            log._write_epochs()
         return log
 
     def _claim_topic_id(self, topic_id: bytes | None) -> None:
@@ -377,7 +380,11 @@ class Log:
         self.snapshots.remove_above(offset)
         keep = bisect_right(self._bases, offset)
         self._remove_from(keep)
-        self.log_end_offset = self.active.truncate_to(offset)
+        end_offset = self.active.truncate_to(offset)
+        if end_offset < self.log_start_offset:  # the start lay within the batch that was cut
+            self.truncate_fully_and_start_at(offset)
+            return
+        self.log_end_offset = end_offset
         self.active.cut_aborted(self.log_end_offset)
         self._after_cut()
 
@@ -391,6 +398,7 @@ class Log:
         self.segments.append(self.active)
         self._bases.append(offset)
         self.log_start_offset = self.log_end_offset = offset
+        self.epochs.clear()
         self._after_cut()
 
     def _remove_from(self, keep: int) -> None:

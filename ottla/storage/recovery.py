@@ -154,6 +154,8 @@ def _find_segments(opening: Opening, names: list[str]) -> None:
             opening.note(f"removed the empty segment {base}")
             continue
         opening.segments.append(segment)
+    while len(opening.segments) > 1 and opening.segments[1].base_offset <= opening.log_start_offset:
+        opening.segments.pop(0).remove()  # all of it lies below the log's start, and was perhaps about to go
     for segment, following in zip(opening.segments, opening.segments[1:], strict=False):
         segment.end_offset = following.base_offset
         segment.forget_tail(following.base_offset)
@@ -341,7 +343,7 @@ class _Check:
 
 def _cut(opening: Opening, index: int, damage: DamageError, point: int) -> int:
     """Cuts the torn tail; refuses to cut what was synced."""
-    if damage.offset < point:
+    if damage.offset < point and opening.log_start_offset < point:
         message = f"{damage}; offset {damage.offset} lies below the recovery point {point}: this is damage, not a torn tail, and is not cut"
         raise StorageError(message, opening.directory)
     segments = opening.segments
