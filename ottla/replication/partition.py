@@ -221,15 +221,21 @@ class Partition(Replica):
             if diverging is not None:
                 start = self.log.log_start_offset
                 return PartitionRead(None, self.high_watermark, self.last_stable_offset, start, None, diverging)
-        if replica_id < 0:
-            return reads.read_as_consumer(self, offset, bytes_max, isolation, min_one)
-        self._on_follower_fetch(replica_id, replica_epoch, offset, log_start_offset, now_ms)
-        return reads.read_as_follower(self, offset, bytes_max, min_one)
+        try:
+            if replica_id < 0:
+                return reads.read_as_consumer(self, offset, bytes_max, isolation, min_one)
+            self._on_follower_fetch(replica_id, replica_epoch, offset, log_start_offset, now_ms)
+            return reads.read_as_follower(self, offset, bytes_max, min_one)
+        except StorageError as error:
+            raise self.fail(error) from error
 
     def list_offset(self, timestamp: int, isolation: int, current_leader_epoch: int = -1) -> tuple[int, int, int]:
         """(timestamp, offset, leader epoch) of the first record at or after `timestamp`, or for a special negative one."""
         self.require_leading(current_leader_epoch)
-        return reads.list_offset(self, timestamp, isolation)
+        try:
+            return reads.list_offset(self, timestamp, isolation)
+        except StorageError as error:
+            raise self.fail(error) from error
 
     def end_offset_for_epoch(self, leader_epoch: int, current_leader_epoch: int = -1) -> tuple[int, int]:
         """The largest epoch not above `leader_epoch` and where it ends; (-1, -1) when nothing is known of it."""

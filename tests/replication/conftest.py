@@ -23,9 +23,7 @@ def disk() -> MemDisk:
 @pytest.fixture
 def open_log(disk: MemDisk) -> Callable[..., Log]:
     def open_it(config: LogConfig | None = None, *, was_clean: bool = False, recovery_point: int = 0) -> Log:
-        return Log.open(
-            disk, f"/data/{KEY}", KEY, config or LogConfig(), now_ms=1_000, was_clean=was_clean, recovery_point=recovery_point
-        )
+        return Log.open(disk, f"/data/{KEY}", KEY, config or LogConfig(), now_ms=1_000, was_clean=was_clean, recovery_point=recovery_point)
 
     return open_it
 

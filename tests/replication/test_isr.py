@@ -1,0 +1,64 @@
+"""Who may join and who must leave, and what counts while the controller has not answered (I13, KIP-497, KIP-903)."""
+
+from __future__ import annotations
+
+import pytest
+
+from ottla.replication.isr import IsrChange, IsrState, lagging, may_join
+from ottla.replication.leader import RemoteReplica
+
+COMMITTED = IsrState(members=(1, 2))
+
+
+def replica(end: int, *, broker_epoch: int = 50, caught_up_ms: int = 0) -> RemoteReplica:
+    made = RemoteReplica(3, now_ms=0, is_in_sync=False)
+    made.log_end_offset, made.broker_epoch, made.last_caught_up_ms = end, broker_epoch, caught_up_ms
+    return made
+
+
+def test_kip_497_a_joining_replica_counts_before_the_answer() -> None:
+    state = COMMITTED.expand(3)
+    assert (state.change, state.members, state.maximal, state.proposed) == (IsrChange.PENDING_EXPAND, (1, 2), (1, 2, 3), (1, 2, 3))
+
+
+def test_kip_497_a_leaving_replica_counts_until_the_answer() -> None:
+    state = COMMITTED.shrink([2])
+    assert (state.change, state.maximal, state.proposed) == (IsrChange.PENDING_SHRINK, (1, 2), (1,))
+
+
+@pytest.mark.parametrize("state", [COMMITTED.expand(3), COMMITTED.shrink([2])])
+def test_changes_do_not_overlap(state: IsrState) -> None:
+    with pytest.raises(AssertionError):
+        state.expand(4)
+    with pytest.raises(AssertionError):
+        state.shrink([1])
+
+
+def test_only_members_leave_and_only_others_join() -> None:
+    with pytest.raises(AssertionError):
+        COMMITTED.expand(2)
+    with pytest.raises(AssertionError):
+        COMMITTED.shrink([3])
+
+
+@pytest.mark.parametrize(
+    ("end", "known", "expected"),
+    [
+        (10, 50, True),
+        (9, 50, False),  # below the high watermark
+        (10, 51, False),  # KIP-903: the broker has been born anew since that fetch
+        (10, None, False),  # nobody knows it
+    ],
+)
+def test_i13_conditions_to_join(end: int, known: int | None, expected: bool) -> None:
+    assert may_join(replica(end), high_watermark=10, epoch_start_offset=5, known_broker_epoch=known) is expected
+
+
+def test_i13_the_start_of_the_leaders_epoch_must_be_reached() -> None:
+    assert not may_join(replica(10), high_watermark=10, epoch_start_offset=11, known_broker_epoch=50)
+
+
+def test_a_member_lags_by_time_not_by_distance() -> None:
+    replicas = {2: replica(1, caught_up_ms=500), 3: replica(9, caught_up_ms=0), 4: replica(10, caught_up_ms=0)}
+    assert lagging([1, 2, 3, 4], replicas, leader_end_offset=10, now_ms=1_001, lag_max_ms=1_000) == (3,)
+    assert lagging([1, 2, 3, 4], replicas, leader_end_offset=10, now_ms=1_000, lag_max_ms=1_000) == ()

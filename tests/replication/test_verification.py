@@ -1,0 +1,70 @@
+"""A guard stands from asking the coordinator to the first append, and no longer (P5, KIP-890)."""
+
+from __future__ import annotations
+
+import pytest
+
+from ottla.base.errors import ApiError, ErrorCode
+from ottla.replication import verification
+from ottla.replication.verification import VerificationGuard, Verifications
+from ottla.wire.batch_header import TRANSACTIONAL_BIT, BatchHeader
+
+
+def batch(sequence: int = 0, epoch: int = 3) -> BatchHeader:
+    return BatchHeader(0, 100, -1, 2, 0, TRANSACTIONAL_BIT, 0, 0, 0, 7, epoch, sequence, 1)
+
+
+def refusal(verifications: Verifications, header: BatchHeader, guard: VerificationGuard | None) -> ErrorCode:
+    with pytest.raises(ApiError) as caught:
+        verifications.check(header, guard)
+    return caught.value.code
+
+
+def test_the_guard_of_whoever_asked_lets_the_batch_in() -> None:
+    verifications = Verifications()
+    guard = verifications.begin(7, 3, 0)
+    assert verifications.begin(7, 3, 5) is guard, "several batches in flight ask once"
+    verifications.check(batch(), guard)
+    assert len(verifications) == 1
+
+
+def test_p5_an_answer_for_an_earlier_transaction_is_void() -> None:
+    verifications = Verifications()
+    old = verifications.begin(7, 3, 0)
+    verifications.forget(7)  # a marker was written
+    assert refusal(verifications, batch(), old) is ErrorCode.INVALID_TXN_STATE
+    new = verifications.begin(7, 3, 0)
+    assert refusal(verifications, batch(), old) is ErrorCode.INVALID_TXN_STATE
+    verifications.check(batch(), new)
+
+
+def test_nobody_gets_in_without_asking() -> None:
+    verifications = Verifications()
+    assert refusal(verifications, batch(), None) is ErrorCode.INVALID_TXN_STATE
+    guard = verifications.begin(7, 3, 0)
+    assert refusal(verifications, batch(epoch=4), guard) is ErrorCode.INVALID_TXN_STATE
+    assert refusal(verifications, batch(), None) is ErrorCode.INVALID_TXN_STATE
+
+
+def test_i19_of_batches_in_flight_the_first_goes_first() -> None:
+    verifications = Verifications()
+    guard = verifications.begin(7, 3, 4)
+    assert verifications.begin(7, 3, 2) is guard
+    assert refusal(verifications, batch(sequence=4), guard) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    verifications.check(batch(sequence=2), guard)
+
+
+def test_a_newer_epoch_asks_for_itself_and_an_older_one_gets_nothing() -> None:
+    verifications = Verifications()
+    old = verifications.begin(7, 3, 0)
+    new = verifications.begin(7, 4, 0)
+    assert new is not old
+    assert refusal(verifications, batch(epoch=3), verifications.begin(7, 3, 0)) is ErrorCode.INVALID_TXN_STATE
+
+
+def test_i46_those_who_never_come_back_do_not_pile_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(verification, "_PENDING_MAX", 3)
+    verifications = Verifications()
+    for producer_id in range(9):
+        verifications.begin(producer_id, 0, 0)
+    assert len(verifications) == 3
