@@ -22,12 +22,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, ClassVar, NoReturn, ParamSpec, TypeVar, dataclass_transform
 
+from ottla.base import uuids
 from ottla.base.errors import ApiError, ErrorCode
+from ottla.wire import primitives
 
-Uuid = bytes
-ZERO_UUID: Uuid = bytes(16)
-
-Buffer = bytes | bytearray | memoryview
+Buffer = primitives.Buffer
+Uuid = uuids.Uuid
+ZERO_UUID = uuids.ZERO_UUID
 Records = Any  # bytes-like when decoded or small; in an answer also an object with a length, such as a slice of a file
 
 VERSION_MAX = 0x7FFF

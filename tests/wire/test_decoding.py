@@ -23,50 +23,52 @@ from ottla.wire.schema import Message, decoder, encoder
 from tests.wire.samples import all_messages, sample
 
 
-def refuse(cls: type[Message], version: int, frame: str, reason: str) -> None:
+def check_refused(cls: type[Message], version: int, frame: str, reason: str) -> None:
     with pytest.raises(WireError, match=reason):
         decoder(cls, version)(bytes.fromhex(frame), 0)
 
 
 def test_nulls_where_none_is_allowed() -> None:
-    refuse(HeartbeatRequest, 4, "00 00000001 026d 00 00", "group_id may not be null")
-    refuse(HeartbeatRequest, 3, "ffff 00000001 00016d ffff", "group_id may not be null")
-    refuse(MetadataRequest, 0, "ffffffff", "topics may not be null")
-    refuse(ProduceRequest, 9, "00 0001 00000001 00 00", "topic_data may not be null")
-    refuse(MetadataRequest, 9, "02 00 00 01 00 00 00", "name may not be null")
-    refuse(FetchRequest, 12, "00" * 37, "may not be null")
+    check_refused(HeartbeatRequest, 4, "00 00000001 026d 00 00", "group_id may not be null")
+    check_refused(HeartbeatRequest, 3, "ffff 00000001 00016d ffff", "group_id may not be null")
+    check_refused(MetadataRequest, 0, "ffffffff", "topics may not be null")
+    check_refused(ProduceRequest, 9, "00 0001 00000001 00 00", "topic_data may not be null")
+    check_refused(MetadataRequest, 9, "02 00 00 01 00 00 00", "name may not be null")
+    check_refused(FetchRequest, 12, "00" * 37, "may not be null")
 
 
 def test_lengths_below_null() -> None:
-    refuse(HeartbeatRequest, 3, "fffe 00000001 00016d ffff", "group_id may not be null")
-    refuse(HeartbeatRequest, 3, "000167 00000001 00016d fffe", "negative length of group_instance_id")
-    refuse(MetadataRequest, 1, "fffffffe", "negative length of topics")
-    refuse(ProduceRequest, 3, "ffff 0001 00000001 00000001 000174 00000001 00000000 fffffffe", "negative length of records")
+    check_refused(HeartbeatRequest, 3, "fffe 00000001 00016d ffff", "group_id may not be null")
+    check_refused(HeartbeatRequest, 3, "000167 00000001 00016d fffe", "negative length of group_instance_id")
+    check_refused(MetadataRequest, 1, "fffffffe", "negative length of topics")
+    check_refused(ProduceRequest, 3, "ffff 0001 00000001 00000001 000174 00000001 00000000 fffffffe", "negative length of records")
 
 
 def test_lengths_beyond_the_frame() -> None:
-    refuse(HeartbeatRequest, 3, "7fff 67", "a HeartbeatRequest")
-    refuse(HeartbeatRequest, 4, "7f 67", "not a HeartbeatRequest")
-    refuse(ProduceRequest, 3, "ffff 0001 00000001 00000001 000174 00000001 00000000 7fffffff", "the frame ends inside a ProduceRequest")
-    refuse(JoinGroupRequest, 5, "000167 00000000 00000000 00016d ffff 000163 00000001 000170 7fffffff", "the frame ends inside")
-    refuse(HeartbeatRequest, 4, "0267 00000001 02", "not a HeartbeatRequest")
+    check_refused(HeartbeatRequest, 3, "7fff 67", "a HeartbeatRequest")
+    check_refused(HeartbeatRequest, 4, "7f 67", "not a HeartbeatRequest")
+    check_refused(
+        ProduceRequest, 3, "ffff 0001 00000001 00000001 000174 00000001 00000000 7fffffff", "the frame ends inside a ProduceRequest"
+    )
+    check_refused(JoinGroupRequest, 5, "000167 00000000 00000000 00016d ffff 000163 00000001 000170 7fffffff", "the frame ends inside")
+    check_refused(HeartbeatRequest, 4, "0267 00000001 02", "not a HeartbeatRequest")
 
 
 def test_counts_beyond_the_frame() -> None:
-    refuse(MetadataRequest, 1, "7fffffff", "topics claims 2147483647 elements")
-    refuse(MetadataRequest, 9, "ffffffff0f 00 00 00", "topics claims 4294967294 elements")
-    refuse(WriteTxnMarkersRequest, 1, "02 0000000000000001 0001 01 02 0274 06 00000000 00", "partition_indexes claims 5 elements")
+    check_refused(MetadataRequest, 1, "7fffffff", "topics claims 2147483647 elements")
+    check_refused(MetadataRequest, 9, "ffffffff0f 00 00 00", "topics claims 4294967294 elements")
+    check_refused(WriteTxnMarkersRequest, 1, "02 0000000000000001 0001 01 02 0274 06 00000000 00", "partition_indexes claims 5 elements")
 
 
 def test_varints_and_strings_that_are_too_long() -> None:
-    refuse(HeartbeatRequest, 4, "ffffffffff01" + "00" * 40, "more than 32 bits")
-    refuse(HeartbeatRequest, 4, "81800200" + "61" * 40, "longer than 32767")
-    refuse(HeartbeatRequest, 4, "80", "not a HeartbeatRequest")
+    check_refused(HeartbeatRequest, 4, "ffffffffff01" + "00" * 40, "more than 32 bits")
+    check_refused(HeartbeatRequest, 4, "81800200" + "61" * 40, "longer than 32767")
+    check_refused(HeartbeatRequest, 4, "80", "not a HeartbeatRequest")
 
 
 def test_text_that_is_not_utf_8() -> None:
-    refuse(HeartbeatRequest, 3, "0001ff 00000001 00016d ffff", "not a HeartbeatRequest: 'utf-8' codec")
-    refuse(ProduceRequest, 9, "03c328 0001 00000001 01 00", "not a ProduceRequest: 'utf-8' codec")
+    check_refused(HeartbeatRequest, 3, "0001ff 00000001 00016d ffff", "not a HeartbeatRequest: 'utf-8' codec")
+    check_refused(ProduceRequest, 9, "03c328 0001 00000001 01 00", "not a ProduceRequest: 'utf-8' codec")
 
 
 # ApiVersionsResponse 3 with no APIs: error, empty array, throttle time; then its tags 0 (features), 1 (epoch), 2, 3
@@ -82,13 +84,13 @@ def test_known_tags_are_read_and_unknown_ones_skipped() -> None:
 
 
 def test_broken_tags() -> None:
-    refuse(ApiVersionsResponse, 3, TAGS + "02 01 08 0000000000000007 00 01 01", "tag 0 stands after tag 1")
-    refuse(ApiVersionsResponse, 3, TAGS + "02 03 01 01 03 01 01", "tag 3 stands after tag 3")
-    refuse(ApiVersionsResponse, 3, TAGS + "01 09 05 aa", "tag 9 claims 5 bytes, the frame has 1 more")
-    refuse(ApiVersionsResponse, 3, TAGS + "01 03 02 01 00", "zk_migration_ready does not fill")
-    refuse(ApiVersionsResponse, 3, TAGS + "01 01 07 0000000000000007", "finalized_features_epoch does not fill")
-    refuse(HeartbeatRequest, 4, "0267 00000001 026d 00 02 05 00 05 00", "tag 5 stands after tag 5")
-    refuse(HeartbeatRequest, 4, "0267 00000001 026d 00 ffffffff0f", "cut short")
+    check_refused(ApiVersionsResponse, 3, TAGS + "02 01 08 0000000000000007 00 01 01", "tag 0 stands after tag 1")
+    check_refused(ApiVersionsResponse, 3, TAGS + "02 03 01 01 03 01 01", "tag 3 stands after tag 3")
+    check_refused(ApiVersionsResponse, 3, TAGS + "01 09 05 aa", "tag 9 claims 5 bytes, the frame has 1 more")
+    check_refused(ApiVersionsResponse, 3, TAGS + "01 03 02 01 00", "zk_migration_ready does not fill")
+    check_refused(ApiVersionsResponse, 3, TAGS + "01 01 07 0000000000000007", "finalized_features_epoch does not fill")
+    check_refused(HeartbeatRequest, 4, "0267 00000001 026d 00 02 05 00 05 00", "tag 5 stands after tag 5")
+    check_refused(HeartbeatRequest, 4, "0267 00000001 026d 00 ffffffff0f", "cut short")
 
 
 def test_many_tags_are_counted_by_a_long_varint() -> None:

@@ -20,21 +20,25 @@ from ottla.wire.primitives import uvarint
 from ottla.wire.schema import Message, decoder, encoder
 
 
-def refuse(message: Message, version: int, reason: str) -> None:
+def check_refused(message: Message, version: int, reason: str) -> None:
     with pytest.raises(ApiError, match=reason):
         encoder(type(message), version)(message)
 
 
 def test_a_value_without_a_place_is_refused_and_one_at_its_default_is_not() -> None:
-    refuse(HeartbeatRequest(group_id="g", group_instance_id="i"), 2, "UNSUPPORTED_VERSION.*HeartbeatRequest version 2 .* group_instance_id")
-    refuse(OffsetFetchRequest(groups=[OffsetFetchRequestGroup()]), 7, "groups")
-    refuse(FetchRequest(replica_state=ReplicaState(replica_id=1)), 14, "replica_state")
+    check_refused(
+        HeartbeatRequest(group_id="g", group_instance_id="i"), 2, "UNSUPPORTED_VERSION.*HeartbeatRequest version 2 .* group_instance_id"
+    )
+    check_refused(OffsetFetchRequest(groups=[OffsetFetchRequestGroup()]), 7, "groups")
+    check_refused(FetchRequest(replica_state=ReplicaState(replica_id=1)), 14, "replica_state")
     assert encoder(FetchRequest, 14)(FetchRequest(replica_state=ReplicaState())) == encoder(FetchRequest, 14)(FetchRequest())
 
 
 def test_a_value_inside_an_element_is_refused_too() -> None:
     partition = PartitionData(diverging_epoch=EpochEndOffset(epoch=3))
-    refuse(FetchResponse(responses=[FetchableTopicResponse(partitions=[partition])]), 11, "PartitionData version 11 .* diverging_epoch")
+    check_refused(
+        FetchResponse(responses=[FetchableTopicResponse(partitions=[partition])]), 11, "PartitionData version 11 .* diverging_epoch"
+    )
 
 
 def test_an_ignorable_value_without_a_place_is_dropped() -> None:
@@ -43,8 +47,8 @@ def test_an_ignorable_value_without_a_place_is_dropped() -> None:
 
 
 def test_null_is_refused_by_versions_that_have_none() -> None:
-    refuse(MetadataRequest(topics=None), 0, "null topics")
-    refuse(OffsetFetchRequest(topics=None), 1, "null topics")
+    check_refused(MetadataRequest(topics=None), 0, "null topics")
+    check_refused(OffsetFetchRequest(topics=None), 1, "null topics")
     with pytest.raises(AssertionError, match="may not be null"):
         encoder(HeartbeatRequest, 4)(HeartbeatRequest(group_id=None))  # type: ignore[arg-type]
 
@@ -104,7 +108,7 @@ def test_cached_counts_are_bounded() -> None:
 def test_strings_beyond_the_protocols_limit_are_refused() -> None:
     encoder(HeartbeatRequest, 4)(HeartbeatRequest(group_id="x" * 32767))
     for version in (3, 4):
-        refuse(HeartbeatRequest(group_id="x" * 32768), version, "INVALID_REQUEST")
+        check_refused(HeartbeatRequest(group_id="x" * 32768), version, "INVALID_REQUEST")
 
 
 def test_a_message_without_fields_in_a_version_is_empty() -> None:
