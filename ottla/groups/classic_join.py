@@ -13,7 +13,7 @@ from __future__ import annotations
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.groups import classic, records
 from ottla.groups.classic_group import ClassicGroup
-from ottla.groups.draft import Caller, Draft, answered
+from ottla.groups.draft import Caller, Draft
 from ottla.groups.members import ClassicMember, Protocols
 from ottla.groups.shard import GroupShard
 from ottla.groups.states import COMPLETING_REBALANCE, EMPTY, PREPARING_REBALANCE, STABLE
@@ -30,7 +30,7 @@ def join_group(shard: GroupShard, request: JoinGroupRequest, caller: Caller, rep
     try:
         protocols = _read_protocols(shard, request)
         group = _find_group(shard, request, now_ms)
-        _check_size(shard, group, request.member_id)
+        _check_size(shard, group, request.member_id, draft, now_ms)
         if not group.may_use(request.protocol_type, protocols):
             raise ApiError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
         if request.member_id:
@@ -44,7 +44,7 @@ def join_group(shard: GroupShard, request: JoinGroupRequest, caller: Caller, rep
         if type(created) is ClassicGroup:
             shard.forget_if_idle(created)
         member_id = request.member_id
-        return answered(reply, classic.join_refusal(refusal.code, member_id), lambda code: classic.join_refusal(code, member_id))
+        draft.answer(reply, classic.join_refusal(refusal.code, member_id), lambda code: classic.join_refusal(code, member_id))
     return draft.decision()
 
 
@@ -73,18 +73,22 @@ def _find_group(shard: GroupShard, request: JoinGroupRequest, now_ms: int) -> Cl
     return group
 
 
-def _check_size(shard: GroupShard, group: ClassicGroup, member_id: str) -> None:
-    """Counts those who wait while the group gathers, since members that do not come back will be dropped."""
+def _check_size(shard: GroupShard, group: ClassicGroup, member_id: str, draft: Draft, now_ms: int) -> None:
+    """Counts those who wait while the group gathers, since members that do not come back will be dropped; who is too many is out."""
     limit = shard.settings.members_max
+    member = group.members.get(member_id)
     if group.state is PREPARING_REBALANCE:
-        member = group.members.get(member_id)
-        is_in = member is not None and member.join_reply is not None
-        is_full = not is_in and group.joining >= limit
+        is_full = (member is None or member.join_reply is None) and group.joining >= limit
     else:
-        is_full = group.state is not EMPTY and member_id not in group.members and len(group.members) >= limit
-    if is_full:
-        group.pending_members.pop(member_id, None)
-        raise ApiError(ErrorCode.GROUP_MAX_SIZE_REACHED)
+        is_full = group.state is not EMPTY and member is None and len(group.members) >= limit
+    if not is_full:
+        return
+    if member_id in group.pending_members:
+        classic.forget_pending(shard, group, member_id, draft, now_ms)
+    elif member is not None:
+        classic.drop_member(group, member, draft)
+        classic.maybe_complete_join(shard, group, draft, now_ms)
+    raise ApiError(ErrorCode.GROUP_MAX_SIZE_REACHED)
 
 
 def _join_dynamic(
@@ -99,7 +103,7 @@ def _join_dynamic(
 ) -> None:
     member_id = shard.fresh_member_id(caller.client_id)
     if caller.version >= FIRST_VERSION_WITH_MEMBER_ID_REQUIRED:
-        if len(group.pending_members) + len(group.members) >= shard.settings.members_max:
+        if len(group.pending_members) >= shard.settings.pending_members_max:
             raise ApiError(ErrorCode.GROUP_MAX_SIZE_REACHED)
         classic.expect_member(shard, group, member_id, request.session_timeout_ms, draft)
         refusal = classic.join_refusal(ErrorCode.MEMBER_ID_REQUIRED, member_id)

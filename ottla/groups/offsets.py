@@ -61,7 +61,7 @@ def commit_offsets(shard: GroupShard, request: OffsetCommitRequest, caller: Call
         return OffsetCommitResponse(topics=_commit_results(topics, lambda _: _commit_error(code)))
 
     try:
-        _check_commit(shard, request, caller)
+        _check_commit(shard, request, caller, now_ms)
     except ApiError as failure:
         return answered(reply, refusal(failure.code), refusal)
     group_id, settings = request.group_id, shard.settings
@@ -128,7 +128,7 @@ def _commit_results(topics: Iterable[OffsetCommitRequestTopic], code_of: Callabl
     ]
 
 
-def _check_commit(shard: GroupShard, request: OffsetCommitRequest, caller: Caller) -> None:
+def _check_commit(shard: GroupShard, request: OffsetCommitRequest, caller: Caller, now_ms: int) -> None:
     generation = request.generation_id_or_member_epoch
     group = shard.groups.get(request.group_id)
     if group is None:
@@ -139,6 +139,9 @@ def _check_commit(shard: GroupShard, request: OffsetCommitRequest, caller: Calle
         raise ApiError(ErrorCode.ILLEGAL_GENERATION)
     if type(group) is ClassicGroup:
         check_classic_commit(group, request.member_id, request.group_instance_id, generation, is_transactional=False)
+        member = group.members.get(request.member_id)
+        if member is not None and member.timer_ms is not None:
+            member.deadline_ms = now_ms + member.session_timeout_ms  # whoever commits is alive
 
 
 def check_classic_commit(group: ClassicGroup, member_id: str, instance_id: str | None, generation: int, *, is_transactional: bool) -> None:
