@@ -29,6 +29,7 @@ from ottla.wire.messages.list_offsets import (
 
 KEY, MIN_VERSION, MAX_VERSION = 2, 1, 11
 
+LEADER_EPOCHS_SINCE = 4
 SPECIAL_SINCE = {-1: 0, -2: 0, -3: 7, -4: 8, -5: 9, -6: 11}
 """The special timestamps, and the version that first knows each."""
 
@@ -59,4 +60,7 @@ def look_up(
         timestamp, offset, leader_epoch = partition.list_offset(asked.timestamp, body.isolation_level, asked.current_leader_epoch)
     except ApiError as error:
         return ListOffsetsPartitionResponse(partition_index=index, error_code=error.code)
-    return ListOffsetsPartitionResponse(partition_index=index, timestamp=timestamp, offset=offset, leader_epoch=leader_epoch)
+    response = ListOffsetsPartitionResponse(partition_index=index, timestamp=timestamp, offset=offset)
+    if request.version >= LEADER_EPOCHS_SINCE:
+        response.leader_epoch = leader_epoch
+    return response

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from struct import Struct
 from typing import Protocol
 
-from ottla.base.errors import WireError
+from ottla.base.errors import StorageError, WireError
 from ottla.handlers.context import ConnectionInfo
 from ottla.server.receive_buffer import SHARED_BYTES, LargeFrame, ReceiveBuffers
 from ottla.server.sender import Part, SocketSender
@@ -240,11 +240,13 @@ class SocketShell:
 
     def __init__(
         self, loop: AbstractEventLoop, sock: socket.socket, make: Callable[[SocketShell], Connection],
-        on_closed: Callable[[SocketShell], None], on_broken_invariant: Callable[[BaseException], None],
+        on_closed: Callable[[SocketShell], None], on_storage_error: Callable[[StorageError], None],
+        on_broken_invariant: Callable[[BaseException], None],
     ) -> None:
         self._loop = loop
         self._socket = sock
         self._on_closed = on_closed
+        self._on_storage_error = on_storage_error
         self._on_broken_invariant = on_broken_invariant
         self._is_reading = False
         self._count = 0
@@ -299,6 +301,9 @@ class SocketShell:
             work()
         except WireError as error:
             log.warning("closing %s: %s", identity, error)
+            self.close()
+        except StorageError as error:
+            self._on_storage_error(error)
             self.close()
         except AssertionError as error:
             self._on_broken_invariant(error)

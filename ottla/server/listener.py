@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Callable
 
 from ottla.base.config import BrokerConfig, Endpoint
+from ottla.base.errors import StorageError
 from ottla.base.ports import Timers
 from ottla.handlers.context import ConnectionInfo
 from ottla.server.connection import Connection, ConnectionLimits, Executor, SocketShell
@@ -33,12 +34,13 @@ class Listeners:
 
     def __init__(
         self, loop: AbstractEventLoop, timers: Timers, config: BrokerConfig, executor: Executor,
-        on_broken_invariant: Callable[[BaseException], None],
+        on_storage_error: Callable[[StorageError], None], on_broken_invariant: Callable[[BaseException], None],
     ) -> None:
         self._loop = loop
         self._timers = timers
         self._config = config
         self._executor = executor
+        self._on_storage_error = on_storage_error
         self._on_broken_invariant = on_broken_invariant
         self._buffers = ReceiveBuffers()
         self._limits = ConnectionLimits(
@@ -128,7 +130,7 @@ class Listeners:
         info = ConnectionInfo(identity=f"{host}:{port}", host=host, listener=endpoint.name)
         shell = SocketShell(
             self._loop, sock, lambda shell: Connection(self._executor, self._buffers, info, self._limits, shell), self._closed,
-            self._on_broken_invariant,
+            self._on_storage_error, self._on_broken_invariant,
         )
         self.shells.add(shell)
 

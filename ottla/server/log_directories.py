@@ -9,9 +9,9 @@ one is told and treated as lost, which only costs a longer recovery.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
-from ottla.adapters.lock import DirectoryLock
+from ottla.adapters.lock import DirectoryLock, DirectoryRefused
 from ottla.base.errors import StorageError
 from ottla.base.ports import Disk, Random
 from ottla.base.types import TopicPartition
@@ -42,11 +42,20 @@ class LogDirectoryState:
         self._disk = disk
         self._lock: DirectoryLock | None = None
 
-    def open(self, broker_id: int, cluster_id: str, random: Random) -> None:
-        """Takes the directory for this process. Raises `StorageError` when it is not ours to take."""
+    def lock(self) -> None:
+        """Takes the directory for this process. Raises `DirectoryRefused` when another process has it."""
         self._disk.makedirs(self.path)
         self._lock = DirectoryLock(self.path)
-        self._claim(broker_id, cluster_id, random)
+
+    def cluster_id(self) -> str | None:
+        """The cluster that the directory belongs to, None if it is new."""
+        found = checkpoints.read_meta_properties(self._disk, self.path)
+        return found.cluster_id if found is not None else None
+
+    def claim(self, broker_id: int, cluster_id: str, random: Random) -> None:
+        """Makes sure that the directory belongs to this broker, and reads its checkpoints. Raises `DirectoryRefused` if it does not."""
+        self._check_owner(broker_id, cluster_id, random)
+        self.remove_deleted()
         self.was_clean = checkpoints.take_clean_shutdown(self._disk, self.path)
         self.recovery_points = self._read_offsets(checkpoints.RECOVERY_POINT_FILE)
         self.high_watermarks = self._read_offsets(checkpoints.HIGH_WATERMARK_FILE)
@@ -70,6 +79,12 @@ class LogDirectoryState:
         self.is_online = False
         self.reason = reason
 
+    def come_online(self) -> None:
+        """The directory works again; what was in flight when it failed was not clean."""
+        self.is_online = True
+        self.reason = ""
+        self.was_clean = False
+
     def can_be_written(self) -> bool:
         """Tries the disk: room, a file written and synced, removed again."""
         probe = f"{self.path}/.probe"
@@ -82,17 +97,24 @@ class LogDirectoryState:
             return False
         return True
 
-    def write_checkpoints(self, partitions: Iterable[Partition]) -> None:
-        """Recovery points, high watermarks and log starts of the partitions in this directory."""
+    def plan_checkpoints(self, partitions: Iterable[Partition]) -> Callable[[], StorageError | None]:
+        """Takes down recovery points, high watermarks and log starts now; the returned function writes them, in any thread."""
         here = [partition for partition in partitions if partition.log.directory.rpartition("/")[0] == self.path]
-        write = checkpoints.write_offsets
-        write(self._disk, f"{self.path}/{checkpoints.RECOVERY_POINT_FILE}", {p.topic_partition: p.log.recovery_point for p in here})
-        write(self._disk, f"{self.path}/{checkpoints.HIGH_WATERMARK_FILE}", {p.topic_partition: p.high_watermark for p in here})
-        write(
-            self._disk,
-            f"{self.path}/{checkpoints.LOG_START_FILE}",
-            {p.topic_partition: p.log.log_start_offset for p in here if p.log.log_start_offset > 0},
-        )
+        files = {
+            checkpoints.RECOVERY_POINT_FILE: {p.topic_partition: p.log.recovery_point for p in here},
+            checkpoints.HIGH_WATERMARK_FILE: {p.topic_partition: p.high_watermark for p in here},
+            checkpoints.LOG_START_FILE: {p.topic_partition: p.log.log_start_offset for p in here if p.log.log_start_offset > 0},
+        }
+
+        def write() -> StorageError | None:
+            try:
+                for name, offsets in files.items():
+                    checkpoints.write_offsets(self._disk, f"{self.path}/{name}", offsets)
+            except StorageError as error:
+                return error
+            return None
+
+        return write
 
     def close(self, *, is_clean: bool) -> None:
         if is_clean and self.is_online:
@@ -104,7 +126,7 @@ class LogDirectoryState:
             self._lock.release()
             self._lock = None
 
-    def _claim(self, broker_id: int, cluster_id: str, random: Random) -> None:
+    def _check_owner(self, broker_id: int, cluster_id: str, random: Random) -> None:
         found = checkpoints.read_meta_properties(self._disk, self.path)
         if found is None:
             directory_id = uuid_to_text(random.token_bytes(16))
@@ -112,12 +134,12 @@ class LogDirectoryState:
             checkpoints.write_meta_properties(self._disk, self.path, properties)
             return
         if found.cluster_id != cluster_id:
-            raise StorageError(
+            raise DirectoryRefused(
                 f"{self.path} belongs to cluster {found.cluster_id}, this broker to {cluster_id}; point log.dirs elsewhere", self.path
             )
         if found.broker_id not in (broker_id, -1):
             known = found.broker_id
-            raise StorageError(f"{self.path} belongs to broker {known}, not {broker_id}; set broker.id={known}", self.path)
+            raise DirectoryRefused(f"{self.path} belongs to broker {known}, not {broker_id}; set broker.id={known}", self.path)
 
     def _read_offsets(self, name: str) -> dict[TopicPartition, int]:
         try:

@@ -16,12 +16,13 @@ from ottla.replication.partition import Partition
 class Watch:
     """One waiting request: `wake` may be called many times until `cancel`."""
 
-    __slots__ = ("_is_marked", "_partitions", "_timer", "_waiters", "is_cancelled", "wake")
+    __slots__ = ("_is_marked", "_on_timeout", "_partitions", "_timer", "_waiters", "is_cancelled", "wake")
 
     def __init__(self, waiters: Waiters, partitions: Sequence[Partition], wake: Callable[[], None]) -> None:
         self._waiters = waiters
         self._partitions = partitions
         self._is_marked = False
+        self._on_timeout: Callable[[], None] | None = None
         self._timer: TimerHandle | None = None
         self.is_cancelled = False
         self.wake = wake
@@ -29,6 +30,8 @@ class Watch:
     def start(self, timeout_ms: int, on_timeout: Callable[[], None]) -> None:
         for partition in self._partitions:
             partition.add_watcher(self.mark)
+        self._on_timeout = on_timeout
+        self._waiters.watches[self] = None
         self._timer = self._waiters.timers.call_later(timeout_ms, on_timeout)
 
     def mark(self) -> None:
@@ -36,11 +39,17 @@ class Watch:
             self._is_marked = True
             self._waiters.add_ready(self)
 
+    def expire(self) -> None:
+        """The time is over before its time: the broker stops."""
+        if self._on_timeout is not None and not self.is_cancelled:
+            self._on_timeout()
+
     def unmark(self) -> None:
         self._is_marked = False
 
     def cancel(self) -> None:
         self.is_cancelled = True
+        self._waiters.watches.pop(self, None)
         for partition in self._partitions:
             partition.remove_watcher(self.mark)
         if self._timer is not None:
@@ -52,6 +61,7 @@ class Waiters:
 
     def __init__(self, timers: Timers) -> None:
         self.timers = timers
+        self.watches: dict[Watch, None] = {}
         self._ready: list[Watch] = []
         self._is_batching = False
 
@@ -71,6 +81,11 @@ class Waiters:
     def begin_batch(self) -> None:
         """Until `run`, nobody is woken: a connection is executing what one read brought."""
         self._is_batching = True
+
+    def expire_all(self) -> None:
+        """Answers everybody who waits, with what there is."""
+        for watch in list(self.watches):
+            watch.expire()
 
     def run(self) -> None:
         """Wakes whoever was marked."""

@@ -1,0 +1,39 @@
+"""Threads for what blocks: fsync, checkpoints, removal of files. The result comes back on the loop."""
+
+from __future__ import annotations
+
+from asyncio import AbstractEventLoop
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+THREADS_MAX = 4
+
+
+class Threads:
+    """A small pool that belongs to one loop. Work must not touch state that the loop owns; `done` runs on the loop."""
+
+    def __init__(self, loop: AbstractEventLoop) -> None:
+        self._loop = loop
+        self._pool: ThreadPoolExecutor | None = None
+
+    def run(self, work: Callable[[], T], done: Callable[[T], object]) -> None:
+        """Runs `work` in a thread, then `done(result)` on the loop. What `work` raises goes to the loop's exception handler."""
+        if self._pool is None:
+            self._pool = ThreadPoolExecutor(THREADS_MAX, "ottla")
+        future = self._pool.submit(work)
+        future.add_done_callback(lambda finished: self._return(finished, done))
+
+    def close(self) -> None:
+        """Waits for what is running."""
+        if self._pool is not None:
+            self._pool.shutdown()
+
+    def _return(self, finished: Future[T], done: Callable[[T], object]) -> None:
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._deliver, finished, done)
+
+    def _deliver(self, finished: Future[Any], done: Callable[[Any], object]) -> None:
+        done(finished.result())

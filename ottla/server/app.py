@@ -1,0 +1,381 @@
+"""One broker: what it is made of, in which order it starts and stops.
+
+Start: lock and claim the log directories, open the metadata store, bind the listeners, register with the controller, which tells this
+broker its replicas (logs are recovered, coordinators begin to load), accept connections. Stop: accept nothing new, finish what is in
+flight, close the coordinators, flush and close every log, write checkpoints and the clean-shutdown marker.
+
+Everything runs on one event loop; `Threads` does what blocks. A broken invariant stops the broker at once, without the clean marker, so
+that the next start recovers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Sequence
+
+from ottla._version import __version__
+from ottla.adapters.clock import SystemClock
+from ottla.adapters.disk import OsDisk
+from ottla.adapters.local_store import FILE_NAME, LocalStore
+from ottla.adapters.lock import DirectoryRefused
+from ottla.adapters.randomness import SystemRandom
+from ottla.adapters.threads import Threads
+from ottla.adapters.timers import LoopTimers
+from ottla.base.config import BrokerConfig, Endpoint, Notice
+from ottla.base.errors import StorageError
+from ottla.base.types import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
+from ottla.base.uuids import fresh_uuid, uuid_to_text
+from ottla.controller import znodes
+from ottla.controller.api import NewTopic, TopicResult
+from ottla.controller.internal_topics import InternalTopics
+from ottla.controller.state import ClusterState
+from ottla.handlers.context import AllowClients, Broker
+from ottla.handlers.fetch_sessions import FetchSessions
+from ottla.replication.partition import Partition
+from ottla.server.controller_loop import ControllerLoop, Registration
+from ottla.server.coordinator_views import MetadataLeaders, group_settings, transaction_settings
+from ottla.server.dispatch import Dispatcher
+from ottla.server.flusher import Flusher
+from ottla.server.hosts import CoordinatorHosts, GroupHosts, TransactionHosts
+from ottla.server.housekeeping import Housekeeping
+from ottla.server.listener import AddressError, Listeners
+from ottla.server.log_directories import LogDirectoryState
+from ottla.server.partitions import PartitionTable
+from ottla.server.peers import NoPeers
+from ottla.server.replicas import Replicas
+from ottla.server.waiters import Waiters
+from ottla.storage.log import Log
+from ottla.transactions.markers import LocalMarkers, MarkerDelivery
+from ottla.transactions.producer_ids import ProducerIds
+from ottla.transactions.routing import TransactionCoordinators
+
+log = logging.getLogger("ottla")
+
+STOP_POLL_SECONDS = 0.005
+
+
+class StartRefused(Exception):
+    """Why the broker does not start, in one line."""
+
+
+class BrokerServer:
+    """One broker on one event loop."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, config: BrokerConfig) -> None:
+        self.loop = loop
+        self.config = config
+        self.clock = SystemClock()
+        self.random = SystemRandom()
+        self.disk = OsDisk()
+        self.timers = LoopTimers(loop)
+        self.threads = Threads(loop)
+        self.waiters = Waiters(self.timers)
+        self.flusher = Flusher(self.threads.run, self._storage_failed)
+        self.directories = [LogDirectoryState(self.disk, os.path.abspath(path)) for path in config.data_directories]
+        self.stopped: asyncio.Future[int] = loop.create_future()
+        self.is_ready = False
+        self.endpoints: list[Endpoint] = []
+
+    # Starting
+
+    def start(self) -> None:
+        """Brings the broker up to its first request. Raises `StartRefused` with one line."""
+        try:
+            self._open_directories()
+            self._assemble()
+            self._bind()
+            self._register()
+        except (StorageError, AddressError) as error:
+            self.release()
+            raise StartRefused(str(error)) from error
+        self.housekeeping.start()
+        self.listeners.start()
+        self.is_ready = True
+
+    def _open_directories(self) -> None:
+        """Locks every directory and finds out whose cluster this is; a directory that cannot be read is offline, unless all are."""
+        for directory in self.directories:
+            try:
+                directory.lock()
+            except DirectoryRefused:
+                raise
+            except StorageError as error:
+                self._keep_offline(directory, error)
+        home = self._online()[0]
+        self.store = LocalStore(f"{home.path}/{FILE_NAME}")
+        self.cluster_id = self._find_cluster_id()
+        for directory in self._online():
+            try:
+                directory.claim(self.config.this_broker_id, self.cluster_id, self.random)
+            except DirectoryRefused:
+                raise
+            except StorageError as error:
+                self._keep_offline(directory, error)
+
+    def _keep_offline(self, directory: LogDirectoryState, error: StorageError) -> None:
+        if len(self._online()) <= 1:
+            raise error
+        log.error("log directory %s is offline: %s", directory.path, error)
+        directory.go_offline(str(error))
+
+    def _online(self) -> list[LogDirectoryState]:
+        return [directory for directory in self.directories if directory.is_online]
+
+    def _find_cluster_id(self) -> str:
+        """From the directories, else from the metadata store, else from the configuration, else a new one."""
+        for directory in self._online():
+            found = directory.cluster_id()
+            if found is not None:
+                return found
+        stored: list[str] = []
+        self.store.get(znodes.CLUSTER_ID, lambda node: stored.append(znodes.read_cluster_id(node.data)) if node else None)
+        if stored:
+            return stored[0]
+        given = self.config.ottla_cluster_id or os.environ.get("CLUSTER_ID")
+        return given or uuid_to_text(fresh_uuid(self.random.token_bytes(16)))
+
+    def _assemble(self) -> None:
+        """Makes the parts and ties them together."""
+        config, clock, timers = self.config, self.clock, self.timers
+        self.metadata = ClusterState()
+        self.partitions = PartitionTable(self.disk, clock, self.directories, self._make_partition)
+        self.groups = GroupHosts(clock, timers, self.random, self.metadata, group_settings(config))
+        markers = LocalMarkers(self.partitions.get, self.groups.apply_marker, clock)
+        self.transactions = TransactionCoordinators(
+            partition_count=lambda: self._partition_count(TRANSACTION_STATE_TOPIC),
+            group_partition=self.groups.partition_for,
+            settings=transaction_settings(config),
+            producer_ids=ProducerIds(self.store, config.this_broker_id),
+            markers=MarkerDelivery(config.this_broker_id, markers, MetadataLeaders(self.metadata), NoPeers(), timers),
+            local_markers=markers,
+            timers=timers,
+        )
+        self.transaction_hosts = TransactionHosts(clock, timers, self.transactions)
+        load_bytes = {
+            GROUP_METADATA_TOPIC: lambda: config.offsets_load_buffer_size,
+            TRANSACTION_STATE_TOPIC: lambda: config.transaction_state_log_load_buffer_size,
+        }
+        self.hosts = CoordinatorHosts(self.groups, self.transaction_hosts, load_bytes)
+        self.replicas = Replicas(
+            config=config, clock=clock, timers=timers, partitions=self.partitions, metadata=self.metadata, hosts=self.hosts,
+            groups=self.groups, remove_later=self._remove_later,
+        )  # fmt: skip
+        self.controller = ControllerLoop(
+            store=self.store, config=config, clock=clock, random=self.random, listener=self.replicas, metadata=self.metadata
+        )
+        self.dispatcher = Dispatcher(self._broker(), self.waiters)
+        self.listeners = Listeners(self.loop, timers, config, self.dispatcher, self.storage_failed, self.stop_at_once)
+        self.housekeeping = Housekeeping(
+            config=config, clock=clock, timers=timers, disk=self.disk, threads=self.threads, partitions=self.partitions,
+            replicas=self.replicas, listeners=self.listeners, flusher=self.flusher,
+        )  # fmt: skip
+        config.on_change(lambda _names: self._reconfigure())
+
+    def _broker(self) -> Broker:
+        config = self.config
+        return Broker(
+            broker_id=config.this_broker_id,
+            config=config,
+            clock=self.clock,
+            timers=self.timers,
+            random=self.random,
+            metadata=self.metadata,
+            controller=self.controller,
+            partitions=self.partitions,
+            groups=self.groups,
+            transactions=self.transactions,
+            internal_topics=InternalTopics(self.controller, self.metadata, config),
+            waiters=self.waiters,
+            fetch_sessions=FetchSessions(self.random, config.max_incremental_fetch_session_cache_slots),
+            authorizer=AllowClients(),
+        )
+
+    def _bind(self) -> None:
+        self.endpoints = [self.listeners.bind(endpoint) for endpoint in self.config.endpoints]
+
+    def _register(self) -> None:
+        advertised = {endpoint.name: (endpoint.host, endpoint.port) for endpoint in self.config.advertised_endpoints}
+        for endpoint in self.endpoints:
+            advertised.setdefault(endpoint.name, (reachable_host(endpoint.host), endpoint.port))
+        registration = Registration(
+            broker_id=self.config.this_broker_id,
+            endpoints=advertised,
+            protocols={endpoint.name: endpoint.protocol for endpoint in self.endpoints},
+            rack=self.config.broker_rack,
+        )
+        self.controller.start(registration, lambda: None, expected_cluster_id=self.cluster_id)
+
+    def _make_partition(self, opened: Log, high_watermark: int) -> Partition:
+        partition = Partition(
+            opened,
+            broker_id=self.config.this_broker_id,
+            high_watermark=high_watermark,
+            is_flush_on_ack=self.config.ottla_flush_on_ack,
+            request_flush=self.flusher.request,
+            is_verification_required=self.config.transaction_partition_verification_enable,
+        )
+        partition.on_storage_error = self._storage_failed
+        return partition
+
+    def create_topics(self, topics: Sequence[tuple[str, int]]) -> None:
+        """Creates the topics that are missing (`--seed-topic`)."""
+        wanted = [NewTopic(name=name, num_partitions=count) for name, count in topics if self.metadata.topic(name) is None]
+
+        def created(results: list[TopicResult]) -> None:
+            for result in results:
+                if result.error:
+                    log.error("topic %s was not created: %s", result.name, result.message or result.error.name)
+
+        if wanted:
+            self.controller.create_topics(wanted, False, created)
+
+    # While it runs
+
+    def _remove_later(self, path: str, delay_ms: int) -> None:
+        self.housekeeping.remove_tree_later(path, delay_ms)
+
+    def _reconfigure(self) -> None:
+        """Dynamic settings have changed."""
+        self.replicas.configure_all()
+        self.groups.configure(group_settings(self.config))
+
+    def _partition_count(self, topic: str) -> int:
+        known = self.metadata.topic(topic)
+        return len(known.partitions) if known is not None else 0
+
+    def _storage_failed(self, partition: Partition, error: StorageError) -> None:
+        """A log failed: its whole directory goes offline, its coordinators close."""
+        directory = self.partitions.directory_of(partition)
+        for stopped in self.partitions.take_offline(directory, str(error)):
+            self.hosts.resign(*stopped.topic_partition)
+
+    def storage_failed(self, error: StorageError) -> None:
+        """A read failed outside of any partition's hands: the directory whose path the error names goes offline."""
+        for partition in self.partitions.all():
+            if partition.log.directory + "/" in str(error):
+                self._storage_failed(partition, error)
+                return
+        log.error("%s", error)
+
+    # Stopping
+
+    async def stop(self) -> int:
+        """The clean stop; returns the exit code."""
+        log.info("stopping")
+        self.is_ready = False
+        self.housekeeping.stop()
+        self.listeners.stop_accepting()
+        self.listeners.pause_all()
+        deadline = time.monotonic() + self.config.ottla_shutdown_timeout_ms / 1000
+        await self._wait_until(lambda: self.flusher.is_idle, deadline)
+        self.waiters.expire_all()
+        self.hosts.close()
+        await self._wait_until(self.listeners.are_idle, deadline)
+        self.listeners.close_all()
+        is_clean = self._close_logs()
+        self.threads.close()
+        for directory in self._online():
+            is_clean = self._close_directory(directory) and is_clean
+        self.store.close()
+        self.release()
+        log.info("stopped%s", "" if is_clean else ", not clean: the next start recovers")
+        return 0
+
+    def stop_at_once(self, error: BaseException) -> None:
+        """A broken invariant: nothing more is written, the next start recovers."""
+        log.critical("a broken invariant stops the broker: %s", error, exc_info=error)
+        logging.shutdown()
+        os._exit(70)
+
+    def release(self) -> None:
+        for directory in self.directories:
+            directory.release()
+
+    async def _wait_until(self, is_done: Callable[[], bool], deadline: float) -> None:
+        while not is_done() and time.monotonic() < deadline:
+            await asyncio.sleep(STOP_POLL_SECONDS)
+
+    def _close_logs(self) -> bool:
+        is_clean = True
+        for partition in self.partitions.all():
+            if not partition.is_online:
+                continue
+            try:
+                partition.log.close(clean=True)
+            except StorageError as error:
+                log.error("%s: %s", partition.topic_partition, error)
+                self.partitions.directory_of(partition).go_offline(str(error))
+                is_clean = False
+        return is_clean
+
+    def _close_directory(self, directory: LogDirectoryState) -> bool:
+        error = directory.plan_checkpoints(self.partitions.all())()
+        if error is None:
+            directory.close(is_clean=True)
+        else:
+            log.error("%s", error)
+        return error is None
+
+
+def reachable_host(host: str) -> str:
+    """What clients are told when nothing is advertised: an address they can connect to."""
+    if host and host not in ("0.0.0.0", "::"):
+        return host
+    import socket
+
+    return socket.gethostname()
+
+
+def run(config: BrokerConfig, notices: Sequence[Notice], *, seed_topics: Sequence[tuple[str, int]], started: float) -> int:
+    """Runs one broker until it is told to stop; returns the exit code. Raises `StartRefused`."""
+    loop = new_event_loop()
+    asyncio.set_event_loop(loop)
+    log.info("ottla %s, broker.id=%d, data in %s", __version__, config.this_broker_id, ", ".join(config.data_directories))
+    for notice in notices:
+        log.log(logging.WARNING if notice.is_warning else logging.INFO, notice.text)
+    server = BrokerServer(loop, config)
+    try:
+        server.start()
+        server.create_topics(seed_topics)
+        stop_on_signals(server)
+        announce(server, started)
+        return loop.run_until_complete(server.stopped)
+    finally:
+        loop.close()
+
+
+def new_event_loop() -> asyncio.AbstractEventLoop:
+    """uvloop where there is a wheel of it, else asyncio's selector loop (readers and writers of sockets are needed)."""
+    try:
+        import uvloop
+    except ImportError:
+        return asyncio.SelectorEventLoop()
+    return uvloop.new_event_loop()
+
+
+def stop_on_signals(server: BrokerServer) -> None:
+    """SIGTERM and Ctrl-C stop cleanly; a second one does not wait for what is in flight."""
+
+    def stop() -> None:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            server.loop.remove_signal_handler(number)
+        task = server.loop.create_task(server.stop())
+        task.add_done_callback(lambda done: server.stopped.set_result(done.result()))
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        server.loop.add_signal_handler(number, stop)
+
+
+def announce(server: BrokerServer, started: float) -> None:
+    """The one line on stdout."""
+    endpoint = server.endpoints[0]
+    host = reachable_host(endpoint.host)
+    milliseconds = (time.perf_counter() - started) * 1000
+    log.info("READY in %.0f ms, listening on %s", milliseconds, ", ".join(map(str, server.endpoints)))
+    sys.stdout.write(f"READY {host}:{endpoint.port} broker.id={server.config.this_broker_id} in {milliseconds:.0f} ms\n")
+    sys.stdout.flush()

@@ -1,0 +1,76 @@
+"""What coordinators are told: their settings from the broker's configuration, topics and leaders from the cluster's metadata."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ottla.base.config import BrokerConfig
+from ottla.controller.state import ClusterMetadata
+from ottla.groups.settings import GroupSettings
+from ottla.transactions.settings import TransactionSettings
+
+
+def group_settings(config: BrokerConfig) -> GroupSettings:
+    return GroupSettings(
+        session_timeout_min_ms=config.group_min_session_timeout_ms,
+        session_timeout_max_ms=config.group_max_session_timeout_ms,
+        initial_rebalance_delay_ms=config.group_initial_rebalance_delay_ms,
+        members_max=config.group_max_size,
+        offset_metadata_bytes_max=config.offset_metadata_max_bytes,
+        offsets_retention_ms=config.offsets_retention_minutes * 60_000,
+        offsets_retention_check_interval_ms=config.offsets_retention_check_interval_ms,
+        consumer_session_timeout_ms=config.group_consumer_session_timeout_ms,
+        consumer_heartbeat_interval_ms=config.group_consumer_heartbeat_interval_ms,
+        consumer_members_max=config.group_consumer_max_size,
+        consumer_assignors=tuple(config.group_consumer_assignors),
+        consumer_migration_policy=config.group_consumer_migration_policy.lower(),
+        regex_refresh_interval_ms=config.group_consumer_regex_refresh_interval_ms,
+        offsets_per_group_max=config.ottla_group_offsets_max,
+    )
+
+
+def transaction_settings(config: BrokerConfig) -> TransactionSettings:
+    return TransactionSettings(
+        timeout_max_ms=config.transaction_max_timeout_ms,
+        timeout_scan_interval_ms=config.transaction_abort_timed_out_transaction_cleanup_interval_ms,
+        expiry_scan_interval_ms=config.transaction_remove_expired_transaction_cleanup_interval_ms,
+        expiration_ms=config.transactional_id_expiration_ms,
+        is_two_phase_enabled=config.transaction_two_phase_commit_enable,
+        is_verification_enabled=config.transaction_partition_verification_enable,
+        transactions_max=config.ottla_transactions_max,
+    )
+
+
+class MetadataLeaders:
+    """`transactions.markers.Leaders` over the cluster's metadata."""
+
+    def __init__(self, metadata: ClusterMetadata) -> None:
+        self._metadata = metadata
+
+    def leader_of(self, topic: str, partition: int) -> int | None:
+        known = self._metadata.topic(topic)
+        if known is None or partition >= len(known.partitions):
+            return None
+        return known.partitions[partition].leader
+
+
+class MetadataTopics:
+    """`groups.settings.TopicsView` over the cluster's metadata."""
+
+    def __init__(self, metadata: ClusterMetadata) -> None:
+        self._metadata = metadata
+
+    def topic_names(self) -> Iterable[str]:
+        return [topic.name for topic in self._metadata.topics()]
+
+    def topic_id(self, name: str) -> bytes | None:
+        topic = self._metadata.topic(name)
+        return topic.topic_id if topic is not None else None
+
+    def topic_name(self, topic_id: bytes) -> str | None:
+        topic = self._metadata.topic_by_id(topic_id)
+        return topic.name if topic is not None else None
+
+    def partition_count(self, name: str) -> int:
+        topic = self._metadata.topic(name)
+        return len(topic.partitions) if topic is not None else 0

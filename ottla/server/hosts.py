@@ -1,0 +1,156 @@
+"""The machines that live here: a group coordinator over each led partition of `__consumer_offsets`, a transaction coordinator over each of
+`__transaction_state`.
+
+Leading a partition makes its machine and loads it from the log; losing the partition throws the machine away. Requests find their host by
+Kafka's formula, also while it loads (they are told so).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from ottla.base.errors import ApiError, ErrorCode
+from ottla.base.java_hash import java_partition
+from ottla.base.ports import Clock, Random, Timers
+from ottla.base.types import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
+from ottla.controller.state import ClusterMetadata
+from ottla.groups.machine import GroupMachine
+from ottla.groups.settings import GroupSettings
+from ottla.machine.host import HostState, MachineHost
+from ottla.machine.loading import BatchReader
+from ottla.replication.partition import Partition
+from ottla.server.coordinator_views import MetadataTopics
+from ottla.transactions.routing import TransactionCoordinators
+
+
+def reader_of(partition: Partition, bytes_max: int) -> BatchReader:
+    """Reads a coordinator's log piece by piece."""
+    log = partition.log
+
+    def read(offset: int) -> bytes | None:
+        if offset >= log.log_end_offset:
+            return None
+        found = log.read(offset, bytes_max, end_offset=log.log_end_offset)
+        return found.read() if found is not None else None
+
+    return BatchReader(read)
+
+
+class GroupHosts:
+    """`handlers.context.GroupCoordinators`."""
+
+    def __init__(self, clock: Clock, timers: Timers, random: Random, metadata: ClusterMetadata, settings: GroupSettings) -> None:
+        self._clock = clock
+        self._timers = timers
+        self._random = random
+        self._metadata = metadata
+        self._topics = MetadataTopics(metadata)
+        self._settings = settings
+        self._hosts: dict[int, MachineHost] = {}
+
+    def lead(self, partition: Partition, load_bytes: int) -> None:
+        index = partition.topic_partition.partition
+        self.resign(index)
+        machine = GroupMachine(self._settings, self._topics, self._random)
+        host = self._hosts[index] = MachineHost(machine, partition, self._clock, self._timers)
+        host.load(reader_of(partition, load_bytes), partition.log.log_start_offset)
+
+    def resign(self, index: int) -> None:
+        host = self._hosts.pop(index, None)
+        if host is not None:
+            host.close()
+
+    def partition_for(self, group_id: str) -> int:
+        topic = self._metadata.topic(GROUP_METADATA_TOPIC)
+        if topic is None:
+            raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "__consumer_offsets does not exist yet")
+        return java_partition(group_id, len(topic.partitions))
+
+    def host_of(self, group_id: str) -> MachineHost:
+        host = self._hosts.get(self.partition_for(group_id))
+        if host is None:
+            raise ApiError(ErrorCode.NOT_COORDINATOR, f"{group_id!r} is coordinated elsewhere")
+        if host.error:
+            raise ApiError(host.error, f"the coordinator of {group_id!r} is {host.state.value}")
+        return host
+
+    def all_hosts(self) -> Iterable[MachineHost]:
+        hosts = [host for _, host in sorted(self._hosts.items())]
+        for host in hosts:
+            if host.state is HostState.LOADING:
+                raise ApiError(host.error, "a group coordinator is still loading")
+        return hosts
+
+    def host_of_partition(self, partition: int) -> MachineHost | None:
+        return self._hosts.get(partition)
+
+    def apply_marker(self, partition: int, offset: int, producer_id: int, producer_epoch: int, is_commit: bool) -> None:
+        host = self._hosts.get(partition)
+        if host is not None:
+            host.apply_marker(offset, producer_id, producer_epoch, is_commit)
+
+    def configure(self, settings: GroupSettings) -> None:
+        self._settings = settings
+        for host in self._hosts.values():
+            host.machine.configure(settings)
+
+    def forget_topics(self, names: Iterable[str]) -> None:
+        """Topics were deleted: their committed offsets go as well."""
+        gone = tuple(names)
+        for _, host in sorted(self._hosts.items()):
+            if host.state is HostState.ACTIVE:
+                host.run(lambda _now_ms, machine=host.machine: machine.forget_topics(gone))  # type: ignore[misc]
+
+    def close(self) -> None:
+        for index in sorted(self._hosts):
+            self.resign(index)
+
+
+class TransactionHosts:
+    """Makes and closes the hosts that `TransactionCoordinators` routes to."""
+
+    def __init__(self, clock: Clock, timers: Timers, coordinators: TransactionCoordinators) -> None:
+        self._clock = clock
+        self._timers = timers
+        self._coordinators = coordinators
+        self._led: set[int] = set()
+
+    def lead(self, partition: Partition, load_bytes: int) -> None:
+        index = partition.topic_partition.partition
+        self.resign(index)
+        host = MachineHost(self._coordinators.new_machine(partition.leader_epoch), partition, self._clock, self._timers)
+        self._led.add(index)
+        self._coordinators.attach(index, host)
+        host.load(reader_of(partition, load_bytes), partition.log.log_start_offset)
+
+    def resign(self, index: int) -> None:
+        if index in self._led:
+            self._led.discard(index)
+            self._coordinators.detach(index)
+
+    def close(self) -> None:
+        for index in sorted(self._led):
+            self.resign(index)
+
+
+class CoordinatorHosts:
+    """Both kinds, by the topic of a partition."""
+
+    def __init__(self, groups: GroupHosts, transactions: TransactionHosts, load_bytes: dict[str, Callable[[], int]]) -> None:
+        self._kinds: dict[str, GroupHosts | TransactionHosts] = {GROUP_METADATA_TOPIC: groups, TRANSACTION_STATE_TOPIC: transactions}
+        self._load_bytes = load_bytes
+
+    def lead(self, partition: Partition) -> None:
+        topic = partition.topic_partition.topic
+        kind = self._kinds.get(topic)
+        if kind is not None:
+            kind.lead(partition, self._load_bytes[topic]())
+
+    def resign(self, topic: str, index: int) -> None:
+        kind = self._kinds.get(topic)
+        if kind is not None:
+            kind.resign(index)
+
+    def close(self) -> None:
+        for kind in self._kinds.values():
+            kind.close()

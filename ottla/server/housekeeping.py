@@ -1,0 +1,168 @@
+"""What has no event of its own: retention, checkpoints, flushes by age, forgotten producers, idle connections, directories that heal.
+
+Each task has its interval from the configuration and runs on the loop in short steps; what touches the disk for long (checkpoints with
+their fsync, removal of files, probes of a failed directory) runs in a thread.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from ottla.adapters.threads import Threads
+from ottla.base.config import BrokerConfig
+from ottla.base.errors import StorageError
+from ottla.base.ports import Clock, Disk, TimerHandle, Timers
+from ottla.replication.partition import Partition
+from ottla.server.flusher import Flusher
+from ottla.server.listener import Listeners
+from ottla.server.log_directories import LogDirectoryState
+from ottla.server.partitions import PartitionTable
+from ottla.server.replicas import Replicas
+
+log = logging.getLogger("ottla.housekeeping")
+
+SWEEPS_PER_IDLE_TIME = 10
+RECHECK_MS = 5_000
+
+
+class Housekeeping:
+    """All periodic work of one broker."""
+
+    def __init__(
+        self,
+        *,
+        config: BrokerConfig,
+        clock: Clock,
+        timers: Timers,
+        disk: Disk,
+        threads: Threads,
+        partitions: PartitionTable,
+        replicas: Replicas,
+        listeners: Listeners,
+        flusher: Flusher,
+    ) -> None:
+        self._config = config
+        self._clock = clock
+        self._timers = timers
+        self._disk = disk
+        self._threads = threads
+        self._partitions = partitions
+        self._replicas = replicas
+        self._listeners = listeners
+        self._flusher = flusher
+        self._handles: dict[str, TimerHandle] = {}
+        self._flushed_at_ms: dict[Partition, int] = {}
+        self._is_writing_checkpoints = False
+
+    def start(self) -> None:
+        config = self._config
+        self._every("retention", lambda: config.log_retention_check_interval_ms, self.apply_retention)
+        self._every("checkpoints", lambda: config.log_flush_offset_checkpoint_interval_ms, self.write_checkpoints)
+        self._every("tick", lambda: config.ottla_tick_interval_ms, self.flush_due)
+        self._every("producers", lambda: config.producer_id_expiration_check_interval_ms, self.expire_producers)
+        self._every("isr", lambda: config.replica_lag_time_max_ms // 2, self.shrink_isrs)
+        self._every("idle", lambda: max(config.connections_max_idle_ms // SWEEPS_PER_IDLE_TIME, 1000), self.sweep_connections)
+        self._every("offline", lambda: RECHECK_MS, self.recheck_offline)
+
+    def stop(self) -> None:
+        for handle in self._handles.values():
+            handle.cancel()
+        self._handles.clear()
+
+    # Tasks
+
+    def apply_retention(self) -> None:
+        """Removes segments that are too old, too many, or below the log start."""
+        now_ms = self._clock.wall_ms()
+        for partition in self._partitions.all():
+            if not partition.is_online:
+                continue
+            try:
+                paths = partition.log.delete_expired(now_ms, partition.high_watermark)
+            except StorageError as error:
+                partition.fail(error)
+                continue
+            if paths:
+                log.info("%s: %d files of expired segments go", partition.topic_partition, len(paths))
+                self.remove_later(paths, partition.log.config.file_delete_delay_ms)
+
+    def remove_later(self, paths: list[str], delay_ms: int) -> None:
+        """Removes files after the delay that readers of old slices may still need."""
+        self._timers.call_later(delay_ms, lambda: self._threads.run(lambda: self._remove(paths, self._disk.remove), ignore))
+
+    def remove_tree_later(self, path: str, delay_ms: int) -> None:
+        self._timers.call_later(delay_ms, lambda: self._threads.run(lambda: self._remove([path], self._disk.remove_tree), ignore))
+
+    def write_checkpoints(self) -> None:
+        """Recovery points, high watermarks and log starts, in a thread; a round that still runs is not joined by another."""
+        if self._is_writing_checkpoints:
+            return
+        self._is_writing_checkpoints = True
+        online = [directory for directory in self._partitions.log_directories() if directory.is_online]
+        work = [directory.plan_checkpoints(self._partitions.all()) for directory in online]
+        self._threads.run(lambda: [plan() for plan in work], self._checkpoints_written)
+
+    def flush_due(self) -> None:
+        """Flushes logs by `flush.messages` and `flush.ms`; looked at every tick."""
+        now_ms = self._clock.monotonic_ms()
+        for partition in self._partitions.all():
+            log_ = partition.log
+            unflushed = log_.log_end_offset - log_.recovery_point
+            if unflushed <= 0 or not partition.is_online:
+                self._flushed_at_ms.pop(partition, None)
+                continue
+            since_ms = now_ms - self._flushed_at_ms.setdefault(partition, now_ms)
+            if unflushed >= log_.config.flush_messages or since_ms >= log_.config.flush_ms:
+                self._flushed_at_ms.pop(partition, None)
+                self._flusher.request(partition)
+
+    def expire_producers(self) -> None:
+        now_ms = self._clock.monotonic_ms()
+        for partition in self._partitions.all():
+            partition.log.producers.expire(now_ms, self._config.producer_id_expiration_ms)
+
+    def shrink_isrs(self) -> None:
+        now_ms = self._clock.monotonic_ms()
+        for partition in self._partitions.all():
+            partition.maybe_shrink_isr(now_ms, self._config.replica_lag_time_max_ms)
+
+    def sweep_connections(self) -> None:
+        self._listeners.sweep(SWEEPS_PER_IDLE_TIME)
+
+    def recheck_offline(self) -> None:
+        """Tries directories that have failed; one that can be written again is read anew and served."""
+        for directory in self._partitions.log_directories():
+            if not directory.is_online:
+                self._threads.run(directory.can_be_written, lambda is_well, d=directory: self._checked(d, is_well))  # type: ignore[misc]
+
+    # Inside
+
+    def _every(self, name: str, interval_ms: Callable[[], int], task: Callable[[], None]) -> None:
+        def run() -> None:
+            self._handles[name] = self._timers.call_later(interval_ms(), run)
+            task()
+
+        self._handles[name] = self._timers.call_later(interval_ms(), run)
+
+    def _checked(self, directory: LogDirectoryState, is_well: bool) -> None:
+        if is_well and not directory.is_online:
+            log.warning("log directory %s can be written again", directory.path)
+            self._replicas.reopen(directory)
+
+    def _checkpoints_written(self, results: list[StorageError | None]) -> None:
+        self._is_writing_checkpoints = False
+        for error in results:
+            if error is not None:
+                log.error("checkpoints: %s", error)
+
+    def _remove(self, paths: list[str], remove: Callable[[str], None]) -> None:
+        for path in paths:
+            try:
+                remove(path)
+            except StorageError as error:
+                log.warning("%s", error)
+
+
+def ignore(_result: object) -> None:
+    """For work whose result nobody waits for."""

@@ -1,0 +1,145 @@
+"""What this broker does on the controller's word: opens and leads replicas, stops and deletes them, takes over new settings.
+
+The controller speaks after its write is committed. A replica whose directory is offline or damaged is not opened; its partition answers
+KAFKA_STORAGE_ERROR or UNKNOWN_TOPIC_OR_PARTITION until `reopen` has succeeded.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+
+from ottla.base.config import BrokerConfig
+from ottla.base.errors import ApiError, StorageError
+from ottla.base.ports import Clock, Timers
+from ottla.base.types import TopicPartition
+from ottla.controller.api import PartitionState, StoppedReplica
+from ottla.controller.state import CONFIG_TOPIC, ClusterMetadata
+from ottla.replication.partition import Partition
+from ottla.server.hosts import CoordinatorHosts, GroupHosts
+from ottla.server.log_directories import LogDirectoryState
+from ottla.server.partitions import PartitionTable
+
+log = logging.getLogger("ottla.replicas")
+
+
+class Replicas:
+    """`controller.api.ClusterListener`."""
+
+    def __init__(
+        self,
+        *,
+        config: BrokerConfig,
+        clock: Clock,
+        timers: Timers,
+        partitions: PartitionTable,
+        metadata: ClusterMetadata,
+        hosts: CoordinatorHosts,
+        groups: GroupHosts,
+        remove_later: Callable[[str, int], None],
+    ) -> None:
+        self._config = config
+        self._clock = clock
+        self._timers = timers
+        self._partitions = partitions
+        self._metadata = metadata
+        self._hosts = hosts
+        self._groups = groups
+        self._remove_later = remove_later
+        self._broker_id = config.this_broker_id
+        self._missing: dict[TopicPartition, PartitionState] = {}
+
+    def on_leader_and_isr(self, states: Sequence[PartitionState]) -> None:
+        for state in states:
+            self._take(state)
+
+    def on_stop_replica(self, stopped: Sequence[StoppedReplica]) -> None:
+        for replica in stopped:
+            key = TopicPartition(replica.topic, replica.partition)
+            self._missing.pop(key, None)
+            self._hosts.resign(*key)
+            partition = self._partitions.get(*key)
+            if partition is None:
+                continue
+            partition.go_offline("the replica was stopped")
+            try:
+                path = self._partitions.delete(key) if replica.is_deleted else None
+            except StorageError as error:
+                log.error("cannot delete %s: %s", key, error)
+                continue
+            if path is not None:
+                self._remove_later(path, partition.log.config.file_delete_delay_ms)
+
+    def on_update_metadata(self, topics: Sequence[str], removed: Sequence[str]) -> None:
+        if removed:
+            self._groups.forget_topics(removed)
+
+    def on_configs(self, resource_type: int, name: str) -> None:
+        if resource_type == CONFIG_TOPIC:
+            self.configure_topic(name)
+
+    def configure_all(self) -> None:
+        """A broker-wide default of logs has changed."""
+        for topic in list(self._metadata.topics()):
+            self.configure_topic(topic.name)
+
+    def configure_topic(self, name: str) -> None:
+        topic = self._metadata.topic(name)
+        if topic is not None:
+            config = self._config.log_config(topic.configs)
+            for partition in self._partitions.of_topic(name):
+                partition.log.configure(config)
+
+    def reopen(self, directory: LogDirectoryState) -> None:
+        """A directory that was offline can be written again: its logs are recovered and led anew."""
+        stopped = [partition for partition in self._partitions.all() if self._partitions.directory_of(partition) is directory]
+        states = [self._state_of(partition.topic_partition) for partition in stopped]
+        self._partitions.drop(stopped)
+        directory.come_online()
+        waiting = list(self._missing.values())
+        self._missing.clear()
+        for state in (*states, *waiting):
+            if state is not None:
+                self._take(state)
+
+    def _state_of(self, key: TopicPartition) -> PartitionState | None:
+        topic = self._metadata.topic(key.topic)
+        if topic is None or key.partition >= len(topic.partitions):
+            return None
+        return PartitionState(topic=topic.name, topic_id=topic.topic_id, partition=topic.partitions[key.partition])
+
+    def _take(self, state: PartitionState) -> None:
+        key = TopicPartition(state.topic, state.partition.index)
+        topic = self._metadata.topic(state.topic)
+        configs = topic.configs if topic is not None else {}
+        try:
+            partition = self._partitions.open(key, state.topic_id, self._config.log_config(configs))
+        except ApiError as error:
+            log.error("%s is not available: %s", key, error.message)
+            self._missing[key] = state
+            return
+        told = state.partition
+        if told.leader == self._broker_id:
+            self._lead(partition, state)
+        else:
+            partition.become_follower(
+                leader_id=told.leader,
+                leader_epoch=told.leader_epoch,
+                partition_epoch=told.partition_epoch,
+                replicas=told.replicas,
+                isr=told.isr,
+            )
+            self._hosts.resign(*key)
+
+    def _lead(self, partition: Partition, state: PartitionState) -> None:
+        told = state.partition
+        is_new_term = not partition.is_leading or told.leader_epoch > partition.leader_epoch
+        partition.become_leader(
+            leader_epoch=told.leader_epoch,
+            partition_epoch=told.partition_epoch,
+            replicas=told.replicas,
+            isr=told.isr,
+            now_ms=self._clock.monotonic_ms(),
+        )
+        if is_new_term:
+            self._hosts.lead(partition)
