@@ -8,6 +8,7 @@ import importlib
 import re
 import uuid
 from io import BytesIO
+from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -249,6 +250,16 @@ def test_heartbeat_and_header_by_hand() -> None:
     header = RequestHeader(request_api_key=12, request_api_version=4, correlation_id=5, client_id="c")
     assert encoder(RequestHeader, 1)(header) == bytes.fromhex("000c 0004 00000005 0001 63")
     assert encoder(RequestHeader, 2)(header) == bytes.fromhex("000c 0004 00000005 0001 63 00")
+
+
+def test_defaults_are_those_of_kafka() -> None:
+    golden = Path(__file__).parent.parent / "golden" / "message_defaults.txt"
+    lines = [line.split() for line in golden.read_text(encoding="ascii").splitlines() if not line.startswith("#")]
+    classes = {cls.__name__: cls for cls in MESSAGES}
+    assert len(lines) > 680
+    for name, version, encoded in lines:
+        cls = classes[name]
+        assert encoder(cls, int(version))(cls()).hex() == encoded.replace("-", ""), (name, version)
 
 
 def test_records_that_kafka_wrote() -> None:
