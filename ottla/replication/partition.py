@@ -81,6 +81,7 @@ class Partition(Replica):
         if self._is_stamping:
             batch, header = stamp_batch(batch, header, config, now_ms=now_ms)
         base_offset = self._write(batch, header, now_ms)
+        self.traffic.produces += 1
         time_ms = now_ms if config.is_log_append_time else -1
         result: AppendResult = _new_tuple(AppendResult, (base_offset, base_offset + header[6], time_ms, log.log_start_offset, False))
         return result
@@ -159,6 +160,9 @@ class Partition(Replica):
             base_offset = log.append(batch, header, leader_epoch=self.leader_epoch, now_ms=now_ms)
         except StorageError as error:
             raise self.fail(error) from error
+        traffic = self.traffic
+        traffic.messages_in += header[6] + 1
+        traffic.bytes_in += len(batch)
         if self._is_flush_on_ack:
             self._ask_flush()
         elif self._is_alone:

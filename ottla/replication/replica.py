@@ -22,6 +22,7 @@ from ottla.base.types import TopicPartition
 from ottla.replication.high_watermark import next_high_watermark
 from ottla.replication.isr import IsrProposal, IsrState
 from ottla.replication.leader import RemoteReplica
+from ottla.replication.traffic import Traffic
 from ottla.replication.verification import Verifications
 from ottla.storage.log import Log
 from ottla.storage.validate import is_stamped
@@ -63,6 +64,7 @@ class Replica:
         "remotes",
         "replicas",
         "topic_partition",
+        "traffic",
         "verifications",
     )
 
@@ -92,6 +94,7 @@ class Replica:
         self.high_watermark = min(max(high_watermark, log.log_start_offset), log.log_end_offset)
         self.offline_reason = ""
         self.verifications = Verifications()
+        self.traffic = Traffic()
         self.is_verification_required = is_verification_required
         self.broker_epoch_of: Callable[[int], int | None] | None = None  # by broker id, as the controller knows it
         self.on_isr_proposal: Callable[[Any, IsrProposal], None] | None = None
@@ -173,6 +176,8 @@ class Replica:
         self.leader_id, self.leader_epoch, self.partition_epoch = leader_id, leader_epoch, partition_epoch
         self.replicas = tuple(replicas)
         self.isr_state = IsrState(members=tuple(isr))
+        # An epoch that this replica led without writing anything must not stand in the way of older records it has yet to get.
+        self.log.epochs.truncate_end(self.log.log_end_offset)
         self._stop_leading()
 
     def go_offline(self, reason: str) -> None:

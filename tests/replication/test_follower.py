@@ -1,0 +1,350 @@
+"""Followers converge on their leader by epochs (I3, I10, I11, I16, I17, I18; KIP-101, KIP-279, KIP-320), by case and by any history."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from ottla.base.errors import ApiError, ErrorCode
+from ottla.base.log_config import LogConfig
+from ottla.base.types import TopicPartition
+from ottla.replication.follower import AskBounds, FetchAt, Follower, FollowerState, Step, Todo, Wait, divergence_point
+from ottla.replication.isr import IsrProposal
+from ottla.replication.partition import Partition
+from ottla.storage.epochs import LeaderEpochs
+from ottla.storage.log import Log
+from ottla.wire.records import Record, encode_batch
+from tests.fakes.disk import MemDisk
+
+KEY = TopicPartition("flights", 0)
+NONE = ErrorCode.NONE
+
+
+def machine() -> Follower:
+    return Follower(leader_id=1, leader_epoch=5)
+
+
+def test_a_fetch_names_the_epoch_of_the_last_record() -> None:
+    epochs = LeaderEpochs([(2, 0), (4, 7)])
+    assert machine().next_request(epochs, 9) == FetchAt(offset=9, current_leader_epoch=5, last_fetched_epoch=4)
+    assert machine().next_request(epochs, 7) == FetchAt(offset=7, current_leader_epoch=5, last_fetched_epoch=2)
+    assert machine().next_request(LeaderEpochs(), 0) == FetchAt(offset=0, current_leader_epoch=5, last_fetched_epoch=-1)
+
+
+def test_kip_320_a_fenced_follower_asks_nothing_until_it_is_told() -> None:
+    follower = machine()
+    assert follower.on_fetched(ErrorCode.FENCED_LEADER_EPOCH, None, epochs=LeaderEpochs(), log_end_offset=0) == Todo(Step.WAIT)
+    assert follower.state is FollowerState.STOPPED
+    assert follower.next_request(LeaderEpochs(), 0) == Wait(is_forever=True)
+
+
+@pytest.mark.parametrize("error", [ErrorCode.UNKNOWN_LEADER_EPOCH, ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.KAFKA_STORAGE_ERROR])
+def test_other_errors_are_tried_again(error: ErrorCode) -> None:
+    follower = machine()
+    assert follower.on_fetched(error, None, epochs=LeaderEpochs(), log_end_offset=0) == Todo(Step.WAIT)
+    assert isinstance(follower.next_request(LeaderEpochs(), 0), FetchAt)
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "todo"),
+    [(20, 30, Todo(Step.RESTART, 20)), (0, 6, Todo(Step.TRUNCATE, 6)), (0, 12, Todo(Step.NOTHING))],
+)
+def test_out_of_range_asks_for_the_leaders_bounds(start: int, end: int, todo: Todo) -> None:
+    follower = machine()
+    out = follower.on_fetched(ErrorCode.OFFSET_OUT_OF_RANGE, None, epochs=LeaderEpochs(), log_end_offset=10)
+    assert out == Todo(Step.NOTHING)
+    assert follower.next_request(LeaderEpochs(), 10) == AskBounds(current_leader_epoch=5)
+    assert follower.on_leader_bounds(ErrorCode.NOT_LEADER_OR_FOLLOWER, start=0, end=0, log_end_offset=10) == Todo(Step.WAIT)
+    assert follower.on_leader_bounds(NONE, start=start, end=end, log_end_offset=10) == todo
+    assert isinstance(follower.next_request(LeaderEpochs(), 10), FetchAt)
+
+
+@pytest.mark.parametrize(
+    ("leader", "expected"),
+    [
+        ((4, 8), 8),  # both know epoch 4: it ends here at 10, there at 8
+        ((4, 15), 10),
+        ((3, 6), 5),  # KIP-279: epoch 3 is unknown here, epoch 2 ended at 5; ask again from there
+        ((1, 3), 0),  # nothing here is as old
+        ((6, 9), 9),  # newer than all that we know
+    ],
+)
+def test_kip_279_where_to_cut(leader: tuple[int, int], expected: int) -> None:
+    assert divergence_point(LeaderEpochs([(2, 0), (4, 5)]), 10, *leader) == expected
+
+
+def replica(broker_id: int) -> Partition:
+    disk = MemDisk("/data")
+    log = Log.open(disk, f"/data/{KEY}", KEY, LogConfig(), now_ms=0, was_clean=False)
+    return Partition(log, broker_id=broker_id)
+
+
+def write(partition: Partition, *values: str) -> int:
+    records = [Record(0, 0, None, value.encode()) for value in values]
+    return partition.append(encode_batch(records), acks=1, now_ms=0).base_offset
+
+
+def step(leader: Partition, replica: Partition, follower: Follower) -> Step:
+    """One request of the follower and what it does with the answer."""
+    log = replica.log
+    request = follower.next_request(log.epochs, log.log_end_offset)
+    if isinstance(request, Wait):
+        return Step.WAIT
+    if isinstance(request, AskBounds):
+        start, end = leader.log.log_start_offset, leader.log.log_end_offset
+        todo = follower.on_leader_bounds(NONE, start=start, end=end, log_end_offset=log.log_end_offset)
+        carry_out(todo, replica, follower)
+        return todo.step
+    error, data, diverging, bounds = NONE, b"", None, (0, 0)
+    try:
+        read = leader.read(
+            request.offset,
+            1 << 20,
+            current_leader_epoch=request.current_leader_epoch,
+            last_fetched_epoch=request.last_fetched_epoch,
+            replica_id=replica.broker_id,
+            log_start_offset=log.log_start_offset,
+        )
+        data, diverging = b"" if read.slice is None else read.slice.read(), read.diverging_epoch
+        bounds = read.high_watermark, read.log_start_offset
+    except ApiError as refused:
+        error = refused.code
+    todo = follower.on_fetched(error, diverging, epochs=log.epochs, log_end_offset=log.log_end_offset)
+    if todo.step is Step.APPEND:
+        replica.append_as_follower(
+            memoryview(data), leader_epoch=follower.leader_epoch, high_watermark=bounds[0], leader_log_start=bounds[1]
+        )
+    carry_out(todo, replica, follower)
+    return todo.step
+
+
+def carry_out(todo: Todo, replica: Partition, follower: Follower) -> None:
+    if todo.step is Step.TRUNCATE:
+        replica.truncate_as_follower(todo.offset, leader_epoch=follower.leader_epoch)
+    elif todo.step is Step.RESTART:
+        replica.restart_as_follower(todo.offset, leader_epoch=follower.leader_epoch)
+
+
+def lead(leader: Partition, *others: Partition, epoch: int) -> list[Follower]:
+    ids = sorted(partition.broker_id for partition in (leader, *others))
+    leader.become_leader(leader_epoch=epoch, partition_epoch=epoch, replicas=ids, isr=ids, now_ms=0)
+    for other in others:
+        other.become_follower(leader_id=leader.broker_id, leader_epoch=epoch, partition_epoch=epoch, replicas=ids, isr=ids)
+    return [Follower(leader_id=leader.broker_id, leader_epoch=epoch) for _ in others]
+
+
+def catch_up(leader: Partition, replica: Partition, follower: Follower) -> list[Step]:
+    steps = []
+    for _ in range(20):
+        before = replica.log.log_end_offset, replica.high_watermark
+        steps.append(step(leader, replica, follower))
+        if steps[-1] is Step.APPEND and before == (replica.log.log_end_offset, replica.high_watermark):
+            return steps
+    raise AssertionError(f"no end in 20 steps: {steps}")
+
+
+def content(partition: Partition) -> bytes:
+    log = partition.log
+    return b"".join(segment.file().pread(segment.size, 0) for segment in log.segments)
+
+
+def test_kip_101_case_1_a_follower_behind_in_its_high_watermark_keeps_acknowledged_records() -> None:
+    a, b = replica(1), replica(2)
+    (follower,) = lead(a, b, epoch=0)
+    write(a, "m1")
+    catch_up(a, b, follower)
+    write(a, "m2")
+    step(a, b, follower)
+    step(a, b, follower)
+    b.high_watermark = 1  # restarted from an older checkpoint
+    assert a.high_watermark == 2
+    (follower,) = lead(a, b, epoch=1)
+    assert step(a, b, follower) is Step.APPEND, "nothing was cut"
+    lead(b, a, epoch=2)
+    assert b.log.log_end_offset == 2
+
+
+def test_kip_101_case_2_other_records_at_the_same_offset_are_replaced() -> None:
+    a, b = replica(1), replica(2)
+    lead(a, b, epoch=0)
+    write(a, "m1")
+    write(a, "lost")
+    lead(b, a, epoch=1)
+    write(b, "kept")
+    (follower,) = lead(b, a, epoch=2)
+    assert Step.TRUNCATE in catch_up(b, a, follower)
+    assert content(a) == content(b)
+
+
+def test_kip_279_two_fast_leader_changes() -> None:
+    """Each has written in an epoch that the other does not know: cut to the largest epoch that both know."""
+    a, b = replica(1), replica(2)
+    (follower,) = lead(a, b, epoch=0)
+    write(a, "m1")
+    catch_up(a, b, follower)
+    lead(b, a, epoch=1)
+    write(b, "b1")
+    write(b, "b2")
+    lead(a, b, epoch=2)
+    write(a, "a1")
+    (follower,) = lead(a, b, epoch=3)
+    catch_up(a, b, follower)
+    assert content(a) == content(b) and b.log.epochs.entries() == [(0, 0), (2, 1)]
+
+
+def test_an_epoch_led_without_a_record_does_not_refuse_older_ones() -> None:
+    a, b = replica(1), replica(2)
+    lead(a, b, epoch=0)
+    write(a, "m1")
+    lead(b, a, epoch=1)
+    (follower,) = lead(a, b, epoch=2)
+    catch_up(a, b, follower)
+    assert content(a) == content(b)
+
+
+def test_i17_nothing_below_the_high_watermark_is_cut() -> None:
+    a, b = replica(1), replica(2)
+    (follower,) = lead(a, b, epoch=0)
+    write(a, "m1")
+    catch_up(a, b, follower)
+    assert b.high_watermark == 1
+    b.truncate_as_follower(0, leader_epoch=0)
+    assert b.log.log_end_offset == 1 and "high watermark" in b.offline_reason
+
+
+def test_i17_an_unclean_election_may_cut_it_where_that_is_allowed() -> None:
+    a, b = replica(1), replica(2)
+    (follower,) = lead(a, b, epoch=0)
+    write(a, "m1")
+    catch_up(a, b, follower)
+    b.log.configure(LogConfig(is_unclean_election_enabled=True))
+    b.truncate_as_follower(0, leader_epoch=0)
+    assert b.is_online and (b.log.log_end_offset, b.high_watermark) == (0, 0)
+
+
+def test_i18_answers_of_an_earlier_leader_change_nothing() -> None:
+    a, b = replica(1), replica(2)
+    lead(a, b, epoch=0)
+    write(a, "m1")
+    data = memoryview(bytearray(content(a)))
+    b.become_follower(leader_id=3, leader_epoch=1, partition_epoch=1, replicas=[1, 2, 3], isr=[3])
+    b.append_as_follower(data, leader_epoch=0, high_watermark=1, leader_log_start=0)
+    b.restart_as_follower(9, leader_epoch=0)
+    assert b.log.log_end_offset == 0 and b.high_watermark == 0
+    b.append_as_follower(data, leader_epoch=1, high_watermark=1, leader_log_start=0)
+    b.truncate_as_follower(0, leader_epoch=0)
+    assert b.log.log_end_offset == 1 and b.high_watermark == 1
+
+
+def test_a_follower_left_behind_begins_anew_at_the_leaders_start() -> None:
+    a, b = replica(1), replica(2)
+    a.become_leader(leader_epoch=0, partition_epoch=0, replicas=[1], isr=[1], now_ms=0)
+    for number in range(5):
+        write(a, str(number))
+    a.log.roll()
+    write(a, "5")
+    a.delete_records(5)
+    a.log.delete_expired(0, 6)
+    a.become_leader(leader_epoch=0, partition_epoch=1, replicas=[1, 2], isr=[1], now_ms=0)
+    b.become_follower(leader_id=1, leader_epoch=0, partition_epoch=1, replicas=[1, 2], isr=[1])
+    steps = catch_up(a, b, Follower(leader_id=1, leader_epoch=0))
+    assert Step.RESTART in steps
+    assert (b.log.log_start_offset, b.log.log_end_offset) == (5, 6)
+
+
+class ReplicationMachine(RuleBasedStateMachine):
+    """Three replicas, clean elections at any moment: what was below the high watermark stays, and all converge."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.replicas = {broker_id: replica(broker_id) for broker_id in (1, 2, 3)}
+        self.followers: dict[int, Follower] = {}
+        self.isr = [1, 2, 3]
+        self.epoch = self.partition_epoch = 0
+        self.leader = self.replicas[1]
+        self.committed: dict[int, bytes] = {}
+        for partition in self.replicas.values():
+            partition.on_isr_proposal = self.on_proposal
+        self.elect_broker(1)
+
+    def on_proposal(self, partition: Partition, proposal: IsrProposal) -> None:
+        """The controller agrees at once; the leader hears of it in the next step."""
+        self.isr = sorted(member for member, _ in proposal.members)
+        self.partition_epoch += 1
+
+    def elect_broker(self, broker_id: int) -> None:
+        self.epoch += 1
+        self.partition_epoch += 1
+        self.leader = self.replicas[broker_id]
+        ids = [1, 2, 3]
+        for partition in self.replicas.values():
+            if partition is not self.leader:
+                partition.become_follower(
+                    leader_id=broker_id,
+                    leader_epoch=self.epoch,
+                    partition_epoch=self.partition_epoch,
+                    replicas=ids,
+                    isr=self.isr,
+                )
+        self.leader.become_leader(leader_epoch=self.epoch, partition_epoch=self.partition_epoch, replicas=ids, isr=self.isr, now_ms=0)
+        self.followers = {other: Follower(leader_id=broker_id, leader_epoch=self.epoch) for other in ids if other != broker_id}
+
+    @rule(size=st.integers(1, 2))
+    def produce(self, size: int) -> None:
+        write(self.leader, *[f"{self.epoch}-{self.leader.log.log_end_offset + index}" for index in range(size)])
+
+    @rule(broker_id=st.sampled_from([1, 2, 3]), count=st.integers(1, 3))
+    def fetch(self, broker_id: int, count: int) -> None:
+        if broker_id in self.followers:
+            for _ in range(count):
+                step(self.leader, self.replicas[broker_id], self.followers[broker_id])
+
+    @rule()
+    @precondition(lambda self: self.leader.isr_state.moving)
+    def answer_proposal(self) -> None:
+        self.leader.on_isr_answer(self.isr, leader_epoch=self.epoch, partition_epoch=self.partition_epoch)
+
+    @rule()
+    def shrink(self) -> None:
+        self.leader.maybe_shrink_isr(1_000, 10)
+
+    @rule(pick=st.integers(0, 2))
+    def elect(self, pick: int) -> None:
+        self.elect_broker(self.isr[pick % len(self.isr)])
+
+    @rule(broker_id=st.sampled_from([1, 2, 3]))
+    def forget_high_watermark(self, broker_id: int) -> None:
+        """A restart with the oldest checkpoint."""
+        if broker_id in self.followers:
+            self.replicas[broker_id].high_watermark = 0
+
+    @invariant()
+    def nothing_committed_is_lost(self) -> None:
+        log = self.leader.log
+        for offset in range(len(self.committed), self.leader.high_watermark):
+            self.committed[offset] = stamp(self.leader, offset)
+        for offset, expected in self.committed.items():
+            assert log.log_end_offset > offset and stamp(self.leader, offset) == expected
+        assert all(partition.is_online for partition in self.replicas.values())
+
+    @invariant()
+    def bounds_are_in_order(self) -> None:
+        for partition in self.replicas.values():
+            log = partition.log
+            assert log.log_start_offset <= partition.last_stable_offset <= partition.high_watermark <= log.log_end_offset
+
+    def teardown(self) -> None:
+        for broker_id, follower in self.followers.items():
+            catch_up(self.leader, self.replicas[broker_id], follower)
+            assert content(self.replicas[broker_id]) == content(self.leader)
+
+
+def stamp(partition: Partition, offset: int) -> bytes:
+    """The batch that holds `offset`, as bytes."""
+    found = partition.log.read(offset, 1, end_offset=partition.log.log_end_offset)
+    assert found is not None
+    return found.read()
+
+
+TestReplicationMachine = ReplicationMachine.TestCase
