@@ -167,6 +167,9 @@ class Controller(Protocol):
         self, kind: ElectionType, partitions: Sequence[tuple[str, int]] | None, done: Callable[[list[PartitionResult]], None]
     ) -> None: ...
 
+    def controlled_shutdown(self, broker_id: int, broker_epoch: int, done: Callable[[ErrorCode, list[tuple[str, int]]], None]) -> None:
+        """Hands over what a stopping broker leads; the answer names the partitions that nobody else can lead."""
+
     def alter_reassignments(self, requests: Sequence[Reassignment], done: Callable[[list[PartitionResult]], None]) -> None: ...
 
 

@@ -133,8 +133,11 @@ def _after_membership(
     return moved(state, partition, NO_LEADER, partition.isr)
 
 
-def decide_controlled_shutdown(state: ClusterState, leaving: int) -> Plan:
-    """Hands the partitions of a stopping broker to others; the answer lists those that only it can lead."""
+def decide_controlled_shutdown(state: ClusterState, leaving: int, broker_epoch: int) -> Plan:
+    """Hands the partitions of a stopping broker to others; the answer is (error, the partitions that only it can lead)."""
+    registered = state.brokers.get(leaving)
+    if registered is None or broker_epoch not in (-1, registered.epoch):
+        return Plan(answer=(ErrorCode.STALE_BROKER_EPOCH, []))
     live = [broker_id for broker_id in state.brokers if broker_id != leaving]
     new, remaining = [], []
     for topic, partition in state.partitions():
@@ -147,7 +150,7 @@ def decide_controlled_shutdown(state: ClusterState, leaving: int) -> Plan:
         elif leaving in partition.isr and len(partition.isr) > 1:
             isr = tuple(member for member in partition.isr if member != leaving)
             new.append((topic.name, moved(state, partition, partition.leader, isr)))
-    return partitions_plan(state, new, answer=remaining)
+    return partitions_plan(state, new, answer=(ErrorCode.NONE, remaining))
 
 
 def decide_elect_leaders(state: ClusterState, kind: ElectionType, partitions: Sequence[tuple[str, int]] | None) -> Plan:

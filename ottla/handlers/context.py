@@ -121,6 +121,9 @@ class LogDirectory(Protocol):
     path: str
     is_online: bool
 
+    def free_bytes(self) -> tuple[int, int]:
+        """(total, usable) bytes of the file system under it; raises `StorageError`."""
+
 
 class Partitions(Protocol):
     """The logs that live on this broker (`server/partitions.py`)."""

@@ -263,9 +263,14 @@ class ControllerLoop:
 
         self._submit(Command(lambda: machine.decide_reassign(self.metadata, requests), done, failed))
 
-    def shut_down(self, done: Callable[[list[tuple[str, int]]], None]) -> None:
-        """Controlled shutdown of this broker: the answer names the partitions that nobody else can lead."""
-        self._submit(Command(lambda: machine.decide_controlled_shutdown(self.metadata, self._broker_id), done, lambda code: done([])))
+    def controlled_shutdown(self, broker_id: int, broker_epoch: int, done: Callable[[ErrorCode, list[tuple[str, int]]], None]) -> None:
+        self._submit(
+            Command(
+                lambda: machine.decide_controlled_shutdown(self.metadata, broker_id, broker_epoch),
+                lambda answer: done(*answer),
+                lambda code: done(code, []),
+            )
+        )
 
     # The queue
 

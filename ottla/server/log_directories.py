@@ -85,6 +85,10 @@ class LogDirectoryState:
         self.reason = ""
         self.was_clean = False
 
+    def free_bytes(self) -> tuple[int, int]:
+        """(total, usable) bytes of the file system under it; raises `StorageError`."""
+        return self._disk.free_bytes(self.path)
+
     def can_be_written(self) -> bool:
         """Tries the disk: room, a file written and synced, removed again."""
         probe = f"{self.path}/.probe"

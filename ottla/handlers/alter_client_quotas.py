@@ -1,0 +1,67 @@
+"""AlterClientQuotas: set and remove quotas.
+
+API and versions: AlterClientQuotas (key 49), 0-1.
+
+Behaviour: sets or removes quotas of users, client ids, both together, or addresses; each entry fares by itself. A null name is the
+default entity.
+
+Version notes: KIP-546, addresses by KIP-612. 1 is flexible.
+
+Not done: the quotas are kept and shown; enforcing them comes with the security part.
+"""
+
+from __future__ import annotations
+
+from ottla.base.errors import ErrorCode
+from ottla.controller.api import QuotaRequest, QuotaResult
+from ottla.handlers.context import AclOperation, Broker, Pending, RequestContext, ResourceType
+from ottla.wire.messages.alter_client_quotas import (
+    AlterClientQuotasRequest,
+    AlterClientQuotasResponse,
+    AlterClientQuotasResponseEntryData,
+    EntityData,
+    EntryData,
+)
+
+KEY, MIN_VERSION, MAX_VERSION = 49, 0, 1
+
+
+def handle(broker: Broker, request: RequestContext, body: AlterClientQuotasRequest) -> AlterClientQuotasResponse | Pending:
+    if not broker.authorizer.is_allowed(request.connection, AclOperation.ALTER_CONFIGS, ResourceType.CLUSTER, "kafka-cluster"):
+        return AlterClientQuotasResponse(entries=[_answer(entry, ErrorCode.CLUSTER_AUTHORIZATION_FAILED) for entry in body.entries])
+    wanted: dict[int, QuotaRequest] = {}
+    repeated: dict[int, None] = {}
+    for index, entry in enumerate(body.entries):
+        request_of_entry = _wanted(entry)
+        if request_of_entry is None or any(other.entity == request_of_entry.entity for other in wanted.values()):
+            repeated[index] = None
+        else:
+            wanted[index] = request_of_entry
+    pending = Pending()
+
+    def altered(results: list[QuotaResult]) -> None:
+        by_index = dict(zip(wanted, results, strict=True))
+        answers = [
+            _answer(entry, ErrorCode.INVALID_REQUEST, "The entity, or a part of it, is named more than once.")
+            if index in repeated
+            else _answer(entry, by_index[index].error, by_index[index].message)
+            for index, entry in enumerate(body.entries)
+        ]
+        pending.complete(AlterClientQuotasResponse(entries=answers))
+
+    broker.controller.alter_quotas(list(wanted.values()), body.validate_only, altered)
+    return pending
+
+
+def _wanted(entry: EntryData) -> QuotaRequest | None:
+    """None if the entry names a type twice."""
+    parts = {part.entity_type: part.entity_name for part in entry.entity}
+    if len(parts) != len(entry.entity):
+        return None
+    entity = tuple((kind, parts[kind]) for kind in sorted(parts))
+    return QuotaRequest(entity=entity, values={operation.key: None if operation.remove else operation.value for operation in entry.ops})
+
+
+def _answer(entry: EntryData, code: ErrorCode, message: str | None = None) -> AlterClientQuotasResponseEntryData:
+    entity = [EntityData(entity_type=part.entity_type, entity_name=part.entity_name) for part in entry.entity]
+    return AlterClientQuotasResponseEntryData(error_code=code, error_message=message, entity=entity)

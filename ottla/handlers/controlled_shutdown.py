@@ -1,0 +1,32 @@
+"""ControlledShutdown: a broker asks to hand over its partitions.
+
+API and versions: ControlledShutdown (key 7), 0-3.
+
+Behaviour: a broker that is about to stop hands over the partitions it leads; the answer lists those that nobody else can lead. Only
+brokers may send it: CLUSTER_AUTHORIZATION_FAILED for anybody else.
+
+Version notes: the form of Kafka's ZooKeeper mode, last in 3.9. 0 has a header without a client id. 2 the broker epoch (KIP-380).
+
+Not done: not advertised.
+"""
+
+from __future__ import annotations
+
+from ottla.base.errors import ErrorCode
+from ottla.handlers.context import AclOperation, Broker, Pending, RequestContext, ResourceType
+from ottla.wire.messages.controlled_shutdown import ControlledShutdownRequest, ControlledShutdownResponse, RemainingPartition
+
+KEY, MIN_VERSION, MAX_VERSION = 7, 0, 3
+
+
+def handle(broker: Broker, request: RequestContext, body: ControlledShutdownRequest) -> ControlledShutdownResponse | Pending:
+    if not broker.authorizer.is_allowed(request.connection, AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER, "kafka-cluster"):
+        return ControlledShutdownResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    pending = Pending()
+
+    def handed_over(error: ErrorCode, remaining: list[tuple[str, int]]) -> None:
+        partitions = [RemainingPartition(topic_name=topic, partition_index=index) for topic, index in remaining]
+        pending.complete(ControlledShutdownResponse(error_code=error, remaining_partitions=partitions))
+
+    broker.controller.controlled_shutdown(body.broker_id, body.broker_epoch, handed_over)
+    return pending

@@ -1,0 +1,24 @@
+"""DeleteAcls: remove access rules.
+
+API and versions: DeleteAcls (key 31), 1-3.
+
+Behaviour: SECURITY_DISABLED for each filter, as any Kafka broker without an authorizer answers.
+
+Version notes: 1 pattern types (KIP-290). 3 user resources (KIP-373).
+
+Not done: access rules.
+"""
+
+from __future__ import annotations
+
+from ottla.base.errors import ErrorCode
+from ottla.handlers.context import Broker, RequestContext
+from ottla.handlers.describe_acls import NO_AUTHORIZER
+from ottla.wire.messages.delete_acls import DeleteAclsFilterResult, DeleteAclsRequest, DeleteAclsResponse
+
+KEY, MIN_VERSION, MAX_VERSION = 31, 1, 3
+
+
+def handle(broker: Broker, request: RequestContext, body: DeleteAclsRequest) -> DeleteAclsResponse:
+    refusals = [DeleteAclsFilterResult(error_code=ErrorCode.SECURITY_DISABLED, error_message=NO_AUTHORIZER) for _ in body.filters]
+    return DeleteAclsResponse(filter_results=refusals)

@@ -1,0 +1,73 @@
+"""DescribeClientQuotas: quotas that match a filter.
+
+API and versions: DescribeClientQuotas (key 48), 0-1.
+
+Behaviour: the entities whose parts match the filter, with their quotas. A part matches one name, the default, or any name; `strict`
+leaves out entities that have further parts.
+
+Version notes: KIP-546. 1 is flexible.
+
+Not done: the quotas are kept and shown; enforcing them comes with the security part.
+"""
+
+from __future__ import annotations
+
+from ottla.base.errors import ApiError, ErrorCode
+from ottla.controller.configs import ENTITY_TYPES
+from ottla.controller.state import QuotaEntity
+from ottla.handlers.context import AclOperation, Broker, RequestContext, ResourceType, require
+from ottla.wire.messages.describe_client_quotas import (
+    ComponentData,
+    DescribeClientQuotasRequest,
+    DescribeClientQuotasResponse,
+    EntityData,
+    EntryData,
+    ValueData,
+)
+
+KEY, MIN_VERSION, MAX_VERSION = 48, 0, 1
+
+EXACT, DEFAULT, ANY = 0, 1, 2
+
+
+def handle(broker: Broker, request: RequestContext, body: DescribeClientQuotasRequest) -> DescribeClientQuotasResponse:
+    try:
+        require(broker, request, AclOperation.DESCRIBE_CONFIGS, ResourceType.CLUSTER, "kafka-cluster")
+        _check(body.components)
+    except ApiError as refusal:
+        return DescribeClientQuotasResponse(error_code=refusal.code, error_message=refusal.message, entries=None)
+    entries = [
+        EntryData(
+            entity=[EntityData(entity_type=kind, entity_name=name) for kind, name in entity],
+            values=[ValueData(key=key, value=value) for key, value in quotas.items()],
+        )
+        for entity, quotas in broker.metadata.quotas.items()
+        if _matches(entity, body)
+    ]
+    return DescribeClientQuotasResponse(error_message=None, entries=entries)
+
+
+def _check(components: list[ComponentData]) -> None:
+    kinds = [component.entity_type for component in components]
+    for component in components:
+        if component.entity_type not in ENTITY_TYPES:
+            raise ApiError(ErrorCode.UNSUPPORTED_VERSION, f"Custom entity type '{component.entity_type}' not supported")
+        if component.match_type not in (EXACT, DEFAULT, ANY):
+            raise ApiError(ErrorCode.INVALID_REQUEST, f"Unknown match type {component.match_type}")
+        if (component.match_type == EXACT) == (component.match is None):
+            raise ApiError(ErrorCode.INVALID_REQUEST, "Request specifies a match where there must be none, or none where it must be.")
+    if len(dict.fromkeys(kinds)) != len(kinds):
+        raise ApiError(ErrorCode.INVALID_REQUEST, "Duplicate filter component entity type.")
+    if "ip" in kinds and len(kinds) > 1:
+        raise ApiError(ErrorCode.INVALID_REQUEST, "Invalid entity filter component combination: ip goes with no other type.")
+
+
+def _matches(entity: QuotaEntity, body: DescribeClientQuotasRequest) -> bool:
+    parts = dict(entity)
+    for component in body.components:
+        if component.entity_type not in parts:
+            return False
+        name = parts[component.entity_type]
+        if (component.match_type == EXACT and name != component.match) or (component.match_type == DEFAULT and name is not None):
+            return False
+    return not body.strict or len(parts) == len(body.components)

@@ -1,0 +1,69 @@
+"""DescribeLogDirs: how much each log directory holds.
+
+API and versions: DescribeLogDirs (key 35), 1-5.
+
+Behaviour: for each log directory, whether it is online, how much room there is, and the size and lag of the partitions in it: all of them
+(null), or those of the topics named. A partition that does not live here is left out.
+
+Version notes: 2 is flexible. 3 has a top-level error (KIP-784). 4 the room of the file system (KIP-827). 5 may tell that a directory is
+cordoned (KIP-1066); none is.
+
+Not done: replicas that move between directories.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ottla.base.errors import ErrorCode, StorageError
+from ottla.handlers.context import AclOperation, Broker, LogDirectory, RequestContext, ResourceType
+from ottla.replication.partition import Partition
+from ottla.wire.messages.describe_log_dirs import (
+    DescribeLogDirsPartition,
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+    DescribeLogDirsResult,
+    DescribeLogDirsTopic,
+)
+
+KEY, MIN_VERSION, MAX_VERSION = 35, 1, 5
+
+
+def handle(broker: Broker, request: RequestContext, body: DescribeLogDirsRequest) -> DescribeLogDirsResponse:
+    if not broker.authorizer.is_allowed(request.connection, AclOperation.DESCRIBE, ResourceType.CLUSTER, "kafka-cluster"):
+        return DescribeLogDirsResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    by_directory: dict[str, list[Partition]] = {}
+    for partition in _wanted(broker, body):
+        by_directory.setdefault(partition.log.directory.rpartition("/")[0], []).append(partition)
+    results = [_described(directory, by_directory.get(directory.path, [])) for directory in broker.partitions.log_directories()]
+    return DescribeLogDirsResponse(results=results)
+
+
+def _wanted(broker: Broker, body: DescribeLogDirsRequest) -> Iterable[Partition]:
+    if body.topics is None:
+        return broker.partitions.all()
+    found = {}
+    for topic in body.topics:
+        for index in topic.partitions:
+            partition = broker.partitions.get(topic.topic, index)
+            if partition is not None:
+                found[partition.topic_partition] = partition
+    return found.values()
+
+
+def _described(directory: LogDirectory, partitions: list[Partition]) -> DescribeLogDirsResult:
+    if not directory.is_online:
+        return DescribeLogDirsResult(error_code=ErrorCode.KAFKA_STORAGE_ERROR, log_dir=directory.path)
+    try:
+        total_bytes, usable_bytes = directory.free_bytes()
+    except StorageError:
+        return DescribeLogDirsResult(error_code=ErrorCode.KAFKA_STORAGE_ERROR, log_dir=directory.path)
+    topics: dict[str, DescribeLogDirsTopic] = {}
+    for partition in partitions:
+        name, index = partition.topic_partition
+        topic = topics.setdefault(name, DescribeLogDirsTopic(name=name))
+        log = partition.log
+        # A leader is never behind; a follower lacks what it knows to be committed and has not fetched.
+        lag = max(0, partition.high_watermark - log.log_end_offset)
+        topic.partitions.append(DescribeLogDirsPartition(partition_index=index, partition_size=log.size_bytes, offset_lag=lag))
+    return DescribeLogDirsResult(log_dir=directory.path, topics=list(topics.values()), total_bytes=total_bytes, usable_bytes=usable_bytes)

@@ -1,0 +1,48 @@
+"""ElectLeaders: elections on request.
+
+API and versions: ElectLeaders (key 43), 0-2.
+
+Behaviour: makes the preferred replica lead where it does not, or (unclean) any live replica where nobody leads. For all partitions
+(null), those that need no election are left out of the answer.
+
+Version notes: 0 knows only preferred elections (KIP-183). 1 the kind of election and a top-level error (KIP-460).
+
+Not done: nothing.
+"""
+
+from __future__ import annotations
+
+from ottla.base.errors import ErrorCode
+from ottla.controller import api
+from ottla.handlers.context import AclOperation, Broker, Pending, RequestContext, ResourceType
+from ottla.wire.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse, PartitionResult, ReplicaElectionResult
+
+KEY, MIN_VERSION, MAX_VERSION = 43, 0, 2
+
+KINDS = {int(kind): kind for kind in api.ElectionType}
+
+
+def handle(broker: Broker, request: RequestContext, body: ElectLeadersRequest) -> ElectLeadersResponse | Pending:
+    wanted = None
+    if body.topic_partitions is not None:
+        wanted = [(topic.topic, index) for topic in body.topic_partitions for index in topic.partitions]
+    if not broker.authorizer.is_allowed(request.connection, AclOperation.ALTER, ResourceType.CLUSTER, "kafka-cluster"):
+        return _refused(wanted, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    kind = KINDS.get(body.election_type)
+    if kind is None:
+        return _refused(wanted, ErrorCode.INVALID_REQUEST)
+    pending = Pending()
+    broker.controller.elect_leaders(kind, wanted, lambda results: pending.complete(_response(results)))
+    return pending
+
+
+def _response(results: list[api.PartitionResult], error: ErrorCode = ErrorCode.NONE) -> ElectLeadersResponse:
+    topics: dict[str, ReplicaElectionResult] = {}
+    for result in results:
+        topic = topics.setdefault(result.topic, ReplicaElectionResult(topic=result.topic))
+        topic.partition_result.append(PartitionResult(partition_id=result.partition, error_code=result.error, error_message=result.message))
+    return ElectLeadersResponse(error_code=error, replica_election_results=list(topics.values()))
+
+
+def _refused(wanted: list[tuple[str, int]] | None, error: ErrorCode) -> ElectLeadersResponse:
+    return _response([api.PartitionResult(topic=topic, partition=index, error=error) for topic, index in wanted or ()], error)

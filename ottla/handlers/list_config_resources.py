@@ -1,0 +1,40 @@
+"""ListConfigResources: what has settings of its own.
+
+API and versions: ListConfigResources (key 74), 0-1.
+
+Behaviour: the resources that DescribeConfigs can describe: every topic, every broker, and the groups for which something is set. Without
+types, all of them.
+
+Version notes: 0 was ListClientMetricsResources (KIP-714) and knows only client metrics. 1 names the types (KIP-1142).
+
+Not done: broker loggers and client metrics: there are none, so they are listed as nothing.
+"""
+
+from __future__ import annotations
+
+from ottla.base.errors import ErrorCode
+from ottla.controller.state import CONFIG_BROKER, CONFIG_BROKER_LOGGER, CONFIG_CLIENT_METRICS, CONFIG_GROUP, CONFIG_TOPIC
+from ottla.handlers.context import AclOperation, Broker, RequestContext, ResourceType
+from ottla.wire.messages.list_config_resources import ConfigResource, ListConfigResourcesRequest, ListConfigResourcesResponse
+
+KEY, MIN_VERSION, MAX_VERSION = 74, 0, 1
+
+TYPES = (CONFIG_TOPIC, CONFIG_BROKER, CONFIG_BROKER_LOGGER, CONFIG_CLIENT_METRICS, CONFIG_GROUP)
+
+
+def handle(broker: Broker, request: RequestContext, body: ListConfigResourcesRequest) -> ListConfigResourcesResponse:
+    if not broker.authorizer.is_allowed(request.connection, AclOperation.DESCRIBE_CONFIGS, ResourceType.CLUSTER, "kafka-cluster"):
+        return ListConfigResourcesResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    kinds = (CONFIG_CLIENT_METRICS,) if request.version == 0 else tuple(dict.fromkeys(body.resource_types)) or TYPES
+    if any(kind not in TYPES for kind in kinds):
+        return ListConfigResourcesResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
+    resources = [ConfigResource(resource_name=name, resource_type=kind) for kind in kinds for name in _names(broker, kind)]
+    return ListConfigResourcesResponse(config_resources=resources)
+
+
+def _names(broker: Broker, kind: int) -> list[str]:
+    if kind == CONFIG_TOPIC:
+        return [topic.name for topic in broker.metadata.topics()]
+    if kind == CONFIG_BROKER:
+        return [str(broker_id) for broker_id in sorted(broker.metadata.brokers)]
+    return broker.metadata.config_names(kind)

@@ -1,0 +1,24 @@
+"""SaslAuthenticate: the client authenticates.
+
+API and versions: SaslAuthenticate (key 36), 0-2.
+
+Behaviour: ILLEGAL_SASL_STATE, as Kafka answers on a listener that does not authenticate by SASL.
+
+Version notes: KIP-152. 1 the lifetime of a session (KIP-368).
+
+Not done: SASL listeners.
+"""
+
+from __future__ import annotations
+
+from ottla.base.errors import ErrorCode
+from ottla.handlers.context import Broker, RequestContext
+from ottla.wire.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
+
+KEY, MIN_VERSION, MAX_VERSION = 36, 0, 2
+
+
+def handle(broker: Broker, request: RequestContext, body: SaslAuthenticateRequest) -> SaslAuthenticateResponse:
+    return SaslAuthenticateResponse(
+        error_code=ErrorCode.ILLEGAL_SASL_STATE, error_message="SaslAuthenticate request received after successful authentication"
+    )

@@ -1,0 +1,25 @@
+"""StopReplica: the controller stops replicas.
+
+API and versions: StopReplica (key 5), 0-4.
+
+Behaviour: only brokers may send it: CLUSTER_AUTHORIZATION_FAILED for anybody else. A broker that is its own controller takes orders from
+none, so for a broker's request the controller that sent it is a stale one.
+
+Version notes: the form of Kafka's ZooKeeper mode, last in 3.9; 1 and later carry the broker epoch (KIP-380).
+
+Not done: being led by another broker's controller; not advertised.
+"""
+
+from __future__ import annotations
+
+from ottla.base.errors import ErrorCode
+from ottla.handlers.context import AclOperation, Broker, RequestContext, ResourceType
+from ottla.wire.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
+
+KEY, MIN_VERSION, MAX_VERSION = 5, 0, 4
+
+
+def handle(broker: Broker, request: RequestContext, body: StopReplicaRequest) -> StopReplicaResponse:
+    if not broker.authorizer.is_allowed(request.connection, AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER, "kafka-cluster"):
+        return StopReplicaResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    return StopReplicaResponse(error_code=ErrorCode.STALE_CONTROLLER_EPOCH)
