@@ -56,7 +56,7 @@ class Security:
         answer = connection.request(SaslHandshakeRequest(mechanism=self.mechanism), version=1)
         if answer.error_code:
             offered = ", ".join(answer.mechanisms)
-            raise ApiError(error_code(answer.error_code), f"{connection.address} does not take {self.mechanism}, but {offered or 'no SASL'}")
+            raise ApiError(error_code(answer.error_code), f"{connection.address} takes {offered or 'no SASL'}, not {self.mechanism}")
         if self.mechanism == "PLAIN":
             self._send(connection, f"\0{self._username}\0{self._password}".encode())
         else:

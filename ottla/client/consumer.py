@@ -1,0 +1,314 @@
+"""A consumer: partitions given by hand or by a group, read from their leaders.
+
+Each leader has one Fetch under way; when its answer is there, the next one leaves before the records are decoded. Positions belong to the
+consumer and move when `poll` gives records out; `commit` writes them for the group. A position that is out of range is reset as
+`auto_offset_reset` says, or refused. There is no thread: a member of a group must call `poll` more often than its session times out.
+"""
+
+from __future__ import annotations
+
+import select
+import time
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from ottla.base.errors import ApiError, ErrorCode, WireError
+from ottla.base.types import READ_COMMITTED, READ_UNCOMMITTED, TopicPartition
+from ottla.client.admin import EARLIEST, LATEST, OffsetAt, grouped, list_offsets
+from ottla.client.cluster import Cluster
+from ottla.client.connection import Connection
+from ottla.client.errors import RETRIABLE, ClientError, NonsenseError, error_code
+from ottla.client.fetching import Fetched, read_partition
+from ottla.client.group_admin import committed_offsets
+from ottla.client.group_membership import DEFAULT_ASSIGNORS, SESSION_TIMEOUT_MS, GroupMembership
+from ottla.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+
+FETCH_BYTES_MAX = 50 * 1024 * 1024
+PARTITION_BYTES_MAX = 1024 * 1024
+MAX_WAIT_MS = 500
+AUTO_COMMIT_INTERVAL_S = 5.0
+
+_BACKOFF_S = 0.05
+
+
+class Consumer:
+    """See the module. Not for use by two threads at once."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        *,
+        group_id: str | None = None,
+        isolation_level: int = READ_UNCOMMITTED,
+        auto_offset_reset: str = "latest",
+        is_auto_commit: bool = False,
+        partition_bytes_max: int = PARTITION_BYTES_MAX,
+        min_bytes: int = 1,
+        max_wait_ms: int = MAX_WAIT_MS,
+        session_timeout_ms: int = SESSION_TIMEOUT_MS,
+        assignors: Sequence[str] = DEFAULT_ASSIGNORS,
+        instance_id: str | None = None,
+    ) -> None:
+        self.cluster = cluster
+        self.group_id = group_id
+        self.isolation_level = isolation_level
+        self.auto_offset_reset = auto_offset_reset
+        self.is_auto_commit = is_auto_commit and group_id is not None
+        self.partition_bytes_max = partition_bytes_max
+        self.min_bytes = min_bytes
+        self.max_wait_ms = max_wait_ms
+        self.positions: dict[TopicPartition, int] = {}
+        self.membership: GroupMembership | None = None
+        self._member_options: dict[str, Any] = {
+            "session_timeout_ms": session_timeout_ms,
+            "assignors": tuple(assignors),
+            "instance_id": instance_id,
+        }
+        self._connections: dict[int, Connection] = {}
+        self._asked: dict[int, dict[TopicPartition, int]] = {}
+        self._pauses: dict[TopicPartition, float] = {}
+        self._order: deque[TopicPartition] = deque()
+        self._committed: dict[TopicPartition, int] = {}
+        self._commit_at = 0.0
+
+    def __enter__(self) -> Consumer:
+        return self
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        if kind is None:
+            self.close()
+        else:
+            self._drop_connections()
+
+    # What is read
+
+    def assign(self, positions: Mapping[TopicPartition, int]) -> None:
+        """Reads these partitions from these offsets; `EARLIEST` and `LATEST` are looked up now."""
+        found = {partition: offset for partition, offset in positions.items() if offset >= 0}
+        named = {partition: offset for partition, offset in positions.items() if offset < 0}
+        found.update(self._look_up(named))
+        self.positions = found
+        self._order = deque(sorted(found))
+
+    def subscribe(self, topics: Iterable[str]) -> None:
+        """Joins the group; from now on `poll` reads what the group gives us."""
+        assert self.group_id is not None, "a subscription needs a group"
+        self.membership = GroupMembership(self.cluster, self.group_id, sorted(set(topics)), **self._member_options)
+
+    def seek(self, partition: TopicPartition, offset: int) -> None:
+        """The next record of a partition that is being read."""
+        assert partition in self.positions, f"{partition} is not being read"
+        self.positions[partition] = offset
+
+    def _look_up(self, named: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """EARLIEST and LATEST (under read_committed the last stable offset) as numbers."""
+        found: dict[TopicPartition, int] = {}
+        if named:
+            for partition, result in list_offsets(self.cluster, named, isolation_level=self.isolation_level).items():
+                if not isinstance(result, OffsetAt):
+                    raise result
+                found[partition] = result.offset
+        return found
+
+    # Reading
+
+    def poll(self, timeout_s: float) -> list[Fetched]:
+        """What has arrived, waiting for the first of it at most `timeout_s`; an empty list when nothing has."""
+        deadline = time.monotonic() + timeout_s
+        while True:
+            if self.membership is not None:
+                self._keep_membership()
+            self._send_fetches()
+            left = deadline - time.monotonic()
+            found = self._take_answers(max(0.0, min(left, self._patience())))
+            if found:
+                if self.is_auto_commit and time.monotonic() >= self._commit_at:
+                    self.commit(except_for=found)
+                return found
+            if left <= 0:
+                return []
+
+    def _patience(self) -> float:
+        """How long may be waited for data before something else is due."""
+        if self.membership is not None:
+            return min(self.membership.heartbeat_interval_s, 1.0)
+        return _BACKOFF_S if not self._asked else 1.0
+
+    def _send_fetches(self) -> None:
+        """One Fetch for each leader that has none under way, with all of its partitions that we read."""
+        busy = {partition for asked in self._asked.values() for partition in asked}
+        now = time.monotonic()
+        idle = [p for p in self._order if p not in busy and self._pauses.get(p, 0.0) <= now]
+        if not idle:
+            return
+        self._order.rotate(-1)
+        for broker_id, partitions in self.cluster.by_leader(idle).items():
+            if broker_id not in self._asked:
+                self._fetch_from(broker_id, partitions)
+
+    def _fetch_from(self, broker_id: int, partitions: Sequence[TopicPartition]) -> None:
+        topics: dict[str, list[FetchPartition]] = {}
+        asked: dict[TopicPartition, int] = {}
+        for partition in partitions:
+            asked[partition] = self.positions[partition]
+            topics.setdefault(partition.topic, []).append(
+                FetchPartition(
+                    partition=partition.partition,
+                    fetch_offset=asked[partition],
+                    partition_max_bytes=self.partition_bytes_max,
+                )
+            )
+        request = FetchRequest(
+            max_wait_ms=self.max_wait_ms,
+            min_bytes=self.min_bytes,
+            max_bytes=FETCH_BYTES_MAX,
+            isolation_level=self.isolation_level,
+            topics=[FetchTopic(topic=topic, partitions=found) for topic, found in topics.items()],
+        )
+        connection = self._connections.get(broker_id)
+        if connection is None or not connection.is_open:
+            connection = self._connections[broker_id] = self.cluster.new_connection(broker_id)
+        connection.send(request)
+        self._asked[broker_id] = asked
+
+    def _take_answers(self, timeout_s: float) -> list[Fetched]:
+        if not self._asked:
+            time.sleep(timeout_s)
+            return []
+        waiting = {self._connections[broker_id].fileno(): broker_id for broker_id in self._asked}
+        ready = select.select(list(waiting), [], [], timeout_s)[0]
+        found: list[Fetched] = []
+        for number in ready:
+            broker_id = waiting[number]
+            asked = self._asked.pop(broker_id)
+            try:
+                answer = self._connections[broker_id].receive()
+            except NonsenseError:
+                raise
+            except ClientError:
+                self._pause(asked)
+                continue
+            found += self._read_answer(asked, answer, str(self._connections[broker_id].address))
+        if found:
+            self._send_fetches()
+        return found
+
+    def _read_answer(self, asked: Mapping[TopicPartition, int], answer: Any, address: str) -> list[Fetched]:
+        """Positions move here: what is given out counts as read."""
+        if answer.error_code:
+            raise ApiError(error_code(answer.error_code), f"reading from {address}")
+        found = []
+        for topic in answer.responses:
+            for result in topic.partitions:
+                partition = TopicPartition(topic.topic, result.partition_index)
+                start = asked.get(partition)
+                if start is None or self.positions.get(partition) != start:
+                    continue  # taken from us, or sought elsewhere, while the request was under way
+                if result.error_code:
+                    self._recover(partition, error_code(result.error_code))
+                    continue
+                try:
+                    fetched = read_partition(partition, start, result, is_committed_only=self.isolation_level == READ_COMMITTED)
+                except WireError as error:
+                    raise NonsenseError(f"{address}: {error}") from None
+                if fetched.next_offset > start:
+                    self.positions[partition] = fetched.next_offset
+                    found.append(fetched)
+        return found
+
+    def _recover(self, partition: TopicPartition, code: ErrorCode) -> None:
+        if code is ErrorCode.OFFSET_OUT_OF_RANGE:
+            if self.auto_offset_reset not in ("earliest", "latest"):
+                message = f"offset {self.positions[partition]} of {partition} does not exist (any more); say where to start instead"
+                raise ApiError(code, message)
+            target = EARLIEST if self.auto_offset_reset == "earliest" else LATEST
+            self.positions.update(self._look_up({partition: target}))
+        elif code in RETRIABLE:
+            self._pause([partition])
+        else:
+            raise ApiError(code, f"reading {partition}")
+
+    def _pause(self, partitions: Iterable[TopicPartition]) -> None:
+        until = time.monotonic() + _BACKOFF_S
+        for partition in partitions:
+            self._pauses[partition] = until
+            self.cluster.forget([partition])
+
+    # The group
+
+    def _keep_membership(self) -> None:
+        membership = self.membership
+        assert membership is not None
+        if membership.must_join() and self.is_auto_commit and self.positions:
+            self.commit()
+        assignment = membership.keep_alive()
+        if assignment is not None:
+            self._take_over(assignment)
+
+    def _take_over(self, assignment: Sequence[TopicPartition]) -> None:
+        """New partitions begin where the group has committed; those we keep go on."""
+        assert self.group_id is not None
+        kept = {partition: self.positions[partition] for partition in assignment if partition in self.positions}
+        new = [partition for partition in assignment if partition not in kept]
+        committed = committed_offsets(self.cluster, self.group_id, require_stable=True) if new else {}
+        start = EARLIEST if self.auto_offset_reset == "earliest" else LATEST
+        named = {}
+        for partition in new:
+            if partition in committed:
+                kept[partition] = committed[partition].offset
+            elif self.auto_offset_reset == "none":
+                raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE, f"group {self.group_id!r} has no offset for {partition}")
+            else:
+                named[partition] = start
+        kept.update(self._look_up(named))
+        self.positions = kept
+        self._committed = {partition: offset for partition, offset in self._committed.items() if partition in kept}
+        self._order = deque(sorted(kept))
+        self._commit_at = time.monotonic() + AUTO_COMMIT_INTERVAL_S
+
+    def commit(self, offsets: Mapping[TopicPartition, int] | None = None, *, except_for: Sequence[Fetched] = ()) -> None:
+        """Commits positions for the group; `except_for` names what the caller has only just been given and not dealt with."""
+        self._commit_at = time.monotonic() + AUTO_COMMIT_INTERVAL_S
+        wanted = dict(self.positions if offsets is None else offsets)
+        for fetched in except_for:
+            wanted[fetched.partition] = fetched.start
+        changed = {partition: offset for partition, offset in wanted.items() if self._committed.get(partition) != offset}
+        if not changed or self.group_id is None:
+            return
+        from ottla.client.group_admin import commit_offsets
+
+        generation, member_id = (-1, "") if self.membership is None else (self.membership.generation, self.membership.member_id)
+        results = commit_offsets(self.cluster, self.group_id, changed, generation=generation, member_id=member_id)
+        for partition, failed in results.items():
+            if failed is None:
+                self._committed[partition] = changed[partition]
+            elif failed.code in (ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.ILLEGAL_GENERATION, ErrorCode.UNKNOWN_MEMBER_ID):
+                # Others go on from the last commit: the records since then are read twice, none is lost.
+                if self.membership is not None:
+                    self.membership.rejoin()
+                return
+            else:
+                raise failed
+
+    def close(self) -> None:
+        """Commits if that is automatic, and leaves the group."""
+        try:
+            if self.is_auto_commit and self.positions:
+                self.commit()
+            if self.membership is not None:
+                self.membership.leave()
+        finally:
+            self._drop_connections()
+
+    def _drop_connections(self) -> None:
+        for connection in self._connections.values():
+            connection.close()
+        self._connections.clear()
+        self._asked.clear()
+
+    # Where things are
+
+    def topic_partitions(self) -> list[tuple[str, list[int]]]:
+        """What is being read, by topic."""
+        return sorted(grouped(self.positions).items())

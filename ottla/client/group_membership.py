@@ -1,0 +1,258 @@
+"""Membership of a classic consumer group: join, share out (as the leader), sync, heartbeat, leave.
+
+`keep_alive` is called between polls. It joins when we are no member yet or the group rebalances, sends a heartbeat when one is due, and
+gives the new assignment when there is one. Under an eager assignor everything is given up before joining; under cooperative-sticky what we
+own is kept, and a second round follows when something had to be let go.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from ottla.base.errors import ApiError, ErrorCode, WireError
+from ottla.base.types import TopicPartition
+from ottla.client.assignors import COOPERATIVE_STICKY, RANGE, ROUND_ROBIN, Subscription, assign
+from ottla.client.cluster import GROUP, Cluster
+from ottla.client.errors import ClientError, error_code
+from ottla.client.group_admin import read_assignment
+from ottla.wire.messages import consumer_protocol as protocol
+from ottla.wire.messages import join_group, sync_group
+from ottla.wire.messages.heartbeat import HeartbeatRequest
+from ottla.wire.messages.leave_group import LeaveGroupRequest, MemberIdentity
+from ottla.wire.schema import decoder, encoder
+
+SESSION_TIMEOUT_MS = 45_000
+REBALANCE_TIMEOUT_MS = 60_000
+HEARTBEAT_INTERVAL_MS = 3_000
+DEFAULT_ASSIGNORS = (RANGE, ROUND_ROBIN, COOPERATIVE_STICKY)
+JOIN_TRIES_MAX = 20
+
+_SUBSCRIPTION_VERSION = 2
+_ASSIGNMENT_VERSION = 0
+_PROTOCOL_TYPE = "consumer"
+_START_AGAIN = (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION)
+_COORDINATOR_MOVED = (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+
+
+class GroupMembership:
+    """See the module."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        group_id: str,
+        topics: Sequence[str],
+        *,
+        session_timeout_ms: int = SESSION_TIMEOUT_MS,
+        rebalance_timeout_ms: int = REBALANCE_TIMEOUT_MS,
+        assignors: Sequence[str] = DEFAULT_ASSIGNORS,
+        instance_id: str | None = None,
+    ) -> None:
+        self.cluster = cluster
+        self.group_id = group_id
+        self.topics = tuple(topics)
+        self.session_timeout_ms = session_timeout_ms
+        self.rebalance_timeout_ms = rebalance_timeout_ms
+        self.heartbeat_interval_s = min(HEARTBEAT_INTERVAL_MS, session_timeout_ms // 3) / 1000
+        self.assignors = tuple(assignors)
+        self.instance_id = instance_id
+        self.member_id = ""
+        self.generation = -1
+        self.assignor = ""
+        self.owned: tuple[TopicPartition, ...] = ()
+        self._must_join = True
+        self._heartbeat_at = 0.0
+
+    def must_join(self) -> bool:
+        """Whether the next `keep_alive` will rebalance: the moment to commit what was read."""
+        return self._must_join
+
+    def rejoin(self) -> None:
+        self._must_join = True
+
+    def keep_alive(self) -> tuple[TopicPartition, ...] | None:
+        """Does what is due; the new assignment after a rebalance, else None."""
+        if self._must_join:
+            return self._join()
+        if time.monotonic() >= self._heartbeat_at:
+            self._heartbeat()
+        return None
+
+    def _heartbeat(self) -> None:
+        self._heartbeat_at = time.monotonic() + self.heartbeat_interval_s
+        request = HeartbeatRequest(
+            group_id=self.group_id, generation_id=self.generation, member_id=self.member_id, group_instance_id=self.instance_id
+        )
+        try:
+            answer = self._ask(request)
+        except ClientError:
+            self.cluster.forget_coordinator(GROUP, self.group_id)
+            return
+        code = error_code(answer.error_code)
+        if code is ErrorCode.REBALANCE_IN_PROGRESS:
+            self._must_join = True
+        elif code in _START_AGAIN:
+            self._forget_ourselves(code)
+        elif code in _COORDINATOR_MOVED:
+            self.cluster.forget_coordinator(GROUP, self.group_id)
+        elif code:
+            raise ApiError(code, f"member of group {self.group_id!r}")
+
+    def _forget_ourselves(self, code: ErrorCode) -> None:
+        """The group has gone on without us: what we owned is somebody else's."""
+        if code is ErrorCode.UNKNOWN_MEMBER_ID:
+            self.member_id = ""
+        self.generation = -1
+        self.owned = ()
+        self._must_join = True
+
+    def leave(self) -> None:
+        """Tells the group that we go, so that it need not wait for our session to end. Static members stay."""
+        if not self.member_id or self.instance_id is not None:
+            return
+        request = LeaveGroupRequest(
+            group_id=self.group_id,
+            member_id=self.member_id,
+            members=[MemberIdentity(member_id=self.member_id, reason="the consumer is closed")],
+        )
+        coordinator = self.cluster.connection(self.cluster.coordinator(GROUP, self.group_id))
+        if coordinator.version_of(LeaveGroupRequest.API_KEY) >= 3:
+            request.member_id = ""
+        else:
+            request.members = []
+        try:
+            coordinator.request(request)
+        except ClientError:
+            self.cluster.forget_coordinator(GROUP, self.group_id)
+        self.member_id = ""
+
+    # Joining
+
+    def _join(self) -> tuple[TopicPartition, ...]:
+        for _ in range(JOIN_TRIES_MAX):
+            try:
+                assignment = self._join_once()
+            except ApiError as error:
+                self._prepare_again(error)
+                continue
+            if assignment is not None:
+                self._heartbeat_at = time.monotonic() + self.heartbeat_interval_s
+                return assignment
+        raise ApiError(ErrorCode.REBALANCE_IN_PROGRESS, f"group {self.group_id!r} does not settle; {JOIN_TRIES_MAX} tries to join failed")
+
+    def _prepare_again(self, error: ApiError) -> None:
+        """What a refusal to join asks us to do differently; a final one is raised again."""
+        if error.code in _START_AGAIN:
+            self._forget_ourselves(error.code)
+        elif error.code in _COORDINATOR_MOVED:
+            self.cluster.forget_coordinator(GROUP, self.group_id)
+            time.sleep(0.1)
+        elif error.code is not ErrorCode.REBALANCE_IN_PROGRESS:
+            raise error
+
+    def _join_once(self) -> tuple[TopicPartition, ...] | None:
+        """One round of join and sync; None when another has to follow."""
+        is_cooperative = self.assignor == COOPERATIVE_STICKY
+        if not is_cooperative:
+            self.owned = ()
+        joined = self._ask(self._join_request(), timeout_s=self.rebalance_timeout_ms / 1000 + self.cluster.timeout_s)
+        if joined.error_code == ErrorCode.MEMBER_ID_REQUIRED:
+            self.member_id = joined.member_id
+            return None
+        self._check(joined.error_code)
+        self.member_id = joined.member_id
+        self.generation = joined.generation_id
+        self.assignor = joined.protocol_name or ""
+        is_leader = joined.leader == joined.member_id and not joined.skip_assignment
+        assignments = self._share_out(joined) if is_leader else []
+        synced = self._ask(
+            sync_group.SyncGroupRequest(
+                group_id=self.group_id,
+                generation_id=self.generation,
+                member_id=self.member_id,
+                group_instance_id=self.instance_id,
+                protocol_type=_PROTOCOL_TYPE,
+                protocol_name=self.assignor,
+                assignments=assignments,
+            ),
+            timeout_s=self.rebalance_timeout_ms / 1000 + self.cluster.timeout_s,
+        )
+        self._check(synced.error_code)
+        assignment = read_assignment(synced.assignment)
+        lost = set(self.owned) - set(assignment)
+        self.owned = assignment
+        # Under cooperative-sticky what we let go is handed over in the next round, which we start.
+        self._must_join = self.assignor == COOPERATIVE_STICKY and bool(lost)
+        return assignment
+
+    def _check(self, code: int) -> None:
+        if code:
+            raise ApiError(error_code(code), f"group {self.group_id!r}")
+
+    def _join_request(self) -> Any:
+        subscription = protocol.ConsumerProtocolSubscription(
+            topics=list(self.topics),
+            user_data=None,
+            owned_partitions=[protocol.TopicPartition(topic=topic, partitions=numbers) for topic, numbers in _grouped(self.owned)],
+            generation_id=self.generation if self.owned else -1,
+        )
+        metadata = _SUBSCRIPTION_VERSION.to_bytes(2, "big") + encoder(protocol.ConsumerProtocolSubscription, _SUBSCRIPTION_VERSION)(
+            subscription
+        )
+        return join_group.JoinGroupRequest(
+            group_id=self.group_id,
+            session_timeout_ms=self.session_timeout_ms,
+            rebalance_timeout_ms=self.rebalance_timeout_ms,
+            member_id=self.member_id,
+            group_instance_id=self.instance_id,
+            protocol_type=_PROTOCOL_TYPE,
+            protocols=[join_group.JoinGroupRequestProtocol(name=name, metadata=metadata) for name in self.assignors],
+        )
+
+    def _share_out(self, joined: Any) -> list[sync_group.SyncGroupRequestAssignment]:
+        """The leader's work: everybody's partitions."""
+        members = {member.member_id: _read_subscription(member) for member in joined.members}
+        topics = sorted({topic for subscription in members.values() for topic in subscription.topics})
+        self.cluster.refresh(topics)
+        counts = {topic: len(self.cluster.topics[topic].partitions) for topic in topics if topic in self.cluster.topics}
+        encode = encoder(protocol.ConsumerProtocolAssignment, _ASSIGNMENT_VERSION)
+        return [
+            sync_group.SyncGroupRequestAssignment(
+                member_id=member,
+                assignment=_ASSIGNMENT_VERSION.to_bytes(2, "big")
+                + encode(
+                    protocol.ConsumerProtocolAssignment(
+                        assigned_partitions=[
+                            protocol.ConsumerProtocolAssignmentTopicPartition(topic=topic, partitions=numbers)
+                            for topic, numbers in _grouped(partitions)
+                        ],
+                        user_data=None,
+                    )
+                ),
+            )
+            for member, partitions in assign(self.assignor, members, counts).items()
+        ]
+
+    def _ask(self, request: Any, *, timeout_s: float | None = None) -> Any:
+        return self.cluster.ask_broker(self.cluster.coordinator(GROUP, self.group_id), request, timeout_s=timeout_s)
+
+
+def _grouped(partitions: Sequence[TopicPartition]) -> list[tuple[str, list[int]]]:
+    found: dict[str, list[int]] = {}
+    for topic, number in sorted(partitions):
+        found.setdefault(topic, []).append(number)
+    return list(found.items())
+
+
+def _read_subscription(member: Any) -> Subscription:
+    """What a member wants; one that speaks nonsense gets nothing, the others go on."""
+    data = member.metadata
+    version = min(int.from_bytes(data[:2], "big"), protocol.ConsumerProtocolSubscription.VERSIONS[1])
+    try:
+        found, _ = decoder(protocol.ConsumerProtocolSubscription, version)(data, 2)
+    except (WireError, ApiError):
+        return Subscription(())
+    owned = tuple(TopicPartition(topic.topic, number) for topic in found.owned_partitions for number in topic.partitions)
+    return Subscription(tuple(found.topics), owned, found.generation_id, member.group_instance_id)
