@@ -149,10 +149,6 @@ def _find_segments(opening: Opening, names: list[str]) -> None:
         segment = new_segment(opening, base)
         segment.take_files(NO_OFFSET)
         segment.is_name_durable = opening.was_clean
-        if segment.size == 0 and base != bases[-1]:
-            segment.remove()
-            opening.note(f"removed the empty segment {base}")
-            continue
         opening.segments.append(segment)
     while len(opening.segments) > 1 and opening.segments[1].base_offset <= opening.log_start_offset:
         opening.segments.pop(0).remove()  # all of it lies below the log's start, and was perhaps about to go
