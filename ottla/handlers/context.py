@@ -68,13 +68,12 @@ class ConnectionInfo:
 
 
 class RequestContext:
-    """One request: its version, its correlation id, who sent it."""
+    """Who sent a request, and in which version. Requests of one connection and version share one, so it must not be changed."""
 
-    __slots__ = ("client_id", "connection", "correlation_id", "version")
+    __slots__ = ("client_id", "connection", "version")
 
-    def __init__(self, version: int, correlation_id: int, client_id: str | None, connection: ConnectionInfo) -> None:
+    def __init__(self, version: int, client_id: str | None, connection: ConnectionInfo) -> None:
         self.version = version
-        self.correlation_id = correlation_id
         self.client_id = client_id
         self.connection = connection
 

@@ -20,7 +20,7 @@ from struct import Struct
 from typing import Protocol
 
 from ottla.base.errors import StorageError, WireError
-from ottla.handlers.context import ConnectionInfo
+from ottla.handlers.context import ConnectionInfo, RequestContext
 from ottla.server.receive_buffer import SHARED_BYTES, LargeFrame, ReceiveBuffers
 from ottla.server.sender import Part, SocketSender
 
@@ -85,7 +85,8 @@ class Connection:
         self.info = info
         self.shell = shell
         self.sender: SocketSender
-        self.client_id_bytes = b""
+        self.client_id_bytes = b""  # as they stand in the header, with their length
+        self.contexts: dict[int, RequestContext] = {}  # by version
         self.client_id: str | None = None
         # of what is under way
         self._held = b""
@@ -128,6 +129,14 @@ class Connection:
         finally:
             self._is_executing = False
             self._executor.after_batch()
+
+    def answer_whole(self, frame: bytes | bytearray) -> None:
+        """The same for an answer that is one piece of bytes."""
+        if self._slots:
+            self._slots.append(Slot([frame]))
+        else:
+            self._out.append(frame)
+            self._out_bytes += len(frame)
 
     def answer(self, parts: list[Part]) -> None:
         """The answer of the request that is being executed."""
@@ -181,6 +190,8 @@ class Connection:
     def _consume(self, view: memoryview, end: int) -> None:
         """Executes the whole frames in `view[:end]` and keeps the rest."""
         execute, bytes_max = self._executor.execute, self._limits.frame_bytes_max
+        in_flight_max, out_bytes_max = self._limits.in_flight_max, self._limits.queued_bytes_max - self.sender.queued_bytes
+        slots = self._slots
         at = 0
         while end - at >= 4:
             (size,) = read_size(view, at)
@@ -188,7 +199,7 @@ class Connection:
                 raise WireError(f"a frame of {size} bytes is outside {HEADER_BYTES_MIN}..{bytes_max}")
             if end - at - 4 < size:
                 break
-            if self._is_over_bounds() and not self._has_made_room():
+            if (self._out_bytes >= out_bytes_max or len(slots) >= in_flight_max) and not self._has_made_room():
                 self._choke(bytes(view[at:end]))
                 return
             execute(self, view[at + 4 : at + 4 + size])

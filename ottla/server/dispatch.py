@@ -25,6 +25,7 @@ from ottla.wire.schema import decoder, encoder_parts
 
 read_header = Struct(">hhih").unpack_from
 HEADER_BYTES = 10
+NO_TAGS = b"\0"
 API_VERSIONS_KEY = 18
 FETCH_KEY = 1
 
@@ -57,39 +58,44 @@ class Dispatcher:
         self._broker = broker
         self._waiters = waiters
         self.routes: dict[int, Route] = {}
+        self._last_ns = 0
 
     def before_batch(self) -> None:
         self._waiters.begin_batch()
+        self._last_ns = perf_counter_ns()
 
     def after_batch(self) -> None:
         self._waiters.run()
 
     def execute(self, connection: Connection, frame: memoryview) -> None:
         """Runs one request; its answer goes to the connection now or later. Raises `WireError` for nonsense."""
-        started = perf_counter_ns()
         key, version, correlation_id, client_length = read_header(frame, 0)
         route = self.routes.get(key << 16 | version)
         if route is None:
             route = self._route(key, version)
         at = HEADER_BYTES + client_length if client_length > 0 else HEADER_BYTES
-        if client_length < -1 or at > len(frame):
-            raise WireError(f"a client id of {client_length} bytes")
-        client_id = frame[HEADER_BYTES:at]
-        if client_id != connection.client_id_bytes or client_length < 1:
-            self._name_client(connection, client_id, client_length)
+        if frame[8:at] != connection.client_id_bytes:
+            self._name_client(connection, frame, client_length)
         if route.has_request_tags:
-            at = read_skipped_tags(frame, at)
+            at = at + 1 if frame[at : at + 1] == NO_TAGS else read_skipped_tags(frame, at)
         body, end = route.decode(frame, at)
         if end != len(frame):
             raise WireError(f"{len(frame) - end} bytes behind the end of a {route.api_name} request")
-        request = RequestContext(version, correlation_id, connection.client_id, connection.info)
+        request = connection.contexts.get(version)
+        if request is None:
+            request = connection.contexts[version] = RequestContext(version, connection.client_id, connection.info)
         response = route.handle(self._broker, request, body)
         if type(response) is Pending:
             self._answer_later(connection, route, correlation_id, response)
         elif response is not None:
-            connection.answer(self._encode(route, correlation_id, response))
+            if route.encode_parts is None:
+                connection.answer_whole(route.write(response, correlation_id))
+            else:
+                connection.answer(self._encode(route, correlation_id, response))
+        now_ns = perf_counter_ns()
         route.count += 1
-        route.nanoseconds += perf_counter_ns() - started
+        route.nanoseconds += now_ns - self._last_ns
+        self._last_ns = now_ns
 
     def _answer_later(self, connection: Connection, route: Route, correlation_id: int, pending: Pending) -> None:
         if pending.is_done:
@@ -122,13 +128,17 @@ class Dispatcher:
         self.routes[key << 16 | version] = route
         return route
 
-    def _name_client(self, connection: Connection, client_id: memoryview, length: int) -> None:
+    def _name_client(self, connection: Connection, frame: memoryview, length: int) -> None:
         """Remembers the client id, which is the same in every request of a connection."""
-        connection.client_id_bytes = bytes(client_id)
+        end = HEADER_BYTES + max(length, 0)
+        if length < -1 or end > len(frame):
+            raise WireError(f"a client id of {length} bytes")
         try:
-            connection.client_id = str(client_id, "utf-8") if length >= 0 else None
+            connection.client_id = str(frame[HEADER_BYTES:end], "utf-8") if length >= 0 else None
         except UnicodeDecodeError as error:
             raise WireError("a client id that is not UTF-8") from error
+        connection.client_id_bytes = bytes(frame[8:end])
+        connection.contexts.clear()
 
 
 def unsupported_api_versions() -> Route:
