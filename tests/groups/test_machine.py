@@ -1,0 +1,187 @@
+"""Whatever clients do in whatever order: the live state is the replay of the log (P9, I36), and who waits is answered once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from ottla.base.errors import ErrorCode
+from ottla.groups.classic_group import ClassicGroup
+from ottla.groups.machine import GroupMachine
+from ottla.groups.settings import GroupSettings
+from ottla.groups.states import COMPLETING_REBALANCE, EMPTY, STABLE
+from ottla.machine.contract import Answer, Decision, LogRecord
+from tests.scenarios.groups_world import World
+
+NAMES = st.sampled_from(["a", "b", "c"])
+STATIC = st.sampled_from(["", "static=i1", "static=i2"])
+PARTITIONS = st.sampled_from(["t-0", "t-1", "u-0"])
+REFUSALS = st.sampled_from(["NOT_ENOUGH_REPLICAS", "NOT_LEADER_OR_FOLLOWER", "MESSAGE_TOO_LARGE"])
+
+
+class GroupsUnderChange(RuleBasedStateMachine):
+    """Three clients and two producers on one group; a step is one command of the transcripts."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.world = World(GroupSettings(initial_rebalance_delay_ms=0, offsets_retention_ms=1_200_000))
+        self.generations: list[int] = []
+
+    @rule(name=NAMES, static=STATIC, version=st.sampled_from([3, 9]), protocols=st.sampled_from(["range", "range,roundrobin"]))
+    def join(self, name: str, static: str, version: int, protocols: str) -> None:
+        self.world.run(f"join {name} {static} version={version} protocols={protocols}")
+
+    @rule(name=NAMES, static=STATIC)
+    def join_without_id(self, name: str, static: str) -> None:
+        self.world.run(f"join {name} {static} id=none")
+
+    @rule(name=NAMES)
+    def sync(self, name: str) -> None:
+        self.world.run(f"sync {name} assign=a:x,b:y,c:z")
+
+    @rule(name=NAMES)
+    def heartbeat(self, name: str) -> None:
+        self.world.run(f"heartbeat {name}")
+
+    @rule(name=NAMES)
+    def leave(self, name: str) -> None:
+        self.world.run(f"leave {name}")
+
+    @rule(name=st.sampled_from(["a", "b", "-"]), partition=PARTITIONS, offset=st.integers(0, 9))
+    def commit(self, name: str, partition: str, offset: int) -> None:
+        self.world.run(f"commit {name} {partition}={offset}")
+
+    @rule(producer=st.sampled_from([7, 8]), partition=PARTITIONS, offset=st.integers(10, 19))
+    def commit_in_transaction(self, producer: int, partition: str, offset: int) -> None:
+        self.world.run(f"txn-commit {producer} {partition}={offset}")
+
+    @rule(producer=st.sampled_from([7, 8]), end=st.sampled_from(["commit", "abort"]))
+    def end_transaction(self, producer: int, end: str) -> None:
+        self.world.run(f"marker {producer} {end}")
+
+    @rule(partition=PARTITIONS)
+    def delete_offset(self, partition: str) -> None:
+        self.world.run(f"delete-offset {partition}")
+
+    @rule()
+    def delete_group(self) -> None:
+        self.world.run("delete-group g")
+
+    @rule()
+    def drop_topic(self) -> None:
+        self.world.run("drop-topic u")
+
+    @rule(ms=st.sampled_from([1_000, 9_000, 30_000, 700_000, 1_300_000]))
+    def wait(self, ms: int) -> None:
+        self.world.run(f"advance {ms}")
+
+    @rule(code=REFUSALS)
+    def refuse_next_append(self, code: str) -> None:
+        self.world.run(f"refuse {code}")
+
+    @rule(is_held=st.booleans())
+    def hold(self, is_held: bool) -> None:
+        self.world.run("hold" if is_held else "release")
+
+    @rule()
+    def restart(self) -> None:
+        self.world.log.refuse_next = None
+        self.world.run("restart")
+
+    @invariant()
+    def live_state_is_the_replay_of_the_log(self) -> None:
+        replica = GroupMachine(self.world.settings, self.world.topics, self.world.random)
+        self.world.log.replay(replica)
+        assert replica.hard_state() == self.world.machine.hard_state()
+
+    @invariant()
+    def the_parts_of_a_group_agree(self) -> None:
+        for group in self.world.machine.shard.groups.values():
+            assert isinstance(group, ClassicGroup)
+            assert (group.leader_id in group.members) == bool(group.members)
+            assert group.joining == sum(member.join_reply is not None for member in group.members.values())
+            assert group.state is not EMPTY or not group.members
+            assert all(group.members[member_id].instance_id == instance for instance, member_id in group.static_members.items())
+            for name, votes in group.votes.items():
+                assert votes == sum(name in dict(member.protocols) for member in group.members.values())
+            if group.state in (COMPLETING_REBALANCE, STABLE):
+                assert group.protocol_name is not None
+                assert all(group.protocol_name in dict(member.protocols) or member.is_static for member in group.members.values())
+            if group.state is STABLE and group.stored is not None:
+                logged = {member.member_id: bytes(member.assignment) for member in group.stored.members}
+                assert all(logged.get(member.member_id, b"") == bytes(member.assignment) for member in group.members.values())
+
+    @invariant()
+    def members_are_watched(self) -> None:
+        """A member that is not heard of goes away: it waits with a request, or a timer looks after it."""
+        for group in self.world.machine.shard.groups.values():
+            assert isinstance(group, ClassicGroup)
+            for member in group.members.values():
+                assert member.is_waiting or member.timer_ms is not None
+
+
+TestGroupsUnderChange = GroupsUnderChange.TestCase
+
+
+def folded(machine: GroupMachine) -> dict[str, Any]:
+    return {**machine.hard_state(), "names": sorted(machine.shard.groups)}
+
+
+def test_records_that_cannot_be_read_change_nothing() -> None:
+    """C3: poisoned records are passed over."""
+    world = World()
+    world.run("commit - t-0=5")
+    before = folded(world.machine)
+    for key, value in [
+        (b"", b""),
+        (b"\0", None),
+        (b"\0\x01garbage", b"\0\x01"),
+        (b"\0\x63", b"\0\0"),
+        (b"\0\x02\0\x01g", b"\0\x63"),
+        (b"\0\x02\0\x01g", b"\0\x03\0"),
+        (b"\0\x02\0\x01g", b""),
+        (b"\xff\xff", b"x"),
+    ]:
+        world.machine.apply(99, LogRecord(key, value), None)
+    assert folded(world.machine) == before
+
+
+def test_a_heartbeat_makes_no_timer_and_no_record() -> None:
+    world = World()
+    world.run("join a version=3")
+    world.run("sync a assign=a:x")
+    timers = world.timers.pending()
+    for _ in range(100):
+        world.run("advance 50")
+        assert world.run("heartbeat a") == ["a: NONE"]
+    assert world.timers.pending() == timers
+
+
+def test_a_rebalance_of_many_members_answers_each_once() -> None:
+    world = World()
+    names = [f"m{number}" for number in range(100)]
+    for name in names:
+        world.run(f"join {name} version=3")
+    joined = [line.split(":")[0] for line in world.run("join m0") if "joined generation=2" in line]
+    assert sorted(joined) == sorted(names)
+
+
+def test_a_decision_says_what_to_answer_when_the_log_refuses() -> None:
+    world = World()
+    told: list[Any] = []
+    decision: Decision = world.machine.delete_group("nobody", told.append)
+    effects = decision.refused(ErrorCode.NOT_COORDINATOR)
+    assert [effect.response.error_code for effect in effects if isinstance(effect, Answer)] == [ErrorCode.NOT_COORDINATOR]
+
+
+def test_a_big_group_is_deleted_in_steps() -> None:
+    world = World()
+    for start in range(0, 2500, 500):
+        world.topics.counts["t"] = 2500
+        world.run("commit - " + " ".join(f"t-{partition}={partition}" for partition in range(start, start + 500)))
+    lines = world.run("delete-group g")
+    assert lines[0] == "delete g: NONE"
+    assert len(lines) == 2502
+    assert world.run("list") == []
