@@ -59,7 +59,9 @@ def may_replicate(broker: Broker, request: RequestContext) -> bool:
 class Fetch:
     """One Fetch request: tried at once, and again whenever one of its partitions has moved."""
 
-    __slots__ = ("_body", "_broker", "_has_topic_ids", "_partitions", "_pending", "_plan", "_replica_id", "_results", "_watch")
+    __slots__ = (
+        "_body", "_broker", "_has_records", "_has_topic_ids", "_partitions", "_pending", "_plan", "_replica_id", "_results", "_watch",
+    )  # fmt: skip
 
     def __init__(self, broker: Broker, request: RequestContext, body: FetchRequest, plan: FetchPlan, replica_id: int) -> None:
         self._broker = broker
@@ -69,6 +71,7 @@ class Fetch:
         self._has_topic_ids = request.version >= TOPIC_IDS_SINCE
         self._partitions = [self._find(wanted) for wanted in plan.wanted]
         self._results: list[PartitionData] = []
+        self._has_records = False
         self._pending: Pending | None = None
         self._watch: Watch | None = None
 
@@ -85,6 +88,7 @@ class Fetch:
                 size += len(result.records)
                 left -= len(result.records)
             is_urgent = is_urgent or result.error_code != 0 or result.diverging_epoch.epoch >= 0
+        self._has_records = size > 0
         return self.answer() if is_urgent or size >= self._body.min_bytes else None
 
     def wait(self) -> Pending:
@@ -96,6 +100,8 @@ class Fetch:
 
     def answer(self) -> FetchResponse:
         """The answer of the last attempt; a session forgets nothing that was told and tells nothing twice."""
+        if self._has_records:
+            self._count_bytes()
         session = self._plan.session
         if session is None:
             return FetchResponse(responses=self._by_topic(zip(self._plan.wanted, self._results, strict=True)))
@@ -108,6 +114,11 @@ class Fetch:
             if result.records is not None and len(result.records):
                 session.move_to_end(wanted.key())
         return FetchResponse(session_id=session.session_id, responses=self._by_topic(told))
+
+    def _count_bytes(self) -> None:
+        for partition, result in zip(self._partitions, self._results, strict=True):
+            if partition is not None and result.records is not None:
+                partition.traffic.bytes_out += len(result.records)
 
     def _wake(self) -> None:
         answer = self.attempt()
@@ -132,6 +143,7 @@ class Fetch:
         if partition is None:
             return refusal(wanted.index, self._unknown(wanted))
         asked = wanted.partition
+        partition.traffic.fetches += 1
         try:
             read = partition.read(
                 asked.fetch_offset,
@@ -144,6 +156,7 @@ class Fetch:
                 now_ms=self._broker.clock.monotonic_ms(),
             )
         except ApiError as error:
+            partition.traffic.count_refused_fetch(error.code)
             return refusal(wanted.index, error.code)
         return self._result(wanted.index, read)
 

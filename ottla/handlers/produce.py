@@ -77,6 +77,7 @@ class Produce:
                     self._append(topic, data, result)
                 except ApiError as error:
                     self._refuse(result, error)
+                    self._count_refusal(topic, data.index, error)
 
     def wait(self) -> Pending:
         """Answers when every append is acknowledged, or when the time is over."""
@@ -179,6 +180,7 @@ class Produce:
             self._append_now(partition, records, result, guard)
         except ApiError as error:
             self._refuse(result, error)
+            partition.traffic.count_refused_produce(error.code)
 
     # Waiting
 
@@ -221,6 +223,13 @@ class Produce:
         result.error_code = error.code
         result.error_message = error.message or None
         result.base_offset = -1
+
+    def _count_refusal(self, topic: TopicProduceData, index: int, error: ApiError) -> None:
+        partitions = self._broker.partitions
+        by_id = self._request.version >= TOPIC_IDS_SINCE
+        partition = partitions.get_by_id(topic.topic_id, index) if by_id else partitions.get(topic.name, index)
+        if partition is not None:
+            partition.traffic.count_refused_produce(error.code)
 
     # Hints
 

@@ -17,6 +17,7 @@ from ottla.base.errors import WireError
 from ottla.handlers import TABLE
 from ottla.handlers.context import Broker, Pending, RequestContext
 from ottla.server.connection import Connection
+from ottla.server.histogram import new_buckets
 from ottla.server.sender import Part
 from ottla.server.waiters import Waiters
 from ottla.wire.framing import is_flexible, load, response_head, write_response
@@ -34,7 +35,8 @@ class Route:
     """How one (key, version) is decoded, handled and encoded, and what it has cost so far."""
 
     __slots__ = (
-        "api_name", "count", "decode", "encode_parts", "handle", "has_request_tags", "key", "nanoseconds", "version", "write",
+        "api_name", "decode", "deferred", "encode_parts", "handle", "has_request_tags", "immediate", "key", "nanoseconds",
+        "parked_nanoseconds", "version", "waited", "write",
     )  # fmt: skip
 
     def __init__(self, key: int, version: int, handle: Callable[..., Any]) -> None:
@@ -47,8 +49,16 @@ class Route:
         self.write = write_response(response_class, version)
         self.encode_parts = encoder_parts(response_class, version) if key == FETCH_KEY else None
         self.has_request_tags = is_flexible(key, version)
-        self.count = 0
         self.nanoseconds = 0
+        self.parked_nanoseconds = 0
+        # How many requests took a time of so many bits of nanoseconds: answered at once; worked on and answered later; until that answer.
+        self.immediate = new_buckets()
+        self.deferred = new_buckets()
+        self.waited = new_buckets()
+
+    @property
+    def count(self) -> int:
+        return sum(self.immediate) + sum(self.deferred)
 
 
 class Dispatcher:
@@ -85,24 +95,36 @@ class Dispatcher:
         if request is None:
             request = connection.contexts[version] = RequestContext(version, connection.client_id, connection.info)
         response = route.handle(self._broker, request, body)
+        buckets = route.immediate
         if type(response) is Pending:
-            self._answer_later(connection, route, correlation_id, response)
+            buckets = self._answer_later(connection, route, correlation_id, response)
         elif response is not None:
             if route.encode_parts is None:
                 connection.answer_whole(route.write(response, correlation_id))
             else:
                 connection.answer(self._encode(route, correlation_id, response))
         now_ns = perf_counter_ns()
-        route.count += 1
-        route.nanoseconds += now_ns - self._last_ns
+        elapsed_ns = now_ns - self._last_ns
+        buckets[elapsed_ns.bit_length()] += 1
+        route.nanoseconds += elapsed_ns
         self._last_ns = now_ns
 
-    def _answer_later(self, connection: Connection, route: Route, correlation_id: int, pending: Pending) -> None:
+    def _answer_later(self, connection: Connection, route: Route, correlation_id: int, pending: Pending) -> list[int]:
+        """Answers when the answer is there; says which buckets the request's own work belongs to."""
         if pending.is_done:
             connection.answer(self._encode(route, correlation_id, pending.response))
-            return
+            return route.immediate
         slot = connection.reserve()
-        pending.then(lambda response: connection.fill(slot, self._encode(route, correlation_id, response)))
+        started_ns, parked_ns = self._last_ns, perf_counter_ns()
+
+        def answer(response: Any) -> None:
+            now_ns = perf_counter_ns()
+            route.parked_nanoseconds += now_ns - parked_ns
+            route.waited[(now_ns - started_ns).bit_length()] += 1
+            connection.fill(slot, self._encode(route, correlation_id, response))
+
+        pending.then(answer)
+        return route.deferred
 
     def _encode(self, route: Route, correlation_id: int, response: Any) -> list[Part]:
         """The answer's parts: one piece of bytes, or for Fetch also slices of files in their places."""
