@@ -22,14 +22,13 @@ from ottla.replication.verification import VerificationGuard
 from ottla.wire.messages.produce import (
     LeaderIdAndEpoch,
     NodeEndpoint,
-    PartitionProduceData,
     PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,
-    TopicProduceData,
     TopicProduceResponse,
 )
 from ottla.wire.records import ATTRIBUTES_AT, BATCH_OVERHEAD, TRANSACTIONAL_BIT, read_batch_header
+from ottla.wire.schema import maker
 
 KEY, MIN_VERSION, MAX_VERSION = 0, 3, 13
 
@@ -37,6 +36,10 @@ TOPIC_IDS_SINCE = 13
 LEADER_HINT_SINCE = 10
 TRANSACTIONS_V2_SINCE = 12
 ALL, LEADER, NONE = -1, 1, 0
+
+
+make_topic = maker(TopicProduceResponse)
+make_result = maker(PartitionProduceResponse)
 
 
 def handle(broker: Broker, request: RequestContext, body: ProduceRequest) -> ProduceResponse | Pending | None:
@@ -52,13 +55,14 @@ def handle(broker: Broker, request: RequestContext, body: ProduceRequest) -> Pro
 class Produce:
     """One Produce request: appended at once, answered when its appends are acknowledged."""
 
-    __slots__ = ("_acks", "_body", "_broker", "_pending", "_request", "_topics", "_watch", "owed", "refusals")
+    __slots__ = ("_acks", "_body", "_broker", "_is_v2", "_pending", "_request", "_topics", "_watch", "owed", "refusals")
 
     def __init__(self, broker: Broker, request: RequestContext, body: ProduceRequest) -> None:
         self._broker = broker
         self._request = request
         self._body = body
         self._acks = body.acks
+        self._is_v2 = request.version >= TRANSACTIONS_V2_SINCE
         self._topics: list[TopicProduceResponse] = []
         self._pending: Pending | None = None
         self._watch: Watch | None = None
@@ -67,17 +71,24 @@ class Produce:
         self.owed: list[tuple[Partition | None, int, PartitionProduceResponse]] = []
 
     def append_all(self) -> None:
+        partitions = self._broker.partitions
         for topic in self._body.topic_data:
             results: list[PartitionProduceResponse] = []
-            self._topics.append(TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=results))
+            self._topics.append(make_topic(name=topic.name, topic_id=topic.topic_id, partition_responses=results))
+            name, refusal = topic.name, None
+            if self._request.version >= TOPIC_IDS_SINCE:
+                name = partitions.topic_name(topic.topic_id) or ""
+                if not name:
+                    refusal = ApiError(ErrorCode.UNKNOWN_TOPIC_ID)
+            refusal = refusal or self._refusal_of(name)
             for data in topic.partition_data:
-                result = PartitionProduceResponse(index=data.index, base_offset=-1)
+                result = make_result(index=data.index, base_offset=-1)
                 results.append(result)
-                try:
-                    self._append(topic, data, result)
-                except ApiError as error:
-                    self._refuse(result, error)
-                    self._count_refusal(topic, data.index, error)
+                partition = partitions.get(name, data.index)
+                if refusal is not None or partition is None:
+                    self._refuse(result, refusal or ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), partition)
+                else:
+                    self._append(partition, data.records, result)
 
     def wait(self) -> Pending:
         """Answers when every append is acknowledged, or when the time is over."""
@@ -94,30 +105,28 @@ class Produce:
             self._hint_leaders(response)
         return response
 
-    def _append(self, topic: TopicProduceData, data: PartitionProduceData, result: PartitionProduceResponse) -> None:
-        broker = self._broker
-        if self._request.version >= TOPIC_IDS_SINCE:
-            partition = broker.partitions.get_by_id(topic.topic_id, data.index)
-            name = broker.partitions.topic_name(topic.topic_id) or ""
-            missing = ErrorCode.UNKNOWN_TOPIC_ID
-        else:
-            partition = broker.partitions.get(topic.name, data.index)
-            name = topic.name
-            missing = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        require(broker, self._request, AclOperation.WRITE, ResourceType.TOPIC, name)
-        if partition is None:
-            raise ApiError(missing)
+    def _refusal_of(self, topic: str) -> ApiError | None:
+        """Why nothing may be produced to a topic, whatever the batch."""
+        try:
+            require(self._broker, self._request, AclOperation.WRITE, ResourceType.TOPIC, topic)
+        except ApiError as error:
+            return error
         if not -1 <= self._acks <= 1:
-            raise ApiError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks={self._acks}; 0, 1 and -1 are known")
-        if name in INTERNAL_TOPICS:
-            raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{name} is written by its coordinator only")
-        records = data.records
-        if records is None or len(records) < BATCH_OVERHEAD:
-            raise ApiError(ErrorCode.CORRUPT_MESSAGE, "no whole record batch")
-        if records[ATTRIBUTES_AT + 1] & TRANSACTIONAL_BIT and self._must_ask(partition, records):
-            self._ask_coordinator(partition, bytearray(records), result)
-        else:
-            self._append_now(partition, records, result)
+            return ApiError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks={self._acks}; 0, 1 and -1 are known")
+        if topic in INTERNAL_TOPICS:
+            return ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic} is written by its coordinator only")
+        return None
+
+    def _append(self, partition: Partition, records: memoryview | None, result: PartitionProduceResponse) -> None:
+        try:
+            if records is None or len(records) < BATCH_OVERHEAD:
+                raise ApiError(ErrorCode.CORRUPT_MESSAGE, "no whole record batch")
+            if records[ATTRIBUTES_AT + 1] & TRANSACTIONAL_BIT and self._must_ask(partition, records):
+                self._ask_coordinator(partition, bytearray(records), result)
+            else:
+                self._append_now(partition, records, result)
+        except ApiError as error:
+            self._refuse(result, error, partition)
 
     def _append_now(
         self,
@@ -126,22 +135,15 @@ class Produce:
         result: PartitionProduceResponse,
         guard: VerificationGuard | None = None,
     ) -> None:
-        appended = partition.append(
-            records,
-            acks=self._acks,
-            now_ms=self._broker.clock.wall_ms(),
-            is_transaction_v2=self._request.version >= TRANSACTIONS_V2_SINCE,
-            guard=guard,
-        )
-        result.base_offset = appended.base_offset
-        result.log_append_time_ms = appended.log_append_time_ms
-        result.log_start_offset = appended.log_start_offset
-        if self._acks != NONE:
-            code = partition.acknowledgement(appended.last_offset, self._acks)
+        acks = self._acks
+        appended = partition.append(records, acks=acks, now_ms=self._broker.clock.wall_ms(), is_transaction_v2=self._is_v2, guard=guard)
+        result.base_offset, last_offset, result.log_append_time_ms, result.log_start_offset, _ = appended
+        if acks != NONE:
+            code = partition.acknowledgement(last_offset, acks)
             if code is None:
-                self.owed.append((partition, appended.last_offset, result))
+                self.owed.append((partition, last_offset, result))
             elif code:
-                self._refuse(result, ApiError(code))
+                raise ApiError(code)
 
     # Transactions
 
@@ -168,7 +170,7 @@ class Produce:
 
         self._broker.transactions.admit(
             self._body.transactional_id or "", header.producer_id, header.producer_epoch, [key],
-            self._request.version >= TRANSACTIONS_V2_SINCE, admitted,
+            self._is_v2, admitted,
         )  # fmt: skip
 
     def _append_admitted(
@@ -179,8 +181,7 @@ class Produce:
                 raise ApiError(code, "the transaction coordinator did not let this partition in")
             self._append_now(partition, records, result, guard)
         except ApiError as error:
-            self._refuse(result, error)
-            partition.traffic.count_refused_produce(error.code)
+            self._refuse(result, error, partition)
 
     # Waiting
 
@@ -199,7 +200,7 @@ class Produce:
             if code is None:
                 left.append(entry)
             elif code:
-                self._refuse(result, ApiError(code))
+                self._refuse(result, ApiError(code), partition)
         self.owed = left
         if self._pending is not None and not self._pending.is_done:
             if not left:
@@ -208,8 +209,8 @@ class Produce:
                 self._watch_owed()
 
     def _time_out(self) -> None:
-        for _, _, result in self.owed:
-            self._refuse(result, ApiError(ErrorCode.REQUEST_TIMED_OUT))
+        for partition, _, result in self.owed:
+            self._refuse(result, ApiError(ErrorCode.REQUEST_TIMED_OUT), partition)
         self._finish()
 
     def _finish(self) -> None:
@@ -218,16 +219,11 @@ class Produce:
         if not self._pending.is_done:
             self._pending.complete(self.answer())
 
-    def _refuse(self, result: PartitionProduceResponse, error: ApiError) -> None:
+    def _refuse(self, result: PartitionProduceResponse, error: ApiError, partition: Partition | None) -> None:
         self.refusals.append(error)
         result.error_code = error.code
         result.error_message = error.message or None
         result.base_offset = -1
-
-    def _count_refusal(self, topic: TopicProduceData, index: int, error: ApiError) -> None:
-        partitions = self._broker.partitions
-        by_id = self._request.version >= TOPIC_IDS_SINCE
-        partition = partitions.get_by_id(topic.topic_id, index) if by_id else partitions.get(topic.name, index)
         if partition is not None:
             partition.traffic.count_refused_produce(error.code)
 
