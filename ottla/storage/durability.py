@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from ottla.base.ports import Disk
 from ottla.storage.checkpoints import directory_of
 from ottla.storage.file_slice import DirectorySync, PathSync, Syncable
-from ottla.storage.segment import INDEX_SUFFIX, TIME_INDEX_SUFFIX, Segment
+from ottla.storage.segment import Segment
 
 _NO_CEILING = (1 << 63) - 1
 
@@ -46,7 +46,7 @@ class Durability:
         active = segments[-1]
         if self.recovery_point < log_end_offset:
             if self.recovery_point < active.base_offset:
-                files += self._unsynced_sealed(segments)
+                files += [segment.open_file() for segment in segments[:-1] if segment.end_offset > self.recovery_point]
             if active.size:
                 files.append(active.open_file())
         if self._changed:
@@ -57,14 +57,6 @@ class Durability:
             files.append(DirectorySync(self._disk, directory))
         if self._is_parent_unsynced:
             files.append(DirectorySync(self._disk, directory_of(directory)))
-        return files
-
-    def _unsynced_sealed(self, segments: Sequence[Segment]) -> list[Syncable]:
-        files: list[Syncable] = []
-        for segment in segments[:-1]:
-            if segment.end_offset > self.recovery_point:
-                files.append(segment.open_file())
-                files += [PathSync(self._disk, segment.path(suffix)) for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX)]
         return files
 
     def mark(self, offset: int, segments: Sequence[Segment]) -> None:

@@ -235,6 +235,8 @@ class Log:
         except StorageError:
             self._abandon(segment)
             raise
+        self._durability.note(self.active.index.path)
+        self._durability.note(self.active.times.path)
         self.snapshots.remove_strays((*self._bases, base))
         self.segments.append(segment)
         self._bases.append(base)
@@ -402,9 +404,11 @@ class Log:
         self._after_cut()
 
     def _remove_from(self, keep: int) -> None:
-        """Removes segments from the newest on, so that a crash in between leaves a log without a hole."""
+        """Removes segments from the newest on, for good before anything else is cut: a crash in between must not leave a hole."""
         for segment in reversed(self.segments[keep:]):
             segment.remove()
+        if keep < len(self.segments):
+            self.disk.sync_directory(self.directory)
         del self.segments[keep:], self._bases[keep:]
         if self.segments:
             self.active = self.segments[-1]

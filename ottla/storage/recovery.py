@@ -213,6 +213,8 @@ def _open_clean(opening: Opening) -> None:
     if problem:
         opening.note(f"segment {active.base_offset}: {problem}; made its indexes again")
         active.rebuild_indexes()
+        active.add_final_time_entry()
+        active.write_indexes()
     end = active.base_offset
     for position, header, _ in active.scan(active.index.last_position):
         end = header.next_offset

@@ -1,0 +1,319 @@
+"""What a log is after a clean stop, a kill, a power loss, and with damaged files (I5, I6, I43)."""
+
+from __future__ import annotations
+
+import pytest
+
+from ottla.base.errors import StorageError
+from ottla.base.log_config import LogConfig
+from ottla.storage.log import Log
+from ottla.storage.recovery import offset_of
+from tests.fakes.disk import MemDisk
+from tests.fakes.randomness import SeededRandom
+from tests.storage.log_builder import DIRECTORY, PARTITION, ROOT, LogBuilder, batch_of, marker_of, names, offsets_of, read_all
+
+SMALL = LogConfig(segment_bytes=600, index_interval_bytes=150)
+
+
+class CountingDisk(MemDisk):
+    """Counts the bytes read from segments."""
+
+    read_bytes = 0
+
+    def maybe_fail(self, operation: str, path: str) -> None:
+        if operation == "read" and path.endswith(".log"):
+            self.read_bytes += 1
+        super().maybe_fail(operation, path)
+
+
+def memory(built: LogBuilder) -> MemDisk:
+    assert isinstance(built.disk, MemDisk)
+    return built.disk
+
+
+def filled(config: LogConfig = SMALL, number: int = 24) -> LogBuilder:
+    """Several segments with epochs, a producer and aborted transactions."""
+    built = LogBuilder(config)
+    for index in range(number):
+        kind = index % 4
+        if kind == 1:
+            batch = batch_of(2, producer_id=7, producer_epoch=0, base_sequence=index // 4 * 2, is_transactional=True, timestamp=1_000 + index)
+        elif kind == 3:
+            batch = marker_of(is_commit=index % 8 == 3, producer_id=7, timestamp=1_000 + index)
+        else:
+            batch = batch_of(2, timestamp=1_000 + index * 7 % 50)
+        built.append(batch, leader_epoch=index // 6)
+    return built
+
+
+def files_of(built: LogBuilder, *suffixes: str) -> dict[str, bytes]:
+    return {path: data for path, data in memory(built).all_files().items() if path.endswith(suffixes)}
+
+
+def state_of(log: Log) -> tuple[object, ...]:
+    end = log.log_end_offset
+    return (
+        [data for _, data in read_all(log)],
+        log.epochs.entries(),
+        log.aborted_transactions(0, end),
+        log.producers.first_unstable_offset(),
+        [(entry.producer_id, entry.epoch, entry.batches, entry.next_sequence) for entry in log.producers.active()],
+    )
+
+
+def test_a_clean_stop_and_start_changes_nothing() -> None:
+    built = filled()
+    before = state_of(built.log)
+    log = built.reopen()
+    assert state_of(log) == before
+    assert log.recovery_notes == []
+    assert log.recovery_point == log.log_end_offset
+
+
+def test_a_clean_start_looks_at_the_end_only() -> None:
+    disk = CountingDisk(ROOT)
+    built = LogBuilder(LogConfig(segment_bytes=20_000, index_interval_bytes=1_000), disk=disk)
+    built.append_many(2_000)
+    built.log.close(clean=True)
+    built.checkpoint()
+    disk.read_bytes = 0
+    built.open(was_clean=True)
+    assert disk.read_bytes <= 2
+    assert built.log.log_end_offset == 2_000
+
+
+def test_after_a_kill_everything_written_is_there() -> None:
+    built = filled()
+    before = state_of(built.log)
+    log = built.kill()
+    assert state_of(log) == before
+    assert log.recovery_point == 0
+
+
+def test_after_a_kill_only_what_lies_behind_the_recovery_point_is_read() -> None:
+    disk = CountingDisk(ROOT)
+    built = LogBuilder(LogConfig(segment_bytes=200_000, index_interval_bytes=1_000), disk=disk)
+    built.append_many(9_000, size=100)
+    built.log.flush()
+    built.log.write_recovery_aids()
+    built.checkpoint()
+    built.append_many(10)
+    built.log.close(clean=False)
+    disk.read_bytes = 0
+    built.open(was_clean=False)
+    assert disk.read_bytes <= 4
+    assert built.log.log_end_offset == 9_010
+
+
+@pytest.mark.parametrize(
+    ("suffix", "damage", "was_clean"),
+    [
+        (suffix, damage, was_clean)
+        for suffix in (".index", ".timeindex", ".txnindex")
+        for damage in ("missing", "cut", "garbage", "zeros")
+        for was_clean in (True, False)
+        if suffix == ".index" or not was_clean or damage in ("cut", "garbage") or (suffix == ".timeindex" and damage == "missing")
+    ],
+)
+def test_a_missing_or_damaged_index_is_made_again_as_it_was(suffix: str, damage: str, was_clean: bool) -> None:
+    """I6. After a clean stop, a missing transaction index and a single entry of zeros look like good ones."""
+    built = filled()
+    aborted = built.log.aborted_transactions(0, built.log.log_end_offset)
+    built.log.close(clean=True)
+    if was_clean:
+        built.checkpoint()
+    good = files_of(built, suffix)
+    assert any(good.values())
+    for path, data in good.items():
+        if damage == "missing":
+            memory(built).remove(path)
+        elif data:
+            memory(built).write_file(path, {"cut": data[:-1], "garbage": b"\xff" * len(data), "zeros": bytes(len(data))}[damage])
+    log = built.open(was_clean=was_clean)
+    for segment in log.segments:
+        segment.load_indexes()
+    assert log.aborted_transactions(0, log.log_end_offset) == aborted != []
+    log.close(clean=True)
+    assert files_of(built, suffix) == good
+    if damage != "missing" and was_clean:
+        assert log.recovery_notes
+
+
+def test_a_torn_tail_is_cut_and_nothing_else() -> None:
+    """I43."""
+    built = filled()
+    batches = read_all(built.log)
+    path = built.log.active.path(".log")
+    built.log.close(clean=False)
+    whole = memory(built).read_file(path)
+    for cut in range(1, 60, 7):
+        memory(built).write_file(path, whole[:-cut])
+        log = built.open(was_clean=False)
+        assert read_all(log) == batches[:-1]
+        assert any("cut" in note for note in log.recovery_notes)
+        log.close(clean=False)
+
+
+def test_a_wrong_crc_in_the_tail_cuts_from_there_over_all_later_segments() -> None:
+    built = filled()
+    batches = read_all(built.log)
+    victim = built.log.segments[2]
+    path, base = victim.path(".log"), victim.base_offset
+    built.log.close(clean=False)
+    memory(built).flip_bits(path, 40)
+    log = built.open(was_clean=False)
+    assert log.log_end_offset == base
+    assert read_all(log) == [(header, data) for header, data in batches if header.base_offset < base]
+    assert not [name for name in names(built.disk) if name.endswith(".log") and int(name[:20]) > base]
+    assert log.epochs.entries()[-1][1] < base
+    assert built.append(batch_of(), leader_epoch=90) == base
+
+
+def test_damage_below_the_recovery_point_is_never_cut() -> None:
+    """P11: it names the file and the offset, and leaves every byte where it is."""
+    built = filled()
+    built.log.flush()
+    built.checkpoint()
+    path = built.log.active.path(".log")
+    base = built.log.active.base_offset
+    built.log.close(clean=False)
+    whole = memory(built).read_file(path)
+    memory(built).write_file(path, whole[:-3])
+    with pytest.raises(StorageError, match=rf"{path}.*recovery point"):
+        built.open(was_clean=False)
+    assert memory(built).read_file(path) == whole[:-3]
+    memory(built).write_file(path, b"\0" * len(whole))
+    with pytest.raises(StorageError, match=rf"offset {base} "):
+        built.open(was_clean=False)
+
+
+def test_a_log_truncated_just_before_the_crash_is_taken_as_it_is() -> None:
+    built = LogBuilder()
+    built.append_many(20)
+    built.log.flush()
+    built.checkpoint()
+    built.log.truncate_to(11)
+    log = built.kill()
+    assert log.log_end_offset == 11
+    assert any("truncated" in note for note in log.recovery_notes)
+
+
+@pytest.mark.parametrize("content", [b"", b"0\n", b"0\n9\n1 2\n", b"1\n0\n", b"0\n2\n5 0\n3 8\n", b"0\n1\nx y\n", b"\xff\xfe"])
+def test_a_torn_epoch_file_is_made_again_from_the_batches(content: bytes) -> None:
+    built = filled()
+    entries = built.log.epochs.entries()
+    built.log.close(clean=True)
+    built.checkpoint()
+    memory(built).write_file(f"{DIRECTORY}/leader-epoch-checkpoint", content)
+    log = built.open(was_clean=True)
+    assert log.epochs.entries() == entries
+    assert any("leader-epoch-checkpoint" in note for note in log.recovery_notes)
+
+
+def test_a_damaged_snapshot_is_removed_and_an_older_one_serves() -> None:
+    built = filled()
+    before = state_of(built.log)
+    built.log.close(clean=True)
+    built.checkpoint()
+    paths = sorted(files_of(built, ".snapshot"))
+    for path in paths[-2:]:
+        memory(built).flip_bits(path, 8)
+    log = built.open(was_clean=True)
+    assert state_of(log) == before
+    assert len(log.recovery_notes) == 2
+    assert not memory(built).exists(paths[-1])
+
+
+def test_leftovers_go() -> None:
+    built = filled()
+    before = state_of(built.log)
+    for name in ("00000000000000000000.log.deleted", "00000000000000000000.index.cleaned", "x.tmp", "00000000000000099999.index"):
+        memory(built).write_file(f"{DIRECTORY}/{name}", b"old")
+    assert state_of(built.kill()) == before
+    assert not [name for name in names(built.disk) if name.endswith((".deleted", ".cleaned", ".tmp")) or "99999" in name]
+
+
+def test_segments_below_the_start_that_came_back_are_dropped() -> None:
+    built = LogBuilder(SMALL)
+    built.append_many(30)
+    second = built.log.segments[1].base_offset
+    built.log.flush()
+    built.log.advance_log_start(second + 1)
+    built.log.delete_expired(0, 30)
+    built.checkpoint()
+    log = built.crash()
+    assert (log.log_start_offset, log.segments[0].base_offset, log.log_end_offset) == (second + 1, second, 30)
+
+
+@pytest.mark.parametrize(("name", "offset"), [("00000000000000000012.log", 12), ("12.log", None), ("00000000000000000012.log.swap", None)])
+def test_offsets_in_names(name: str, offset: int | None) -> None:
+    assert offset_of(name, ".log") == offset
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_power_loss_at_every_change_of_the_disk(seed: int) -> None:
+    """I5, I6, I43: every image opens without help, holds a prefix that reaches the recovery point, and takes appends."""
+    random = SeededRandom(seed)
+    built = LogBuilder(SMALL)
+    images: list[tuple[MemDisk, int, int, list[tuple[int, bytes]]]] = []
+    written: list[tuple[int, bytes]] = []
+
+    def take(_operation: str, _path: str) -> None:
+        if random.randrange(4) == 0:
+            point = built.recovery_point
+            images.append((memory(built).image(random), point, min(point, 30) if is_cutting else point, list(written)))
+
+    memory(built).on_change = take
+    sequence, is_cutting = 0, False
+    for step in range(40):
+        batch = batch_of(2, value=b"x" * random.randrange(80), producer_id=3, producer_epoch=0, base_sequence=sequence)
+        sequence += 2
+        written.append((built.log.log_end_offset, b""))
+        base = built.append(batch, leader_epoch=step // 9)
+        written[-1] = (base, bytes(batch))
+        if step % 5 == 4:
+            built.log.flush()
+            built.log.write_recovery_aids()
+            built.checkpoint()
+        if step == 25:
+            is_cutting = True
+            built.log.truncate_to(30)
+            built.checkpoint()
+            is_cutting = False
+            del written[15:]
+            sequence = 30
+    assert len(images) > 20
+    for disk, point, end_min, expected in images:
+        judge_image(disk, point, end_min, expected)
+
+
+def judge_image(disk: MemDisk, point: int, end_min: int, expected: list[tuple[int, bytes]]) -> None:
+    after = LogBuilder(SMALL, disk=disk, recovery_point=point)
+    log = after.log
+    found = [(header.base_offset, data) for header, data in read_all(log)]
+    assert log.log_end_offset >= end_min
+    common = min(len(found), len(expected))
+    assert [base for base, _ in found[:common]] == [base for base, _ in expected[:common]]
+    assert all(data == want for (_, data), (_, want) in zip(found, expected, strict=False) if want)
+    entry = log.producers.get(3)
+    assert (entry.next_sequence if entry else 0) == log.log_end_offset
+    kept = {path: data for path, data in disk.all_files().items() if path.endswith((".index", ".timeindex"))}
+    for segment in log.segments:
+        segment.rebuild_indexes()
+        segment.write_indexes()
+    assert {path: data for path, data in disk.all_files().items() if path in kept} == kept, "I6"
+    assert after.append(batch_of(), leader_epoch=99) == log.log_end_offset - 1
+    assert offsets_of(after.reopen()) == [base for base, _ in found] + [log.log_end_offset - 1]
+
+
+def test_a_directory_that_kafka_wrote_without_our_files_opens() -> None:
+    """No epoch file, no metadata, no snapshot: only segments."""
+    built = filled()
+    batches = read_all(built.log)
+    built.log.close(clean=True)
+    for name in names(built.disk):
+        if not name.endswith(".log"):
+            memory(built).remove(f"{DIRECTORY}/{name}")
+    log = Log.open(built.disk, DIRECTORY, PARTITION, SMALL, now_ms=0, was_clean=True)
+    assert read_all(log) == batches
+    assert log.topic_id is None
