@@ -96,10 +96,10 @@ def new_producer_id_if_exhausted(shard: Shard, metadata: TransactionMetadata) ->
 def fetch_producer_id(shard: Shard, retry: Callable[[int], Decision], give_up: Callable[[ErrorCode], tuple[Effect, ...]]) -> Decision:
     """Waits for the next block of producer ids, then decides again."""
 
-    def refilled(_producer_id: int, code: ErrorCode) -> None:
+    def refilled(code: ErrorCode) -> None:
         shard.run(retry if not code else lambda _now_ms: Decision(effects=give_up(code), refused=give_up))
 
-    return Decision(effects=(Call(lambda: shard.producer_ids.next(refilled)),), refused=give_up)
+    return Decision(effects=(Call(lambda: shard.producer_ids.when_ready(refilled)),), refused=give_up)
 
 
 def _end(shard: Shard, now_ms: int, metadata: TransactionMetadata, is_commit: bool, version: int, reply: Reply) -> Decision:

@@ -24,6 +24,7 @@ ATTEMPTS_MAX = 16
 PRODUCER_ID_MAX = (1 << 63) - 1
 
 Taken = Callable[[int, ErrorCode], None]
+Ready = Callable[[ErrorCode], None]
 
 
 class ProducerIds:
@@ -35,7 +36,7 @@ class ProducerIds:
         self._next = 0
         self._end = 0
         self._following: range | None = None
-        self._waiting: list[Taken] = []
+        self._waiting: list[Ready] = []
         self._is_fetching = False
 
     def take(self) -> int | None:
@@ -51,12 +52,17 @@ class ProducerIds:
         return producer_id
 
     def next(self, done: Taken) -> None:
+        """The same with patience: `done(producer_id, NONE)` or `done(-1, error)`."""
         producer_id = self.take()
         if producer_id is not None:
             done(producer_id, ErrorCode.NONE)
         else:
-            self._waiting.append(done)
-            self._maybe_fetch()
+            self.when_ready(lambda code: done(NO_PRODUCER_ID, code) if code else self.next(done))
+
+    def when_ready(self, done: Ready) -> None:
+        """Calls `done` when `take` may be tried again, or with why there will be no ids."""
+        self._waiting.append(done)
+        self._maybe_fetch()
 
     def _open_following(self) -> bool:
         if self._following is None:
@@ -95,13 +101,13 @@ class ProducerIds:
         self._following = block
         waiting, self._waiting = self._waiting, []
         for done in waiting:
-            self.next(done)
+            done(ErrorCode.NONE)
 
     def _fail(self, code: ErrorCode) -> None:
         self._is_fetching = False
         waiting, self._waiting = self._waiting, []
         for done in waiting:
-            done(NO_PRODUCER_ID, code)
+            done(code)
 
 
 def _block_bytes(broker_id: int, start: int) -> bytes:

@@ -121,6 +121,12 @@ class TransactionCoordinators:
         if host is not None:
             host.close(code)
 
+    def configure(self, settings: TransactionSettings) -> None:
+        """A dynamic setting has changed."""
+        self.settings = settings
+        for host in self._hosts.values():
+            host.machine.shard.settings = settings
+
     def partition_for(self, transactional_id: str) -> int:
         return java_partition(transactional_id, self._partition_count())
 

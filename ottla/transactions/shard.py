@@ -50,6 +50,9 @@ class ProducerIdSource(Protocol):
     def next(self, done: Callable[[int, ErrorCode], None]) -> None:
         """The same with patience: `done(producer_id, NONE)` or `done(-1, error)`."""
 
+    def when_ready(self, done: Callable[[ErrorCode], None]) -> None:
+        """Calls `done` when `take` may be tried again, or with why there will be no ids."""
+
 
 class EndResult(NamedTuple):
     """How InitProducerId or EndTxn ended, and what the client uses from now on."""

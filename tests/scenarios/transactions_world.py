@@ -1,7 +1,8 @@
 """The world of the transaction transcripts: one transaction coordinator on a log in memory, and clients that are names in commands.
 
-A client is known by its name, has the transactional id `tx` unless told otherwise, and remembers the identity that it was given last; `as=P/E`
-speaks with another one. Output is one line for each answer and each set of markers sent, in order, then one for each record logged.
+A client is known by its name, has the transactional id `tx` unless told otherwise, and remembers the identity that it was given last;
+`as=P/E` speaks with another one. Output is one line for each answer and each set of markers sent, in order, then one for each record
+that was logged.
 
     init NAME [id=tx] [timeout=60000] [holding | holding=P/E] [2pc] [keep]      `holding` names the identity it has (KIP-360)
     add NAME TOPIC-PARTITION [...] [v=0|2];   offsets NAME GROUP;   verify NAME TOPIC-PARTITION [...]
@@ -331,5 +332,4 @@ class World:
         for name, value in arguments.options.items():
             kind = type(getattr(self.settings, name))
             self.settings = dataclasses.replace(self.settings, **{name: kind(int(value))})
-        self.coordinators.settings = self.settings
-        self.host.machine.shard.settings = self.settings
+        self.coordinators.configure(self.settings)

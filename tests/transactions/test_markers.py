@@ -1,0 +1,231 @@
+"""Markers on their way: to partitions here and elsewhere, until each has its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import pytest
+
+from ottla.base.errors import ApiError, ErrorCode
+from ottla.base.types import GROUP_METADATA_TOPIC, TopicPartition
+from ottla.transactions.markers import NO_LEADER, RETRY_MS, LocalMarkers, Marker, MarkerDelivery
+from tests.fakes.clock import ManualClock
+from tests.fakes.timers import ManualTimers
+
+T0, T1, U0 = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 0)
+MARKER = Marker(7, 3, 5, True, 2)
+
+
+class FakeLog:
+    def __init__(self) -> None:
+        self.log_end_offset = 10
+
+
+class FakePartition:
+    """A partition whose replicas follow when told."""
+
+    def __init__(self, *, is_instant: bool = True) -> None:
+        self.log = FakeLog()
+        self.leader_epoch = 0
+        self.is_instant = is_instant
+        self.high_watermark = 10
+        self.written: list[tuple[int, int, bool]] = []
+        self.refuses: list[ErrorCode] = []
+        self.is_lost = False
+        self.watchers: list[Callable[[], None]] = []
+
+    def write_marker(
+        self, producer_id: int, producer_epoch: int, coordinator_epoch: int, is_commit: bool, now_ms: int, transaction_version: int
+    ) -> int | None:
+        if self.refuses:
+            raise ApiError(self.refuses.pop(0))
+        if (producer_id, producer_epoch, is_commit) in self.written:
+            return None
+        self.written.append((producer_id, producer_epoch, is_commit))
+        self.log.log_end_offset += 1
+        if self.is_instant:
+            self.commit()
+        return self.log.log_end_offset - 1
+
+    def acknowledgement(self, last_offset: int, acks: int, leader_epoch: int = -1) -> ErrorCode | None:
+        if self.is_lost:
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        return ErrorCode.NONE if self.high_watermark > last_offset else None
+
+    def add_watcher(self, watcher: Callable[[], None]) -> None:
+        self.watchers.append(watcher)
+
+    def remove_watcher(self, watcher: Callable[[], None]) -> None:
+        self.watchers.remove(watcher)
+
+    def commit(self) -> None:
+        self.high_watermark = self.log.log_end_offset
+        for watcher in list(self.watchers):
+            watcher()
+
+    def lose(self) -> None:
+        self.is_lost = True
+        for watcher in list(self.watchers):
+            watcher()
+
+
+class World:
+    """Broker 1 with some partitions, and broker 2 that answers when told."""
+
+    def __init__(self) -> None:
+        self.clock = ManualClock()
+        self.timers = ManualTimers(self.clock)
+        self.partitions: dict[TopicPartition, FakePartition] = {T0: FakePartition(), T1: FakePartition()}
+        self.leaders: dict[TopicPartition, int] = {T0: 1, T1: 1}
+        self.asked: list[tuple[int, list[TopicPartition], Callable[[dict[TopicPartition, ErrorCode]], None]]] = []
+        self.group_markers: list[tuple[int, int, int, int, bool]] = []
+        self.is_wanted = True
+        self.done = 0
+        self.local = LocalMarkers(self.find, lambda *marker: self.group_markers.append(marker), self.clock)
+        self.delivery = MarkerDelivery(1, self.local, self, self, self.timers)
+
+    def find(self, topic: str, partition: int) -> FakePartition | None:
+        return self.partitions.get(TopicPartition(topic, partition))
+
+    def leader_of(self, topic: str, partition: int) -> int | None:
+        return self.leaders.get(TopicPartition(topic, partition))
+
+    def write_markers(
+        self, broker_id: int, marker: Marker, partitions: Sequence[TopicPartition], done: Callable[[dict[TopicPartition, ErrorCode]], None]
+    ) -> None:
+        assert marker == MARKER
+        self.asked.append((broker_id, list(partitions), done))
+
+    def send(self, *partitions: TopicPartition) -> None:
+        def finished() -> None:
+            self.done += 1
+
+        self.delivery.send("tx", 7, 3, 5, True, partitions, 2, lambda: self.is_wanted, finished)
+
+
+def test_here_everything_happens_at_once() -> None:
+    world = World()
+    world.send(T0, T1)
+    assert world.done == 1
+    assert [partition.written for partition in world.partitions.values()] == [[(7, 3, True)], [(7, 3, True)]]
+
+
+def test_without_partitions_there_is_nothing_to_wait_for() -> None:
+    world = World()
+    world.send()
+    assert world.done == 1
+
+
+def test_done_waits_for_the_high_watermark() -> None:
+    world = World()
+    world.partitions[T0].is_instant = False
+    world.send(T0)
+    assert world.done == 0
+    world.partitions[T0].commit()
+    assert world.done == 1 and world.partitions[T0].watchers == []
+
+
+def test_a_marker_that_is_there_already_counts_once_it_is_committed() -> None:
+    """KAFKA-19999: sent again after a failover it is a success, not an endless refusal; I25: and not a second marker."""
+    world = World()
+    partition = world.partitions[T0]
+    partition.is_instant = False
+    world.send(T0)
+    world.send(T0)
+    assert world.done == 0
+    partition.commit()
+    assert world.done == 2 and partition.written == [(7, 3, True)]
+
+
+def test_markers_for_offsets_are_passed_on_to_the_group_coordinator() -> None:
+    world = World()
+    offsets = TopicPartition(GROUP_METADATA_TOPIC, 4)
+    world.partitions[offsets], world.leaders[offsets] = FakePartition(), 1
+    world.send(offsets)
+    world.send(offsets)
+    assert world.group_markers == [(4, 10, 7, 3, True)]
+
+
+def test_other_brokers_are_asked_once_each() -> None:
+    world = World()
+    world.leaders |= {T1: 2, U0: 2}
+    world.send(T0, T1, U0)
+    [(broker_id, partitions, answered)] = world.asked
+    assert (broker_id, partitions, world.done) == (2, [T1, U0], 0)
+    answered({T1: ErrorCode.NONE, U0: ErrorCode.NONE})
+    assert world.done == 1
+
+
+def test_only_what_failed_is_sent_again_and_to_the_new_leader() -> None:
+    world = World()
+    world.leaders |= {T1: 2, U0: 2}
+    world.send(T0, T1, U0)
+    world.asked.pop()[2]({T1: ErrorCode.NONE, U0: ErrorCode.NOT_LEADER_OR_FOLLOWER})
+    world.leaders[U0] = 3
+    world.timers.advance(RETRY_MS)
+    [(broker_id, partitions, answered)] = world.asked
+    assert (broker_id, partitions) == (3, [U0])
+    answered({U0: ErrorCode.NONE})
+    assert world.done == 1
+
+
+@pytest.mark.parametrize("refusal", [ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.KAFKA_STORAGE_ERROR])
+def test_a_refusal_is_tried_again(refusal: ErrorCode) -> None:
+    world = World()
+    world.partitions[T0].refuses = [refusal, refusal]
+    world.send(T0)
+    world.timers.advance(RETRY_MS)
+    assert world.done == 0
+    world.timers.advance(RETRY_MS)
+    assert world.done == 1
+
+
+def test_leadership_lost_while_waiting_is_tried_again() -> None:
+    world = World()
+    world.partitions[T0].is_instant = False
+    world.send(T0)
+    world.partitions[T0].lose()
+    world.leaders[T0] = NO_LEADER
+    world.timers.advance(RETRY_MS)
+    assert world.asked == [] and world.done == 0
+    world.leaders[T0] = 2
+    world.timers.advance(RETRY_MS)
+    world.asked[0][2]({T0: ErrorCode.NONE})
+    assert world.done == 1
+
+
+def test_a_deleted_partition_needs_no_marker() -> None:
+    world = World()
+    del world.leaders[T1]
+    world.send(T0, T1)
+    assert world.done == 1
+
+
+def test_a_partition_that_has_moved_on_has_its_marker() -> None:
+    world = World()
+    world.partitions[T0].refuses = [ErrorCode.INVALID_PRODUCER_EPOCH]
+    world.send(T0)
+    assert world.done == 1
+
+
+def test_a_fenced_coordinator_stops() -> None:
+    world = World()
+    world.partitions[T0].refuses = [ErrorCode.TRANSACTION_COORDINATOR_FENCED]
+    world.send(T0, T1)
+    world.timers.advance(10 * RETRY_MS)
+    assert world.done == 0 and world.partitions[T1].written != []
+
+
+def test_a_coordinator_that_is_thrown_away_stops() -> None:
+    world = World()
+    world.leaders[T0] = NO_LEADER
+    world.send(T0)
+    world.is_wanted = False
+    world.timers.advance(RETRY_MS)
+    assert world.timers.pending() == 0 and world.done == 0
+
+
+def test_a_partition_that_is_not_here_is_unknown() -> None:
+    told: list[ErrorCode] = []
+    World().local.write(U0, MARKER, told.append)
+    assert told == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]

@@ -1,0 +1,114 @@
+"""Producer ids: blocks that two brokers never share, whatever happens to a write."""
+
+from __future__ import annotations
+
+import json
+
+from ottla.base.errors import ErrorCode
+from ottla.base.ports import StoreResult
+from ottla.transactions.producer_ids import BLOCK_PATH, BLOCK_SIZE, PRODUCER_ID_MAX, ProducerIds
+from tests.fakes.memory_store import MemoryStore
+
+
+def block(store: MemoryStore) -> dict[str, object]:
+    found: dict[str, object] = json.loads(store.nodes()[BLOCK_PATH].data)
+    return found
+
+
+def test_ids_count_up_through_blocks() -> None:
+    ids = ProducerIds(MemoryStore(), 1)
+    assert [ids.take() for _ in range(2_500)] == list(range(2_500))
+
+
+def test_the_node_is_kafkas() -> None:
+    store = MemoryStore()
+    ProducerIds(store, 4).take()
+    assert block(store) == {"version": 1, "broker": 4, "block_start": "0", "block_end": "999"}
+
+
+def test_brokers_never_share_a_block() -> None:
+    """I22."""
+    store = MemoryStore()
+    brokers = [ProducerIds(store, broker_id) for broker_id in range(3)]
+    taken = [ids.take() for _ in range(2_000) for ids in brokers]
+    assert None not in taken and len(set(taken)) == len(taken)
+
+
+def test_a_restart_begins_a_new_block() -> None:
+    store = MemoryStore()
+    assert ProducerIds(store, 1).take() == 0
+    assert ProducerIds(store.reopened(), 1).take() == BLOCK_SIZE
+
+
+def test_a_write_of_unknown_outcome_is_not_ours() -> None:
+    """Whether it happened or not: the ids of that block are given to nobody."""
+    for is_applied in (False, True):
+        store = MemoryStore()
+        store.fail_next(StoreResult.UNKNOWN, is_applied=is_applied)
+        assert ProducerIds(store, 1).take() == (BLOCK_SIZE if is_applied else 0)
+
+
+def test_a_lost_race_is_run_again() -> None:
+    store = MemoryStore()
+    store.fail_next(StoreResult.BAD_VERSION)
+    assert ProducerIds(store, 1).take() == 0
+
+
+def test_while_the_block_is_fetched_nobody_is_told_anything() -> None:
+    store = MemoryStore()
+    store.hold()
+    ids = ProducerIds(store, 1)
+    told: list[tuple[int, ErrorCode]] = []
+    assert ids.take() is None
+    for _ in range(3):
+        ids.next(lambda producer_id, code: told.append((producer_id, code)))
+    assert told == [] and ids.take() is None
+    store.release()
+    assert told == [(0, ErrorCode.NONE), (1, ErrorCode.NONE), (2, ErrorCode.NONE)]
+
+
+def test_the_next_block_is_there_before_the_last_one_is_used_up() -> None:
+    store = MemoryStore()
+    ids = ProducerIds(store, 1)
+    for _ in range(BLOCK_SIZE - 50):
+        ids.take()
+    assert block(store)["block_start"] == str(BLOCK_SIZE)
+    store.hold()
+    assert [ids.take() for _ in range(100)] == list(range(BLOCK_SIZE - 50, BLOCK_SIZE + 50))
+
+
+def test_a_session_that_is_over_is_told_and_the_next_one_asks_again() -> None:
+    store = MemoryStore()
+    store.hold()
+    ids = ProducerIds(store, 1)
+    told: list[tuple[int, ErrorCode]] = []
+    ids.next(lambda producer_id, code: told.append((producer_id, code)))
+    store.fail_next(StoreResult.SESSION_EXPIRED)
+    store.release()
+    assert told == [(-1, ErrorCode.COORDINATOR_NOT_AVAILABLE)]
+    assert ids.take() == 0
+
+
+def test_nonsense_in_the_node_gives_no_ids() -> None:
+    """C2: garbage in a znode is not guessed at."""
+    for data in (b"", b"nonsense", b"[]", b'{"block_end": "x"}', b'{"block_end": "-5"}', str(PRODUCER_ID_MAX).encode()):
+        store = MemoryStore()
+        store.put(BLOCK_PATH, data)
+        assert ProducerIds(store, 1).take() is None
+
+
+def test_ids_end_before_they_overflow() -> None:
+    store = MemoryStore()
+    store.put(BLOCK_PATH, json.dumps({"block_end": str(PRODUCER_ID_MAX - 10)}).encode())
+    assert ProducerIds(store, 1).take() is None
+
+
+def test_endless_conflicts_are_given_up() -> None:
+    class Stubborn(MemoryStore):
+        def multi(self, operations, done) -> None:  # type: ignore[no-untyped-def]
+            self.multis.append(list(operations))
+            done(StoreResult.BAD_VERSION, 0)
+
+    store = Stubborn()
+    assert ProducerIds(store, 1).take() is None
+    assert len(store.multis) == 16

@@ -1,0 +1,200 @@
+"""From a transactional id to its shard, and what is said when it is not here; waiting is shown in the transcripts `patience`, `completing`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from ottla.base.errors import ApiError, ErrorCode
+from ottla.base.types import TopicPartition
+from ottla.machine.host import MachineHost
+from ottla.transactions.init_producer_id import InitProducerId
+from ottla.transactions.markers import LocalMarkers
+from ottla.transactions.metadata import ProducerIdentity, TransactionMetadata
+from ottla.transactions.producer_ids import ProducerIds
+from ottla.transactions.queries import ListFilter
+from ottla.transactions.routing import DoneCodes, TransactionCoordinators, produce_error
+from ottla.transactions.settings import TransactionSettings
+from ottla.transactions.shard import EndResult
+from tests.fakes.clock import ManualClock
+from tests.fakes.machine_log import MemoryLog
+from tests.fakes.memory_store import MemoryStore
+from tests.fakes.timers import ManualTimers
+from tests.scenarios.transactions_world import HeldMarkers
+
+T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
+SOMEBODY = ProducerIdentity(1, 1)
+
+
+class Remote:
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, ProducerIdentity, list[TopicPartition], bool]] = []
+        self.code = ErrorCode.NONE
+
+    def add_partitions(
+        self, transactional_id: str, identity: ProducerIdentity, partitions: Sequence[TopicPartition], is_verify_only: bool, done: DoneCodes
+    ) -> None:
+        self.asked.append((transactional_id, identity, list(partitions), is_verify_only))
+        done(dict.fromkeys(partitions, self.code))
+
+
+class House:
+    def __init__(self, *, shards: int = 4, led: Sequence[int] = (0, 1, 2, 3), remote: Remote | None = None) -> None:
+        self.clock = ManualClock()
+        self.timers = ManualTimers(self.clock)
+        self.store = MemoryStore()
+        self.shards = shards
+        self.lines: list[str] = []
+        self.coordinators = TransactionCoordinators(
+            partition_count=lambda: self.shards,
+            group_partition=lambda group_id: len(group_id),
+            settings=TransactionSettings(),
+            producer_ids=ProducerIds(self.store, 1),
+            markers=HeldMarkers(self.lines.append),
+            local_markers=LocalMarkers(lambda topic, partition: None, lambda *marker: None, self.clock),
+            timers=self.timers,
+            remote=remote,
+        )
+        self.hosts = {index: self._attach(index) for index in led}
+
+    def _attach(self, index: int) -> MachineHost:
+        host = MachineHost(self.coordinators.new_machine(0), MemoryLog(), self.clock, self.timers)
+        self.coordinators.attach(index, host)
+        return host
+
+    def activate(self) -> None:
+        for host in self.hosts.values():
+            host.activate()
+
+    def init(self, transactional_id: str) -> EndResult:
+        told: list[EndResult] = []
+        self.coordinators.init_producer_id(InitProducerId(transactional_id, 60_000), told.append)
+        [result] = told
+        return result
+
+    def admit(self, transactional_id: str, is_v2: bool) -> ErrorCode:
+        told: list[dict[TopicPartition, ErrorCode]] = []
+        self.coordinators.admit(transactional_id, 1, 1, [T0], is_v2, told.append)
+        return told[0][T0]
+
+
+def test_ids_are_spread_over_the_shards_by_javas_hash() -> None:
+    house = House()
+    house.activate()
+    for number in range(20):
+        assert house.init(f"tx-{number}").code is ErrorCode.NONE
+    sizes = [len(host.machine.shard.transactions) for host in house.hosts.values()]
+    assert sum(sizes) == 20 and all(sizes)
+    assert house.coordinators.partition_for("a") == 97 % 4
+
+
+def test_a_shard_that_loads_says_so() -> None:
+    """I37."""
+    house = House()
+    assert house.init("tx").code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    listed: list[ErrorCode] = []
+    house.coordinators.list_transactions(ListFilter(), lambda found, code: listed.append(code))
+    assert listed == [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS]
+
+
+def test_a_shard_that_lives_elsewhere_or_has_gone_says_so() -> None:
+    house = House(led=())
+    assert house.init("tx").code is ErrorCode.NOT_COORDINATOR
+    house = House()
+    house.activate()
+    house.coordinators.detach(house.coordinators.partition_for("tx"))
+    house.coordinators.detach(99)
+    assert house.init("tx").code is ErrorCode.NOT_COORDINATOR
+
+
+def test_without_the_topic_there_is_no_coordinator() -> None:
+    house = House(shards=0, led=())
+    assert house.init("tx").code is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    with pytest.raises(ApiError, match="does not exist yet"):
+        house.coordinators.host_of("tx")
+
+
+def test_every_question_is_answered_when_nobody_coordinates() -> None:
+    house = House(led=())
+    told: list[object] = []
+    coordinators = house.coordinators
+    coordinators.add_partitions("tx", SOMEBODY, [T0], 0, told.append)
+    coordinators.verify_partitions("tx", SOMEBODY, [T0, T1], told.append)
+    coordinators.verify_offsets("tx", SOMEBODY, "g", told.append)
+    coordinators.end("tx", SOMEBODY, True, 2, told.append)
+    coordinators.describe("tx", told.append)
+    no = ErrorCode.NOT_COORDINATOR
+    assert told == [no, {T0: no, T1: no}, no, EndResult(no), no]
+
+
+def test_the_offsets_of_a_group_are_a_partition_like_any_other() -> None:
+    house = House()
+    house.activate()
+    identity = ProducerIdentity(*house.init("tx")[1:3])
+    told: list[ErrorCode] = []
+    house.coordinators.verify_offsets("tx", identity, "ggg", told.append)
+    house.coordinators.add_offsets("tx", identity, "ggg", 0, told.append)
+    house.coordinators.verify_offsets("tx", identity, "ggg", told.append)
+    assert told == [ErrorCode.TRANSACTION_ABORTABLE, ErrorCode.NONE, ErrorCode.NONE]
+    metadata = house.coordinators.host_of("tx").machine.shard.transactions["tx"]
+    assert metadata.partitions == {TopicPartition("__consumer_offsets", 3)}
+
+
+def test_another_broker_is_asked_for_what_it_coordinates() -> None:
+    remote = Remote()
+    house = House(led=(), remote=remote)
+    assert house.admit("tx", True) is ErrorCode.NONE
+    remote.code = ErrorCode.TRANSACTION_ABORTABLE
+    assert house.admit("tx", False) is ErrorCode.TRANSACTION_ABORTABLE
+    assert remote.asked == [("tx", SOMEBODY, [T0], False), ("tx", SOMEBODY, [T0], True)]
+
+
+def test_a_single_broker_without_the_shard_tells_the_producer_to_come_again() -> None:
+    assert House(led=()).admit("tx", True) is ErrorCode.NOT_ENOUGH_REPLICAS
+
+
+def test_verification_can_be_switched_off_for_old_clients_only() -> None:
+    house = House()
+    house.activate()
+    assert house.admit("tx", False) is ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    house.coordinators.configure(TransactionSettings(is_verification_enabled=False))
+    assert house.admit("tx", False) is ErrorCode.NONE
+    assert house.admit("tx", True) is ErrorCode.INVALID_PRODUCER_ID_MAPPING
+
+
+@pytest.mark.parametrize(
+    ("code", "v1", "v2"),
+    [
+        (ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.CONCURRENT_TRANSACTIONS),
+        (ErrorCode.NOT_COORDINATOR, ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.NOT_ENOUGH_REPLICAS),
+        (ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.INVALID_PRODUCER_EPOCH),
+        (ErrorCode.TRANSACTION_ABORTABLE, ErrorCode.TRANSACTION_ABORTABLE, ErrorCode.TRANSACTION_ABORTABLE),
+        (ErrorCode.NONE, ErrorCode.NONE, ErrorCode.NONE),
+    ],
+)
+def test_what_a_producer_hears(code: ErrorCode, v1: ErrorCode, v2: ErrorCode) -> None:
+    assert (produce_error(code, False), produce_error(code, True)) == (v1, v2)
+
+
+def test_producer_ids_that_must_be_fetched_are_waited_for() -> None:
+    house = House()
+    house.activate()
+    house.store.hold()
+    told: list[EndResult] = []
+    for number in range(3):
+        house.coordinators.init_producer_id(InitProducerId(f"tx-{number}", 60_000), told.append)
+    assert told == []
+    house.store.release()
+    assert sorted(result.producer_id for result in told) == [0, 1, 2]
+
+
+def test_the_list_gathers_every_shard() -> None:
+    house = House()
+    house.activate()
+    for number in range(9):
+        house.init(f"tx-{number}")
+    told: list[list[TransactionMetadata]] = []
+    house.coordinators.list_transactions(ListFilter(matches=lambda text: text > "tx-5"), lambda found, code: told.append(found))
+    house.coordinators.list_transactions(ListFilter(producer_ids=frozenset({4})), lambda found, code: told.append(found))
+    assert [sorted(metadata.transactional_id for metadata in found) for found in told] == [["tx-6", "tx-7", "tx-8"], ["tx-4"]]

@@ -1,0 +1,40 @@
+"""The table of states, against the promises that rest on it."""
+
+from __future__ import annotations
+
+from ottla.transactions.states import ALLOWED, EXPIRABLE, ONGOING, PREPARED, STATUS_NUMBERS, STATUS_STATES, TransactionState
+
+
+def test_the_numbers_are_those_of_kafkas_records() -> None:
+    assert [(state.value, number) for state, number in STATUS_NUMBERS.items()] == [
+        ("Empty", 0),
+        ("Ongoing", 1),
+        ("PrepareCommit", 2),
+        ("PrepareAbort", 3),
+        ("CompleteCommit", 4),
+        ("CompleteAbort", 5),
+        ("Dead", 6),
+        ("PrepareEpochFence", 7),
+    ]
+    assert all(STATUS_STATES[number] is state for state, number in STATUS_NUMBERS.items())
+
+
+def test_every_state_says_where_it_may_come_from() -> None:
+    assert set(ALLOWED) == set(TransactionState)
+    assert all(origins for origins in ALLOWED.values())
+
+
+def test_a_commit_is_decided_only_where_something_is_open() -> None:
+    assert ALLOWED[TransactionState.PREPARE_COMMIT] == {ONGOING}
+
+
+def test_a_decision_is_never_taken_back() -> None:
+    """I27: from Prepare* there is one way, to its own Complete*."""
+    for prepared in PREPARED:
+        following = {state for state, origins in ALLOWED.items() if prepared in origins}
+        assert [state.value for state in following] == [prepared.value.replace("Prepare", "Complete")]
+
+
+def test_only_ids_with_nothing_open_expire() -> None:
+    assert ALLOWED[TransactionState.DEAD] == EXPIRABLE
+    assert not EXPIRABLE & PREPARED and ONGOING not in EXPIRABLE
