@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from random import Random
+
 import pytest
-from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.base.log_config import LogConfig
@@ -100,7 +100,7 @@ def step(leader: Partition, replica: Partition, follower: Follower) -> Step:
     try:
         read = leader.read(
             request.offset,
-            1 << 20,
+            1,  # one batch at a time, so that followers lag
             current_leader_epoch=request.current_leader_epoch,
             last_fetched_epoch=request.last_fetched_epoch,
             replica_id=replica.broker_id,
@@ -136,12 +136,12 @@ def lead(leader: Partition, *others: Partition, epoch: int) -> list[Follower]:
 
 def catch_up(leader: Partition, replica: Partition, follower: Follower) -> list[Step]:
     steps = []
-    for _ in range(20):
+    for _ in range(400):
         before = replica.log.log_end_offset, replica.high_watermark
         steps.append(step(leader, replica, follower))
         if steps[-1] is Step.APPEND and before == (replica.log.log_end_offset, replica.high_watermark):
             return steps
-    raise AssertionError(f"no end in 20 steps: {steps}")
+    raise AssertionError("no end in 400 steps")
 
 
 def content(partition: Partition) -> bytes:
@@ -253,27 +253,27 @@ def test_a_follower_left_behind_begins_anew_at_the_leaders_start() -> None:
     assert (b.log.log_start_offset, b.log.log_end_offset) == (5, 6)
 
 
-class ReplicationMachine(RuleBasedStateMachine):
+class History:
     """Three replicas, clean elections at any moment: what was below the high watermark stays, and all converge."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, seed: int) -> None:
+        self.random = Random(seed)
         self.replicas = {broker_id: replica(broker_id) for broker_id in (1, 2, 3)}
+        for partition in self.replicas.values():
+            partition.on_isr_proposal = self.on_proposal
         self.followers: dict[int, Follower] = {}
-        self.isr = [1, 2, 3]
+        self.isr = self.random.choice([[1], [1, 2], [1, 2, 3]])
         self.epoch = self.partition_epoch = 0
         self.leader = self.replicas[1]
         self.committed: dict[int, bytes] = {}
-        for partition in self.replicas.values():
-            partition.on_isr_proposal = self.on_proposal
-        self.elect_broker(1)
+        self.elect(1)
 
     def on_proposal(self, partition: Partition, proposal: IsrProposal) -> None:
-        """The controller agrees at once; the leader hears of it in the next step."""
+        """The controller agrees at once; the leader hears of it in a later step."""
         self.isr = sorted(member for member, _ in proposal.members)
         self.partition_epoch += 1
 
-    def elect_broker(self, broker_id: int) -> None:
+    def elect(self, broker_id: int) -> None:
         self.epoch += 1
         self.partition_epoch += 1
         self.leader = self.replicas[broker_id]
@@ -281,63 +281,56 @@ class ReplicationMachine(RuleBasedStateMachine):
         for partition in self.replicas.values():
             if partition is not self.leader:
                 partition.become_follower(
-                    leader_id=broker_id,
-                    leader_epoch=self.epoch,
-                    partition_epoch=self.partition_epoch,
-                    replicas=ids,
-                    isr=self.isr,
+                    leader_id=broker_id, leader_epoch=self.epoch, partition_epoch=self.partition_epoch, replicas=ids, isr=self.isr
                 )
         self.leader.become_leader(leader_epoch=self.epoch, partition_epoch=self.partition_epoch, replicas=ids, isr=self.isr, now_ms=0)
         self.followers = {other: Follower(leader_id=broker_id, leader_epoch=self.epoch) for other in ids if other != broker_id}
 
-    @rule(size=st.integers(1, 2))
-    def produce(self, size: int) -> None:
-        write(self.leader, *[f"{self.epoch}-{self.leader.log.log_end_offset + index}" for index in range(size)])
-
-    @rule(broker_id=st.sampled_from([1, 2, 3]), count=st.integers(1, 3))
-    def fetch(self, broker_id: int, count: int) -> None:
-        if broker_id in self.followers:
-            for _ in range(count):
+    def step(self) -> None:
+        broker_id = self.random.choice(list(self.followers))
+        action = self.random.randrange(20)
+        if action < 6:
+            write(self.leader, *["x"] * self.random.randint(1, 2))
+        elif action < 14:
+            for _ in range(self.random.randint(1, 4)):
                 step(self.leader, self.replicas[broker_id], self.followers[broker_id])
+        elif action == 14 and self.leader.isr_state.moving:
+            self.leader.on_isr_answer(self.isr, leader_epoch=self.epoch, partition_epoch=self.partition_epoch)
+        elif action == 15:
+            self.leader.maybe_shrink_isr(1_000, 10)
+        elif action == 16:
+            self.replicas[broker_id].high_watermark = 0  # restarted with the oldest checkpoint
+        elif action >= 17:
+            self.elect(self.random.choice(self.isr))
 
-    @rule()
-    @precondition(lambda self: self.leader.isr_state.moving)
-    def answer_proposal(self) -> None:
-        self.leader.on_isr_answer(self.isr, leader_epoch=self.epoch, partition_epoch=self.partition_epoch)
-
-    @rule()
-    def shrink(self) -> None:
-        self.leader.maybe_shrink_isr(1_000, 10)
-
-    @rule(pick=st.integers(0, 2))
-    def elect(self, pick: int) -> None:
-        self.elect_broker(self.isr[pick % len(self.isr)])
-
-    @rule(broker_id=st.sampled_from([1, 2, 3]))
-    def forget_high_watermark(self, broker_id: int) -> None:
-        """A restart with the oldest checkpoint."""
-        if broker_id in self.followers:
-            self.replicas[broker_id].high_watermark = 0
-
-    @invariant()
-    def nothing_committed_is_lost(self) -> None:
-        log = self.leader.log
+    def check(self) -> None:
         for offset in range(len(self.committed), self.leader.high_watermark):
             self.committed[offset] = stamp(self.leader, offset)
         for offset, expected in self.committed.items():
-            assert log.log_end_offset > offset and stamp(self.leader, offset) == expected
-        assert all(partition.is_online for partition in self.replicas.values())
-
-    @invariant()
-    def bounds_are_in_order(self) -> None:
+            assert self.leader.log.log_end_offset > offset, f"committed offset {offset} is lost (I10)"
+            assert stamp(self.leader, offset) == expected, f"committed offset {offset} was replaced (I3)"
         for partition in self.replicas.values():
             log = partition.log
+            assert partition.is_online, partition.offline_reason
             assert log.log_start_offset <= partition.last_stable_offset <= partition.high_watermark <= log.log_end_offset
 
-    def teardown(self) -> None:
+    def heal(self) -> None:
         for broker_id, follower in self.followers.items():
             catch_up(self.leader, self.replicas[broker_id], follower)
             assert content(self.replicas[broker_id]) == content(self.leader)
+
+
+@pytest.mark.parametrize("first_seed", range(0, 120, 20))
+def test_i3_i10_i11_any_history_of_clean_elections_loses_nothing(first_seed: int) -> None:
+    for seed in range(first_seed, first_seed + 20):
+        history = History(seed)
+        try:
+            for _ in range(60):
+                history.step()
+                history.check()
+            history.heal()
+        except AssertionError as error:
+            raise AssertionError(f"seed {seed}: {error}") from error
 
 
 def stamp(partition: Partition, offset: int) -> bytes:
@@ -345,6 +338,3 @@ def stamp(partition: Partition, offset: int) -> bytes:
     found = partition.log.read(offset, 1, end_offset=partition.log.log_end_offset)
     assert found is not None
     return found.read()
-
-
-TestReplicationMachine = ReplicationMachine.TestCase
