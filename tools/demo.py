@@ -23,11 +23,14 @@ import tempfile
 import threading
 import time
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import Any
 
 from confluent_kafka import Consumer, ConsumerGroupState, KafkaError, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
 
 TOPIC, PARTITIONS, GROUP = "flights", 6, "flight-readers"
 READY_LINE = re.compile(r"READY (\S+):(\d+) ")
@@ -115,6 +118,11 @@ def create_topic(admin: AdminClient) -> None:
 
 def publish(address: str, source: Source) -> None:
     failures: list[KafkaError] = []
+
+    def delivered(error: KafkaError | None, _message: object) -> None:
+        if error is not None:
+            failures.append(error)
+
     producer = Producer({
         "bootstrap.servers": address, "enable.idempotence": True, "compression.type": "lz4", "linger.ms": 5,
         "queue.buffering.max.messages": 200_000,
@@ -123,7 +131,7 @@ def publish(address: str, source: Source) -> None:
     for number, (carrier, value, timestamp_ms) in enumerate(source.records, 1):
         while True:
             try:
-                producer.produce(TOPIC, value, carrier, timestamp=timestamp_ms, on_delivery=lambda e, _m: e and failures.append(e))
+                producer.produce(TOPIC, value, carrier, timestamp=timestamp_ms, on_delivery=delivered)
                 break
             except BufferError:
                 producer.poll(0.01)
@@ -158,12 +166,12 @@ class Readers:
         self.count = 0
         self.progress = Progress("read     ", total)
 
-    def take(self, member: str, messages: list[object]) -> None:
+    def take(self, member: str, messages: Sequence[Any]) -> None:
         with self.lock:
             for message in messages:
-                self.rows[json.loads(message.value())["row"]] += 1  # type: ignore[attr-defined]
-                self.per_carrier[message.key().decode()] += 1  # type: ignore[attr-defined]
-                self.offsets.setdefault(message.partition(), []).append(message.offset())  # type: ignore[attr-defined]
+                self.rows[json.loads(message.value())["row"]] += 1
+                self.per_carrier[message.key().decode()] += 1
+                self.offsets.setdefault(message.partition(), []).append(message.offset())
             self.per_member[member] += len(messages)
             self.count += len(messages)
             self.progress.show(min(self.count, self.total))
@@ -198,8 +206,8 @@ class Member(threading.Thread):
         self._readers.rebalances.append(f"{self.name} -> {sorted(p.partition for p in partitions)}")
 
 
-def next_offsets(messages: list[object]) -> list[TopicPartition]:
-    ends = {message.partition(): message.offset() + 1 for message in messages}  # type: ignore[attr-defined]
+def next_offsets(messages: Sequence[Any]) -> list[TopicPartition]:
+    ends = {message.partition(): message.offset() + 1 for message in messages}
     return [TopicPartition(TOPIC, partition, offset) for partition, offset in ends.items()]
 
 

@@ -9,6 +9,10 @@ from ottla.base.errors import StorageError
 LOCK_FILE = ".lock"
 
 
+class DirectoryRefused(StorageError):
+    """The directory works, but it is not this process's to use."""
+
+
 class DirectoryLock:
     """Holds `.lock` of a directory; `StorageError` if another process holds it."""
 
@@ -24,7 +28,7 @@ class DirectoryLock:
             lock(self._descriptor)
         except OSError as error:
             os.close(self._descriptor)
-            raise StorageError(f"{directory} is in use by another broker process; stop it first, or use another log.dirs", directory) from error
+            raise DirectoryRefused(f"{directory} is in use by another broker; stop it first, or use another log.dirs", directory) from error
 
     def release(self) -> None:
         if self._descriptor >= 0:
