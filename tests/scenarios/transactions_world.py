@@ -171,7 +171,7 @@ class World:
         return self.lines
 
     def say(self, line: str) -> None:
-        self.lines.append(line)
+        self.lines.append(line.rstrip())
 
     def identity(self, name: str, arguments: Arguments) -> ProducerIdentity:
         return parse_identity(arguments.options["as"]) if "as" in arguments.options else self.identities[name]

@@ -1,4 +1,7 @@
-"""From a transactional id to its shard, and what is said when it is not here; waiting is shown in the transcripts `patience`, `completing`."""
+"""From a transactional id to its shard, and what is said when it is not here.
+
+Waiting for a completing transaction is shown in the transcripts `patience` and `completing`.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +51,7 @@ class House:
         self.lines: list[str] = []
         self.coordinators = TransactionCoordinators(
             partition_count=lambda: self.shards,
-            group_partition=lambda group_id: len(group_id),
+            group_partition=len,
             settings=TransactionSettings(),
             producer_ids=ProducerIds(self.store, 1),
             markers=HeldMarkers(self.lines.append),

@@ -1,0 +1,344 @@
+"""The handlers of transactions: versions, rights and layouts. What a coordinator decides stands in `tests/scenarios/transactions`."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from ottla.base.errors import ErrorCode
+from ottla.base.types import TopicPartition
+from ottla.handlers import (
+    add_offsets_to_txn,
+    add_partitions_to_txn,
+    describe_producers,
+    describe_transactions,
+    end_txn,
+    init_producer_id,
+    list_transactions,
+    write_txn_markers,
+)
+from ottla.handlers.context import AclOperation, ConnectionInfo, Pending, RequestContext, ResourceType
+from ottla.transactions.markers import Marker
+from ottla.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
+from ottla.wire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic, AddPartitionsToTxnTransaction
+from ottla.wire.messages.describe_producers import DescribeProducersRequest, TopicRequest
+from ottla.wire.messages.describe_transactions import DescribeTransactionsRequest
+from ottla.wire.messages.end_txn import EndTxnRequest
+from ottla.wire.messages.init_producer_id import InitProducerIdRequest
+from ottla.wire.messages.list_transactions import ListTransactionsRequest
+from ottla.wire.messages.write_txn_markers import WritableTxnMarker, WritableTxnMarkerTopic, WriteTxnMarkersRequest
+from tests.scenarios.transactions_world import World
+
+NONE, FENCED = ErrorCode.NONE, ErrorCode.PRODUCER_FENCED
+
+
+class FakeLocalMarkers:
+    def __init__(self) -> None:
+        self.written: list[tuple[TopicPartition, Marker]] = []
+        self.answers: list[Any] = []
+
+    def write(self, partition: TopicPartition, marker: Marker, done: Any) -> None:
+        self.written.append((partition, marker))
+        self.answers.append(done)
+
+
+class House:
+    """A broker with one shard of transactions; what is denied is denied to everybody."""
+
+    def __init__(self) -> None:
+        self.world = World()
+        self.denied: set[tuple[AclOperation, ResourceType]] = {(AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER)}
+        self.producers: list[Any] = []
+        self.is_leading = True
+        self.markers = FakeLocalMarkers()
+        self.world.coordinators.local_markers = self.markers  # type: ignore[assignment]
+        self.broker: Any = SimpleNamespace(
+            authorizer=self, transactions=self.world.coordinators, metadata=self, partitions=SimpleNamespace(get=self._partition)
+        )
+
+    def is_allowed(self, connection: ConnectionInfo, operation: AclOperation, resource_type: ResourceType, name: str) -> bool:
+        return (operation, resource_type) not in self.denied and name != "secret"
+
+    def partition(self, topic: str, index: int) -> Any:
+        return object() if topic in ("t", "secret") and index < 4 else None
+
+    def _partition(self, topic: str, index: int) -> Any:
+        log = SimpleNamespace(producers=SimpleNamespace(active=lambda: self.producers))
+        return SimpleNamespace(is_leading=self.is_leading, log=log) if topic in ("t", "secret") and index == 0 else None
+
+    def ask(self, handler: Any, body: Any, version: int | None = None) -> Any:
+        connection = ConnectionInfo(identity="c", host="10.0.0.1", listener="PLAINTEXT")
+        request = RequestContext(handler.MAX_VERSION if version is None else version, "client", connection)
+        answer = handler.handle(self.broker, request, body)
+        assert not (isinstance(answer, Pending) and answer.is_done), "an answer that is there is given directly"
+        return answer
+
+    def init(self, transactional_id: str | None = "tx", version: int | None = None, **fields: Any) -> Any:
+        body = InitProducerIdRequest(transactional_id=transactional_id, transaction_timeout_ms=60_000, **fields)
+        return self.ask(init_producer_id, body, version)
+
+
+def topics(*names: str) -> list[AddPartitionsToTxnTopic]:
+    return [AddPartitionsToTxnTopic(name=name, partitions=[0, 1]) for name in names]
+
+
+def codes(results: list[Any]) -> dict[tuple[str, int], str]:
+    return {
+        (topic.name, result.partition_index): ErrorCode(result.partition_error_code).name
+        for topic in results
+        for result in topic.results_by_partition
+    }
+
+
+# InitProducerId
+
+
+def test_without_a_transactional_id_everybody_gets_a_new_producer_id() -> None:
+    house = House()
+    first, second = house.init(None), house.init(None)
+    assert [(answer.error_code, answer.producer_id, answer.producer_epoch) for answer in (first, second)] == [(0, 0, 0), (0, 1, 0)]
+
+
+def test_an_idempotent_producer_that_must_wait_is_answered_later() -> None:
+    house = House()
+    house.world.store.hold()
+    pending = house.init(None)
+    assert isinstance(pending, Pending) and not pending.is_done
+    house.world.store.release()
+    assert pending.response.producer_id == 0
+
+
+def test_init_passes_the_identity_on_and_half_an_identity_is_refused() -> None:
+    house = House()
+    assert house.init().producer_epoch == 0
+    assert house.init(producer_id=0, producer_epoch=0).producer_epoch == 1
+    for fields in ({"producer_id": 0}, {"producer_epoch": 0}):
+        assert house.init(**fields).error_code == ErrorCode.INVALID_REQUEST
+
+
+@pytest.mark.parametrize(("version", "code"), [(3, ErrorCode.INVALID_PRODUCER_EPOCH), (4, FENCED)])
+def test_init_tells_old_clients_an_error_that_they_know(version: int, code: ErrorCode) -> None:
+    house = House()
+    house.init(), house.init()
+    assert house.init(version=version, producer_id=0, producer_epoch=0).error_code == code
+
+
+def test_init_needs_rights() -> None:
+    """A6, CVE-2023-50976."""
+    house = House()
+    assert house.init("secret").error_code == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    house.denied = {(AclOperation.IDEMPOTENT_WRITE, ResourceType.CLUSTER), (AclOperation.TWO_PHASE_COMMIT, ResourceType.TRANSACTIONAL_ID)}
+    assert house.init(None).error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    house.world.run("set is_two_phase_enabled=1")
+    assert house.init(enable2_pc=True).error_code == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    assert house.init().error_code == NONE
+
+
+def test_two_phase_commit_shows_the_ongoing_transaction() -> None:
+    house = House()
+    house.world.run("set is_two_phase_enabled=1")
+    plain = house.init(enable2_pc=True)
+    assert (plain.ongoing_txn_producer_id, plain.ongoing_txn_producer_epoch) == (-1, -1)
+    house.ask(add_offsets_to_txn, AddOffsetsToTxnRequest(transactional_id="tx", producer_id=0, producer_epoch=0, group_id="g"))
+    kept = house.init(enable2_pc=True, keep_prepared_txn=True)
+    assert (kept.producer_epoch, kept.ongoing_txn_producer_id, kept.ongoing_txn_producer_epoch) == (1, 0, 0)
+
+
+# Adding
+
+
+def add(house: House, names: list[str], version: int = 3, **fields: Any) -> dict[tuple[str, int], str]:
+    body = AddPartitionsToTxnRequest(
+        v3_and_below_transactional_id=fields.get("transactional_id", "tx"),
+        v3_and_below_producer_id=fields.get("producer_id", 0),
+        v3_and_below_producer_epoch=fields.get("producer_epoch", 0),
+        v3_and_below_topics=topics(*names),
+    )
+    return codes(house.ask(add_partitions_to_txn, body, version).results_by_topic_v3_and_below)
+
+
+def test_partitions_are_added_together_or_not_at_all() -> None:
+    house = House()
+    house.init()
+    assert add(house, ["t"]) == {("t", 0): "NONE", ("t", 1): "NONE"}
+    refused = add(house, ["t", "secret", "nowhere"])
+    assert [refused[name, 0] for name in ("t", "secret", "nowhere")] == [
+        "OPERATION_NOT_ATTEMPTED",
+        "TOPIC_AUTHORIZATION_FAILED",
+        "UNKNOWN_TOPIC_OR_PARTITION",
+    ]
+    assert house.world.run("describe tx")[0] == "tx Ongoing 0/0 [t-0 t-1]"
+
+
+def test_adding_needs_rights_and_a_name() -> None:
+    house = House()
+    assert set(add(house, ["t"], transactional_id="secret").values()) == {"TRANSACTIONAL_ID_AUTHORIZATION_FAILED"}
+    assert set(add(house, ["t"], transactional_id="").values()) == {"INVALID_REQUEST"}
+
+
+@pytest.mark.parametrize(("version", "code"), [(1, "INVALID_PRODUCER_EPOCH"), (2, "PRODUCER_FENCED")])
+def test_adding_tells_old_clients_an_error_that_they_know(version: int, code: str) -> None:
+    house = House()
+    house.init(), house.init()
+    assert set(add(house, ["t"], version).values()) == {code}
+
+
+def batch(house: House, version: int, *, is_verify_only: bool, name: str = "t") -> Any:
+    transaction = AddPartitionsToTxnTransaction(
+        transactional_id="tx", producer_id=0, producer_epoch=0, verify_only=is_verify_only, topics=topics(name)
+    )
+    unnamed = AddPartitionsToTxnTransaction(topics=topics("t"))
+    return house.ask(add_partitions_to_txn, AddPartitionsToTxnRequest(transactions=[transaction, unnamed]), version)
+
+
+def test_only_brokers_add_in_batches() -> None:
+    house = House()
+    assert batch(house, 4, is_verify_only=True).error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    house.denied.clear()
+    assert house.ask(add_partitions_to_txn, AddPartitionsToTxnRequest(), 4).results_by_transaction == []
+
+
+def test_batches_add_and_verify() -> None:
+    house = House()
+    house.denied.clear()
+    house.init()
+    verified = {version: batch(house, version, is_verify_only=True) for version in (4, 5)}
+    assert [codes(verified[version].results_by_transaction[0].topic_results)["t", 0] for version in (4, 5)] == [
+        "INVALID_TXN_STATE",
+        "TRANSACTION_ABORTABLE",
+    ]
+    added = batch(house, 5, is_verify_only=False)
+    assert [set(codes(result.topic_results).values()) for result in added.results_by_transaction] == [{"NONE"}, {"INVALID_REQUEST"}]
+    assert set(codes(batch(house, 4, is_verify_only=True).results_by_transaction[0].topic_results).values()) == {"NONE"}
+
+
+def test_add_offsets() -> None:
+    house = House()
+    house.init()
+
+    def ask(version: int = 4, **fields: Any) -> ErrorCode:
+        body = AddOffsetsToTxnRequest(**({"transactional_id": "tx", "producer_id": 0, "producer_epoch": 0, "group_id": "g"} | fields))
+        return ErrorCode(house.ask(add_offsets_to_txn, body, version).error_code)
+
+    assert ask() is NONE
+    assert (ask(1, producer_epoch=9), ask(2, producer_epoch=9)) == (ErrorCode.INVALID_PRODUCER_EPOCH, FENCED)
+    assert ask(transactional_id="") is ErrorCode.INVALID_REQUEST
+    assert ask(transactional_id="secret") is ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    assert ask(group_id="secret") is ErrorCode.GROUP_AUTHORIZATION_FAILED
+
+
+# Ending
+
+
+def test_end() -> None:
+    house = House()
+    house.init()
+
+    def ask(version: int, epoch: int, transactional_id: str = "tx") -> tuple[str, int, int]:
+        body = EndTxnRequest(transactional_id=transactional_id, producer_id=0, producer_epoch=epoch, committed=True)
+        answer = house.ask(end_txn, body, version)
+        return ErrorCode(answer.error_code).name, answer.producer_id, answer.producer_epoch
+
+    add(house, ["t"])
+    assert ask(4, 0) == ("NONE", 0, 0)
+    add(house, ["t"])
+    assert ask(5, 0) == ("NONE", 0, 1), "transactions v2 from version 5 on"
+    assert (ask(1, 0)[0], ask(2, 0)[0]) == ("INVALID_PRODUCER_EPOCH", "PRODUCER_FENCED")
+    assert ask(5, 0, "")[0] == "INVALID_REQUEST"
+    assert ask(5, 0, "secret")[0] == "TRANSACTIONAL_ID_AUTHORIZATION_FAILED"
+
+
+def markers_request() -> WriteTxnMarkersRequest:
+    marked = [WritableTxnMarkerTopic(name="t", partition_indexes=[0, 1])]
+    marker = WritableTxnMarker(
+        producer_id=7, producer_epoch=3, transaction_result=True, topics=marked, coordinator_epoch=5, transaction_version=2
+    )
+    return WriteTxnMarkersRequest(markers=[marker])
+
+
+def test_markers_are_answered_when_all_are_there() -> None:
+    house = House()
+    pending = house.ask(write_txn_markers, markers_request())
+    assert house.markers.written == [(TopicPartition("t", index), Marker(7, 3, 5, True, 2)) for index in (0, 1)]
+    house.markers.answers[1](ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    assert not pending.is_done
+    house.markers.answers[0](NONE)
+    [topic] = pending.response.markers[0].topics
+    assert [(result.partition_index, result.error_code) for result in topic.partitions] == [(0, 0), (1, 6)]
+
+
+def test_markers_need_rights() -> None:
+    """A5: an operator may, who may alter the cluster; a client may not."""
+    house = House()
+    house.denied.add((AclOperation.ALTER, ResourceType.CLUSTER))
+    answer = house.ask(write_txn_markers, markers_request())
+    assert {result.error_code for result in answer.markers[0].topics[0].partitions} == {ErrorCode.CLUSTER_AUTHORIZATION_FAILED}
+    assert house.markers.written == []
+    assert house.ask(write_txn_markers, WriteTxnMarkersRequest()).markers == []
+
+
+# Looking
+
+
+def test_describe_producers() -> None:
+    house = House()
+    house.producers = [
+        SimpleNamespace(producer_id=7, epoch=3, last_sequence=9, last_timestamp=100, coordinator_epoch=5, transaction_first_offset=40)
+    ]
+    asked = [TopicRequest(name=name, partition_indexes=[0, 1, 9]) for name in ("t", "secret")]
+    answer = house.ask(describe_producers, DescribeProducersRequest(topics=asked))
+    assert [[partition.error_code for partition in topic.partitions] for topic in answer.topics] == [[0, 6, 3], [29, 29, 29]]
+    [producer] = answer.topics[0].partitions[0].active_producers
+    assert (producer.producer_id, producer.producer_epoch, producer.last_sequence, producer.current_txn_start_offset) == (7, 3, 9, 40)
+    house.is_leading = False
+    answer = house.ask(describe_producers, DescribeProducersRequest(topics=asked))
+    assert answer.topics[0].partitions[0].error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+def test_describe_transactions() -> None:
+    house = House()
+    house.init()
+    house.world.run("add A t-0 secret-0 t-1 as=0/0")
+    asked = DescribeTransactionsRequest(transactional_ids=["tx", "nobody", "", "secret"])
+    states = house.ask(describe_transactions, asked).transaction_states
+    assert [ErrorCode(state.error_code).name for state in states] == [
+        "NONE",
+        "TRANSACTIONAL_ID_NOT_FOUND",
+        "INVALID_REQUEST",
+        "TRANSACTIONAL_ID_AUTHORIZATION_FAILED",
+    ]
+    assert (states[0].transaction_state, states[0].producer_id, states[0].transaction_timeout_ms) == ("Ongoing", 0, 60_000)
+    assert [(topic.topic, topic.partitions) for topic in states[0].topics] == [("t", [0, 1])], "secret topics are left out"
+    house.world.run("close")
+    states = house.ask(describe_transactions, DescribeTransactionsRequest(transactional_ids=["tx"])).transaction_states
+    assert states[0].error_code == ErrorCode.NOT_COORDINATOR
+    assert house.ask(describe_transactions, DescribeTransactionsRequest()).transaction_states == []
+
+
+def listed(house: House, **fields: Any) -> tuple[ErrorCode, list[str], list[str]]:
+    answer = house.ask(list_transactions, ListTransactionsRequest(**fields))
+    return ErrorCode(answer.error_code), [found.transactional_id for found in answer.transaction_states], answer.unknown_state_filters
+
+
+def test_list_transactions() -> None:
+    house = House()
+    for name in ("tx", "ty", "eos/copy"):
+        house.init(name)
+    house.world.run("given secret 99/0 Empty")
+    house.world.run("add A t-0 as=0/0")
+    assert listed(house) == (NONE, ["ty", "eos/copy", "tx"], [])
+    assert listed(house, state_filters=["Ongoing", "Strange"]) == (NONE, ["tx"], ["Strange"])
+    assert listed(house, state_filters=["Strange"]) == (NONE, [], ["Strange"])
+    assert listed(house, producer_id_filters=[1]) == (NONE, ["ty"], [])
+    assert listed(house, transactional_id_pattern="t.") == (NONE, ["ty", "tx"], [])
+    assert listed(house, transactional_id_pattern="eos/(copy|move)") == (NONE, ["eos/copy"], [])
+    house.world.run("advance 1000")
+    assert listed(house, duration_filter=999) == (NONE, ["tx"], [])
+    assert listed(house, duration_filter=1000) == (NONE, [], [])
+
+
+@pytest.mark.parametrize("pattern", ["(", "(a+)+b", "(a|a)*b", "((a)*)*", r"(a)\1", "(?=a)", "a*a*a*a*a*", "x" * 300, "(?P<n>a)", "(.*)*", "(ab)+"])
+def test_patterns_that_could_run_wild_are_refused(pattern: str) -> None:
+    assert listed(House(), transactional_id_pattern=pattern)[0] is ErrorCode.INVALID_REGULAR_EXPRESSION
