@@ -1,0 +1,132 @@
+"""A broker as a process of its own: started, killed, restarted on the same port and directory, and judged when it ends.
+
+Whoever starts one ends it: `stop` is the clean way and demands exit code 0 and a log without a traceback, `kill` is power off. The broker's
+log lies beside its data, one file for all of its lives, and is shown when something is wrong.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+READY_SECONDS = 30
+STOP_SECONDS = 30
+READY = re.compile(r"READY (\S+):(\d+) broker\.id=\d+ in \d+ ms\n")
+ROOT = Path(__file__).resolve().parents[2]
+
+
+class BrokerProcess:
+    """One broker; `settings` are `key=value`."""
+
+    def __init__(self, directory: Path, settings: Sequence[str] = (), *, prefix: Sequence[str] = ()) -> None:
+        self.data = directory / "data"
+        self.log_path = directory / "broker.log"
+        self.settings = list(settings)
+        self.prefix = list(prefix)
+        self.port = 0
+        self.process: subprocess.Popen[str] | None = None
+        directory.mkdir(parents=True, exist_ok=True)
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    @property
+    def pid(self) -> int:
+        assert self.process is not None
+        return self.process.pid
+
+    @property
+    def is_running(self) -> bool:
+        return self.process is not None and self.process.poll() is None
+
+    def command(self) -> list[str]:
+        assignments = [part for setting in self.settings for part in ("--set", setting)]
+        return [
+            *self.prefix, sys.executable, "-m", "ottla.cli.main", "start", "-d", str(self.data), "--port", str(self.port), *assignments
+        ]  # fmt: skip
+
+    def start(self) -> BrokerProcess:
+        """Starts the broker and waits for its READY line."""
+        assert not self.is_running
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("KAFKA_")}
+        with self.log_path.open("ab") as log:
+            self.process = subprocess.Popen(
+                self.command(), stdout=subprocess.PIPE, stderr=log, text=True, cwd=ROOT, env=environment, start_new_session=True
+            )
+        assert self.process.stdout is not None
+        readable, _, _ = select.select([self.process.stdout], [], [], READY_SECONDS)
+        found = READY.fullmatch(self.process.stdout.readline()) if readable else None
+        if found is None:
+            self.kill()
+            raise AssertionError(f"the broker did not become ready:\n{self.log_tail()}")
+        self.port = int(found[2])
+        return self
+
+    def kill(self) -> None:
+        """kill -9."""
+        self._signal(signal.SIGKILL)
+
+    def stop(self) -> None:
+        """SIGTERM; the broker must end by itself, with exit code 0 and nothing terrible in its log."""
+        code = self._signal(signal.SIGTERM)
+        assert code == 0, f"exit code {code}:\n{self.log_tail()}"
+        self.check_log()
+
+    def restart(self) -> None:
+        self.stop()
+        self.start()
+
+    def crash(self) -> None:
+        """Killed and started again."""
+        self.kill()
+        self.start()
+
+    def _signal(self, number: int) -> int:
+        process = self.process
+        assert process is not None
+        if process.poll() is None:
+            process.send_signal(number)
+        try:
+            code = process.wait(STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+            raise AssertionError(f"the broker did not end within {STOP_SECONDS} s:\n{self.log_tail()}") from None
+        if process.stdout is not None:
+            process.stdout.close()
+        return code
+
+    def log_text(self) -> str:
+        return self.log_path.read_text(errors="replace") if self.log_path.exists() else ""
+
+    def log_tail(self, lines: int = 60) -> str:
+        return "\n".join(self.log_text().splitlines()[-lines:])
+
+    def check_log(self) -> None:
+        """No traceback, whatever was done to the broker."""
+        text = self.log_text()
+        assert "Traceback" not in text, f"a traceback in the broker's log:\n{text[max(0, text.index('Traceback') - 1000) :][:6000]}"
+
+    def rss_bytes(self) -> int:
+        """Memory in use, from /proc."""
+        status = Path(f"/proc/{self.pid}/status").read_text()
+        found = re.search(r"VmRSS:\s+(\d+) kB", status)
+        assert found is not None
+        return int(found[1]) * 1024
+
+
+def eventually(is_true: object, seconds: float = 15, pause: float = 0.05) -> None:
+    """Waits until the function answers something true; an assertion with its last answer if that takes too long."""
+    assert callable(is_true)
+    deadline = time.monotonic() + seconds
+    while not (answer := is_true()):
+        assert time.monotonic() < deadline, f"not within {seconds} s: {answer!r}"
+        time.sleep(pause)

@@ -1,0 +1,45 @@
+"""A broker process for the tests of one module, and fresh names, so that tests do not see each other's topics and groups."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.clients.broker_process import BrokerProcess
+
+SETTINGS = (
+    "group.initial.rebalance.delay.ms=0",
+    "offsets.topic.num.partitions=5",
+    "transaction.state.log.num.partitions=5",
+    "auto.create.topics.enable=true",
+    "message.max.bytes=12000000",
+    "ottla.log.format=text",
+)
+
+_numbers = itertools.count(1)
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+    """One broker for all tests of a module; its end is part of the test."""
+    process = BrokerProcess(tmp_path_factory.mktemp("broker"), SETTINGS).start()
+    yield process
+    process.stop()
+
+
+@pytest.fixture
+def own_broker(tmp_path: Path) -> Iterator[BrokerProcess]:
+    """A broker that a test may kill; not started yet."""
+    process = BrokerProcess(tmp_path, SETTINGS)
+    yield process
+    if process.is_running:
+        process.stop()
+
+
+@pytest.fixture
+def fresh() -> Callable[[str], str]:
+    """`fresh("topic")` is a name that no other test has."""
+    return lambda prefix: f"{prefix}-{next(_numbers)}"
