@@ -20,7 +20,7 @@ from ottla.server.connection import Connection
 from ottla.server.histogram import new_buckets
 from ottla.server.sender import Part
 from ottla.server.waiters import Waiters
-from ottla.wire.framing import is_flexible, load, response_head, write_response
+from ottla.wire.framing import CONTROLLED_SHUTDOWN, is_flexible, load, response_head, write_response
 from ottla.wire.primitives import read_skipped_tags
 from ottla.wire.schema import decoder, encoder_parts
 
@@ -149,6 +149,10 @@ class Dispatcher:
                 raise WireError(f"version {version} of api key {key} is outside {api.min_version}..{api.max_version}")
             return unsupported_api_versions()
         route = Route(key, version, handle)
+        if key == CONTROLLED_SHUTDOWN and version == 0:
+            # The one request without a client id: what was read as its length are the body's first bytes.
+            decode = route.decode
+            route.decode = lambda frame, _at: decode(frame, HEADER_BYTES - 2)
         self.routes[key << 16 | version] = route
         return route
 
