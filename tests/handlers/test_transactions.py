@@ -219,7 +219,8 @@ def test_add_offsets() -> None:
     house.init()
 
     def ask(version: int = 4, **fields: Any) -> ErrorCode:
-        body = AddOffsetsToTxnRequest(**({"transactional_id": "tx", "producer_id": 0, "producer_epoch": 0, "group_id": "g"} | fields))
+        named: dict[str, Any] = {"transactional_id": "tx", "producer_id": 0, "producer_epoch": 0, "group_id": "g"} | fields
+        body = AddOffsetsToTxnRequest(**named)
         return ErrorCode(house.ask(add_offsets_to_txn, body, version).error_code)
 
     assert ask() is NONE
@@ -339,6 +340,8 @@ def test_list_transactions() -> None:
     assert listed(house, duration_filter=1000) == (NONE, [], [])
 
 
-@pytest.mark.parametrize("pattern", ["(", "(a+)+b", "(a|a)*b", "((a)*)*", r"(a)\1", "(?=a)", "a*a*a*a*a*", "x" * 300, "(?P<n>a)", "(.*)*", "(ab)+"])
+@pytest.mark.parametrize(
+    "pattern", ["(", "(a+)+b", "(a|a)*b", "((a)*)*", r"(a)\1", "(?=a)", "a*a*a*a*a*", "x" * 300, "(?P<n>a)", "(.*)*", "(ab)+"]
+)
 def test_patterns_that_could_run_wild_are_refused(pattern: str) -> None:
     assert listed(House(), transactional_id_pattern=pattern)[0] is ErrorCode.INVALID_REGULAR_EXPRESSION

@@ -1,0 +1,81 @@
+"""A broker just large enough for Produce and Fetch: real partitions on a disk in memory, real waiters, a clock that is moved by hand."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+from ottla.base.config import BrokerConfig
+from ottla.base.log_config import LogConfig
+from ottla.base.types import TopicPartition
+from ottla.handlers.context import AllowClients, ConnectionInfo, RequestContext
+from ottla.handlers.fetch_sessions import FetchSessions
+from ottla.replication.partition import Partition
+from ottla.server.waiters import Waiters
+from ottla.storage.log import Log
+from ottla.wire.records import Record, encode_batch
+from tests.fakes import ManualClock, ManualTimers, MemDisk, SeededRandom
+
+TOPIC_ID = bytes(range(16))
+NOW_MS = 1_700_000_000_000
+
+
+class PartitionsOfOneTopic:
+    """`handlers.context.Partitions` over a list."""
+
+    def __init__(self, partitions: list[Partition]) -> None:
+        self._partitions = partitions
+
+    def get(self, topic: str, index: int) -> Partition | None:
+        return self._partitions[index] if topic == "t" and 0 <= index < len(self._partitions) else None
+
+    def get_by_id(self, topic_id: bytes, index: int) -> Partition | None:
+        return self.get("t" if topic_id == TOPIC_ID else "", index)
+
+    def topic_name(self, topic_id: bytes) -> str | None:
+        return "t" if topic_id == TOPIC_ID else None
+
+
+class World:
+    """One broker with one topic `t`."""
+
+    def __init__(self, *, partitions: int = 2, is_flush_on_ack: bool = False, config: LogConfig | None = None) -> None:
+        self.disk = MemDisk("/data")
+        self.clock = ManualClock(wall_ms=NOW_MS)
+        self.timers = ManualTimers(self.clock)
+        self.waiters = Waiters(self.timers)
+        self.flushes: list[Partition] = []
+        self.partitions = [self._lead(index, is_flush_on_ack, config or LogConfig()) for index in range(partitions)]
+        self.broker: Any = SimpleNamespace(
+            broker_id=0,
+            config=BrokerConfig(),
+            clock=self.clock,
+            timers=self.timers,
+            metadata=SimpleNamespace(topic_by_id=lambda topic_id: None, brokers={}),
+            partitions=PartitionsOfOneTopic(self.partitions),
+            waiters=self.waiters,
+            fetch_sessions=FetchSessions(SeededRandom(1), 10),
+            authorizer=AllowClients(),
+        )
+
+    def _lead(self, index: int, is_flush_on_ack: bool, config: LogConfig) -> Partition:
+        key = TopicPartition("t", index)
+        log = Log.open(self.disk, f"/data/{key}", key, config, now_ms=NOW_MS, was_clean=True, topic_id=TOPIC_ID)
+        partition = Partition(log, broker_id=0, is_flush_on_ack=is_flush_on_ack, request_flush=self.flushes.append)
+        partition.become_leader(leader_epoch=0, partition_epoch=0, replicas=(0,), isr=(0,), now_ms=0)
+        return partition
+
+    def flush(self) -> None:
+        """The group commit has run."""
+        asked, self.flushes[:] = list(self.flushes), []
+        for partition in asked:
+            partition.on_flushed(partition.log.log_end_offset)
+        self.waiters.run()
+
+
+def request(version: int) -> RequestContext:
+    return RequestContext(version, "test", ConnectionInfo(identity="test:1", host="test", listener="PLAINTEXT"))
+
+
+def batch(*values: bytes, **options: Any) -> memoryview:
+    return memoryview(encode_batch([Record(0, NOW_MS, None, value) for value in values], **options))

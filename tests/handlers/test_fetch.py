@@ -1,0 +1,162 @@
+"""Fetch: bounds of an answer, waiting, isolation carried through the wait (KAFKA-5376), sessions that tell nothing twice."""
+
+from __future__ import annotations
+
+import pytest
+
+from ottla.base.errors import ErrorCode
+from ottla.handlers.context import Pending
+from ottla.handlers.fetch import handle
+from ottla.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData, ReplicaState
+from ottla.wire.records import read_records
+from tests.handlers.records_world import TOPIC_ID, World, batch, request
+
+BIG = b"x" * 1000
+
+
+def body(
+    offsets: dict[int, int], *, wait_ms: int = 0, min_bytes: int = 1, max_bytes: int = 1 << 20, partition_bytes: int = 1 << 20,
+    isolation: int = 0, session: tuple[int, int] = (0, -1), topic: str = "t",
+) -> FetchRequest:  # fmt: skip
+    partitions = [FetchPartition(partition=i, fetch_offset=offset, partition_max_bytes=partition_bytes) for i, offset in offsets.items()]
+    return FetchRequest(
+        max_wait_ms=wait_ms, min_bytes=min_bytes, max_bytes=max_bytes, isolation_level=isolation, session_id=session[0],
+        session_epoch=session[1], topics=[FetchTopic(topic=topic, topic_id=TOPIC_ID, partitions=partitions)] if partitions else [],
+    )  # fmt: skip
+
+
+def results(answer: object) -> list[PartitionData]:
+    assert isinstance(answer, FetchResponse)
+    return [partition for topic in answer.responses for partition in topic.partitions]
+
+
+def values(result: PartitionData) -> list[bytes | None]:
+    data = result.records.read() if hasattr(result.records, "read") else bytes(result.records or b"")
+    found = []
+    while len(data) > 61:
+        size = 12 + int.from_bytes(data[8:12], "big")
+        if size > len(data):
+            break
+        found += [record.value for record in read_records(data[:size])]
+        data = data[size:]
+    return found
+
+
+def append(world: World, index: int, *payload: bytes) -> None:
+    world.partitions[index].append(batch(*payload), acks=1, now_ms=world.clock.wall_ms())
+
+
+def test_records_below_the_high_watermark() -> None:
+    world = World()
+    append(world, 0, b"a", b"b")
+    append(world, 0, b"c")
+    (result,) = results(handle(world.broker, request(12), body({0: 0})))
+    assert values(result) == [b"a", b"b", b"c"] and result.high_watermark == 3 and result.aborted_transactions is None
+    (tail,) = results(handle(world.broker, request(12), body({0: 2})))
+    assert values(tail) == [b"c"]
+
+
+def test_an_answer_at_the_end_is_empty_not_null() -> None:
+    world = World()
+    (result,) = results(handle(world.broker, request(12), body({0: 0})))
+    assert result.error_code == 0 and result.records == b""
+
+
+@pytest.mark.parametrize(
+    ("version", "index", "offset", "topic", "code"),
+    [
+        (12, 0, 5, "t", ErrorCode.OFFSET_OUT_OF_RANGE),
+        (12, 0, -2, "t", ErrorCode.OFFSET_OUT_OF_RANGE),
+        (12, 9, 0, "t", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        (12, 0, 0, "u", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+    ],
+)
+def test_an_error_is_answered_at_once(version: int, index: int, offset: int, topic: str, code: ErrorCode) -> None:
+    world = World()
+    (result,) = results(handle(world.broker, request(version), body({index: offset}, wait_ms=500, topic=topic)))
+    assert result.error_code == code
+
+
+def test_max_bytes_bounds_the_answer_but_one_batch_always_comes() -> None:
+    world = World()
+    for index in (0, 1):
+        append(world, index, BIG)
+        append(world, index, BIG)
+    first, second = results(handle(world.broker, request(12), body({0: 0, 1: 0}, max_bytes=100)))
+    assert values(first) == [BIG] and values(second) == []
+    first, second = results(handle(world.broker, request(12), body({0: 0, 1: 0}, partition_bytes=1200)))
+    assert values(first) == [BIG] and values(second) == [BIG]
+
+
+def test_a_fetch_waits_and_is_answered_by_the_next_append() -> None:
+    world = World()
+    pending = handle(world.broker, request(12), body({0: 0, 1: 0}, wait_ms=500))
+    assert isinstance(pending, Pending)
+    append(world, 1, b"late")
+    world.timers.run_due()
+    assert pending.is_done and [values(result) for result in results(pending.response)] == [[], [b"late"]]
+    append(world, 1, b"later")
+    world.timers.advance(600)
+    assert not world.waiters.watches, "a fetch that was answered waits no more"
+
+
+def test_min_bytes_and_the_end_of_patience() -> None:
+    world = World()
+    pending = handle(world.broker, request(12), body({0: 0}, wait_ms=500, min_bytes=1500))
+    assert isinstance(pending, Pending)
+    append(world, 0, BIG)
+    world.timers.run_due()
+    assert not pending.is_done
+    world.timers.advance(501)
+    assert pending.is_done and values(results(pending.response)[0]) == [BIG]
+
+
+def test_kafka_5376_isolation_is_carried_through_the_wait() -> None:
+    world = World()
+    pending = handle(world.broker, request(12), body({0: 0}, wait_ms=500, isolation=1))
+    assert isinstance(pending, Pending)
+    open_batch = batch(b"dirty", producer_id=7, producer_epoch=0, base_sequence=0, is_transactional=True)
+    partition = world.partitions[0]
+    guard = partition.begin_verification(7, 0, 0)
+    partition.append(open_batch, acks=1, now_ms=world.clock.wall_ms(), guard=guard)
+    world.timers.run_due()
+    assert not pending.is_done, "open transactions are not for readers of committed data"
+    partition.write_marker(7, 0, 0, False, world.clock.wall_ms())
+    world.timers.run_due()
+    assert pending.is_done
+    (result,) = results(pending.response)
+    assert result.last_stable_offset == 2
+    assert [(a.producer_id, a.first_offset) for a in result.aborted_transactions or []] == [(7, 0)]
+
+
+def test_a_session_tells_nothing_twice() -> None:
+    world = World()
+    append(world, 0, b"a")
+    first = handle(world.broker, request(12), body({0: 0, 1: 0}, session=(0, 0)))
+    assert isinstance(first, FetchResponse) and first.session_id != 0
+    assert len(results(first)) == 2
+    second = handle(world.broker, request(12), body({0: 1}, session=(first.session_id, 1)))
+    assert isinstance(second, FetchResponse) and results(second) == []
+    append(world, 1, b"b")
+    third = handle(world.broker, request(12), body({}, session=(first.session_id, 2)))
+    assert [(result.partition_index, values(result)) for result in results(third)] == [(1, [b"b"])]
+
+
+def test_a5_a_client_that_speaks_as_a_replica_is_refused() -> None:
+    world = World()
+    asked = body({0: 0})
+    asked.replica_id = 1
+    answer = handle(world.broker, request(12), asked)
+    assert isinstance(answer, FetchResponse) and answer.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    asked = body({0: 0}, topic="")
+    asked.replica_state = ReplicaState(replica_id=1)
+    answer = handle(world.broker, request(16), asked)
+    assert isinstance(answer, FetchResponse) and answer.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+
+
+def test_topic_ids_since_version_13() -> None:
+    world = World()
+    append(world, 0, b"a")
+    answer = handle(world.broker, request(13), body({0: 0}, topic=""))
+    assert isinstance(answer, FetchResponse)
+    assert answer.responses[0].topic_id == TOPIC_ID and values(results(answer)[0]) == [b"a"]

@@ -1,0 +1,127 @@
+"""Produce: what is refused and how, and when an answer may leave (I14)."""
+
+from __future__ import annotations
+
+import pytest
+
+from ottla.base.errors import ErrorCode, WireError
+from ottla.handlers.context import Pending
+from ottla.handlers.produce import handle
+from ottla.wire.messages.produce import PartitionProduceData, PartitionProduceResponse, ProduceRequest, ProduceResponse, TopicProduceData
+from tests.handlers.records_world import TOPIC_ID, World, batch, request
+
+
+def body(records: dict[int, memoryview | None], *, topic: str = "t", acks: int = -1, topic_id: bytes = TOPIC_ID) -> ProduceRequest:
+    data = [PartitionProduceData(index=index, records=one) for index, one in records.items()]
+    return ProduceRequest(acks=acks, timeout_ms=1000, topic_data=[TopicProduceData(name=topic, topic_id=topic_id, partition_data=data)])
+
+
+def results(answer: object) -> list[PartitionProduceResponse]:
+    assert isinstance(answer, ProduceResponse)
+    return answer.responses[0].partition_responses
+
+
+def codes(answer: object) -> list[int]:
+    return [result.error_code for result in results(answer)]
+
+
+@pytest.mark.parametrize("acks", [1, -1])
+def test_an_append_is_answered_with_its_offset(acks: int) -> None:
+    world = World()
+    first = results(handle(world.broker, request(9), body({0: batch(b"a", b"b"), 1: batch(b"c")}, acks=acks)))
+    second = results(handle(world.broker, request(9), body({0: batch(b"d")}, acks=acks)))
+    assert [(r.index, r.error_code, r.base_offset, r.log_start_offset) for r in first] == [(0, 0, 0, 0), (1, 0, 0, 0)]
+    assert second[0].base_offset == 2
+    assert world.partitions[0].high_watermark == 3
+
+
+def test_one_bad_partition_does_not_spoil_the_others() -> None:
+    world = World()
+    broken = bytearray(batch(b"x"))
+    broken[-1] ^= 1
+    records = {0: memoryview(broken), 1: batch(b"c"), 7: batch(b"d")}
+    answer = handle(world.broker, request(9), body(records))
+    assert codes(answer) == [ErrorCode.CORRUPT_MESSAGE, 0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+    assert results(answer)[0].base_offset == -1 and results(answer)[0].error_message
+
+
+@pytest.mark.parametrize(
+    ("topic", "acks", "records", "code"),
+    [
+        ("t", 2, batch(b"x"), ErrorCode.INVALID_REQUIRED_ACKS),
+        ("t", -1, None, ErrorCode.CORRUPT_MESSAGE),
+        ("t", -1, memoryview(b"short"), ErrorCode.CORRUPT_MESSAGE),
+        ("u", -1, batch(b"x"), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        ("__consumer_offsets", -1, batch(b"x"), ErrorCode.INVALID_TOPIC_EXCEPTION),
+        ("t", -1, batch(b"x", producer_id=5, producer_epoch=0, base_sequence=3, is_transactional=True), 53),
+    ],
+)
+def test_refusals(topic: str, acks: int, records: memoryview | None, code: int) -> None:
+    world = World()
+    assert codes(handle(world.broker, request(9), body({0: records}, topic=topic, acks=acks))) == [code]
+    assert world.partitions[0].log.log_end_offset == 0
+
+
+def test_topics_by_id_since_version_13() -> None:
+    world = World()
+    assert codes(handle(world.broker, request(13), body({0: batch(b"x")}, topic=""))) == [0]
+    answer = handle(world.broker, request(13), body({0: batch(b"x")}, topic="", topic_id=bytes(16)))
+    assert codes(answer) == [ErrorCode.UNKNOWN_TOPIC_ID]
+
+
+def test_acks_0_has_no_answer_and_a_refusal_closes_the_connection() -> None:
+    world = World()
+    assert handle(world.broker, request(9), body({0: batch(b"x")}, acks=0)) is None
+    assert world.partitions[0].log.log_end_offset == 1
+    with pytest.raises(WireError):
+        handle(world.broker, request(9), body({9: batch(b"x")}, acks=0))
+
+
+@pytest.mark.parametrize("acks", [1, -1])
+def test_flush_on_ack_holds_the_answer_until_the_group_commit(acks: int) -> None:
+    world = World(is_flush_on_ack=True)
+    pending = handle(world.broker, request(9), body({0: batch(b"x"), 1: batch(b"y")}, acks=acks))
+    assert isinstance(pending, Pending) and not pending.is_done
+    assert world.partitions[0].high_watermark == 0, "nobody sees what is not durable"
+    world.flush()
+    assert pending.is_done and codes(pending.response) == [0, 0]
+    assert world.partitions[0].high_watermark == 1
+
+
+def test_a_wait_that_takes_too_long_is_told() -> None:
+    world = World(is_flush_on_ack=True)
+    pending = handle(world.broker, request(9), body({0: batch(b"x")}))
+    assert isinstance(pending, Pending)
+    world.timers.advance(1001)
+    assert pending.is_done and codes(pending.response) == [ErrorCode.REQUEST_TIMED_OUT]
+    world.flush()
+
+
+def test_leadership_lost_while_waiting_is_told() -> None:
+    world = World(is_flush_on_ack=True)
+    pending = handle(world.broker, request(12), body({0: batch(b"x")}))
+    assert isinstance(pending, Pending)
+    world.partitions[0].become_follower(leader_id=3, leader_epoch=1, partition_epoch=1, replicas=(0, 3), isr=(3,))
+    world.waiters.run()
+    assert pending.is_done and codes(pending.response) == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
+    assert results(pending.response)[0].current_leader.leader_id == 3, "KIP-951: the producer is told who leads"
+
+
+def test_i20_a_repeated_batch_gets_its_first_offset() -> None:
+    world = World()
+    one = {"producer_id": 9, "producer_epoch": 0, "base_sequence": 0}
+    first = results(handle(world.broker, request(9), body({0: batch(b"a", b"b", **one)})))[0]
+    results(handle(world.broker, request(9), body({0: batch(b"c", producer_id=9, producer_epoch=0, base_sequence=2)})))
+    again = results(handle(world.broker, request(9), body({0: batch(b"a", b"b", **one)})))[0]
+    assert (again.error_code, again.base_offset) == (0, first.base_offset) and world.partitions[0].log.log_end_offset == 3
+
+
+def test_a_full_disk_is_told_and_nothing_is_acknowledged() -> None:
+    world = World()
+    failures: list[str] = []
+    world.partitions[0].on_storage_error = lambda _partition, error: failures.append(str(error))
+    world.disk.fail_next("write", count=None)
+    answer = handle(world.broker, request(9), body({0: batch(b"x")}))
+    assert codes(answer) == [ErrorCode.KAFKA_STORAGE_ERROR] and len(failures) == 1
+    world.disk.heal()
+    assert codes(handle(world.broker, request(9), body({0: batch(b"x")}))) == [ErrorCode.KAFKA_STORAGE_ERROR], "offline until reopened"
