@@ -1,0 +1,223 @@
+"""Which member of a consumer group should read which partitions? The two server-side assignors of KIP-848.
+
+`uniform` spreads partitions so that members differ by one at most, and leaves where they are all that it need not move. When all members
+subscribe to the same topics that takes one pass. When they differ, each partition goes to the least loaded member that wants it, and then
+partitions move from the most to the least loaded until no single move helps.
+
+`range` gives each topic's partitions in consecutive runs to the members that subscribe to it, in the order of their names, so that topics
+with as many partitions come together in the same member. It knows nothing of what was before.
+
+Invariants: every partition of a subscribed topic has exactly one member, and that member subscribes to the topic; the result depends only
+on the arguments. Cost: `uniform` over equal subscriptions is linear in members and partitions.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+from ottla.base.uuids import Uuid
+
+Assignment = dict[Uuid, tuple[int, ...]]
+"""Topic id -> partitions in ascending order. No topic has no partitions."""
+
+ROUNDS_MAX = 50  # a bound for the moves between unequal subscriptions; each round only improves
+
+
+class MemberSpec(NamedTuple):
+    """What an assignor knows of a member."""
+
+    member_id: str
+    instance_id: str | None
+    topics: frozenset[Uuid]
+    target: Mapping[Uuid, Sequence[int]]  # what it was meant to have so far
+
+
+Assignor = Callable[[Sequence[MemberSpec], Mapping[Uuid, int]], dict[str, Assignment]]
+"""(members, partition counts of the topics) -> each member's assignment."""
+
+
+def assign_uniform(members: Sequence[MemberSpec], counts: Mapping[Uuid, int]) -> dict[str, Assignment]:
+    if not members:
+        return {}
+    members = sorted(members)
+    first = members[0].topics
+    if all(member.topics is first or member.topics == first for member in members):
+        return _assign_equal(members, {topic: count for topic, count in counts.items() if topic in first})
+    return _Balance(members, counts).run()
+
+
+def assign_range(members: Sequence[MemberSpec], counts: Mapping[Uuid, int]) -> dict[str, Assignment]:
+    ordered = sorted(members, key=lambda member: (member.instance_id is None, member.instance_id or member.member_id, member.member_id))
+    result: dict[str, Assignment] = {member.member_id: {} for member in members}
+    for topic, count in sorted(counts.items()):
+        readers = [member for member in ordered if topic in member.topics]
+        start = 0
+        for index, member in enumerate(readers):
+            size = count // len(readers) + (index < count % len(readers))
+            if size:
+                result[member.member_id][topic] = tuple(range(start, start + size))
+            start += size
+    return result
+
+
+ASSIGNORS: dict[str, Assignor] = {"uniform": assign_uniform, "range": assign_range}
+
+
+# Equal subscriptions
+
+
+def _assign_equal(members: Sequence[MemberSpec], counts: Mapping[Uuid, int]) -> dict[str, Assignment]:
+    quota, extra = divmod(sum(counts.values()), len(members))
+    taken = {topic: bytearray(count) for topic, count in counts.items()}
+    kept: list[dict[Uuid, list[int]]] = []
+    room: list[int] = []
+    for member in members:
+        mine, size, is_over = _keep(member, taken, quota, extra > 0)
+        extra -= is_over
+        kept.append(mine)
+        room.append(quota - size + is_over)
+    for index in range(len(members)):
+        # Who is below the quota may take one of the extra partitions that nobody kept.
+        if not extra:
+            break
+        if room[index] > 0 or _size(kept[index]) == quota:
+            room[index] += 1
+            extra -= 1
+    _deal(members, kept, room, taken)
+    return {
+        member.member_id: {topic: tuple(sorted(partitions)) for topic, partitions in mine.items()}
+        for member, mine in zip(members, kept, strict=True)
+    }
+
+
+def _size(assignment: Mapping[Uuid, Sequence[int]]) -> int:
+    return sum(map(len, assignment.values()))
+
+
+def _keep(member: MemberSpec, taken: dict[Uuid, bytearray], quota: int, has_extra: bool) -> tuple[dict[Uuid, list[int]], int, bool]:
+    """What the member keeps of its present target: at most the quota, or one more while there are extra ones."""
+    limit = quota + has_extra
+    mine: dict[Uuid, list[int]] = {}
+    size = 0
+    for topic, partitions in member.target.items():
+        marks = taken.get(topic)
+        if marks is None:
+            continue
+        for partition in partitions:
+            if size < limit and partition < len(marks) and not marks[partition]:
+                marks[partition] = 1
+                mine.setdefault(topic, []).append(partition)
+                size += 1
+    return mine, size, size > quota
+
+
+def _deal(members: Sequence[MemberSpec], kept: list[dict[Uuid, list[int]]], room: list[int], taken: dict[Uuid, bytearray]) -> None:
+    """Deals what nobody kept, one by one and in turn, so that each topic is spread as well."""
+    waiting = [index for index in range(len(members)) if room[index] > 0]
+    turn = 0
+    for topic, marks in taken.items():
+        for partition, mark in enumerate(marks):
+            if mark:
+                continue
+            turn %= len(waiting)
+            index = waiting[turn]
+            kept[index].setdefault(topic, []).append(partition)
+            room[index] -= 1
+            if room[index]:
+                turn += 1
+            else:
+                del waiting[turn]
+    assert not waiting, "an assignment does not use up its quotas"
+
+
+# Unequal subscriptions
+
+
+class _Balance:
+    """Members by index; who owns what, and how much each has."""
+
+    def __init__(self, members: Sequence[MemberSpec], counts: Mapping[Uuid, int]) -> None:
+        self._members = members
+        self._readers: dict[Uuid, list[int]] = {}
+        for index, member in enumerate(members):
+            for topic in sorted(member.topics):
+                if topic in counts:
+                    self._readers.setdefault(topic, []).append(index)
+        # Topics with few readers first: where there is little choice, it is made before the load grows.
+        self._topics = sorted(self._readers, key=lambda topic: (len(self._readers[topic]), topic))
+        self._owners: dict[Uuid, list[int]] = {topic: [-1] * counts[topic] for topic in self._topics}
+        self._load = [0] * len(members)
+
+    def run(self) -> dict[str, Assignment]:
+        self._keep()
+        for topic in self._topics:
+            self._fill(topic)
+        for _ in range(ROUNDS_MAX):
+            moves = [self._even_out(topic) for topic in self._topics]
+            if not any(moves):
+                break
+        result: dict[str, Assignment] = {member.member_id: {} for member in self._members}
+        for topic in self._topics:
+            mine: dict[int, list[int]] = {}
+            for partition, owner in enumerate(self._owners[topic]):
+                mine.setdefault(owner, []).append(partition)
+            for owner, partitions in mine.items():
+                result[self._members[owner].member_id][topic] = tuple(partitions)
+        return result
+
+    def _keep(self) -> None:
+        for index, member in enumerate(self._members):
+            for topic, partitions in member.target.items():
+                owners = self._owners.get(topic)
+                if owners is None or topic not in member.topics:
+                    continue
+                for partition in partitions:
+                    if partition < len(owners) and owners[partition] < 0:
+                        owners[partition] = index
+                        self._load[index] += 1
+
+    def _fill(self, topic: Uuid) -> None:
+        """Gives each free partition to the least loaded reader."""
+        owners, load = self._owners[topic], self._load
+        if -1 not in owners:
+            return
+        heap = [(load[index], index) for index in self._readers[topic]]
+        heapq.heapify(heap)
+        for partition, owner in enumerate(owners):
+            if owner < 0:
+                _, index = heap[0]
+                owners[partition] = index
+                load[index] += 1
+                heapq.heapreplace(heap, (load[index], index))
+
+    def _even_out(self, topic: Uuid) -> bool:
+        """Moves partitions of one topic from the most to the least loaded reader while that helps; whether anything moved."""
+        load = self._load
+        held: dict[int, list[int]] = {}
+        for partition, owner in enumerate(self._owners[topic]):
+            held.setdefault(owner, []).append(partition)
+        least = [(load[index], index) for index in self._readers[topic]]
+        most = [(-load[index], index) for index in held]
+        heapq.heapify(least)
+        heapq.heapify(most)
+        has_moved = False
+        while most:
+            giver, taker = most[0][1], least[0][1]
+            if -most[0][0] != load[giver]:
+                heapq.heapreplace(most, (-load[giver], giver))
+            elif least[0][0] != load[taker]:
+                heapq.heapreplace(least, (load[taker], taker))
+            elif load[giver] - load[taker] <= 1:
+                break
+            elif not held[giver]:
+                heapq.heappop(most)
+            else:
+                partition = held[giver].pop()
+                self._owners[topic][partition] = taker
+                held.setdefault(taker, []).append(partition)
+                load[giver] -= 1
+                load[taker] += 1
+                has_moved = True
+        return has_moved

@@ -1,0 +1,82 @@
+"""The matcher against Python's own, and the patterns that must not hurt."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ottla.groups.topic_regex import PatternError, TopicRegex
+
+ATOMS = st.sampled_from(["a", "b", ".", "[ab]", "[^a]", "[a-c]", r"\.", r"\d", r"\w", "-", "1", "_", r"[\w.-]", "^", "$"])
+
+
+def combine(parts: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
+    return st.one_of(
+        st.builds(lambda first, second: first + second, parts, parts),
+        st.builds(lambda first, second: f"({first}|{second})", parts, parts),
+        st.builds(lambda part, how: f"(?:{part}){how}", parts, st.sampled_from(["*", "+", "?", "{2}", "{1,2}", "{0,}", "*?"])),
+    )
+
+
+PATTERNS = st.recursive(ATOMS, combine, max_leaves=8)
+NAMES = st.text("abc1._-", max_size=8)
+
+
+@given(PATTERNS, NAMES)
+def test_it_agrees_with_python(pattern: str, name: str) -> None:
+    assert TopicRegex(pattern).matches(name) == (re.fullmatch(pattern, name) is not None)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "name", "is_match"),
+    [
+        ("orders.*", "orders-eu", True),
+        ("orders", "orders-eu", False),
+        ("(?i)ORDERS", "Orders", True),
+        ("a|b", "b", True),
+        ("", "", True),
+        ("", "a", False),
+        ("(?P<x>a)b", "ab", True),
+        (r"[\d-]+", "12-3", True),
+        ("[]a]", "]", True),
+        ("a{2,3}", "aaaa", False),
+        (r"\Aab\z", "ab", True),
+    ],
+)
+def test_examples(pattern: str, name: str, is_match: bool) -> None:
+    assert TopicRegex(pattern).matches(name) is is_match
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        "(",
+        ")",
+        "[a",
+        "a**{",
+        "*",
+        "a{3,1}",
+        "a{99999}",
+        r"\1",
+        r"(?=a)",
+        "(?<=a)b",
+        "(?<!a)b",
+        "[b-a]",
+        "\\",
+        "(a{1000}){1000}",
+        "a" * 600,
+        "(" * 200,
+    ],
+)
+def test_what_is_refused(pattern: str) -> None:
+    with pytest.raises(PatternError):
+        TopicRegex(pattern)
+
+
+def test_patterns_that_kill_backtrackers_are_cheap() -> None:
+    """2^40 ways to match, and each step of the name looks at the program once."""
+    assert not TopicRegex("(a+)+b").matches("a" * 40)
+    assert not TopicRegex("(a|a)*b").matches("a" * 200)
