@@ -15,6 +15,7 @@ from ottla.base.settings.setting import (
     boolean,
     integer,
     long,
+    maybe_password,
     maybe_string,
     string,
     words,
@@ -110,6 +111,9 @@ class NetworkSettings:
     )
     ottla_open_files_max = integer("ottla.open.files.max", 512, "Files of sealed log segments kept open at a time.", valid=at_least(16))
     ottla_metrics_listen = maybe_string("ottla.metrics.listen", "host:port of metrics and health over HTTP; not set: off.")
+    ottla_metrics_credentials = maybe_password(
+        "ottla.metrics.credentials", "user:password for metrics over HTTP; needed where ottla.metrics.listen is not a loopback address."
+    )
     ottla_metrics_aliases = words(
         "ottla.metrics.aliases", (), "Further dialects of metric names.", valid=SomeOf("confluent", "strimzi-reporter", may_be_empty=True)
     )

@@ -276,6 +276,11 @@ def maybe_string(name: str, doc: str, **options: Any) -> Setting[str | None]:
     return Setting(name, Type.STRING, None, doc, **options)
 
 
+def maybe_password(name: str, doc: str, **options: Any) -> Setting[str | None]:
+    """Never shown, neither in answers nor in the log."""
+    return Setting(name, Type.PASSWORD, None, doc, **options)
+
+
 def words(name: str, default: tuple[str, ...], doc: str, **options: Any) -> Setting[tuple[str, ...]]:
     return Setting(name, Type.LIST, default, doc, **options)
 

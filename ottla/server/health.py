@@ -1,0 +1,31 @@
+"""Is the broker alive, has it started, can it serve? What the probes of the HTTP port are told.
+
+Alive means that the loop answers at all, so it never depends on anything else: a broker that cannot serve for a while must not be killed
+for it. Ready means that clients should come: it listens, its metadata session holds, its logs are recovered. Each reason why not is one
+sentence. Started means that it has been ready once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+Check = Callable[[], str]
+"""Answers why the broker is not ready, or an empty string."""
+
+
+class Health:
+    """The checks of one broker, by the name under which a failed one is reported."""
+
+    def __init__(self, checks: Mapping[str, Check]) -> None:
+        self._checks = dict(checks)
+        self._has_been_ready = False
+
+    def reasons(self) -> dict[str, str]:
+        """Why the broker is not ready; empty when it is."""
+        reasons = {name: reason for name, check in self._checks.items() if (reason := check())}
+        if not reasons:
+            self._has_been_ready = True
+        return reasons
+
+    def has_started(self) -> bool:
+        return self._has_been_ready or not self.reasons()

@@ -1,0 +1,236 @@
+"""A small HTTP server for probes and scrapes: `ottla.metrics.listen`.
+
+GET and HEAD of a handful of paths; everything else is told so. A request's head is bounded in size and time, connections in number, and a
+peer that does not read is dropped, so that nobody can hold the broker up through this door. No answer ever contains a traceback.
+
+`/healthz`, `/readyz` and `/startupz` answer anybody, because a kubelet has no password; why a broker is not ready is told to those who may
+read metrics. On an address that is not loopback, metrics need the user and password of `ottla.metrics.credentials`, and without that
+setting the broker refuses to open such an address.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from base64 import b64decode
+from binascii import Error as Base64Error
+from hmac import compare_digest
+from http import HTTPStatus
+from ipaddress import ip_address
+from typing import NamedTuple
+
+from ottla.server.health import Health
+from ottla.server.listener import AddressError
+from ottla.server.metric_page import CONTENT_TYPE, Page
+from ottla.server.metrics import Metrics
+
+log = logging.getLogger("ottla.http")
+
+HEAD_BYTES_MAX = 8192
+HEAD_SECONDS_MAX = 10.0
+IDLE_SECONDS_MAX = 75.0
+SEND_SECONDS_MAX = 10.0
+CONNECTIONS_MAX = 64
+PORT_MAX = 65535
+
+ALIASES = {"/-/healthy": "/healthz", "/-/ready": "/readyz", "/v1/status/ready": "/readyz"}
+PATHS = ("/metrics", "/healthz", "/readyz", "/startupz")
+
+
+class Request(NamedTuple):
+    """One request's head, as far as it matters here."""
+
+    method: str
+    path: str
+    headers: dict[str, str]
+    is_kept_alive: bool
+
+
+class Answer(NamedTuple):
+    status: HTTPStatus
+    body: bytes
+    content_type: str = "application/json"
+    headers: str = ""
+
+
+class BadRequest(Exception):
+    """Not HTTP, or more of it than is taken."""
+
+    def __init__(self, status: HTTPStatus) -> None:
+        super().__init__(status.phrase)
+        self.status = status
+
+
+class HttpPort:
+    """The HTTP port of one broker."""
+
+    def __init__(self, metrics: Metrics, health: Health, *, listen: str, credentials: str = "") -> None:
+        """Raises `AddressError` when `listen` is no address, or one that must not be opened like this."""
+        self.host, self.port = parse_address(listen)
+        self._metrics = metrics
+        self._health = health
+        self._credentials = credentials.encode()
+        self._is_open_to_all = not credentials
+        self._server: asyncio.Server | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        if self._is_open_to_all and not is_loopback(self.host):
+            raise AddressError(
+                f"ottla.metrics.listen={listen} is not loopback and needs a password: set ottla.metrics.credentials=user:password"
+            )
+
+    async def start(self) -> None:
+        try:
+            self._server = await asyncio.start_server(self._accepted, self.host or None, self.port, limit=HEAD_BYTES_MAX)
+        except OSError as error:
+            reason = error.strerror or str(error)
+            raise AddressError(f"cannot listen on ottla.metrics.listen={self.host}:{self.port}: {reason}; choose another port") from error
+        self.port = self._server.sockets[0].getsockname()[1]
+        self._metrics.start()
+        log.info("metrics and health on http://%s:%d", self.host or "*", self.port)
+
+    async def stop(self) -> None:
+        """Closes the port and every connection of it."""
+        self._metrics.stop()
+        if self._server is not None:
+            self._server.close()
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    # Connections
+
+    async def _accepted(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        if len(self._tasks) >= CONNECTIONS_MAX:
+            writer.transport.abort()
+            return
+        self._tasks.add(task)
+        try:
+            await self._converse(reader, writer)
+        except (OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.CancelledError):
+            pass  # the peer has gone, is too slow, or this port closes: there is nobody to tell
+        finally:
+            self._tasks.discard(task)
+            writer.transport.abort() if writer.transport.get_write_buffer_size() else writer.close()
+
+    async def _converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        patience = HEAD_SECONDS_MAX
+        is_kept_alive = True
+        while is_kept_alive:
+            try:
+                request = parse_head(await self._read_head(reader, patience))
+                is_kept_alive = request.is_kept_alive
+                answer = await self._answer(request)
+                is_head = request.method == "HEAD"
+            except BadRequest as error:
+                is_kept_alive = is_head = False
+                answer = Answer(error.status, as_json({"error": error.status.phrase}))
+            writer.write(encode(answer, is_head=is_head, is_kept_alive=is_kept_alive))
+            await asyncio.wait_for(writer.drain(), SEND_SECONDS_MAX)
+            patience = IDLE_SECONDS_MAX
+        # A close right behind the answer could overtake it; the peer gets a moment to take it.
+        if writer.can_write_eof():
+            writer.write_eof()
+        await asyncio.wait_for(reader.read(HEAD_BYTES_MAX), 1.0)
+
+    async def _read_head(self, reader: asyncio.StreamReader, patience: float) -> bytes:
+        try:
+            return await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), patience)
+        except asyncio.LimitOverrunError as error:
+            raise BadRequest(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE) from error
+
+    # Answers
+
+    async def _answer(self, request: Request) -> Answer:
+        path = ALIASES.get(request.path, request.path)
+        if path not in PATHS:
+            return Answer(HTTPStatus.NOT_FOUND, as_json({"error": "Not Found", "paths": list(PATHS)}))
+        if request.method not in ("GET", "HEAD"):
+            return Answer(HTTPStatus.METHOD_NOT_ALLOWED, as_json({"error": "Method Not Allowed"}), headers="Allow: GET, HEAD\r\n")
+        if path == "/healthz":
+            return Answer(HTTPStatus.OK, as_json({"status": "alive"}))
+        if path == "/startupz":
+            return verdict(self._health.has_started(), "started", "starting", {})
+        is_trusted = self._is_trusted(request.headers.get("authorization", ""))
+        if path == "/readyz":
+            reasons = self._health.reasons()
+            return verdict(not reasons, "ready", "not ready", reasons if is_trusted else {})
+        if not is_trusted:
+            challenge = 'WWW-Authenticate: Basic realm="ottla", charset="UTF-8"\r\n'
+            return Answer(HTTPStatus.UNAUTHORIZED, as_json({"error": "Unauthorized"}), headers=challenge)
+        return Answer(HTTPStatus.OK, await self._scrape(), CONTENT_TYPE)
+
+    async def _scrape(self) -> bytes:
+        """One scrape, in pieces between which the loop serves others."""
+        page = Page()
+        for _ in self._metrics.steps(page):
+            await asyncio.sleep(0)
+        return self._metrics.finish(page)
+
+    def _is_trusted(self, authorization: str) -> bool:
+        if self._is_open_to_all:
+            return True
+        scheme, _, given = authorization.partition(" ")
+        try:
+            decoded = b64decode(given, validate=True) if scheme.lower() == "basic" else b""
+        except (Base64Error, ValueError):
+            return False
+        return compare_digest(decoded, self._credentials)
+
+
+def parse_address(listen: str) -> tuple[str, int]:
+    host, colon, port = listen.strip().removeprefix("http://").rpartition(":")
+    if not colon or not port.isdigit() or int(port) > PORT_MAX:
+        raise AddressError(f"ottla.metrics.listen={listen} is not host:port")
+    return host.removeprefix("[").removesuffix("]"), int(port)
+
+
+def is_loopback(host: str) -> bool:
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def parse_head(head: bytes) -> Request:
+    """Raises `BadRequest` for what is not HTTP/1 or brings a body along."""
+    first, *lines = head.decode("latin-1").removesuffix("\r\n\r\n").split("\r\n")
+    words = first.split(" ")
+    if len(words) != 3 or not words[0].isalpha() or not words[1].startswith("/"):
+        raise BadRequest(HTTPStatus.BAD_REQUEST)
+    if words[2] not in ("HTTP/1.1", "HTTP/1.0"):
+        raise BadRequest(HTTPStatus.HTTP_VERSION_NOT_SUPPORTED)
+    headers = {}
+    for line in lines:
+        name, colon, value = line.partition(":")
+        if not colon or not name or name != name.strip():
+            raise BadRequest(HTTPStatus.BAD_REQUEST)
+        headers[name.lower()] = value.strip()
+    if "transfer-encoding" in headers or headers.get("content-length", "0") != "0":
+        raise BadRequest(HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
+    wish = headers.get("connection", "").lower()
+    is_kept_alive = wish != "close" if words[2] == "HTTP/1.1" else wish == "keep-alive"
+    return Request(words[0], words[1].partition("?")[0], headers, is_kept_alive)
+
+
+def encode(answer: Answer, *, is_head: bool, is_kept_alive: bool) -> bytes:
+    head = (
+        f"HTTP/1.1 {answer.status.value} {answer.status.phrase}\r\nContent-Type: {answer.content_type}\r\n"
+        f"Content-Length: {len(answer.body)}\r\nCache-Control: no-store\r\n{answer.headers}"
+        f"Connection: {'keep-alive' if is_kept_alive else 'close'}\r\n\r\n"
+    )
+    return head.encode("latin-1") + (b"" if is_head else answer.body)
+
+
+def verdict(is_good: bool, good: str, bad: str, reasons: dict[str, str]) -> Answer:
+    """200 or 503, and why."""
+    status = HTTPStatus.OK if is_good else HTTPStatus.SERVICE_UNAVAILABLE
+    said: dict[str, object] = {"status": good if is_good else bad}
+    return Answer(status, as_json({**said, "reasons": reasons} if reasons else said))
+
+
+def as_json(value: object) -> bytes:
+    return json.dumps(value).encode() + b"\n"

@@ -1,0 +1,107 @@
+"""What a scrape says of groups and transactions: states, members, committed offsets, lag.
+
+Lag is counted against the high watermark, as kafka_exporter does; a partition that does not live here has a committed offset and no lag.
+Shards that are still loading are left out until they are whole. One piece of work is a group, or `PIECE` of its offsets.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Protocol
+
+from ottla.groups.states import GroupState
+from ottla.handlers.context import Partitions
+from ottla.machine.host import HostState, MachineHost
+from ottla.server.metric_families import GROUPS, TRANSACTIONS
+from ottla.server.metric_page import Page, escape
+
+PIECE = 200
+
+STATES = {
+    "stable": GroupState.STABLE,
+    "empty": GroupState.EMPTY,
+    "dead": GroupState.DEAD,
+    "preparingrebalance": GroupState.PREPARING_REBALANCE,
+    "completingrebalance": GroupState.COMPLETING_REBALANCE,
+}
+
+
+class Hosts(Protocol):
+    """Where the coordinators of one kind live, loading ones included."""
+
+    def __call__(self) -> Iterable[MachineHost]: ...
+
+
+class GroupMetrics:
+    """Walks the groups of all shards."""
+
+    def __init__(self, hosts: Hosts, partitions: Partitions) -> None:
+        self._hosts = hosts
+        self._partitions = partitions
+
+    def collect(self, page: Page) -> Iterator[None]:
+        states: Counter[GroupState] = Counter()
+        looked_at = 0
+        for shard in _active(self._hosts):
+            for group_id, group in list(shard.groups.items()):
+                states[group.state] += 1
+                looked_at += 1 + self._write(page, group_id, len(group.members), shard.offsets.of_group(group_id))
+                if looked_at >= PIECE:
+                    looked_at = 0
+                    yield
+        page.put(GROUPS, states.total())
+        for suffix, state in STATES.items():
+            page.put(f"{GROUPS}{suffix}", states[state])
+
+    def _write(self, page: Page, group_id: str, members: int, offsets: dict[tuple[str, int], Any]) -> int:
+        """One group's lines; how many offsets it has."""
+        name = escape(group_id)
+        page.put("kafka_consumergroup_members", members, f'{{consumergroup="{name}"}}')
+        offset_lines = page.lines["kafka_consumergroup_current_offset"]
+        lag_lines = page.lines["kafka_consumergroup_lag"]
+        sums: dict[str, list[int]] = {}
+        for (topic, index), committed in offsets.items():
+            of_topic = sums.setdefault(topic, [0, 0])
+            labels = f'{{consumergroup="{name}",topic="{escape(topic)}",partition="{index}"}}'
+            offset_lines.append(f"kafka_consumergroup_current_offset{labels} {committed.offset}\n")
+            of_topic[0] += committed.offset
+            partition = self._partitions.get(topic, index)
+            if partition is not None:
+                lag = max(partition.high_watermark - committed.offset, 0)
+                lag_lines.append(f"kafka_consumergroup_lag{labels} {lag}\n")
+                of_topic[1] += lag
+        for topic, (offset_sum, lag_sum) in sums.items():
+            labels = f'{{consumergroup="{name}",topic="{escape(topic)}"}}'
+            page.put("kafka_consumergroup_current_offset_sum", offset_sum, labels)
+            page.put("kafka_consumergroup_lag_sum", lag_sum, labels)
+        return len(offsets)
+
+
+class TransactionMetrics:
+    """Counts the transactions of all shards."""
+
+    def __init__(self, hosts: Hosts, wall_ms: Callable[[], int]) -> None:
+        self._hosts = hosts
+        self._wall_ms = wall_ms
+
+    def collect(self, page: Page) -> Iterator[None]:
+        ids = late = oldest = 0
+        now_ms = self._wall_ms()
+        for shard in _active(self._hosts):
+            ids += len(shard.transactions)
+            for transactional_id in shard.ongoing:
+                metadata = shard.transactions[transactional_id]
+                late += metadata.is_timed_out(now_ms)
+                oldest = max(oldest, now_ms - metadata.start_timestamp_ms)
+        page.put(f"{TRANSACTIONS}transactional_id_count", ids)
+        page.put(f"{TRANSACTIONS}transaction_timeout_count", late)
+        page.put(f"{TRANSACTIONS}active_transaction_total_time_max", oldest)
+        yield
+
+
+def _active(hosts: Hosts) -> Iterator[Any]:
+    """The shards that can be trusted."""
+    for host in list(hosts()):
+        if host.state is HostState.ACTIVE:
+            yield host.machine.shard

@@ -1,0 +1,154 @@
+"""Which metrics are there? Each family once: name, kind, what it says. Dashboards, alert rules and documentation are checked against it.
+
+Names are those that published Grafana boards and alert rules for Kafka ask for: kafka_exporter's, and those that the JMX exporter makes of
+Kafka's own metrics. What a single broker has no part for (queues between threads, followers, ZooKeeper, quotas) is exported with the value
+that says so, because a board with a hole looks like a broken broker.
+
+Rates are counters that end in `_total`. `ALIASES` are the other two dialects in use; they are exported on request.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+COUNTER, GAUGE, SUMMARY, UNTYPED = "counter", "gauge", "summary", "untyped"
+
+
+class Family(NamedTuple):
+    """One metric: `per_second` is what Kafka calls the rate behind a counter, for the dialects."""
+
+    name: str
+    kind: str
+    help: str
+    per_second: str = ""
+
+    @property
+    def header(self) -> str:
+        return f"# HELP {self.name} {self.help}\n# TYPE {self.name} {self.kind}\n"
+
+
+TRAFFIC = "kafka_server_brokertopicmetrics_"
+REQUESTS = "kafka_network_requestmetrics_"
+GROUPS = "kafka_coordinator_group_groupmetadatamanager_numgroups"
+TRANSACTIONS = "kafka_server_transaction_coordinator_metrics_"
+SESSION = "kafka_server_sessionexpirelistener_zookeeper"
+
+FAMILIES: dict[str, Family] = {
+    family.name: family
+    for family in (
+        # The cluster as kafka_exporter tells it
+        Family("kafka_brokers", GAUGE, "Brokers of the cluster that are alive."),
+        Family("kafka_broker_info", GAUGE, "1 for each broker that is alive, with its address."),
+        Family("kafka_topic_partitions", GAUGE, "Partitions of a topic."),
+        Family("kafka_topic_partition_current_offset", GAUGE, "High watermark: the offset after the last record that readers see."),
+        Family("kafka_topic_partition_oldest_offset", GAUGE, "The first offset that is still there."),
+        Family("kafka_topic_partition_leader", GAUGE, "Broker that leads the partition, -1 for none."),
+        Family("kafka_topic_partition_replicas", GAUGE, "Replicas that the partition should have."),
+        Family("kafka_topic_partition_in_sync_replica", GAUGE, "Replicas that are in sync."),
+        Family("kafka_topic_partition_leader_is_preferred", GAUGE, "1 if the first of its replicas leads the partition."),
+        Family("kafka_topic_partition_under_replicated_partition", GAUGE, "1 if a replica of the partition is out of sync."),
+        Family("kafka_consumergroup_current_offset", GAUGE, "Offset that a group has committed."),
+        Family("kafka_consumergroup_lag", GAUGE, "Records between a group's committed offset and the high watermark."),
+        Family("kafka_consumergroup_current_offset_sum", GAUGE, "Offsets that a group has committed, over all partitions of a topic."),
+        Family("kafka_consumergroup_lag_sum", GAUGE, "A group's lag over all partitions of a topic."),
+        Family("kafka_consumergroup_members", GAUGE, "Members of a group."),
+        # Traffic, for each topic and without a label for all together
+        Family(f"{TRAFFIC}messagesin_total", COUNTER, "Records appended.", "messagesinpersec"),
+        Family(f"{TRAFFIC}bytesin_total", COUNTER, "Bytes of record batches appended.", "bytesinpersec"),
+        Family(f"{TRAFFIC}bytesout_total", COUNTER, "Bytes of record batches read by consumers.", "bytesoutpersec"),
+        Family(f"{TRAFFIC}totalproducerequests_total", COUNTER, "Produce requests, one for each partition.", "totalproducerequestspersec"),
+        Family(f"{TRAFFIC}totalfetchrequests_total", COUNTER, "Fetch requests, one for each partition.", "totalfetchrequestspersec"),
+        Family(f"{TRAFFIC}failedproducerequests_total", COUNTER, "Produce requests refused.", "failedproducerequestspersec"),
+        Family(f"{TRAFFIC}failedfetchrequests_total", COUNTER, "Fetch requests refused.", "failedfetchrequestspersec"),
+        # Replicas and controller
+        Family("kafka_server_replicamanager_leadercount", GAUGE, "Partitions that this broker leads."),
+        Family("kafka_server_replicamanager_partitioncount", GAUGE, "Partitions with a replica on this broker."),
+        Family("kafka_server_replicamanager_underreplicatedpartitions", GAUGE, "Partitions led here with a replica out of sync."),
+        Family("kafka_server_replicamanager_underminisrpartitioncount", GAUGE, "Partitions led here below min.insync.replicas."),
+        Family("kafka_server_replicafetchermanager_maxlag", GAUGE, "Largest lag of a replica here behind its leader, in records."),
+        Family("kafka_controller_kafkacontroller_activecontrollercount", GAUGE, "1 if this broker is the controller."),
+        Family("kafka_controller_kafkacontroller_offlinepartitionscount", GAUGE, "Partitions without a leader."),
+        Family("kafka_controller_kafkacontroller_globaltopiccount", GAUGE, "Topics of the cluster."),
+        Family("kafka_controller_kafkacontroller_globalpartitioncount", GAUGE, "Partitions of the cluster."),
+        Family("kafka_controller_kafkacontroller_preferredreplicaimbalancecount", GAUGE, "Partitions not led by their first replica."),
+        Family(
+            "kafka_controller_controllerstats_uncleanleaderelections_total", COUNTER, "Leaders elected out of sync; one broker has none.",
+            "uncleanleaderelectionspersec",
+        ),
+        Family("kafka_cluster_partition_underminisr", GAUGE, "1 if the partition is below min.insync.replicas."),
+        Family("kafka_cluster_partition_atminisr", GAUGE, "1 if the partition has exactly min.insync.replicas in sync."),
+        # Logs
+        Family("kafka_log_log_size", GAUGE, "Bytes of a partition's segments."),
+        Family("kafka_log_log_logstartoffset", GAUGE, "First offset of a partition's log."),
+        Family("kafka_log_log_logendoffset", GAUGE, "Offset after the last record of a partition's log."),
+        Family("kafka_log_logmanager_offlinelogdirectorycount", GAUGE, "Log directories that have failed."),
+        # Requests
+        Family(f"{REQUESTS}requests_total", COUNTER, "Requests executed.", "requestspersec"),
+        Family(f"{REQUESTS}totaltimems", SUMMARY, "From the request to its answer."),
+        Family(f"{REQUESTS}localtimems", SUMMARY, "Work on the request itself."),
+        Family(f"{REQUESTS}remotetimems", SUMMARY, "Waiting for replicas, for the disk or for records."),
+        Family(f"{REQUESTS}requestqueuetimems", SUMMARY, "Always 0: requests run as they are read, there is no queue before them."),
+        Family(f"{REQUESTS}responsequeuetimems", SUMMARY, "Always 0: answers are sent as they are made, there is no queue before that."),
+        Family(f"{REQUESTS}responsesendtimems", SUMMARY, "Always 0: sending is part of the work on the request."),
+        Family("kafka_network_requestchannel_requestqueuesize", GAUGE, "Always 0: there is no queue of requests."),
+        Family("kafka_network_socketserver_networkprocessoravgidle_percent", GAUGE, "Share of time, 0 to 1, that the event loop was idle."),
+        Family(
+            "kafka_server_kafkarequesthandlerpool_requesthandleravgidle_percent", GAUGE,
+            "Share of time, 0 to 1, in which no request was worked on.",
+        ),
+        Family("kafka_server_socket_server_metrics_connection_count", GAUGE, "Open connections of clients."),
+        Family("kafka_server_produce_throttle_time", GAUGE, "Throttling of producers; no client is throttled by this version."),
+        Family("kafka_server_fetch_throttle_time", GAUGE, "Throttling of consumers; no client is throttled by this version."),
+        Family("kafka_server_request_throttle_time", GAUGE, "Throttling by request time; no client is throttled by this version."),
+        # Coordinators and session
+        Family(GROUPS, GAUGE, "Groups coordinated here."),
+        Family(f"{GROUPS}stable", GAUGE, "Groups in state Stable."),
+        Family(f"{GROUPS}empty", GAUGE, "Groups in state Empty."),
+        Family(f"{GROUPS}dead", GAUGE, "Groups in state Dead."),
+        Family(f"{GROUPS}preparingrebalance", GAUGE, "Groups in state PreparingRebalance."),
+        Family(f"{GROUPS}completingrebalance", GAUGE, "Groups in state CompletingRebalance."),
+        Family(f"{TRANSACTIONS}transactional_id_count", GAUGE, "Transactional ids coordinated here."),
+        Family(f"{TRANSACTIONS}transaction_timeout_count", GAUGE, "Transactions that are open for longer than their timeout."),
+        Family(f"{TRANSACTIONS}active_transaction_total_time_max", GAUGE, "Age of the oldest open transaction, in milliseconds."),
+        Family(f"{SESSION}disconnects_total", COUNTER, "Lost ZooKeeper connections; 0 without ZooKeeper.", "zookeeperdisconnectspersec"),
+        Family(f"{SESSION}expires_total", COUNTER, "ZooKeeper sessions expired; 0 without ZooKeeper.", "zookeeperexpirespersec"),
+        Family(f"{SESSION}syncconnects_total", COUNTER, "Connections to ZooKeeper; 0 without ZooKeeper.", "zookeepersyncconnectspersec"),
+        # The process
+        Family("process_cpu_seconds_total", COUNTER, "CPU time of the process."),
+        Family("process_start_time_seconds", GAUGE, "When the process started, in seconds since 1970."),
+        Family("process_resident_memory_bytes", GAUGE, "Resident memory."),
+        Family("process_virtual_memory_bytes", GAUGE, "Virtual memory."),
+        Family("process_open_fds", GAUGE, "Open file descriptors."),
+        Family("process_max_fds", GAUGE, "File descriptors that may be open."),
+        Family("python_gc_objects_collected_total", COUNTER, "Objects that the garbage collector has freed."),
+        Family("python_gc_objects_uncollectable_total", COUNTER, "Objects that the garbage collector could not free."),
+        Family("python_gc_collections_total", COUNTER, "Runs of the garbage collector."),
+        Family("ottla_eventloop_lag_seconds", SUMMARY, "How late the event loop runs what is due, probed ten times a second."),
+        Family("ottla_fsync_seconds", SUMMARY, "Rounds of group commit: fsync of all that was appended meanwhile."),
+        Family("ottla_info", GAUGE, "1, with the version and the cluster."),
+    )
+}
+
+DIALECTS = {"confluent": "", "strimzi-reporter": "_total"}
+"""What stands after `bytesinpersec` in each of the dialects of `ottla.metrics.aliases`."""
+
+
+def alias(family: Family, dialect: str) -> str:
+    """The family's name in another dialect; empty where the dialects agree."""
+    if not family.per_second:
+        return ""
+    for prefix in (TRAFFIC, REQUESTS, "kafka_controller_controllerstats_", "kafka_server_sessionexpirelistener_"):
+        if family.name.startswith(prefix):
+            return f"{prefix}{family.per_second}{DIALECTS[dialect]}"
+    return ""
+
+
+def exported_names(dialects: tuple[str, ...] = ()) -> frozenset[str]:
+    """Every name that a sample can have, so that an expression can be checked."""
+    names = set()
+    for family in FAMILIES.values():
+        names.add(family.name)
+        names.update(name for dialect in dialects if (name := alias(family, dialect)))
+        if family.kind == SUMMARY:
+            names.update((f"{family.name}_sum", f"{family.name}_count"))
+    return frozenset(names)

@@ -1,0 +1,114 @@
+"""One scrape: everything that the broker tells of itself, as Prometheus text.
+
+Nothing is measured for a scrape; it reads what the broker's objects know anyway and a few plain counters on the paths of records and
+requests. It is done in pieces of about a millisecond at most, so that clients are served in between: `steps` is the scrape, `render` all of
+it at once.
+
+`metric_families.py` says what there is, `metric_page.py` makes the text, and one module for each part of the broker collects it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from ottla._version import __version__
+from ottla.base.types import GROUP_METADATA_TOPIC
+from ottla.handlers.context import Broker
+from ottla.machine.host import MachineHost
+from ottla.server.dispatch import Dispatcher
+from ottla.server.flusher import Flusher
+from ottla.server.histogram import Histogram, Recent, quantile_ns
+from ottla.server.listener import Listeners
+from ottla.server.metric_coordinators import GroupMetrics, TransactionMetrics
+from ottla.server.metric_families import SESSION
+from ottla.server.metric_page import Page, labels_text
+from ottla.server.metric_process import LoopLag, ProcessMetrics
+from ottla.server.metric_requests import QUANTILES, RequestMetrics
+from ottla.server.metric_topics import TopicMetrics
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerParts:
+    """What is looked at."""
+
+    broker: Broker
+    dispatcher: Dispatcher
+    listeners: Listeners
+    flusher: Flusher
+
+
+class Metrics:
+    """The collectors of one broker. `start` and `stop` govern the probe of the event loop."""
+
+    def __init__(self, parts: BrokerParts) -> None:
+        broker = parts.broker
+        self._broker = broker
+        self._flusher = parts.flusher
+        self._dialects: Sequence[str] = broker.config.ottla_metrics_aliases
+        self._lag = LoopLag(broker.timers)
+        self._lag_times = Recent()
+        self._fsync_times = Recent()
+        self._topics = TopicMetrics(broker.metadata, broker.partitions)
+        self._groups = GroupMetrics(self._group_hosts, broker.partitions)
+        self._transactions = TransactionMetrics(broker.transactions.all_hosts, broker.clock.wall_ms)
+        self._requests = RequestMetrics(parts.dispatcher, parts.listeners, [endpoint.name for endpoint in broker.config.endpoints])
+        self._process = ProcessMetrics()
+
+    def start(self) -> None:
+        self._lag.start()
+
+    def stop(self) -> None:
+        self._lag.stop()
+
+    def render(self) -> bytes:
+        """The whole scrape at once."""
+        page = Page()
+        for _ in self.steps(page):
+            pass
+        return page.encode(self._dialects)
+
+    def steps(self, page: Page) -> Iterator[None]:
+        """The scrape in pieces; `finish(page)` makes the text."""
+        yield from self._topics.collect(page)
+        yield from self._groups.collect(page)
+        yield from self._transactions.collect(page)
+        yield from self._requests.collect(page)
+        yield from self._process.collect(page)
+        self._collect_cluster(page)
+        self._collect_histogram(page, "ottla_eventloop_lag_seconds", self._lag.histogram, self._lag_times)
+        self._collect_histogram(page, "ottla_fsync_seconds", self._flusher.round_times, self._fsync_times)
+        yield
+
+    def finish(self, page: Page) -> bytes:
+        return page.encode(self._dialects)
+
+    def _group_hosts(self) -> Iterable[MachineHost]:
+        """Those that are still loading included, which `all_hosts` refuses to name."""
+        topic = self._broker.metadata.topic(GROUP_METADATA_TOPIC)
+        hosts = map(self._broker.groups.host_of_partition, range(len(topic.partitions) if topic is not None else 0))
+        return [host for host in hosts if host is not None]
+
+    def _collect_cluster(self, page: Page) -> None:
+        broker, metadata = self._broker, self._broker.metadata
+        page.put("ottla_info", 1, labels_text(version=__version__, cluster_id=metadata.cluster_id, broker_id=broker.broker_id))
+        page.put("kafka_brokers", len(metadata.brokers))
+        for broker_id, known in sorted(metadata.brokers.items()):
+            host, port = next(iter(known.endpoints.values()), ("", 0))
+            page.put("kafka_broker_info", 1, labels_text(id=broker_id, address=f"{host}:{port}"))
+        page.put("kafka_controller_kafkacontroller_activecontrollercount", int(metadata.controller_id == broker.broker_id))
+        page.put("kafka_controller_kafkacontroller_globaltopiccount", sum(1 for _ in metadata.topics()))
+        page.put("kafka_controller_kafkacontroller_globalpartitioncount", metadata.partition_count)
+        page.put("kafka_controller_controllerstats_uncleanleaderelections_total", 0)
+        page.put("kafka_server_replicafetchermanager_maxlag", 0, labels_text(clientid="Replica"))
+        offline = sum(not directory.is_online for directory in broker.partitions.log_directories())
+        page.put("kafka_log_logmanager_offlinelogdirectorycount", offline)
+        for event in ("disconnects", "expires", "syncconnects"):
+            page.put(f"{SESSION}{event}_total", 0)
+
+    def _collect_histogram(self, page: Page, name: str, histogram: Histogram, recent: Recent) -> None:
+        buckets = recent.of(time.monotonic(), {name: histogram.buckets})[name]
+        for text, share in QUANTILES:
+            page.put(name, round(quantile_ns(buckets, share) / 1e9, 7), f'{{quantile="{text}"}}')
+        page.lines[name].append(f"{name}_sum {round(histogram.nanoseconds / 1e9, 7)}\n{name}_count {histogram.count}\n")

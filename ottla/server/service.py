@@ -1,0 +1,112 @@
+"""The broker as a service: what it tells systemd, which signals it hears, what it owes as the first process of a container.
+
+`notify` speaks systemd's protocol, a datagram on the socket named by NOTIFY_SOCKET; without that variable it does nothing. SIGTERM and
+Ctrl-C stop cleanly, SIGHUP reloads. The first process of a container inherits every orphan in it, and a kernel that nobody asks about them
+keeps their entries for ever; `reap_orphans` asks.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shlex
+import signal
+import socket
+from collections.abc import Callable, Mapping
+
+READY = "READY=1"
+STOPPING = "STOPPING=1"
+RELOADING = "RELOADING=1"
+
+FIRST_PROCESS = 1
+
+
+def notify(*lines: str, environment: Mapping[str, str] = os.environ) -> bool:
+    """Tells systemd; whether somebody was told. A supervisor that does not listen is no reason not to run."""
+    address = environment.get("NOTIFY_SOCKET", "")
+    if not address.startswith(("/", "@")):
+        return False
+    path = "\0" + address[1:] if address.startswith("@") else address
+    try:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sock:
+            sock.connect(path)
+            sock.sendall("\n".join(lines).encode())
+    except OSError:
+        return False
+    return True
+
+
+def notify_ready(status: str) -> bool:
+    """To be called when the first request can be served."""
+    return notify(READY, f"STATUS={status}", f"MAINPID={os.getpid()}")
+
+
+def notify_stopping() -> bool:
+    return notify(STOPPING, "STATUS=stopping")
+
+
+def on_signals(loop: asyncio.AbstractEventLoop, stop: Callable[[], None], reload: Callable[[], None]) -> None:
+    """Calls `stop` at the first SIGTERM or Ctrl-C, `reload` at each SIGHUP. A second signal to stop ends the process where it stands."""
+
+    def stop_once() -> None:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.remove_signal_handler(number)
+            signal.signal(number, signal.SIG_DFL)
+        notify_stopping()
+        stop()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop_once)
+    loop.add_signal_handler(signal.SIGHUP, reload)
+    if os.getpid() == FIRST_PROCESS:
+        loop.add_signal_handler(signal.SIGCHLD, reap_orphans)
+
+
+def reap_orphans() -> int:
+    """Takes note of every child that has ended; how many there were. The broker has no children of its own to wait for."""
+    count = 0
+    while True:
+        try:
+            pid, _status = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            return count
+        if not pid:
+            return count
+        count += 1
+
+
+def unit_text(command: str, *, config: str = "", data_dir: str = "/var/lib/ottla", user: str = "ottla") -> str:
+    """The systemd unit of one broker. `command` is the path of the `ottla` program."""
+    words = [command, "start", "--data-dir", data_dir, *(["--config", config] if config else [])]
+    state_directory = data_dir.removeprefix("/var/lib/")
+    has_state_directory = data_dir.startswith("/var/lib/") and state_directory
+    writable = f"StateDirectory={state_directory}" if has_state_directory else f"ReadWritePaths={data_dir}"
+    return f"""\
+[Unit]
+Description=Ottla broker
+Documentation=https://kafka.apache.org/documentation/
+After=network-online.target
+Wants=network-online.target
+
+[Service]
+Type=notify
+NotifyAccess=main
+User={user}
+ExecStart={shlex.join(words)}
+ExecReload=/bin/kill -HUP $MAINPID
+KillSignal=SIGTERM
+TimeoutStartSec=300
+TimeoutStopSec=60
+Restart=on-failure
+RestartSec=2
+LimitNOFILE=1048576
+OOMScoreAdjust=-500
+NoNewPrivileges=true
+PrivateTmp=true
+ProtectHome=true
+ProtectSystem=strict
+{writable}
+
+[Install]
+WantedBy=multi-user.target
+"""
