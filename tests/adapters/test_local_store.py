@@ -1,0 +1,183 @@
+"""The store of a single broker: what is on the disk is what is in memory, through restarts, kills and damage."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from ottla.adapters.local_store import LocalStore
+from ottla.base.errors import StorageError
+from ottla.base.ports import Check, Create, Delete, MetadataStore, Node, Operation, Set, StoreResult
+from tests.fakes.memory_store import MemoryStore
+
+PATHS = ["/a", "/b", "/a/x", "/a/y", "/a/x/1"]
+
+
+def run(store: MetadataStore, *operations: Operation) -> tuple[StoreResult, int]:
+    answers: list[tuple[StoreResult, int]] = []
+    store.multi(operations, lambda result, index: answers.append((result, index)))
+    assert len(answers) == 1, "the embedded store answers before it returns"
+    return answers[0]
+
+
+def get(store: MetadataStore, path: str) -> Node | None:
+    answers: list[Node | None] = []
+    store.get(path, answers.append)
+    return answers[0]
+
+
+def children(store: MetadataStore, path: str) -> list[str]:
+    answers: list[list[str]] = []
+    store.children(path, answers.append)
+    return answers[0]
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> str:
+    return str(tmp_path / "store.sqlite")
+
+
+def test_nodes_survive_a_restart_and_ephemerals_do_not(path: str) -> None:
+    store = LocalStore(path)
+    run(store, Create("/a", b"1"), Create("/a/e", b"", ephemeral=True), Set("/a", b"2"))
+    before = get(store, "/a")
+    store.close()
+    again = LocalStore(path)
+    assert get(again, "/a") == before
+    assert children(again, "/a") == []
+    again.close()
+
+
+def test_czxids_rise_over_restarts_even_without_a_lasting_write(path: str) -> None:
+    seen = []
+    for _ in range(3):
+        store = LocalStore(path)
+        run(store, Create("/e", b"", ephemeral=True))
+        node = get(store, "/e")
+        assert node is not None
+        seen.append(node.czxid)
+        store.close()
+    assert seen == sorted(set(seen))
+
+
+def test_a_kill_loses_nothing_that_was_answered(path: str) -> None:
+    store = LocalStore(path)
+    run(store, Create("/a"), Create("/a/b", b"x"))
+    again = LocalStore(path)  # The first one was never closed.
+    assert get(again, "/a/b") is not None
+    again.close()
+    store.close()
+
+
+def test_a_failed_write_changes_nothing(path: str) -> None:
+    store = LocalStore(path)
+    run(store, Create("/a", b"1"))
+    blocker = sqlite3.connect(path, isolation_level=None)
+    blocker.execute("BEGIN IMMEDIATE")
+    store._database.execute("PRAGMA busy_timeout=1")
+    with pytest.raises(StorageError, match="cannot be written"):
+        run(store, Set("/a", b"2"))
+    node = get(store, "/a")
+    assert node is not None
+    assert node.data == b"1"
+    blocker.execute("ROLLBACK")
+    blocker.close()
+    assert run(store, Set("/a", b"3")) == (StoreResult.OK, -1)
+    store.close()
+
+
+@pytest.mark.parametrize("damage", [b"not a database at all, but text", b"SQLite format 3\0" + bytes(200)])
+def test_a_damaged_file_is_one_line_and_stays_as_it_is(path: str, damage: bytes) -> None:
+    Path(path).write_bytes(damage)
+    with pytest.raises(StorageError) as caught:
+        LocalStore(path)
+    assert path in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert Path(path).read_bytes() == damage
+
+
+def test_a_page_of_garbage_is_found_at_the_start(path: str) -> None:
+    store = LocalStore(path)
+    run(store, Create("/a"), *(Create(f"/a/{index}", bytes(100)) for index in range(500)))
+    store.close()
+    data = bytearray(Path(path).read_bytes())
+    data[4096 * 3 : 4096 * 5] = b"\xff" * 8192
+    Path(path).write_bytes(data)
+    with pytest.raises(StorageError, match="metadata store"):
+        LocalStore(path)
+
+
+def test_a_newer_file_is_refused(path: str) -> None:
+    LocalStore(path).close()
+    database = sqlite3.connect(path)
+    database.execute("PRAGMA user_version=99")
+    database.close()
+    with pytest.raises(StorageError, match="newer version"):
+        LocalStore(path)
+
+
+def test_a_closed_store_answers_like_an_expired_session(path: str) -> None:
+    store = LocalStore(path)
+    store.close()
+    assert run(store, Create("/a")) == (StoreResult.SESSION_EXPIRED, 0)
+
+
+def test_watches(path: str) -> None:
+    store = LocalStore(path)
+    rung: list[str] = []
+    store.get("/a", lambda _node: None, watch=lambda: rung.append("node"))
+    store.children("", lambda _names: None, watch=lambda: rung.append("children"))
+    run(store, Create("/a"))
+    assert rung == ["node", "children"]
+    store.close()
+
+
+VERSIONS = st.sampled_from([-1, -1, -1, 0, 1])
+OPERATIONS = st.one_of(
+    st.builds(Create, st.sampled_from(PATHS), st.binary(max_size=3), st.booleans()),
+    st.builds(Set, st.sampled_from(PATHS), st.binary(max_size=3), VERSIONS),
+    st.builds(Delete, st.sampled_from(PATHS), VERSIONS),
+    st.builds(Check, st.sampled_from(PATHS), VERSIONS),
+)
+
+
+class StoreMachine(RuleBasedStateMachine):
+    """The SQLite store beside the one in memory: the same answers, the same nodes, also after restarts."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.store = LocalStore(":memory:")
+        self.model = MemoryStore()
+
+    @rule(operations=st.lists(OPERATIONS, min_size=1, max_size=4))
+    def multi(self, operations: list[Operation]) -> None:
+        assert run(self.store, *operations) == run(self.model, *operations)
+
+    @rule()
+    def restart(self) -> None:
+        """The journal is read anew, as a start does; the connection stays, because it holds the memory."""
+        nodes, _ = self.store._open()
+        self.store._tree = type(self.store._tree)(nodes)
+        self.model = self.model.reopened()
+
+    @invariant()
+    def both_hold_the_same(self) -> None:
+        ours = {path: (node.data, node.version) for path, node in self.store._tree.nodes().items()}
+        assert ours == {path: (node.data, node.version) for path, node in self.model.nodes().items()}
+
+    @invariant()
+    def the_journal_is_the_tree(self) -> None:
+        nodes, _ = self.store._open()
+        assert nodes == {path: node for path, node in self.store._tree.nodes().items() if not node.ephemeral_owner}
+
+    def teardown(self) -> None:
+        self.store.close()
+
+
+TestStoreMachine = StoreMachine.TestCase
+TestStoreMachine.settings = settings(max_examples=40, stateful_step_count=20, deadline=None)

@@ -1,0 +1,17 @@
+"""Names that Kafka knows and this broker does not serve."""
+
+from __future__ import annotations
+
+from ottla.base.config import BROKER_SETTINGS
+from ottla.base.settings.known import GUARDS, KNOWN_TO_KAFKA, is_known_to_kafka
+
+
+def test_no_name_is_both_served_and_unserved() -> None:
+    assert [name for name in BROKER_SETTINGS if is_known_to_kafka(name)] == []
+
+
+def test_old_and_new_names_are_known() -> None:
+    for name in ("process.roles", "num.network.threads", "zookeeper.session.timeout.ms", "log.message.format.version", "ssl.client.auth"):
+        assert is_known_to_kafka(name)
+    assert GUARDS <= KNOWN_TO_KAFKA
+    assert not is_known_to_kafka("num.partitons")

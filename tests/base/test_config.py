@@ -1,0 +1,352 @@
+"""The configuration: where values come from, which source wins, what stops a start and what does not."""
+
+from __future__ import annotations
+
+import pytest
+
+from ottla.base.config import (
+    BROKER_SETTINGS,
+    GROUP_SETTINGS,
+    SETTINGS,
+    TOPIC_SETTINGS,
+    BrokerConfig,
+    ConfigError,
+    Source,
+    load,
+)
+from ottla.base.errors import ApiError, ErrorCode
+from ottla.base.log_config import LogConfig
+from ottla.base.settings.network import NetworkSettings
+from ottla.base.settings.setting import LONG_MAX
+
+DAY_MS = 86_400_000
+
+KAFKA_TOPIC_DEFAULTS = {
+    "cleanup.policy": "delete",
+    "compression.gzip.level": "-1",
+    "compression.lz4.level": "9",
+    "compression.type": "producer",
+    "compression.zstd.level": "3",
+    "delete.retention.ms": "86400000",
+    "file.delete.delay.ms": "60000",
+    "flush.messages": "9223372036854775807",
+    "flush.ms": "9223372036854775807",
+    "follower.replication.throttled.replicas": "",
+    "index.interval.bytes": "4096",
+    "internal.segment.bytes": None,
+    "leader.replication.throttled.replicas": "",
+    "local.retention.bytes": "-2",
+    "local.retention.ms": "-2",
+    "max.compaction.lag.ms": "9223372036854775807",
+    "max.message.bytes": "1048588",
+    "message.timestamp.after.max.ms": "3600000",
+    "message.timestamp.before.max.ms": "9223372036854775807",
+    "message.timestamp.type": "CreateTime",
+    "min.cleanable.dirty.ratio": "0.5",
+    "min.compaction.lag.ms": "0",
+    "min.insync.replicas": "1",
+    "preallocate": "false",
+    "remote.log.copy.disable": "false",
+    "remote.log.delete.on.disable": "false",
+    "remote.storage.enable": "false",
+    "retention.bytes": "-1",
+    "retention.ms": "604800000",
+    "segment.bytes": "1073741824",
+    "segment.index.bytes": "10485760",
+    "segment.jitter.ms": "0",
+    "segment.ms": "604800000",
+    "unclean.leader.election.enable": "false",
+}
+
+KAFKA_BROKER_DEFAULTS = {
+    "num.partitions": 1,
+    "default.replication.factor": 1,
+    "min.insync.replicas": 1,
+    "auto.create.topics.enable": True,
+    "delete.topic.enable": True,
+    "message.max.bytes": 1048588,
+    "log.retention.hours": 168,
+    "log.retention.ms": None,
+    "log.segment.bytes": 1073741824,
+    "log.flush.interval.messages": LONG_MAX,
+    "replica.lag.time.max.ms": 30000,
+    "unclean.leader.election.enable": False,
+    "offsets.topic.num.partitions": 50,
+    "offsets.retention.minutes": 10080,
+    "offset.metadata.max.bytes": 4096,
+    "group.min.session.timeout.ms": 6000,
+    "group.max.session.timeout.ms": 1800000,
+    "group.consumer.session.timeout.ms": 45000,
+    "transaction.state.log.num.partitions": 50,
+    "transaction.max.timeout.ms": 900000,
+    "transactional.id.expiration.ms": 604800000,
+    "producer.id.expiration.ms": 86400000,
+    "socket.request.max.bytes": 104857600,
+    "connections.max.idle.ms": 600000,
+    "fetch.max.bytes": 57671680,
+    "max.incremental.fetch.session.cache.slots": 1000,
+}
+
+
+def test_every_topic_setting_has_kafkas_default() -> None:
+    assert {name: setting.default_text for name, setting in TOPIC_SETTINGS.items()} == KAFKA_TOPIC_DEFAULTS
+
+
+@pytest.mark.parametrize(("name", "value"), KAFKA_BROKER_DEFAULTS.items())
+def test_broker_defaults_are_kafkas(name: str, value: object) -> None:
+    assert BrokerConfig().value(name) == value
+
+
+def test_a_topic_without_overrides_gets_kafkas_log() -> None:
+    assert BrokerConfig().log_config({}) == LogConfig()
+
+
+def test_names_and_attributes_are_two_forms_of_one() -> None:
+    for name, setting in BROKER_SETTINGS.items():
+        assert setting.attribute == name.replace(".", "_")
+    assert len({(setting.scope, setting.name) for setting in SETTINGS}) == len(SETTINGS)
+
+
+def test_every_setting_says_what_it_is_for() -> None:
+    for setting in SETTINGS:
+        assert setting.doc.endswith("."), setting.name
+        assert setting.default is None or setting.parse(setting.text(setting.default)) == setting.default, setting.name
+
+
+def test_what_a_topic_or_group_falls_back_on_exists() -> None:
+    for setting in (*TOPIC_SETTINGS.values(), *GROUP_SETTINGS.values()):
+        for name, factor in setting.broker_names:
+            assert name in BROKER_SETTINGS
+            assert factor >= 1
+
+
+def test_a_single_broker_needs_one_replica_and_waits_for_nobody() -> None:
+    config = BrokerConfig()
+    assert config.offsets_topic_replication_factor == 1
+    assert config.transaction_state_log_replication_factor == 1
+    assert config.transaction_state_log_min_isr == 1
+    assert config.group_initial_rebalance_delay_ms == 0
+    assert [str(endpoint) for endpoint in config.endpoints] == ["PLAINTEXT://127.0.0.1:9092"]
+
+
+PRECEDENCE = [
+    ({}, "1", "default"),
+    ({"file": "2"}, "2", "a.properties"),
+    ({"file": "2", "environment": "3"}, "3", "environment"),
+    ({"file": "2", "environment": "3", "set": "4"}, "4", "--set"),
+    ({"file": "2", "set": "4"}, "4", "--set"),
+    ({"environment": "3", "set": "4"}, "4", "--set"),
+]
+
+
+@pytest.mark.parametrize(("given", "value", "where"), PRECEDENCE)
+def test_static_precedence(given: dict[str, str], value: str, where: str) -> None:
+    config, notices = load(
+        file_text=f"num.partitions={given['file']}" if "file" in given else "",
+        file_name="a.properties",
+        environment={"KAFKA_NUM_PARTITIONS": given["environment"]} if "environment" in given else {},
+        assignments=[f"num.partitions={given['set']}"] if "set" in given else [],
+    )
+    assert (config.text("num.partitions"), config.where("num.partitions"), notices) == (value, where, [])
+
+
+def test_dynamic_values_beat_static_ones_and_this_broker_beats_the_cluster() -> None:
+    config, _ = load(assignments=["message.max.bytes=1000"])
+    heard: list[frozenset[str]] = []
+    config.on_change(heard.append)
+    assert config.set_dynamic({"message.max.bytes": "2000"}, {}) == []
+    assert (config.message_max_bytes, config.source("message.max.bytes")) == (2000, Source.DYNAMIC_DEFAULT_BROKER)
+    config.set_dynamic({"message.max.bytes": "2000"}, {"message.max.bytes": "3000"})
+    assert (config.message_max_bytes, config.where("message.max.bytes")) == (3000, "dynamic")
+    assert [synonym.text for synonym in config.synonyms("message.max.bytes")] == ["3000", "2000", "1000", "1048588"]
+    config.set_dynamic({}, {})
+    assert config.message_max_bytes == 1000
+    assert heard == [frozenset({"message.max.bytes"})] * 3
+
+
+def test_a_bad_stored_value_costs_a_line_and_not_the_broker() -> None:
+    config = BrokerConfig()
+    (notice,) = config.set_dynamic({"message.max.bytes": "lots", "num.partitions": "7", "made.up": "x"}, {})
+    assert "message.max.bytes" in notice.text
+    assert (config.message_max_bytes, config.num_partitions) == (1048588, 1)
+
+
+@pytest.mark.parametrize(
+    ("name", "is_warning", "words"),
+    [
+        ("log.retention.mss", True, "did you mean log.retention.ms?"),
+        ("qqqqqqqqqqqqqq", True, "unknown setting"),
+        ("num.io.threads", False, "known to Kafka"),
+        ("process.roles", False, "known to Kafka"),
+        ("inter.broker.protocol.version", False, "known to Kafka"),
+        ("listener.name.external.ssl.keystore.location", False, "known to Kafka"),
+        ("authorizer.class.name", True, "NOT restricted"),
+    ],
+)
+def test_unserved_names_never_stop_a_start(name: str, is_warning: bool, words: str) -> None:
+    _, notices = load(file_text=f"{name}=x", file_name="server.properties")
+    (notice,) = notices
+    assert notice.is_warning is is_warning
+    assert words in notice.text
+    assert name in notice.text
+    assert "\n" not in notice.text
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("num.partitions=many", ["num.partitions", "many", "server.properties"]),
+        ("num.partitions=0", ["num.partitions", "at least 1"]),
+        ("log.segment.bytes=99999999999", ["log.segment.bytes"]),
+        ("auto.create.topics.enable=yes", ["auto.create.topics.enable", "true or false"]),
+        ("log.cleanup.policy=shrink", ["log.cleanup.policy", "compact, delete"]),
+        ("compression.type=rar", ["compression.type"]),
+        ("listeners=PLAINTEXT://host", ["listeners", "NAME://host:port"]),
+        ("listeners=FOO://host:1", ["listener.security.protocol.map", "FOO"]),
+        ("listeners=SSL://host:1", ["SSL is not served"]),
+        ("listeners=PLAINTEXT://:1,PLAINTEXT://:2", ["different name"]),
+        ("listeners=", ["at least one address"]),
+        ("advertised.listeners=PLAINTEXT://0.0.0.0:1", ["no address"]),
+        ("advertised.listeners=OTHER://h:1\nlistener.security.protocol.map=OTHER:PLAINTEXT,PLAINTEXT:PLAINTEXT", ["OTHER"]),
+        ("zookeeper.connect=zoo:2181", ["zookeeper.connect", "one broker"]),
+        ("broker.id=1\nnode.id=2", ["broker.id", "node.id"]),
+        ("a=\\u00zz", ["server.properties", "escape"]),
+    ],
+)
+def test_a_bad_value_stops_the_start_with_one_line(text: str, words: list[str]) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load(file_text=text, file_name="server.properties")
+    message = str(caught.value)
+    assert "\n" not in message
+    assert all(word in message for word in words), message
+
+
+def test_a_compose_file_for_apaches_image_starts() -> None:
+    environment = {
+        "KAFKA_NODE_ID": "1",
+        "KAFKA_PROCESS_ROLES": "broker,controller",
+        "KAFKA_CONTROLLER_QUORUM_VOTERS": "1@broker:29093",
+        "KAFKA_CONTROLLER_LISTENER_NAMES": "CONTROLLER",
+        "KAFKA_LISTENERS": "PLAINTEXT://broker:29092,CONTROLLER://broker:29093,PLAINTEXT_HOST://0.0.0.0:9092",
+        "KAFKA_ADVERTISED_LISTENERS": "PLAINTEXT://broker:29092,PLAINTEXT_HOST://localhost:9092",
+        "KAFKA_LISTENER_SECURITY_PROTOCOL_MAP": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,PLAINTEXT_HOST:PLAINTEXT",
+        "KAFKA_INTER_BROKER_LISTENER_NAME": "PLAINTEXT",
+        "KAFKA_OFFSETS_TOPIC_REPLICATION_FACTOR": "1",
+        "KAFKA_GROUP_INITIAL_REBALANCE_DELAY_MS": "0",
+        "KAFKA_LOG_DIRS": "/tmp/kraft-combined-logs",
+        "KAFKA_SHARE_COORDINATOR_STATE_TOPIC_MIN_ISR": "1",
+        "KAFKA_JMX_PORT": "9101",
+        "KAFKA_HEAP_OPTS": "-Xmx1g",
+        "KAFKA_BOOTSTRAP_SERVERS": "other:9092",
+        "CLUSTER_ID": "4L6g3nShT-eMCtK--X86sw",
+        "PATH": "/bin",
+    }
+    config, notices = load(environment=environment)
+    assert config.this_broker_id == 1
+    assert [str(endpoint) for endpoint in config.endpoints] == ["PLAINTEXT://broker:29092", "PLAINTEXT_HOST://0.0.0.0:9092"]
+    assert [endpoint.port for endpoint in config.advertised_endpoints] == [29092, 9092]
+    assert config.ottla_cluster_id == "4L6g3nShT-eMCtK--X86sw"
+    assert config.data_directories == ("/tmp/kraft-combined-logs",)
+    (jvm,) = [notice for notice in notices if notice.is_warning]
+    assert "KAFKA_HEAP_OPTS" in jvm.text
+    assert "KAFKA_JMX_PORT" in jvm.text
+
+
+@pytest.mark.parametrize(
+    ("assignments", "retention_ms"),
+    [
+        ([], 7 * DAY_MS),
+        (["log.retention.hours=1"], 3_600_000),
+        (["log.retention.hours=1", "log.retention.minutes=2"], 120_000),
+        (["log.retention.hours=1", "log.retention.minutes=2", "log.retention.ms=3"], 3),
+        (["log.retention.ms=-1", "log.retention.hours=1"], -1),
+        (["log.retention.hours=-1"], -1),
+    ],
+)
+def test_retention_takes_the_finest_unit_that_is_set(assignments: list[str], retention_ms: int) -> None:
+    config, _ = load(assignments=assignments)
+    assert config.log_config({}).retention_ms == retention_ms
+    assert config.log_config({"retention.ms": "9"}).retention_ms == 9
+
+
+def test_topic_synonyms_name_the_one_in_force_first() -> None:
+    config, _ = load(assignments=["log.retention.hours=1"])
+    assert [(synonym.name, synonym.source) for synonym in config.topic_synonyms("retention.ms", {"retention.ms": "5"})] == [
+        ("retention.ms", Source.DYNAMIC_TOPIC),
+        ("log.retention.hours", Source.STATIC_BROKER),
+        ("log.retention.hours", Source.DEFAULT),
+    ]
+
+
+def test_a_dynamic_broker_value_reaches_the_logs() -> None:
+    config = BrokerConfig()
+    config.set_dynamic({"log.cleanup.policy": "compact", "log.roll.ms": "60000"}, {})
+    settings = config.log_config({})
+    assert (settings.is_compacted, settings.is_deleted, settings.segment_ms) == (True, False, 60000)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "words"),
+    [
+        ({"made.up": "1"}, "Unknown topic config name"),
+        ({"retention.ms": None}, "Null value"),
+        ({"retention.ms": "-2"}, "at least -1"),
+        ({"segment.bytes": "1000"}, "at least 1048576"),
+        ({"cleanup.policy": "delete,delete"}, "twice"),
+        ({"min.cleanable.dirty.ratio": "1.5"}, "no more than 1"),
+        ({"min.cleanable.dirty.ratio": "nan"}, "at least 0"),
+        ({"compression.gzip.level": "0"}, "at least 1"),
+        ({"remote.storage.enable": "true"}, "no tiered storage"),
+        ({"min.compaction.lag.ms": "5", "max.compaction.lag.ms": "4"}, "larger than"),
+        ({"leader.replication.throttled.replicas": "1-2"}, "partition:broker"),
+    ],
+)
+def test_what_a_topic_may_not_have(overrides: dict[str, str | None], words: str) -> None:
+    with pytest.raises(ApiError) as caught:
+        BrokerConfig().check_topic(overrides)
+    assert caught.value.code is ErrorCode.INVALID_CONFIG
+    assert words in caught.value.message
+
+
+def test_what_a_topic_may_have() -> None:
+    BrokerConfig().check_topic(
+        {"cleanup.policy": "compact,delete", "compression.gzip.level": "-1", "leader.replication.throttled.replicas": "0:1,2:3"}
+    )
+
+
+@pytest.mark.parametrize(
+    ("overrides", "words"),
+    [
+        ({"made.up": "1"}, "Unknown group config name"),
+        ({"consumer.session.timeout.ms": "1000"}, "between 45000 and 60000"),
+        ({"consumer.heartbeat.interval.ms": "x"}, "Not a number"),
+        ({"consumer.session.timeout.ms": None}, "Null value"),
+    ],
+)
+def test_what_a_group_may_not_have(overrides: dict[str, str | None], words: str) -> None:
+    with pytest.raises(ApiError) as caught:
+        BrokerConfig().check_group(overrides)
+    assert words in caught.value.message
+
+
+def test_a_groups_value_stays_within_todays_bounds() -> None:
+    config = BrokerConfig()
+    assert config.group_value("consumer.session.timeout.ms", {}) == 45000
+    assert config.group_value("consumer.session.timeout.ms", {"consumer.session.timeout.ms": "50000"}) == 50000
+    narrow, _ = load(assignments=["group.consumer.max.session.timeout.ms=46000"])
+    assert narrow.group_value("consumer.session.timeout.ms", {"consumer.session.timeout.ms": "50000"}) == 46000
+
+
+@pytest.mark.parametrize(
+    ("name", "is_cluster_default", "code"),
+    [("num.partitions", False, ErrorCode.INVALID_REQUEST), ("sasl.enabled.mechanisms", True, ErrorCode.INVALID_REQUEST)],
+)
+def test_what_a_broker_cannot_change_while_it_runs(name: str, is_cluster_default: bool, code: ErrorCode) -> None:
+    with pytest.raises(ApiError) as caught:
+        BrokerConfig().check_broker({name: "1"}, is_cluster_default=is_cluster_default)
+    assert caught.value.code is code
+
+
+def test_a_class_attribute_is_the_setting_and_an_instance_attribute_its_value() -> None:
+    assert NetworkSettings.socket_request_max_bytes.name == "socket.request.max.bytes"
+    assert BrokerConfig().socket_request_max_bytes == 104857600
