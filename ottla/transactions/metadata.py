@@ -93,7 +93,7 @@ class TransactionMetadata(NamedTuple):
 
 def move(metadata: TransactionMetadata, state: TransactionState, **changes: object) -> TransactionMetadata:
     """The next value; the only way from state to state."""
-    assert metadata.state in ALLOWED[state], f"{metadata.transactional_id}: {metadata.state.value} -> {state.value}"
+    assert state in ALLOWED[metadata.state], f"{metadata.transactional_id}: {metadata.state.value} -> {state.value}"
     return metadata._replace(state=state, **changes)  # type: ignore[arg-type]
 
 

@@ -1,11 +1,11 @@
-"""In which states can a transaction be, and from which states may each be reached?
+"""In which states can a transaction be, and where may it go from each?
 
 Empty has no transaction; Ongoing has partitions; Prepare* is decided and durable, and its markers are on their way; Complete* has all its
 markers. PrepareEpochFence is never reached here: a producer is fenced by one move from Ongoing to PrepareAbort with a new epoch, where
 Kafka passes through a state of its memory. Its number is kept because Kafka's tools know its name.
 
-`ALLOWED` names for each state the states it may come from. Every move is asserted against it where it is decided; the diagram in
-docs/transactions.md is drawn from it.
+`ALLOWED` names for each state the states that may follow. Every move is asserted against it where it is decided; the diagram in the
+documentation is drawn from it.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ DEAD = TransactionState.DEAD
 PREPARE_EPOCH_FENCE = TransactionState.PREPARE_EPOCH_FENCE
 
 ALLOWED: dict[TransactionState, frozenset[TransactionState]] = {
-    EMPTY: frozenset({EMPTY, COMPLETE_COMMIT, COMPLETE_ABORT}),
-    ONGOING: frozenset({ONGOING, EMPTY, COMPLETE_COMMIT, COMPLETE_ABORT}),
-    PREPARE_COMMIT: frozenset({ONGOING}),
-    PREPARE_ABORT: frozenset({ONGOING, PREPARE_EPOCH_FENCE, EMPTY, COMPLETE_COMMIT, COMPLETE_ABORT}),
-    COMPLETE_COMMIT: frozenset({PREPARE_COMMIT}),
-    COMPLETE_ABORT: frozenset({PREPARE_ABORT}),
-    DEAD: frozenset({EMPTY, COMPLETE_COMMIT, COMPLETE_ABORT}),
-    PREPARE_EPOCH_FENCE: frozenset({ONGOING}),
+    EMPTY: frozenset({EMPTY, ONGOING, PREPARE_ABORT, DEAD}),
+    ONGOING: frozenset({ONGOING, PREPARE_COMMIT, PREPARE_ABORT, PREPARE_EPOCH_FENCE}),
+    PREPARE_EPOCH_FENCE: frozenset({PREPARE_ABORT}),
+    PREPARE_COMMIT: frozenset({COMPLETE_COMMIT}),
+    PREPARE_ABORT: frozenset({COMPLETE_ABORT}),
+    COMPLETE_COMMIT: frozenset({EMPTY, ONGOING, PREPARE_ABORT, DEAD}),
+    COMPLETE_ABORT: frozenset({EMPTY, ONGOING, PREPARE_ABORT, DEAD}),
+    DEAD: frozenset(),
 }
 
 STATUS_NUMBERS: dict[TransactionState, int] = {state: number for number, state in enumerate(TransactionState)}

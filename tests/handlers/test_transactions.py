@@ -114,7 +114,8 @@ def test_init_passes_the_identity_on_and_half_an_identity_is_refused() -> None:
     house = House()
     assert house.init().producer_epoch == 0
     assert house.init(producer_id=0, producer_epoch=0).producer_epoch == 1
-    for fields in ({"producer_id": 0}, {"producer_epoch": 0}):
+    halves: list[dict[str, Any]] = [{"producer_id": 0}, {"producer_epoch": 0}]
+    for fields in halves:
         assert house.init(**fields).error_code == ErrorCode.INVALID_REQUEST
 
 

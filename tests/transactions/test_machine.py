@@ -126,7 +126,7 @@ class TransactionShard(RuleBasedStateMachine):
         outcomes: dict[tuple[str, ProducerIdentity], bool] = {}
         for metadata in _story(self.world.log):
             last = current.get(metadata.transactional_id)
-            assert last is None or last.state in ALLOWED[metadata.state] or metadata.producer_epoch == EPOCH_MAX - 2
+            assert last is None or metadata.state in ALLOWED[last.state] or metadata.producer_epoch == EPOCH_MAX - 2
             if metadata.state in PREPARED and last is not None:
                 key = (metadata.transactional_id, last.identity)
                 assert key not in outcomes, "one identity ended twice"
