@@ -1,0 +1,76 @@
+"""What a command is to `main`: a sentence of help, its options, and the function that does it."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from typing import NamedTuple
+
+
+class Command(NamedTuple):
+    """One verb. `run` gives the exit code; `name` is how errors and `--help` call it."""
+
+    help: str
+    add_arguments: Callable[[argparse.ArgumentParser], object]
+    run: Callable[[argparse.Namespace], int]
+    may_watch: bool = False
+    has_connection: bool = True
+    has_output: bool = True
+
+
+class UsageError(Exception):
+    """Wrong usage that only shows after parsing: exit code 2, one line."""
+
+
+class Refused(Exception):
+    """Something was refused or failed: exit code 1, one line, with the name of the error for those who read JSON."""
+
+    def __init__(self, message: str, name: str = "") -> None:
+        super().__init__(message)
+        self.name = name
+
+
+def no_arguments(_: argparse.ArgumentParser) -> None:
+    """For verbs without options of their own."""
+
+
+def merged(*texts: list[str] | None) -> list[str]:
+    """Repeated options and comma-separated lists as one list without empty entries."""
+    return [part.strip() for values in texts for text in values or [] for part in text.split(",") if part.strip()]
+
+
+def parse_pairs(texts: list[str] | None, option: str) -> dict[str, str]:
+    """`a=1 b=2`, `a=1,b=2` and the option repeated; a value may hold commas inside square brackets, as Kafka's tools write them."""
+    found: dict[str, str] = {}
+    for text in texts or []:
+        for part in _split_pairs(text):
+            key, equals, value = part.partition("=")
+            if not equals or not key.strip():
+                raise UsageError(f"{option} {part!r} is not KEY=VALUE")
+            found[key.strip()] = value.strip().removeprefix("[").removesuffix("]")
+    return found
+
+
+def _split_pairs(text: str) -> list[str]:
+    """Splits before each `key=`; what has no `=` belongs to the value before it, so lists need no quoting. A JAAS line stays whole."""
+    if text.startswith("sasl.jaas.config"):
+        return [text]
+    parts: list[str] = []
+    depth = 0
+    start = 0
+    for position, letter in enumerate(text):
+        if letter == "[":
+            depth += 1
+        elif letter == "]":
+            depth -= 1
+        elif letter in ", " and depth <= 0:
+            parts.append(text[start:position])
+            start = position + 1
+    parts.append(text[start:])
+    joined: list[str] = []
+    for part in parts:
+        if "=" not in part and joined and part.strip():
+            joined[-1] += "," + part
+        elif part.strip():
+            joined.append(part)
+    return joined

@@ -1,0 +1,47 @@
+"""`ottla --help-json`: every command and option as data, for the reference in the docs, completion, and other programs.
+
+A command is `{name, help, options, commands}`; an option `{names, help, default}`, a positional has its one name without dashes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+from typing import Any
+
+from ottla.cli.command import Command
+from ottla.cli.main import GROUPS, build_parser
+
+
+def help_json() -> str:
+    return json.dumps(describe_all(), indent=2) + "\n"
+
+
+def describe_all() -> dict[str, Any]:
+    """The whole tree."""
+    tree: dict[str, Any] = {"name": "ottla", "help": "Kafka's system in Python.", "options": [], "commands": []}
+    for name, group in GROUPS.items():
+        module = importlib.import_module(f"ottla.cli.{group.module}")
+        commands: dict[str, Command] | None = getattr(module, "COMMANDS", None)
+        if commands is None or name in commands:
+            command = module.COMMAND if commands is None else commands[name]
+            tree["commands"].append(_describe(name, f"ottla {name}", command))
+        else:
+            below = [_describe(verb, f"ottla {name} {verb}", command) for verb, command in commands.items()]
+            tree["commands"].append({"name": name, "help": group.help, "options": [], "commands": below})
+    return tree
+
+
+def _describe(name: str, program: str, command: Command) -> dict[str, Any]:
+    options = [_option(action) for action in build_parser(program, command)._actions if action.help != argparse.SUPPRESS]
+    return {"name": name, "help": command.help, "options": options, "commands": []}
+
+
+def _option(action: argparse.Action) -> dict[str, Any]:
+    found: dict[str, Any] = {"names": list(action.option_strings) or [action.metavar or action.dest], "help": action.help or ""}
+    if action.choices is not None:
+        found["choices"] = list(action.choices)
+    if action.default not in (None, False, argparse.SUPPRESS, []):
+        found["default"] = str(action.default)
+    return found

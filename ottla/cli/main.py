@@ -1,0 +1,224 @@
+"""`ottla`: finds the command, builds the options of that one alone, runs it, and turns every failure into one line and an exit code.
+
+Exit codes: 0 done, 1 refused by Kafka or failed, 2 wrong usage, 3 no connection or no answer in time, 130 Ctrl-C. A closed pipe
+(`| head`) ends the program in silence. Modules of commands are imported when their command is called, so `ottla --help` imports none.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple, NoReturn
+
+from ottla.base.errors import ApiError, OttlaError
+from ottla.cli.command import Command, Refused, UsageError
+
+EXIT_DONE = 0
+EXIT_REFUSED = 1
+EXIT_USAGE = 2
+EXIT_NO_CONNECTION = 3
+EXIT_INTERRUPTED = 130
+
+
+class Group(NamedTuple):
+    """A word after `ottla`: the module that has its COMMAND or COMMANDS, and one sentence."""
+
+    module: str
+    help: str
+    section: str
+
+
+GROUPS: dict[str, Group] = {
+    "start": Group("server", "Run a broker until Ctrl-C.", "Servers"),
+    "topic": Group("topic", "Topics: list, describe, create, alter, delete.", "Topics and records"),
+    "produce": Group("produce", "Write records from standard input or a file.", "Topics and records"),
+    "consume": Group("consume", "Read records and print them.", "Topics and records"),
+    "group": Group("group", "Consumer groups: list, describe, lag, reset offsets.", "Groups"),
+    "bench": Group("bench", "Measure producing and consuming.", "Measuring"),
+    "profile": Group("profiles", "Named connections.", "This program"),
+}
+
+
+class Parser(argparse.ArgumentParser):
+    """argparse with errors of one line."""
+
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(f"{message}; see `{self.prog} --help`")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The program; gives its exit code."""
+    argv = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        code = _run(argv)
+        sys.stdout.flush()
+        return code
+    except KeyboardInterrupt:
+        return EXIT_INTERRUPTED
+    except BrokenPipeError:
+        # Nobody reads any more: nothing to say, and nothing must be flushed into the closed pipe at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return EXIT_DONE
+
+
+def _run(argv: list[str]) -> int:
+    try:
+        if not argv or argv[0] in ("-h", "--help", "help"):
+            sys.stdout.write(overview())
+            return EXIT_DONE if argv else EXIT_USAGE
+        if argv[0] in ("-V", "--version"):
+            from ottla._version import __version__
+
+            sys.stdout.write(f"ottla {__version__}\n")
+            return EXIT_DONE
+        if argv[0] == "--help-json":
+            from ottla.cli.describe import help_json
+
+            sys.stdout.write(help_json())
+            return EXIT_DONE
+        if argv[0].startswith("kafka-") or argv[0].startswith("zookeeper-"):
+            from ottla.cli.shims import run_shim
+
+            return run_shim(argv, run_command)
+        return run_command(argv)
+    except UsageError as error:
+        return _tell(argv, str(error), "USAGE", EXIT_USAGE)
+
+
+def run_command(argv: list[str], overrides: Mapping[str, Any] | None = None) -> int:
+    """`topic list -b ...` and so on. `overrides` are set on the parsed arguments: a shim says so by which name it was called."""
+    name = argv[0]
+    group = GROUPS.get(name)
+    if group is None:
+        raise UsageError(f"no command {name!r}{_nearest(name, GROUPS)}; see `ottla --help`")
+    module = importlib.import_module(f"ottla.cli.{group.module}")
+    commands: dict[str, Command] | None = getattr(module, "COMMANDS", None)
+    if commands is None:
+        return _call(f"ottla {name}", module.COMMAND, argv[1:], overrides)
+    if name in commands:  # several words of one module, such as start and dev
+        return _call(f"ottla {name}", commands[name], argv[1:], overrides)
+    verb = argv[1] if len(argv) > 1 else "--help"
+    if verb in ("-h", "--help"):
+        sys.stdout.write(group_overview(name, group, commands))
+        return EXIT_DONE if len(argv) > 1 else EXIT_USAGE
+    if verb not in commands:
+        raise UsageError(f"no command {name + ' ' + verb!r}{_nearest(verb, commands)}; see `ottla {name} --help`")
+    return _call(f"ottla {name} {verb}", commands[verb], argv[2:], overrides)
+
+
+def build_parser(program: str, command: Command) -> Parser:
+    """The parser of one command, with the options that all have."""
+    from ottla.cli.options import add_connection_options, add_output_options
+
+    parser = Parser(prog=program, description=command.help, allow_abbrev=False)
+    command.add_arguments(parser)
+    if command.has_connection:
+        add_connection_options(parser)
+    add_output_options(parser, command)
+    return parser
+
+
+def _call(program: str, command: Command, argv: list[str], overrides: Mapping[str, Any] | None) -> int:
+    try:
+        args = build_parser(program, command).parse_args(argv)
+    except SystemExit as stop:  # argparse ends the program after --help
+        return int(stop.code or 0)
+    for key, value in (overrides or {}).items():
+        setattr(args, key, value)
+    if command.may_watch and args.watch is not None:
+        return _watch(command, args, argv)
+    return _guarded(command, args, argv)
+
+
+def _guarded(command: Command, args: argparse.Namespace, argv: list[str]) -> int:
+    """Runs a command; what goes wrong becomes a line and a code. Broken invariants are bugs and stay tracebacks."""
+    try:
+        return command.run(args)
+    except UsageError as error:
+        return _tell(argv, str(error), "USAGE", EXIT_USAGE)
+    except Refused as error:
+        return _tell(argv, str(error), error.name, EXIT_REFUSED)
+    except ApiError as error:
+        return _tell(argv, f"{error.message} ({error.code.name})" if error.message else error.code.name, error.code.name, EXIT_REFUSED)
+    except OttlaError as error:
+        return _other_failure(argv, error)
+
+
+def _other_failure(argv: list[str], error: OttlaError) -> int:
+    from ottla.client.errors import ClientError, ConnectError, RequestTimeoutError
+
+    if not isinstance(error, ClientError):
+        return _tell(argv, str(error), type(error).__name__, EXIT_REFUSED)
+    message = str(error)
+    if isinstance(error, ConnectError) and "cannot reach" in message:
+        message += "; start a broker with `ottla start`, or name another with -b HOST:PORT"
+    name = "REQUEST_TIMED_OUT" if isinstance(error, RequestTimeoutError) else "NETWORK_EXCEPTION"
+    return _tell(argv, message, name, EXIT_NO_CONNECTION)
+
+
+def _watch(command: Command, args: argparse.Namespace, argv: list[str]) -> int:
+    """The command again and again; a failure is shown and the next round tries anew."""
+    import time
+
+    while True:
+        if sys.stdout.isatty():
+            sys.stdout.write("\x1b[H\x1b[2J")
+        _guarded(command, args, argv)
+        sys.stdout.flush()
+        time.sleep(max(0.1, args.watch))
+
+
+def _tell(argv: list[str], message: str, name: str, code: int) -> int:
+    from ottla.cli.output import Output, wants_colour
+
+    sys.stdout.flush()
+    output = Output(_form_of(argv), has_colour=wants_colour(sys.stderr, is_forbidden="--no-color" in argv))
+    output.error(message, name)
+    return code
+
+
+def _form_of(argv: Sequence[str]) -> str:
+    """The form of output that was asked for, even when the arguments could not be parsed."""
+    for position, word in enumerate(argv):
+        if word in ("-o", "--output") and argv[position + 1 : position + 2] and argv[position + 1] in ("json", "jsonl", "yaml"):
+            return argv[position + 1]
+        if word.startswith("--output=") and word[9:] in ("json", "jsonl", "yaml"):
+            return word[9:]
+        if word == "-J":
+            return "json"
+    return "table"
+
+
+def overview() -> str:
+    """What `ottla --help` says."""
+    lines = ["usage: ottla COMMAND [OPTIONS]", "", "Kafka's system in Python: a broker, and tools for any Kafka-compatible broker."]
+    width = max(map(len, GROUPS)) + 2
+    for section in dict.fromkeys(group.section for group in GROUPS.values()):
+        lines += ["", f"{section}:"]
+        lines += [f"  {name.ljust(width)}{group.help}" for name, group in GROUPS.items() if group.section == section]
+    lines += [
+        "",
+        "Each command: --help. All of them as JSON: ottla --help-json. Kafka's names work too: ottla kafka-topics --list ...",
+        "A broker is named by -b HOST:PORT, by KAFKA_BOOTSTRAP_SERVERS, or by a profile; else localhost:9092.",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def group_overview(name: str, group: Group, commands: Mapping[str, Command]) -> str:
+    width = max(map(len, commands)) + 2
+    lines = [f"usage: ottla {name} COMMAND [OPTIONS]", "", group.help, ""]
+    lines += [f"  {verb.ljust(width)}{command.help}" for verb, command in commands.items()]
+    return "\n".join([*lines, "", f"Options: ottla {name} COMMAND --help"]) + "\n"
+
+
+def _nearest(word: str, known: Mapping[str, object]) -> str:
+    from ottla.client.cluster import nearest_hint
+
+    return nearest_hint(word, known)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,64 @@
+"""Points in time as people write them: ISO dates (UTC unless a zone is given), milliseconds since 1970, ISO durations, `-1h` for an hour ago."""
+
+from __future__ import annotations
+
+import re
+import time
+from datetime import datetime, timezone
+
+from ottla.cli.command import UsageError
+
+_AGO = re.compile(r"@?-(\d+)\s*(ms|s|m|h|d|w)")
+_UNITS_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
+_DURATION = re.compile(r"([-+]?)P(?:(\d+)W)?(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d+)?)S)?)?", re.IGNORECASE)
+
+
+def now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def parse_datetime_ms(text: str) -> int:
+    """`YYYY-MM-DDTHH:mm:SS.sss`, with or without a zone, as milliseconds since 1970."""
+    if not re.match(r"\d{4}-\d\d-\d\d", text):
+        raise UsageError(f"{text!r} is not a date and time; write YYYY-MM-DDTHH:mm:SS.sss")
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        raise UsageError(f"{text!r} is not a date and time; write YYYY-MM-DDTHH:mm:SS.sss") from None
+    if found.tzinfo is None:
+        found = found.replace(tzinfo=timezone.utc)
+    whole = int((found - datetime(1970, 1, 1, tzinfo=timezone.utc)).total_seconds() * 1000 + 0.5)
+    return whole
+
+
+def parse_duration_ms(text: str) -> int:
+    """`PnDTnHnMnS` in milliseconds."""
+    match = _DURATION.fullmatch(text.strip())
+    if match is None or not any(match.groups()[1:]) or text.strip().upper().endswith("T"):
+        raise UsageError(f"{text!r} is not a duration; write PnDTnHnMnS, for instance PT1H30M")
+    weeks, days, hours, minutes = (int(part or 0) for part in match.groups()[1:5])
+    seconds = float(match.group(6) or 0)
+    total = ((weeks * 7 + days) * 24 + hours) * 3_600_000 + minutes * 60_000 + round(seconds * 1000)
+    return -total if match.group(1) == "-" else total
+
+
+def parse_moment_ms(text: str, now: int | None = None) -> int:
+    """A date, milliseconds since 1970, `-1h`, or `@-1h`."""
+    ago = _AGO.fullmatch(text.strip())
+    if ago is not None:
+        return (now_ms() if now is None else now) - int(ago.group(1)) * _UNITS_MS[ago.group(2)]
+    digits = text.strip().removeprefix("@")
+    if digits.isascii() and digits.isdigit():
+        return int(digits)
+    return parse_datetime_ms(digits)
+
+
+def format_ms(timestamp: int) -> str | None:
+    """Milliseconds since 1970 in UTC, for people; nothing for none."""
+    if timestamp < 0:
+        return None
+    try:
+        found = datetime.fromtimestamp(timestamp / 1000, tz=timezone.utc)
+    except (OverflowError, OSError, ValueError):
+        return str(timestamp)
+    return found.strftime("%Y-%m-%dT%H:%M:%S.") + f"{timestamp % 1000:03d}Z"

@@ -1,0 +1,164 @@
+"""Options that every command has: which cluster, and how to print. Precedence: option > -X > --command-config > environment > profile > default.
+
+Names of properties are Kafka's (`bootstrap.servers`, `security.protocol`, `sasl.*`, `ssl.*`, `client.id`, `request.timeout.ms`);
+librdkafka's for the same things are understood where they differ.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from ottla.cli.command import Command, UsageError, parse_pairs
+from ottla.cli.output import FORMATS, Output, wants_colour
+
+if TYPE_CHECKING:
+    from ottla.client.cluster import Cluster
+
+DEFAULT_BOOTSTRAP = "localhost:9092"
+DEFAULT_TIMEOUT_MS = 15_000
+
+_SAME = {"metadata.broker.list": "bootstrap.servers", "sasl.mechanisms": "sasl.mechanism", "ssl.ca.location": "ssl.truststore.location"}
+
+
+def add_connection_options(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("connection")
+    group.add_argument(
+        "-b",
+        "--bootstrap-server",
+        "--bootstrap-servers",
+        "--bootstrap",
+        "--brokers",
+        dest="bootstrap",
+        metavar="HOST:PORT[,...]",
+        help="brokers to start from (default localhost:9092)",
+    )
+    group.add_argument(
+        "--command-config",
+        "--producer.config",
+        "--consumer.config",
+        "--admin.config",
+        dest="command_config",
+        metavar="FILE",
+        help="client properties",
+    )
+    group.add_argument(
+        "-X",
+        "--producer-property",
+        "--consumer-property",
+        dest="properties",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="a client property",
+    )
+    group.add_argument(
+        "--command-property",
+        "--producer-props",
+        dest="property_lists",
+        action="append",
+        nargs="+",
+        default=[],
+        metavar="KEY=VALUE",
+        help="client properties",
+    )
+    group.add_argument("--profile", metavar="NAME", help="a profile made with `ottla profile create`")
+
+
+def add_output_options(parser: argparse.ArgumentParser, command: Command) -> None:
+    group = parser.add_argument_group("output")
+    if command.has_output:
+        group.add_argument("-o", "--output", choices=FORMATS, default="table", metavar="FORM", help="|".join(FORMATS))
+    group.add_argument("-q", "--quiet", action="store_true", help="results and errors only")
+    if not any("-v" in action.option_strings for action in parser._actions):
+        group.add_argument("-v", "--verbose", action="store_true", help="say on stderr what happens")
+    group.add_argument("--no-color", action="store_true", help="no colours (as NO_COLOR)")
+    if command.may_watch:
+        group.add_argument("--watch", type=float, metavar="SECS", help="repeat every so many seconds")
+
+
+def output_of(args: argparse.Namespace) -> Output:
+    form = getattr(args, "output", "table")
+    return Output(
+        form,
+        is_quiet=getattr(args, "quiet", False),
+        is_verbose=getattr(args, "verbose", False),
+        has_colour=form == "table" and wants_colour(sys.stdout, is_forbidden=getattr(args, "no_color", False)),
+    )
+
+
+def properties_of(args: argparse.Namespace, environment: Mapping[str, str] | None = None) -> dict[str, str]:
+    """All client properties, joined by precedence. UsageError when a file or a pair cannot be read."""
+    environment = os.environ if environment is None else environment
+    found: dict[str, str] = {}
+    found.update(_profile(args, environment))
+    if environment.get("KAFKA_BOOTSTRAP_SERVERS"):
+        found["bootstrap.servers"] = environment["KAFKA_BOOTSTRAP_SERVERS"]
+    if getattr(args, "command_config", None):
+        found.update(read_properties(args.command_config))
+    for words in (*getattr(args, "property_lists", []), getattr(args, "properties", [])):
+        found.update(parse_pairs(words, "-X"))
+    if getattr(args, "bootstrap", None):
+        found["bootstrap.servers"] = args.bootstrap
+    return {_SAME.get(key, key): value for key, value in found.items()}
+
+
+def _profile(args: argparse.Namespace, environment: Mapping[str, str]) -> dict[str, str]:
+    from ottla.cli.profiles import profile_properties
+
+    return profile_properties(getattr(args, "profile", None), environment)
+
+
+def read_properties(path: str) -> dict[str, str]:
+    """A Java properties file: `key=value` or `key: value`, comments, continued lines."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            text = file.read()
+    except OSError as error:
+        raise UsageError(f"cannot read {path}: {(error.strerror or str(error)).lower()}") from None
+    except UnicodeDecodeError:
+        raise UsageError(f"cannot read {path}: it is not a text file") from None
+    from ottla.base.settings.sources import parse_properties
+
+    return parse_properties(text)
+
+
+def connect(args: argparse.Namespace, *, timeout_ms: int | None = None) -> Cluster:
+    """The cluster that the options name; nothing is sent yet."""
+    from ottla.client.cluster import Cluster
+
+    properties = properties_of(args)
+    wait = timeout_ms or getattr(args, "timeout", None) or properties.get("request.timeout.ms") or DEFAULT_TIMEOUT_MS
+    security = None
+    try:
+        if properties.get("security.protocol", "PLAINTEXT").upper() != "PLAINTEXT":
+            from ottla.client.security import Security
+
+            security = Security(properties)
+        return Cluster(
+            properties.get("bootstrap.servers", DEFAULT_BOOTSTRAP),
+            client_id=properties.get("client.id", "ottla"),
+            timeout_s=max(0.1, float(wait) / 1000),
+            security=security,
+        )
+    except ValueError as error:
+        raise UsageError(str(error)) from None
+
+
+def confirm(args: argparse.Namespace, question: str) -> None:
+    """Destructive verbs ask on a terminal and need --yes elsewhere."""
+    if getattr(args, "yes", False):
+        return
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        raise UsageError(f"{question} Add --yes to do it without being asked")
+    sys.stderr.write(f"{question} [y/N] ")
+    sys.stderr.flush()
+    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+        raise UsageError("nothing was changed")
+
+
+def add_yes(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("-y", "--yes", "--force", action="store_true", dest="yes", help="do not ask")

@@ -1,0 +1,161 @@
+"""How results are shown: a table for people, JSON and its kin for programs. Data goes to stdout, everything else to stderr.
+
+`Output.show` takes rows (dictionaries whose keys are the JSON contract) and columns (heading and key). JSON is one object, `{name: rows}`;
+jsonl one object a row; csv and plain one line a row. An error is an object too: `{"error": {"name": ..., "message": ...}}`.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any, TextIO
+
+FORMATS = ("table", "json", "jsonl", "yaml", "csv", "plain")
+
+Row = Mapping[str, Any]
+Columns = Sequence[tuple[str, str]]
+
+_BOLD = "\x1b[1m"
+_RED = "\x1b[31m"
+_RESET = "\x1b[0m"
+
+
+class Output:
+    """Where and how a command prints."""
+
+    def __init__(self, form: str = "table", *, is_quiet: bool = False, is_verbose: bool = False, has_colour: bool = False) -> None:
+        self.form = form
+        self.is_quiet = is_quiet
+        self.is_verbose = is_verbose
+        self.has_colour = has_colour
+
+    @property
+    def is_structured(self) -> bool:
+        return self.form in ("json", "jsonl", "yaml")
+
+    def show(self, name: str, rows: Sequence[Row], columns: Columns, *, extra: Row | None = None) -> None:
+        """Rows under a name; `extra` are further members of the one JSON object."""
+        if self.form == "table":
+            write(table(rows, columns, heading=_BOLD if self.has_colour else ""))
+        elif self.form in ("csv", "plain"):
+            write(separated(rows, columns, self.form))
+        elif self.form == "jsonl":
+            write("".join(_json(row, indent=None) + "\n" for row in rows))
+        else:
+            self.show_object({name: list(rows), **(extra or {})})
+
+    def show_object(self, value: Row) -> None:
+        """One object, for the structured forms; the others get it as a table of names and values."""
+        if self.form == "json":
+            write(_json(value, indent=2) + "\n")
+        elif self.form == "jsonl":
+            write(_json(value, indent=None) + "\n")
+        elif self.form == "yaml":
+            write(yaml(value))
+        else:
+            rows = [{"name": key, "value": found} for key, found in value.items()]
+            columns = (("NAME", "name"), ("VALUE", "value"))
+            write(table(rows, columns) if self.form == "table" else separated(rows, columns, self.form))
+
+    def done(self, message: str, value: Row) -> None:
+        """An order was carried out: a sentence for people, an object for programs."""
+        if self.is_structured:
+            self.show_object(value)
+        elif not self.is_quiet:
+            write(message + "\n")
+
+    def note(self, message: str) -> None:
+        """A remark on stderr, unless -q."""
+        if not self.is_quiet:
+            sys.stderr.write(message + "\n")
+
+    def detail(self, message: str) -> None:
+        """A remark on stderr with -v."""
+        if self.is_verbose:
+            sys.stderr.write(message + "\n")
+
+    def error(self, message: str, name: str = "") -> None:
+        """One line on stderr; for programs the same as an object on stdout."""
+        start = f"{_RED}error{_RESET}: " if self.has_colour and sys.stderr.isatty() else "error: "
+        sys.stderr.write(start + " ".join(message.split()) + "\n")
+        if self.is_structured:
+            write(_json({"error": {"name": name, "message": message}}, indent=2 if self.form == "json" else None) + "\n")
+
+
+def wants_colour(stream: TextIO, *, is_forbidden: bool = False) -> bool:
+    """Colour only for a terminal that can show it and a person who has not said no."""
+    return not is_forbidden and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb" and stream.isatty()
+
+
+def write(text: str) -> None:
+    sys.stdout.write(text)
+
+
+def _json(value: object, indent: int | None) -> str:
+    import json
+
+    return json.dumps(value, indent=indent, ensure_ascii=False, default=str)
+
+
+def cell(value: object) -> str:
+    """A value as people read it in a table: nothing is `-`, lists are joined by commas."""
+    if value is None or value == "":
+        return "-"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, list | tuple):
+        return ",".join(cell(part) for part in value) or "-"
+    if isinstance(value, Mapping):
+        return ",".join(f"{key}={part}" for key, part in value.items()) or "-"
+    return str(value)
+
+
+def table(rows: Sequence[Row], columns: Columns, *, heading: str = "") -> str:
+    """Columns as wide as their widest cell; numbers stand to the right, and no line ends in spaces."""
+    cells = [[cell(row.get(key)) for _, key in columns] for row in rows]
+    widths = [max([len(title), *(len(line[n]) for line in cells)]) for n, (title, _) in enumerate(columns)]
+    is_number = [bool(rows) and all(isinstance(row.get(key), int | float) or row.get(key) is None for row in rows) for _, key in columns]
+
+    def line(values: Sequence[str]) -> str:
+        parts = [
+            value.rjust(width) if right else value.ljust(width) for value, width, right in zip(values, widths, is_number, strict=True)
+        ]
+        return "  ".join(parts).rstrip()
+
+    title = line([title for title, _ in columns])
+    lines = [f"{heading}{title}{_RESET}" if heading else title, *map(line, cells)]
+    return "\n".join(lines) + "\n"
+
+
+def separated(rows: Sequence[Row], columns: Columns, form: str) -> str:
+    """csv with a heading, or plain: cells between tabs and no heading, for shell scripts."""
+    if form == "plain":
+        return "".join("\t".join(cell(row.get(key)) for _, key in columns) + "\n" for row in rows)
+    import csv
+    import io
+
+    buffer = io.StringIO()
+    writer = csv.writer(buffer, lineterminator="\n")
+    writer.writerow([title for title, _ in columns])
+    for row in rows:
+        writer.writerow(["" if row.get(key) is None else cell(row.get(key)) for _, key in columns])
+    return buffer.getvalue()
+
+
+def yaml(value: object, indent: int = 0) -> str:
+    """The little YAML that our values need: mappings, lists, and scalars as JSON writes them (which is YAML too)."""
+    pad = "  " * indent
+    if isinstance(value, Mapping) and value:
+        lines = []
+        for key, part in value.items():
+            is_nested = isinstance(part, Mapping | list | tuple) and len(part) > 0
+            lines.append(f"{pad}{key}:\n{yaml(part, indent + 1)}" if is_nested else f"{pad}{key}: {_json(part, None)}\n")
+        return "".join(lines)
+    if isinstance(value, list | tuple) and value:
+        lines = []
+        for part in value:
+            text = yaml(part, indent + 1)
+            lines.append(f"{pad}- {text[len(pad) + 2 :]}" if isinstance(part, Mapping | list | tuple) and part else f"{pad}- {text.strip()}\n")
+        return "".join(lines)
+    return f"{pad}{_json(value, None)}\n"

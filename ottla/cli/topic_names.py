@@ -1,0 +1,79 @@
+"""Which topics does a command mean? By position, by `--topic`, by `--topic-id`; a name that is not there gets a suggestion."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from typing import Any
+
+from ottla.base.errors import ApiError, ErrorCode
+from ottla.cli.command import UsageError
+from ottla.client.cluster import Cluster, nearest_hint
+
+
+def add_topic_filter(parser: argparse.ArgumentParser) -> None:
+    """Options of commands that take several topics."""
+    add = parser.add_argument
+    add("names", nargs="*", metavar="TOPIC", help="topics by name")
+    add("--topic", action="append", metavar="REGEX", help="topics by regular expression; lists with commas work too")
+    add("--topic-id", action="append", metavar="ID", help="a topic by its id")
+    add("--exclude-internal", action="store_true", help="leave out Kafka's own topics")
+
+
+def pattern_of(text: str) -> re.Pattern[str]:
+    """A regular expression as Kafka's tools take it: a comma separates alternatives, quotes round it do not count."""
+    try:
+        return re.compile("|".join(part.strip() for part in text.strip("\"'").split(",") if part.strip()))
+    except re.error as error:
+        raise UsageError(f"{text!r} is not a regular expression: {error}") from None
+
+
+def chosen_topics(cluster: Cluster, args: argparse.Namespace, *, is_optional: bool = False) -> list[Any]:
+    """The metadata of the topics that the options mean, by name; all of them if none is named."""
+    answer = cluster.refresh(None)
+    topics = {topic.name: topic for topic in answer.topics if topic.name is not None and not topic.error_code}
+    if args.exclude_internal:
+        topics = {name: topic for name, topic in topics.items() if not (topic.is_internal or name.startswith("__"))}
+    chosen: set[str] = set()
+    for name in args.names:
+        if name in topics:
+            chosen.add(name)
+        elif not is_optional:
+            raise _not_found(name, topics)
+    for text in args.topic or []:
+        pattern = pattern_of(text)
+        matching = {name for name in topics if pattern.fullmatch(name)}
+        if not matching and not is_optional:
+            raise _not_found(text, topics)
+        chosen |= matching
+    for text in args.topic_id or []:
+        chosen |= _by_id(text, topics, is_optional=is_optional)
+    is_named = args.names or args.topic or args.topic_id
+    return [topics[name] for name in sorted(chosen if is_named else topics)]
+
+
+def _by_id(text: str, topics: dict[str, Any], *, is_optional: bool) -> set[str]:
+    from ottla.base.uuids import uuid_from_text
+
+    try:
+        wanted = uuid_from_text(text)
+    except ValueError as error:
+        raise UsageError(str(error)) from None
+    found = {name for name, topic in topics.items() if topic.topic_id == wanted}
+    if not found and not is_optional:
+        raise ApiError(ErrorCode.UNKNOWN_TOPIC_ID, f"no topic has the id {text}")
+    return found
+
+
+def _not_found(name: str, topics: dict[str, Any]) -> ApiError:
+    return ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {name!r} not found{nearest_hint(name, topics)}")
+
+
+def one_topic(args: argparse.Namespace) -> str:
+    """The one topic that a command needs, by position or by option, but not by both."""
+    if args.name and args.topic and args.name != args.topic:
+        raise UsageError(f"two topics are named, {args.name!r} and {args.topic!r}")
+    name = args.name or args.topic
+    if not name:
+        raise UsageError("name a topic")
+    return str(name)
