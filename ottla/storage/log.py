@@ -26,7 +26,7 @@ from ottla.base.log_config import LogConfig
 from ottla.base.ports import Disk
 from ottla.base.types import TopicPartition
 from ottla.storage import checkpoints, retention, timestamps
-from ottla.storage.aborted import collect_aborted
+from ottla.storage.aborted import AbortedTransaction, collect_aborted
 from ottla.storage.durability import Durability
 from ottla.storage.file_slice import FileSlice, Syncable
 from ottla.storage.following import judge_followed
@@ -34,8 +34,11 @@ from ottla.storage.producers import CompletedTransaction
 from ottla.storage.recovery import Opening, open_log
 from ottla.storage.replacing import deleted_directory, retire_files, swap_files
 from ottla.storage.segment import OpenFiles, Segment
-from ottla.storage.snapshots import aborted_between, aborted_entry, apply_batch, replay
-from ottla.wire.batch_header import CONTROL_BIT, LOG_OVERHEAD, BatchHeader
+from ottla.storage.snapshots import aborted_entry, aborted_of, apply_batch, replay
+from ottla.wire.batch_header import BATCH_OVERHEAD, CONTROL_BIT, LOG_OVERHEAD, BatchHeader, read_batch_header
+
+UNAIDED_BYTES_MAX = 1 << 20
+"""How much of a log may lie between its newest producer snapshot and its recovery point; recovery reads it again."""
 
 _STAMP = Struct(">qii")  # base offset, batch length, leader epoch: the first 16 bytes
 
@@ -54,7 +57,7 @@ class Log:
         self.directory = opening.directory
         self.topic_partition = opening.topic_partition
         self.config = opening.config
-        self.topic_id: bytes | None = None
+        self.topic_id = opening.topic_id
         self.segments = opening.segments
         self.active = opening.segments[-1]
         self.epochs = opening.epochs
@@ -94,6 +97,7 @@ class Log:
             was_clean=was_clean,
             recovery_point=recovery_point,
             log_start_offset=log_start_offset,
+            topic_id=topic_id,
             open_files=open_files or OpenFiles(),
         )
         if not disk.exists(directory):
@@ -101,21 +105,10 @@ class Log:
             opening.is_new = True
         open_log(opening)
         log = cls(opening)
-        log._claim_topic_id(topic_id)
-        if not was_clean:  # what is there may never have been synced
+        if opening.is_new or not was_clean:  # what is there may never have been synced
             log._durability.note(f"{directory}/{checkpoints.PARTITION_METADATA_FILE}")
             log._write_epochs()
         return log
-
-    def _claim_topic_id(self, topic_id: bytes | None) -> None:
-        found = checkpoints.read_topic_id(self.disk, self.directory)
-        if found is not None and topic_id is not None and found != topic_id:
-            file_name = checkpoints.PARTITION_METADATA_FILE
-            raise StorageError(f"{self.directory} holds another topic of that name: its {file_name} says so", self.directory)
-        self.topic_id = found or topic_id
-        if found is None and topic_id is not None:
-            checkpoints.write_topic_id(self.disk, self.directory, topic_id, is_durable=False)
-            self._durability.note(f"{self.directory}/{checkpoints.PARTITION_METADATA_FILE}")
 
     def configure(self, config: LogConfig) -> None:
         self.config = config
@@ -152,6 +145,10 @@ class Log:
 
     def append_as_follower(self, batches: memoryview) -> None:
         """Appends a leader's batches with the offsets and epochs that they carry; all are judged before the first is written."""
+        if self.log_start_offset == self.log_end_offset and len(batches) >= BATCH_OVERHEAD:
+            first = read_batch_header(batches)
+            if first.base_offset < self.log_end_offset <= first.last_offset:  # the leader's log starts in the middle of a batch
+                self.truncate_fully_and_start_at(first.base_offset, log_start_offset=self.log_end_offset)
         headers = judge_followed(self.topic_partition, batches, next_offset=self.log_end_offset, epoch=self.epochs.latest)
         start = end = 0
         run: list[BatchHeader] = []
@@ -298,40 +295,26 @@ class Log:
 
     def aborted_transactions(self, first_offset: int, end_offset: int) -> list[tuple[int, int]]:
         """(producer id, first offset) of every aborted transaction that overlaps [first_offset, end_offset)."""
+        first = max(0, bisect_right(self._bases, first_offset) - 1)
         found: list[tuple[int, int]] = []
-        for segment in self.segments[max(0, bisect_right(self._bases, first_offset) - 1) :]:
-            if segment.has_aborted and self._collect_aborted(segment, first_offset, end_offset, found):
+        for number in range(first, len(self.segments)):
+            segment = self.segments[number]
+            if segment.has_aborted and collect_aborted(self._aborted_of(segment), first_offset, end_offset, found):
                 break
         return found
 
-    def _collect_aborted(self, segment: Segment, first_offset: int, end_offset: int, found: list[tuple[int, int]]) -> bool:
-        try:
-            entries = segment.aborted()
-        except StorageError as error:
-            self.recovery_notes.append(f"{self.topic_partition}: {error}; made it again")
-            end = segment.end_offset if segment.is_sealed else self.log_end_offset
-            entries = aborted_between(self.topic_partition, self.snapshots, self.segments, segment.base_offset, end, self.recovery_notes)
-            segment.replace_aborted(entries)
-        return collect_aborted(entries, first_offset, end_offset, found)
+    def _aborted_of(self, segment: Segment) -> list[AbortedTransaction]:
+        return aborted_of(segment, self.topic_partition, self.snapshots, self.segments, self.log_end_offset, self.recovery_notes)
 
     def offset_for_timestamp(self, timestamp_ms: int, *, end_offset: int) -> tuple[int, int, int] | None:
         """(timestamp, offset, leader epoch) of the first record not older than the timestamp."""
-        return timestamps.first_at_or_after(
-            self.segments,
-            timestamp_ms,
-            start_offset=self.log_start_offset,
-            end_offset=min(end_offset, self.log_end_offset),
-            decompressed_bytes_max=self.config.decompressed_bytes_max,
-        )
+        end, bytes_max = min(end_offset, self.log_end_offset), self.config.decompressed_bytes_max
+        return timestamps.first_at_or_after(self.segments, timestamp_ms, self.log_start_offset, end, bytes_max)
 
     def max_timestamp_offset(self) -> tuple[int, int, int] | None:
         """(timestamp, offset, leader epoch) of the newest record."""
-        return timestamps.newest(
-            self.segments,
-            start_offset=self.log_start_offset,
-            end_offset=self.log_end_offset,
-            decompressed_bytes_max=self.config.decompressed_bytes_max,
-        )
+        bytes_max = self.config.decompressed_bytes_max
+        return timestamps.newest(self.segments, self.log_start_offset, self.log_end_offset, bytes_max)
 
     # Durability
 
@@ -362,10 +345,16 @@ class Log:
             file.sync()
         self.mark_flushed(end)
 
-    def write_recovery_aids(self) -> None:
-        """To be called before the recovery point is checkpointed: what spares a later recovery the reading of all that lies below it."""
-        if self.log_end_offset not in self.snapshots.offsets and self.active.size:
-            self.active.write_indexes()
+    def write_recovery_aids(self, unaided_bytes_max: int = UNAIDED_BYTES_MAX) -> None:
+        """Before the recovery point is checkpointed: spares a later recovery the reading of what lies below it.
+
+        Does nothing while that is less than `unaided_bytes_max`; 0 brings everything up to date.
+        """
+        active = self.active
+        newest = self.snapshots.newest
+        aided = active.position_of(newest) if newest > active.base_offset else 0
+        if active.size - aided > unaided_bytes_max:
+            active.write_indexes()
             self.snapshots.write(self.log_end_offset, self.producers)
             self.snapshots.remove_strays(self._bases)
 
@@ -390,8 +379,8 @@ class Log:
         self.active.cut_aborted(self.log_end_offset)
         self._after_cut()
 
-    def truncate_fully_and_start_at(self, offset: int) -> None:
-        """Throws everything away; the log is empty and begins at `offset`."""
+    def truncate_fully_and_start_at(self, offset: int, *, log_start_offset: int | None = None) -> None:
+        """Throws everything away; the log is empty and begins at `offset`, or serves only from a later start within its first batch."""
         self._durability.restart(offset)
         self.snapshots.remove_above(-1)
         self._remove_from(0)
@@ -399,7 +388,8 @@ class Log:
         self.active.open_file(create=True)
         self.segments.append(self.active)
         self._bases.append(offset)
-        self.log_start_offset = self.log_end_offset = offset
+        self.log_end_offset = offset
+        self.log_start_offset = offset if log_start_offset is None else log_start_offset
         self.epochs.clear()
         self._after_cut()
 
@@ -486,7 +476,7 @@ class Log:
         """Lets go of all files; a clean close leaves a directory that opens without reading batches."""
         if clean and not self.is_broken and (self.recovery_point < self.log_end_offset or self.active.shared is not None):
             self.active.add_final_time_entry()
-            self.write_recovery_aids()
+            self.write_recovery_aids(0)
             self.flush()
         elif clean and not self.is_broken and (self.epochs.is_dirty or self._durability.has_changed_files):
             self.flush()

@@ -23,6 +23,7 @@ from ottla.base.log_config import LogConfig
 from ottla.base.ports import Disk
 from ottla.base.types import NO_OFFSET, TopicPartition
 from ottla.storage.aborted import AbortedTransaction
+from ottla.storage.checkpoints import PARTITION_METADATA_FILE, read_topic_id, write_topic_id
 from ottla.storage.epochs import LeaderEpochs, read_epochs
 from ottla.storage.index import RELATIVE_OFFSET_MAX
 from ottla.storage.producers import CompletedTransaction, ProducerStates
@@ -47,6 +48,7 @@ class Opening:
     was_clean: bool
     recovery_point: int
     log_start_offset: int
+    topic_id: bytes | None
     open_files: OpenFiles
     notes: list[str] = field(default_factory=list)
     segments: list[Segment] = field(default_factory=list)
@@ -62,6 +64,7 @@ class Opening:
 
 def open_log(opening: Opening) -> None:
     """Fills in `opening` from its directory, which must exist; makes a first segment when there is none."""
+    _claim_topic_id(opening)
     names = finish_leftovers(opening)
     opening.producers = ProducerStates(opening.topic_partition)
     offsets = [offset for name in names if (offset := offset_of(name, SNAPSHOT_SUFFIX)) is not None]
@@ -75,6 +78,17 @@ def open_log(opening: Opening) -> None:
     else:
         _recover(opening)
     _apply_log_start(opening)
+
+
+def _claim_topic_id(opening: Opening) -> None:
+    """The directory must belong to the topic of this id, or to none yet (I41)."""
+    disk, directory = opening.disk, opening.directory
+    found = read_topic_id(disk, directory)
+    if found is None and opening.topic_id is not None:
+        write_topic_id(disk, directory, opening.topic_id, is_durable=False)
+    elif found is not None and opening.topic_id not in (None, found):
+        raise StorageError(f"{directory} holds another topic of that name: its {PARTITION_METADATA_FILE} says so", directory)
+    opening.topic_id = found or opening.topic_id
 
 
 def offset_of(name: str, suffix: str) -> int | None:

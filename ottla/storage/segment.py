@@ -74,7 +74,7 @@ class OpenFiles:
 class Segment:
     """See the module; made by `Log.roll` (new) or by recovery (found)."""
 
-    __slots__ = (  # fmt: skip
+    __slots__ = (
         "_aborted", "base_offset", "bytes_max", "created_ms", "directory", "disk", "end_offset", "first_timestamp", "has_aborted",
         "index", "index_entries_max", "index_interval_bytes", "indexed_position", "is_loaded", "is_max_known", "is_name_durable",
         "max_timestamp", "max_timestamp_offset", "notes", "open_files", "roll_ms", "roll_offset", "roll_timestamp", "shared",

@@ -35,6 +35,10 @@ class ProducerSnapshots:
         self.directory = directory
         self.offsets = offsets
 
+    @property
+    def newest(self) -> int:
+        return self.offsets[-1] if self.offsets else -1
+
     def path(self, offset: int) -> str:
         return f"{self.directory}/{offset:020d}{SNAPSHOT_SUFFIX}"
 
@@ -108,6 +112,25 @@ def aborted_entry(ended: CompletedTransaction) -> AbortedTransaction | None:
     if not ended.is_aborted:
         return None
     return AbortedTransaction(ended.producer_id, ended.first_offset, ended.last_offset, ended.last_stable_offset)
+
+
+def aborted_of(
+    segment: Segment,
+    topic_partition: TopicPartition,
+    snapshots: ProducerSnapshots,
+    segments: Sequence[Segment],
+    log_end_offset: int,
+    notes: list[str],
+) -> list[AbortedTransaction]:
+    """The aborted transactions whose markers lie in a segment; a damaged index is made again."""
+    try:
+        return segment.aborted()
+    except StorageError as error:
+        notes.append(f"{topic_partition}: {error}; made it again")
+    end = segment.end_offset if segment.is_sealed else log_end_offset
+    entries = aborted_between(topic_partition, snapshots, segments, segment.base_offset, end, notes)
+    segment.replace_aborted(entries)
+    return entries
 
 
 def aborted_between(

@@ -19,7 +19,7 @@ Found = tuple[int, int, int]
 
 
 def first_at_or_after(
-    segments: Sequence[Segment], timestamp_ms: int, *, start_offset: int, end_offset: int, decompressed_bytes_max: int
+    segments: Sequence[Segment], timestamp_ms: int, start_offset: int, end_offset: int, decompressed_bytes_max: int
 ) -> Found | None:
     """The first record of [start_offset, end_offset) with this timestamp or a later one."""
     for segment in segments:
@@ -41,7 +41,7 @@ def first_at_or_after(
     return None
 
 
-def newest(segments: Sequence[Segment], *, start_offset: int, end_offset: int, decompressed_bytes_max: int) -> Found | None:
+def newest(segments: Sequence[Segment], start_offset: int, end_offset: int, decompressed_bytes_max: int) -> Found | None:
     """The first of the records with the largest timestamp of all (Kafka's ListOffsets -3)."""
     ordered = [segment for segment in segments if segment.size and not (segment.is_sealed and segment.end_offset <= start_offset)]
     if not ordered:
@@ -49,9 +49,7 @@ def newest(segments: Sequence[Segment], *, start_offset: int, end_offset: int, d
     timestamp = max(segment.largest_timestamp() for segment in ordered)
     if timestamp < 0:
         return None
-    return first_at_or_after(
-        segments, timestamp, start_offset=start_offset, end_offset=end_offset, decompressed_bytes_max=decompressed_bytes_max
-    )
+    return first_at_or_after(segments, timestamp, start_offset, end_offset, decompressed_bytes_max)
 
 
 def _first_in_batch(

@@ -182,6 +182,20 @@ def test_truncation_below_the_start_begins_anew() -> None:
     assert [name for name in names(built.disk) if name.endswith(".log")] == ["00000000000000000100.log"]
 
 
+def test_a_follower_of_a_log_that_starts_within_a_batch_takes_the_whole_batch() -> None:
+    leader = LogBuilder()
+    leader.append(batch_of(5))
+    leader.append(batch_of(2))
+    data = b"".join(piece for _, piece in read_all(leader.log))
+    follower = LogBuilder()
+    follower.log.truncate_fully_and_start_at(3)
+    follower.log.append_as_follower(memoryview(bytearray(data)))
+    assert (follower.log.log_start_offset, follower.log.log_end_offset) == (3, 7)
+    assert b"".join(piece for _, piece in read_all(follower.log)) == data
+    with pytest.raises(ApiError):
+        follower.log.read(2, 100, end_offset=7)
+
+
 def test_truncation_takes_the_producers_back() -> None:
     built = LogBuilder()
     for number in range(4):
@@ -404,7 +418,7 @@ class LogMachine(RuleBasedStateMachine):
 
     @rule()
     def checkpoint(self) -> None:
-        self.built.log.write_recovery_aids()
+        self.built.log.write_recovery_aids(0)
         self.built.checkpoint()
 
     @precondition(lambda self: self.end > self.log_start)
@@ -415,6 +429,8 @@ class LogMachine(RuleBasedStateMachine):
         self.built.checkpoint()
         self.model = [(base, batch) for base, batch in self.model if read_batch_header(batch).next_offset <= offset]
         self.end = self.built.log.log_end_offset
+        if not self.model and self.end == self.built.log.log_start_offset:
+            self.log_start = self.end  # the start lay within the batch that was cut
         assert self.end <= offset and (not self.model or self.end == read_batch_header(self.model[-1][1]).next_offset)
 
     @rule(data=st.data())

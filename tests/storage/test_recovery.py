@@ -95,7 +95,7 @@ def test_after_a_kill_only_what_lies_behind_the_recovery_point_is_read() -> None
     built = LogBuilder(LogConfig(segment_bytes=200_000, index_interval_bytes=1_000), disk=disk)
     built.append_many(9_000, size=100)
     built.log.flush()
-    built.log.write_recovery_aids()
+    built.log.write_recovery_aids(0)
     built.checkpoint()
     built.append_many(10)
     built.log.close(clean=False)
@@ -273,7 +273,7 @@ def test_power_loss_at_every_change_of_the_disk(seed: int) -> None:
         written[-1] = (base, bytes(batch))
         if step % 5 == 4:
             built.log.flush()
-            built.log.write_recovery_aids()
+            built.log.write_recovery_aids(0)
             built.checkpoint()
         if step == 25:
             is_cutting = True

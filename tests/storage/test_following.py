@@ -1,0 +1,50 @@
+"""What a leader may send: everything is judged before anything is written (I1, I4, I16)."""
+
+from __future__ import annotations
+
+import pytest
+
+from ottla.base.errors import ApiError, ErrorCode
+from ottla.storage.following import judge_followed
+from tests.storage.log_builder import PARTITION, LogBuilder, batch_of, offsets_of
+
+
+def sent(*batches: tuple[int, int]) -> bytearray:
+    """Batches of two records at (base offset, leader epoch)."""
+    return bytearray(b"".join(bytes(batch_of(2, base_offset=base, leader_epoch=epoch)) for base, epoch in batches))
+
+
+def test_gaps_and_new_epochs_are_legal() -> None:
+    found = judge_followed(PARTITION, memoryview(sent((5, 1), (9, 1), (11, 4))), next_offset=5, epoch=0)
+    assert [header.base_offset for _, header in found] == [5, 9, 11]
+
+
+def test_a_cut_off_batch_is_left_for_the_next_fetch() -> None:
+    data = sent((5, 1), (7, 1))
+    found = judge_followed(PARTITION, memoryview(data)[:-1], next_offset=5, epoch=0)
+    assert [header.base_offset for _, header in found] == [5]
+
+
+@pytest.mark.parametrize("batches", [((4, 1),), ((5, 1), (6, 1)), ((7, 1), (5, 1)), ((5, 0),), ((5, 3), (7, 2))])
+def test_offsets_and_epochs_never_go_back(batches: tuple[tuple[int, int], ...]) -> None:
+    with pytest.raises(ApiError) as caught:
+        judge_followed(PARTITION, memoryview(sent(*batches)), next_offset=5, epoch=1)
+    assert caught.value.code == ErrorCode.CORRUPT_MESSAGE
+
+
+@pytest.mark.parametrize("position", [16, 17, 30, 60, 70])
+def test_one_damaged_batch_refuses_all_of_them(position: int) -> None:
+    built = LogBuilder()
+    data = sent((0, 0), (2, 0), (4, 0))
+    data[len(data) // 3 * 2 + position] ^= 0x55
+    with pytest.raises(ApiError) as caught:
+        built.log.append_as_follower(memoryview(data))
+    assert caught.value.code == ErrorCode.CORRUPT_MESSAGE
+    assert offsets_of(built.log) == [] and built.log.log_end_offset == 0
+
+
+def test_nothing_sent_is_nothing_appended() -> None:
+    built = LogBuilder()
+    built.log.append_as_follower(memoryview(bytearray()))
+    built.log.append_as_follower(memoryview(sent((0, 0)))[:50])
+    assert built.log.log_end_offset == 0
