@@ -197,6 +197,17 @@ class BrokerConfig(_AllSettings):
                 listener(names)
         return notices
 
+    def take_over(self, newer: BrokerConfig) -> frozenset[str]:
+        """Takes over from a configuration that was read again what may change while the broker runs; the names that changed value."""
+        before = {name: self.value(name) for name in BROKER_SETTINGS}
+        for name, setting in BROKER_SETTINGS.items():
+            if setting.update is not Update.READ_ONLY:
+                self._given.pop(name, None)
+                if name in newer._given:
+                    self._given[name] = newer._given[name]
+        self.set_dynamic(self._cluster_dynamic, self._broker_dynamic)
+        return frozenset(name for name, value in before.items() if self.value(name) != value)
+
     # Topics
 
     def topic_value(self, name: str, overrides: Mapping[str, str]) -> Any:

@@ -22,7 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of `start` and `dev`."""
     add = parser.add_argument
     add("--config", metavar="FILE", help="server.properties or TOML file")
-    add("--set", "--override", "-c", action="append", default=[], metavar="KEY=VALUE", dest="assignments", help="a setting; beats all others")
+    add("--set", "--override", "-c", action="append", default=[], metavar="KEY=VALUE", dest="assignments", help="a setting; beats all")
     add("--port", type=int, metavar="PORT", help="port to listen on, 0 for any free one (default 9092)")
     add("--host", metavar="HOST", help="address to listen on (default 127.0.0.1)")
     add("-d", "--data-dir", metavar="DIR", help="where the logs lie (default: log.dirs, else ./ottla-data)")
@@ -45,7 +45,8 @@ def main(args: argparse.Namespace) -> int:
 
     set_up_logging(config.ottla_log_format, config.ottla_log_level, config.this_broker_id)
     try:
-        return run(config, notices, seed_topics=parse_seed_topics(args.seed_topic), started=started)
+        seed_topics = parse_seed_topics(args.seed_topic)
+        return run(config, notices, seed_topics=seed_topics, started=started, read_again=lambda: read_config_again(args, config))
     finally:
         if args.ephemeral:
             import shutil
@@ -68,6 +69,15 @@ def read_config(args: argparse.Namespace) -> tuple[BrokerConfig, list[Notice]]:
         raise StartError(f"cannot read {args.config}: it is not UTF-8 text") from error
     except ConfigError as error:
         raise StartError(str(error)) from error
+
+
+def read_config_again(args: argparse.Namespace, config: BrokerConfig) -> BrokerConfig:
+    """The same sources as at the start, without making another temporary directory. Raises `ConfigError`."""
+    again = argparse.Namespace(**{**vars(args), "ephemeral": False, "data_dir": config.data_directories[0]})
+    try:
+        return read_config(again)[0]
+    except StartError as error:
+        raise ConfigError(str(error)) from error
 
 
 def option_assignments(args: argparse.Namespace) -> list[str]:

@@ -13,10 +13,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import signal
 import sys
 import time
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from ottla._version import __version__
 from ottla.adapters.clock import SystemClock
@@ -26,7 +26,7 @@ from ottla.adapters.lock import DirectoryRefused
 from ottla.adapters.randomness import SystemRandom
 from ottla.adapters.threads import Threads
 from ottla.adapters.timers import LoopTimers
-from ottla.base.config import BrokerConfig, Endpoint, Notice
+from ottla.base.config import BrokerConfig, ConfigError, Endpoint, Notice
 from ottla.base.errors import StorageError
 from ottla.base.types import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
 from ottla.base.uuids import fresh_uuid, uuid_to_text
@@ -48,11 +48,15 @@ from ottla.server.log_directories import LogDirectoryState
 from ottla.server.partitions import PartitionTable
 from ottla.server.peers import NoPeers
 from ottla.server.replicas import Replicas
+from ottla.server.service import notify_ready, on_signals
 from ottla.server.waiters import Waiters
 from ottla.storage.log import Log
 from ottla.transactions.markers import LocalMarkers, MarkerDelivery
 from ottla.transactions.producer_ids import ProducerIds
 from ottla.transactions.routing import TransactionCoordinators
+
+if TYPE_CHECKING:
+    from ottla.server.http import HttpPort
 
 log = logging.getLogger("ottla")
 
@@ -66,8 +70,11 @@ class StartRefused(Exception):
 class BrokerServer:
     """One broker on one event loop."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, config: BrokerConfig) -> None:
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, config: BrokerConfig, read_again: Callable[[], BrokerConfig] | None = None
+    ) -> None:
         self.loop = loop
+        self.read_again = read_again
         self.config = config
         self.clock = SystemClock()
         self.random = SystemRandom()
@@ -80,6 +87,7 @@ class BrokerServer:
         self.stopped: asyncio.Future[int] = loop.create_future()
         self.is_ready = False
         self.endpoints: list[Endpoint] = []
+        self.http: HttpPort | None = None
 
     # Starting
 
@@ -168,7 +176,8 @@ class BrokerServer:
         self.controller = ControllerLoop(
             store=self.store, config=config, clock=clock, random=self.random, listener=self.replicas, metadata=self.metadata
         )
-        self.dispatcher = Dispatcher(self._broker(), self.waiters)
+        self.broker = self._broker()
+        self.dispatcher = Dispatcher(self.broker, self.waiters)
         self.listeners = Listeners(self.loop, timers, config, self.dispatcher, self.storage_failed, self.stop_at_once)
         self.housekeeping = Housekeeping(
             config=config, clock=clock, timers=timers, disk=self.disk, threads=self.threads, partitions=self.partitions,
@@ -234,6 +243,21 @@ class BrokerServer:
         if wanted:
             self.controller.create_topics(wanted, False, created)
 
+    async def open_http(self) -> None:
+        """Metrics and health, where an address is set for them. Raises `StartRefused` with nothing left open."""
+        listen = self.config.ottla_metrics_listen
+        if not listen:
+            return
+        from ottla.server.monitoring import make_port
+
+        try:
+            self.http = make_port(self, listen)
+            await self.http.start()
+        except AddressError as error:
+            self.http = None
+            await self.stop()
+            raise StartRefused(str(error)) from error
+
     # While it runs
 
     def _remove_later(self, path: str, delay_ms: int) -> None:
@@ -262,7 +286,23 @@ class BrokerServer:
                 return
         log.error("%s", error)
 
+    def reload(self) -> None:
+        """SIGHUP: reads the configuration again and takes over what may change while the broker runs."""
+        if self.read_again is None:
+            return
+        try:
+            newer = self.read_again()
+        except ConfigError as error:
+            log.error("the configuration stays as it is: %s", error)
+            return
+        changed = self.config.take_over(newer)
+        log.info("configuration read again; %s", f"changed: {', '.join(sorted(changed))}" if changed else "nothing has changed")
+
     # Stopping
+
+    def begin_stop(self) -> None:
+        task = self.loop.create_task(self.stop())
+        task.add_done_callback(lambda done: self.stopped.set_result(done.result()))
 
     async def stop(self) -> int:
         """The clean stop; returns the exit code."""
@@ -281,6 +321,8 @@ class BrokerServer:
         self.threads.close()
         for directory in self._online():
             is_clean = self._close_directory(directory) and is_clean
+        if self.http is not None:
+            await self.http.stop()
         self.store.close()
         self.release()
         log.info("stopped%s", "" if is_clean else ", not clean: the next start recovers")
@@ -331,19 +373,24 @@ def reachable_host(host: str) -> str:
     return socket.gethostname()
 
 
-def run(config: BrokerConfig, notices: Sequence[Notice], *, seed_topics: Sequence[tuple[str, int]], started: float) -> int:
+def run(
+    config: BrokerConfig, notices: Sequence[Notice], *, seed_topics: Sequence[tuple[str, int]], started: float,
+    read_again: Callable[[], BrokerConfig] | None = None,
+) -> int:  # fmt: skip
     """Runs one broker until it is told to stop; returns the exit code. Raises `StartRefused`."""
     loop = new_event_loop()
     asyncio.set_event_loop(loop)
     log.info("ottla %s, broker.id=%d, data in %s", __version__, config.this_broker_id, ", ".join(config.data_directories))
     for notice in notices:
         log.log(logging.WARNING if notice.is_warning else logging.INFO, notice.text)
-    server = BrokerServer(loop, config)
+    server = BrokerServer(loop, config, read_again)
     try:
         server.start()
         server.create_topics(seed_topics)
-        stop_on_signals(server)
+        loop.run_until_complete(server.open_http())
+        on_signals(loop, server.begin_stop, server.reload)
         announce(server, started)
+        notify_ready(f"listening on {server.endpoints[0]}")
         return loop.run_until_complete(server.stopped)
     finally:
         loop.close()
@@ -356,19 +403,6 @@ def new_event_loop() -> asyncio.AbstractEventLoop:
     except ImportError:
         return asyncio.SelectorEventLoop()
     return uvloop.new_event_loop()
-
-
-def stop_on_signals(server: BrokerServer) -> None:
-    """SIGTERM and Ctrl-C stop cleanly; a second one does not wait for what is in flight."""
-
-    def stop() -> None:
-        for number in (signal.SIGTERM, signal.SIGINT):
-            server.loop.remove_signal_handler(number)
-        task = server.loop.create_task(server.stop())
-        task.add_done_callback(lambda done: server.stopped.set_result(done.result()))
-
-    for number in (signal.SIGTERM, signal.SIGINT):
-        server.loop.add_signal_handler(number, stop)
 
 
 def announce(server: BrokerServer, started: float) -> None:

@@ -84,6 +84,10 @@ class Metrics:
     def finish(self, page: Page) -> bytes:
         return page.encode(self._dialects)
 
+    def hosts(self) -> Iterable[MachineHost]:
+        """All coordinators that live here."""
+        return [*self._group_hosts(), *self._broker.transactions.all_hosts()]
+
     def _group_hosts(self) -> Iterable[MachineHost]:
         """Those that are still loading included, which `all_hosts` refuses to name."""
         topic = self._broker.metadata.topic(GROUP_METADATA_TOPIC)
