@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import itertools
+import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.clients.broker_process import BrokerProcess
+
+with warnings.catch_warnings():
+    # kafka-python reads its schemas, as it is imported, by a function that Python 3.11 calls deprecated.
+    warnings.simplefilter("ignore", DeprecationWarning)
+    import kafka.admin  # noqa: F401
 
 SETTINGS = (
     "group.initial.rebalance.delay.ms=0",

@@ -8,9 +8,18 @@ from contextlib import closing
 from typing import Any
 
 import pytest
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, Producer, TopicCollection, TopicPartition
+from confluent_kafka import (
+    OFFSET_BEGINNING,
+    Consumer,
+    IsolationLevel,
+    KafkaError,
+    KafkaException,
+    Message,
+    Producer,
+    TopicCollection,
+    TopicPartition,
+)
 from confluent_kafka import ConsumerGroupTopicPartitions as GroupPartitions
-from confluent_kafka import IsolationLevel
 from confluent_kafka.admin import (
     AdminClient,
     AlterConfigOpType,
