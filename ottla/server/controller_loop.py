@@ -66,6 +66,7 @@ class Command:
     done: Callable[[Any], object]
     failed: Callable[[ErrorCode], object]
     attempts: int = 0
+    is_deletion_end: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,6 +103,8 @@ class ControllerLoop:
         self._queue: deque[Command] = deque()
         self._is_busy = False
         self._is_running = False
+        # Until everything has been told at once, single changes are not told.
+        self._has_told = False
 
     # Starting
 
@@ -174,6 +177,7 @@ class ControllerLoop:
         read_nodes(self._store, ROOTS, loaded)
 
     def _tell_everything(self) -> None:
+        self._has_told = True
         states = [self._told(topic, partition) for topic, partition in self.metadata.partitions() if self._broker_id in partition.replicas]
         self._listener.on_leader_and_isr(states)
         self._listener.on_update_metadata([topic.name for topic in self.metadata.topics()], [])
@@ -342,6 +346,9 @@ class ControllerLoop:
             else:
                 self._queue.appendleft(command)
             self._tell_everything()
+            if self.metadata.deleting and not command.is_deletion_end:
+                # The mark of a deletion was written though its answer was lost: what it began must end.
+                self._finish_deletion(list(self.metadata.deleting.values()), lambda: None)
             self._run()
 
         self._load(looked)
@@ -354,6 +361,8 @@ class ControllerLoop:
         names = {_topic_of(change): None for change in changes}
         before = {name: self.metadata.topic(name) for name in names if name is not None}
         self.metadata.apply(changes)
+        if not self._has_told:
+            return
         self._tell_replicas(before)
         for change in changes:
             if isinstance(change, ConfigPut):
@@ -389,7 +398,7 @@ class ControllerLoop:
         stopped = [_stopped(topic, partition) for topic in gone for partition in topic.partitions]
         self._listener.on_stop_replica(stopped)
         decide = lambda: topics.decide_finish_deletion(self.metadata, gone)  # noqa: E731
-        self._submit(Command(decide, lambda _: done(), lambda code: done()), is_urgent=True)
+        self._submit(Command(decide, lambda _: done(), lambda code: done(), is_deletion_end=True), is_urgent=True)
 
     def _on_config(self, change: ConfigPut) -> None:
         if change.resource_type == CONFIG_BROKER:

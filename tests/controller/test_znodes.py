@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given
@@ -98,7 +99,7 @@ def test_names_come_back_from_paths(name: str) -> None:
     assert znodes.unquoted(znodes.quoted(name)) == name
 
 
-READERS = [
+READERS: list[Callable[[bytes], object]] = [
     znodes.read_controller,
     znodes.read_controller_epoch,
     znodes.read_cluster_id,

@@ -1,0 +1,172 @@
+"""Configurations and quotas changed: operations, refusals, what is in force afterwards, and that a restart finds the same."""
+
+from __future__ import annotations
+
+import pytest
+
+from ottla.base.errors import ErrorCode
+from ottla.controller.api import ConfigEntry, ConfigOperation, ConfigRequest, ConfigResult, QuotaRequest, QuotaResult
+from ottla.controller.state import ALL_BROKERS, CONFIG_BROKER, CONFIG_GROUP, CONFIG_TOPIC, QuotaEntity
+from tests.controller.cluster import Cluster
+
+SET, DELETE, APPEND, SUBTRACT = ConfigOperation.SET, ConfigOperation.DELETE, ConfigOperation.APPEND, ConfigOperation.SUBTRACT
+Row = tuple[str, ConfigOperation, str | None]
+
+
+@pytest.fixture
+def cluster() -> Cluster:
+    made = Cluster()
+    made.create("t")
+    return made
+
+
+def alter(
+    cluster: Cluster, kind: int, name: str, *rows: Row, is_replacing: bool = False, validate_only: bool = False
+) -> tuple[ErrorCode, str]:
+    entries = [ConfigEntry(name=key, operation=operation, value=value) for key, operation, value in rows]
+    answers: list[list[ConfigResult]] = []
+    request = ConfigRequest(resource_type=kind, name=name, entries=entries, is_replacing=is_replacing)
+    cluster.loop.alter_configs([request], validate_only, answers.append)
+    ((result,),) = answers
+    return result.error, result.message or ""
+
+
+STEPS: list[tuple[list[Row], dict[str, str]]] = [
+    ([("retention.ms", SET, "5")], {"retention.ms": "5"}),
+    ([("segment.ms", SET, "9")], {"retention.ms": "5", "segment.ms": "9"}),
+    ([("retention.ms", DELETE, None)], {"segment.ms": "9"}),
+    ([("cleanup.policy", APPEND, "compact")], {"segment.ms": "9", "cleanup.policy": "delete,compact"}),
+    ([("cleanup.policy", APPEND, "compact")], {"segment.ms": "9", "cleanup.policy": "delete,compact"}),
+    ([("cleanup.policy", SUBTRACT, "delete")], {"segment.ms": "9", "cleanup.policy": "compact"}),
+    ([("segment.ms", DELETE, None), ("cleanup.policy", DELETE, None)], {}),
+    ([("never.set", DELETE, None)], {}),
+]
+
+
+def test_incremental_steps(cluster: Cluster) -> None:
+    for rows, expected in STEPS:
+        assert alter(cluster, CONFIG_TOPIC, "t", *rows) == (ErrorCode.NONE, "")
+        assert cluster.metadata.configs(CONFIG_TOPIC, "t") == expected
+        assert Cluster(cluster.store.reopened()).metadata.configs(CONFIG_TOPIC, "t") == expected
+
+
+def test_replacing_forgets_what_is_not_named(cluster: Cluster) -> None:
+    alter(cluster, CONFIG_TOPIC, "t", ("retention.ms", SET, "5"))
+    alter(cluster, CONFIG_TOPIC, "t", ("segment.ms", SET, "9"), is_replacing=True)
+    assert cluster.metadata.configs(CONFIG_TOPIC, "t") == {"segment.ms": "9"}
+
+
+def test_the_broker_is_told_which_topic_changed(cluster: Cluster) -> None:
+    cluster.told.configs.clear()
+    alter(cluster, CONFIG_TOPIC, "t", ("retention.ms", SET, "5"))
+    assert cluster.told.configs == [(CONFIG_TOPIC, "t")]
+
+
+def test_validate_only(cluster: Cluster) -> None:
+    assert alter(cluster, CONFIG_TOPIC, "t", ("retention.ms", SET, "5"), validate_only=True)[0] is ErrorCode.NONE
+    assert alter(cluster, CONFIG_TOPIC, "t", ("retention.ms", SET, "x"), validate_only=True)[0] is ErrorCode.INVALID_CONFIG
+    assert cluster.metadata.configs(CONFIG_TOPIC, "t") == {}
+
+
+REFUSED: list[tuple[int, str, list[Row], ErrorCode]] = [
+    (CONFIG_TOPIC, "no", [("retention.ms", SET, "5")], ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+    (CONFIG_TOPIC, "a/b", [], ErrorCode.INVALID_TOPIC_EXCEPTION),
+    (CONFIG_TOPIC, "t", [("made.up", SET, "5")], ErrorCode.INVALID_CONFIG),
+    (CONFIG_TOPIC, "t", [("retention.ms", SET, None)], ErrorCode.INVALID_REQUEST),
+    (CONFIG_TOPIC, "t", [("retention.ms", APPEND, "5")], ErrorCode.INVALID_CONFIG),
+    (CONFIG_TOPIC, "t", [("cleanup.policy", APPEND, "shrink")], ErrorCode.INVALID_CONFIG),
+    (CONFIG_TOPIC, "t", [("retention.ms", SET, "1"), ("retention.ms", DELETE, None)], ErrorCode.INVALID_REQUEST),
+    (CONFIG_BROKER, "0", [("num.partitions", SET, "5")], ErrorCode.INVALID_REQUEST),
+    (CONFIG_BROKER, "0", [("num.partitions", DELETE, None)], ErrorCode.INVALID_REQUEST),
+    (CONFIG_BROKER, "0", [("message.max.bytes", SET, "x")], ErrorCode.INVALID_CONFIG),
+    (CONFIG_BROKER, "9", [("message.max.bytes", SET, "1")], ErrorCode.INVALID_REQUEST),
+    (CONFIG_BROKER, "x", [("message.max.bytes", SET, "1")], ErrorCode.INVALID_REQUEST),
+    (CONFIG_GROUP, "", [("consumer.session.timeout.ms", SET, "50000")], ErrorCode.INVALID_REQUEST),
+    (CONFIG_GROUP, "g", [("consumer.session.timeout.ms", SET, "1")], ErrorCode.INVALID_CONFIG),
+    (8, "0", [], ErrorCode.INVALID_REQUEST),
+    (16, "m", [], ErrorCode.INVALID_REQUEST),
+]
+
+
+@pytest.mark.parametrize(("kind", "name", "rows", "error"), REFUSED)
+def test_refused(cluster: Cluster, kind: int, name: str, rows: list[Row], error: ErrorCode) -> None:
+    before = cluster.store.nodes()
+    code, message = alter(cluster, kind, name, *rows)
+    assert code is error
+    assert message
+    assert cluster.store.nodes() == before
+
+
+def test_a_broker_setting_takes_effect_and_survives(cluster: Cluster) -> None:
+    assert alter(cluster, CONFIG_BROKER, ALL_BROKERS, ("message.max.bytes", SET, "7000"))[0] is ErrorCode.NONE
+    assert cluster.config.message_max_bytes == 7000
+    alter(cluster, CONFIG_BROKER, "0", ("message.max.bytes", SET, "8000"))
+    assert cluster.config.message_max_bytes == 8000
+    assert Cluster(cluster.store.reopened()).config.message_max_bytes == 8000
+    alter(cluster, CONFIG_BROKER, "0", ("message.max.bytes", DELETE, None))
+    assert cluster.config.message_max_bytes == 7000
+
+
+def test_a_group_setting_survives(cluster: Cluster) -> None:
+    assert alter(cluster, CONFIG_GROUP, "my/group", ("consumer.session.timeout.ms", SET, "50000"))[0] is ErrorCode.NONE
+    again = Cluster(cluster.store.reopened())
+    assert again.metadata.configs(CONFIG_GROUP, "my/group") == {"consumer.session.timeout.ms": "50000"}
+    assert again.metadata.config_names(CONFIG_GROUP) == ["my/group"]
+
+
+def test_one_resource_twice_in_a_request(cluster: Cluster) -> None:
+    request = ConfigRequest(resource_type=CONFIG_TOPIC, name="t", entries=[ConfigEntry(name="retention.ms", operation=SET, value="5")])
+    answers: list[list[ConfigResult]] = []
+    cluster.loop.alter_configs([request, request], False, answers.append)
+    assert [result.error for result in answers[0]] == [ErrorCode.NONE, ErrorCode.INVALID_REQUEST]
+
+
+USER: QuotaEntity = (("user", "bob"),)
+USER_AND_CLIENT: QuotaEntity = (("client-id", None), ("user", "bob"))
+
+
+def alter_quota(cluster: Cluster, entity: QuotaEntity, **values: float | None) -> ErrorCode:
+    answers: list[list[QuotaResult]] = []
+    cluster.loop.alter_quotas([QuotaRequest(entity=entity, values=values)], False, answers.append)
+    return answers[0][0].error
+
+
+def test_quotas_are_kept(cluster: Cluster) -> None:
+    assert alter_quota(cluster, USER_AND_CLIENT, producer_byte_rate=10.0) is ErrorCode.NONE
+    assert alter_quota(cluster, USER, consumer_byte_rate=5.0) is ErrorCode.NONE
+    assert alter_quota(cluster, (("ip", "1.1.1.1"),), connection_creation_rate=5.0) is ErrorCode.NONE
+    assert alter_quota(cluster, (("client-id", "c"),), request_percentage=50.0) is ErrorCode.NONE
+    expected = {
+        USER_AND_CLIENT: {"producer_byte_rate": 10.0},
+        USER: {"consumer_byte_rate": 5.0},
+        (("ip", "1.1.1.1"),): {"connection_creation_rate": 5.0},
+        (("client-id", "c"),): {"request_percentage": 50.0},
+    }
+    assert cluster.metadata.quotas == expected
+    assert Cluster(cluster.store.reopened()).metadata.quotas == expected
+
+
+def test_a_removed_quota_is_gone(cluster: Cluster) -> None:
+    alter_quota(cluster, USER, producer_byte_rate=10.0)
+    alter_quota(cluster, USER, producer_byte_rate=None)
+    assert cluster.metadata.quotas == {}
+    assert alter_quota(cluster, USER, producer_byte_rate=11.0) is ErrorCode.NONE
+
+
+@pytest.mark.parametrize(
+    ("entity", "values"),
+    [
+        ((), {"producer_byte_rate": 1.0}),
+        ((("tribe", "x"),), {"producer_byte_rate": 1.0}),
+        ((("ip", "1.1.1.1"), ("user", "u")), {"connection_creation_rate": 1.0}),
+        ((("user", ""),), {"producer_byte_rate": 1.0}),
+        (USER, {"made_up": 1.0}),
+        (USER, {"producer_byte_rate": 0.0}),
+        (USER, {"producer_byte_rate": float("nan")}),
+        ((("ip", "1.1.1.1"),), {"producer_byte_rate": 1.0}),
+    ],
+)
+def test_quotas_that_are_refused(cluster: Cluster, entity: QuotaEntity, values: dict[str, float | None]) -> None:
+    before = cluster.store.nodes()
+    assert alter_quota(cluster, entity, **values) is ErrorCode.INVALID_REQUEST
+    assert cluster.store.nodes() == before

@@ -1,0 +1,200 @@
+"""Topics made, grown and deleted: what is refused and why, what is written, and that a crash leaves all or nothing."""
+
+from __future__ import annotations
+
+import pytest
+
+from ottla.base.config import load
+from ottla.base.errors import ErrorCode
+from ottla.base.ports import StoreResult
+from ottla.controller import topics
+from ottla.controller.api import NewPartitions, NewTopic, TopicResult
+from ottla.controller.machine import Plan
+from tests.controller.cluster import Cluster, state_of
+from tests.fakes.randomness import SeededRandom
+
+REFUSED = [
+    (NewTopic(name="a/b"), ErrorCode.INVALID_TOPIC_EXCEPTION),
+    (NewTopic(name=".."), ErrorCode.INVALID_TOPIC_EXCEPTION),
+    (NewTopic(name="there"), ErrorCode.TOPIC_ALREADY_EXISTS),
+    (NewTopic(name="a_b"), ErrorCode.INVALID_TOPIC_EXCEPTION),
+    (NewTopic(name="n", num_partitions=0), ErrorCode.INVALID_PARTITIONS),
+    (NewTopic(name="n", num_partitions=-2), ErrorCode.INVALID_PARTITIONS),
+    (NewTopic(name="n", num_partitions=(1 << 31) - 1), ErrorCode.POLICY_VIOLATION),
+    (NewTopic(name="n", replication_factor=0), ErrorCode.INVALID_REPLICATION_FACTOR),
+    (NewTopic(name="n", replication_factor=-5), ErrorCode.INVALID_REPLICATION_FACTOR),
+    (NewTopic(name="n", replication_factor=32767), ErrorCode.INVALID_REPLICATION_FACTOR),
+    (NewTopic(name="n", num_partitions=1, assignments={0: [0]}), ErrorCode.INVALID_REQUEST),
+    (NewTopic(name="n", assignments={1: [0]}), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+    (NewTopic(name="n", assignments={0: []}), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+    (NewTopic(name="n", assignments={0: [0, 0]}), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+    (NewTopic(name="n", assignments={0: [5]}), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+    (NewTopic(name="n", configs={"made.up": "1"}), ErrorCode.INVALID_CONFIG),
+    (NewTopic(name="n", configs={"retention.ms": None}), ErrorCode.INVALID_CONFIG),
+]
+
+
+@pytest.mark.parametrize(("topic", "error"), REFUSED)
+def test_refused(topic: NewTopic, error: ErrorCode) -> None:
+    cluster = Cluster()
+    cluster.create("there", "a.b")
+    before = cluster.store.nodes()
+    (result,) = cluster.create(topic)
+    assert result.error is error
+    assert result.message
+    assert cluster.store.nodes() == before
+
+
+def test_one_bad_topic_does_not_spoil_the_others() -> None:
+    cluster = Cluster()
+    results = cluster.create("a", "b/c", "d.e", "d_e")
+    assert [result.error for result in results] == [
+        ErrorCode.NONE,
+        ErrorCode.INVALID_TOPIC_EXCEPTION,
+        ErrorCode.NONE,
+        ErrorCode.INVALID_TOPIC_EXCEPTION,
+    ]
+    assert [topic.name for topic in cluster.metadata.topics()] == ["a", "d.e"]
+
+
+def test_defaults_come_from_the_broker() -> None:
+    config, _ = load(assignments=["num.partitions=3"])
+    (result,) = Cluster(config=config).create("a")
+    assert (result.num_partitions, result.replication_factor) == (3, 1)
+
+
+def test_validate_only_writes_and_tells_nothing() -> None:
+    cluster = Cluster()
+    before = cluster.store.nodes()
+    (result,) = cluster.create(NewTopic(name="a", num_partitions=2), validate_only=True)
+    assert (result.error, result.num_partitions) == (ErrorCode.NONE, 2)
+    assert (cluster.store.nodes(), cluster.told.states) == (before, [])
+
+
+def test_a_topic_is_one_write() -> None:
+    cluster = Cluster()
+    count = len(cluster.store.multis)
+    cluster.create(NewTopic(name="a", num_partitions=3, configs={"retention.ms": "5"}))
+    assert len(cluster.store.multis) == count + 1
+    assert [state.partition.index for state in cluster.told.states] == [0, 1, 2]
+    assert all(state.is_new and state.partition.leader == 0 for state in cluster.told.states)
+
+
+def test_partition_limits_are_settings() -> None:
+    config, _ = load(assignments=["ottla.topics.partitions.max=5", "ottla.create.topics.partitions.max=3"])
+    cluster = Cluster(config=config)
+    in_one = cluster.create(NewTopic(name="a", num_partitions=2), NewTopic(name="b", num_partitions=2))
+    assert [result.error for result in in_one] == [ErrorCode.NONE, ErrorCode.POLICY_VIOLATION]
+    assert cluster.create(NewTopic(name="c", num_partitions=3))[0].error is ErrorCode.NONE
+    full = cluster.create("d")[0]
+    assert full.error is ErrorCode.POLICY_VIOLATION
+    assert "ottla.topics.partitions.max" in (full.message or "")
+
+
+def test_deletion_frees_the_name_and_the_new_topic_is_another_one() -> None:
+    """I41."""
+    cluster = Cluster()
+    (first,) = cluster.create("a")
+    assert [(result.name, result.error) for result in cluster.delete("a", "no")] == [
+        ("a", ErrorCode.NONE),
+        ("no", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+    ]
+    assert cluster.metadata.topic_by_id(first.topic_id) is None
+    assert [(stopped.topic, stopped.is_deleted) for stopped in cluster.told.stopped] == [("a", True)]
+    assert cluster.told.removed == ["a"]
+    assert not any("/topics/a" in path or "delete_topics/" in path for path in cluster.store.nodes())
+    (second,) = cluster.create("a")
+    assert (second.error, second.topic_id != first.topic_id) == (ErrorCode.NONE, True)
+
+
+def test_deletion_may_be_forbidden() -> None:
+    config, _ = load(assignments=["delete.topic.enable=false"])
+    cluster = Cluster(config=config)
+    cluster.create("a")
+    assert cluster.delete("a")[0].error is ErrorCode.TOPIC_DELETION_DISABLED
+    assert cluster.metadata.topic("a") is not None
+
+
+def test_a_crash_between_the_two_steps_of_a_deletion_is_finished_at_the_start() -> None:
+    """I41: the mark is there, the topic's nodes too; nobody sees the topic and its logs are stopped."""
+    cluster = Cluster()
+    cluster.create("a", "b")
+    marked = topics.decide_delete_topics(cluster.metadata, cluster.config, ["a"])
+    cluster.store.multi(marked.operations, lambda result, index: None)
+    after = Cluster(cluster.store.reopened())
+    assert after.is_started
+    assert [topic.name for topic in after.metadata.topics()] == ["b"]
+    assert [stopped.topic for stopped in after.told.stopped] == ["a"]
+    assert after.metadata.deleting == {}
+    assert after.create("a")[0].error is ErrorCode.NONE
+
+
+def test_a_crash_between_write_and_apply_loses_nothing() -> None:
+    """The topic is in the store though nobody was told; the next start finds it whole and leads it."""
+    cluster = Cluster()
+    plan = topics.decide_create_topics(
+        cluster.metadata, cluster.config, SeededRandom(2), [NewTopic(name="a", num_partitions=2)], validate_only=False
+    )
+    cluster.store.multi(plan.operations, lambda result, index: None)
+    after = Cluster(cluster.store.reopened())
+    assert [(state.partition.index, state.partition.leader, state.partition.leader_epoch) for state in after.told.states] == [
+        (0, 0, 1),
+        (1, 0, 1),
+    ]
+
+
+def grown(cluster: Cluster, request: NewPartitions, validate_only: bool = False) -> TopicResult:
+    answers: list[list[TopicResult]] = []
+    cluster.loop.create_partitions([request], validate_only, answers.append)
+    return answers[0][0]
+
+
+@pytest.mark.parametrize(
+    ("request_", "error"),
+    [
+        (NewPartitions(name="no", count=3), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        (NewPartitions(name="a", count=2), ErrorCode.INVALID_PARTITIONS),
+        (NewPartitions(name="a", count=1), ErrorCode.INVALID_PARTITIONS),
+        (NewPartitions(name="a", count=-1), ErrorCode.INVALID_PARTITIONS),
+        (NewPartitions(name="a", count=(1 << 31) - 1), ErrorCode.POLICY_VIOLATION),
+        (NewPartitions(name="a", count=4, assignments=[[0]]), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        (NewPartitions(name="a", count=3, assignments=[[9]]), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        (NewPartitions(name="a", count=3, assignments=[[]]), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+    ],
+)
+def test_partitions_that_are_not_added(request_: NewPartitions, error: ErrorCode) -> None:
+    cluster = Cluster()
+    cluster.create(NewTopic(name="a", num_partitions=2))
+    assert grown(cluster, request_).error is error
+
+
+def test_added_partitions_are_told_and_the_old_ones_are_not() -> None:
+    cluster = Cluster()
+    cluster.create(NewTopic(name="a", num_partitions=2))
+    cluster.told.states.clear()
+    assert grown(cluster, NewPartitions(name="a", count=4), validate_only=True).error is ErrorCode.NONE
+    assert cluster.told.states == []
+    assert grown(cluster, NewPartitions(name="a", count=4)).error is ErrorCode.NONE
+    assert [(state.partition.index, state.is_new) for state in cluster.told.states] == [(2, True), (3, True)]
+    assert grown(cluster, NewPartitions(name="a", count=5, assignments=[[0]])).error is ErrorCode.NONE
+    assert Cluster(cluster.store.reopened()).metadata.partition_count == 5
+
+
+def test_replicas_that_are_dead_are_not_in_sync() -> None:
+    state = state_of(1, 2, 3)
+    state.brokers.pop(2)
+    partition = topics.new_partition(state, 0, [2, 1, 3])
+    assert (partition.leader, partition.isr) == (1, (1, 3))
+
+
+def test_a_store_that_refuses_leaves_everything_as_it_was() -> None:
+    cluster = Cluster()
+    cluster.store.fail_next(StoreResult.UNKNOWN)
+    assert cluster.create("a")[0].error is ErrorCode.REQUEST_TIMED_OUT
+    assert cluster.metadata.topic("a") is None
+    assert cluster.create("a")[0].error is ErrorCode.NONE
+
+
+def test_nothing_asked_is_nothing_written() -> None:
+    cluster = Cluster()
+    assert topics.decide_create_topics(cluster.metadata, cluster.config, SeededRandom(1), [], validate_only=False) == Plan(answer=[])

@@ -1,0 +1,248 @@
+"""The controller at work: starting, writing conditionally, losing its rule, stores that answer late or not at all, garbage in the store."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+
+import pytest
+
+from ottla.base.config import load
+from ottla.base.errors import ErrorCode, StorageError
+from ottla.base.ports import Check, Create, Operation, Set, StoreResult
+from ottla.controller import znodes
+from ottla.controller.api import ConfigEntry, ConfigOperation, ConfigRequest, ConfigResult, NewPartitions, NewTopic, TopicResult
+from ottla.controller.state import ALL_BROKERS, CONFIG_BROKER
+from tests.controller.cluster import Cluster
+from tests.fakes.memory_store import MemoryStore
+
+
+def overwrite(store: MemoryStore, path: str, data: bytes) -> None:
+    answers: list[StoreResult] = []
+    store.multi([Set(path, data)], lambda result, index: answers.append(result))
+    assert answers == [StoreResult.OK]
+
+
+def test_a_first_start_lays_the_ground() -> None:
+    cluster = Cluster()
+    nodes = cluster.store.nodes()
+    assert cluster.is_started
+    assert set(znodes.BASE_PATHS) <= set(nodes)
+    assert znodes.read_controller(nodes[znodes.CONTROLLER].data) == 0
+    assert znodes.read_controller_epoch(nodes[znodes.CONTROLLER_EPOCH].data) == 1
+    assert nodes[znodes.CONTROLLER].ephemeral_owner
+    assert nodes[znodes.broker_path(0)].ephemeral_owner
+    assert cluster.metadata.controller_id == 0
+    assert cluster.metadata.brokers[0].epoch == nodes[znodes.broker_path(0)].czxid
+    assert len(cluster.metadata.cluster_id) == 22
+
+
+def test_epochs_rise_with_every_start_and_the_cluster_stays_the_same() -> None:
+    """I38, I15."""
+    cluster = Cluster()
+    cluster.create("a")
+    seen = []
+    for _ in range(3):
+        cluster = Cluster(cluster.store.reopened())
+        partition = cluster.metadata.partition("a", 0)
+        assert partition is not None
+        seen.append((cluster.metadata.controller_epoch, partition.leader_epoch, cluster.metadata.brokers[0].epoch))
+        assert [state.partition for state in cluster.told.states] == [partition]
+    assert seen == sorted(set(seen))
+    assert [epochs[:2] for epochs in seen] == [(2, 1), (3, 2), (4, 3)]
+
+
+def test_the_cluster_id_may_be_given_once() -> None:
+    config, _ = load(assignments=["ottla.cluster.id=abc"])
+    assert Cluster(config=config).metadata.cluster_id == "abc"
+
+
+def test_a_store_of_another_cluster_is_refused() -> None:
+    store = Cluster().store.reopened()
+    other = Cluster()
+    other.loop._store = store
+    with pytest.raises(StorageError, match="belongs to cluster"):
+        other.loop.start(other.registration, lambda: None, expected_cluster_id="another")
+
+
+def test_a_brokers_number_that_is_in_use_is_refused() -> None:
+    store = MemoryStore()
+    store.put(znodes.broker_path(0), b"{}")
+    with pytest.raises(StorageError, match="cannot register: NODE_EXISTS at /brokers/ids/0"):
+        Cluster(store)
+
+
+def test_every_write_checks_the_controllers_epoch() -> None:
+    """I39, over one write of each kind."""
+    cluster = Cluster()
+    registered = len(cluster.store.multis)
+    cluster.create("a")
+    answers: list[object] = []
+    entry = ConfigEntry(name="message.max.bytes", operation=ConfigOperation.SET, value="5000")
+    request = ConfigRequest(resource_type=CONFIG_BROKER, name=ALL_BROKERS, entries=[entry])
+    cluster.loop.alter_configs([request], False, answers.append)
+    cluster.delete("a")
+    writes = cluster.store.multis[registered:]
+    assert len(writes) == 4
+    assert all(write[0] == Check(znodes.CONTROLLER_EPOCH, 0) for write in writes)
+
+
+def test_another_controllers_epoch_ends_the_rule() -> None:
+    """I38: nothing is written, everybody who waits is told, and so is everybody who comes later."""
+    cluster = Cluster()
+    overwrite(cluster.store, znodes.CONTROLLER_EPOCH, b"9")
+    before = cluster.store.nodes()
+    assert cluster.create("a")[0].error is ErrorCode.NOT_CONTROLLER
+    assert cluster.create("b")[0].error is ErrorCode.NOT_CONTROLLER
+    assert not cluster.loop.is_active
+    assert cluster.store.nodes() == before
+    assert cluster.metadata.topic("a") is None
+
+
+def test_an_expired_session_ends_the_rule_for_all_who_wait() -> None:
+    cluster = Cluster()
+    cluster.store.hold()
+    answers: list[TopicResult] = []
+    for name in ("a", "b"):
+        cluster.loop.create_topics([NewTopic(name=name)], False, answers.extend)
+    cluster.store.fail_next(StoreResult.SESSION_EXPIRED)
+    cluster.store.release()
+    assert [(result.name, result.error) for result in answers] == [("a", ErrorCode.NOT_CONTROLLER), ("b", ErrorCode.NOT_CONTROLLER)]
+
+
+def test_commands_wait_for_the_write_before_them() -> None:
+    """The second creation is decided when the first is applied, so it sees the name taken; nobody is told or answered before."""
+    cluster = Cluster()
+    cluster.store.hold()
+    answers: list[TopicResult] = []
+    for _ in range(2):
+        cluster.loop.create_topics([NewTopic(name="a")], False, answers.extend)
+    assert (answers, cluster.told.states, cluster.metadata.topic("a")) == ([], [], None)
+    cluster.store.release()
+    assert [result.error for result in answers] == [ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS]
+    assert len(cluster.told.states) == 1
+
+
+def test_a_change_behind_the_controllers_back_is_read_and_the_command_decided_anew() -> None:
+    """KIP-497's rule for the controller itself: a version conflict is met with fresh state, not with force."""
+    cluster = Cluster()
+    cluster.create("a")
+    path = znodes.topic_path("a")
+    overwrite(cluster.store, path, cluster.store.nodes()[path].data)
+    answers: list[list[TopicResult]] = []
+    cluster.loop.create_partitions([NewPartitions(name="a", count=2)], False, answers.append)
+    assert answers[0][0].error is ErrorCode.NONE
+    topic = cluster.metadata.topic("a")
+    assert topic is not None
+    assert (len(topic.partitions), topic.version, cluster.store.nodes()[path].version) == (2, 2, 2)
+
+
+def test_a_conflict_that_does_not_end_is_given_up() -> None:
+    cluster = Cluster()
+    cluster.create("a")
+    works = cluster.store.multi
+
+    def somebody_is_always_first(operations: Sequence[Operation], done: Callable[[StoreResult, int], None]) -> None:
+        overwrite_path = znodes.topic_path("a")
+        works([Set(overwrite_path, cluster.store.nodes()[overwrite_path].data)], lambda result, index: None)
+        works(operations, done)
+
+    cluster.store.multi = somebody_is_always_first  # type: ignore[method-assign]
+    answers: list[list[TopicResult]] = []
+    cluster.loop.create_partitions([NewPartitions(name="a", count=2)], False, answers.append)
+    assert answers[0][0].error is ErrorCode.UNKNOWN_SERVER_ERROR
+    assert cluster.metadata.partition("a", 1) is None
+
+
+@pytest.mark.parametrize("is_applied", [False, True])
+def test_an_unknown_outcome_is_looked_up_and_never_told_as_a_success(is_applied: bool) -> None:
+    """The caller hears that it is not known; the controller looks, and its metadata is what the store holds."""
+    cluster = Cluster()
+    cluster.store.fail_next(StoreResult.UNKNOWN, is_applied=is_applied)
+    assert cluster.create("a")[0].error is ErrorCode.REQUEST_TIMED_OUT
+    assert (cluster.metadata.topic("a") is not None) is is_applied
+    assert ("a" in [state.topic for state in cluster.told.states]) is is_applied
+    assert cluster.loop.is_active
+    expected = ErrorCode.TOPIC_ALREADY_EXISTS if is_applied else ErrorCode.NONE
+    assert cluster.create("a")[0].error is expected
+
+
+def test_a_deletion_with_unknown_outcome_is_finished() -> None:
+    cluster = Cluster()
+    cluster.create("a")
+    cluster.store.fail_next(StoreResult.UNKNOWN, is_applied=True)
+    assert cluster.delete("a")[0].error is ErrorCode.REQUEST_TIMED_OUT
+    assert cluster.metadata.topic("a") is None
+    assert [stopped.topic for stopped in cluster.told.stopped] == ["a"]
+    assert cluster.create("a")[0].error is ErrorCode.NONE
+
+
+def test_a_store_whose_disk_fails_refuses_and_goes_on() -> None:
+    cluster = Cluster()
+    works = cluster.store.multi
+
+    def fails(operations: object, done: object) -> None:
+        raise StorageError("no space")
+
+    cluster.store.multi = fails  # type: ignore[method-assign]
+    assert cluster.create("a")[0].error is ErrorCode.KAFKA_STORAGE_ERROR
+    cluster.store.multi = works  # type: ignore[method-assign]
+    assert cluster.create("a")[0].error is ErrorCode.NONE
+
+
+DAMAGE = [
+    ("/brokers/topics/a", "a", None),
+    ("/brokers/topics/a/partitions/0/state", "a", "no leader"),
+    ("/config/topics/a", "a", "served"),
+    ("/config/brokers/<default>", "a", "served"),
+]
+
+
+@pytest.mark.parametrize("data", [b"", b"\xff\xff", b"{}", b"[1,2", b"x" * 100_000])
+@pytest.mark.parametrize(("path", "topic", "what"), DAMAGE)
+def test_garbage_costs_what_it_damages_and_no_more(
+    path: str, topic: str, what: str | None, data: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    """C2."""
+    cluster = Cluster()
+    cluster.create("a", "b")
+    cluster.store.put("/config/brokers/<default>", b"{}")
+    overwrite(cluster.store, path, data)
+    with caplog.at_level(logging.WARNING, logger="ottla"):
+        after = Cluster(cluster.store.reopened())
+    assert after.is_started
+    assert after.metadata.partition("b", 0) is not None
+    assert after.store.nodes()[path].data == data, "nothing is overwritten"
+    found = after.metadata.partition(topic, 0)
+    if what is None:
+        assert found is None
+    elif what == "no leader":
+        assert found is not None
+        assert found.leader == -1
+    else:
+        assert found is not None
+        assert found.leader == 0
+    if not (data == b"" and path.startswith("/config")):
+        assert any(path in record.getMessage() for record in caplog.records)
+        assert all(len(record.getMessage()) < 1000 for record in caplog.records)
+
+
+def test_a_node_that_is_no_broker_is_passed_over() -> None:
+    cluster = Cluster()
+    store = cluster.store.reopened()
+    store.put("/brokers/ids/seven", b"{}")
+    assert list(Cluster(store).metadata.brokers) == [0]
+
+
+def test_config_of_a_topic_that_is_gone_is_passed_over() -> None:
+    cluster = Cluster()
+    store = cluster.store.reopened()
+    store.multi([Create("/config/topics/ghost", znodes.config_bytes({"retention.ms": "1"}))], lambda result, index: None)
+    assert Cluster(store).metadata.topic("ghost") is None
+
+
+def test_answers_come_once() -> None:
+    cluster = Cluster()
+    answers: list[list[ConfigResult]] = []
+    cluster.loop.alter_configs([], False, answers.append)
+    assert answers == [[]]
