@@ -7,8 +7,8 @@ other bytes are refused with INVALID_RECORD, because answering them as a duplica
 were provably all appended but which is older than those five is DUPLICATE_SEQUENCE_NUMBER; anything else out of order is
 OUT_OF_ORDER_SEQUENCE_NUMBER.
 
-The CRC is compared only where it can be: not when the broker stamped the batch's time, nor when it changed the codec (the codecs then
-differ).
+The CRC is compared only where it can be: not when the broker stamped the batch's time or compaction wrote it anew, nor when the codec
+was changed (the codecs then differ).
 
 Invariants: sequences of one (producer, epoch) are contiguous modulo 2^31 (I19); an epoch never goes back on a leader (I21); a
 transaction is open until its marker is below the high watermark (`completed`), so the last stable offset never passes what a lost
@@ -24,13 +24,16 @@ from typing import NamedTuple
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.base.types import TopicPartition
 from ottla.storage.producer_snapshot import CachedBatch, ProducerRow, decode_snapshot, encode_snapshot
-from ottla.wire.batch_header import CODEC_MASK, SEQUENCE_MASK, TIMESTAMP_TYPE_BIT, TRANSACTIONAL_BIT, BatchHeader
+from ottla.wire.batch_header import CODEC_MASK, DELETE_HORIZON_BIT, SEQUENCE_MASK, TIMESTAMP_TYPE_BIT, TRANSACTIONAL_BIT, BatchHeader
 from ottla.wire.records import CONTROL_ABORT
 
 CACHED_BATCHES_MAX = 5
 """A producer may have five requests in flight, so a retry is one of the last five batches."""
 _RUN_COMPARABLE_MAX = 1 << 30
 """Further back than this, "older" and "newer" cannot be told apart modulo 2^31."""
+
+
+_STAMPED_BITS = TIMESTAMP_TYPE_BIT | DELETE_HORIZON_BIT
 
 
 class CompletedTransaction(NamedTuple):
@@ -199,7 +202,8 @@ class ProducerStates:
             entry.start_epoch(epoch)
         last_sequence = (first_sequence + delta) & SEQUENCE_MASK if first_sequence >= 0 else -1
         attributes = header[5]
-        fingerprint = -1 if attributes & TIMESTAMP_TYPE_BIT else header[4] << 3 | attributes & CODEC_MASK
+        is_rewritten = attributes & _STAMPED_BITS or header[12] != delta + 1
+        fingerprint = -1 if is_rewritten else header[4] << 3 | attributes & CODEC_MASK
         last_offset = base_offset + delta
         timestamp = header[8]
         batches = entry.batches
