@@ -14,36 +14,36 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
 class Page:
-    """See the module. `lines[name]` takes lines that end in a newline, or blocks of them."""
+    """See the module. `lines[name]` takes lines that end in a newline, `blocks[name]` many of them at once, encoded."""
 
-    __slots__ = ("lines",)
+    __slots__ = ("blocks", "lines")
 
     def __init__(self) -> None:
         self.lines: dict[str, list[str]] = {name: [] for name in FAMILIES}
+        self.blocks: dict[str, list[bytes]] = {name: [] for name in FAMILIES}
 
     def put(self, name: str, value: float, labels: str = "") -> None:
         """One sample; `labels` as `labels_text` makes them."""
         self.lines[name].append(f"{name}{labels} {value}\n")
 
     def encode(self, dialects: Sequence[str] = ()) -> bytes:
-        parts: list[str] = []
+        parts: list[bytes] = []
         for name, lines in self.lines.items():
             family = FAMILIES[name]
-            parts.append(family.header)
-            parts += lines
+            parts.append((family.header + "".join(lines)).encode())
+            parts += self.blocks[name]
             if family.per_second and lines:
-                for dialect in dialects:
-                    parts += _translated(family, dialect, lines)
-        return "".join(parts).encode()
+                parts += ["".join(_translated(family, dialect, lines)).encode() for dialect in dialects]
+        return b"".join(parts)
 
 
 def _translated(family: Family, dialect: str, lines: Sequence[str]) -> list[str]:
-    """The same samples under the name that another dialect has for them."""
+    """The same samples under the name that another dialect has for them; counters come line by line, never in blocks."""
     name = alias(family, dialect)
     # Without `_total` a strict reader would not take the family for a counter.
     kind = family.kind if DIALECTS[dialect] else "untyped"
     header = family._replace(name=name, kind=kind).header
-    return [header, *(line.replace(family.name, name) if line.count("\n") > 1 else name + line[len(family.name) :] for line in lines)]
+    return [header, *(name + line[len(family.name) :] for line in lines)]
 
 
 def labels_text(**labels: object) -> str:

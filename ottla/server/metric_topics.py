@@ -1,8 +1,9 @@
 """What a scrape says of topics and partitions: offsets, replicas, sizes, traffic.
 
-Most partitions of a broker have not moved since the scrape before. So a partition's lines are kept with the numbers that they were made
-of, and the text of a topic with its partitions: a topic at rest costs a comparison. The walk is cut into pieces of `PIECE` partitions, and
-the loop may serve clients between them.
+Most partitions of a broker have not moved since the scrape before, and those that have still have the same leader. So a partition's lines
+are kept, those that tell where it stands (`moving`) apart from those that tell who holds it (`standing`), with the numbers they were made
+of; and each topic keeps the encoded text of its partitions. A partition at rest costs one comparison. The walk is cut into pieces of
+`PIECE` partitions, and the loop may serve clients between them.
 
 Counters never go back: what a deleted topic has counted stays in the series without a label, and its own series end.
 """
@@ -21,10 +22,6 @@ from ottla.server.metric_page import Page, escape, labels_text
 
 PIECE = 100
 
-_of_partition = attrgetter(
-    "high_watermark", "log.log_start_offset", "log.log_end_offset", "isr_state.members", "min_insync", "is_leading",
-)  # fmt: skip
-
 COUNTERS = (
     ("messagesin_total", "messages_in"),
     ("bytesin_total", "bytes_in"),
@@ -35,25 +32,25 @@ COUNTERS = (
     ("failedfetchrequests_total", "failed_fetches"),
 )
 _of_traffic = attrgetter(*(attribute for _, attribute in COUNTERS))
+_NO_COUNTS = (0,) * len(COUNTERS)
 
-PARTITION_FAMILIES = (
+STANDING = (
     "kafka_topic_partition_leader",
     "kafka_topic_partition_replicas",
     "kafka_topic_partition_in_sync_replica",
     "kafka_topic_partition_leader_is_preferred",
     "kafka_topic_partition_under_replicated_partition",
-    "kafka_topic_partition_current_offset",
-    "kafka_topic_partition_oldest_offset",
     "kafka_cluster_partition_underminisr",
     "kafka_cluster_partition_atminisr",
+)
+MOVING = (
+    "kafka_topic_partition_current_offset",
+    "kafka_topic_partition_oldest_offset",
     "kafka_log_log_size",
     "kafka_log_log_logstartoffset",
     "kafka_log_log_logendoffset",
 )
-_SHARED = 5
-"""The first families tell of every partition of the cluster, the others of those with a replica here."""
-
-_NO_COUNTS = (0,) * len(COUNTERS)
+_NOT_HERE = ("",) * len(MOVING)
 
 SUMS = (
     "kafka_server_replicamanager_leadercount",
@@ -71,12 +68,14 @@ _NO_SUMS = (0,) * len(SUMS)
 class _Row:
     """One partition's lines, and the numbers behind them."""
 
-    __slots__ = ("counts", "flags", "labels", "lines", "traffic", "values")
+    __slots__ = ("counts", "flags", "holders", "labels", "moving", "place", "standing", "traffic")
 
     def __init__(self, topic: str, index: int) -> None:
         self.labels = f'{{topic="{escape(topic)}",partition="{index}"}} '
-        self.values: object = None
-        self.lines: tuple[str, ...] = ("",) * len(PARTITION_FAMILIES)
+        self.holders: object = None
+        self.place: object = None
+        self.standing: tuple[str, ...] = ("",) * len(STANDING)
+        self.moving: tuple[str, ...] = _NOT_HERE
         self.flags: tuple[int, ...] = _NO_SUMS
         self.traffic: Traffic | None = None
         self.counts: tuple[int, ...] = _NO_COUNTS
@@ -85,11 +84,13 @@ class _Row:
 class _Topic:
     """One topic's rows, and the text that they made."""
 
-    __slots__ = ("base", "counts", "rows", "sums", "texts", "traffic_lines")
+    __slots__ = ("base", "counts", "has_moved", "has_other_holders", "moving", "rows", "standing", "sums", "traffic_lines")
 
     def __init__(self) -> None:
         self.rows: list[_Row] = []
-        self.texts: tuple[str, ...] = ("",) * len(PARTITION_FAMILIES)
+        self.has_other_holders = self.has_moved = True
+        self.standing: tuple[bytes, ...] = ()
+        self.moving: tuple[bytes, ...] = ()
         self.sums: tuple[int, ...] = _NO_SUMS
         self.base: tuple[int, ...] = _NO_COUNTS  # counted by replicas that have since been opened anew
         self.counts: tuple[int, ...] = _NO_COUNTS
@@ -110,15 +111,16 @@ class TopicMetrics:
         looked_at = 0
         for topic in list(self._metadata.topics()):
             known = self._topics.setdefault(topic.topic_id, _Topic())
-            has_changed = self._fit(known, topic)
+            rows = known.rows
+            rows += [_Row(topic.name, index) for index in range(len(rows), len(topic.partitions))]
             for start in range(0, len(topic.partitions), PIECE):
                 piece = topic.partitions[start : start + PIECE]
-                has_changed = self._renew(topic.name, known, piece) or has_changed
+                self._renew(topic.name, known, piece)
                 looked_at += len(piece)
                 if looked_at >= PIECE:
                     looked_at = 0
                     yield
-            self._write(page, topic, known, has_changed)
+            self._write(page, topic, known)
         self._forget_deleted()
         topics = self._topics.values()
         totals = [sum(column) for column in zip(self._gone, *(known.counts for known in topics), strict=True)]
@@ -127,32 +129,33 @@ class TopicMetrics:
         for name, count in zip(SUMS, map(sum, zip(_NO_SUMS, *(known.sums for known in topics), strict=True)), strict=True):
             page.put(name, count)
 
-    def _fit(self, known: _Topic, topic: TopicMetadata) -> bool:
-        """Makes rows for partitions that are new."""
-        rows = known.rows
-        if len(rows) == len(topic.partitions):
-            return False
-        rows += [_Row(topic.name, index) for index in range(len(rows), len(topic.partitions))]
-        return True
-
-    def _renew(self, topic: str, known: _Topic, partitions: tuple[PartitionMetadata, ...]) -> bool:
-        """Makes the lines of the partitions that have moved; whether there were any."""
-        has_changed = False
-        get = self._partitions.get
+    def _renew(self, topic: str, known: _Topic, partitions: tuple[PartitionMetadata, ...]) -> None:
+        """Makes the lines of the partitions that have changed."""
+        rows, get = known.rows, self._partitions.get
         for state in partitions:
-            row = known.rows[state.index]
+            row = rows[state.index]
             partition = get(topic, state.index)
             if partition is None:
-                values: object = state
+                holders: object = state
+                place: object = None
             else:
-                values = (state, _of_partition(partition), _size_of(partition))
-                self._count(known, row, partition.traffic)
-            if values != row.values:
-                row.values = values
-                row.lines = _lines(row.labels, state, partition)
+                log, traffic = partition.log, partition.traffic
+                holders = (state, partition.isr_state, partition.is_leading, partition.min_insync)
+                place = (
+                    partition.high_watermark, log.log_end_offset, log.log_start_offset, log.active.size, len(log.segments),
+                    traffic.produces, traffic.fetches, traffic,
+                )  # fmt: skip
+            if holders != row.holders:
+                row.holders = holders
+                row.standing = _standing(row.labels, state, partition)
                 row.flags = _flags(state, partition)
-                has_changed = True
-        return has_changed
+                known.has_other_holders = True
+            if place != row.place:
+                row.place = place
+                row.moving = _moving(row.labels, partition) if partition is not None else _NOT_HERE
+                if partition is not None:
+                    self._count(known, row, partition.traffic)
+                known.has_moved = True
 
     def _count(self, known: _Topic, row: _Row, traffic: Traffic) -> None:
         if row.traffic is not traffic:
@@ -161,22 +164,24 @@ class TopicMetrics:
             row.traffic = traffic
         row.counts = _of_traffic(traffic)
 
-    def _write(self, page: Page, topic: TopicMetadata, known: _Topic, has_changed: bool) -> None:
-        if has_changed:
-            known.texts = tuple(map("".join, zip(*(row.lines for row in known.rows), strict=True)))
+    def _write(self, page: Page, topic: TopicMetadata, known: _Topic) -> None:
+        if known.has_other_holders:
+            known.has_other_holders = False
+            known.standing = _join(row.standing for row in known.rows)
             known.sums = tuple(map(sum, zip(*(row.flags for row in known.rows), strict=True)))
-        for family, text in zip(PARTITION_FAMILIES, known.texts, strict=True):
-            page.lines[family].append(text)
-        labels = labels_text(topic=topic.name)
-        counts = tuple(map(sum, zip(known.base, *(row.counts for row in known.rows), strict=True)))
-        if counts != known.counts or not known.traffic_lines:
-            known.counts = counts
+        if known.has_moved:
+            known.has_moved = False
+            known.moving = _join(row.moving for row in known.rows)
+            known.counts = tuple(map(sum, zip(known.base, *(row.counts for row in known.rows), strict=True)))
+            labels = labels_text(topic=topic.name)
             known.traffic_lines = tuple(
-                f"{TRAFFIC}{suffix}{labels} {count}\n" for (suffix, _), count in zip(COUNTERS, counts, strict=True)
+                f"{TRAFFIC}{suffix}{labels} {count}\n" for (suffix, _), count in zip(COUNTERS, known.counts, strict=True)
             )
+        for family, text in zip((*STANDING, *MOVING), (*known.standing, *known.moving), strict=True):
+            page.blocks[family].append(text)
         for (suffix, _), line in zip(COUNTERS, known.traffic_lines, strict=True):
             page.lines[TRAFFIC + suffix].append(line)
-        page.put("kafka_topic_partitions", len(topic.partitions), labels)
+        page.put("kafka_topic_partitions", len(topic.partitions), labels_text(topic=topic.name))
 
     def _forget_deleted(self) -> None:
         for topic_id in [known for known in self._topics if self._metadata.topic_by_id(known) is None]:
@@ -184,13 +189,13 @@ class TopicMetrics:
             self._gone = [total + count for total, count in zip(self._gone, counts, strict=True)]
 
 
-def _size_of(partition: Partition) -> int:
-    log = partition.log
-    return log.active.size if len(log.segments) == 1 else log.size_bytes
+def _join(rows: Iterator[tuple[str, ...]]) -> tuple[bytes, ...]:
+    """The lines of many partitions, family by family."""
+    return tuple("".join(column).encode() for column in zip(*rows, strict=True))
 
 
-def _lines(labels: str, state: PartitionMetadata, partition: Partition | None) -> tuple[str, ...]:
-    """In the order of `PARTITION_FAMILIES`."""
+def _standing(labels: str, state: PartitionMetadata, partition: Partition | None) -> tuple[str, ...]:
+    """In the order of `STANDING`."""
     replicas = len(state.replicas)
     in_sync = len(partition.isr_state.members) if partition is not None and partition.is_leading else len(state.isr)
     is_preferred = int(bool(state.replicas) and state.leader == state.replicas[0])
@@ -202,16 +207,25 @@ def _lines(labels: str, state: PartitionMetadata, partition: Partition | None) -
         f"kafka_topic_partition_under_replicated_partition{labels}{int(in_sync < replicas)}\n",
     )
     if partition is None:
-        return shared + ("",) * (len(PARTITION_FAMILIES) - _SHARED)
-    log, min_insync = partition.log, partition.min_insync
+        return (*shared, "", "")
+    is_leading, min_insync = partition.is_leading, partition.min_insync
     return (
         *shared,
+        f"kafka_cluster_partition_underminisr{labels}{int(is_leading and in_sync < min_insync)}\n",
+        f"kafka_cluster_partition_atminisr{labels}{int(is_leading and in_sync == min_insync)}\n",
+    )
+
+
+def _moving(labels: str, partition: Partition) -> tuple[str, ...]:
+    """In the order of `MOVING`."""
+    log = partition.log
+    size = log.active.size if len(log.segments) == 1 else log.size_bytes
+    start = log.log_start_offset
+    return (
         f"kafka_topic_partition_current_offset{labels}{partition.high_watermark}\n",
-        f"kafka_topic_partition_oldest_offset{labels}{log.log_start_offset}\n",
-        f"kafka_cluster_partition_underminisr{labels}{int(partition.is_leading and in_sync < min_insync)}\n",
-        f"kafka_cluster_partition_atminisr{labels}{int(partition.is_leading and in_sync == min_insync)}\n",
-        f"kafka_log_log_size{labels}{_size_of(partition)}\n",
-        f"kafka_log_log_logstartoffset{labels}{log.log_start_offset}\n",
+        f"kafka_topic_partition_oldest_offset{labels}{start}\n",
+        f"kafka_log_log_size{labels}{size}\n",
+        f"kafka_log_log_logstartoffset{labels}{start}\n",
         f"kafka_log_log_logendoffset{labels}{log.log_end_offset}\n",
     )
 

@@ -1,0 +1,42 @@
+"""A whole broker in this process, on a loop that the test runs."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from ottla.base.config import BrokerConfig, load
+from ottla.server.app import BrokerServer
+
+MakeServer = Callable[..., BrokerServer]
+
+
+@pytest.fixture
+def loop() -> Iterator[asyncio.AbstractEventLoop]:
+    loop = asyncio.SelectorEventLoop()
+    yield loop
+    loop.close()
+
+
+def config_for(path: Path, *assignments: str) -> BrokerConfig:
+    basis = (f"log.dirs={path}", "listeners=PLAINTEXT://127.0.0.1:0", "ottla.shutdown.timeout.ms=500")
+    return load(assignments=(*basis, *assignments))[0]
+
+
+@pytest.fixture
+def make_server(loop: asyncio.AbstractEventLoop, tmp_path: Path) -> Iterator[MakeServer]:
+    """`make_server("a.setting=value")` starts a broker; all are stopped at the end."""
+    servers: list[BrokerServer] = []
+
+    def make(*assignments: str) -> BrokerServer:
+        server = BrokerServer(loop, config_for(tmp_path / f"data{len(servers)}", *assignments))
+        server.start()
+        servers.append(server)
+        return server
+
+    yield make
+    for server in servers:
+        loop.run_until_complete(server.stop())

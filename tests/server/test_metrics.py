@@ -1,0 +1,251 @@
+"""A scrape of a real broker, read by prometheus_client's parser."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from ottla.base.errors import ErrorCode
+from ottla.controller.api import NewTopic
+from ottla.groups.offset_store import CommittedOffset
+from ottla.groups.shard import ClassicGroup
+from ottla.replication.partition import Partition
+from ottla.server.app import BrokerServer
+from ottla.server.metric_families import FAMILIES, SUMMARY, exported_names
+from ottla.server.metric_page import Page, escape, labels_text
+from ottla.server.metrics import BrokerParts, Metrics
+from ottla.wire.messages.metadata import MetadataRequest
+from ottla.wire.records import Record, encode_batch
+from tests.server.conftest import MakeServer
+
+Sample = Callable[..., float]
+
+
+def metrics_of(server: BrokerServer) -> Metrics:
+    return Metrics(BrokerParts(broker=server.broker, dispatcher=server.dispatcher, listeners=server.listeners, flusher=server.flusher))
+
+
+def create(server: BrokerServer, name: str, partitions: int = 1) -> None:
+    errors: list[ErrorCode] = []
+    topic = NewTopic(name=name, num_partitions=partitions)
+    server.controller.create_topics([topic], False, lambda results: errors.extend(result.error for result in results))
+    assert errors == [ErrorCode.NONE]
+
+
+def append(server: BrokerServer, topic: str, index: int = 0, records: int = 1) -> Partition:
+    partition = server.partitions.get(topic, index)
+    assert partition is not None
+    now_ms = int(time.time() * 1000)
+    batch = bytearray(encode_batch([Record(delta, now_ms, b"key", b"value") for delta in range(records)]))
+    partition.append(batch, acks=1, now_ms=now_ms)
+    return partition
+
+
+def samples(text: bytes) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
+    found = {}
+    for family in text_string_to_metric_families(text.decode()):
+        for sample in family.samples:
+            key = (sample.name, tuple(sorted(sample.labels.items())))
+            assert key not in found, f"{key} twice"
+            found[key] = sample.value
+    return found
+
+
+def value(text: bytes, name: str, **labels: str) -> float:
+    return samples(text)[name, tuple(sorted(labels.items()))]
+
+
+def test_every_family_has_a_sample_or_a_reason(make_server: MakeServer) -> None:
+    server = make_server()
+    create(server, "orders", 2)
+    found = {name for name, _ in samples(metrics_of(server).render())}
+    # Those need a group with offsets, a request, or quotas.
+    conditional = {name for name in FAMILIES if name.startswith(("kafka_consumergroup", "kafka_network_requestmetrics"))}
+    conditional |= {f"kafka_server_{kind}_throttle_time" for kind in ("produce", "fetch", "request")}
+    missing = {name for name, family in FAMILIES.items() if name not in found and family.kind != SUMMARY}
+    assert missing <= conditional
+    assert found <= exported_names()
+
+
+def test_traffic_is_counted_for_each_topic_and_for_all(make_server: MakeServer) -> None:
+    server = make_server()
+    create(server, "orders", 2)
+    create(server, "payments")
+    metrics = metrics_of(server)
+    append(server, "orders", 0, records=3)
+    append(server, "orders", 1)
+    partition = append(server, "payments")
+    text = metrics.render()
+    counter = "kafka_server_brokertopicmetrics_messagesin_total"
+    assert value(text, counter, topic="orders") == 4
+    assert value(text, counter, topic="payments") == 1
+    assert value(text, counter) == 5
+    assert value(text, "kafka_server_brokertopicmetrics_bytesin_total", topic="payments") == partition.log.size_bytes
+    assert value(text, "kafka_server_brokertopicmetrics_totalproducerequests_total") == 3
+
+
+def test_the_sum_of_all_topics_survives_a_deleted_one(make_server: MakeServer) -> None:
+    server = make_server()
+    create(server, "orders")
+    create(server, "payments")
+    append(server, "orders", records=4)
+    append(server, "payments")
+    metrics = metrics_of(server)
+    metrics.render()
+    server.controller.delete_topics(["orders"], lambda _results: None)
+    text = metrics.render()
+    counter = "kafka_server_brokertopicmetrics_messagesin_total"
+    assert (counter, (("topic", "orders"),)) not in samples(text)
+    assert value(text, counter) == 5
+    create(server, "orders")
+    assert value(metrics.render(), counter, topic="orders") == 0
+    assert value(metrics.render(), counter) == 5
+
+
+def test_a_partition_is_told_as_it_stands_now(make_server: MakeServer) -> None:
+    server = make_server()
+    create(server, "orders", 2)
+    metrics = metrics_of(server)
+    where = {"topic": "orders", "partition": "0"}
+    assert value(metrics.render(), "kafka_topic_partition_current_offset", **where) == 0
+    partition = append(server, "orders", 0, records=7)
+    partition.delete_records(2)
+    text = metrics.render()
+    assert value(text, "kafka_topic_partition_current_offset", **where) == 7
+    assert value(text, "kafka_topic_partition_oldest_offset", **where) == 2
+    assert value(text, "kafka_log_log_logendoffset", **where) == 7
+    assert value(text, "kafka_log_log_logstartoffset", **where) == 2
+    assert value(text, "kafka_log_log_size", **where) == partition.log.size_bytes
+    assert value(text, "kafka_topic_partition_leader", **where) == 0
+    assert value(text, "kafka_cluster_partition_atminisr", **where) == 1
+    assert value(text, "kafka_topic_partitions", topic="orders") == 2
+
+
+def test_replicas_are_counted(make_server: MakeServer) -> None:
+    server = make_server()
+    create(server, "orders", 3)
+    metrics = metrics_of(server)
+    text = metrics.render()
+    assert value(text, "kafka_server_replicamanager_leadercount") == 3
+    assert value(text, "kafka_server_replicamanager_partitioncount") == 3
+    assert value(text, "kafka_server_replicamanager_underreplicatedpartitions") == 0
+    assert value(text, "kafka_controller_kafkacontroller_activecontrollercount") == 1
+    partition = server.partitions.get("orders", 1)
+    assert partition is not None
+    partition.go_offline("a test")
+    text = metrics.render()
+    assert value(text, "kafka_server_replicamanager_leadercount") == 2
+    assert value(text, "kafka_server_replicamanager_partitioncount") == 3
+
+
+def test_a_failed_directory_is_counted(make_server: MakeServer) -> None:
+    server = make_server()
+    metrics = metrics_of(server)
+    assert value(metrics.render(), "kafka_log_logmanager_offlinelogdirectorycount") == 0
+    server.directories[0].go_offline("a test")
+    assert value(metrics.render(), "kafka_log_logmanager_offlinelogdirectorycount") == 1
+    server.directories[0].is_online = True
+
+
+def test_lag_is_what_a_group_has_not_read(make_server: MakeServer, loop: asyncio.AbstractEventLoop) -> None:
+    server = make_server("offsets.topic.num.partitions=1")
+    create(server, "orders")
+    create(server, "__consumer_offsets")
+    loop.run_until_complete(asyncio.sleep(0.02))
+    append(server, "orders", records=10)
+    host = server.groups.host_of_partition(0)
+    assert host is not None
+    shard = host.machine.shard
+    shard.groups["billing"] = ClassicGroup("billing")
+    shard.offsets.put("billing", ("orders", 0), CommittedOffset(4, 0, "", 0))
+    shard.offsets.put("billing", ("gone", 5), CommittedOffset(9, 0, "", 0))
+    text = metrics_of(server).render()
+    where = {"consumergroup": "billing", "topic": "orders"}
+    assert value(text, "kafka_consumergroup_current_offset", partition="0", **where) == 4
+    assert value(text, "kafka_consumergroup_lag", partition="0", **where) == 6
+    assert value(text, "kafka_consumergroup_lag_sum", **where) == 6
+    assert value(text, "kafka_consumergroup_current_offset_sum", consumergroup="billing", topic="gone") == 9
+    assert value(text, "kafka_consumergroup_members", consumergroup="billing") == 0
+    assert value(text, "kafka_coordinator_group_groupmetadatamanager_numgroupsempty") == 1
+
+
+def test_requests_have_counts_and_quantiles(make_server: MakeServer) -> None:
+    server = make_server()
+    metrics = metrics_of(server)
+    route = server.dispatcher._route(MetadataRequest.API_KEY, 9)
+    for _ in range(99):
+        route.immediate[(50_000).bit_length()] += 1
+    route.deferred[(40_000).bit_length()] += 1
+    route.waited[(20_000_000).bit_length()] += 1
+    route.nanoseconds, route.parked_nanoseconds = 5_000_000, 20_000_000
+    text = metrics.render()
+    name = "kafka_network_requestmetrics_"
+    assert value(text, f"{name}requests_total", request="Metadata") == 100
+    assert 0.03 < value(text, f"{name}localtimems", request="Metadata", quantile="0.99") < 0.1
+    assert 0.03 < value(text, f"{name}totaltimems", request="Metadata", quantile="0.50") < 0.1
+    assert 16 < value(text, f"{name}totaltimems", request="Metadata", quantile="0.999") < 40
+    assert value(text, f"{name}remotetimems", request="Metadata", quantile="0.50") < 0.001
+    assert value(text, f"{name}totaltimems_count", request="Metadata") == 100
+    assert value(text, f"{name}totaltimems_sum", request="Metadata") == pytest.approx(25)
+
+
+@pytest.mark.parametrize(
+    ("aliases", "names"),
+    [
+        ("confluent", ["kafka_server_brokertopicmetrics_bytesinpersec"]),
+        ("strimzi-reporter", ["kafka_server_brokertopicmetrics_bytesinpersec_total"]),
+        (
+            "confluent,strimzi-reporter",
+            ["kafka_server_brokertopicmetrics_messagesinpersec", "kafka_server_brokertopicmetrics_messagesinpersec_total"],
+        ),
+    ],
+)
+def test_other_dialects_repeat_the_counters(make_server: MakeServer, aliases: str, names: list[str]) -> None:
+    server = make_server(f"ottla.metrics.aliases={aliases}")
+    create(server, "bytesin_total")  # a topic may be called like a metric
+    partition = append(server, "bytesin_total", records=3)
+    text = metrics_of(server).render()
+    for name in names:
+        expected = partition.traffic.messages_in if "messages" in name else partition.traffic.bytes_in
+        assert value(text, name, topic="bytesin_total") == expected
+        assert value(text, name) == expected
+
+
+def test_names_of_any_kind_are_escaped() -> None:
+    page = Page()
+    page.put("kafka_consumergroup_members", 1, labels_text(consumergroup='a"b\\c\nd'))
+    assert value(page.encode(), "kafka_consumergroup_members", consumergroup='a"b\\c\nd') == 1
+    assert escape("plain") == "plain"
+
+
+def test_two_scrapes_at_once_tell_the_same(make_server: MakeServer) -> None:
+    server = make_server()
+    for number in range(5):
+        create(server, f"topic-{number}", 60)
+    append(server, "topic-3", 7, records=2)
+    metrics = metrics_of(server)
+    first, second = Page(), Page()
+    one, two = metrics.steps(first), metrics.steps(second)
+    next(one)
+    for _ in two:
+        pass
+    for _ in one:
+        pass
+    counter = "kafka_server_brokertopicmetrics_messagesin_total"
+    assert value(metrics.finish(first), counter) == value(metrics.finish(second), counter) == 2
+
+
+def test_a_scrape_gives_up_the_loop_after_every_hundred_partitions(make_server: MakeServer) -> None:
+    server = make_server()
+    create(server, "wide", 350)
+    metrics = metrics_of(server)
+    page = Page()
+    steps = 0
+    for _ in metrics._topics.collect(page):
+        steps += 1
+    assert steps == 3
+    assert page.encode().count(b"\nkafka_log_log_size{") == 350
