@@ -50,10 +50,10 @@ check: $(STAMP)
 	@if [ -f tests/sim/__main__.py ]; then $(BIN)/python -m tests.sim SEED=$(SEED) SEEDS=$(SEEDS); fi
 
 bench: $(STAMP)
-	@$(BIN)/python tools/bench/main.py
+	@$(BIN)/python -m tools.bench.main
 
 bench-peer: $(STAMP)
-	@$(BIN)/python tools/bench/peer.py
+	@$(BIN)/python -m tools.bench.peer
 
 sim: $(STAMP)
 	@$(BIN)/python -m tests.sim SEED=$(SEED) SEEDS=$(SEEDS)

@@ -1,7 +1,7 @@
 """The settings of one log, as the storage layer wants them: resolved, typed, in milliseconds and bytes.
 
-Made from a topic's overrides and the broker's defaults by `base/config.py`; a new object replaces the old one when a dynamic setting changes.
-Names are Kafka's topic settings; -1 means unlimited wherever Kafka says so.
+Made from a topic's overrides and the broker's defaults by `base/config.py`; a new object replaces the old one when a dynamic setting
+changes. Names are Kafka's topic settings; -1 means unlimited wherever Kafka says so.
 """
 
 from __future__ import annotations

@@ -37,7 +37,6 @@ GROUPS: dict[str, Group] = {
     "produce": Group("produce", "Write records from standard input or a file.", "Topics and records"),
     "consume": Group("consume", "Read records and print them.", "Topics and records"),
     "group": Group("group", "Consumer groups: list, describe, lag, reset offsets.", "Groups"),
-    "bench": Group("bench", "Measure producing and consuming.", "Measuring"),
     "profile": Group("profiles", "Named connections.", "This program"),
 }
 
@@ -79,10 +78,6 @@ def _run(argv: list[str]) -> int:
 
             sys.stdout.write(help_json())
             return EXIT_DONE
-        if argv[0].startswith("kafka-") or argv[0].startswith("zookeeper-"):
-            from ottla.cli.shims import run_shim
-
-            return run_shim(argv, run_command)
         return run_command(argv)
     except UsageError as error:
         return _tell(argv, str(error), "USAGE", EXIT_USAGE)

@@ -1,10 +1,11 @@
-"""Points in time as people write them: ISO dates (UTC unless a zone is given), milliseconds since 1970, ISO durations, `-1h` for an hour ago."""
+"""Points in time as people write them: ISO dates (UTC unless a zone is given), milliseconds since 1970, ISO durations, `-1h` for an
+hour ago."""
 
 from __future__ import annotations
 
 import re
 import time
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 
 from ottla.cli.command import UsageError
 
@@ -26,8 +27,8 @@ def parse_datetime_ms(text: str) -> int:
     except ValueError:
         raise UsageError(f"{text!r} is not a date and time; write YYYY-MM-DDTHH:mm:SS.sss") from None
     if found.tzinfo is None:
-        found = found.replace(tzinfo=timezone.utc)
-    whole = int((found - datetime(1970, 1, 1, tzinfo=timezone.utc)).total_seconds() * 1000 + 0.5)
+        found = found.replace(tzinfo=UTC)
+    whole = int((found - datetime(1970, 1, 1, tzinfo=UTC)).total_seconds() * 1000 + 0.5)
     return whole
 
 
@@ -58,7 +59,7 @@ def format_ms(timestamp: int) -> str | None:
     if timestamp < 0:
         return None
     try:
-        found = datetime.fromtimestamp(timestamp / 1000, tz=timezone.utc)
+        found = datetime.fromtimestamp(timestamp / 1000, tz=UTC)
     except (OverflowError, OSError, ValueError):
         return str(timestamp)
     return found.strftime("%Y-%m-%dT%H:%M:%S.") + f"{timestamp % 1000:03d}Z"

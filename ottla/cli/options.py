@@ -1,7 +1,8 @@
-"""Options that every command has: which cluster, and how to print. Precedence: option > -X > --command-config > environment > profile > default.
+"""Options that every command has: which cluster, and how to print.
 
-Names of properties are Kafka's (`bootstrap.servers`, `security.protocol`, `sasl.*`, `ssl.*`, `client.id`, `request.timeout.ms`);
-librdkafka's for the same things are understood where they differ.
+Precedence: option > -X > --command-config > environment > profile > default. Names of properties are Kafka's (`bootstrap.servers`,
+`security.protocol`, `sasl.*`, `ssl.*`, `client.id`, `request.timeout.ms`); librdkafka's for the same things are understood where they
+differ.
 """
 
 from __future__ import annotations

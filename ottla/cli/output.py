@@ -155,7 +155,6 @@ def yaml(value: object, indent: int = 0) -> str:
     if isinstance(value, list | tuple) and value:
         lines = []
         for part in value:
-            text = yaml(part, indent + 1)
-            lines.append(f"{pad}- {text[len(pad) + 2 :]}" if isinstance(part, Mapping | list | tuple) and part else f"{pad}- {text.strip()}\n")
+            lines.append(f"{pad}- {yaml(part, indent + 1)[len(pad) + 2 :]}")
         return "".join(lines)
     return f"{pad}{_json(value, None)}\n"

@@ -29,9 +29,8 @@ def read_profiles(environment: Mapping[str, str]) -> tuple[str | None, dict[str,
             tree = tomllib.load(file)
     except (OSError, tomllib.TOMLDecodeError) as error:
         raise UsageError(f"cannot read {path}: {error}") from None
-    profiles = {
-        name: {key: str(value) for key, value in found.items()} for name, found in tree.get("profiles", {}).items() if isinstance(found, dict)
-    }
+    tables = {name: found for name, found in tree.get("profiles", {}).items() if isinstance(found, dict)}
+    profiles = {name: {key: str(value) for key, value in found.items()} for name, found in tables.items()}
     return tree.get("current"), profiles
 
 
@@ -93,7 +92,8 @@ def _change(args: argparse.Namespace, *, is_new: bool) -> int:
     pairs = parse_pairs(args.pairs, "profile")
     profiles.setdefault(args.name, {}).update(pairs)
     write_profiles(current or args.name, profiles, os.environ)
-    output_of(args).done(f"profile {args.name} {'created' if is_new else 'changed'}", {"profile": args.name, "properties": profiles[args.name]})
+    what = {"profile": args.name, "properties": profiles[args.name]}
+    output_of(args).done(f"profile {args.name} {'created' if is_new else 'changed'}", what)
     return 0
 
 

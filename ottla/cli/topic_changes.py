@@ -138,7 +138,7 @@ def _trim(args: argparse.Namespace) -> int:
             raise UsageError(f"topic {name!r} has {len(there)} partitions, so no partition {missing[0]}")
         partitions = [TopicPartition(name, number) for number in args.partition or there]
         before = _trim_points(cluster, args, partitions)
-        results: dict[TopicPartition, int | ApiError] = {partition: offset for partition, offset in before.items()}
+        results: dict[TopicPartition, int | ApiError] = dict(before.items())
         if not args.dry_run:
             confirm(args, f"Delete records of {name} before the offsets {', '.join(map(str, before.values()))}?")
             results = admin.delete_records(cluster, before)
@@ -170,10 +170,10 @@ def _trim_points(cluster: Cluster, args: argparse.Namespace, partitions: list[To
 
         wanted = parse_moment_ms(args.before_time)
     if args.before is not None:
-        return {partition: args.before for partition in partitions}
+        return dict.fromkeys(partitions, args.before)
     points = {}
-    ends = admin.list_offsets(cluster, {partition: admin.LATEST for partition in partitions})
-    for partition, found in admin.list_offsets(cluster, {partition: wanted for partition in partitions}).items():
+    ends = admin.list_offsets(cluster, dict.fromkeys(partitions, admin.LATEST))
+    for partition, found in admin.list_offsets(cluster, dict.fromkeys(partitions, wanted)).items():
         end = ends[partition]
         if isinstance(found, ApiError):
             raise found

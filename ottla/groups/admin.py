@@ -95,7 +95,14 @@ def delete_group(shard: GroupShard, group_id: str, reply: Reply) -> Decision:
     except ApiError as failure:
         return answered(reply, refusal(failure.code), refusal)
     if len(logged) > RECORDS_MAX:
-        go_on = Schedule(f"delete/{group_id}", 0, lambda _now_ms: delete_group(shard, group_id, reply))
+        key = f"delete/{group_id}"
+        shard.deferred[key] = lambda code: Answer(reply, refusal(code))
+
+        def more(_now_ms: int) -> Decision:
+            shard.deferred.pop(key, None)
+            return delete_group(shard, group_id, reply)
+
+        go_on = Schedule(key, 0, more)
         return Decision(records=logged[:RECORDS_MAX], effects=(go_on,), refused=lambda code: (Answer(reply, refusal(code)),))
     done = (Answer(reply, DeletableGroupResult(group_id=group_id)),)
     return Decision(records=logged, effects=done, refused=lambda code: (Answer(reply, refusal(code)),))

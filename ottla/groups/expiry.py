@@ -16,9 +16,11 @@ from collections.abc import Callable
 
 from ottla.groups import records
 from ottla.groups.classic_group import CONSUMER_PROTOCOL_TYPE, ClassicGroup
+from ottla.groups.consumer_group import ConsumerGroup
+from ottla.groups.consumer_records import Change
 from ottla.groups.offset_store import CommittedOffset
 from ottla.groups.shard import Group, GroupShard
-from ottla.groups.states import DEAD, EMPTY, STABLE
+from ottla.groups.states import EMPTY, STABLE
 from ottla.machine.contract import Decision, LogRecord, Schedule
 
 RECORDS_MAX = 1_000
@@ -58,7 +60,12 @@ def _sweep_group(shard: GroupShard, group: Group, now_ms: int, logged: list[LogR
             left += 1
     if left or shard.offsets.pending_count(group_id):
         return
-    if type(group) is ClassicGroup and group.state is EMPTY and not group.pending_members:
+    if type(group) is ConsumerGroup:
+        if not group.facts:
+            change = Change(group)
+            change.remove_group()
+            logged += change.records
+    elif group.state is EMPTY and isinstance(group, ClassicGroup) and not group.pending_members:
         if group.stored is None and not shard.offsets.has_offsets(group_id):
             shard.forget_if_idle(group)
         else:
@@ -66,8 +73,9 @@ def _sweep_group(shard: GroupShard, group: Group, now_ms: int, logged: list[LogR
 
 
 def _since(group: Group) -> Since:
-    if group.state is DEAD:
-        return lambda _topic, _committed: None
+    if type(group) is ConsumerGroup:
+        return lambda topic, committed: None if group.is_subscribed_to(topic) else committed.commit_timestamp_ms
+    assert isinstance(group, ClassicGroup)
     if group.protocol_type is None:
         return lambda _topic, committed: committed.commit_timestamp_ms
     if group.state is EMPTY:

@@ -165,7 +165,7 @@ class GroupMachine:
         """All that the log decides, to compare a live machine with a replayed one."""
         shard = self.shard
         return {
-            "groups": {group.group_id: group.stored for group in shard.groups.values() if group.stored is not None},
+            "groups": {group.group_id: group.stored for group in shard.groups.values() if isinstance(group, ClassicGroup) and group.stored},
             "offsets": shard.offsets.committed,
             "pending": shard.offsets.pending,
             "rewrites": dict(shard.offsets.rewrites),

@@ -6,19 +6,45 @@ Hard state: `offsets`, each classic group's `stored` record, and each consumer g
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.base.ports import Random
 from ottla.groups.classic_group import ClassicGroup
+from ottla.groups.consumer_group import ConsumerGroup
 from ottla.groups.offset_store import OffsetStore
 from ottla.groups.settings import GroupSettings, TopicsView
+from ottla.machine.contract import Effect
 
-Group = ClassicGroup
+Group = ClassicGroup | ConsumerGroup
+
+
+class Session:
+    """Until when a member of a consumer group may be silent, and when the timer looks."""
+
+    __slots__ = ("deadline_ms", "is_join_awaited", "timer_ms")
+
+    def __init__(self) -> None:
+        self.deadline_ms = 0
+        self.is_join_awaited = False  # a classic member was told to join again
+        self.timer_ms: int | None = None
+
+
+class Refresh:
+    """When a consumer group's topics were last looked up, and in which version of the topics."""
+
+    __slots__ = ("looked_at_ms", "regexes_at_ms", "topics_version")
+
+    def __init__(self) -> None:
+        self.looked_at_ms = -(1 << 62)
+        self.regexes_at_ms = -(1 << 62)
+        self.topics_version = -1
 
 
 class GroupShard:
     """What every command of a group coordinator works on."""
 
-    __slots__ = ("groups", "is_live", "offsets", "random", "settings", "topics")
+    __slots__ = ("deferred", "groups", "is_live", "offsets", "random", "refreshes", "sessions", "settings", "topics", "topics_version")
 
     def __init__(self, settings: GroupSettings, topics: TopicsView, random: Random) -> None:
         self.settings = settings
@@ -26,6 +52,10 @@ class GroupShard:
         self.random = random
         self.groups: dict[str, Group] = {}
         self.offsets = OffsetStore()
+        self.deferred: dict[str, Callable[[ErrorCode], Effect]] = {}  # soft: what to answer if the rest of a command never runs
+        self.sessions: dict[tuple[str, str], Session] = {}  # soft: (group, member) of consumer groups
+        self.refreshes: dict[str, Refresh] = {}  # soft: by consumer group
+        self.topics_version = 0  # goes up when a topic was created, deleted or got more partitions
         self.is_live = False  # False while the log is loaded: then every record replaces what earlier ones said
 
     def classic_group(self, group_id: str) -> ClassicGroup:

@@ -99,12 +99,22 @@ class Housekeeping:
         if self._is_writing_checkpoints:
             return
         self._is_writing_checkpoints = True
+        self._write_recovery_aids()
         online = [directory for directory in self._partitions.log_directories() if directory.is_online]
         work = [directory.plan_checkpoints(self._partitions.all()) for directory in online]
         self._threads.run(lambda: [plan() for plan in work], self._checkpoints_written)
 
+    def _write_recovery_aids(self) -> None:
+        """So that a start after a kill need not read again what lies below the recovery points."""
+        for partition in self._partitions.all():
+            if partition.is_online:
+                try:
+                    partition.log.write_recovery_aids()
+                except StorageError as error:
+                    partition.fail(error)
+
     def flush_due(self) -> None:
-        """Flushes logs by `flush.messages` and `flush.ms`; looked at every tick."""
+        """Flushes logs by `flush.messages` and `flush.ms`, and sealed segments in any case; looked at every tick."""
         now_ms = self._clock.monotonic_ms()
         for partition in self._partitions.all():
             log_ = partition.log
@@ -113,7 +123,8 @@ class Housekeeping:
                 self._flushed_at_ms.pop(partition, None)
                 continue
             since_ms = now_ms - self._flushed_at_ms.setdefault(partition, now_ms)
-            if unflushed >= log_.config.flush_messages or since_ms >= log_.config.flush_ms:
+            is_sealed_unflushed = log_.recovery_point < log_.active.base_offset  # after a roll
+            if unflushed >= log_.config.flush_messages or since_ms >= log_.config.flush_ms or is_sealed_unflushed:
                 self._flushed_at_ms.pop(partition, None)
                 self._flusher.request(partition)
 

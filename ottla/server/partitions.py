@@ -16,8 +16,12 @@ from ottla.base.types import TopicPartition
 from ottla.replication.partition import Partition
 from ottla.server.log_directories import LogDirectoryState
 from ottla.storage.log import Log
+from ottla.storage.segment import OpenFiles
 
 log = logging.getLogger("ottla.storage")
+
+SEALED_FILES_MAX = 512
+"""Sealed segments that keep their file open after a read, in the whole broker."""
 
 
 class PartitionTable:
@@ -33,6 +37,7 @@ class PartitionTable:
         self._by_topic: dict[str, dict[int, Partition]] = {}
         self._by_id: dict[bytes, dict[int, Partition]] = {}
         self._names: dict[bytes, str] = {}
+        self._open_files = OpenFiles(SEALED_FILES_MAX)
         self._found = self._find_existing()
 
     def get(self, topic: str, partition: int) -> Partition | None:
@@ -82,6 +87,7 @@ class PartitionTable:
                 recovery_point=directory.recovery_points.get(key, 0),
                 log_start_offset=directory.log_starts.get(key, 0),
                 topic_id=topic_id,
+                open_files=self._open_files,
             )
         except StorageError as error:
             log.error("%s stays offline: %s", key, error)

@@ -1,4 +1,4 @@
-"""A log on a disk in memory, in a line: batches of any kind, crashes with the caller's checkpoints, and everything a log holds as a list."""
+"""A log on a disk in memory, in a line: batches of any kind, crashes with the caller's checkpoints, and all a log holds as a list."""
 
 from __future__ import annotations
 

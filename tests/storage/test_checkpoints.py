@@ -75,7 +75,9 @@ def test_meta_properties_of_a_newer_kafka_are_read() -> None:
     assert found is not None and (found.broker_id, found.cluster_id, found.directory_id) == (5, "x", "")
 
 
-@pytest.mark.parametrize("text", ["version=2\n", "broker.id=1\n", "version=0\ncluster.id=x\n", "version=0\nbroker.id=one\n", "version=0\nbroker.id=1\n", "?"])
+@pytest.mark.parametrize(
+    "text", ["version=2\n", "broker.id=1\n", "version=0\ncluster.id=x\n", "version=0\nbroker.id=one\n", "version=0\nbroker.id=1\n", "?"]
+)
 def test_meta_properties_that_say_nothing_are_refused(text: str) -> None:
     disk = MemDisk(ROOT)
     disk.write_file(f"{ROOT}/meta.properties", text.encode())

@@ -37,7 +37,8 @@ def filled(config: LogConfig = SMALL, number: int = 24) -> LogBuilder:
     for index in range(number):
         kind = index % 4
         if kind == 1:
-            batch = batch_of(2, producer_id=7, producer_epoch=0, base_sequence=index // 4 * 2, is_transactional=True, timestamp=1_000 + index)
+            sequence = index // 4 * 2
+            batch = batch_of(2, producer_id=7, producer_epoch=0, base_sequence=sequence, is_transactional=True, timestamp=1_000 + index)
         elif kind == 3:
             batch = marker_of(is_commit=index % 8 == 3, producer_id=7, timestamp=1_000 + index)
         else:

@@ -29,7 +29,8 @@ def test_every_batch_comes_whole_whatever_the_piece_size(sizes: list[int], piece
     data = b"".join(run_of(2 * number, size=size) for number, size in enumerate(sizes))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(scan, "SCAN_BYTES", piece)
-        found = [(position, header, bytes(batch)) for position, header, batch in scan_batches(file_of(data), 0, len(data), next_offset=0, crc_from=0)]
+        walked = scan_batches(file_of(data), 0, len(data), next_offset=0, crc_from=0)
+        found = [(position, header, bytes(batch)) for position, header, batch in walked]
     assert found == [(position, header, data[position : position + header.size_bytes]) for position, header in iter_batches(data)]
 
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from ottla.transactions.states import ALLOWED, EXPIRABLE, ONGOING, PREPARED, STATUS_NUMBERS, STATUS_STATES, TransactionState
+from tools.docs import diagram
 
 
 def test_the_numbers_are_those_of_kafkas_records() -> None:
@@ -37,3 +40,9 @@ def test_a_decision_is_never_taken_back() -> None:
 def test_only_ids_with_nothing_open_expire() -> None:
     assert {state for state, following in ALLOWED.items() if TransactionState.DEAD in following} == EXPIRABLE
     assert not EXPIRABLE & PREPARED and ONGOING not in EXPIRABLE
+
+
+def test_the_documentation_shows_this_table() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "transactions.md").read_text(encoding="utf-8")
+    shown = page.split("<!-- states:transactions -->\n")[1].split("\n<!-- end -->")[0]
+    assert shown == "\n".join(diagram(ALLOWED))

@@ -1,0 +1,186 @@
+"""`ottla produce`: lines of standard input or of a file as records, with the options of Kafka's console producer and of kcat.
+
+Lines are read in large pieces; when no more input is ready for `--timeout` milliseconds, what has been read is sent, so a person at a
+terminal sees each line go. A failed record ends the program with exit code 1.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import select
+import sys
+import time
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from ottla.cli.command import Command, Refused, UsageError, parse_pairs
+from ottla.cli.options import connect, output_of, properties_of, read_properties
+from ottla.cli.record_input import LineReader, unescape
+from ottla.cli.topic_names import one_topic
+from ottla.wire.compression import CODEC_NAMES
+
+if TYPE_CHECKING:
+    from ottla.client.producer import Producer
+
+READ_BYTES = 1024 * 1024
+LINGER_MS = 5
+
+
+def _arguments(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("name", nargs="?", metavar="TOPIC", help="the topic")
+    add("-t", "--topic", metavar="NAME", help="the same as an option")
+    add("-l", "--file", metavar="FILE", help="read this file instead of standard input")
+    add("-k", "--key", metavar="KEY", help="the key of every record")
+    add("-K", "--key-delimiter", metavar="DELIM", help="lines are KEY DELIM VALUE")
+    add("-H", "--header", action="append", default=[], metavar="KEY=VALUE", help="a header of every record")
+    add("-Z", "--tombstone", action="store_true", help="an empty value is a tombstone (null)")
+    add("-p", "--partition", type=int, default=-1, metavar="N", help="the partition (default: by key, else by turns)")
+    add("-z", "--compression-codec", nargs="?", const="gzip", choices=CODEC_NAMES, metavar="CODEC", help="|".join(CODEC_NAMES))
+    add("--acks", "--request-required-acks", dest="acks", metavar="-1|0|1|all", help="who must have a record (default all)")
+    add("--sync", action="store_true", help="wait for each record")
+    add("--batch-size", "--max-partition-memory-bytes", type=int, dest="batch_size", metavar="BYTES", help="size of a batch")
+    add("--timeout", type=int, dest="linger_ms", metavar="MS", help="send after so long without new input (default 5)")
+    add("--transactional-id", metavar="ID", help="everything in one transaction, committed at the end of input")
+    add("--reader-property", "--property", action="append", default=[], metavar="KEY=VALUE", help="parse.key=true and so on")
+    add("--reader-config", metavar="FILE", help="the same from a file")
+    add("--format", metavar="'%k %v %h'", help="how lines are laid out: %%k key, %%v value, %%h headers, other text as it stands")
+    add("--generate", type=int, metavar="N", help="make N records instead of reading any")
+    add("--rate", type=float, metavar="R", help="with --generate: so many a second")
+    for name in ("--line-reader", "--request-timeout-ms", "--metadata-expiry-ms", "--message-send-max-retries", "--retry-backoff-ms"):
+        add(name, help=argparse.SUPPRESS)
+    for name in ("--max-block-ms", "--max-memory-bytes", "--socket-buffer-size"):
+        add(name, help=argparse.SUPPRESS)
+
+
+def _run(args: argparse.Namespace) -> int:
+    output = output_of(args)
+    topic = one_topic(args)
+    reader = _reader(args)
+    started = time.perf_counter()
+    descriptor = _open(args.file) if args.file else sys.stdin.fileno()
+    with connect(args) as cluster, _producer(args, cluster) as producer:
+        if args.transactional_id is not None:
+            producer.begin()
+        if args.generate is not None:
+            _generate(producer, topic, args)
+        else:
+            _pass_on(producer, topic, args, reader, descriptor)
+        if args.transactional_id is not None:
+            producer.commit()
+        else:
+            producer.flush()
+        seconds = time.perf_counter() - started
+    output.detail(f"client: ottla's own; {producer.delivered} records, {producer.bytes_sent} bytes in {seconds:.3f} s")
+    return 0
+
+
+def _open(path: str) -> int:
+    try:
+        return os.open(path, os.O_RDONLY)
+    except OSError as error:
+        raise Refused(f"cannot read {path}: {(error.strerror or str(error)).lower()}") from None
+
+
+def _producer(args: argparse.Namespace, cluster: object) -> Producer:
+    """A producer by options, and by properties where no option is given."""
+    from ottla.client import producer as client
+    from ottla.client.cluster import Cluster
+
+    assert isinstance(cluster, Cluster)
+    properties = properties_of(args)
+    acks = args.acks or properties.get("acks") or properties.get("request.required.acks") or "all"
+    if acks not in ("-1", "0", "1", "all"):
+        raise UsageError(f"--acks {acks!r} is none of -1, 0, 1, all")
+    codec = args.compression_codec or properties.get("compression.type") or properties.get("compression.codec") or "none"
+    if codec not in CODEC_NAMES:
+        raise UsageError(f"compression {codec!r} is none of {', '.join(CODEC_NAMES)}")
+    number = -1 if acks == "all" else int(acks)
+    if args.transactional_id is not None and number != -1:
+        raise UsageError("a transaction needs --acks all")
+    linger_ms = args.linger_ms if args.linger_ms is not None else LINGER_MS
+    return client.Producer(
+        cluster,
+        acks=number,
+        codec=codec,
+        is_idempotent=properties.get("enable.idempotence", "true").lower() != "false",
+        transactional_id=args.transactional_id,
+        batch_bytes=args.batch_size or int(properties.get("batch.size", client.BATCH_BYTES)),
+        linger_s=linger_ms / 1000,
+    )
+
+
+def _reader(args: argparse.Namespace) -> LineReader:
+    properties = read_properties(args.reader_config) if args.reader_config else {}
+    for text in args.reader_property:  # one property each: separators may be commas and blanks
+        key, equals, value = text.partition("=")
+        if not equals:
+            raise UsageError(f"--reader-property {text!r} is not KEY=VALUE")
+        properties[key] = unescape(value)
+    return LineReader(
+        properties,
+        key=args.key.encode() if args.key is not None else None,
+        key_delimiter=unescape(args.key_delimiter).encode() if args.key_delimiter is not None else None,
+        headers=tuple((name, value.encode()) for name, value in parse_pairs(args.header, "-H").items()),
+        is_empty_null=args.tombstone,
+        layout=args.format,
+    )
+
+
+def _pass_on(producer: Producer, topic: str, args: argparse.Namespace, reader: LineReader, descriptor: int) -> None:
+    """Input to records. Plain lines go by the short loop; everything else one by one."""
+    is_plain = reader.is_plain and args.partition < 0 and not args.sync
+    linger_s = producer.linger_s
+    for lines in read_lines(descriptor, linger_s, producer.flush):
+        if is_plain:
+            producer.produce_values(topic, lines)
+            continue
+        for line in lines:
+            try:
+                record = reader.read(line)
+            except Refused:
+                if args.transactional_id is None:
+                    producer.flush()  # the lines before the bad one are kept, as by Kafka's tool
+                raise
+            producer.produce(topic, record.value, record.key, partition=args.partition, headers=record.headers)
+            if args.sync:
+                producer.flush()
+
+
+def read_lines(descriptor: int, linger_s: float, on_idle: object) -> Iterator[list[bytes]]:
+    """Whole lines as they come, many at a time; `on_idle` is called when nothing more has come for a while. Line ends are cut off."""
+    rest = b""
+    may_wait = True  # only where waiting is possible: a regular file is always ready
+    assert callable(on_idle)
+    while True:
+        if may_wait and not select.select([descriptor], [], [], linger_s)[0]:
+            on_idle()
+            select.select([descriptor], [], [])
+        data = os.read(descriptor, READ_BYTES)
+        if not data:
+            break
+        lines = (rest + data).split(b"\n")
+        rest = lines.pop()
+        if b"\r" in data:
+            lines = [line.removesuffix(b"\r") for line in lines]
+        if lines:
+            yield lines
+    if rest:
+        yield [rest.removesuffix(b"\r")]
+
+
+def _generate(producer: Producer, topic: str, args: argparse.Namespace) -> None:
+    """Numbered records, at a rate if one is given."""
+    if args.generate < 0 or (args.rate is not None and args.rate <= 0):
+        raise UsageError("--generate and --rate must be positive")
+    started = time.perf_counter()
+    for number in range(args.generate):
+        if args.rate is not None:
+            while (wait := number / args.rate - (time.perf_counter() - started)) > 0:
+                producer.poll(min(wait, 0.01))
+                time.sleep(min(wait, 0.01))
+        producer.produce(topic, b"record %d" % number, args.key.encode() if args.key else None, partition=args.partition)
+
+
+COMMAND = Command("Write records from standard input or a file.", _arguments, _run, has_output=False)

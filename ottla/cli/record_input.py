@@ -1,0 +1,151 @@
+"""A line of text as a record: Kafka's console reader properties, kcat's delimiter, or a layout such as `%k %v %h`.
+
+Properties: parse.key, key.separator, parse.headers, headers.delimiter, headers.separator, headers.key.separator, null.marker,
+ignore.error. A line reads HEADERS <delimiter> KEY <separator> VALUE. A line that does not fit is refused with its number, or with
+`ignore.error` sent whole as a value.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from ottla.cli.command import Refused, UsageError
+
+Headers = tuple[tuple[str, bytes | None], ...]
+
+_ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "0": "\0", "\\": "\\"}
+_TOKEN = re.compile(r"%([kvsh%])")
+
+
+class Input(NamedTuple):
+    key: bytes | None
+    value: bytes | None
+    headers: Headers
+
+
+def unescape(text: str) -> str:
+    r"""`\t`, `\n`, `\xNN` and so on, as shells do not make them."""
+    hexadecimal = re.sub(r"\\x([0-9a-fA-F]{2})", lambda found: chr(int(found.group(1), 16)), text)
+    return re.sub(r"\\([tnr0\\])", lambda found: _ESCAPES[found.group(1)], hexadecimal)
+
+
+class LineReader:
+    """See the module."""
+
+    def __init__(
+        self,
+        properties: Mapping[str, str],
+        *,
+        key: bytes | None = None,
+        key_delimiter: bytes | None = None,
+        headers: Headers = (),
+        is_empty_null: bool = False,
+        layout: str | None = None,
+    ) -> None:
+        self._key = key
+        self._headers = headers
+        self._is_empty_null = is_empty_null
+        self._parses_key = _is_true(properties, "parse.key") or key_delimiter is not None
+        self._parses_headers = _is_true(properties, "parse.headers")
+        self._key_separator = key_delimiter if key_delimiter is not None else properties.get("key.separator", "\t").encode()
+        self._headers_delimiter = properties.get("headers.delimiter", "\t").encode()
+        self._headers_separator = properties.get("headers.separator", ",").encode()
+        self._header_key_separator = properties.get("headers.key.separator", ":").encode()
+        marker = properties.get("null.marker")
+        self._null_marker = marker.encode() if marker is not None else None
+        self._ignores_errors = _is_true(properties, "ignore.error")
+        self._layout = parse_layout(layout) if layout is not None else None
+        self._number = 0
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether every line is a value and nothing else."""
+        parses = self._parses_key or self._parses_headers or self._layout is not None
+        return not (parses or self._key is not None or self._headers or self._is_empty_null or self._null_marker is not None)
+
+    def read(self, line: bytes) -> Input:
+        """The record in a line. `Refused` names the line that does not fit."""
+        self._number += 1
+        if self._layout is not None:
+            return self._by_layout(line)
+        rest = line
+        headers, key = self._headers, self._key
+        if self._parses_headers:
+            text, found, after = rest.partition(self._headers_delimiter)
+            if found:
+                headers = headers + self._read_headers(text)
+                rest = after
+            elif not self._ignores_errors:
+                raise self._misfit("headers delimiter", line)
+        if self._parses_key:
+            text, found, after = rest.partition(self._key_separator)
+            if found:
+                key = self._nullable(text)
+                rest = after
+            elif not self._ignores_errors:
+                raise self._misfit("key separator", line)
+        return Input(key, self._value(rest), headers)
+
+    def _value(self, text: bytes) -> bytes | None:
+        return None if self._is_empty_null and not text else self._nullable(text)
+
+    def _nullable(self, text: bytes) -> bytes | None:
+        return None if self._null_marker is not None and text == self._null_marker else text
+
+    def _read_headers(self, text: bytes) -> Headers:
+        found: list[tuple[str, bytes | None]] = []
+        if self._null_marker is not None and text == self._null_marker:
+            return ()
+        for part in text.split(self._headers_separator) if text else []:
+            name, separator, value = part.partition(self._header_key_separator)
+            if not separator and not self._ignores_errors:
+                raise self._misfit("separator between a header's key and value", part)
+            found.append((name.decode("utf-8", "surrogateescape"), self._nullable(value) if separator else None))
+        return tuple(found)
+
+    def _by_layout(self, line: bytes) -> Input:
+        assert self._layout is not None
+        match = self._layout.fullmatch(line)
+        if match is None:
+            if self._ignores_errors:
+                return Input(self._key, self._value(line), self._headers)
+            raise self._misfit("text of --format", line)
+        parts = match.groupdict()
+        headers = self._headers + (self._read_headers(parts["h"]) if parts.get("h") is not None else ())
+        key = self._nullable(parts["k"]) if parts.get("k") is not None else self._key
+        value = parts.get("v")
+        return Input(key, self._value(value) if value is not None else None, headers)
+
+    def _misfit(self, what: str, text: bytes) -> Refused:
+        return Refused(f"line {self._number} has no {what}: {text[:80].decode('utf-8', 'replace')!r}", "INVALID_RECORD")
+
+
+def _is_true(properties: Mapping[str, str], name: str) -> bool:
+    return properties.get(name, "false").strip().lower() == "true"
+
+
+def parse_layout(text: str) -> re.Pattern[bytes]:
+    """`%k;%v` as a regular expression: each part is as short as can be, but for the last."""
+    pattern = b""
+    position = 0
+    seen: set[str] = set()
+    layout = unescape(text)
+    tokens = list(_TOKEN.finditer(layout))
+    for number, token in enumerate(tokens):
+        pattern += re.escape(layout[position : token.start()].encode())
+        position = token.end()
+        letter = token.group(1)
+        if letter == "%":
+            pattern += b"%"
+            continue
+        name = "v" if letter == "s" else letter
+        if name in seen:
+            raise UsageError(f"--format {text!r} has %{letter} twice")
+        seen.add(name)
+        is_last = number == len(tokens) - 1 and position == len(layout)
+        pattern += b"(?P<%b>.*%b)" % (name.encode(), b"" if is_last else b"?")
+    if not seen:
+        raise UsageError(f"--format {text!r} has none of %k, %v, %h")
+    return re.compile(pattern + re.escape(layout[position:].encode()), re.DOTALL)

@@ -1,0 +1,137 @@
+"""`consume --where EXPR`: a small, safe language over one record.
+
+Names: `key`, `value` (parsed when it is JSON, else text), `topic`, `partition`, `offset`, `timestamp`, `headers`. Members by dot or bracket
+(`value.user.id`, `headers['x']`), comparison, `in`, `and`, `or`, `not`, arithmetic, literals. No calls, so an expression can do no harm.
+Whatever does not exist is null, and a comparison that makes no sense is false.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import operator
+from collections.abc import Callable
+from typing import Any
+
+from ottla.cli.command import UsageError
+from ottla.wire.records import Record
+
+NAMES = ("key", "value", "topic", "partition", "offset", "timestamp", "headers")
+
+_COMPARISONS: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
+    ast.Eq: operator.eq,
+    ast.NotEq: operator.ne,
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+    ast.In: lambda left, right: left in right,
+    ast.NotIn: lambda left, right: left not in right,
+    ast.Is: operator.is_,
+    ast.IsNot: operator.is_not,
+}
+_ARITHMETIC: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+    ast.Mod: operator.mod,
+}
+_WORDS = {"true": True, "false": False, "null": None}
+_ALLOWED = (ast.BoolOp, ast.And, ast.Or, ast.UnaryOp, ast.Not, ast.USub, ast.Compare, ast.BinOp, ast.Name, ast.Load, ast.Constant)
+_ALLOWED_TOO = (ast.Attribute, ast.Subscript, ast.List, ast.Tuple, *_COMPARISONS, *_ARITHMETIC)
+
+
+def parse_where(text: str) -> Callable[[str, int, Record], bool]:
+    """The expression as a check of a record. UsageError when it is not in the language."""
+    try:
+        tree = ast.parse(text.strip(), mode="eval").body
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        raise UsageError(f"--where {text!r} is not an expression such as: value.amount > 10 and key == 'x'") from None
+    for node in ast.walk(tree):
+        if not isinstance(node, _ALLOWED + _ALLOWED_TOO):
+            raise UsageError(f"--where takes comparisons, and, or, not and arithmetic, no {type(node).__name__.lower()}")
+        if isinstance(node, ast.Name) and node.id not in NAMES and node.id not in _WORDS:
+            raise UsageError(f"--where does not know {node.id!r}; there are {', '.join(NAMES)}")
+
+    def keeps(topic: str, partition: int, record: Record) -> bool:
+        try:
+            return bool(_evaluate(tree, _Names(topic, partition, record)))
+        except (TypeError, ArithmeticError):
+            return False
+
+    return keeps
+
+
+class _Names:
+    """The values of names, worked out when they are asked for."""
+
+    def __init__(self, topic: str, partition: int, record: Record) -> None:
+        self._given: dict[str, Any] = {
+            **_WORDS,
+            "topic": topic,
+            "partition": partition,
+            "offset": record.offset,
+            "timestamp": record.timestamp,
+        }
+        self._record = record
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in self._given:
+            if name == "headers":
+                self._given[name] = {key: _text(value) for key, value in self._record.headers}
+            else:
+                self._given[name] = _parsed(self._record.key if name == "key" else self._record.value)
+        return self._given[name]
+
+
+def _text(data: bytes | None) -> str | None:
+    return None if data is None else data.decode("utf-8", "replace")
+
+
+def _parsed(data: bytes | None) -> Any:
+    """JSON where it is an object, a list or a number; everything else is text."""
+    text = _text(data)
+    if text is None or text[:1] not in '{["-0123456789tfn':
+        return text
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+def _evaluate(node: ast.expr, names: _Names) -> Any:
+    if isinstance(node, ast.Constant):
+        return node.value
+    if isinstance(node, ast.Name):
+        return names[node.id]
+    if isinstance(node, ast.Attribute):
+        return _member(_evaluate(node.value, names), node.attr)
+    if isinstance(node, ast.Subscript):
+        return _member(_evaluate(node.value, names), _evaluate(node.slice, names))
+    if isinstance(node, ast.List | ast.Tuple):
+        return [_evaluate(element, names) for element in node.elts]
+    if isinstance(node, ast.BoolOp):
+        join = any if isinstance(node.op, ast.Or) else all
+        return join(_evaluate(value, names) for value in node.values)
+    if isinstance(node, ast.UnaryOp):
+        value = _evaluate(node.operand, names)
+        return not value if isinstance(node.op, ast.Not) else -value
+    if isinstance(node, ast.BinOp):
+        return _ARITHMETIC[type(node.op)](_evaluate(node.left, names), _evaluate(node.right, names))
+    assert isinstance(node, ast.Compare)
+    left = _evaluate(node.left, names)
+    for comparison, following in zip(node.ops, node.comparators, strict=True):
+        right = _evaluate(following, names)
+        if not _COMPARISONS[type(comparison)](left, right):
+            return False
+        left = right
+    return True
+
+
+def _member(value: Any, name: Any) -> Any:
+    if isinstance(value, dict):
+        return value.get(name)
+    if isinstance(value, list) and isinstance(name, int) and -len(value) <= name < len(value):
+        return value[name]
+    return None

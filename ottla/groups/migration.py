@@ -1,0 +1,179 @@
+"""How does a live group change from the classic protocol to the new one, and back?
+
+Up: the first member that comes with the new protocol turns the classic group into a consumer group. The classic members stay members; what
+they were assigned is their position and their target, the generation is the group's epoch. They are told to join again and go on by the
+classic requests (`classic_in_consumer.py`).
+
+Down: when the last member of the new protocol has gone and only classic ones are left, the group becomes a classic one again, with the
+epoch as its generation, and rebalances.
+
+Invariants: nobody loses what it has by the change itself; a group that cannot change is left as it is. `group.consumer.migration.policy`
+says which ways are open.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from ottla.base.errors import ApiError, ErrorCode, WireError
+from ottla.base.uuids import Uuid
+from ottla.groups import classic, records
+from ottla.groups.assignors import Assignment
+from ottla.groups.classic_group import CONSUMER_PROTOCOL_TYPE, ClassicGroup, read_subscription
+from ottla.groups.consumer_group import ClassicFacts, ConsumerGroup, MemberFacts, MemberState, Position
+from ottla.groups.consumer_records import Change
+from ottla.groups.draft import Draft
+from ottla.groups.members import ClassicMember
+from ottla.groups.shard import GroupShard
+from ottla.groups.states import STABLE
+from ottla.groups.subscriptions import metadata_hash
+from ottla.machine.contract import NOTHING, Decision
+from ottla.wire.messages.consumer_protocol import ConsumerProtocolAssignment, ConsumerProtocolAssignmentTopicPartition
+from ottla.wire.messages.sync_group import SyncGroupResponse
+from ottla.wire.schema import decoder, encoder
+
+# Assignments as classic members know them
+
+
+def write_assignment(shard: GroupShard, assigned: Mapping[Uuid, Iterable[int]]) -> bytes:
+    """A position in the form that a classic consumer reads, by names."""
+    topics = []
+    for topic_id, partitions in assigned.items():
+        name = shard.topics.topic_name(topic_id)
+        if name is not None:
+            topics.append(ConsumerProtocolAssignmentTopicPartition(topic=name, partitions=list(partitions)))
+    return b"\0\0" + encoder(ConsumerProtocolAssignment, 0)(ConsumerProtocolAssignment(assigned_partitions=topics))
+
+
+def read_assignment(shard: GroupShard, data: bytes) -> Assignment | None:
+    """The reverse; None if it cannot be read, or carries an assignor's own data, which nobody here would keep up."""
+    if not data:
+        return {}
+    try:
+        version = min(int.from_bytes(data[:2], "big"), ConsumerProtocolAssignment.VERSIONS[1])
+        assignment, _ = decoder(ConsumerProtocolAssignment, version)(data, 2)
+    except WireError:
+        return None
+    if assignment.user_data:
+        return None
+    return by_topic_id(shard, {topic.topic: topic.partitions for topic in assignment.assigned_partitions})
+
+
+def by_topic_id(shard: GroupShard, partitions: Mapping[str, Iterable[int]]) -> Assignment:
+    """Names turned into ids; topics that do not exist are left out."""
+    found: Assignment = {}
+    for name, wanted in partitions.items():
+        topic_id = shard.topics.topic_id(name)
+        if topic_id is not None and (mine := tuple(sorted(wanted))):
+            found[topic_id] = mine
+    return found
+
+
+# Up
+
+
+def upgrade(shard: GroupShard, group: ClassicGroup, draft: Draft) -> ConsumerGroup:
+    """The group under the new protocol, with the records that make it so in the draft; GROUP_ID_NOT_FOUND if it cannot be."""
+    if shard.settings.consumer_migration_policy not in ("bidirectional", "upgrade"):
+        raise _cannot_upgrade(group, "the migration policy does not allow it")
+    if group.protocol_type != CONSUMER_PROTOCOL_TYPE:
+        raise _cannot_upgrade(group, f"its members are no consumers but {group.protocol_type!r}")
+    if len(group.members) > shard.settings.consumer_members_max:
+        raise _cannot_upgrade(group, "it has too many members")
+    change = Change(ConsumerGroup(group.group_id))
+    for member_id, member in group.members.items():
+        assigned = read_assignment(shard, bytes(member.assignment)) if group.state is STABLE or group.stored else {}
+        metadata = member.metadata(group.protocol_name) or member.protocols[0][1]
+        subscription = read_subscription(metadata)
+        if subscription is None or assigned is None:
+            raise _cannot_upgrade(group, f"what member {member_id} uses is not one of the known assignors")
+        change.put_member(member_id, _facts(member, tuple(sorted(dict.fromkeys(subscription.topics)))))
+        change.put_target(member_id, assigned)
+        change.put_position(member_id, Position(group.generation, group.generation, MemberState.STABLE, assigned))
+    change.put_epoch(group.generation, metadata_hash(shard, change.group))
+    change.put_target_epoch(group.generation, group.state_since_ms)
+    draft.records.append(records.group_tombstone(group.group_id))
+    draft.records.extend(change.records)
+    _send_away(group, draft)
+    return change.group
+
+
+def _cannot_upgrade(group: ClassicGroup, why: str) -> ApiError:
+    return ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group.group_id} is a classic group and cannot be upgraded: {why}.")
+
+
+def _facts(member: ClassicMember, topics: tuple[str, ...]) -> MemberFacts:
+    return MemberFacts(
+        instance_id=member.instance_id,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        topics=topics,
+        rebalance_timeout_ms=member.rebalance_timeout_ms,
+        classic=ClassicFacts(member.session_timeout_ms, member.protocols),
+    )
+
+
+def _send_away(group: ClassicGroup, draft: Draft) -> None:
+    """Whoever waits in the classic rebalance is told to join again."""
+    for member in group.members.values():
+        classic.answer_join(member, group, draft, classic.join_refusal(ErrorCode.REBALANCE_IN_PROGRESS, member.member_id))
+        classic.answer_sync(member, draft, SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS))
+    draft.cancel(f"join/{group.group_id}")
+    draft.cancel(f"sync/{group.group_id}")
+
+
+# Down
+
+
+def maybe_downgrade(shard: GroupShard, change: Change, draft: Draft) -> None:
+    """Adds the records that make a group of classic members a classic group."""
+    group = change.group
+    if shard.settings.consumer_migration_policy not in ("bidirectional", "downgrade"):
+        return
+    if not group.facts or any(facts.classic is None for facts in group.facts.values()):
+        return
+    if len(group.facts) > shard.settings.members_max:
+        return
+    twin = _as_classic(group)
+    if not any(votes == len(twin.members) for votes in twin.votes.values()):
+        return
+    twin.protocol_name = twin.select_protocol()
+    assignments = {member_id: write_assignment(shard, group.position(member_id).assigned) for member_id in group.facts}
+    value = twin.to_record(assignments)
+    change.remove_group()
+    change.records.append(records.group_metadata(group.group_id, value))
+    group_id = group.group_id
+    draft.schedule(f"downgrade/{group_id}", 0, lambda now_ms: _start_classic(shard, group_id, now_ms))
+
+
+def _as_classic(group: ConsumerGroup) -> ClassicGroup:
+    twin = ClassicGroup(group.group_id, group.target_timestamp_ms)
+    twin.protocol_type = CONSUMER_PROTOCOL_TYPE
+    twin.generation = group.epoch
+    for member_id, facts in group.facts.items():
+        assert facts.classic is not None
+        twin.add(
+            ClassicMember(
+                member_id=member_id,
+                instance_id=facts.instance_id,
+                client_id=facts.client_id,
+                client_host=facts.client_host,
+                rebalance_timeout_ms=facts.rebalance_timeout_ms,
+                session_timeout_ms=facts.classic.session_timeout_ms,
+                protocols=facts.classic.protocols,
+            )
+        )
+    return twin
+
+
+def _start_classic(shard: GroupShard, group_id: str, now_ms: int) -> Decision:
+    """The group is a classic one now: its members' sessions run, and what the last one left behind is spread."""
+    group = shard.groups.get(group_id)
+    if type(group) is not ClassicGroup or not group.members:
+        return NOTHING
+    draft = Draft()
+    for member in group.members.values():
+        member.timer_ms = None
+        classic.extend_session(shard, group, member, draft, now_ms)
+    classic.maybe_rebalance(shard, group, draft, now_ms)
+    return draft.decision()

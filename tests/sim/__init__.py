@@ -1,0 +1,6 @@
+"""A seeded simulation of transactions: real partitions, coordinators and handlers in an unkind world.
+
+`python -m tests.sim --seeds 200 [--seed 1]` runs one world for each seed; a failure prints the seed that repeats it. `world.py` drives,
+`broker.py` is the broker and its crashes, `network.py` loses and delays, `clients.py` works, `history.py` judges, `faults.py` breaks
+rules on purpose to show that the judge sees it.
+"""

@@ -1,0 +1,40 @@
+"""`python -m tests.sim [--seed FIRST] [--seeds NUMBER]`, or SEED=FIRST SEEDS=NUMBER as make gives them."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import traceback
+
+from tests.sim.world import World
+
+
+def run_seeds(first: int, number: int) -> int:
+    """The exit status: 1 after the first seed that fails."""
+    transactions = crashes = events = 0
+    for seed in range(first, first + number):
+        world = World(seed)
+        try:
+            world.run()
+        except AssertionError:
+            traceback.print_exc()
+            print(f"seed {seed} failed after {world.events} events: python -m tests.sim --seed {seed} --seeds 1", file=sys.stderr)
+            return 1
+        transactions += len(world.history.transactions)
+        crashes += world.crashes
+        events += world.events
+    print(f"{number} seeds from {first}: {transactions} transactions, {crashes} power cuts, {events} events, no fault")
+    return 0
+
+
+def main(arguments: list[str]) -> int:
+    words = [f"--{word.lower()}" if word.partition("=")[0] in ("SEED", "SEEDS") else word for word in arguments]
+    parser = argparse.ArgumentParser(prog="python -m tests.sim")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--seeds", type=int, default=1)
+    asked = parser.parse_args(words)
+    return run_seeds(asked.seed, asked.seeds)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,197 @@
+"""One broker on a disk in memory: real logs, partitions, hosts and handlers; sockets, threads and the controller are left out.
+
+Its power can be cut at any moment: what was not synced is lost in part or whole (`MemDisk.crash`), nothing of the old process runs on, and
+nobody who waited hears an answer. `flush.on.ack` is on, so what was acknowledged must survive.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+from ottla.base.errors import ApiError
+from ottla.base.log_config import LogConfig
+from ottla.base.types import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC, TopicPartition
+from ottla.groups.settings import GroupSettings
+from ottla.handlers.context import AllowClients, ConnectionInfo, Pending, RequestContext
+from ottla.replication.partition import Partition
+from ottla.server.hosts import GroupHosts, TransactionHosts
+from ottla.server.waiters import Waiters
+from ottla.storage.log import Log
+from ottla.transactions.markers import LocalMarkers, MarkerDelivery
+from ottla.transactions.producer_ids import ProducerIds
+from ottla.transactions.routing import TransactionCoordinators
+from ottla.transactions.settings import TransactionSettings
+from tests.fakes.disk import MemDisk
+from tests.fakes.memory_store import MemoryStore
+from tests.fakes.randomness import SeededRandom
+from tests.fakes.timers import ManualTimers
+from tests.sim.network import Call
+
+if TYPE_CHECKING:
+    from tests.sim.world import World
+
+TOPICS = {"t": 2, "in": 1, GROUP_METADATA_TOPIC: 1, TRANSACTION_STATE_TOPIC: 1}
+SETTINGS = TransactionSettings(timeout_scan_interval_ms=500, completion_wait_ms=100)
+LOAD_BYTES = 4_096
+FLUSH_MS = (0, 25)
+
+
+class Topics:
+    """What the controller would have told: every topic exists, and everything is led here."""
+
+    def __init__(self) -> None:
+        self._topics = {
+            name: SimpleNamespace(name=name, topic_id=name.encode().ljust(16, b"\0")[:16], partitions=list(range(count)))
+            for name, count in TOPICS.items()
+        }
+
+    def topic(self, name: str) -> Any:
+        return self._topics.get(name)
+
+    def topic_by_id(self, topic_id: bytes) -> Any:
+        return next((topic for topic in self._topics.values() if topic.topic_id == topic_id), None)
+
+    def topics(self) -> Any:
+        return self._topics.values()
+
+    def partition(self, topic: str, index: int) -> Any:
+        return index if index < TOPICS.get(topic, 0) else None
+
+    def leader_of(self, topic: str, partition: int) -> int | None:
+        return 1 if partition < TOPICS.get(topic, 0) else None
+
+
+class LifeTimers:
+    """Timers that die with the process that made them."""
+
+    def __init__(self, timers: ManualTimers) -> None:
+        self._timers = timers
+        self.is_over = False
+
+    def call_later(self, delay_ms: float, function: Callable[[], object]) -> Any:
+        return self._timers.call_later(delay_ms, lambda: None if self.is_over else function())
+
+    def call_soon(self, function: Callable[[], object]) -> None:
+        self.call_later(0, function)
+
+
+class NoPeers:
+    def write_markers(self, *_arguments: Any) -> None:
+        raise AssertionError("there is only one broker")
+
+
+class SimBroker:
+    """The process comes and goes; disk, metadata store and leader epoch stay."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._chance = world.chance
+        self.disk = MemDisk("/data")
+        self.store = MemoryStore()
+        self.random = SeededRandom(world.seed)
+        self.epoch = -1
+        self.is_up = False
+        self.partitions: dict[TopicPartition, Partition] = {}
+        self._connection = ConnectionInfo(identity="c", host="10.0.0.1", listener="PLAINTEXT")
+
+    # Life
+
+    def start(self) -> None:
+        clock, topics = self._world.clock, Topics()
+        self.epoch += 1
+        self.is_up = True
+        self.life = timers = LifeTimers(self._world.timers)
+        self._flushing: set[TopicPartition] = set()
+        self.partitions = {key: self._open(key) for key in self._keys()}
+        self.groups = GroupHosts(clock, timers, self.random, topics, GroupSettings())  # type: ignore[arg-type]
+        markers = LocalMarkers(self.get, self.groups.apply_marker, clock)
+        self.transactions = TransactionCoordinators(
+            partition_count=lambda: 1,
+            group_partition=self.groups.partition_for,
+            settings=SETTINGS,
+            producer_ids=ProducerIds(self.store, 1),
+            markers=MarkerDelivery(1, markers, topics, NoPeers(), timers),
+            local_markers=markers,
+            timers=timers,
+        )
+        self._context: Any = SimpleNamespace(
+            broker_id=1,
+            clock=clock,
+            timers=timers,
+            metadata=topics,
+            partitions=SimpleNamespace(get=self.get, topic_name=lambda topic_id: None),
+            groups=self.groups,
+            transactions=self.transactions,
+            waiters=Waiters(timers),
+            authorizer=AllowClients(),
+        )
+        transaction_hosts = TransactionHosts(clock, timers, self.transactions)
+        for key, partition in self.partitions.items():
+            if key.topic == GROUP_METADATA_TOPIC:
+                self.groups.lead(partition, LOAD_BYTES)
+            elif key.topic == TRANSACTION_STATE_TOPIC:
+                transaction_hosts.lead(partition, LOAD_BYTES)
+
+    def crash(self) -> None:
+        """The power is cut."""
+        self.is_up = False
+        self.life.is_over = True
+        self.partitions = {}
+        self.disk.crash(self.random)
+
+    def _keys(self) -> list[TopicPartition]:
+        return [TopicPartition(name, index) for name, count in TOPICS.items() for index in range(count)]
+
+    def _open(self, key: TopicPartition) -> Partition:
+        log = Log.open(self.disk, f"/data/{key}", key, LogConfig(), now_ms=self._world.clock.wall_ms(), was_clean=False)
+        partition = Partition(
+            log,
+            broker_id=1,
+            is_flush_on_ack=True,
+            request_flush=self._request_flush,
+            is_verification_required=key.topic == "t",
+        )
+        partition.become_leader(
+            leader_epoch=self.epoch, partition_epoch=0, replicas=[1], isr=[1], now_ms=self._world.clock.monotonic_ms()
+        )
+        return partition
+
+    def _request_flush(self, partition: Partition) -> None:
+        """Group commit: one flush at a time, which serves all that came before it began."""
+        key = partition.topic_partition
+        if key in self._flushing:
+            return
+        self._flushing.add(key)
+
+        def flush() -> None:
+            self._flushing.discard(key)
+            end = partition.log.log_end_offset
+            partition.log.flush()
+            partition.on_flushed(end)
+
+        self.life.call_later(self._chance.randint(*FLUSH_MS), flush)
+
+    # Requests
+
+    def get(self, topic: str, partition: int) -> Partition | None:
+        return self.partitions.get(TopicPartition(topic, partition))
+
+    def handle(self, call: Call, answered: Callable[[Any], None]) -> None:
+        if not self.is_up:
+            return
+        life = self.life
+
+        def alive(answer: Any) -> None:
+            if not life.is_over:
+                answered(answer)
+
+        try:
+            answer = call.handler.handle(self._context, RequestContext(call.version, "sim", self._connection), call.body())
+        except ApiError as error:
+            raise AssertionError(f"a handler let {error} out") from error
+        if isinstance(answer, Pending):
+            answer.then(alive)
+        elif answer is not None:
+            alive(answer)

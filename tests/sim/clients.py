@@ -1,0 +1,257 @@
+"""Producers that consume, transform and produce in transactions, as well-behaved clients do: they retry what was lost and stop when fenced.
+
+A process is a generator that yields `Call`s and gets an answer, or None after its patience. Before each work it asks InitProducerId and
+then the group's offsets, and lets these decide what an unknown outcome was. Clients of transactions v1 initialise before every
+transaction, because only that is safe for them (docs/transactions.md); clients of v2 go on with the epoch that EndTxn brings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from typing import TYPE_CHECKING, Any
+
+from ottla.base.errors import ErrorCode
+from ottla.base.types import TopicPartition
+from ottla.handlers import (
+    add_offsets_to_txn,
+    add_partitions_to_txn,
+    end_txn,
+    init_producer_id,
+    offset_fetch,
+    produce,
+    txn_offset_commit,
+)
+from ottla.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
+from ottla.wire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
+from ottla.wire.messages.end_txn import EndTxnRequest
+from ottla.wire.messages.init_producer_id import InitProducerIdRequest
+from ottla.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
+from ottla.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from ottla.wire.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+)
+from ottla.wire.records import Record, encode_batch
+from tests.sim.history import Transaction
+from tests.sim.network import Call
+
+if TYPE_CHECKING:
+    from tests.sim.world import World
+
+Steps = Generator[Call | int, Any, Any]
+"""Yields a call, or a pause in milliseconds."""
+
+TIMEOUT_MS = 3_000
+INPUT = TopicPartition("in", 0)
+AGAIN = {
+    ErrorCode.CONCURRENT_TRANSACTIONS,
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_COORDINATOR,
+    ErrorCode.NOT_ENOUGH_REPLICAS,
+    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    ErrorCode.REQUEST_TIMED_OUT,
+    ErrorCode.UNSTABLE_OFFSET_COMMIT,
+}
+FENCED = {ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_ID_MAPPING}
+
+
+class GiveUp(Exception):
+    """This transaction cannot go on; a new InitProducerId decides what became of it."""
+
+
+class Fenced(Exception):
+    """Somebody else has the transactional id: the process ends."""
+
+
+class Producer:
+    """One process with a transactional id; several may have the same one."""
+
+    def __init__(self, world: World, transactional_id: str, is_v2: bool) -> None:
+        self.world = world
+        self.chance = world.chance
+        self.transactional_id = transactional_id
+        self.is_v2 = is_v2
+        self.identity = (-1, -1)
+        self.position = 0
+        self.unknown: Transaction | None = None
+
+    def run(self) -> Steps:
+        try:
+            while not self.world.is_ending:
+                yield from self._begin()
+                for _ in range(self.chance.randint(1, 5) if self.is_v2 else 1):
+                    if self.world.is_ending:
+                        return
+                    try:
+                        yield from self._transaction()
+                    except GiveUp:
+                        break
+                    yield self.chance.randint(0, 40)
+        except Fenced:
+            return
+
+    # Steps
+
+    def _begin(self) -> Steps:
+        """Owns the id, and knows where the group stands."""
+        named = self.identity if self.identity[0] >= 0 and self.chance.random() < 0.5 else (-1, -1)
+        answer = yield from self._ask(
+            init_producer_id,
+            4,
+            lambda: InitProducerIdRequest(
+                transactional_id=self.transactional_id,
+                transaction_timeout_ms=TIMEOUT_MS,
+                producer_id=named[0],
+                producer_epoch=named[1],
+            ),
+            lambda answer: answer.error_code,
+        )
+        if answer.error_code:
+            raise Fenced
+        self.identity = (answer.producer_id, answer.producer_epoch)
+        self.position = yield from committed_offset(self._ask, self.transactional_id)
+        if self.unknown is not None:
+            # What was unknown is decided, and the offsets tell how (spark's rule). They moved in the same transaction as the records.
+            self.unknown.outcome = "ok" if self.position == self.unknown.end else "info" if self.position > self.unknown.end else "fail"
+            self.unknown = None
+
+    def _transaction(self) -> Steps:
+        transaction = self.world.history.begin(self.transactional_id)
+        transaction.start = self.position
+        transaction.end = self.position + self.chance.randint(1, 3)
+        chosen = self.chance.sample([TopicPartition("t", 0), TopicPartition("t", 1)], self.chance.randint(1, 2))
+        if not self.is_v2:
+            yield from self._add(chosen)
+        for partition in chosen:
+            sequence = 0
+            for _ in range(self.chance.randint(1, 2)):
+                values = [self.world.history.new_value(transaction, partition) for _ in range(self.chance.randint(1, 2))]
+                yield from self._produce(partition, values, sequence)
+                sequence += len(values)
+            yield self.chance.choice([0, 0, 5, 50])
+        yield from self._commit_offsets(transaction.end)
+        if self.chance.random() < 0.05:
+            yield TIMEOUT_MS + 1_000
+        yield from self._end(transaction, is_commit=self.chance.random() < 0.75)
+
+    def _add(self, partitions: list[TopicPartition]) -> Steps:
+        producer_id, epoch = self.identity  # of now: a copy that arrives late must not carry a later one
+        topics = [AddPartitionsToTxnTopic(name="t", partitions=[partition.partition for partition in partitions])]
+        yield from self._must(
+            add_partitions_to_txn,
+            3,
+            lambda: AddPartitionsToTxnRequest(
+                v3_and_below_transactional_id=self.transactional_id,
+                v3_and_below_producer_id=producer_id,
+                v3_and_below_producer_epoch=epoch,
+                v3_and_below_topics=topics,
+            ),
+            lambda answer: answer.results_by_topic_v3_and_below[0].results_by_partition[0].partition_error_code,
+        )
+        yield from self._must(
+            add_offsets_to_txn,
+            3,
+            lambda: AddOffsetsToTxnRequest(
+                transactional_id=self.transactional_id,
+                producer_id=producer_id,
+                producer_epoch=epoch,
+                group_id=self.transactional_id,
+            ),
+            lambda answer: answer.error_code,
+        )
+
+    def _produce(self, partition: TopicPartition, values: list[str], sequence: int) -> Steps:
+        records = [Record(0, self.world.clock.wall_ms(), None, value.encode()) for value in values]
+        batch = encode_batch(
+            records, producer_id=self.identity[0], producer_epoch=self.identity[1], base_sequence=sequence, is_transactional=True
+        )
+        yield from self._must(
+            produce,
+            12 if self.is_v2 else 9,
+            lambda: ProduceRequest(
+                transactional_id=self.transactional_id,
+                acks=-1,
+                timeout_ms=1_000,
+                topic_data=[
+                    TopicProduceData(
+                        name="t", partition_data=[PartitionProduceData(index=partition.partition, records=memoryview(bytearray(batch)))]
+                    )
+                ],
+            ),
+            lambda answer: answer.responses[0].partition_responses[0].error_code,
+        )
+
+    def _commit_offsets(self, end: int) -> Steps:
+        producer_id, epoch = self.identity  # of now: a copy that arrives late must not carry a later one
+        yield from self._must(
+            txn_offset_commit,
+            5 if self.is_v2 else 3,
+            lambda: TxnOffsetCommitRequest(
+                transactional_id=self.transactional_id,
+                group_id=self.transactional_id,
+                producer_id=producer_id,
+                producer_epoch=epoch,
+                topics=[
+                    TxnOffsetCommitRequestTopic(
+                        name=INPUT.topic, partitions=[TxnOffsetCommitRequestPartition(partition_index=0, committed_offset=end)]
+                    )
+                ],
+            ),
+            lambda answer: answer.topics[0].partitions[0].error_code,
+        )
+
+    def _end(self, transaction: Transaction, *, is_commit: bool) -> Steps:
+        producer_id, epoch = self.identity
+        transaction.is_commit_called = is_commit
+        if is_commit:
+            transaction.outcome, self.unknown = "info", transaction
+        answer = yield from self._ask(
+            end_txn,
+            5 if self.is_v2 else 3,
+            lambda: EndTxnRequest(
+                transactional_id=self.transactional_id, producer_id=producer_id, producer_epoch=epoch, committed=is_commit
+            ),
+            lambda answer: answer.error_code,
+        )
+        if answer.error_code in FENCED:
+            raise Fenced
+        if answer.error_code:
+            raise GiveUp
+        if is_commit:
+            transaction.outcome, self.unknown, self.position = "ok", None, transaction.end
+        if self.is_v2:
+            self.identity = (answer.producer_id, answer.producer_epoch)
+
+    # Asking
+
+    def _must(self, handler: Any, version: int, body: Callable[[], Any], code_of: Callable[[Any], int]) -> Steps:
+        answer = yield from self._ask(handler, version, body, code_of)
+        code = code_of(answer)
+        if code in FENCED:
+            raise Fenced
+        if code:
+            raise GiveUp
+
+    def _ask(self, handler: Any, version: int, body: Callable[[], Any], code_of: Callable[[Any], int]) -> Steps:
+        """The same request until somebody answers it for good."""
+        while True:
+            answer = yield Call(handler, version, body)
+            if answer is not None and code_of(answer) not in AGAIN:
+                return answer
+            yield self.chance.randint(1, 60)
+
+
+def committed_offset(ask: Callable[..., Steps], group_id: str) -> Steps:
+    """The group's offset of the input, 0 if there is none."""
+
+    def body() -> OffsetFetchRequest:
+        topics = [OffsetFetchRequestTopic(name=INPUT.topic, partition_indexes=[0])]
+        return OffsetFetchRequest(group_id=group_id, topics=topics, require_stable=True)
+
+    answer = yield from ask(
+        offset_fetch, 7, body, lambda answer: answer.error_code or answer.topics[0].partitions[0].error_code
+    )
+    return max(answer.topics[0].partitions[0].committed_offset, 0)

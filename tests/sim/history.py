@@ -1,0 +1,95 @@
+"""What happened, and was it right? The verdicts of a run.
+
+Every value is unique and belongs to one transaction; every transaction has an outcome as its client knows it: `ok`, `fail` (certainly no
+effect) or `info` (unknown). Readers tell what they saw where. At the end the two stories must fit.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from ottla.base.types import TopicPartition
+
+
+@dataclass
+class Transaction:
+    """One attempt of a client to do something as a whole."""
+
+    number: int
+    transactional_id: str
+    start: int = 0
+    """The input offsets [start, end) that it consumes."""
+    end: int = 0
+    outcome: str = "fail"
+    is_commit_called: bool = False
+    values: dict[TopicPartition, list[str]] = field(default_factory=dict)
+
+    def all_values(self) -> list[tuple[TopicPartition, str]]:
+        return [(partition, value) for partition, values in self.values.items() for value in values]
+
+
+class History:
+    def __init__(self) -> None:
+        self.transactions: list[Transaction] = []
+        self.writers: dict[str, Transaction] = {}
+        self.seen: dict[tuple[TopicPartition, int], str] = {}
+        self.places: dict[str, tuple[TopicPartition, int]] = {}
+
+    def begin(self, transactional_id: str) -> Transaction:
+        transaction = Transaction(len(self.transactions), transactional_id)
+        self.transactions.append(transaction)
+        return transaction
+
+    def new_value(self, transaction: Transaction, partition: TopicPartition) -> str:
+        value = f"v{len(self.writers)}"
+        self.writers[value] = transaction
+        transaction.values.setdefault(partition, []).append(value)
+        return value
+
+    def read(self, partition: TopicPartition, offset: int, value: str) -> None:
+        """A reader of committed data saw this; judged at once where that is possible."""
+        before = self.seen.setdefault((partition, offset), value)
+        assert before == value, f"inconsistent-offsets: {partition}@{offset} was {before}, is {value}"
+        place = self.places.setdefault(value, (partition, offset))
+        assert place == (partition, offset), f"duplicate: {value} at {place} and {partition}@{offset}"
+        transaction = self.writers[value]
+        assert transaction.is_commit_called, f"precommitted-read: {value} of transaction {transaction.number}"
+
+    def judge(self, committed: dict[str, int]) -> None:
+        """After the final reads; `committed` are the groups' offsets."""
+        for transaction in self.transactions:
+            self._judge_visibility(transaction)
+            self._judge_order(transaction)
+        for transactional_id, end in committed.items():
+            self._judge_offsets(transactional_id, end)
+
+    def is_visible(self, transaction: Transaction) -> bool:
+        return any(value in self.places for _, value in transaction.all_values())
+
+    def _judge_visibility(self, transaction: Transaction) -> None:
+        missing = [value for _, value in transaction.all_values() if value not in self.places]
+        who = f"transaction {transaction.number} of {transaction.transactional_id}"
+        if transaction.outcome == "ok":
+            assert not missing, f"lost-write: {who} is committed, {missing} were not seen"
+        elif transaction.outcome == "fail":
+            assert not self.is_visible(transaction), f"G1a: {who} has failed and was seen"
+        else:
+            assert not missing or not self.is_visible(transaction), f"torn: {who} was seen without {missing} (I23)"
+
+    def _judge_order(self, transaction: Transaction) -> None:
+        for partition, values in transaction.values.items():
+            offsets = [self.places[value][1] for value in values if value in self.places]
+            assert offsets == sorted(offsets), f"int-nonmonotonic-send in {partition}: {values} at {offsets}"
+
+    def _judge_offsets(self, transactional_id: str, end: int) -> None:
+        """Whatever is committed has consumed each input offset once, and nothing else moved the group (I23, I35)."""
+        done = sorted(
+            (transaction.start, transaction.end)
+            for transaction in self.transactions
+            if transaction.transactional_id == transactional_id and (transaction.outcome == "ok" or self.is_visible(transaction))
+        )
+        position = 0
+        for start, following in done:
+            assert start == position, f"double-consume or offset-jump of {transactional_id}: at {position}, next is [{start}, {following})"
+            position = following
+        assert position == end, f"offset-jump of {transactional_id}: committed {end}, transactions end at {position}"

@@ -1,0 +1,152 @@
+"""The brokers that are measured: ours, a bare loop that only receives, checks and writes, and Apache Kafka from Maven.
+
+Each is a process of its own on a free port of the loopback and a temporary directory. A `Broker` knows its processes, so a load can ask
+what the broker itself has cost: CPU seconds and resident memory, from /proc.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+TICKS = os.sysconf("SC_CLK_TCK")
+READY = re.compile(r"READY (\S+:\d+)")
+KAFKA_VERSION = "4.3.0"
+START_SECONDS_MAX = 120
+
+
+@dataclass
+class Broker:
+    """A running broker. `start_ms`: from the process's start until it said that it was ready."""
+
+    name: str
+    address: str
+    process: subprocess.Popen[str]
+    directory: str
+    start_ms: float = 0.0
+
+    def cpu_seconds(self) -> float:
+        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rsplit(")", 1)[1].split()
+        return (int(fields[11]) + int(fields[12])) / TICKS
+
+    def resident_mib(self) -> float:
+        for line in Path(f"/proc/{self.process.pid}/status").read_text().splitlines():
+            if line.startswith("VmRSS"):
+                return int(line.split()[1]) / 1024
+        return 0.0
+
+    def stop(self) -> None:
+        self.process.send_signal(signal.SIGTERM)
+        try:
+            self.process.wait(60)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+        shutil.rmtree(self.directory, ignore_errors=True)
+
+
+def start_ottla(*options: str, directory: str | None = None) -> Broker:
+    folder = directory or tempfile.mkdtemp(prefix="ottla-bench-")
+    command = [sys.executable, "-m", "ottla.cli.main", "start", "--data-dir", folder, "--port", "0", "--log-level", "warning", *options]
+    return launch("ottla", command, folder)
+
+
+def start_bare_loop() -> Broker:
+    folder = tempfile.mkdtemp(prefix="ottla-bench-bare-")
+    return launch("bare", [sys.executable, "-m", "tools.bench.bare_loop", folder], folder)
+
+
+def launch(name: str, command: list[str], folder: str) -> Broker:
+    """Starts a process that prints `READY host:port`."""
+    environment = {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
+    started = time.perf_counter()
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
+    assert process.stdout is not None
+    match = READY.match(process.stdout.readline())
+    if match is None:
+        sys.exit(f"bench: {name} did not start: {' '.join(command)}")
+    return Broker(name, match[1], process, folder, (time.perf_counter() - started) * 1000)
+
+
+# Apache Kafka
+
+
+def kafka_jars(folder: Path) -> str:
+    """Kafka's jars, fetched by Maven once; returns the class path."""
+    library = folder / "lib"
+    if not library.is_dir():
+        folder.mkdir(parents=True, exist_ok=True)
+        artifacts = [("org.apache.kafka", "kafka_2.13", KAFKA_VERSION), ("org.slf4j", "slf4j-simple", "1.7.36")]
+        dependencies = "".join(
+            f"<dependency><groupId>{group}</groupId><artifactId>{name}</artifactId><version>{version}</version></dependency>"
+            for group, name, version in artifacts
+        )
+        (folder / "pom.xml").write_text(
+            '<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion><groupId>bench</groupId>'
+            f"<artifactId>bench</artifactId><version>1</version><dependencies>{dependencies}</dependencies></project>"
+        )
+        fetch = ["mvn", "-q", "-B", "dependency:copy-dependencies", "-DoutputDirectory=lib", "-DincludeScope=runtime"]
+        subprocess.run(fetch, cwd=folder, check=True, stdout=subprocess.DEVNULL)
+    return f"{library}/*"
+
+
+def start_kafka(jars_folder: Path) -> Broker:
+    """One node of Apache Kafka in KRaft mode with a heap of 1 GiB."""
+    for program in ("java", "mvn"):
+        if shutil.which(program) is None:
+            sys.exit(f"bench: {program} is needed to run Apache Kafka next to this broker; install a JDK 17 and Maven")
+    class_path = kafka_jars(jars_folder)
+    folder = tempfile.mkdtemp(prefix="kafka-bench-")
+    port, controller_port = free_port(), free_port()
+    settings = Path(folder) / "server.properties"
+    settings.write_text(kafka_settings(folder, port, controller_port))
+    storage = ["java", "-cp", class_path, "kafka.tools.StorageTool", "format", "-t", "AAAAAAAAAAAAAAAAAAAAAg", "-c", str(settings)]
+    subprocess.run(storage, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    heap = ["-Xms1G", "-Xmx1G", "-XX:+UseG1GC", "-server", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"]
+    started = time.perf_counter()
+    log = open(f"{folder}/stderr", "w")  # noqa: SIM115
+    process = subprocess.Popen(["java", *heap, "-cp", class_path, "kafka.Kafka", str(settings)], stdout=log, stderr=log, text=True)
+    wait_for_port(port)
+    return Broker("kafka", f"127.0.0.1:{port}", process, folder, (time.perf_counter() - started) * 1000)
+
+
+def kafka_settings(folder: str, port: int, controller_port: int) -> str:
+    return "\n".join([
+        "process.roles=broker,controller",
+        "node.id=1",
+        f"controller.quorum.voters=1@127.0.0.1:{controller_port}",
+        f"listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}",
+        f"advertised.listeners=PLAINTEXT://127.0.0.1:{port}",
+        "controller.listener.names=CONTROLLER",
+        "inter.broker.listener.name=PLAINTEXT",
+        f"log.dirs={folder}/data",
+        "offsets.topic.replication.factor=1",
+        "transaction.state.log.replication.factor=1",
+        "transaction.state.log.min.isr=1",
+        "group.initial.rebalance.delay.ms=0",
+    ])  # fmt: skip
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def wait_for_port(port: int) -> None:
+    deadline = time.monotonic() + START_SECONDS_MAX
+    while time.monotonic() < deadline:
+        try:
+            socket.create_connection(("127.0.0.1", port), 1).close()
+            return
+        except OSError:
+            time.sleep(0.05)
+    sys.exit(f"bench: nothing listens on port {port} after {START_SECONDS_MAX} s")

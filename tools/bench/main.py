@@ -1,0 +1,99 @@
+"""`make bench`: what one broker costs, next to a bare loop that only receives, checks and writes, in the same run.
+
+usage: python -m tools.bench.main [--rounds 3] [--scale 1.0] [--only "produce 1 KB,consume 1 KB"]
+
+No thresholds: it prints tables. The budgets stand in docs/performance.md beside figures that were seen.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from tools.bench.brokers import Broker, start_bare_loop, start_ottla
+from tools.bench.loads import LOADS, WITHOUT_COORDINATORS
+from tools.bench.report import header, machine, number, run_rounds
+
+PARTITIONS = (1, 100, 2000)
+
+
+def arguments(description: str | None, argv: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=3, help="times each load is run on each broker (default 3)")
+    parser.add_argument("--scale", type=float, default=1.0, help="factor on the amount of work (default 1)")
+    parser.add_argument("--only", default="", help="names of loads, separated by semicolons")
+    args = parser.parse_args(argv)
+    args.names = [name.strip() for name in args.only.split(";") if name.strip()] or list(LOADS)
+    unknown = [name for name in args.names if name not in LOADS]
+    if unknown:
+        parser.error(f"no load named {unknown[0]!r}; there are: {'; '.join(LOADS)}")
+    return args
+
+
+def measure_start() -> list[str]:
+    """Process start to READY, and memory when idle with 1, 100 and 2,000 partitions."""
+    rows = []
+    times = []
+    for _ in range(5):
+        broker = start_ottla()
+        times.append(broker.start_ms)
+        broker.stop()
+    rows.append(f"| process start to READY | ms | {number(statistics.median(times))} |")
+    base = 0.0
+    for count in PARTITIONS:
+        broker = start_ottla()
+        create_partitions(broker, count)
+        time.sleep(1)
+        memory = broker.resident_mib()
+        base = base or memory
+        rows.append(f"| memory, idle, {count:,} partition{'s' if count > 1 else ''} | MiB | {number(memory)} |")
+        if count > 1:
+            rows.append(f"| of it for each further partition | KiB | {number((memory - base) * 1024 / (count - 1))} |")
+        broker.stop()
+    return rows
+
+
+def create_partitions(broker: Broker, count: int) -> None:
+    admin = AdminClient({"bootstrap.servers": broker.address})
+    admin.create_topics([NewTopic("idle", count, 1)])["idle"].result(120)
+
+
+def measure_commands(broker: Broker) -> list[str]:
+    """Whole processes of the command line."""
+    rows = []
+    for label, options in (("ottla --help", ["--help"]), ("ottla topic list", ["topic", "list", "-b", broker.address])):
+        times = []
+        for _ in range(7):
+            started = time.perf_counter()
+            subprocess.run([sys.executable, "-m", "ottla.cli.main", *options], check=True, stdout=subprocess.DEVNULL)
+            times.append((time.perf_counter() - started) * 1000)
+        rows.append(f"| {label} | ms | {number(statistics.median(times))} |")
+    return rows
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    args = arguments(__doc__, argv)
+    print(f"{machine()}; {args.rounds} rounds, scale {args.scale}\n")
+    print("| one broker | unit | ottla |\n| --- | --- | --- |")
+    print("\n".join(measure_start()), flush=True)
+    ottla, bare = start_ottla(), start_bare_loop()
+    try:
+        print("\n".join(measure_commands(ottla)))
+        print(f"\n{header(['ottla', 'bare'])}", flush=True)
+        run_rounds([ottla, bare], args.names, args.rounds, args.scale, {"bare": WITHOUT_COORDINATORS})
+        print(f"\nmemory after the loads: ottla {ottla.resident_mib():.0f} MiB, bare loop {bare.resident_mib():.0f} MiB")
+    finally:
+        ottla.stop()
+        bare.stop()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
