@@ -40,9 +40,6 @@ from ottla.wire.batch_header import BATCH_OVERHEAD, CONTROL_BIT, LOG_OVERHEAD, B
 UNAIDED_BYTES_MAX = 1 << 20
 """How much of a log may lie between its newest producer snapshot and its recovery point; recovery reads it again."""
 
-SEALED_FILES_MAX = 8
-"""Sealed segments of one log with an open file, where logs do not share an `OpenFiles`."""
-
 _STAMP = Struct(">qii")  # base offset, batch length, leader epoch: the first 16 bytes
 
 
@@ -101,7 +98,7 @@ class Log:
             recovery_point=recovery_point,
             log_start_offset=log_start_offset,
             topic_id=topic_id,
-            open_files=open_files or OpenFiles(SEALED_FILES_MAX),
+            open_files=open_files or OpenFiles(),
         )
         if not disk.exists(directory):
             disk.makedirs(directory)

@@ -57,7 +57,7 @@ class OpenFiles:
 
     __slots__ = ("files_max", "segments")
 
-    def __init__(self, files_max: int = 256) -> None:
+    def __init__(self, files_max: int = 8) -> None:
         self.files_max = files_max
         self.segments: dict[Segment, None] = {}
 
