@@ -153,9 +153,7 @@ class SimBroker:
             request_flush=self._request_flush,
             is_verification_required=key.topic == "t",
         )
-        partition.become_leader(
-            leader_epoch=self.epoch, partition_epoch=0, replicas=[1], isr=[1], now_ms=self._world.clock.monotonic_ms()
-        )
+        partition.become_leader(leader_epoch=self.epoch, partition_epoch=0, replicas=[1], isr=[1], now_ms=self._world.clock.monotonic_ms())
         return partition
 
     def _request_flush(self, partition: Partition) -> None:

@@ -75,6 +75,7 @@ class Producer:
         self.transactional_id = transactional_id
         self.is_v2 = is_v2
         self.identity = (-1, -1)
+        self.sequences: dict[TopicPartition, int] = {}
         self.position = 0
         self.unknown: Transaction | None = None
 
@@ -111,7 +112,7 @@ class Producer:
         )
         if answer.error_code:
             raise Fenced
-        self.identity = (answer.producer_id, answer.producer_epoch)
+        self._own(answer.producer_id, answer.producer_epoch)
         self.position = yield from committed_offset(self._ask, self.transactional_id)
         if self.unknown is not None:
             # What was unknown is decided, and the offsets tell how (spark's rule). They moved in the same transaction as the records.
@@ -126,11 +127,11 @@ class Producer:
         if not self.is_v2:
             yield from self._add(chosen)
         for partition in chosen:
-            sequence = 0
             for _ in range(self.chance.randint(1, 2)):
                 values = [self.world.history.new_value(transaction, partition) for _ in range(self.chance.randint(1, 2))]
+                sequence = self.sequences.get(partition, 0)
+                self.sequences[partition] = sequence + len(values)
                 yield from self._produce(partition, values, sequence)
-                sequence += len(values)
             yield self.chance.choice([0, 0, 5, 50])
         yield from self._commit_offsets(transaction.end)
         if self.chance.random() < 0.05:
@@ -223,7 +224,13 @@ class Producer:
         if is_commit:
             transaction.outcome, self.unknown, self.position = "ok", None, transaction.end
         if self.is_v2:
-            self.identity = (answer.producer_id, answer.producer_epoch)
+            self._own(answer.producer_id, answer.producer_epoch)
+
+    def _own(self, producer_id: int, epoch: int) -> None:
+        """Sequences begin anew with each identity, and only then."""
+        if (producer_id, epoch) != self.identity:
+            self.identity = (producer_id, epoch)
+            self.sequences.clear()
 
     # Asking
 
@@ -251,7 +258,5 @@ def committed_offset(ask: Callable[..., Steps], group_id: str) -> Steps:
         topics = [OffsetFetchRequestTopic(name=INPUT.topic, partition_indexes=[0])]
         return OffsetFetchRequest(group_id=group_id, topics=topics, require_stable=True)
 
-    answer = yield from ask(
-        offset_fetch, 7, body, lambda answer: answer.error_code or answer.topics[0].partitions[0].error_code
-    )
+    answer = yield from ask(offset_fetch, 7, body, lambda answer: answer.error_code or answer.topics[0].partitions[0].error_code)
     return max(answer.topics[0].partitions[0].committed_offset, 0)

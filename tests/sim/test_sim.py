@@ -1,0 +1,114 @@
+"""The simulation itself: it finds nothing in what is right, finds what is broken on purpose, and repeats itself from a seed."""
+
+from __future__ import annotations
+
+import pytest
+
+from ottla.base.types import TopicPartition
+from tests.sim.__main__ import main
+from tests.sim.faults import FAULTS, catch
+from tests.sim.history import History, Transaction
+from tests.sim.world import World
+
+T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
+SEEDS_TO_CATCH = 40
+
+
+def trace(seed: int) -> tuple[object, ...]:
+    world = World(seed)
+    world.run()
+    outcomes = [(transaction.outcome, transaction.start, transaction.end) for transaction in world.history.transactions]
+    return world.events, world.crashes, outcomes, sorted(world.history.seen.items())
+
+
+def test_what_is_right_has_no_fault(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["SEED=101", "SEEDS=6"]) == 0
+    assert "6 seeds from 101" in capsys.readouterr().out
+
+
+def test_a_seed_repeats_its_run() -> None:
+    """P13."""
+    assert trace(7) == trace(7) != trace(8)
+
+
+def test_the_runs_are_worth_something() -> None:
+    """Commits, aborts and power cuts all happen, and what is committed is read."""
+    world = World(3)
+    world.run()
+    outcomes = [transaction.outcome for transaction in world.history.transactions]
+    assert outcomes.count("ok") > 10 and outcomes.count("fail") > 5
+    assert world.crashes > 2 and len(world.history.seen) > 20
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_broken_rule_is_noticed(name: str) -> None:
+    seed, why = catch(name, SEEDS_TO_CATCH)
+    assert seed > 0, f"{name} was not noticed in {SEEDS_TO_CATCH} seeds"
+    assert why
+
+
+def story() -> tuple[History, Transaction, str, str]:
+    history = History()
+    transaction = history.begin("a")
+    first, second = history.new_value(transaction, T0), history.new_value(transaction, T1)
+    transaction.end, transaction.is_commit_called, transaction.outcome = 2, True, "ok"
+    return history, transaction, first, second
+
+
+def test_a_good_history_passes() -> None:
+    history, _, first, second = story()
+    history.read(T0, 0, first)
+    history.read(T1, 0, second)
+    history.read(T0, 0, first)
+    history.judge({"a": 2})
+    assert history.is_visible(history.transactions[0])
+
+
+def test_two_values_at_one_offset() -> None:
+    history, _, first, second = story()
+    history.read(T0, 0, first)
+    with pytest.raises(AssertionError, match="inconsistent-offsets"):
+        history.read(T0, 0, second)
+
+
+def test_one_value_at_two_offsets() -> None:
+    history, _, first, _ = story()
+    history.read(T0, 0, first)
+    with pytest.raises(AssertionError, match="duplicate"):
+        history.read(T0, 1, first)
+
+
+def test_a_value_before_its_commit() -> None:
+    history, transaction, first, _ = story()
+    transaction.is_commit_called = False
+    with pytest.raises(AssertionError, match="precommitted-read"):
+        history.read(T0, 0, first)
+
+
+@pytest.mark.parametrize(("outcome", "verdict"), [("ok", "lost-write"), ("fail", "G1a"), ("info", "torn")])
+def test_half_a_transaction(outcome: str, verdict: str) -> None:
+    history, transaction, first, _ = story()
+    transaction.outcome = outcome
+    history.read(T0, 0, first)
+    with pytest.raises(AssertionError, match=verdict):
+        history.judge({"a": 2})
+
+
+def test_records_in_another_order() -> None:
+    history, transaction, first, second = story()
+    third = history.new_value(transaction, T0)
+    for offset, value in enumerate([third, first]):
+        history.read(T0, offset, value)
+    history.read(T1, 0, second)
+    with pytest.raises(AssertionError, match="int-nonmonotonic-send"):
+        history.judge({"a": 2})
+
+
+@pytest.mark.parametrize(("start", "committed", "verdict"), [(1, 2, "double-consume"), (0, 5, "offset-jump")])
+def test_offsets_that_do_not_fit(start: int, committed: int, verdict: str) -> None:
+    history, transaction, first, second = story()
+    transaction.start = start
+    history.read(T0, 0, first)
+    history.read(T1, 0, second)
+    with pytest.raises(AssertionError, match=verdict):
+        history.judge({"a": committed})
