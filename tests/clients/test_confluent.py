@@ -280,6 +280,8 @@ def test_two_members_share_the_partitions(
     eventually(is_shared, 20)
     members[0].close()
     eventually(lambda: members[1].poll(0.05) is None and len(members[1].assignment()) == 4, 20)
+    assert sorted(one.partition for one in members[1].assignment()) == [0, 1, 2, 3]
+    members[1].close()
 
 
 def transactional(broker: BrokerProcess, name: str) -> Producer:
