@@ -1,0 +1,106 @@
+"""What systemd and a container see of the broker."""
+
+from __future__ import annotations
+
+import asyncio
+import configparser
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from ottla.server import service
+
+ORPHANAGE = """
+import os
+from ottla.server.service import reap_orphans
+for _ in range(3):
+    if os.fork() == 0:
+        os._exit(0)
+count = 0
+while count < 3:
+    count += reap_orphans()
+print(count, reap_orphans())
+"""
+
+
+def test_systemd_is_told_on_its_socket(tmp_path: Path) -> None:
+    path = str(tmp_path / "notify")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sock:
+        sock.bind(path)
+        assert service.notify(service.READY, "STATUS=listening", environment={"NOTIFY_SOCKET": path})
+        assert sock.recv(100) == b"READY=1\nSTATUS=listening"
+
+
+def test_systemd_may_use_an_abstract_socket() -> None:
+    name = f"ottla-test-{os.getpid()}"
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sock:
+        sock.bind("\0" + name)
+        assert service.notify(service.STOPPING, environment={"NOTIFY_SOCKET": f"@{name}"})
+        assert sock.recv(100) == b"STOPPING=1"
+
+
+@pytest.mark.parametrize("environment", [{}, {"NOTIFY_SOCKET": ""}, {"NOTIFY_SOCKET": "nonsense"}, {"NOTIFY_SOCKET": "/nowhere/at/all"}])
+def test_nobody_listens_and_nothing_breaks(environment: dict[str, str]) -> None:
+    assert not service.notify(service.READY, environment=environment)
+
+
+def test_signals_stop_once_and_reload_often() -> None:
+    loop = asyncio.SelectorEventLoop()
+    heard: list[str] = []
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)}
+    try:
+        service.on_signals(loop, lambda: heard.append("stop"), lambda: heard.append("reload"))
+        for number in (signal.SIGHUP, signal.SIGHUP, signal.SIGTERM):
+            os.kill(os.getpid(), number)
+            loop.run_until_complete(asyncio.sleep(0.01))
+        assert heard == ["reload", "reload", "stop"]
+        assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+    finally:
+        loop.close()
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def test_orphans_are_reaped() -> None:
+    done = subprocess.run([sys.executable, "-c", ORPHANAGE], capture_output=True, text=True, timeout=20, check=True)
+    assert done.stdout.split() == ["3", "0"]
+
+
+def test_the_unit_is_one_that_systemd_reads() -> None:
+    unit = configparser.ConfigParser(interpolation=None, strict=True)
+    unit.optionxform = str  # type: ignore[assignment,method-assign]
+    unit.read_string(service.unit_text("/opt/ottla/bin/ottla", config="/etc/ottla/my server.properties"))
+    assert unit["Service"]["Type"] == "notify"
+    assert unit["Service"]["ExecStart"] == "/opt/ottla/bin/ottla start --data-dir /var/lib/ottla --config '/etc/ottla/my server.properties'"
+    assert unit["Service"]["StateDirectory"] == "ottla"
+    assert int(unit["Service"]["LimitNOFILE"]) >= 100_000
+    assert "ReadWritePaths=/data" in service.unit_text("ottla", data_dir="/data").splitlines()
+
+
+def test_a_broker_tells_systemd_when_it_serves_and_when_it_stops(tmp_path: Path) -> None:
+    path = str(tmp_path / "notify")
+    command = [sys.executable, "-m", "ottla.cli.main", "start", "--port", "0", "--data-dir", str(tmp_path / "data")]
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sock:
+        sock.bind(path)
+        sock.settimeout(20)
+        process = subprocess.Popen(
+            command, env={**os.environ, "NOTIFY_SOCKET": path}, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+        )
+        try:
+            assert sock.recv(200).startswith(b"READY=1\nSTATUS=listening on PLAINTEXT://127.0.0.1:")
+            process.send_signal(signal.SIGHUP)
+            time.sleep(0.05)
+            process.terminate()
+            assert sock.recv(200).startswith(b"STOPPING=1")
+            out, _ = process.communicate(timeout=20)
+            assert out.startswith("READY 127.0.0.1:")
+            assert process.returncode == 0
+        finally:
+            process.kill()
+            process.wait()
