@@ -34,6 +34,7 @@ KEY, MIN_VERSION, MAX_VERSION = 0, 3, 13
 
 TOPIC_IDS_SINCE = 13
 LEADER_HINT_SINCE = 10
+ABORTABLE_SINCE = 11
 TRANSACTIONS_V2_SINCE = 12
 ALL, LEADER, NONE = -1, 1, 0
 
@@ -165,7 +166,10 @@ class Produce:
 
         def admitted(codes: dict[TopicPartition, ErrorCode]) -> None:
             self.owed.remove(entry)
-            self._append_admitted(partition, records, result, codes.get(key, ErrorCode.NONE), guard)
+            code = codes.get(key, ErrorCode.NONE)
+            if code is ErrorCode.TRANSACTION_ABORTABLE and self._request.version < ABORTABLE_SINCE:
+                code = ErrorCode.INVALID_TXN_STATE
+            self._append_admitted(partition, records, result, code, guard)
             self._settle()
 
         self._broker.transactions.admit(

@@ -6,8 +6,8 @@ Behaviour: the transaction coordinator must know that this group's partition of 
 is asked when this broker has not seen it yet. The offsets are logged at once and count when the transaction commits. A producer that names
 the member it works for is fenced when that member is no longer in the generation it names (KIP-447).
 
-Version notes: 2 leader epoch; 3 member and generation (KIP-447); 5 the group's partition becomes part of the transaction by this request
-(transactions v2, KIP-890), before that AddOffsetsToTxn must have said so; 6 topic ids.
+Version notes: 2 leader epoch; 3 member and generation (KIP-447); 4 TRANSACTION_ABORTABLE (KIP-890); 5 the group's partition becomes part
+of the transaction by this request (transactions v2, KIP-890), before that AddOffsetsToTxn must have said so; 6 topic ids.
 
 Not done: nothing.
 """
@@ -32,6 +32,7 @@ from ottla.wire.messages.txn_offset_commit import (
 
 KEY, MIN_VERSION, MAX_VERSION = 28, 0, 6
 
+ABORTABLE_SINCE = 4
 TRANSACTIONS_V2_SINCE = 5
 TOPIC_IDS_SINCE = 6
 
@@ -76,10 +77,19 @@ def _admit(broker: Broker, request: RequestContext, body: TxnOffsetCommitRequest
         return
 
     def admitted(codes: dict[TopicPartition, ErrorCode]) -> None:
-        commit(codes.get(key, ErrorCode.NONE))
+        commit(offset_error(codes.get(key, ErrorCode.NONE), request.version))
 
     is_v2 = request.version >= TRANSACTIONS_V2_SINCE
     broker.transactions.admit(body.transactional_id, body.producer_id, body.producer_epoch, [key], is_v2, admitted)
+
+
+def offset_error(code: ErrorCode, version: int) -> ErrorCode:
+    """What a refused admission is called here: the coordinators' answers are those of Produce, which a group's client does not know."""
+    if code is ErrorCode.NOT_ENOUGH_REPLICAS:
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE
+    if code is ErrorCode.TRANSACTION_ABORTABLE and version < ABORTABLE_SINCE:
+        return ErrorCode.INVALID_TXN_STATE
+    return code
 
 
 def _partition_count(broker: Broker) -> int:

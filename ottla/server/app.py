@@ -267,6 +267,7 @@ class BrokerServer:
         """Dynamic settings have changed."""
         self.replicas.configure_all()
         self.groups.configure(group_settings(self.config))
+        self.transactions.configure(transaction_settings(self.config))
 
     def _partition_count(self, topic: str) -> int:
         known = self.metadata.topic(topic)

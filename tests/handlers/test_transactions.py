@@ -17,6 +17,7 @@ from ottla.handlers import (
     end_txn,
     init_producer_id,
     list_transactions,
+    txn_offset_commit,
     write_txn_markers,
 )
 from ottla.handlers.context import AclOperation, ConnectionInfo, Pending, RequestContext, ResourceType
@@ -346,3 +347,16 @@ def test_list_transactions() -> None:
 )
 def test_patterns_that_could_run_wild_are_refused(pattern: str) -> None:
     assert listed(House(), transactional_id_pattern=pattern)[0] is ErrorCode.INVALID_REGULAR_EXPRESSION
+
+
+@pytest.mark.parametrize(
+    ("code", "version", "told"),
+    [
+        (ErrorCode.NOT_ENOUGH_REPLICAS, 5, ErrorCode.COORDINATOR_NOT_AVAILABLE),
+        (ErrorCode.TRANSACTION_ABORTABLE, 3, ErrorCode.INVALID_TXN_STATE),
+        (ErrorCode.TRANSACTION_ABORTABLE, 4, ErrorCode.TRANSACTION_ABORTABLE),
+        (ErrorCode.NONE, 3, ErrorCode.NONE),
+    ],
+)
+def test_a_refused_offset_commit_speaks_the_language_of_groups(code: ErrorCode, version: int, told: ErrorCode) -> None:
+    assert txn_offset_commit.offset_error(code, version) is told
