@@ -1,0 +1,27 @@
+"""DescribeCluster: brokers yes, controllers no."""
+
+from __future__ import annotations
+
+import pytest
+
+from ottla.base.errors import ErrorCode
+from ottla.wire.messages.describe_cluster import DescribeClusterRequest
+from tests.handlers.admin_world import AdminWorld, DenyAll
+
+
+@pytest.mark.parametrize("version", range(3))
+def test_every_version(version: int) -> None:
+    world = AdminWorld()
+    answer = world.ask(DescribeClusterRequest(include_cluster_authorized_operations=True), version)
+    assert (answer.error_code, answer.cluster_id, answer.controller_id) == (0, world.cluster.metadata.cluster_id, 0)
+    assert [(broker.broker_id, broker.host, broker.port) for broker in answer.brokers] == [(0, "127.0.0.1", 9092)]
+    assert answer.cluster_authorized_operations > 0
+
+
+@pytest.mark.parametrize(("endpoint_type", "code"), [(2, ErrorCode.MISMATCHED_ENDPOINT_TYPE), (3, ErrorCode.UNSUPPORTED_ENDPOINT_TYPE)])
+def test_other_endpoints(endpoint_type: int, code: ErrorCode) -> None:
+    assert AdminWorld().ask(DescribeClusterRequest(endpoint_type=endpoint_type)).error_code == code
+
+
+def test_rights() -> None:
+    assert AdminWorld(authorizer=DenyAll()).ask(DescribeClusterRequest()).error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED

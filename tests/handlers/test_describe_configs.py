@@ -1,0 +1,121 @@
+"""DescribeConfigs: values, sources and synonyms of topics, brokers and groups."""
+
+from __future__ import annotations
+
+import pytest
+
+from ottla.base.config import BROKER_SETTINGS, load
+from ottla.base.errors import ErrorCode
+from ottla.controller.api import NewTopic
+from ottla.wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource, DescribeConfigsResult
+from ottla.wire.messages.incremental_alter_configs import AlterableConfig, AlterConfigsResource, IncrementalAlterConfigsRequest
+from tests.handlers.admin_world import AdminWorld, DenyAll
+
+TOPIC, BROKER, GROUP = 2, 4, 32
+
+
+def described(world: AdminWorld, kind: int, name: str, *keys: str, version: int = 4) -> DescribeConfigsResult:
+    resource = DescribeConfigsResource(resource_type=kind, resource_name=name, configuration_keys=list(keys) or None)
+    (result,) = world.ask(DescribeConfigsRequest(resources=[resource], include_synonyms=True), version).results
+    assert isinstance(result, DescribeConfigsResult)
+    return result
+
+
+def set_config(world: AdminWorld, kind: int, name: str, key: str, value: str) -> None:
+    configs = [AlterableConfig(name=key, config_operation=0, value=value)]
+    resource = AlterConfigsResource(resource_type=kind, resource_name=name, configs=configs)
+    assert world.ask(IncrementalAlterConfigsRequest(resources=[resource])).responses[0].error_code == 0
+
+
+@pytest.mark.parametrize("version", range(1, 5))
+def test_a_topic_in_every_version(version: int) -> None:
+    config, _ = load(assignments=["log.retention.hours=1"])
+    world = AdminWorld(config)
+    world.cluster.create(NewTopic(name="a", configs={"segment.ms": "9"}))
+    configs = {entry.name: entry for entry in described(world, TOPIC, "a", version=version).configs}
+    assert len(configs) == 33
+    assert (configs["segment.ms"].value, configs["segment.ms"].config_source) == ("9", 1)
+    retention = configs["retention.ms"]
+    assert (retention.value, retention.config_source, retention.read_only) == ("3600000", 4, False)
+    assert [(synonym.name, synonym.value, synonym.source) for synonym in retention.synonyms] == [
+        ("log.retention.hours", "1", 4),
+        ("log.retention.hours", "168", 5),
+    ]
+    if version >= 3:
+        assert retention.config_type == 5
+
+
+def test_only_the_keys_asked_for() -> None:
+    world = AdminWorld()
+    world.cluster.create("a")
+    assert [entry.name for entry in described(world, TOPIC, "a", "retention.ms", "no.such").configs] == ["retention.ms"]
+
+
+def test_documentation_when_asked() -> None:
+    world = AdminWorld()
+    resource = DescribeConfigsResource(resource_type=BROKER, resource_name="0", configuration_keys=["num.partitions"])
+    (result,) = world.ask(DescribeConfigsRequest(resources=[resource], include_documentation=True)).results
+    assert result.configs[0].documentation == BROKER_SETTINGS["num.partitions"].doc
+    assert result.configs[0].synonyms == []
+
+
+def test_a_broker() -> None:
+    world = AdminWorld()
+    set_config(world, BROKER, "", "message.max.bytes", "5000")
+    configs = {entry.name: entry for entry in described(world, BROKER, "0").configs}
+    assert len(configs) == len(BROKER_SETTINGS)
+    assert (configs["message.max.bytes"].value, configs["message.max.bytes"].config_source) == ("5000", 3)
+    assert configs["num.partitions"].read_only
+    assert not configs["message.max.bytes"].read_only
+    (default,) = described(world, BROKER, "").configs
+    assert (default.name, default.value, default.config_source) == ("message.max.bytes", "5000", 3)
+
+
+def test_a_dynamic_broker_value_is_the_topics() -> None:
+    world = AdminWorld()
+    world.cluster.create("a")
+    set_config(world, BROKER, "", "message.max.bytes", "5000")
+    (entry,) = described(world, TOPIC, "a", "max.message.bytes").configs
+    assert (entry.value, entry.config_source) == ("5000", 3)
+
+
+def test_a_group_that_nobody_has_seen_has_the_defaults() -> None:
+    world = AdminWorld()
+    assert {entry.name: entry.value for entry in described(world, GROUP, "g").configs} == {
+        "consumer.assignment.interval.ms": "1000",
+        "consumer.heartbeat.interval.ms": "5000",
+        "consumer.session.timeout.ms": "45000",
+    }
+    set_config(world, GROUP, "g", "consumer.session.timeout.ms", "50000")
+    (entry,) = described(world, GROUP, "g", "consumer.session.timeout.ms").configs
+    assert (entry.value, entry.config_source) == ("50000", 8)
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "code"),
+    [
+        (TOPIC, "no", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        (TOPIC, "a/b", ErrorCode.INVALID_TOPIC_EXCEPTION),
+        (BROKER, "7", ErrorCode.INVALID_REQUEST),
+        (BROKER, "x", ErrorCode.INVALID_REQUEST),
+        (GROUP, "", ErrorCode.INVALID_REQUEST),
+        (8, "0", ErrorCode.INVALID_REQUEST),
+        (16, "m", ErrorCode.INVALID_REQUEST),
+        (99, "m", ErrorCode.INVALID_REQUEST),
+    ],
+)
+def test_refused(kind: int, name: str, code: ErrorCode) -> None:
+    result = described(AdminWorld(), kind, name)
+    assert (result.error_code, result.resource_name, result.configs) == (code, name, [])
+
+
+@pytest.mark.parametrize(
+    ("kind", "code"),
+    [
+        (TOPIC, ErrorCode.TOPIC_AUTHORIZATION_FAILED),
+        (BROKER, ErrorCode.CLUSTER_AUTHORIZATION_FAILED),
+        (GROUP, ErrorCode.GROUP_AUTHORIZATION_FAILED),
+    ],
+)
+def test_rights(kind: int, code: ErrorCode) -> None:
+    assert described(AdminWorld(authorizer=DenyAll()), kind, "0").error_code == code

@@ -1,0 +1,69 @@
+"""DescribeTopicPartitions: the pages together are the whole, whatever their size."""
+
+from __future__ import annotations
+
+import pytest
+
+from ottla.base.config import load
+from ottla.base.errors import ErrorCode
+from ottla.controller.api import NewTopic
+from ottla.wire.messages.describe_topic_partitions import Cursor, DescribeTopicPartitionsRequest, TopicRequest
+from tests.handlers.admin_world import AdminWorld, DenyAll
+
+
+@pytest.fixture
+def world() -> AdminWorld:
+    made = AdminWorld()
+    made.cluster.create(*(NewTopic(name=name, num_partitions=count) for name, count in (("b", 3), ("a", 2), ("c", 1))))
+    return made
+
+
+@pytest.mark.parametrize("limit", [1, 2, 3, 4, 6, 100])
+@pytest.mark.parametrize("names", [[], ["c", "a", "b"]])
+def test_pages(world: AdminWorld, limit: int, names: list[str]) -> None:
+    found, cursor, pages = [], None, 0
+    while True:
+        topics = [TopicRequest(name=name) for name in names]
+        page = world.ask(DescribeTopicPartitionsRequest(topics=topics, response_partition_limit=limit, cursor=cursor))
+        found += [(topic.name, part.partition_index) for topic in page.topics for part in topic.partitions]
+        assert sum(len(topic.partitions) for topic in page.topics) <= limit
+        pages += 1
+        cursor = page.next_cursor
+        if cursor is None:
+            break
+        assert pages < 10
+    assert found == [("a", 0), ("a", 1), ("b", 0), ("b", 1), ("b", 2), ("c", 0)]
+
+
+def test_the_brokers_limit_holds_too() -> None:
+    config, _ = load(assignments=["max.request.partition.size.limit=2"])
+    world = AdminWorld(config)
+    world.cluster.create(NewTopic(name="a", num_partitions=5))
+    page = world.ask(DescribeTopicPartitionsRequest(topics=[], response_partition_limit=2000))
+    assert (len(page.topics[0].partitions), page.next_cursor.partition_index) == (2, 2)
+
+
+def test_missing_topics_and_bad_names(world: AdminWorld) -> None:
+    answer = world.ask(DescribeTopicPartitionsRequest(topics=[TopicRequest(name="no"), TopicRequest(name="a/b")]))
+    assert {topic.name: topic.error_code for topic in answer.topics} == {
+        "no": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        "a/b": ErrorCode.INVALID_TOPIC_EXCEPTION,
+    }
+
+
+def test_a_cursor_before_the_first_partition(world: AdminWorld) -> None:
+    request = DescribeTopicPartitionsRequest(topics=[TopicRequest(name="a")], cursor=Cursor(topic_name="a", partition_index=-1))
+    assert world.ask(request).topics[0].error_code == ErrorCode.INVALID_REQUEST
+
+
+def test_a_cursor_whose_topic_is_gone(world: AdminWorld) -> None:
+    world.cluster.delete("b")
+    answer = world.ask(DescribeTopicPartitionsRequest(topics=[], cursor=Cursor(topic_name="b", partition_index=2)))
+    assert [topic.name for topic in answer.topics] == ["c"]
+
+
+def test_rights(world: AdminWorld) -> None:
+    denied = AdminWorld(authorizer=DenyAll(), cluster=world.cluster)
+    assert denied.ask(DescribeTopicPartitionsRequest(topics=[])).topics == []
+    (named,) = denied.ask(DescribeTopicPartitionsRequest(topics=[TopicRequest(name="a")])).topics
+    assert named.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED

@@ -1,0 +1,34 @@
+"""IncrementalAlterConfigs: operations through the wire; what they mean is tested with the controller's decisions."""
+
+from __future__ import annotations
+
+import pytest
+
+from ottla.base.errors import ErrorCode
+from ottla.wire.messages.incremental_alter_configs import AlterableConfig, AlterConfigsResource, IncrementalAlterConfigsRequest
+from tests.handlers.admin_world import AdminWorld
+
+
+def request(*rows: tuple[str, int, str | None], name: str = "a") -> IncrementalAlterConfigsRequest:
+    configs = [AlterableConfig(name=key, config_operation=operation, value=value) for key, operation, value in rows]
+    return IncrementalAlterConfigsRequest(resources=[AlterConfigsResource(resource_type=2, resource_name=name, configs=configs)])
+
+
+@pytest.mark.parametrize("version", range(2))
+def test_each_operation(version: int) -> None:
+    world = AdminWorld()
+    world.cluster.create("a")
+    for rows, expected in (
+        ([("retention.ms", 0, "5"), ("cleanup.policy", 2, "compact")], {"retention.ms": "5", "cleanup.policy": "delete,compact"}),
+        ([("retention.ms", 1, None), ("cleanup.policy", 3, "delete")], {"cleanup.policy": "compact"}),
+    ):
+        assert world.ask(request(*rows), version).responses[0].error_code == 0
+        assert world.cluster.metadata.configs(2, "a") == expected
+
+
+def test_an_unknown_operation_changes_nothing() -> None:
+    world = AdminWorld()
+    world.cluster.create("a")
+    (result,) = world.ask(request(("retention.ms", 0, "5"), ("segment.ms", 9, "5"))).responses
+    assert (result.error_code, result.resource_name) == (ErrorCode.INVALID_REQUEST, "a")
+    assert world.cluster.metadata.configs(2, "a") == {}

@@ -1,0 +1,164 @@
+"""Metadata: which topics are in the answer, with which errors, and what is created on the way."""
+
+from __future__ import annotations
+
+import pytest
+
+from ottla.base.config import load
+from ottla.base.errors import ErrorCode
+from ottla.base.types import GROUP_METADATA_TOPIC
+from ottla.controller.api import NewTopic
+from ottla.controller.machine import decide_brokers_changed
+from ottla.handlers.context import AclOperation
+from ottla.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from tests.handlers.admin_world import AdminWorld, DenyAll
+
+ZERO = bytes(16)
+
+
+def named(*names: str, **options: bool) -> MetadataRequest:
+    return MetadataRequest(topics=[MetadataRequestTopic(name=name) for name in names], **options)
+
+
+def errors(answer: MetadataResponse) -> dict[str | None, int]:
+    return {topic.name: topic.error_code for topic in answer.topics}
+
+
+@pytest.mark.parametrize("version", range(14))
+def test_every_version_names_brokers_and_topics(version: int) -> None:
+    world = AdminWorld()
+    world.cluster.create(NewTopic(name="a", num_partitions=2))
+    answer = world.ask(named("a"), version)
+    assert [(broker.node_id, broker.host, broker.port) for broker in answer.brokers] == [(0, "127.0.0.1", 9092)]
+    (topic,) = answer.topics
+    assert [(part.partition_index, part.leader_id, part.replica_nodes, part.isr_nodes) for part in topic.partitions] == [
+        (0, 0, [0], [0]),
+        (1, 0, [0], [0]),
+    ]
+    if version >= 1:
+        assert answer.controller_id == 0
+    if version >= 10:
+        assert topic.topic_id == world.cluster.metadata.topic("a").topic_id  # type: ignore[union-attr]
+
+
+def test_all_topics_and_none() -> None:
+    world = AdminWorld()
+    world.cluster.create("a", "b")
+    assert len(world.ask(MetadataRequest(topics=None)).topics) == 2
+    assert len(world.ask(MetadataRequest(topics=[]), 0).topics) == 2
+    assert world.ask(MetadataRequest(topics=[]), 1).topics == []
+
+
+def test_a_missing_topic_is_created_and_in_the_answer_at_once() -> None:
+    config, _ = load(assignments=["num.partitions=3"])
+    world = AdminWorld(config)
+    answer = world.ask(named("b", "a", "b"))
+    assert errors(answer) == {"b": 0, "a": 0}
+    assert [len(topic.partitions) for topic in answer.topics] == [3, 3]
+
+
+def test_an_internal_topic_is_created_as_such() -> None:
+    world = AdminWorld()
+    (topic,) = world.ask(named(GROUP_METADATA_TOPIC)).topics
+    assert (topic.is_internal, len(topic.partitions)) == (True, 50)
+
+
+@pytest.mark.parametrize(
+    ("setting", "is_allowed_by_client"), [("auto.create.topics.enable=false", True), ("auto.create.topics.enable=true", False)]
+)
+def test_a_missing_topic_is_not_created_when_either_side_forbids_it(setting: str, is_allowed_by_client: bool) -> None:
+    config, _ = load(assignments=[setting])
+    world = AdminWorld(config)
+    answer = world.ask(named("a", allow_auto_topic_creation=is_allowed_by_client))
+    assert errors(answer) == {"a": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+    assert world.cluster.metadata.topic("a") is None
+
+
+@pytest.mark.parametrize("name", ["", "..", "a/b", "x" * 250, "a\0b"])
+def test_names_that_no_topic_can_have(name: str) -> None:
+    """B6."""
+    assert errors(AdminWorld().ask(named(name))) == {name: ErrorCode.INVALID_TOPIC_EXCEPTION}
+
+
+def test_a_name_that_collides_is_not_created() -> None:
+    world = AdminWorld()
+    world.cluster.create("a.b")
+    assert errors(world.ask(named("a_b"))) == {"a_b": ErrorCode.INVALID_TOPIC_EXCEPTION}
+
+
+def test_topics_by_id() -> None:
+    world = AdminWorld()
+    (made,) = world.cluster.create("a")
+    known = MetadataRequestTopic(name=None, topic_id=made.topic_id)
+    unknown = MetadataRequestTopic(name=None, topic_id=b"\1" * 16)
+    answer = world.ask(MetadataRequest(topics=[known, unknown]))
+    assert [(topic.name, topic.topic_id, topic.error_code) for topic in answer.topics] == [
+        ("a", made.topic_id, 0),
+        (None, b"\1" * 16, ErrorCode.UNKNOWN_TOPIC_ID),
+    ]
+
+
+def test_an_id_before_its_version_is_refused() -> None:
+    request = MetadataRequest(topics=[MetadataRequestTopic(name="a", topic_id=b"\1" * 16)])
+    assert errors(AdminWorld().ask(request, 11)) == {"a": ErrorCode.INVALID_REQUEST}
+
+
+def test_a_partition_without_a_leader_is_told_so() -> None:
+    world = AdminWorld()
+    world.cluster.create("a")
+    state = world.cluster.metadata
+    state.apply(decide_brokers_changed(state, [], [0], lambda topic: False).changes)
+    (topic,) = world.ask(named("a")).topics
+    assert (topic.error_code, topic.partitions[0].error_code, topic.partitions[0].leader_id, topic.partitions[0].offline_replicas) == (
+        0,
+        ErrorCode.LEADER_NOT_AVAILABLE,
+        -1,
+        [0],
+    )
+
+
+def test_a_broker_without_the_clients_listener_is_left_out() -> None:
+    world = AdminWorld()
+    world.connection.listener = "OTHER"
+    assert world.ask(named()).brokers == []
+
+
+def test_what_may_not_be_seen() -> None:
+    world = AdminWorld(authorizer=DenyAll((AclOperation.DESCRIBE, "a")))
+    (made, hidden) = world.cluster.create("a", "b")
+    assert errors(world.ask(named("a", "b", "c"))) == {
+        "a": 0,
+        "b": ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+        "c": ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+    }
+    assert errors(world.ask(MetadataRequest(topics=None))) == {"a": 0}
+    by_id = world.ask(MetadataRequest(topics=[MetadataRequestTopic(name=None, topic_id=hidden.topic_id)]))
+    assert errors(by_id) == {None: ErrorCode.TOPIC_AUTHORIZATION_FAILED}
+    assert made.topic_id != hidden.topic_id
+
+
+def test_creation_needs_its_own_right() -> None:
+    may_see = DenyAll((AclOperation.DESCRIBE, "a"))
+    assert errors(AdminWorld(authorizer=may_see).ask(named("a"))) == {"a": ErrorCode.TOPIC_AUTHORIZATION_FAILED}
+    may_create = DenyAll((AclOperation.DESCRIBE, "a"), (AclOperation.CREATE, "a"))
+    assert errors(AdminWorld(authorizer=may_create).ask(named("a"))) == {"a": 0}
+
+
+def test_authorized_operations_are_told_when_asked_and_do_not_stick() -> None:
+    world = AdminWorld()
+    world.cluster.create("a")
+    asked = world.ask(named("a", include_topic_authorized_operations=True, include_cluster_authorized_operations=True), 10)
+    assert asked.topics[0].topic_authorized_operations & 1 << AclOperation.WRITE
+    assert not asked.cluster_authorized_operations & 1 << AclOperation.CLUSTER_ACTION
+    assert world.ask(named("a"), 10).topics[0].topic_authorized_operations == -0x80000000
+
+
+def test_the_answer_follows_every_change_of_the_topic() -> None:
+    world = AdminWorld()
+    world.cluster.create("a")
+    before = world.ask(named("a")).topics[0]
+    world.cluster.delete("a")
+    world.cluster.create(NewTopic(name="a", num_partitions=4))
+    after = world.ask(named("a")).topics[0]
+    assert (len(before.partitions), len(after.partitions)) == (1, 4)
+    assert before.topic_id != after.topic_id
