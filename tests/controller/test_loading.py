@@ -1,0 +1,113 @@
+"""Reading the store: every state that the controller wrote is read back as it was, whatever was done and whenever the answers come."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ottla.base.ports import Node
+from ottla.controller.api import ConfigEntry, ConfigOperation, ConfigRequest, NewPartitions, NewTopic, QuotaRequest
+from ottla.controller.loading import ROOTS, build_state, read_nodes, read_paths
+from ottla.controller.state import ClusterState
+from tests.controller.cluster import Cluster
+from tests.fakes.memory_store import MemoryStore
+
+NAMES = st.sampled_from(["a", "b", "c.d"])
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("create"), NAMES, st.integers(1, 3)),
+        st.tuples(st.just("delete"), NAMES, st.just(0)),
+        st.tuples(st.just("grow"), NAMES, st.integers(1, 5)),
+        st.tuples(st.just("config"), NAMES, st.integers(1, 9)),
+        st.tuples(st.just("group"), NAMES, st.integers(45000, 60000)),
+        st.tuples(st.just("quota"), NAMES, st.integers(0, 9)),
+        st.tuples(st.just("restart"), NAMES, st.just(0)),
+    ),
+    max_size=12,
+)
+
+
+def do(cluster: Cluster, step: str, name: str, number: int) -> Cluster:
+    def ignore(_answer: Any) -> None:
+        return
+
+    if step == "create":
+        cluster.create(NewTopic(name=name, num_partitions=number))
+    elif step == "delete":
+        cluster.delete(name)
+    elif step == "grow":
+        cluster.loop.create_partitions([NewPartitions(name=name, count=number)], False, ignore)
+    elif step == "restart":
+        return Cluster(cluster.store.reopened())
+    elif step == "quota":
+        entity = (("client-id", None), ("user", name))
+        cluster.loop.alter_quotas([QuotaRequest(entity=entity, values={"request_percentage": number or None})], False, ignore)
+    else:
+        kind, key = (2, "retention.ms") if step == "config" else (32, "consumer.session.timeout.ms")
+        entry = ConfigEntry(name=key, operation=ConfigOperation.SET, value=str(number))
+        cluster.loop.alter_configs([ConfigRequest(resource_type=kind, name=name, entries=[entry])], False, ignore)
+    return cluster
+
+
+def seen(state: ClusterState) -> dict[str, object]:
+    return {
+        "topics": {topic.name: topic for topic in state.topics()},
+        "brokers": state.brokers,
+        "configs": {kind: {name: state.configs(kind, name) for name in state.config_names(kind)} for kind in (2, 4, 32)},
+        "quotas": state.quotas,
+        "epoch": (state.controller_epoch, state.controller_epoch_version),
+        "cluster": state.cluster_id,
+        "deleting": state.deleting,
+        "count": state.partition_count,
+        "config nodes": set(state.config_nodes),
+        "quota nodes": set(state.quota_nodes),
+    }
+
+
+@settings(max_examples=60, deadline=None)
+@given(STEPS)
+def test_live_state_is_what_the_store_says(steps: list[tuple[str, str, int]]) -> None:
+    cluster = Cluster()
+    for step in steps:
+        cluster = do(cluster, *step)
+        loaded, notes = build_state(cluster.store.nodes())
+        assert notes == []
+        assert seen(loaded) == seen(cluster.metadata)
+
+
+class LateStore(MemoryStore):
+    """Answers when it is told to, last question first."""
+
+    def __init__(self, nodes: dict[str, Node]) -> None:
+        super().__init__(nodes)
+        self.questions: list[Callable[[], None]] = []
+
+    def get(self, path: str, done: Callable[[Node | None], None], *, watch: Callable[[], None] | None = None) -> None:
+        self.questions.append(lambda: super(LateStore, self).get(path, done))
+
+    def children(self, path: str, done: Callable[[list[str]], None], *, watch: Callable[[], None] | None = None) -> None:
+        self.questions.append(lambda: super(LateStore, self).children(path, done))
+
+
+def test_answers_may_come_late_and_in_any_order() -> None:
+    cluster = Cluster()
+    cluster.create(NewTopic(name="a", num_partitions=3))
+    store = LateStore(cluster.store.nodes())
+    answers: list[dict[str, Node]] = []
+    read_nodes(store, ROOTS, answers.append)
+    while store.questions:
+        assert answers == []
+        store.questions.pop()()
+    assert answers == [cluster.store.nodes()]
+
+
+def test_an_empty_store() -> None:
+    answers: list[dict[str, Node]] = []
+    read_nodes(MemoryStore(), ROOTS, answers.append)
+    read_paths(MemoryStore(), ["/a"], answers.append)
+    assert answers == [{}, {}]
+    state, notes = build_state({})
+    assert (list(state.topics()), state.cluster_id, notes) == ([], "", [])

@@ -1,0 +1,45 @@
+"""Moves of replicas as values: what is under way, what is complete."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ottla.controller.reassignment import begun, finished, is_moving, origin_of, target_of
+from ottla.controller.state import PartitionMetadata
+
+BROKERS = range(5)
+REPLICAS = st.lists(st.integers(0, 4), min_size=1, max_size=4, unique=True)
+
+
+@given(REPLICAS, REPLICAS)
+def test_a_move_knows_where_it_came_from_and_goes_to(origin: list[int], target: list[int]) -> None:
+    start = PartitionMetadata(index=0, leader=origin[0], leader_epoch=0, replicas=tuple(origin), isr=tuple(origin))
+    moving = begun(start, target, BROKERS)
+    if set(target) <= set(origin):
+        assert not is_moving(moving)
+        assert moving.replicas == tuple(target)
+    else:
+        assert is_moving(moving)
+        assert target_of(moving) == tuple(target)
+        assert set(origin_of(moving)) == set(origin)
+        assert set(moving.replicas) == set(origin) | set(target)
+    assert moving.leader in moving.isr
+    assert set(moving.isr) <= set(moving.replicas)
+
+
+@given(REPLICAS, REPLICAS)
+def test_a_move_ends_when_all_of_the_target_are_in_sync(origin: list[int], target: list[int]) -> None:
+    start = PartitionMetadata(index=0, leader=origin[0], leader_epoch=0, replicas=tuple(origin), isr=tuple(origin))
+    moving = begun(start, target, BROKERS)
+    ended = finished(replace(moving, isr=moving.replicas), BROKERS)
+    assert (is_moving(ended), ended.replicas) == (False, tuple(target))
+    assert ended.leader in target
+    assert (ended.leader_epoch > 0) is (origin[0] not in target)
+
+
+def test_a_move_does_not_end_without_a_leader_to_take_over() -> None:
+    moving = PartitionMetadata(index=0, leader=1, leader_epoch=0, replicas=(2, 1), isr=(1, 2), adding_replicas=(2,), removing_replicas=(1,))
+    assert finished(moving, [1]) is moving

@@ -1,0 +1,43 @@
+"""ElectLeaders through the wire; who is elected is tested with the controller's decisions."""
+
+from __future__ import annotations
+
+import pytest
+
+from ottla.base.errors import ErrorCode
+from ottla.wire.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse, TopicPartitions
+from tests.handlers.admin_world import AdminWorld, DenyAll
+
+
+def codes(answer: ElectLeadersResponse) -> dict[tuple[str, int], int]:
+    return {
+        (topic.topic, part.partition_id): part.error_code for topic in answer.replica_election_results for part in topic.partition_result
+    }
+
+
+ASKED = [TopicPartitions(topic="a", partitions=[0, 5]), TopicPartitions(topic="no", partitions=[0])]
+
+
+@pytest.mark.parametrize("version", range(3))
+def test_every_version(version: int) -> None:
+    world = AdminWorld()
+    world.cluster.create("a")
+    assert codes(world.ask(ElectLeadersRequest(topic_partitions=ASKED), version)) == {
+        ("a", 0): ErrorCode.ELECTION_NOT_NEEDED,
+        ("a", 5): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ("no", 0): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    }
+
+
+def test_all_partitions_need_nothing() -> None:
+    world = AdminWorld()
+    world.cluster.create("a")
+    assert codes(world.ask(ElectLeadersRequest(topic_partitions=None, election_type=1))) == {}
+
+
+def test_refused() -> None:
+    unknown = AdminWorld().ask(ElectLeadersRequest(topic_partitions=ASKED, election_type=7))
+    assert unknown.error_code == ErrorCode.INVALID_REQUEST
+    denied = AdminWorld(authorizer=DenyAll()).ask(ElectLeadersRequest(topic_partitions=ASKED))
+    assert denied.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    assert set(codes(denied).values()) == {ErrorCode.CLUSTER_AUTHORIZATION_FAILED}
