@@ -1,0 +1,98 @@
+"""When is a log due for compaction, what may be compacted, and how does the result take its place?
+
+Three steps, so that the loop serves on: `plan_compaction` on the loop looks at names, sizes and times and makes a plain job;
+`compactor.compact` does it, in a worker process; `install` on the loop puts the new segments in place, if the old ones are still those
+that the job was made from. The first dirty offset of each log stands in Kafka's `cleaner-offset-checkpoint` of the log directory,
+written after each installation; losing it costs one larger round.
+
+Invariants (I8): the active segment is never touched, nothing at or above the last stable offset (a transaction may still be decided
+either way), and nothing younger than `min.compaction.lag.ms`. A log is due when more than `min.cleanable.dirty.ratio` of it is dirty,
+or when something dirty is older than `max.compaction.lag.ms`.
+
+Left out: what is kept (`compactor.py`), when to ask (the housekeeping of the server).
+"""
+
+from __future__ import annotations
+
+from ottla.storage.aborted import AbortedTransaction
+from ottla.storage.compactor import CompactionJob, CompactionResult, SegmentFile, remove_cleaned
+from ottla.storage.log import Log
+from ottla.storage.producers import ProducerStates
+from ottla.storage.segment import Segment
+
+CLEANER_CHECKPOINT_FILE = "cleaner-offset-checkpoint"
+
+
+def plan_compaction(log: Log, *, first_dirty_offset: int, last_stable_offset: int, now_ms: int) -> CompactionJob | None:
+    """The next round for this log, or None when it is not due. Raises `StorageError` when the disk does."""
+    if log.is_broken or not log.config.is_compacted:
+        return None
+    segments = _cleanable(log, last_stable_offset, now_ms)
+    if not segments:
+        return None
+    # A checkpoint from before a truncation, or of an earlier log of that name, says nothing.
+    dirty_from = first_dirty_offset if log.segments[0].base_offset <= first_dirty_offset <= log.log_end_offset else 0
+    dirty = [segment for segment in segments if segment.end_offset > dirty_from]
+    if not dirty or not _is_due(log, segments, dirty, now_ms):
+        return None
+    return CompactionJob(
+        directory=log.directory,
+        segments=tuple(_as_file(segment) for segment in segments),
+        first_dirty_offset=dirty_from,
+        aborted=_aborted(log, segments[-1].end_offset),
+        kept_batches=_kept_batches(log.producers),
+        kept_markers=_kept_markers(log.producers),
+        now_ms=now_ms,
+        config=log.config,
+    )
+
+
+def install(log: Log, job: CompactionJob, result: CompactionResult) -> list[str] | None:
+    """Puts the result in place; the old files, to be removed after `file.delete.delay.ms`. None, and nothing has changed, when the log
+    has meanwhile lost or changed one of the segments (retention, truncation, deletion)."""
+    old = log.segments[: len(result.old)]
+    is_same = tuple(_as_file(segment) for segment in old) == result.old and log.directory == job.directory
+    if not is_same or log.is_broken or not all(segment.is_sealed for segment in old):
+        if log.directory == job.directory:
+            remove_cleaned(log.disk, log.directory)
+        return None
+    return log.replace_segments(old, result.bases)
+
+
+def _as_file(segment: Segment) -> SegmentFile:
+    return SegmentFile(base_offset=segment.base_offset, end_offset=segment.end_offset, size=segment.size)
+
+
+def _cleanable(log: Log, last_stable_offset: int, now_ms: int) -> list[Segment]:
+    """The sealed segments that are decided, and old enough."""
+    segments = []
+    lag_ms = log.config.min_compaction_lag_ms
+    for segment in log.segments[:-1]:
+        if segment.end_offset > last_stable_offset or (lag_ms > 0 and segment.largest_timestamp() > now_ms - lag_ms):
+            break
+        segments.append(segment)
+    return segments
+
+
+def _is_due(log: Log, segments: list[Segment], dirty: list[Segment], now_ms: int) -> bool:
+    dirty_bytes = sum(segment.size for segment in dirty)
+    if dirty_bytes > log.config.min_cleanable_dirty_ratio * sum(segment.size for segment in segments):
+        return True
+    oldest_ms = dirty[0].first_batch_timestamp()
+    return dirty_bytes > 0 and 0 <= oldest_ms < now_ms - log.config.max_compaction_lag_ms
+
+
+def _aborted(log: Log, end_offset: int) -> tuple[AbortedTransaction, ...]:
+    """Every aborted transaction that began below `end_offset`; its marker may stand in a segment that is not compacted yet."""
+    entries = [entry for segment in log.segments if segment.has_aborted for entry in segment.aborted()]
+    return tuple(entry for entry in entries if entry.first_offset < end_offset)
+
+
+def _kept_batches(producers: ProducerStates) -> frozenset[tuple[int, int]]:
+    """The batches of the duplicate check, so that the log alone can restore it (I20)."""
+    return frozenset((entry.producer_id, batch.last_offset) for entry in producers.active() for batch in entry.batches)
+
+
+def _kept_markers(producers: ProducerStates) -> frozenset[tuple[int, int]]:
+    """Producers whose epoch nothing but a marker remembers: without it an older one would no longer be fenced (I21)."""
+    return frozenset((entry.producer_id, entry.epoch) for entry in producers.active() if not entry.batches)

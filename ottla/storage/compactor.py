@@ -1,0 +1,327 @@
+"""How is a run of sealed segments written anew with only the last value of each key?
+
+A pure job over files, made for a worker process: plain values in (`CompactionJob`), plain values out (`CompactionResult`), a `Disk` for
+the rest. Two passes: the first walks the dirty part and notes the last offset of each key; the second walks everything and writes
+`.cleaned` segments, complete with indexes and synced, in which offsets are what they were. The log serves on meanwhile; nothing of it
+changes until `Log.replace_segments`.
+
+What stays (I8): the last record of each key, and everything that the first pass did not reach. A tombstone stays until its delete
+horizon: the first round that keeps it writes down when it may go (KIP-534), so that every reader has had `delete.retention.ms` to see
+it. Records of aborted transactions go at once. A marker stays as long as a record of its transaction does, and for a delete horizon
+after that. Of each producer the batches of the duplicate check stay, emptied if need be, so that the log alone can restore its
+sequences; so does a marker that holds its last epoch, and the last batch of the round, so that no offset is lost at the end.
+
+Left out: what is dirty, and putting the result in place (`compaction.py`).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+from hashlib import blake2b
+
+from ottla.base.errors import WireError
+from ottla.base.log_config import LogConfig
+from ottla.base.ports import Disk
+from ottla.storage.aborted import AbortedTransaction
+from ottla.storage.index import RELATIVE_OFFSET_MAX
+from ottla.storage.replacing import CLEANED_SUFFIX
+from ottla.storage.scan import scan_batches
+from ottla.storage.segment import LOG_SUFFIX, SEGMENT_SUFFIXES, OpenFiles, Segment
+from ottla.wire.records import (
+    CONTROL_ABORT,
+    CONTROL_COMMIT,
+    BatchHeader,
+    ControlRecord,
+    Record,
+    read_batch_header,
+    read_control_record,
+    read_records,
+    rewrite_batch,
+)
+
+KEYS_MAX = 1_000_000
+"""Keys in one round, about 150 bytes of memory each; what does not fit waits for the next round."""
+_RAW_KEY_BYTES_MAX = 15  # a digest has 16 bytes, so a short key can stand for itself
+_DIGEST_BYTES = 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SegmentFile:
+    """A sealed segment as the job sees it."""
+
+    base_offset: int
+    end_offset: int
+    size: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompactionJob:
+    """All that the worker needs. `kept_batches`: (producer id, last offset) of batches that stay, if only as headers;
+    `kept_markers`: (producer id, epoch) of producers that only a marker remembers."""
+
+    directory: str
+    segments: tuple[SegmentFile, ...]
+    first_dirty_offset: int
+    aborted: tuple[AbortedTransaction, ...]
+    kept_batches: frozenset[tuple[int, int]]
+    kept_markers: frozenset[tuple[int, int]]
+    now_ms: int
+    config: LogConfig
+    keys_max: int = KEYS_MAX
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompactionResult:
+    """`old` gave way to the `.cleaned` segments at `bases`; all below `end_offset` is clean now."""
+
+    old: tuple[SegmentFile, ...]
+    bases: tuple[int, ...]
+    end_offset: int
+    bytes_before: int
+    bytes_after: int
+
+
+class CleanedSegment(Segment):
+    """A segment whose files are not yet part of the log."""
+
+    __slots__ = ()
+
+    def path(self, suffix: str) -> str:
+        return f"{super().path(suffix)}{CLEANED_SUFFIX}"
+
+
+def compact(disk: Disk, job: CompactionJob) -> CompactionResult | None:
+    """Does the job; None when the log has lost a segment meanwhile. Raises `StorageError` for a failing disk or a damaged batch."""
+    remove_cleaned(disk, job.directory)
+    try:
+        latest, end_offset = _note_latest(disk, job)
+        old = tuple(segment for segment in job.segments if segment.base_offset < end_offset)
+        output = _Output(disk, job, old[0].base_offset)
+        _Rewrite(job, latest, end_offset, output).run(disk, old)
+        output.finish(old[-1].end_offset)
+    except FileNotFoundError:
+        remove_cleaned(disk, job.directory)
+        return None
+    return CompactionResult(
+        old=old,
+        bases=tuple(segment.base_offset for segment in output.made),
+        end_offset=end_offset,
+        bytes_before=sum(segment.size for segment in old),
+        bytes_after=sum(segment.size for segment in output.made),
+    )
+
+
+def remove_cleaned(disk: Disk, directory: str) -> None:
+    """Throws away what an earlier compaction left unfinished."""
+    for name in disk.listdir(directory):
+        if name.endswith(CLEANED_SUFFIX):
+            disk.remove(f"{directory}/{name}")
+
+
+def _batches(disk: Disk, job: CompactionJob, segment: SegmentFile) -> Iterator[tuple[BatchHeader, memoryview]]:
+    """The batches of one segment, each checked: a damaged one must not get a fresh CRC (P11)."""
+    file = disk.open(f"{job.directory}/{segment.base_offset:020d}{LOG_SUFFIX}")
+    try:
+        for _, header, batch in scan_batches(file, 0, segment.size, next_offset=segment.base_offset, crc_from=0):
+            yield header, batch
+    finally:
+        file.close()
+
+
+# The first pass
+
+
+def short_key(key: bytes) -> bytes:
+    """What stands for a key in the map: itself if short, else a digest."""
+    return key if len(key) <= _RAW_KEY_BYTES_MAX else blake2b(key, digest_size=_DIGEST_BYTES).digest()
+
+
+def _note_latest(disk: Disk, job: CompactionJob) -> tuple[dict[bytes, int], int]:
+    """The last offset of each key of the dirty part, and up to where that was looked at."""
+    latest: dict[bytes, int] = {}
+    first_dirty = job.first_dirty_offset
+    transactions = CleanedTransactions(entry for entry in job.aborted if entry.last_offset >= first_dirty)
+    for segment in job.segments:
+        if segment.end_offset <= first_dirty:
+            continue
+        for header, batch in _batches(disk, job, segment):
+            if header.last_offset < first_dirty:
+                continue
+            if header.is_control:
+                transactions.end(header, _read_control(batch))
+                continue
+            if transactions.is_aborted(header):
+                continue
+            records = [record for record in _read(job, batch) if record.key is not None and record.offset >= first_dirty]
+            if latest and len(latest) + len(records) > job.keys_max:
+                return latest, header.base_offset
+            latest.update((short_key(record.key), record.offset) for record in records if record.key is not None)
+    return latest, job.segments[-1].end_offset
+
+
+def _read(job: CompactionJob, batch: memoryview) -> list[Record]:
+    """The records of a batch; none for one that cannot be decoded, which then stays as it is."""
+    try:
+        return read_records(batch, decompressed_bytes_max=job.config.decompressed_bytes_max)
+    except WireError:
+        return []
+
+
+def _read_control(batch: memoryview) -> ControlRecord | None:
+    try:
+        return read_control_record(batch)
+    except WireError:
+        return ControlRecord(-1, -1)  # of a kind that we do not know: it stays
+
+
+class CleanedTransactions:
+    """Which batches belong to aborted transactions, and which markers have lost all that they marked? Fed in the order of the log."""
+
+    def __init__(self, aborted: Iterator[AbortedTransaction]) -> None:
+        self._waiting = deque(sorted(aborted, key=lambda entry: entry.first_offset))
+        self._aborted: dict[int, AbortedTransaction] = {}  # begun and not yet ended, by producer
+        self._with_data: dict[int, None] = {}  # producers of whose present transaction a record was seen
+
+    def is_aborted(self, header: BatchHeader) -> bool:
+        if not header.is_transactional:
+            return False
+        self._begin(header.last_offset)
+        self._with_data[header.producer_id] = None
+        return header.producer_id in self._aborted
+
+    def end(self, header: BatchHeader, control: ControlRecord | None) -> tuple[bool, AbortedTransaction | None]:
+        """Whether this marker marks nothing any more, and else its entry of the aborted index if it has one."""
+        self._begin(header.last_offset)
+        if control is None:
+            return True, None
+        if control.kind not in (CONTROL_ABORT, CONTROL_COMMIT):
+            return False, None
+        entry = self._aborted.pop(header.producer_id, None) if control.kind == CONTROL_ABORT else None
+        has_data = header.producer_id in self._with_data
+        self._with_data.pop(header.producer_id, None)
+        return not has_data, entry if has_data else None
+
+    def _begin(self, last_offset: int) -> None:
+        while self._waiting and self._waiting[0].first_offset <= last_offset:
+            entry = self._waiting.popleft()
+            self._aborted[entry.producer_id] = entry
+
+
+# The second pass
+
+
+class _Output:
+    """The segments that are being written; a new one begins when the last is full."""
+
+    def __init__(self, disk: Disk, job: CompactionJob, base_offset: int) -> None:
+        self._disk = disk
+        self._job = job
+        self._open_files = OpenFiles()
+        self.made: list[Segment] = [self._begin(base_offset)]
+
+    def write(self, batch: memoryview | bytearray, header: BatchHeader) -> None:
+        """Appends a batch, of which `header` is what it was in the old segment: its offsets have not changed."""
+        segment = self.made[-1]
+        is_full = segment.size + len(batch) > segment.bytes_max or header.last_offset - segment.base_offset > RELATIVE_OFFSET_MAX
+        if segment.size and is_full:
+            self._end(segment, header.base_offset)
+            segment = self._begin(header.base_offset)
+            self.made.append(segment)
+        segment.append(batch, len(batch), header.last_offset, read_batch_header(batch).max_timestamp)
+
+    def note_aborted(self, entry: AbortedTransaction) -> None:
+        self.made[-1].add_aborted(entry)
+
+    def finish(self, end_offset: int) -> None:
+        self._end(self.made[-1], end_offset)
+
+    def _begin(self, base_offset: int) -> Segment:
+        job = self._job
+        made = CleanedSegment(
+            self._disk, job.directory, base_offset, config=job.config, now_ms=job.now_ms, open_files=self._open_files, notes=[]
+        )
+        made.open_file(create=True)
+        return made
+
+    def _end(self, segment: Segment, end_offset: int) -> None:
+        """Syncs here, in the worker, so that the loop finds nothing left to sync."""
+        segment.seal(end_offset)
+        segment.file().sync()
+        segment.release_file()
+        for suffix in SEGMENT_SUFFIXES[1:]:
+            if self._disk.exists(segment.path(suffix)):
+                file = self._disk.open(segment.path(suffix))
+                try:
+                    file.sync()
+                finally:
+                    file.close()
+
+
+class _Rewrite:
+    """The second pass: what becomes of each batch."""
+
+    def __init__(self, job: CompactionJob, latest: dict[bytes, int], end_offset: int, output: _Output) -> None:
+        self._job = job
+        self._latest = latest
+        self._end_offset = end_offset
+        self._output = output
+        self._transactions = CleanedTransactions(iter(job.aborted))
+        self._horizon_ms = job.now_ms + job.config.delete_retention_ms
+
+    def run(self, disk: Disk, segments: tuple[SegmentFile, ...]) -> None:
+        for segment in segments:
+            for header, batch in _batches(disk, self._job, segment):
+                entry: AbortedTransaction | None = None
+                if header.is_control:
+                    is_needless, entry = self._transactions.end(header, _read_control(batch))
+                    kept = self._keep_marker(header, batch, is_needless)
+                else:
+                    kept = self._keep_data(header, batch)
+                if kept is not None:
+                    self._output.write(kept, header)
+                if entry is not None:
+                    self._output.note_aborted(entry)
+
+    def _keep_marker(self, header: BatchHeader, batch: memoryview, is_needless: bool) -> memoryview | bytearray | None:
+        if not is_needless or (header.producer_id, header.producer_epoch) in self._job.kept_markers:
+            return batch
+        if header.next_offset == self._end_offset:
+            return batch
+        horizon_ms = header.delete_horizon_ms
+        if horizon_ms is None and header.record_count:
+            return rewrite_batch(header, read_records(batch), delete_horizon_ms=self._horizon_ms)
+        return batch if horizon_ms is not None and horizon_ms > self._job.now_ms else None
+
+    def _keep_data(self, header: BatchHeader, batch: memoryview) -> memoryview | bytearray | None:
+        if self._transactions.is_aborted(header):
+            return self._keep_header(header, batch)
+        if header.record_count == 0:
+            return self._keep_header(header, batch)
+        records = _read(self._job, batch)
+        if not records:
+            return batch
+        horizon_ms = header.delete_horizon_ms
+        kept = [record for record in records if self._is_kept(record, horizon_ms)]
+        if not kept:
+            return self._keep_header(header, batch)
+        is_horizon_due = horizon_ms is None and any(record.value is None and record.offset < self._end_offset for record in kept)
+        if len(kept) == len(records) and not is_horizon_due:
+            return batch
+        return rewrite_batch(header, kept, delete_horizon_ms=self._horizon_ms if is_horizon_due else None)
+
+    def _is_kept(self, record: Record, horizon_ms: int | None) -> bool:
+        if record.offset >= self._end_offset:
+            return True
+        if record.key is None:
+            return False  # of the time before the topic was compacted: nothing could ever replace it
+        if record.offset < self._latest.get(short_key(record.key), -1):
+            return False
+        return record.value is not None or horizon_ms is None or horizon_ms > self._job.now_ms
+
+    def _keep_header(self, header: BatchHeader, batch: memoryview) -> memoryview | bytearray | None:
+        is_remembered = (header.producer_id, header.last_offset) in self._job.kept_batches
+        if not is_remembered and header.next_offset != self._end_offset:
+            return None
+        return batch if header.record_count == 0 else rewrite_batch(header, [])
