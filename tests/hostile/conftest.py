@@ -1,0 +1,81 @@
+"""A broker under attack: after each test it must be alive, an honest client must be served, and memory and log must be in order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.clients.broker_process import BrokerProcess
+from tests.clients.conftest import SETTINGS
+from tests.clients.sample_requests import World
+from tests.clients.wire_client import WireClient
+
+RSS_GROWTH_BYTES_MAX = 64 << 20
+HONEST_APIS = ((0, 9), (1, 12), (3, 12), (8, 8), (9, 8), (12, 4), (18, 3), (2, 7))
+
+
+@pytest.fixture(scope="module")
+def attacked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+    process = BrokerProcess(tmp_path_factory.mktemp("broker"), SETTINGS).start()
+    yield process
+    process.stop()
+
+
+@pytest.fixture
+def own_broker(tmp_path: Path) -> Iterator[BrokerProcess]:
+    """A broker of the test's own, not started yet."""
+    process = BrokerProcess(tmp_path, SETTINGS)
+    yield process
+    if process.is_running:
+        process.stop()
+
+
+@pytest.fixture(scope="module")
+def honest(attacked: BrokerProcess) -> Iterator[World]:
+    """An honest client that was connected before the attack."""
+    with WireClient(attacked.port) as client:
+        world = World(client)
+        for key, version in HONEST_APIS:
+            client.ask(world.request(key, version), version)
+        yield world
+
+
+@pytest.fixture(autouse=True)
+def unharmed(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Judges what the attack has done, for tests that attack the broker of their module."""
+    if "attacked" not in request.fixturenames:
+        yield
+        return
+    broker: BrokerProcess = request.getfixturevalue("attacked")
+    world: World = request.getfixturevalue("honest")
+    before = broker.rss_bytes()
+    yield
+    assert broker.is_running, broker.log_tail()
+    broker.check_log()
+    serve(world)
+    with WireClient(broker.port) as client:
+        assert client.ask(world.request(18, 3), 3).error_code == 0
+    growth = broker.rss_bytes() - before
+    assert growth <= RSS_GROWTH_BYTES_MAX, f"memory has grown by {growth >> 20} MiB"
+
+
+def serve(world: World) -> None:
+    """The honest client goes about its work."""
+    for key, version in HONEST_APIS:
+        assert world.client.ask(world.request(key, version), version) is not None
+
+
+@pytest.fixture
+def connect(attacked: BrokerProcess, honest: World) -> Iterator[Callable[[], WireClient]]:
+    """Makes hostile connections and closes them at the end."""
+    made: list[WireClient] = []
+
+    def make() -> WireClient:
+        made.append(WireClient(attacked.port, timeout=10))
+        return made[-1]
+
+    yield make
+    for client in made:
+        client.socket.close()
