@@ -167,6 +167,7 @@ def test_members_share_the_partitions(broker: BrokerProcess, fresh: Fresh, admin
         eventually(lambda: len(first.owned) == 2 and sorted(first.owned + second.owned) == [0, 1, 2, 3], 20)
         second.leave()
         eventually(lambda: first.owned == [0, 1, 2, 3], 20)
+        assert first.owned == [0, 1, 2, 3]
     finally:
         second.leave()
         first.leave()

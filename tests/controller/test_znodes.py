@@ -144,8 +144,11 @@ def test_garbage_is_a_node_error_and_nothing_else(data: bytes) -> None:
 
 @given(st.binary(max_size=60))
 def test_random_bytes_are_a_node_error_and_nothing_else(data: bytes) -> None:
+    """No reader finds sense in them, save the two that an empty node or a number satisfies."""
     for read in READERS:
-        try:
-            read(data)
-        except znodes.NodeError:
+        if (read is znodes.read_config or read is znodes.read_quotas) and not data:
             continue
+        if read is znodes.read_controller_epoch and data.strip().lstrip(b"+-").replace(b"_", b"").isdigit():
+            continue
+        with pytest.raises(znodes.NodeError):
+            read(data)
