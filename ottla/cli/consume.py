@@ -14,7 +14,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ottla.base.errors import ApiError, ErrorCode
-from ottla.base.types import READ_COMMITTED, READ_UNCOMMITTED, TopicPartition
+from ottla.base.types import TopicPartition
+from ottla.cli.client_options import make_consumer
 from ottla.cli.command import Command, UsageError
 from ottla.cli.options import connect, output_of, properties_of, read_properties
 from ottla.cli.record_format import Formatter, json_formatter, property_formatter, token_formatter
@@ -176,24 +177,18 @@ class _Reading:
                     return
 
     def _consumer(self, topics: list[str]) -> Consumer:
-        from ottla.client.consumer import Consumer
-
         args = self.args
         properties = properties_of(args)
-        isolation = args.isolation_level or properties.get("isolation.level", "read_uncommitted")
         group = args.group or properties.get("group.id")
         default_reset = "earliest" if args.from_beginning or args.at_end else "latest"
-        wait_ms = 500 if args.timeout_ms is None else max(1, min(500, args.timeout_ms // 2))
-        consumer = Consumer(
+        consumer = make_consumer(
             self.cluster,
+            properties,
             group_id=group,
-            isolation_level=READ_COMMITTED if isolation == "read_committed" else READ_UNCOMMITTED,
-            auto_offset_reset=properties.get("auto.offset.reset", default_reset),
-            is_auto_commit=properties.get("enable.auto.commit", "true").lower() != "false",
-            partition_bytes_max=int(properties.get("max.partition.fetch.bytes", PARTITION_BYTES_MAX)),
-            max_wait_ms=wait_ms,
-            session_timeout_ms=int(properties.get("session.timeout.ms", 45_000)),
-            instance_id=properties.get("group.instance.id"),
+            isolation_level=args.isolation_level,
+            auto_offset_reset=default_reset,
+            partition_bytes_max=PARTITION_BYTES_MAX,
+            max_wait_ms=500 if args.timeout_ms is None else max(1, min(500, args.timeout_ms // 2)),
         )
         if group is not None and not args.partition and not self.start.is_given:
             consumer.subscribe(topics)

@@ -37,6 +37,7 @@ GROUPS: dict[str, Group] = {
     "produce": Group("produce", "Write records from standard input or a file.", "Topics and records"),
     "consume": Group("consume", "Read records and print them.", "Topics and records"),
     "group": Group("group", "Consumer groups: list, describe, lag, reset offsets.", "Groups"),
+    "bench": Group("bench", "Measure producing, consuming, and the way there and back.", "Measuring"),
     "profile": Group("profiles", "Named connections.", "This program"),
 }
 

@@ -14,6 +14,7 @@ import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from ottla.cli.client_options import make_producer
 from ottla.cli.command import Command, Refused, UsageError, parse_pairs
 from ottla.cli.options import connect, output_of, properties_of, read_properties
 from ottla.cli.record_input import LineReader, unescape
@@ -21,6 +22,7 @@ from ottla.cli.topic_names import one_topic
 from ottla.wire.compression import CODEC_NAMES
 
 if TYPE_CHECKING:
+    from ottla.client.cluster import Cluster
     from ottla.client.producer import Producer
 
 READ_BYTES = 1024 * 1024
@@ -83,31 +85,15 @@ def _open(path: str) -> int:
         raise Refused(f"cannot read {path}: {(error.strerror or str(error)).lower()}") from None
 
 
-def _producer(args: argparse.Namespace, cluster: object) -> Producer:
-    """A producer by options, and by properties where no option is given."""
-    from ottla.client import producer as client
-    from ottla.client.cluster import Cluster
-
-    assert isinstance(cluster, Cluster)
-    properties = properties_of(args)
-    acks = args.acks or properties.get("acks") or properties.get("request.required.acks") or "all"
-    if acks not in ("-1", "0", "1", "all"):
-        raise UsageError(f"--acks {acks!r} is none of -1, 0, 1, all")
-    codec = args.compression_codec or properties.get("compression.type") or properties.get("compression.codec") or "none"
-    if codec not in CODEC_NAMES:
-        raise UsageError(f"compression {codec!r} is none of {', '.join(CODEC_NAMES)}")
-    number = -1 if acks == "all" else int(acks)
-    if args.transactional_id is not None and number != -1:
-        raise UsageError("a transaction needs --acks all")
-    linger_ms = args.linger_ms if args.linger_ms is not None else LINGER_MS
-    return client.Producer(
+def _producer(args: argparse.Namespace, cluster: Cluster) -> Producer:
+    return make_producer(
         cluster,
-        acks=number,
-        codec=codec,
-        is_idempotent=properties.get("enable.idempotence", "true").lower() != "false",
+        properties_of(args),
+        acks=args.acks,
+        codec=args.compression_codec,
+        batch_bytes=args.batch_size,
+        linger_ms=args.linger_ms if args.linger_ms is not None else LINGER_MS,
         transactional_id=args.transactional_id,
-        batch_bytes=args.batch_size or int(properties.get("batch.size", client.BATCH_BYTES)),
-        linger_s=linger_ms / 1000,
     )
 
 

@@ -1,0 +1,100 @@
+"""Producers and consumers from client properties, with options of a command before them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from ottla.base.types import READ_COMMITTED, READ_UNCOMMITTED
+from ottla.cli.command import UsageError
+from ottla.client import consumer as consuming
+from ottla.client import producer as producing
+from ottla.client.cluster import Cluster
+from ottla.wire.compression import CODEC_NAMES
+
+MAX_WAIT_MS = 500
+SESSION_TIMEOUT_MS = 45_000
+
+
+def number(properties: Mapping[str, str], name: str, default: int) -> int:
+    """A property that is a number."""
+    text = properties.get(name)
+    if text is None:
+        return default
+    try:
+        return int(text)
+    except ValueError:
+        raise UsageError(f"{name}={text} is not a whole number") from None
+
+
+def is_on(properties: Mapping[str, str], name: str, default: bool) -> bool:
+    return properties.get(name, "true" if default else "false").strip().lower() == "true"
+
+
+def make_producer(
+    cluster: Cluster,
+    properties: Mapping[str, str],
+    *,
+    acks: str | None = None,
+    codec: str | None = None,
+    batch_bytes: int | None = None,
+    linger_ms: int | None = None,
+    transactional_id: str | None = None,
+    on_delivery: Callable[[producing.Delivery], object] | None = None,
+) -> producing.Producer:
+    """A producer; what is None here comes from the properties."""
+    acks = acks or properties.get("acks") or properties.get("request.required.acks") or "all"
+    if acks not in ("-1", "0", "1", "all"):
+        raise UsageError(f"acks {acks!r} is none of -1, 0, 1, all")
+    codec = codec or properties.get("compression.type") or properties.get("compression.codec") or "none"
+    if codec not in CODEC_NAMES:
+        raise UsageError(f"compression {codec!r} is none of {', '.join(CODEC_NAMES)}")
+    required = producing.ACKS_ALL if acks == "all" else int(acks)
+    transactional_id = transactional_id or properties.get("transactional.id")
+    if transactional_id is not None and required != producing.ACKS_ALL:
+        raise UsageError("a transaction needs acks all")
+    if linger_ms is None:
+        linger_ms = number(properties, "linger.ms", 5)
+    return producing.Producer(
+        cluster,
+        acks=required,
+        codec=codec,
+        is_idempotent=is_on(properties, "enable.idempotence", True),
+        transactional_id=transactional_id,
+        transaction_timeout_ms=number(properties, "transaction.timeout.ms", 60_000),
+        batch_bytes=batch_bytes or number(properties, "batch.size", producing.BATCH_BYTES),
+        linger_s=linger_ms / 1000,
+        in_flight_max=number(properties, "max.in.flight.requests.per.connection", producing.IN_FLIGHT_MAX),
+        delivery_timeout_s=number(properties, "delivery.timeout.ms", 120_000) / 1000,
+        on_delivery=on_delivery,
+    )
+
+
+def make_consumer(
+    cluster: Cluster,
+    properties: Mapping[str, str],
+    *,
+    group_id: str | None = None,
+    isolation_level: str | None = None,
+    auto_offset_reset: str = "latest",
+    partition_bytes_max: int = consuming.PARTITION_BYTES_MAX,
+    max_wait_ms: int = MAX_WAIT_MS,
+) -> consuming.Consumer:
+    """A consumer; properties beat what is only a default here."""
+    isolation = isolation_level or properties.get("isolation.level", "read_uncommitted")
+    if isolation not in ("read_committed", "read_uncommitted"):
+        raise UsageError(f"isolation.level={isolation} is neither read_committed nor read_uncommitted")
+    reset = properties.get("auto.offset.reset", auto_offset_reset)
+    if reset not in ("earliest", "latest", "none"):
+        raise UsageError(f"auto.offset.reset={reset} is none of earliest, latest, none")
+    return consuming.Consumer(
+        cluster,
+        group_id=group_id or properties.get("group.id"),
+        isolation_level=READ_COMMITTED if isolation == "read_committed" else READ_UNCOMMITTED,
+        auto_offset_reset=reset,
+        is_auto_commit=is_on(properties, "enable.auto.commit", True),
+        partition_bytes_max=number(properties, "max.partition.fetch.bytes", partition_bytes_max),
+        min_bytes=number(properties, "fetch.min.bytes", 1),
+        max_wait_ms=number(properties, "fetch.max.wait.ms", max_wait_ms),
+        session_timeout_ms=number(properties, "session.timeout.ms", SESSION_TIMEOUT_MS),
+        instance_id=properties.get("group.instance.id"),
+    )
