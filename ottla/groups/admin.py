@@ -11,6 +11,8 @@ from collections.abc import Iterable
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.groups import records
 from ottla.groups.classic_group import ClassicGroup
+from ottla.groups.consumer_group import ConsumerGroup
+from ottla.groups.consumer_records import Change
 from ottla.groups.draft import Caller, answered
 from ottla.groups.shard import Group, GroupShard
 from ottla.groups.states import DEAD, STABLE
@@ -116,5 +118,9 @@ def _deletion(shard: GroupShard, group_id: str) -> list[LogRecord]:
     if group.members:
         raise ApiError(ErrorCode.NON_EMPTY_GROUP)
     logged = [records.offset_tombstone(group_id, topic, partition) for topic, partition in shard.offsets.keys_of(group_id)]
+    if isinstance(group, ConsumerGroup):
+        change = Change(group)
+        change.remove_group()
+        return logged + change.records
     logged.append(records.group_tombstone(group_id))
     return logged

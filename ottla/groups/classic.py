@@ -278,6 +278,17 @@ def _expire_session(shard: GroupShard, group_id: str, member_id: str, now_ms: in
     return draft.decision()
 
 
+def watch_again(shard: GroupShard, group: ClassicGroup, draft: Draft, now_ms: int) -> None:
+    """Makes the group's timers anew, after something was tried that took them away and the log refused it."""
+    for member in group.members.values():
+        member.timer_ms = None
+        extend_session(shard, group, member, draft, now_ms)
+    if group.state is PREPARING_REBALANCE:
+        _schedule_completion(shard, group, draft)
+    elif group.state is COMPLETING_REBALANCE:
+        prepare_rebalance(shard, group, draft, now_ms)
+
+
 def expect_member(shard: GroupShard, group: ClassicGroup, member_id: str, timeout_ms: int, draft: Draft) -> None:
     """An id was given out by MEMBER_ID_REQUIRED; its owner has one session timeout to come back with it."""
     group.pending_members[member_id] = None

@@ -207,7 +207,7 @@ def _has_free(group: ConsumerGroup, member_id: str, position: Position) -> bool:
 # Leave
 
 
-def leave_group(shard: GroupShard, group: ConsumerGroup, request: LeaveGroupRequest, reply: Reply, now_ms: int) -> Decision:
+def leave_group(shard: GroupShard, group: ConsumerGroup, request: LeaveGroupRequest, reply: Reply) -> Decision:
     draft, leaving = Draft(), dict[str, None]()
     members: list[MemberResponse] = []
     for identity in request.members:

@@ -144,7 +144,7 @@ def _find_group(shard: GroupShard, request: ConsumerGroupHeartbeatRequest, draft
     if not group.members:
         draft.records.append(records.group_tombstone(request.group_id))
         return ConsumerGroup(request.group_id)
-    upgraded = upgrade(shard, group, draft)
+    upgraded = upgrade(shard, group, draft, now_ms)
     for member_id in upgraded.facts:
         extend_session(shard, upgraded.group_id, member_id, session_timeout_ms(shard, upgraded, member_id), draft, now_ms)
     return upgraded

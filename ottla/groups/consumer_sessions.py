@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from ottla.groups.consumer_group import ConsumerGroup, MemberState
 from ottla.groups.consumer_records import Change
 from ottla.groups.draft import Draft
-from ottla.groups.migration import maybe_downgrade
+from ottla.groups.migration import downgrade, may_downgrade
 from ottla.groups.shard import GroupShard, Session
 from ottla.groups.subscriptions import forget_regexes
 from ottla.machine.contract import NOTHING, Decision
@@ -67,17 +67,22 @@ def _fence(shard: GroupShard, group: ConsumerGroup, member_id: str, now_ms: int)
 
 
 def remove_members(shard: GroupShard, change: Change, member_ids: Iterable[str], draft: Draft) -> None:
-    """Takes members out and raises the epoch, so that the next heartbeat of anybody spreads what they had."""
+    """Takes members out; `finish_removal` has to follow."""
     for member_id in member_ids:
         change.remove_member(member_id)
         draft.cancel(_rebalance_key(change.group.group_id, member_id))
     forget_regexes(change)
-    change.put_epoch(change.group.epoch + 1, change.group.metadata_hash)
 
 
 def finish_removal(shard: GroupShard, change: Change, draft: Draft) -> None:
-    """Logs a removal; a group that has only classic members left goes back to the classic protocol."""
-    maybe_downgrade(shard, change, draft)
+    """Logs a removal: a group of classic members goes back to the classic protocol.
+
+    Any other group's epoch rises, so that the next heartbeat of anybody spreads what the removed ones had.
+    """
+    if may_downgrade(shard, change.group):
+        downgrade(shard, change, draft)
+    else:
+        change.put_epoch(change.group.epoch + 1, change.group.metadata_hash)
     draft.records.extend(change.records)
 
 

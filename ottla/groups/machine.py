@@ -1,8 +1,8 @@
 """The group coordinator of one partition of `__consumer_offsets`, as a log machine.
 
-Each request has one method here that answers a `Decision`; what it means is in the file of its question (`classic*.py`, `offsets.py`,
-`admin.py`, `expiry.py`). `apply` folds one record into the shard, `apply_marker` the end of a client's transaction, `resume` starts the
-timers of the groups that were found in the log.
+Each request has one method here that answers a `Decision`; what it means is in the file of its question (`classic*.py`, `consumer.py`,
+`offsets.py`, `admin.py`, `expiry.py`). `apply` folds one record into the shard, `apply_marker` the end of a client's transaction, `resume`
+starts the timers of the groups that were found in the log.
 
 Invariants: only `apply` and `apply_marker` change hard state; the same log gives the same `hard_state` on every broker (P9, I36). Records
 that cannot be read change nothing.
@@ -15,15 +15,38 @@ from typing import Any
 
 from ottla.base.errors import ErrorCode
 from ottla.base.ports import Random
-from ottla.groups import admin, classic, classic_join, classic_leave, classic_sync, expiry, offsets, records
+from ottla.groups import (
+    admin,
+    classic,
+    classic_in_consumer,
+    classic_join,
+    classic_leave,
+    classic_sync,
+    consumer,
+    expiry,
+    offsets,
+    records,
+)
 from ottla.groups.classic_group import ClassicGroup
+from ottla.groups.consumer_describe import describe_consumer_groups
+from ottla.groups.consumer_group import ConsumerGroup
+from ottla.groups.consumer_records import CONSUMER_KEYS, Change, fold
+from ottla.groups.consumer_sessions import resume_sessions
 from ottla.groups.draft import Caller, Draft
+from ottla.groups.migration import resume_group
 from ottla.groups.offset_store import CommittedOffset
 from ottla.groups.settings import GroupSettings, TopicsView
 from ottla.groups.shard import GroupShard
 from ottla.groups.states import ALLOWED, DEAD
-from ottla.machine.contract import Decision, Effect, LogRecord, Reply, Transactional
-from ottla.wire.messages.group_records import GroupMetadataKey, GroupMetadataValue, OffsetCommitKey, OffsetCommitValue
+from ottla.machine.contract import Answer, Decision, Effect, LogRecord, Reply, Schedule, Transactional
+from ottla.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from ottla.wire.messages.group_records import (
+    ConsumerGroupMetadataKey,
+    GroupMetadataKey,
+    GroupMetadataValue,
+    OffsetCommitKey,
+    OffsetCommitValue,
+)
 from ottla.wire.messages.heartbeat import HeartbeatRequest
 from ottla.wire.messages.join_group import JoinGroupRequest
 from ottla.wire.messages.leave_group import LeaveGroupRequest
@@ -43,6 +66,7 @@ class GroupMachine:
         self._folds: dict[type, Callable[[int, Any, Any, Transactional | None], None]] = {
             OffsetCommitKey: self._apply_offset,
             GroupMetadataKey: self._apply_group,
+            **dict.fromkeys(CONSUMER_KEYS, self._apply_consumer),
         }
 
     def configure(self, settings: GroupSettings) -> None:
@@ -52,16 +76,56 @@ class GroupMachine:
     # Commands
 
     def join_group(self, request: JoinGroupRequest, caller: Caller, reply: Reply, now_ms: int) -> Decision:
-        return classic_join.join_group(self.shard, request, caller, reply, now_ms)
+        group = self.shard.groups.get(request.group_id)
+        if type(group) is not ConsumerGroup:
+            return classic_join.join_group(self.shard, request, caller, reply, now_ms)
+        if group.facts:
+            return classic_in_consumer.join_group(self.shard, group, request, caller, reply, now_ms)
+        return self._join_anew(group, request, caller, reply)
+
+    def _join_anew(self, group: ConsumerGroup, request: JoinGroupRequest, caller: Caller, reply: Reply) -> Decision:
+        """An empty consumer group gives way to a classic one: it is deleted, and when that is logged the member joins."""
+        change, key = Change(group), f"anew/{request.group_id}/{request.member_id}/{len(self.shard.deferred)}"
+        change.remove_group()
+
+        def refused(code: ErrorCode) -> Effect:
+            self.shard.deferred.pop(key, None)
+            return Answer(reply, classic.join_refusal(code, request.member_id))
+
+        def join(now_ms: int) -> Decision:
+            self.shard.deferred.pop(key, None)
+            return self.join_group(request, caller, reply, now_ms)
+
+        self.shard.deferred[key] = refused
+        return Decision(records=change.records, effects=(Schedule(key, 0, join),), refused=lambda code: (refused(code),))
 
     def sync_group(self, request: SyncGroupRequest, reply: Reply, now_ms: int) -> Decision:
+        group = self.shard.groups.get(request.group_id)
+        if type(group) is ConsumerGroup:
+            return classic_in_consumer.sync_group(self.shard, group, request, reply, now_ms)
         return classic_sync.sync_group(self.shard, request, reply, now_ms)
 
     def heartbeat(self, request: HeartbeatRequest, reply: Reply, now_ms: int) -> Decision:
+        group = self.shard.groups.get(request.group_id)
+        if type(group) is ConsumerGroup:
+            return classic_in_consumer.heartbeat(self.shard, group, request, reply, now_ms)
         return classic_sync.heartbeat(self.shard, request, reply, now_ms)
 
     def leave_group(self, request: LeaveGroupRequest, reply: Reply, now_ms: int) -> Decision:
+        group = self.shard.groups.get(request.group_id)
+        if type(group) is ConsumerGroup:
+            return classic_in_consumer.leave_group(self.shard, group, request, reply)
         return classic_leave.leave_group(self.shard, request, reply, now_ms)
+
+    def consumer_heartbeat(self, request: ConsumerGroupHeartbeatRequest, caller: Caller, reply: Reply, now_ms: int) -> Decision:
+        return consumer.heartbeat(self.shard, request, caller, reply, now_ms)
+
+    def describe_consumer_groups(self, group_ids: Iterable[str], reply: Reply) -> Decision:
+        return describe_consumer_groups(self.shard, group_ids, reply)
+
+    def topics_changed(self) -> None:
+        """A topic was made, deleted or has more partitions: consumer groups look again at their members' next heartbeat."""
+        self.shard.topics_version += 1
 
     def commit_offsets(self, request: OffsetCommitRequest, caller: Caller, reply: Reply, now_ms: int) -> Decision:
         return offsets.commit_offsets(self.shard, request, caller, reply, now_ms)
@@ -127,10 +191,25 @@ class GroupMachine:
             if type(group) is ClassicGroup:
                 assert DEAD in ALLOWED[group.state]
                 del groups[key.group]
-        elif self.shard.is_live and type(group) is ClassicGroup:
+        elif self.shard.is_live and type(group) is ClassicGroup and group.generation == value.generation:
             group.apply_record(value)
         else:
+            # Loading, or a consumer group that went back to the classic protocol.
             groups[key.group] = ClassicGroup.from_record(key.group, value)
+
+    def _apply_consumer(self, _offset: int, key: Any, value: Any, _transactional: Transactional | None) -> None:
+        groups = self.shard.groups
+        group = groups.get(key.group_id)
+        if type(group) is not ConsumerGroup:
+            if value is None:
+                return
+            group = groups[key.group_id] = ConsumerGroup(key.group_id)
+        if value is None and type(key) is ConsumerGroupMetadataKey:
+            del groups[key.group_id]
+            if self.shard.offsets.has_offsets(key.group_id):
+                groups[key.group_id] = ClassicGroup(key.group_id)
+        else:
+            fold(group, key, value)
 
     def apply_marker(self, offset: int, producer_id: int, producer_epoch: int, is_commit: bool) -> None:
         self.shard.offsets.end_transaction(producer_id, is_commit)
@@ -146,8 +225,9 @@ class GroupMachine:
         draft.records.extend(offsets.rewrite_overtaken(self.shard).records)
         for group in self.shard.groups.values():
             if type(group) is ClassicGroup:
-                for member in group.members.values():
-                    classic.extend_session(self.shard, group, member, draft, now_ms)
+                resume_group(self.shard, group, draft, now_ms)
+            elif isinstance(group, ConsumerGroup):
+                resume_sessions(self.shard, group, draft, now_ms)
         timers = [*draft.decision().effects, expiry.schedule_sweep(self.shard)]
         return Decision(records=draft.records, effects=timers, refused=lambda _code: timers)
 
@@ -159,13 +239,16 @@ class GroupMachine:
                 for member in group.members.values():
                     classic.answer_join(member, group, draft, classic.join_refusal(code, member.member_id))
                     classic.answer_sync(member, draft, classic_sync.sync_refusal(code))
-        return draft.decision().effects
+        return [*draft.decision().effects, *(refused(code) for refused in list(self.shard.deferred.values()))]
 
     def hard_state(self) -> dict[str, Any]:
         """All that the log decides, to compare a live machine with a replayed one."""
         shard = self.shard
+        classic_groups = [group for group in shard.groups.values() if isinstance(group, ClassicGroup)]
+        consumer_groups = [group for group in shard.groups.values() if isinstance(group, ConsumerGroup)]
         return {
-            "groups": {group.group_id: group.stored for group in shard.groups.values() if isinstance(group, ClassicGroup) and group.stored},
+            "groups": {group.group_id: group.stored for group in classic_groups if group.stored is not None},
+            "consumer groups": {group.group_id: group.hard_state() for group in consumer_groups},
             "offsets": shard.offsets.committed,
             "pending": shard.offsets.pending,
             "rewrites": dict(shard.offsets.rewrites),

@@ -72,7 +72,7 @@ def by_topic_id(shard: GroupShard, partitions: Mapping[str, Iterable[int]]) -> A
 # Up
 
 
-def upgrade(shard: GroupShard, group: ClassicGroup, draft: Draft) -> ConsumerGroup:
+def upgrade(shard: GroupShard, group: ClassicGroup, draft: Draft, now_ms: int) -> ConsumerGroup:
     """The group under the new protocol, with the records that make it so in the draft; GROUP_ID_NOT_FOUND if it cannot be."""
     if shard.settings.consumer_migration_policy not in ("bidirectional", "upgrade"):
         raise _cannot_upgrade(group, "the migration policy does not allow it")
@@ -95,6 +95,7 @@ def upgrade(shard: GroupShard, group: ClassicGroup, draft: Draft) -> ConsumerGro
     draft.records.append(records.group_tombstone(group.group_id))
     draft.records.extend(change.records)
     _send_away(group, draft)
+    draft.on_refusal(lambda repair, _code: classic.watch_again(shard, group, repair, now_ms))
     return change.group
 
 
@@ -125,21 +126,29 @@ def _send_away(group: ClassicGroup, draft: Draft) -> None:
 # Down
 
 
-def maybe_downgrade(shard: GroupShard, change: Change, draft: Draft) -> None:
-    """Adds the records that make a group of classic members a classic group."""
-    group = change.group
+def may_downgrade(shard: GroupShard, group: ConsumerGroup) -> bool:
+    """Whether only classic members are left, and they could be a classic group."""
     if shard.settings.consumer_migration_policy not in ("bidirectional", "downgrade"):
-        return
-    if not group.facts or any(facts.classic is None for facts in group.facts.values()):
-        return
-    if len(group.facts) > shard.settings.members_max:
-        return
+        return False
+    if not 0 < len(group.facts) <= shard.settings.members_max:
+        return False
+    shared: set[str] | None = None
+    for facts in group.facts.values():
+        if facts.classic is None:
+            return False
+        names = {name for name, _ in facts.classic.protocols}
+        shared = names if shared is None else shared & names
+    return bool(shared)
+
+
+def downgrade(shard: GroupShard, change: Change, draft: Draft) -> None:
+    """Adds the records that make a group of classic members a classic group, of the generation that they have reached."""
+    group = change.group
     twin = _as_classic(group)
-    if not any(votes == len(twin.members) for votes in twin.votes.values()):
-        return
     twin.protocol_name = twin.select_protocol()
     assignments = {member_id: write_assignment(shard, group.position(member_id).assigned) for member_id in group.facts}
     value = twin.to_record(assignments)
+    value.leader = None  # says to whoever loads this that the round which has to follow never began
     change.remove_group()
     change.records.append(records.group_metadata(group.group_id, value))
     group_id = group.group_id
@@ -167,13 +176,16 @@ def _as_classic(group: ConsumerGroup) -> ClassicGroup:
 
 
 def _start_classic(shard: GroupShard, group_id: str, now_ms: int) -> Decision:
-    """The group is a classic one now: its members' sessions run, and what the last one left behind is spread."""
     group = shard.groups.get(group_id)
-    if type(group) is not ClassicGroup or not group.members:
+    if type(group) is not ClassicGroup:
         return NOTHING
     draft = Draft()
-    for member in group.members.values():
-        member.timer_ms = None
-        classic.extend_session(shard, group, member, draft, now_ms)
-    classic.maybe_rebalance(shard, group, draft, now_ms)
+    resume_group(shard, group, draft, now_ms)
     return draft.decision()
+
+
+def resume_group(shard: GroupShard, group: ClassicGroup, draft: Draft, now_ms: int) -> None:
+    """A classic group found in the log: its members' sessions run, and after a downgrade what was left behind is spread."""
+    classic.watch_again(shard, group, draft, now_ms)
+    if group.state is STABLE and group.stored is not None and group.stored.leader is None:
+        classic.maybe_rebalance(shard, group, draft, now_ms)

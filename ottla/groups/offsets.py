@@ -16,6 +16,7 @@ from typing import Any
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.groups import records
 from ottla.groups.classic_group import CONSUMER_PROTOCOL_TYPE, ClassicGroup
+from ottla.groups.consumer_group import ConsumerGroup
 from ottla.groups.draft import Caller, answered
 from ottla.groups.offset_store import CommittedOffset
 from ottla.groups.shard import GroupShard
@@ -49,6 +50,7 @@ from ottla.wire.messages.txn_offset_commit import (
 )
 
 FIRST_VERSION_WITH_GROUP_ID_NOT_FOUND = 9
+FIRST_VERSION_WITH_MEMBER_EPOCH = 9
 NO_TIMESTAMP = -1
 
 # Commit
@@ -142,6 +144,8 @@ def _check_commit(shard: GroupShard, request: OffsetCommitRequest, caller: Calle
         member = group.members.get(request.member_id)
         if member is not None and member.timer_ms is not None:
             member.deadline_ms = now_ms + member.session_timeout_ms  # whoever commits is alive
+    elif type(group) is ConsumerGroup:
+        _check_consumer_commit(group, request.member_id, generation, caller.version, is_transactional=False)
 
 
 def check_classic_commit(group: ClassicGroup, member_id: str, instance_id: str | None, generation: int, *, is_transactional: bool) -> None:
@@ -156,6 +160,18 @@ def check_classic_commit(group: ClassicGroup, member_id: str, instance_id: str |
         raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID)  # somebody who is not in the group, while it has members
     if not is_transactional and group.state is COMPLETING_REBALANCE:
         raise ApiError(ErrorCode.REBALANCE_IN_PROGRESS)  # the member is right, but its partitions are about to be spread anew
+
+
+def _check_consumer_commit(group: ConsumerGroup, member_id: str, epoch: int, version: int, *, is_transactional: bool) -> None:
+    if epoch < 0 and (not group.facts or is_transactional):
+        return
+    facts = group.facts.get(member_id)
+    if facts is None:
+        raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID)
+    if facts.classic is None and not is_transactional and version < FIRST_VERSION_WITH_MEMBER_EPOCH:
+        raise ApiError(ErrorCode.UNSUPPORTED_VERSION)
+    if epoch != group.position(member_id).epoch:
+        raise ApiError(ErrorCode.STALE_MEMBER_EPOCH if facts.classic is None else ErrorCode.ILLEGAL_GENERATION)
 
 
 def commit_in_transaction(shard: GroupShard, request: TxnOffsetCommitRequest, reply: Reply, now_ms: int) -> Decision:
@@ -222,6 +238,8 @@ def _check_transaction_commit(shard: GroupShard, request: TxnOffsetCommitRequest
         return
     if type(group) is ClassicGroup:
         check_classic_commit(group, request.member_id, request.group_instance_id, generation, is_transactional=True)
+    elif type(group) is ConsumerGroup:
+        _check_consumer_commit(group, request.member_id, generation, FIRST_VERSION_WITH_MEMBER_EPOCH, is_transactional=True)
 
 
 # Fetch
@@ -234,6 +252,10 @@ def fetch_offsets(shard: GroupShard, request: OffsetFetchRequestGroup, require_s
     def refusal(code: ErrorCode) -> OffsetFetchResponseGroup:
         return OffsetFetchResponseGroup(group_id=group_id, error_code=code)
 
+    try:
+        _check_fetch(shard, request)
+    except ApiError as failure:
+        return answered(reply, refusal(failure.code), refusal)
     topics: list[OffsetFetchResponseTopics] = []
     if request.topics is None:
         by_topic: dict[str, list[int]] = {}
@@ -248,6 +270,17 @@ def fetch_offsets(shard: GroupShard, request: OffsetFetchRequestGroup, require_s
             found = [_fetched(shard, group_id, asked.name, partition, require_stable) for partition in asked.partition_indexes]
             topics.append(OffsetFetchResponseTopics(name=asked.name, topic_id=asked.topic_id, partitions=found))
     return answered(reply, OffsetFetchResponseGroup(group_id=group_id, topics=topics), refusal)
+
+
+def _check_fetch(shard: GroupShard, request: OffsetFetchRequestGroup) -> None:
+    """A member of the new protocol says who it is, so that it does not go on from where another has taken over."""
+    group = shard.groups.get(request.group_id)
+    if type(group) is not ConsumerGroup or (request.member_id is None and request.member_epoch < 0):
+        return
+    if request.member_id not in group.facts:
+        raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID)
+    if request.member_epoch != group.position(request.member_id).epoch:
+        raise ApiError(ErrorCode.STALE_MEMBER_EPOCH)
 
 
 def _fetched(shard: GroupShard, group_id: str, topic: str, partition: int, require_stable: bool) -> OffsetFetchResponsePartitions:

@@ -11,7 +11,9 @@ then one for each record that was logged (`log: ...`).
     commit NAME|- TOPIC-PARTITION=OFFSET [...] [generation=N] [metadata=BYTES]
     txn-commit PID TOPIC-PARTITION=OFFSET [...] [member=NAME] [generation=N];   marker PID commit|abort
     fetch TOPIC-PARTITION|all [...] [stable];   delete-offset TOPIC-PARTITION [...];   delete-group GROUP
-    list [states=...] [types=...];   describe [version=6];   state
+    list [states=...] [types=...];   describe [version=6];   state;   consumer-describe
+    beat NAME [epoch=N] [topics=t,u] [regex=R] [owned=t:0,1/u:0|none] [static=INSTANCE] [assignor=range] [rebalance=60000] [version=1]
+         the consumer protocol's heartbeat; epoch 0 joins, -1 leaves, -2 leaves for a moment; `owned` without a value means nothing
     advance MS;   refuse CODE (the next append);   hold / release (the high watermark);   restart;   close;   drop-topic TOPIC
     set NAME=VALUE (a setting)
 """
@@ -20,21 +22,28 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Iterable
 from typing import Any
 
 from ottla.base.errors import ErrorCode
 from ottla.base.uuids import ZERO_UUID
 from ottla.groups import records
-from ottla.groups.classic_group import ClassicGroup
+from ottla.groups.consumer_group import ConsumerGroup
 from ottla.groups.draft import Caller
 from ottla.groups.machine import GroupMachine
 from ottla.groups.settings import GroupSettings
 from ottla.machine.host import MachineHost
-from ottla.wire.messages.consumer_protocol import ConsumerProtocolSubscription
+from ottla.wire.messages.consumer_group_describe import DescribedGroup as DescribedConsumerGroup
+from ottla.wire.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+    TopicPartitions,
+)
+from ottla.wire.messages.consumer_protocol import (
+    ConsumerProtocolSubscription,
+    TopicPartition,
+)
 from ottla.wire.messages.delete_groups import DeletableGroupResult
 from ottla.wire.messages.describe_groups import DescribedGroup
-from ottla.wire.messages.group_records import GroupMetadataKey, GroupMetadataValue, OffsetCommitKey, OffsetCommitValue
 from ottla.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from ottla.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
 from ottla.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
@@ -64,64 +73,19 @@ from tests.fakes.clock import ManualClock
 from tests.fakes.machine_log import MemoryLog
 from tests.fakes.randomness import SeededRandom
 from tests.fakes.timers import ManualTimers
+from tests.scenarios.groups_text import (
+    Arguments,
+    FixedTopics,
+    by_topic,
+    name_of,
+    show_partitions,
+    show_record,
+    show_share,
+    show_topics,
+    write_share,
+)
 
 UUID = re.compile(r"-[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")  # behind the name of who has no answer yet
-
-
-class FixedTopics:
-    """`TopicsView` over a dict of partition counts; an id is the name, padded."""
-
-    def __init__(self, counts: dict[str, int]) -> None:
-        self.counts = counts
-
-    def topic_names(self) -> Iterable[str]:
-        return list(self.counts)
-
-    def topic_id(self, name: str) -> bytes | None:
-        return name.encode().ljust(16, b"\0") if name in self.counts else None
-
-    def topic_name(self, topic_id: bytes) -> str | None:
-        name = topic_id.rstrip(b"\0").decode()
-        return name if name in self.counts else None
-
-    def partition_count(self, name: str) -> int:
-        return self.counts.get(name, 0)
-
-
-def name_of(code: int) -> str:
-    return ErrorCode(code).name
-
-
-def split_partition(text: str) -> tuple[str, int]:
-    topic, _, partition = text.rpartition("-")
-    return topic, int(partition)
-
-
-def by_topic(texts: Iterable[str]) -> dict[str, list[tuple[int, str]]]:
-    """`t-0=5 t-1=6` as {"t": [(0, "5"), (1, "6")]}."""
-    topics: dict[str, list[tuple[int, str]]] = {}
-    for text in texts:
-        where, _, value = text.partition("=")
-        topic, partition = split_partition(where)
-        topics.setdefault(topic, []).append((partition, value))
-    return topics
-
-
-class Arguments:
-    """The words of a command: positional ones, and options by name."""
-
-    def __init__(self, words: list[str]) -> None:
-        self.words = [word for word in words if "=" not in word or word.partition("=")[0].rpartition("-")[2].isdigit()]
-        self.options = dict(word.split("=", 1) for word in words if word not in self.words)
-
-    def text(self, name: str, default: str) -> str:
-        return self.options.get(name, default)
-
-    def maybe(self, name: str) -> str | None:
-        return self.options.get(name)
-
-    def number(self, name: str, default: int) -> int:
-        return int(self.options.get(name, default))
 
 
 class World:
@@ -134,6 +98,7 @@ class World:
         self.random = SeededRandom(1)
         self.ids: dict[str, str] = {}  # short name -> member id
         self.generations: dict[str, int] = {}
+        self.epochs: dict[str, int] = {}
         self.lines: list[str] = []
         self._seen = 0
         self.host = self._new_host()
@@ -174,8 +139,12 @@ class World:
     def do_join(self, arguments: Arguments) -> None:
         name = arguments.words[0]
         version, static = arguments.number("version", 9), arguments.maybe("static")
-        subscription = ConsumerProtocolSubscription(topics=arguments.text("topics", "t").split(","))
-        metadata = b"\0\0" + encoder(ConsumerProtocolSubscription, 0)(subscription)
+        owned = [
+            TopicPartition(topic=self.topics.topic_name(part.topic_id) or "", partitions=part.partitions)
+            for part in self._owned(arguments.text("owned", ""))
+        ]
+        subscription = ConsumerProtocolSubscription(topics=arguments.text("topics", "t").split(","), owned_partitions=owned)
+        metadata = b"\0\1" + encoder(ConsumerProtocolSubscription, 1)(subscription)
         given = arguments.text("id", name)
         request = JoinGroupRequest(
             group_id=arguments.text("group", "g"),
@@ -220,11 +189,11 @@ class World:
             group_instance_id=arguments.maybe("static"),
             protocol_type=arguments.maybe("type"),
             protocol_name=arguments.maybe("protocol"),
-            assignments=[SyncGroupRequestAssignment(member_id=self.id_of(who), assignment=what.encode()) for who, what in pairs],
+            assignments=[SyncGroupRequestAssignment(member_id=self.id_of(who), assignment=write_share(what)) for who, what in pairs],
         )
 
         def answer(response: SyncGroupResponse) -> None:
-            what = name_of(response.error_code) if response.error_code else f"assigned {bytes(response.assignment).decode()!r}"
+            what = name_of(response.error_code) if response.error_code else f"assigned {show_share(bytes(response.assignment))!r}"
             self.say(f"{name}: {what}")
 
         self.host.run(lambda now: self.machine.sync_group(request, answer, now))
@@ -256,6 +225,69 @@ class World:
                 self.say(f"  {member.member_id or member.group_instance_id} {name_of(member.error_code)}")
 
         self.host.run(lambda now: self.machine.leave_group(request, answer, now))
+
+    # The consumer protocol
+
+    def do_beat(self, arguments: Arguments) -> None:
+        name = arguments.words[0]
+        epoch, topics, regex = arguments.number("epoch", self.epochs.get(name, 0)), arguments.maybe("topics"), arguments.maybe("regex")
+        owned = arguments.maybe("owned")
+        if epoch == 0:
+            owned = owned if owned is not None else ""
+            topics = topics if topics is not None or regex is not None else "t"
+        request = ConsumerGroupHeartbeatRequest(
+            group_id=arguments.text("group", "g"),
+            member_id=self.id_of(arguments.text("id", name)),
+            member_epoch=epoch,
+            instance_id=arguments.maybe("static"),
+            rebalance_timeout_ms=arguments.number("rebalance", 60_000 if epoch == 0 else -1),
+            subscribed_topic_names=None if topics is None else [topic for topic in topics.split(",") if topic],
+            subscribed_topic_regex=regex,
+            server_assignor=arguments.maybe("assignor"),
+            topic_partitions=None if owned in (None, "none") else self._owned(owned),
+        )
+        caller = Caller(arguments.number("version", 1), name, "/10.0.0.1")
+
+        def answer(response: ConsumerGroupHeartbeatResponse) -> None:
+            if response.error_code:
+                self.say(f"{name}: {name_of(response.error_code)} {response.error_message or ''}".rstrip())
+                return
+            assert response.member_id is not None
+            self.ids[name], self.epochs[name] = response.member_id, response.member_epoch
+            has = "" if response.assignment is None else f" has {show_topics(response.assignment.topic_partitions)}"
+            self.say(f"{name}: epoch={response.member_epoch}{has}")
+
+        self.host.run(lambda now: self.machine.consumer_heartbeat(request, caller, answer, now))
+
+    def _owned(self, text: str) -> list[TopicPartitions]:
+        """`t:0,1/u:0` as topics with partitions."""
+        topics = []
+        for part in text.split("/") if text else []:
+            topic, _, partitions = part.partition(":")
+            numbers = [int(number) for number in partitions.split(",")]
+            topics.append(TopicPartitions(topic_id=self.topics.topic_id(topic) or ZERO_UUID, partitions=numbers))
+        return topics
+
+    def do_consumer_describe(self, arguments: Arguments) -> None:
+        def answer(groups: list[DescribedConsumerGroup]) -> None:
+            for group in groups:
+                if group.error_code:
+                    self.say(f"{group.group_id} {group.group_state} {name_of(group.error_code)} {group.error_message!r}")
+                    continue
+                epochs = f"epoch={group.group_epoch} assigned={group.assignment_epoch}"
+                self.say(f"{group.group_id} {group.group_state} {epochs} {group.assignor_name}")
+                for member in group.members:
+                    wants = ",".join(member.subscribed_topic_names) or member.subscribed_topic_regex
+                    has, goal = (show_topics(part.topic_partitions) for part in (member.assignment, member.target_assignment))
+                    kind = ["classic", "consumer"][member.member_type]
+                    self.say(f"  {member.member_id} epoch={member.member_epoch} {kind} reads {wants} has {has} of {goal}")
+
+        self.host.run(lambda _now: self.machine.describe_consumer_groups([arguments.text("group", "g")], answer))
+
+    def do_topic(self, arguments: Arguments) -> None:
+        """`topic NAME COUNT`: made, or given more partitions."""
+        self.topics.counts[arguments.words[0]] = int(arguments.words[1])
+        self.machine.topics_changed()
 
     # Offsets
 
@@ -408,8 +440,16 @@ class World:
 
     def do_state(self, arguments: Arguments) -> None:
         group = self.machine.shard.groups.get(arguments.text("group", "g"))
-        if not isinstance(group, ClassicGroup):
+        if group is None:
             self.say("no group")
+            return
+        if isinstance(group, ConsumerGroup):
+            members = " ".join(
+                f"{member_id}:{position.epoch}:{position.state.name.split('_')[0].lower()}:{show_partitions(position.assigned)}"
+                + (f":revoking {show_partitions(position.revoking)}" if position.revoking else "")
+                for member_id, position in group.positions.items()
+            )
+            self.say(f"{group.state.value} epoch={group.epoch} target={group.target_epoch} {members or '-'}")
             return
         members = ",".join(group.members) or "-"
         pending = f" pending={len(group.pending_members)}" if group.pending_members else ""
@@ -458,15 +498,3 @@ class World:
         value = None if key is None or what.value is None else records.read_value(key, what.value)
         inside = f" in transaction of {entry.transactional.producer_id}" if entry.transactional else ""
         return show_record(key, value) + inside
-
-
-def show_record(key: Any, value: Any) -> str:
-    if isinstance(key, OffsetCommitKey):
-        where = f"offset {key.group} {key.topic}-{key.partition}"
-        return f"{where} {value.offset}" if isinstance(value, OffsetCommitValue) else f"{where} tombstone"
-    if isinstance(key, GroupMetadataKey):
-        if not isinstance(value, GroupMetadataValue):
-            return f"group {key.group} tombstone"
-        members = ",".join(f"{member.member_id}:{bytes(member.assignment).decode()}" for member in value.members) or "-"
-        return f"group {key.group} generation={value.generation} protocol={value.protocol} leader={value.leader} members={members}"
-    return f"{key!r} {value!r}"

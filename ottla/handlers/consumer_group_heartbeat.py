@@ -1,0 +1,35 @@
+"""ConsumerGroupHeartbeat: a member joins, stays in or leaves a group whose assignment the coordinator makes (KIP-848).
+
+API and versions: ConsumerGroupHeartbeat (key 68), 0-1.
+
+Behaviour: epoch 0 joins, -1 leaves, -2 leaves for a moment (static members). The answer has the member's epoch, and its partitions when
+they changed. Topics that the principal may not describe are TOPIC_AUTHORIZATION_FAILED. See `groups/consumer.py`.
+
+Version notes: 1 regular expressions, and member ids made by the client (0: a member that joins may leave it to the coordinator).
+
+Not done: topics that a regular expression matches are not filtered by what the member may describe.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ottla.base.errors import ApiError
+from ottla.groups.consumer import refusal
+from ottla.handlers.context import AclOperation, Broker, RequestContext, ResourceType, require
+from ottla.handlers.coordination import ask, caller_of
+from ottla.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+
+KEY, MIN_VERSION, MAX_VERSION = 68, 0, 1
+
+
+def handle(broker: Broker, request: RequestContext, body: ConsumerGroupHeartbeatRequest) -> Any:
+    caller = caller_of(request)
+    try:
+        for topic in body.subscribed_topic_names or ():
+            require(broker, request, AclOperation.DESCRIBE, ResourceType.TOPIC, topic)
+    except ApiError as error:
+        return refusal(error.code, error.message)
+    return ask(
+        broker, request, body.group_id, lambda machine, reply, now_ms: machine.consumer_heartbeat(body, caller, reply, now_ms), refusal
+    )

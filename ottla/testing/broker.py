@@ -1,0 +1,136 @@
+"""A broker in a process of its own, for as long as a test needs it.
+
+    with Broker() as broker:
+        broker.get_bootstrap_server()
+
+The shape is that of testcontainers' `KafkaContainer`, so that swapping is one import. The data directory is temporary and goes with the
+broker, unless one is given. `snapshot()` keeps what is in it, and `Broker.from_snapshot(path)` starts a broker on a copy of that.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import weakref
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from ottla.testing.handle import BrokerHandle, Pause
+from ottla.testing.process import START_SECONDS_MAX, BrokerProcess, resume, suspend
+
+DEFAULTS = {"offsets.topic.num.partitions": "1", "transaction.state.log.num.partitions": "1", "ottla.shutdown.timeout.ms": "1000"}
+"""A test has few groups: one partition of each internal topic is made faster than fifty."""
+
+
+class Broker(BrokerHandle):
+    """See the module. `settings` are those of `server.properties`; `topics` (`"orders:3"`) are there from the start."""
+
+    def __init__(
+        self,
+        *,
+        settings: Mapping[str, object] | None = None,
+        topics: Sequence[str] = (),
+        data_dir: str | Path | None = None,
+        start_timeout: float = START_SECONDS_MAX,
+    ) -> None:
+        super().__init__()
+        self._settings = {**DEFAULTS, **{name: _text(value) for name, value in (settings or {}).items()}}
+        self._topics = list(topics)
+        self._given_data_dir = None if data_dir is None else Path(data_dir).resolve()
+        self._start_timeout = start_timeout
+        self._source: Path | None = None
+        self._home: Path | None = None
+        self._process: BrokerProcess | None = None
+        self._is_suspended = False
+
+    @classmethod
+    def from_snapshot(cls, path: str | Path, *, settings: Mapping[str, object] | None = None) -> Broker:
+        """A broker, not started yet, that begins with what was in the snapshot; the snapshot stays as it is."""
+        broker = cls(settings=settings)
+        broker._source = Path(path).resolve()
+        return broker
+
+    # Starting and stopping
+
+    def start(self) -> Broker:
+        """Ready to serve when this returns."""
+        assert self._process is None, "the broker runs already"
+        home = self._home = Path(tempfile.mkdtemp(prefix="ottla-"))
+        data_dir = self._given_data_dir or home / "data"
+        if self._source is not None:
+            from ottla.testing.snapshot import copy_data
+
+            copy_data(self._source, data_dir)
+        process = BrokerProcess(data_dir, home / "broker.log", self._settings, self._topics)
+        # A test run that ends without `stop` takes the broker along.
+        self._finalizer = weakref.finalize(self, _clean_up, process, home)
+        try:
+            host, port = process.start(self._start_timeout)
+        except BaseException:
+            self._finalizer()
+            raise
+        self._process = process
+        self.direct_server = f"{host}:{port}"
+        return self
+
+    def stop(self) -> None:
+        """Stops the broker; a temporary data directory is removed."""
+        self.close()
+        process, self._process = self._process, None
+        if process is not None:
+            process.stop()
+            self._finalizer()
+            self.direct_server = ""
+            self._is_suspended = False
+
+    def __enter__(self) -> Broker:
+        return self.start()
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    @property
+    def process(self) -> BrokerProcess:
+        assert self._process is not None, "the broker does not run; start() it, or use it in a with statement"
+        return self._process
+
+    @property
+    def data_dir(self) -> Path:
+        return self.process.data_dir
+
+    @property
+    def log(self) -> str:
+        """What the broker has logged."""
+        return self.process.log_file.read_text(errors="replace")
+
+    # Faults, by signals: the whole process stands still
+
+    def pause(self) -> Pause:
+        suspend(self.process.pid)
+        self._is_suspended = True
+        return Pause(self)
+
+    def resume(self) -> None:
+        if self._is_suspended:
+            resume(self.process.pid)
+            self._is_suspended = False
+
+    # Snapshots
+
+    def snapshot(self, path: str | Path | None = None) -> Path:
+        """Copies the broker's data as of this moment to `path` (which must not exist), or to a new temporary directory."""
+        from ottla.testing.snapshot import copy_data, take_snapshot
+
+        target = Path(path).resolve() if path is not None else Path(tempfile.mkdtemp(prefix="ottla-snapshot-")) / "data"
+        if self._is_suspended:
+            return copy_data(self.data_dir, target)
+        return take_snapshot(self.process.pid, self.data_dir, target)
+
+
+def _clean_up(process: BrokerProcess, home: Path) -> None:
+    process.kill()
+    shutil.rmtree(home, ignore_errors=True)
+
+
+def _text(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

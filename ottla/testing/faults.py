@@ -1,0 +1,287 @@
+"""Faults on the way to a broker: a TCP proxy in the test's own process that understands frames.
+
+Clients connect to the proxy; the broker behind it needs no back door and does not know. `fail_next` answers a request in the broker's
+stead, `drop_connections` cuts every client off, `pause` holds everything that travels. Addresses in the broker's answers are replaced by
+the proxy's own, so that a client that learns of the cluster stays within reach; a further broker gets a listening port when it is first
+heard of. So this works before any Kafka-compatible broker, a foreign one included, and each test process has faults of its own.
+
+A connection has two threads, one for each direction. What a client is owed is a queue of (request or made-up answer) in the order of its
+requests, because Kafka answers in order. Left out: TLS, and SASL from before its requests had headers.
+"""
+
+from __future__ import annotations
+
+import difflib
+import socket
+import struct
+import threading
+from collections import deque
+from typing import Any, BinaryIO, NamedTuple
+
+from ottla.base.errors import ErrorCode, WireError
+from ottla.testing import refusals
+from ottla.wire.framing import API_NAMES, load, read_request_header, read_response_header, write_response
+from ottla.wire.schema import decoder
+
+LOOPBACK = "127.0.0.1"
+PRODUCE, METADATA, FIND_COORDINATOR, DESCRIBE_CLUSTER = 0, 3, 10, 60
+WITH_ADDRESSES = (METADATA, FIND_COORDINATOR, DESCRIBE_CLUSTER)
+CONNECT_SECONDS_MAX = 5.0
+
+Address = tuple[str, int]
+_read_size = struct.Struct(">i").unpack
+_read_key = struct.Struct(">h").unpack_from
+
+_KEYS = {name.lower(): key for key, name in API_NAMES.items()}
+
+
+class Fault(NamedTuple):
+    """The next request of this key fails: with this code, or (None) by a closed connection."""
+
+    key: int
+    code: int | None
+
+
+class Owed(NamedTuple):
+    """What a client waits for: the broker's answer to a request, perhaps altered, or one that was made up here."""
+
+    key: int = -1
+    version: int = -1
+    code: int | None = None
+    made_up: bytes | None = None
+
+
+class FaultProxy:
+    """Stands before one broker, and before those that it tells of."""
+
+    def __init__(self, broker: Address) -> None:
+        self._listeners: dict[Address, socket.socket] = {}
+        self._links: set[_Link] = set()
+        self._faults: list[Fault] = []
+        self._lock = threading.Lock()
+        self.may_pass = threading.Event()
+        self.may_pass.set()
+        self._is_stopped = False
+        self.address = self.address_of(broker)
+
+    def address_of(self, broker: Address) -> Address:
+        """Where this broker is reached through the proxy."""
+        key = (_plain(broker[0]), broker[1])
+        with self._lock:
+            listener = self._listeners.get(key)
+            if listener is None:
+                listener = self._listeners[key] = socket.create_server((LOOPBACK, 0))
+                threading.Thread(target=self._accept, args=(listener, broker), name="ottla-faults", daemon=True).start()
+            return LOOPBACK, listener.getsockname()[1]
+
+    # What a test asks for
+
+    def fail_next(self, api: str, error: ErrorCode | str | int | None, times: int = 1) -> None:
+        """The next `times` requests of an API (`"Produce"`) fail with an error, by code or name; None: the connection is closed."""
+        key = key_of(api)
+        if not refusals.can_refuse(key):
+            raise ValueError(f"an answer to {api} has no place for an error; use fail_next({api!r}, None) to close the connection instead")
+        code = None if error is None else int(code_of(error))
+        with self._lock:
+            self._faults += [Fault(key, code)] * times
+
+    def drop_connections(self) -> int:
+        """Closes every connection, as a network does that breaks; says how many there were."""
+        with self._lock:
+            links = list(self._links)
+        for link in links:
+            link.close()
+        return len(links)
+
+    def pause(self) -> None:
+        """Nothing travels until `resume`; connections stay open."""
+        self.may_pass.clear()
+
+    def resume(self) -> None:
+        self.may_pass.set()
+
+    def reset(self) -> None:
+        """Forgets the faults that did not come to pass."""
+        self.resume()
+        with self._lock:
+            self._faults.clear()
+
+    def stop(self) -> None:
+        self._is_stopped = True
+        self.resume()
+        for listener in self._listeners.values():
+            _close(listener)
+        self.drop_connections()
+
+    # What a link asks for
+
+    def take_fault(self, key: int) -> Fault | None:
+        """The fault for a request of this key, which is used up by it."""
+        if not self._faults:
+            return None
+        with self._lock:
+            for fault in self._faults:
+                if fault.key == key:
+                    self._faults.remove(fault)
+                    return fault
+        return None
+
+    def forget(self, link: _Link) -> None:
+        with self._lock:
+            self._links.discard(link)
+
+    def _accept(self, listener: socket.socket, broker: Address) -> None:
+        while not self._is_stopped:
+            try:
+                client, _ = listener.accept()
+            except OSError:
+                return
+            try:
+                upstream = socket.create_connection(broker, timeout=CONNECT_SECONDS_MAX)
+            except OSError:
+                _close(client)  # the broker is away, and so is the door to it
+                continue
+            upstream.settimeout(None)
+            for sock in (client, upstream):
+                sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            link = _Link(self, client, upstream)
+            with self._lock:
+                self._links.add(link)
+            link.start()
+
+
+class _Link:
+    """One client's connection and its other half."""
+
+    def __init__(self, proxy: FaultProxy, client: socket.socket, upstream: socket.socket) -> None:
+        self._proxy = proxy
+        self._client = client
+        self._upstream = upstream
+        self._owed: deque[Owed] = deque()
+        self._lock = threading.Lock()
+
+    def start(self) -> None:
+        for work in (self._carry_requests, self._carry_answers):
+            threading.Thread(target=self._run, args=(work,), name="ottla-faults", daemon=True).start()
+
+    def close(self) -> None:
+        _close(self._client)
+        _close(self._upstream)
+        self._proxy.forget(self)
+
+    def _run(self, work: Any) -> None:
+        try:
+            work()
+        except (OSError, ValueError, WireError, struct.error):
+            pass  # one of the two has gone, or speaks no Kafka: the other half goes too
+        finally:
+            self.close()
+
+    def _carry_requests(self) -> None:
+        with self._client.makefile("rb") as reader:
+            while (frame := _read_frame(reader)) is not None:
+                self._proxy.may_pass.wait()
+                (key,) = _read_key(frame, 4)
+                fault = self._proxy.take_fault(key)
+                if fault is not None and fault.code is None:
+                    return
+                if not self._stand_in(frame, fault):
+                    self._upstream.sendall(frame)
+
+    def _stand_in(self, frame: bytes, fault: Fault | None) -> bool:
+        """Notes what the client is owed; whether the broker does not need to hear of it."""
+        key, version, correlation_id, _client_id, start = read_request_header(frame, 4)
+        code = fault.code if fault is not None else None
+        if code is not None and not refusals.is_altered(key):
+            request_class, response_class = load(key)
+            request: Any = decoder(request_class, version)(memoryview(frame), start)[0]
+            if key == PRODUCE and request.acks == 0:
+                return True  # nobody waits for an answer; the records are lost, as they are when a broker fails
+            answer = bytes(write_response(response_class, version)(refusals.refuse(key, version, request, code), correlation_id))
+            with self._lock:
+                self._owed.append(Owed(made_up=answer))
+                self._send_made_up()
+            return True
+        if key != PRODUCE or _wants_answer(frame, version, start):
+            with self._lock:
+                self._owed.append(Owed(key, version, code))
+        return False
+
+    def _carry_answers(self) -> None:
+        with self._upstream.makefile("rb") as reader:
+            while (frame := _read_frame(reader)) is not None:
+                self._proxy.may_pass.wait()
+                with self._lock:
+                    owed = self._owed.popleft()
+                    if owed.key in WITH_ADDRESSES or owed.code is not None:
+                        frame = self._rewrite(frame, owed)
+                    self._client.sendall(frame)
+                    self._send_made_up()
+
+    def _send_made_up(self) -> None:
+        """Sends the answers made up here whose turn it is."""
+        while self._owed and (answer := self._owed[0].made_up) is not None:
+            self._owed.popleft()
+            self._client.sendall(answer)
+
+    def _rewrite(self, frame: bytes, owed: Owed) -> bytes:
+        """The broker's answer with the proxy's addresses, and with an error if one was asked for."""
+        response_class = load(owed.key)[1]
+        correlation_id, start = read_response_header(owed.key, owed.version, frame, 4)
+        answer = decoder(response_class, owed.version)(memoryview(frame), start)[0]
+        if owed.code is not None:
+            answer = refusals.alter(answer, owed.code)
+        for node in _nodes_of(answer):
+            if node.port > 0:
+                node.host, node.port = self._proxy.address_of((node.host, node.port))
+        return bytes(write_response(response_class, owed.version)(answer, correlation_id))
+
+
+def key_of(api: str) -> int:
+    key = _KEYS.get(api.lower())
+    if key is None:
+        near = difflib.get_close_matches(api, API_NAMES.values(), 1)
+        raise ValueError(f"no API is called {api!r}" + (f"; did you mean {near[0]!r}?" if near else ""))
+    return key
+
+
+def code_of(error: ErrorCode | str | int) -> ErrorCode:
+    if not isinstance(error, str):
+        return ErrorCode(error)
+    if error not in ErrorCode.__members__:
+        near = difflib.get_close_matches(error, ErrorCode.__members__, 1)
+        raise ValueError(f"no error is called {error!r}" + (f"; did you mean {near[0]!r}?" if near else ""))
+    return ErrorCode[error]
+
+
+def _nodes_of(answer: Any) -> list[Any]:
+    """Everything in the answer that has a host and a port."""
+    nodes = [*getattr(answer, "brokers", ()), *getattr(answer, "coordinators", ())]
+    return [*nodes, answer] if hasattr(answer, "host") else nodes
+
+
+def _wants_answer(frame: bytes, version: int, start: int) -> bool:
+    request: Any = decoder(load(PRODUCE)[0], version)(memoryview(frame), start)[0]
+    return bool(request.acks)
+
+
+def _read_frame(reader: BinaryIO) -> bytes | None:
+    """A whole frame with its size in front; None when the peer has closed."""
+    head = reader.read(4)
+    if len(head) < 4:
+        return None
+    body = reader.read(_read_size(head)[0])
+    return head + body if len(body) == _read_size(head)[0] else None
+
+
+def _plain(host: str) -> str:
+    return LOOPBACK if host == "localhost" else host
+
+
+def _close(sock: socket.socket) -> None:
+    """Shuts down first, because a thread that reads would not notice a mere close."""
+    try:
+        sock.shutdown(socket.SHUT_RDWR)
+    except OSError:
+        pass
+    sock.close()

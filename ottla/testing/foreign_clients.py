@@ -1,0 +1,91 @@
+"""Clients for a test, by whichever library is installed: confluent-kafka, kafka-python, aiokafka. Each is imported on use.
+
+Settings may be written with dots or underscores; each library gets the form that it knows. A consumer that is given no group gets one of
+its own, and reads from the beginning, which is what a test nearly always means.
+"""
+
+from __future__ import annotations
+
+import importlib
+import uuid
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+CONFLUENT, KAFKA_PYTHON, AIOKAFKA = "confluent-kafka", "kafka-python", "aiokafka"
+_MODULES = {CONFLUENT: "confluent_kafka", KAFKA_PYTHON: "kafka", AIOKAFKA: "aiokafka"}
+
+Settings = Mapping[str, Any]
+
+
+class NoClientInstalled(RuntimeError):
+    """None of the libraries that could do it is there."""
+
+
+def producer(bootstrap: str, settings: Settings, library: str | None) -> Any:
+    return _make((CONFLUENT, KAFKA_PYTHON), "Producer", bootstrap, settings, library)
+
+
+def consumer(bootstrap: str, topics: Iterable[str], settings: Settings, library: str | None) -> Any:
+    made = _make((CONFLUENT, KAFKA_PYTHON), "Consumer", bootstrap, _reading(settings), library)
+    topics = list(topics)
+    if topics:
+        made.subscribe(topics)
+    return made
+
+
+def admin(bootstrap: str, settings: Settings, library: str | None) -> Any:
+    return _make((CONFLUENT, KAFKA_PYTHON), "Admin", bootstrap, settings, library)
+
+
+def aio_producer(bootstrap: str, settings: Settings) -> Any:
+    """Not started yet: `async with broker.aio_producer() as producer`."""
+    return _make((AIOKAFKA,), "Producer", bootstrap, settings, None)
+
+
+def aio_consumer(bootstrap: str, topics: Iterable[str], settings: Settings) -> Any:
+    library = _load((AIOKAFKA,), None)[1]
+    return library.AIOKafkaConsumer(*topics, bootstrap_servers=bootstrap, **_underscored(_reading(settings)))
+
+
+def aio_admin(bootstrap: str, settings: Settings) -> Any:
+    return _make((AIOKAFKA,), "Admin", bootstrap, settings, None)
+
+
+def _reading(settings: Settings) -> dict[str, Any]:
+    given = _underscored(settings)
+    return {"group_id": f"ottla-{uuid.uuid4().hex}", "auto_offset_reset": "earliest", **given}
+
+
+def _make(libraries: tuple[str, ...], kind: str, bootstrap: str, settings: Settings, wanted: str | None) -> Any:
+    name, module = _load(libraries, wanted)
+    if name == CONFLUENT:
+        config = {"bootstrap.servers": bootstrap, **{key.replace("_", "."): value for key, value in settings.items()}}
+        if kind == "Admin":
+            return importlib.import_module("confluent_kafka.admin").AdminClient(config)
+        return getattr(module, kind)(config)
+    return _PYTHON_CLASSES[name, kind](module)(bootstrap_servers=bootstrap, **_underscored(settings))
+
+
+_PYTHON_CLASSES: dict[tuple[str, str], Callable[[Any], Any]] = {
+    (KAFKA_PYTHON, "Producer"): lambda module: module.KafkaProducer,
+    (KAFKA_PYTHON, "Consumer"): lambda module: module.KafkaConsumer,
+    (KAFKA_PYTHON, "Admin"): lambda module: module.KafkaAdminClient,
+    (AIOKAFKA, "Producer"): lambda module: module.AIOKafkaProducer,
+    (AIOKAFKA, "Admin"): lambda _module: importlib.import_module("aiokafka.admin").AIOKafkaAdminClient,
+}
+
+
+def _underscored(settings: Settings) -> dict[str, Any]:
+    return {key.replace(".", "_"): value for key, value in settings.items()}
+
+
+def _load(libraries: tuple[str, ...], wanted: str | None) -> tuple[str, Any]:
+    if wanted is not None and wanted not in libraries:
+        raise ValueError(f"client {wanted!r} is not one of {', '.join(libraries)}")
+    for name in (wanted,) if wanted is not None else libraries:
+        try:
+            return name, importlib.import_module(_MODULES[name])
+        except ModuleNotFoundError as error:
+            if error.name != _MODULES[name]:
+                raise
+    raise NoClientInstalled(f"no Kafka client is installed for this: pip install {wanted or ' or '.join(libraries)}")

@@ -1,0 +1,278 @@
+"""What a test does with a broker, whoever has started it: clients, topics, records, faults.
+
+Clients get the address of a proxy in this process, so that faults can be made (`faults.py`); the convenience methods here go to the broker
+itself and are not disturbed by them. `direct_server` is that way for a test that wants no proxy between.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ottla.testing import foreign_clients
+
+if TYPE_CHECKING:
+    from ottla.base.errors import ErrorCode
+    from ottla.base.types import TopicPartition
+    from ottla.client.cluster import Cluster
+    from ottla.testing.faults import FaultProxy
+
+Text = bytes | str | None
+WAIT_SECONDS = 10.0
+POLL_SECONDS = 0.1
+SETTLE_SECONDS = 0.005
+
+
+class TopicRecord(NamedTuple):
+    """A record as it lies in a topic."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...]
+
+
+class Pause:
+    """Ends at `resume()` of the broker, or with the block: `with broker.pause(): ...`."""
+
+    def __init__(self, broker: BrokerHandle) -> None:
+        self._broker = broker
+
+    def __enter__(self) -> Pause:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._broker.resume()
+
+
+class BrokerHandle:
+    """A broker that runs at an address; see the module."""
+
+    def __init__(self, bootstrap: str = "") -> None:
+        self.direct_server = bootstrap
+        self._proxy: FaultProxy | None = None
+        self._cluster: Cluster | None = None
+
+    # Where it is
+
+    @property
+    def bootstrap_server(self) -> str:
+        host, port = self._faults().address
+        return f"{host}:{port}"
+
+    def get_bootstrap_server(self) -> str:
+        return self.bootstrap_server
+
+    @property
+    def address(self) -> tuple[str, int]:
+        return self._faults().address
+
+    # Clients
+
+    def config(self, **settings: Any) -> dict[str, Any]:
+        """Settings for clients that are configured by a mapping."""
+        return {"bootstrap.servers": self.bootstrap_server, **{name.replace("_", "."): value for name, value in settings.items()}}
+
+    def producer(self, *, client: str | None = None, **settings: Any) -> Any:
+        return foreign_clients.producer(self.bootstrap_server, settings, client)
+
+    def consumer(self, *topics: str, client: str | None = None, **settings: Any) -> Any:
+        return foreign_clients.consumer(self.bootstrap_server, topics, settings, client)
+
+    def admin(self, *, client: str | None = None, **settings: Any) -> Any:
+        return foreign_clients.admin(self.bootstrap_server, settings, client)
+
+    def aio_producer(self, **settings: Any) -> Any:
+        return foreign_clients.aio_producer(self.bootstrap_server, settings)
+
+    def aio_consumer(self, *topics: str, **settings: Any) -> Any:
+        return foreign_clients.aio_consumer(self.bootstrap_server, topics, settings)
+
+    def aio_admin(self, **settings: Any) -> Any:
+        return foreign_clients.aio_admin(self.bootstrap_server, settings)
+
+    # Topics and records
+
+    def topics(self) -> list[str]:
+        """The names of all topics but internal ones."""
+        cluster = self._client()
+        cluster.refresh(None)
+        return sorted(name for name, topic in cluster.topics.items() if not topic.is_internal)
+
+    def create_topic(self, name: str, partitions: int = 1, **configs: str) -> str:
+        """Settings with underscores for dots: `retention_ms="1000"`."""
+        from ottla.client import admin
+
+        settings = {key.replace("_", "."): value for key, value in configs.items()}
+        admin.create_topic(self._client(), name, partitions=partitions, configs=settings)
+        return name
+
+    def delete_topics(self, names: Iterable[str]) -> None:
+        from ottla.client import admin
+
+        admin.delete_topics(self._client(), list(names))
+
+    def add_record(
+        self, topic: str, value: Text = None, *, key: Text = None, headers: Mapping[str, Text] | None = None, partition: int = -1,
+        timestamp: int | None = None,
+    ) -> None:  # fmt: skip
+        """Writes one record and waits until the broker has it; a missing topic is created where the broker does that."""
+        from ottla.client.producer import Producer
+
+        sent = tuple((name, _encoded(data)) for name, data in (headers or {}).items())
+        cluster = self._client()
+        cluster.topic(topic, auto_create=True)
+        with Producer(cluster, is_idempotent=False) as producer:
+            producer.produce(topic, _encoded(value), _encoded(key), partition=partition, timestamp=timestamp, headers=sent)
+
+    def records(self, topic: str, *, is_committed_only: bool = True) -> list[TopicRecord]:
+        """Everything that readers see of a topic at this moment, by partition and offset."""
+        return self._read(topic, self._ends(topic, "EARLIEST", is_committed_only), is_committed_only)
+
+    @contextmanager
+    def assert_produces(self, topic: str, count: int = 1, *, timeout: float = WAIT_SECONDS) -> Iterator[list[TopicRecord]]:
+        """The block has to add at least `count` records to the topic, at the latest `timeout` seconds after its end. The list that it
+        gets is filled with them.
+        """
+        starts = self._ends(topic, "LATEST", True) if topic in self.topics() else None
+        found: list[TopicRecord] = []
+        yield found
+        deadline = time.monotonic() + timeout
+        while len(found) < count:
+            is_over = time.monotonic() >= deadline
+            if topic in self.topics():
+                found[:] = self._read(topic, starts or self._ends(topic, "EARLIEST", True), True)
+            if is_over and len(found) < count:
+                raise AssertionError(f"{len(found)} of {count} records were written to {topic!r} within {timeout:g} s")
+            if len(found) < count:
+                time.sleep(SETTLE_SECONDS)
+
+    def reset(self) -> None:
+        """Deletes every topic with its records, and every group that nobody is in; forgets faults that have not come to pass."""
+        from ottla.base.errors import ApiError
+        from ottla.client import group_admin
+
+        if self._proxy is not None:
+            self._proxy.reset()
+        names = self.topics()
+        if names:
+            self.delete_topics(names)
+        cluster = self._client()
+        for group in group_admin.list_groups(cluster):
+            try:
+                group_admin.delete_group(cluster, group.group_id)
+            except ApiError:
+                pass  # somebody is in it, or it went with its offsets
+
+    # Faults
+
+    def pause(self) -> Pause:
+        """The broker takes and answers nothing until `resume`, and no connection closes."""
+        self._faults().pause()
+        return Pause(self)
+
+    def resume(self) -> None:
+        self._faults().resume()
+
+    def drop_connections(self) -> int:
+        """Closes all connections of clients of this process; they may connect again at once."""
+        return self._faults().drop_connections()
+
+    def fail_next(self, api: str, error: ErrorCode | str | int | None, times: int = 1) -> None:
+        """The next request of an API, such as `"Produce"`, fails with an error, by name or code; with None its connection is closed."""
+        self._faults().fail_next(api, error, times)
+
+    # Ending
+
+    def close(self) -> None:
+        """Lets go of the broker, which goes on running."""
+        if self._cluster is not None:
+            self._cluster.close()
+            self._cluster = None
+        if self._proxy is not None:
+            self._proxy.stop()
+            self._proxy = None
+
+    # Inside
+
+    def _faults(self) -> FaultProxy:
+        if self._proxy is None:
+            from ottla.client.addresses import parse_addresses
+            from ottla.testing.faults import FaultProxy
+
+            assert self.direct_server, "the broker does not run; start() it, or use it in a with statement"
+            first = parse_addresses(self.direct_server)[0]
+            self._proxy = FaultProxy((first.host, first.port))
+        return self._proxy
+
+    def _client(self) -> Cluster:
+        if self._cluster is None:
+            from ottla.client.cluster import Cluster
+
+            assert self.direct_server, "the broker does not run; start() it, or use it in a with statement"
+            self._cluster = Cluster(self.direct_server, client_id="ottla-testing", timeout_s=WAIT_SECONDS)
+        return self._cluster
+
+    def _ends(self, topic: str, which: str, is_committed_only: bool) -> dict[TopicPartition, int]:
+        """The first or last offset of each partition."""
+        from ottla.base.types import TopicPartition
+        from ottla.client import admin
+
+        cluster = self._client()
+        cluster.topics.pop(topic, None)
+        wanted = {TopicPartition(topic, index): getattr(admin, which) for index in cluster.partitions(topic)}
+        found = {}
+        for partition, result in admin.list_offsets(cluster, wanted, isolation_level=int(is_committed_only)).items():
+            if isinstance(result, Exception):
+                raise result
+            found[partition] = result.offset
+        return found
+
+    def _read(self, topic: str, starts: Mapping[TopicPartition, int], is_committed_only: bool) -> list[TopicRecord]:
+        """The records between these offsets and the ends of this moment."""
+        from ottla.client.consumer import Consumer
+
+        ends = self._ends(topic, "LATEST", is_committed_only)
+        left = {partition: start for partition, start in starts.items() if start < ends.get(partition, 0)}
+        found: list[TopicRecord] = []
+        if not left:
+            return found
+        with Consumer(self._client(), isolation_level=int(is_committed_only)) as consumer:
+            consumer.assign(left)
+            deadline = time.monotonic() + WAIT_SECONDS
+            while any(consumer.positions[partition] < ends[partition] for partition in left):
+                if time.monotonic() > deadline:
+                    raise TimeoutError(f"{topic!r} could not be read within {WAIT_SECONDS:g} s")
+                for fetched in consumer.poll(POLL_SECONDS):
+                    found += _told(fetched.partition, fetched.records())
+        return sorted(record for record in found if record.offset < ends[_place(record)])
+
+
+def _told(partition: TopicPartition, records: Iterable[Any]) -> Sequence[TopicRecord]:
+    return [
+        TopicRecord(*partition, record.offset, record.timestamp, _owned(record.key), _owned(record.value), _owned_headers(record.headers))
+        for record in records
+    ]
+
+
+def _place(record: TopicRecord) -> TopicPartition:
+    from ottla.base.types import TopicPartition
+
+    return TopicPartition(record.topic, record.partition)
+
+
+def _owned(data: Any) -> bytes | None:
+    return None if data is None else bytes(data)
+
+
+def _owned_headers(headers: Iterable[tuple[Any, Any]]) -> tuple[tuple[str, bytes | None], ...]:
+    return tuple((name if isinstance(name, str) else bytes(name).decode(), _owned(data)) for name, data in headers)
+
+
+def _encoded(data: Text) -> bytes | None:
+    return data.encode() if isinstance(data, str) else data

@@ -1,0 +1,120 @@
+"""pytest's fixtures: `kafka_broker`, `kafka_topic`, `kafka_group_id`, `kafka_cluster`.
+
+pytest imports this module in every run of everybody who has Ottla installed; so it imports nothing but pytest, and a broker starts when the
+first test asks for it. One broker serves the whole run, pytest-xdist's workers included; tests are kept apart by names, not by brokers.
+
+`OTTLA_BOOTSTRAP` names a broker to use instead, of whatever make.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import uuid
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from ottla.testing.broker import Broker
+    from ottla.testing.handle import BrokerHandle
+
+BOOTSTRAP_VARIABLE = "OTTLA_BOOTSTRAP"
+WORKER_INPUT = "ottla_directory"
+NAME_CHARACTERS_MAX = 100
+
+_directory_key = pytest.StashKey[str]()
+
+
+@pytest.fixture(scope="session")
+def kafka_broker(request: pytest.FixtureRequest) -> Iterator[BrokerHandle]:
+    """A running broker: `.bootstrap_server`, clients, records, faults. One for the whole run."""
+    bootstrap = os.environ.get(BOOTSTRAP_VARIABLE)
+    shared = getattr(request.config, "workerinput", {}).get(WORKER_INPUT)
+    if bootstrap:
+        from ottla.testing.handle import BrokerHandle
+
+        handle = BrokerHandle(bootstrap)
+        yield handle
+        handle.close()
+    elif shared:
+        from pathlib import Path
+
+        from ottla.testing.broker import DEFAULTS
+        from ottla.testing.sharing import share_broker
+
+        handle = share_broker(Path(shared), DEFAULTS)
+        yield handle
+        handle.close()
+    else:
+        from ottla.testing.broker import Broker
+
+        with Broker() as broker:
+            yield broker
+
+
+@pytest.fixture
+def kafka_topic(kafka_broker: BrokerHandle, request: pytest.FixtureRequest) -> Iterator[str]:
+    """The name of a topic that is there and that no other test has."""
+    name = kafka_broker.create_topic(_unique(request))
+    yield name
+    if os.environ.get(BOOTSTRAP_VARIABLE):
+        kafka_broker.delete_topics([name])
+
+
+@pytest.fixture
+def kafka_group_id(request: pytest.FixtureRequest) -> str:
+    """The name of a group that no other test has."""
+    return _unique(request)
+
+
+@pytest.fixture
+def kafka_cluster() -> Iterator[Callable[..., Broker]]:
+    """`kafka_cluster(n)` starts n brokers of the test's own; they stop with the test."""
+    started: list[Broker] = []
+
+    def start(brokers: int = 1, **options: Any) -> Broker:
+        if brokers != 1:
+            raise ValueError(f"kafka_cluster({brokers}): this version runs one broker by itself, ask for kafka_cluster(1)")
+        from ottla.testing.broker import Broker
+
+        broker = Broker(**options).start()
+        started.append(broker)
+        return broker
+
+    yield start
+    for broker in started:
+        broker.stop()
+
+
+def _unique(request: pytest.FixtureRequest) -> str:
+    """The test's name as far as Kafka allows it, and something that is never the same."""
+    name = re.sub(r"[^a-zA-Z0-9._-]+", "-", request.node.name)[:NAME_CHARACTERS_MAX].strip("-.")
+    return f"{name}-{uuid.uuid4().hex[:12]}"
+
+
+# pytest-xdist
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """The controller tells each worker where the broker of this run is, or will be."""
+    config = node.config
+    if _directory_key not in config.stash:
+        import tempfile
+
+        config.stash[_directory_key] = tempfile.mkdtemp(prefix="ottla-")
+    node.workerinput[WORKER_INPUT] = config.stash[_directory_key]
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """The controller stops what its workers have shared."""
+    directory = config.stash.get(_directory_key, None)
+    if directory is not None:
+        from pathlib import Path
+
+        from ottla.testing.sharing import stop_shared
+
+        stop_shared(Path(directory))

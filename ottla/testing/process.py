@@ -1,0 +1,156 @@
+"""A broker as a process of its own: started and waited for, stopped in time, suspended and resumed by signals.
+
+The process listens on a free port of the loopback address and keeps its data in one directory. `START_SECONDS_MAX` is for a machine under
+load; an idle one needs a fraction of a second. What the broker logs goes to a file beside its data, and into the message when it does not
+start.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+START_SECONDS_MAX = 30.0
+STOP_SECONDS_MAX = 10.0
+SUSPEND_SECONDS_MAX = 5.0
+LOG_TAIL_BYTES = 4000
+POLL_SECONDS = 0.001
+
+_READY = re.compile(rb"READY (\S+):(\d+) ")
+
+
+class BrokerDidNotStart(Exception):
+    """With what the broker said last."""
+
+
+class BrokerProcess:
+    """One broker process, from start to stop."""
+
+    def __init__(self, data_dir: Path, log_file: Path, settings: Mapping[str, str], topics: Sequence[str] = ()) -> None:
+        self.data_dir = data_dir
+        self.log_file = log_file
+        self._settings = dict(settings)
+        self._topics = list(topics)
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None, "the broker does not run"
+        return self._process.pid
+
+    @property
+    def is_running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    def start(self, seconds_max: float = START_SECONDS_MAX) -> tuple[str, int]:
+        """Starts the broker; its host and port once the first request can be served. Raises `BrokerDidNotStart`."""
+        command = [sys.executable, "-m", "ottla.cli.main", "start", "--port", "0", "--data-dir", str(self.data_dir)]
+        for name, value in self._settings.items():
+            command += ["--set", f"{name}={value}"]
+        if self._topics:
+            command += ["--seed-topic", ",".join(self._topics)]
+        self.data_dir.mkdir(parents=True, exist_ok=True)
+        with self.log_file.open("ab") as log:
+            self._process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log, env=environment(), cwd=self.data_dir
+            )
+        address = self._wait_until_ready(time.monotonic() + seconds_max)
+        if address is None:
+            self.kill()
+            raise BrokerDidNotStart(f"the broker did not start within {seconds_max:g} s: {self._last_words()}")
+        return address
+
+    def stop(self) -> None:
+        """Stops the broker cleanly, or by force when it does not stop in time."""
+        process = self._process
+        if process is None:
+            return
+        if process.poll() is None:
+            process.send_signal(signal.SIGCONT)  # a suspended process would not hear the next one
+            process.terminate()
+            try:
+                process.wait(STOP_SECONDS_MAX)
+            except subprocess.TimeoutExpired:
+                process.kill()
+        self._let_go()
+
+    def kill(self) -> None:
+        """`kill -9`, as a crash would."""
+        if self._process is not None:
+            self._process.kill()
+            self._let_go()
+
+    def forget(self) -> None:
+        """Lets the process run on, for others to stop."""
+        assert self._process is not None
+        if self._process.stdout is not None:
+            self._process.stdout.close()
+        self._process.returncode = 0  # nobody here waits for it, and Popen is not to complain of that
+        self._process = None
+
+    def _let_go(self) -> None:
+        assert self._process is not None
+        self._process.wait()
+        if self._process.stdout is not None:
+            self._process.stdout.close()
+        self._process = None
+
+    def _wait_until_ready(self, deadline: float) -> tuple[str, int] | None:
+        process = self._process
+        assert process is not None and process.stdout is not None
+        said = b""
+        while (left := deadline - time.monotonic()) > 0:
+            if not select.select([process.stdout], [], [], left)[0]:
+                break
+            piece = os.read(process.stdout.fileno(), 4096)
+            said += piece
+            found = _READY.search(said)
+            if found:
+                return found[1].decode(), int(found[2])
+            if not piece:
+                break
+        return None
+
+    def _last_words(self) -> str:
+        return self.log_file.read_bytes()[-LOG_TAIL_BYTES:].decode(errors="replace").strip() or "it said nothing"
+
+
+def environment() -> dict[str, str]:
+    """That of this process, without settings that are meant for other brokers, and with the way to this package."""
+    foreign = ("CLUSTER_ID", "NOTIFY_SOCKET")
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("KAFKA_") and name not in foreign}
+    package_parent = str(Path(__file__).resolve().parents[2])
+    paths = [package_parent, *filter(None, [kept.get("PYTHONPATH")])]
+    return {**kept, "PYTHONPATH": os.pathsep.join(paths)}
+
+
+def suspend(pid: int) -> None:
+    """SIGSTOP, and waits until the process stands still."""
+    os.kill(pid, signal.SIGSTOP)
+    deadline = time.monotonic() + SUSPEND_SECONDS_MAX
+    while not _is_suspended(pid):
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"process {pid} does not stand still")
+        time.sleep(POLL_SECONDS)
+
+
+def resume(pid: int) -> None:
+    os.kill(pid, signal.SIGCONT)
+
+
+def _is_suspended(pid: int) -> bool:
+    """Whether every thread of the process has stopped."""
+    try:
+        tasks = list(Path(f"/proc/{pid}/task").iterdir())
+        # The name, the second field, is in brackets and may contain blanks.
+        return all((task / "stat").read_bytes().rpartition(b") ")[2][:1] in b"Tt" for task in tasks)
+    except OSError:
+        time.sleep(POLL_SECONDS * 10)  # no /proc here: the signal is delivered by then
+        return True

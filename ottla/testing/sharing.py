@@ -1,0 +1,95 @@
+"""One broker for a whole pytest-xdist run: the worker that needs it first starts it, the others find it, the controller stops it.
+
+The controller gives every worker the name of one directory. Whoever holds the lock in it may start the broker and write down where it is.
+Workers may end before others have finished, so none of them stops it; the controller does when all are done, also when one has crashed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import time
+from pathlib import Path
+
+from ottla.adapters.lock import lock
+from ottla.testing.handle import BrokerHandle
+from ottla.testing.process import STOP_SECONDS_MAX, BrokerProcess
+from ottla.testing.snapshot import take_snapshot
+
+STATE_FILE = "broker.json"
+LOCK_FILE = "lock"
+LOCK_SECONDS_MAX = 60.0
+POLL_SECONDS = 0.005
+
+
+class SharedBroker(BrokerHandle):
+    """A broker that other processes use as well: `pause` holds this process's connections only, and nobody here stops it."""
+
+    def __init__(self, bootstrap: str, pid: int, data_dir: Path) -> None:
+        super().__init__(bootstrap)
+        self.pid = pid
+        self.data_dir = data_dir
+
+    def snapshot(self, path: str | Path) -> Path:
+        """Copies the broker's data as of this moment; it stands still for that long, for everybody."""
+        return take_snapshot(self.pid, self.data_dir, Path(path).resolve())
+
+    def reset(self) -> None:
+        """Forgets this process's faults. Topics stay: other workers are using theirs."""
+        if self._proxy is not None:
+            self._proxy.reset()
+
+
+def share_broker(directory: Path, settings: dict[str, str]) -> SharedBroker:
+    """The broker of this run, started now if nobody has yet."""
+    directory.mkdir(parents=True, exist_ok=True)
+    descriptor = os.open(directory / LOCK_FILE, os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        _wait_for(descriptor)
+        state_file = directory / STATE_FILE
+        if not state_file.exists():
+            process = BrokerProcess(directory / "data", directory / "broker.log", settings)
+            host, port = process.start()
+            state_file.write_text(json.dumps({"bootstrap": f"{host}:{port}", "pid": process.pid}))
+            process.forget()
+        state = json.loads(state_file.read_text())
+    finally:
+        os.close(descriptor)
+    return SharedBroker(state["bootstrap"], state["pid"], directory / "data")
+
+
+def stop_shared(directory: Path) -> None:
+    """Called once, when every worker is done."""
+    state_file = directory / STATE_FILE
+    if state_file.exists():
+        pid = json.loads(state_file.read_text())["pid"]
+        deadline = time.monotonic() + STOP_SECONDS_MAX
+        number = signal.SIGTERM
+        while _signal(pid, number):
+            # A broker that does not stop in time is made to.
+            number = signal.SIGKILL if time.monotonic() > deadline else signal.SIGTERM
+            time.sleep(POLL_SECONDS * 4)
+    shutil.rmtree(directory, ignore_errors=True)
+
+
+def _signal(pid: int, number: signal.Signals) -> bool:
+    """Whether the process is still there."""
+    try:
+        os.kill(pid, number)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def _wait_for(descriptor: int) -> None:
+    deadline = time.monotonic() + LOCK_SECONDS_MAX
+    while True:
+        try:
+            lock(descriptor)
+            return
+        except OSError:
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"another test process has been starting a broker for {LOCK_SECONDS_MAX:g} s") from None
+            time.sleep(POLL_SECONDS)

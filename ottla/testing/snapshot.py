@@ -1,0 +1,81 @@
+"""A copy of a running broker's data, taken while the broker stands still.
+
+The broker writes each batch with one call and its process is suspended while files are copied, so the copy is what `kill -9` would have
+left at that moment: every topic, group and transaction at one point in time, which recovery of a crashed broker is made for. A copy made
+while the broker runs would be none: a transaction's end could be in it and the marker it rests on not.
+
+Sealed segments never change again, so they are hard links where the file system has them; of the rest, each partition's last segment and
+small files, there is a real copy. A snapshot can be started from any number of times, because each start takes a copy of its own.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+from ottla.testing.process import resume, suspend
+
+SEGMENT_SUFFIX = ".log"
+LEFT_OUT = (".lock", ".probe")
+LEFT_OUT_SUFFIXES = ("-shm", ".deleted", ".tmp")
+COPY_BYTES = 1 << 30
+
+
+def take_snapshot(pid: int, data_dir: Path, target: Path) -> Path:
+    """Copies the data of the broker that runs as `pid` to `target`, which must not exist."""
+    suspend(pid)
+    try:
+        return copy_data(data_dir, target)
+    finally:
+        resume(pid)
+
+
+def copy_data(source: Path, target: Path) -> Path:
+    """Copies a data directory that nobody writes to."""
+    target.mkdir(parents=True)
+    for entry in os.scandir(source):
+        if entry.is_dir(follow_symlinks=False):
+            if not entry.name.endswith("-delete"):
+                _copy_partition(Path(entry.path), target / entry.name)
+        elif not _is_left_out(entry.name):
+            _copy_file(entry.path, target / entry.name)
+    return target
+
+
+def _copy_partition(source: Path, target: Path) -> None:
+    target.mkdir()
+    names = sorted(os.listdir(source))
+    segments = [name for name in names if name.endswith(SEGMENT_SUFFIX)]
+    sealed = frozenset(segments[:-1])
+    for name in names:
+        if name in sealed:
+            _link(source / name, target / name)
+        elif not _is_left_out(name):
+            _copy_file(source / name, target / name)
+
+
+def _is_left_out(name: str) -> bool:
+    return name in LEFT_OUT or name.endswith(LEFT_OUT_SUFFIXES)
+
+
+def _link(source: Path, target: Path) -> None:
+    try:
+        os.link(source, target)
+    except OSError:
+        _copy_file(source, target)
+
+
+def _copy_file(source: str | Path, target: Path) -> None:
+    """By the kernel where it can; some file systems then share the blocks and copy nothing at all."""
+    if not hasattr(os, "copy_file_range"):
+        shutil.copyfile(source, target)
+        return
+    with open(source, "rb") as reading, open(target, "wb") as writing:
+        try:
+            while os.copy_file_range(reading.fileno(), writing.fileno(), COPY_BYTES):
+                pass
+        except OSError:
+            reading.seek(0)
+            writing.seek(0)
+            shutil.copyfileobj(reading, writing)

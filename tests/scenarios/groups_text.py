@@ -1,0 +1,139 @@
+"""How the group transcripts are read and written: words of commands, partitions, records and members' assignments as text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from ottla.base.errors import ErrorCode
+from ottla.groups.consumer_group import MemberState
+from ottla.wire.messages.consumer_protocol import ConsumerProtocolAssignment, ConsumerProtocolAssignmentTopicPartition
+from ottla.wire.messages.group_records import (
+    ConsumerGroupCurrentMemberAssignmentValue,
+    ConsumerGroupMemberMetadataValue,
+    ConsumerGroupMetadataValue,
+    ConsumerGroupRegularExpressionValue,
+    ConsumerGroupTargetAssignmentMemberValue,
+    ConsumerGroupTargetAssignmentMetadataValue,
+    GroupMetadataKey,
+    GroupMetadataValue,
+    OffsetCommitKey,
+    OffsetCommitValue,
+)
+from ottla.wire.schema import decoder, encoder
+
+
+class FixedTopics:
+    """`TopicsView` over a dict of partition counts; an id is the name, padded."""
+
+    def __init__(self, counts: dict[str, int]) -> None:
+        self.counts = counts
+
+    def topic_names(self) -> Iterable[str]:
+        return list(self.counts)
+
+    def topic_id(self, name: str) -> bytes | None:
+        return name.encode().ljust(16, b"\0") if name in self.counts else None
+
+    def topic_name(self, topic_id: bytes) -> str | None:
+        name = topic_id.rstrip(b"\0").decode()
+        return name if name in self.counts else None
+
+    def partition_count(self, name: str) -> int:
+        return self.counts.get(name, 0)
+
+
+def name_of(code: int) -> str:
+    return ErrorCode(code).name
+
+
+def split_partition(text: str) -> tuple[str, int]:
+    topic, _, partition = text.rpartition("-")
+    return topic, int(partition)
+
+
+def by_topic(texts: Iterable[str]) -> dict[str, list[tuple[int, str]]]:
+    """`t-0=5 t-1=6` as {"t": [(0, "5"), (1, "6")]}."""
+    topics: dict[str, list[tuple[int, str]]] = {}
+    for text in texts:
+        where, _, value = text.partition("=")
+        topic, partition = split_partition(where)
+        topics.setdefault(topic, []).append((partition, value))
+    return topics
+
+
+class Arguments:
+    """The words of a command: positional ones, and options by name."""
+
+    def __init__(self, words: list[str]) -> None:
+        self.words = [word for word in words if "=" not in word or word.partition("=")[0].rpartition("-")[2].isdigit()]
+        self.options = dict(word.split("=", 1) for word in words if word not in self.words)
+
+    def text(self, name: str, default: str) -> str:
+        return self.options.get(name, default)
+
+    def maybe(self, name: str) -> str | None:
+        return self.options.get(name)
+
+    def number(self, name: str, default: int) -> int:
+        return int(self.options.get(name, default))
+
+
+def show_topics(topics: Iterable[Any]) -> str:
+    return show_partitions({bytes(topic.topic_id): topic.partitions for topic in topics})
+
+
+def show_partitions(assigned: Mapping[bytes, Iterable[int]]) -> str:
+    parts = (f"{topic_id.rstrip(bytes(1)).decode()}-{','.join(map(str, partitions))}" for topic_id, partitions in sorted(assigned.items()))
+    return "/".join(parts) or "nothing"
+
+
+def show_record(key: Any, value: Any) -> str:
+    if isinstance(key, OffsetCommitKey):
+        where = f"offset {key.group} {key.topic}-{key.partition}"
+        return f"{where} {value.offset}" if isinstance(value, OffsetCommitValue) else f"{where} tombstone"
+    if isinstance(key, GroupMetadataKey):
+        if not isinstance(value, GroupMetadataValue):
+            return f"group {key.group} tombstone"
+        members = ",".join(f"{member.member_id}:{show_share(bytes(member.assignment))}" for member in value.members) or "-"
+        return f"group {key.group} generation={value.generation} protocol={value.protocol} leader={value.leader} members={members}"
+    kind = type(key).__name__.removeprefix("ConsumerGroup").removesuffix("Key")
+    who = getattr(key, "member_id", "") or getattr(key, "regular_expression", "")
+    fields = "tombstone" if value is None else show_fields(value)
+    return " ".join(part for part in (kind, key.group_id, who, fields) if part)
+
+
+def show_fields(value: Any) -> str:
+    """The fields that say something about the group."""
+    if isinstance(value, ConsumerGroupMetadataValue):
+        return f"epoch={value.epoch}"
+    if isinstance(value, ConsumerGroupTargetAssignmentMetadataValue):
+        return f"epoch={value.assignment_epoch}"
+    if isinstance(value, ConsumerGroupMemberMetadataValue):
+        kind = " classic" if value.classic_member_metadata else ""
+        return f"topics={','.join(value.subscribed_topic_names)} regex={value.subscribed_topic_regex}{kind}"
+    if isinstance(value, ConsumerGroupTargetAssignmentMemberValue):
+        return show_topics(value.topic_partitions)
+    if isinstance(value, ConsumerGroupRegularExpressionValue):
+        return f"matches {','.join(value.topics)}"
+    assert isinstance(value, ConsumerGroupCurrentMemberAssignmentValue)
+    has = show_topics(value.assigned_partitions)
+    revoking = f" revoking {show_topics(value.partitions_pending_revocation)}" if value.partitions_pending_revocation else ""
+    return f"epoch={value.member_epoch} state={MemberState(value.state).name.split('_')[0].lower()} has {has}{revoking}"
+
+
+def write_share(text: str) -> bytes:
+    """`@t-0+1` is a real assignment of a consumer, anything else stands for itself."""
+    if not text.startswith("@"):
+        return text.encode()
+    topic, _, partitions = text[1:].partition("-")
+    share = ConsumerProtocolAssignmentTopicPartition(topic=topic, partitions=[int(number) for number in partitions.split("+")])
+    return b"\0\0" + encoder(ConsumerProtocolAssignment, 0)(ConsumerProtocolAssignment(assigned_partitions=[share]))
+
+
+def show_share(assignment: bytes) -> str:
+    """A classic member's assignment: the transcripts' own text, or a real one."""
+    if not assignment.startswith(b"\0"):
+        return assignment.decode()
+    share, _ = decoder(ConsumerProtocolAssignment, 0)(assignment, 2)
+    return "/".join(f"{topic.topic}-{','.join(map(str, topic.partitions))}" for topic in share.assigned_partitions) or "nothing"
