@@ -1,0 +1,172 @@
+"""`ottla cluster` and `ottla features`: who is in the cluster, is it well, which versions does it speak."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from ottla.base.errors import ApiError, ErrorCode
+from ottla.cli.command import Command, no_arguments
+from ottla.cli.options import connect, output_of
+from ottla.cli.output import write
+from ottla.client.cluster import Cluster
+from ottla.wire.framing import API_NAMES, API_VERSION_RANGES
+
+
+def _status(args: argparse.Namespace) -> int:
+    output = output_of(args)
+    with connect(args) as cluster:
+        found = _overview(cluster)
+        found["brokers"] = [
+            {
+                "id": broker_id,
+                "host": address.host,
+                "port": address.port,
+                "rack": cluster.racks.get(broker_id),
+                "controller": broker_id == cluster.controller_id,
+            }
+            for broker_id, address in sorted(cluster.brokers.items())
+        ]
+    if output.is_structured:
+        output.show_object(found)
+        return 0
+    for key in ("cluster_id", "controller", "topics", "partitions", "under_replicated", "offline"):
+        write(f"{key.replace('_', ' ')}: {found[key]}\n")
+    columns = (("ID", "id"), ("HOST", "host"), ("PORT", "port"), ("RACK", "rack"), ("CONTROLLER", "controller"))
+    output.show("brokers", found["brokers"], columns)
+    return 0
+
+
+def _overview(cluster: Cluster) -> dict[str, Any]:
+    """The health of a cluster, from one look at its metadata."""
+    answer = cluster.refresh(None)
+    partitions = [(topic.name, partition) for topic in answer.topics for partition in topic.partitions]
+    return {
+        "cluster_id": cluster.cluster_id,
+        "controller": cluster.controller_id,
+        "broker_count": len(cluster.brokers),
+        "topics": len(answer.topics),
+        "partitions": len(partitions),
+        "under_replicated": sum(len(partition.isr_nodes) < len(partition.replica_nodes) for _, partition in partitions),
+        "offline": sum(partition.leader_id < 0 for _, partition in partitions),
+    }
+
+
+def _health(args: argparse.Namespace) -> int:
+    """Well, or with the reasons why not and exit code 1."""
+    output = output_of(args)
+    with connect(args) as cluster:
+        found = _overview(cluster)
+    reasons = []
+    if found["controller"] < 0:
+        reasons.append("no controller")
+    if found["offline"]:
+        reasons.append(f"{found['offline']} partitions without a leader")
+    if found["under_replicated"]:
+        reasons.append(f"{found['under_replicated']} partitions with too few replicas in sync")
+    if output.is_structured:
+        output.show_object({"healthy": not reasons, "reasons": reasons, **found})
+    else:
+        write("healthy\n" if not reasons else f"not healthy: {', '.join(reasons)}\n")
+    return 1 if reasons else 0
+
+
+def _cluster_id(args: argparse.Namespace) -> int:
+    output = output_of(args)
+    with connect(args) as cluster:
+        cluster.refresh([])
+    if cluster.cluster_id is None:
+        raise ApiError(ErrorCode.UNSUPPORTED_VERSION, "the cluster has no id")
+    if output.is_structured:
+        output.show_object({"cluster_id": cluster.cluster_id})
+    else:
+        write(f"Cluster ID: {cluster.cluster_id}\n" if output.form == "table" else f"{cluster.cluster_id}\n")
+    return 0
+
+
+def _api_versions(args: argparse.Namespace) -> int:
+    output = output_of(args)
+    rows: list[dict[str, Any]] = []
+    with connect(args) as cluster:
+        cluster.refresh([])
+        for broker_id, address in sorted(cluster.brokers.items()):
+            offered = cluster.connection(broker_id).api_versions.api_keys
+            found = [_api_row(broker_id, api) for api in sorted(offered, key=lambda api: int(api.api_key))]
+            rows += found
+            if getattr(args, "is_shim", False):
+                write(_as_kafka(f"{address} (id: {broker_id} rack: {cluster.racks.get(broker_id) or 'null'} isFenced: false)", found))
+    if not getattr(args, "is_shim", False):
+        columns = (("BROKER", "broker"), ("KEY", "key"), ("API", "api"), ("MIN", "min"), ("MAX", "max"), ("USABLE", "usable"))
+        output.show("api_versions", rows, columns)
+    return 0
+
+
+def _api_row(broker_id: int, api: Any) -> dict[str, Any]:
+    """A range of versions, and the newest that this program speaks too."""
+    ours = API_VERSION_RANGES.get(api.api_key)
+    usable = None if ours is None else min(ours[1], api.max_version)
+    if ours is not None and usable is not None and usable < max(ours[0], api.min_version):
+        usable = None
+    name = API_NAMES.get(api.api_key, "UNKNOWN")
+    return {"broker": broker_id, "key": api.api_key, "api": name, "min": api.min_version, "max": api.max_version, "usable": usable}
+
+
+def _as_kafka(title: str, rows: list[dict[str, Any]]) -> str:
+    lines = []
+    for row in rows:
+        versions = f"{row['min']} to {row['max']}" if row["min"] != row["max"] else str(row["min"])
+        usable = "unusable" if row["usable"] is None else str(row["usable"])
+        lines.append(f"\t{row['api']}({row['key']}): {versions} [usable: {usable}]")
+    return f"{title} -> (\n" + ",\n".join(lines) + "\n)\n"
+
+
+def _features(args: argparse.Namespace) -> int:
+    from ottla.wire.messages.api_versions import ApiVersionsRequest
+
+    output = output_of(args)
+    with connect(args) as cluster:
+        connection = cluster.any_connection()
+        # Version 4 is the first that shows features whose lowest level is 0.
+        version = 4 if connection.offers(ApiVersionsRequest.API_KEY, 4) else 3
+        from ottla._version import __version__
+
+        request = ApiVersionsRequest(client_software_name="ottla", client_software_version=__version__)
+        answer = connection.request(request, version=version)
+    levels = {feature.name: feature.max_version_level for feature in answer.finalized_features}
+    rows = [
+        {
+            "feature": feature.name,
+            "supported_min": feature.min_version,
+            "supported_max": feature.max_version,
+            "finalized": levels.get(feature.name, 0),
+            "epoch": answer.finalized_features_epoch,
+        }
+        for feature in sorted(answer.supported_features, key=lambda found: str(found.name))
+    ]
+    if getattr(args, "is_shim", False):
+        for row in rows:
+            low, high, level = (str(row[key]) for key in ("supported_min", "supported_max", "finalized"))
+            write(
+                f"Feature: {row['feature']}\tSupportedMinVersion: {low}\tSupportedMaxVersion: {high}\t"
+                f"FinalizedVersionLevel: {level}\tEpoch: {row['epoch']}\n"
+            )
+        return 0
+    columns = (
+        ("FEATURE", "feature"),
+        ("SUPPORTED-MIN", "supported_min"),
+        ("SUPPORTED-MAX", "supported_max"),
+        ("FINALIZED", "finalized"),
+        ("EPOCH", "epoch"),
+    )
+    output.show("features", rows, columns)
+    return 0
+
+
+COMMANDS = {
+    "status": Command("Brokers, controller, and how many partitions are well.", no_arguments, _status, may_watch=True),
+    "health": Command("Is the cluster well? Exit code 1 if not.", no_arguments, _health, may_watch=True),
+    "cluster-id": Command("The cluster's id.", no_arguments, _cluster_id),
+    "api-versions": Command("Which versions of which requests the brokers speak.", no_arguments, _api_versions),
+}
+
+FEATURE_COMMANDS = {"describe": Command("Feature levels of the cluster.", no_arguments, _features)}

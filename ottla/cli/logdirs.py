@@ -1,0 +1,109 @@
+"""`ottla logdirs`: where the brokers keep their logs, how large they are, how much room is left."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from typing import Any
+
+from ottla.cli.command import Command, UsageError, merged
+from ottla.cli.options import connect, output_of
+from ottla.cli.output import write
+from ottla.client import admin
+from ottla.client.errors import error_code
+
+COLUMNS = (
+    ("BROKER", "broker"),
+    ("LOG-DIR", "log_dir"),
+    ("TOPIC", "topic"),
+    ("PARTITION", "partition"),
+    ("SIZE", "size"),
+    ("OFFSET-LAG", "offset_lag"),
+    ("FUTURE", "is_future"),
+)
+
+
+def _arguments(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("--describe", action="store_true", help=argparse.SUPPRESS)
+    add("--broker-list", metavar="ID,...", help="only these brokers")
+    add("--topic-list", metavar="TOPIC,...", help="only these topics")
+
+
+def _run(args: argparse.Namespace) -> int:
+    output = output_of(args)
+    with connect(args) as cluster:
+        cluster.refresh([])
+        try:
+            brokers = [int(part) for part in merged([args.broker_list])] if args.broker_list else sorted(cluster.brokers)
+        except ValueError:
+            raise UsageError(f"--broker-list {args.broker_list!r} is not ID,ID,...") from None
+        topics = merged([args.topic_list]) if args.topic_list else None
+        found = {broker_id: admin.describe_log_dirs(cluster, broker_id, topics) for broker_id in brokers}
+    objects: list[dict[str, Any]] = [
+        {"broker": broker_id, "log_dirs": [_directory(directory) for directory in found[broker_id]]} for broker_id in brokers
+    ]
+    if getattr(args, "is_shim", False):
+        write("Querying brokers for log directories information\n")
+        write(f"Received log directory information from brokers {','.join(map(str, brokers))}\n{_as_kafka(objects)}\n")
+    elif output.is_structured:
+        output.show("brokers", objects, ())
+    else:
+        rows = [
+            {"broker": broker["broker"], "log_dir": directory["log_dir"], **partition}
+            for broker in objects
+            for directory in broker["log_dirs"]
+            for partition in directory["partitions"]
+        ]
+        output.show("partitions", rows, COLUMNS)
+    return 1 if any(directory["error"] for broker in objects for directory in broker["log_dirs"]) else 0
+
+
+def _directory(directory: Any) -> dict[str, Any]:
+    return {
+        "log_dir": directory.log_dir,
+        "error": error_code(directory.error_code).name if directory.error_code else None,
+        "total_bytes": directory.total_bytes if directory.total_bytes >= 0 else None,
+        "usable_bytes": directory.usable_bytes if directory.usable_bytes >= 0 else None,
+        "partitions": [
+            {
+                "topic": topic.name,
+                "partition": partition.partition_index,
+                "size": partition.partition_size,
+                "offset_lag": partition.offset_lag,
+                "is_future": partition.is_future_key,
+            }
+            for topic in sorted(directory.topics, key=lambda found: str(found.name))
+            for partition in sorted(topic.partitions, key=lambda found: int(found.partition_index))
+        ],
+    }
+
+
+def _as_kafka(objects: list[dict[str, Any]]) -> str:
+    """The one line of JSON that kafka-log-dirs prints."""
+    brokers = [
+        {
+            "broker": broker["broker"],
+            "logDirs": [
+                {
+                    "partitions": [
+                        {
+                            "partition": f"{partition['topic']}-{partition['partition']}",
+                            "size": partition["size"],
+                            "offsetLag": partition["offset_lag"],
+                            "isFuture": partition["is_future"],
+                        }
+                        for partition in directory["partitions"]
+                    ],
+                    "error": directory["error"],
+                    "logDir": directory["log_dir"],
+                }
+                for directory in broker["log_dirs"]
+            ],
+        }
+        for broker in objects
+    ]
+    return json.dumps({"brokers": brokers, "version": 1}, separators=(",", ":"))
+
+
+COMMAND = Command("Log directories of the brokers: sizes and room.", _arguments, _run, may_watch=True)

@@ -1,0 +1,142 @@
+"""Questions and orders about transactions: which there are, what they hold, who writes to a partition, and how to end one that hangs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from ottla.base.errors import ApiError, ErrorCode
+from ottla.base.types import TopicPartition
+from ottla.client.admin import check, grouped, refusal
+from ottla.client.cluster import TRANSACTION, Cluster
+
+LIST_TRANSACTIONS = 66
+
+
+class ListedTransaction(NamedTuple):
+    """One transactional id as its coordinator lists it."""
+
+    transactional_id: str
+    coordinator: int
+    producer_id: int
+    state: str
+
+
+class TransactionDescription(NamedTuple):
+    """One transactional id in full; `start_ms` is -1 while nothing is open."""
+
+    transactional_id: str
+    coordinator: int
+    producer_id: int
+    producer_epoch: int
+    state: str
+    timeout_ms: int
+    start_ms: int
+    partitions: tuple[TopicPartition, ...]
+
+
+def list_transactions(
+    cluster: Cluster,
+    *,
+    states: Sequence[str] = (),
+    producer_ids: Sequence[int] = (),
+    duration_ms: int = -1,
+    pattern: str | None = None,
+) -> list[ListedTransaction]:
+    """What all coordinators know, by id. A filter that a broker is too old for is refused, never ignored."""
+    from ottla.wire.messages.list_transactions import ListTransactionsRequest
+
+    cluster.refresh([])
+    found = []
+    for broker_id in sorted(cluster.brokers):
+        connection = cluster.connection(broker_id)
+        version = connection.version_of(LIST_TRANSACTIONS)
+        if (duration_ms >= 0 and version < 1) or (pattern is not None and version < 2):
+            raise ApiError(ErrorCode.UNSUPPORTED_VERSION, f"broker {broker_id} is too old for this filter")
+        request = ListTransactionsRequest(
+            state_filters=list(states),
+            producer_id_filters=list(producer_ids),
+            duration_filter=duration_ms,
+            transactional_id_pattern=pattern,
+        )
+        answer = connection.request(request)
+        check(answer.error_code, None, f"transactions of broker {broker_id}")
+        found += [
+            ListedTransaction(state.transactional_id, broker_id, state.producer_id, state.transaction_state)
+            for state in answer.transaction_states
+        ]
+    return sorted(found)
+
+
+def describe_transaction(cluster: Cluster, transactional_id: str) -> TransactionDescription:
+    from ottla.wire.messages.describe_transactions import DescribeTransactionsRequest
+
+    request = DescribeTransactionsRequest(transactional_ids=[transactional_id])
+    answer = cluster.ask_coordinator(
+        TRANSACTION, transactional_id, request, error_of=lambda found: found.transaction_states[0].error_code
+    )
+    state = answer.transaction_states[0]
+    check(state.error_code, None, f"transactional id {transactional_id!r}")
+    return TransactionDescription(
+        transactional_id,
+        cluster.coordinator(TRANSACTION, transactional_id),
+        state.producer_id,
+        state.producer_epoch,
+        state.transaction_state,
+        state.transaction_timeout_ms,
+        state.transaction_start_time_ms,
+        tuple(sorted(TopicPartition(topic.topic, number) for topic in state.topics for number in topic.partitions)),
+    )
+
+
+def describe_producers(
+    cluster: Cluster, partitions: Iterable[TopicPartition], *, broker_id: int | None = None
+) -> dict[TopicPartition, list[Any] | ApiError]:
+    """Who writes to partitions, as the leader (or the replica on `broker_id`) knows."""
+    from ottla.wire.messages import describe_producers as wire
+
+    wanted = list(partitions)
+    by_broker = cluster.by_leader(wanted) if broker_id is None else {broker_id: wanted}
+    found: dict[TopicPartition, list[Any] | ApiError] = {}
+    for number, some in by_broker.items():
+        topics = [wire.TopicRequest(name=topic, partition_indexes=numbers) for topic, numbers in grouped(some).items()]
+        answer = cluster.ask_broker(number, wire.DescribeProducersRequest(topics=topics))
+        for topic in answer.topics:
+            for result in topic.partitions:
+                partition = TopicPartition(topic.name, result.partition_index)
+                failed = refusal(result.error_code, result.error_message, f"producers of {partition}")
+                found[partition] = failed or list(result.active_producers)
+    return found
+
+
+def write_abort_marker(
+    cluster: Cluster, partition: TopicPartition, *, producer_id: int, producer_epoch: int, coordinator_epoch: int
+) -> None:
+    """Has the leader of a partition write an abort marker: the last resort for a transaction that no coordinator knows any more."""
+    from ottla.wire.messages import write_txn_markers as wire
+
+    marker = wire.WritableTxnMarker(
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        transaction_result=False,
+        topics=[wire.WritableTxnMarkerTopic(name=partition.topic, partition_indexes=[partition.partition])],
+        coordinator_epoch=coordinator_epoch,
+    )
+    answer = cluster.ask_broker(cluster.leader(partition), wire.WriteTxnMarkersRequest(markers=[marker]))
+    for result in answer.markers:
+        for topic in result.topics:
+            for written in topic.partitions:
+                check(written.error_code, None, f"abort marker in {partition}")
+
+
+def fence_producer(cluster: Cluster, transactional_id: str, *, timeout_ms: int = 60_000) -> None:
+    """Takes over a transactional id: what it had open is aborted, and its producer may write no more."""
+    from ottla.client.producer_identity import ProducerIdentity
+
+    ProducerIdentity(cluster, transactional_id=transactional_id, timeout_ms=timeout_ms).initialize()
+
+
+def owners_of(cluster: Cluster, producer_ids: Iterable[int]) -> Mapping[int, ListedTransaction]:
+    """The transactional ids behind producer ids, as far as a coordinator knows them."""
+    wanted = sorted(set(producer_ids))
+    return {found.producer_id: found for found in list_transactions(cluster, producer_ids=wanted)} if wanted else {}
