@@ -6,6 +6,8 @@ over, never an error, because somebody could have written them by hand.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from functools import lru_cache
 from struct import Struct as Packer
 from typing import NamedTuple
 
@@ -31,11 +33,17 @@ class TransactionRecord(NamedTuple):
     metadata: TransactionMetadata | None
 
 
-def state_record(metadata: TransactionMetadata) -> LogRecord:
+@dataclass(frozen=True, slots=True)
+class StateRecord(LogRecord):
+    """A record that was made here, beside what it says, so that the leader who wrote it need not decode it again."""
+
+    metadata: TransactionMetadata
+
+
+def state_record(metadata: TransactionMetadata) -> StateRecord:
     assert metadata.state is not DEAD, "a dead id is a tombstone"
-    return LogRecord(
-        _write_key(metadata.transactional_id), _VALUE_PREFIX + encoder(TransactionLogValue, VALUE_VERSION)(_to_value(metadata))
-    )
+    value = _VALUE_PREFIX + encoder(TransactionLogValue, VALUE_VERSION)(_to_value(metadata))
+    return StateRecord(_write_key(metadata.transactional_id), value, metadata)
 
 
 def tombstone(transactional_id: str) -> LogRecord:
@@ -43,6 +51,8 @@ def tombstone(transactional_id: str) -> LogRecord:
 
 
 def read_record(record: LogRecord) -> TransactionRecord | None:
+    if type(record) is StateRecord:
+        return TransactionRecord(record.metadata.transactional_id, record.metadata)
     try:
         key = _read_key(record.key)
         if key is None:
@@ -55,6 +65,7 @@ def read_record(record: LogRecord) -> TransactionRecord | None:
     return TransactionRecord(key.transactional_id, metadata) if metadata is not None else None
 
 
+@lru_cache(maxsize=4096)
 def _write_key(transactional_id: str) -> bytes:
     return _KEY_PREFIX + encoder(TransactionLogKey, KEY_VERSION)(TransactionLogKey(transactional_id=transactional_id))
 
