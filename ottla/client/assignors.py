@@ -122,9 +122,7 @@ def _even_out(found: Assignment, members: Mapping[str, Subscription]) -> None:
 def withhold_moving(assignment: Assignment, members: Mapping[str, Subscription]) -> Assignment:
     """Leaves out partitions that another member still holds; when it has let go, the next round hands them over."""
     newest = max((member.generation for member in members.values()), default=-1)
-    owned = {
-        partition: name for name, member in members.items() if member.generation == newest for partition in member.owned
-    }
+    owned = {partition: name for name, member in members.items() if member.generation == newest for partition in member.owned}
     return {
         member: [partition for partition in partitions if owned.get(partition, member) == member]
         for member, partitions in assignment.items()

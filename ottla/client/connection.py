@@ -20,7 +20,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ottla.base.errors import ApiError, ErrorCode, WireError
+from ottla.base.errors import ApiError, ErrorCode, OttlaError, WireError
 from ottla.client.addresses import Address
 from ottla.client.errors import ClientError, ConnectError, NonsenseError, RequestTimeoutError
 from ottla.wire.framing import API_NAMES, API_VERSION_RANGES, load, read_response_header, write_request
@@ -100,9 +100,13 @@ class Connection:
         except OSError as error:
             self.close()
             raise ConnectError(f"cannot reach {self.address}: {(error.strerror or str(error)).lower()}") from None
-        self._handshake()
-        if self.security is not None:
-            self.security.authenticate(self)
+        try:
+            self._handshake()
+            if self.security is not None:
+                self.security.authenticate(self)
+        except OttlaError:
+            self.close()
+            raise
         return self
 
     def close(self) -> None:

@@ -236,9 +236,7 @@ def commit_offsets(
         )
         for topic, numbers in grouped(offsets).items()
     ]
-    request = wire.OffsetCommitRequest(
-        group_id=group_id, generation_id_or_member_epoch=generation, member_id=member_id, topics=topics
-    )
+    request = wire.OffsetCommitRequest(group_id=group_id, generation_id_or_member_epoch=generation, member_id=member_id, topics=topics)
 
     def first_code(answer: Any) -> int:
         return next((result.error_code for topic in answer.topics for result in topic.partitions if result.error_code), 0)

@@ -377,9 +377,7 @@ class Producer:
         self._retry_or_lose([batch for batches in under_way for batch in batches], error)
 
     def _settle(self, batches: list[_Batch], answer: ProduceResponse) -> None:
-        results = {
-            (topic.name, result.index): result for topic in answer.responses for result in topic.partition_responses
-        }
+        results = {(topic.name, result.index): result for topic in answer.responses for result in topic.partition_responses}
         for batch in batches:
             result = results.get(batch.partition)
             if result is None:

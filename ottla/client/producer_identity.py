@@ -80,15 +80,11 @@ class ProducerIdentity:
             v3_and_below_transactional_id=self.transactional_id,
             v3_and_below_producer_id=self.producer_id,
             v3_and_below_producer_epoch=self.epoch,
-            v3_and_below_topics=[
-                wire.AddPartitionsToTxnTopic(name=topic, partitions=numbers) for topic, numbers in grouped(new).items()
-            ],
+            v3_and_below_topics=[wire.AddPartitionsToTxnTopic(name=topic, partitions=numbers) for topic, numbers in grouped(new).items()],
         )
 
         def code(answer: Any) -> int:
-            codes = [
-                result.partition_error_code for topic in answer.results_by_topic_v3_and_below for result in topic.results_by_partition
-            ]
+            codes = [result.partition_error_code for topic in answer.results_by_topic_v3_and_below for result in topic.results_by_partition]
             real = [found for found in codes if found not in (0, ErrorCode.OPERATION_NOT_ATTEMPTED)]
             return real[0] if real else max(codes, default=0)
 

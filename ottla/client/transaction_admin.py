@@ -72,9 +72,7 @@ def describe_transaction(cluster: Cluster, transactional_id: str) -> Transaction
     from ottla.wire.messages.describe_transactions import DescribeTransactionsRequest
 
     request = DescribeTransactionsRequest(transactional_ids=[transactional_id])
-    answer = cluster.ask_coordinator(
-        TRANSACTION, transactional_id, request, error_of=lambda found: found.transaction_states[0].error_code
-    )
+    answer = cluster.ask_coordinator(TRANSACTION, transactional_id, request, error_of=lambda found: found.transaction_states[0].error_code)
     state = answer.transaction_states[0]
     check(state.error_code, None, f"transactional id {transactional_id!r}")
     return TransactionDescription(

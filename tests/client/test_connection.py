@@ -1,0 +1,143 @@
+"""A conversation with one broker, and everything that can spoil it: one line that names the host, and the connection is closed."""
+
+from __future__ import annotations
+
+import socket
+import struct
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from ottla.base.errors import ApiError, ErrorCode
+from ottla.client.addresses import Address
+from ottla.client.connection import Connection
+from ottla.client.errors import ClientError, ConnectError, NonsenseError, RequestTimeoutError
+from ottla.wire.messages.api_versions import ApiVersion, ApiVersionsResponse
+from ottla.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from ottla.wire.messages.metadata import MetadataRequest
+from tests.client.fake_broker import FakeBroker, HangUp
+
+HEARTBEAT = 12
+
+
+Opener = Callable[[FakeBroker], Connection]
+
+
+@pytest.fixture
+def opened() -> Iterator[Opener]:
+    """Opens connections, and closes them at the end."""
+    connections: list[Connection] = []
+
+    def open_one(broker: FakeBroker) -> Connection:
+        connections.append(Connection(Address("127.0.0.1", broker.port)))
+        return connections[-1].open()
+
+    yield open_one
+    for connection in connections:
+        connection.close()
+
+
+def _code(code: int) -> Any:
+    return lambda _body, _version: HeartbeatResponse(error_code=code)
+
+
+def test_a_request_travels_in_the_newest_version_that_both_know(opened: Opener) -> None:
+    with FakeBroker({HEARTBEAT: _code(0)}, versions={HEARTBEAT: (1, 2)}) as broker:
+        connection = opened(broker)
+        assert connection.request(HeartbeatRequest(group_id="g")).error_code == 0
+        assert [(key, version) for key, version, _ in broker.requests] == [(18, 3), (HEARTBEAT, 2)]
+        connection.close()
+        assert not connection.is_open
+
+
+def test_answers_come_in_the_order_of_asking(opened: Opener) -> None:
+    codes = iter([1, 2, 3])
+    with FakeBroker({HEARTBEAT: lambda _body, _version: HeartbeatResponse(error_code=next(codes))}) as broker:
+        connection = opened(broker)
+        for _ in range(3):
+            connection.send(HeartbeatRequest())
+        assert connection.in_flight == 3
+        assert [connection.receive().error_code for _ in range(3)] == [1, 2, 3]
+
+
+def test_an_old_broker_is_asked_again_in_the_form_it_knows(opened: Opener) -> None:
+    def versions(_body: Any, version: int) -> Any:
+        keys = [ApiVersion(api_key=18, min_version=0, max_version=0), ApiVersion(api_key=HEARTBEAT, max_version=1)]
+        if version:  # the refusal has the form of version 0, whatever was asked (KIP-511)
+            return b"\0\0\0\x0a\0\0\0\x01\0\x23\0\0\0\0"
+        return ApiVersionsResponse(api_keys=keys)
+
+    with FakeBroker({18: versions, HEARTBEAT: _code(0)}) as broker:
+        connection = opened(broker)
+        assert connection.version_of(HEARTBEAT) == 1
+        assert connection.request(HeartbeatRequest()).error_code == 0
+
+
+def test_what_the_broker_does_not_offer_is_refused_by_name(opened: Opener) -> None:
+    with FakeBroker({}) as broker, pytest.raises(ApiError, match="does not offer Heartbeat") as caught:
+        opened(broker).request(HeartbeatRequest())
+    assert caught.value.code is ErrorCode.UNSUPPORTED_VERSION
+
+
+def test_versions_that_do_not_meet_are_refused_with_both_ranges(opened: Opener) -> None:
+    with FakeBroker({HEARTBEAT: _code(0)}, versions={HEARTBEAT: (90, 99)}) as broker, pytest.raises(ApiError, match="90 to 99"):
+        opened(broker).version_of(HEARTBEAT)
+
+
+def test_nobody_listens() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+    with pytest.raises(ConnectError, match=f"cannot reach 127.0.0.1:{port}: connection refused"):
+        Connection(Address("127.0.0.1", port)).open()
+
+
+def test_a_broker_that_says_nothing_ends_the_wait(opened: Opener) -> None:
+    with FakeBroker({HEARTBEAT: lambda _body, _version: None}) as broker:
+        connection = opened(broker)
+        with pytest.raises(RequestTimeoutError, match=r"did not answer within 0\.05 s"):
+            connection.request(HeartbeatRequest(), timeout_s=0.05)
+        assert not connection.is_open
+
+
+def _hang_up(_body: Any, _version: int) -> Any:
+    raise HangUp
+
+
+@pytest.mark.parametrize(
+    ("answer", "error"),
+    [
+        (b"\0\0\0\x05\0\0\0\x63\0", NonsenseError),
+        (b"\x7f\xff\xff\xff", NonsenseError),
+        (b"\xff\xff\xff\xff", NonsenseError),
+        (b"\0\0\0\0", NonsenseError),
+        (struct.pack(">iiB", 5, 2, 0), NonsenseError),
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n", NonsenseError),
+    ],
+)
+def test_nonsense_closes_the_connection(opened: Opener, answer: bytes, error: type[ClientError]) -> None:
+    with FakeBroker({HEARTBEAT: lambda _body, _version: answer}) as broker:
+        connection = opened(broker)
+        with pytest.raises(error, match=f"127.0.0.1:{broker.port}"):
+            connection.request(HeartbeatRequest())
+        assert not connection.is_open
+
+
+def test_a_connection_that_is_cut_says_so(opened: Opener) -> None:
+    with FakeBroker({HEARTBEAT: _hang_up}) as broker:
+        connection = opened(broker)
+        with pytest.raises(ConnectError, match=r"closed the connection|lost"):
+            connection.request(HeartbeatRequest())
+        with pytest.raises(ConnectError, match="is closed"):
+            connection.request(HeartbeatRequest())
+
+
+def test_a_door_that_is_shut_at_the_first_word_hints_at_tls(opened: Opener) -> None:
+    with FakeBroker({18: _hang_up}) as broker, pytest.raises(ConnectError, match="SSL"):
+        opened(broker)
+
+
+def test_metadata_goes_to_a_real_socket_and_back(opened: Opener) -> None:
+    with FakeBroker({}) as broker:
+        answer = opened(broker).request(MetadataRequest(topics=None))
+        assert answer.cluster_id == "fake"

@@ -1,0 +1,142 @@
+"""Batches reach the leader in order and once, whatever the broker answers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from ottla.base.errors import ApiError, ErrorCode
+from ottla.client.cluster import Cluster
+from ottla.client.errors import ClientError
+from ottla.client.producer import Delivery, Producer
+from ottla.wire.messages.init_producer_id import InitProducerIdResponse
+from ottla.wire.messages.produce import PartitionProduceResponse, ProduceResponse, TopicProduceResponse
+from ottla.wire.records import read_batch_header, read_records
+from tests.client.fake_broker import FakeBroker, HangUp
+
+PRODUCE, INIT_PRODUCER_ID = 0, 22
+
+
+class Log:
+    """What the broker has taken, and which error it gives to which request."""
+
+    def __init__(self, errors: dict[int, Callable[[], int]] | None = None) -> None:
+        self.errors = errors or {}
+        self.batches: list[bytes] = []
+        self.sequences: list[tuple[int, int]] = []
+        self.requests = 0
+
+    def __call__(self, body: Any, _version: int) -> ProduceResponse:
+        self.requests += 1
+        error = self.errors.get(self.requests, lambda: 0)()
+        topics = []
+        for topic in body.topic_data:
+            partitions = []
+            for data in topic.partition_data:
+                batch = bytes(data.records)
+                header = read_batch_header(batch)
+                if not error and (data.index, header.base_sequence) not in self.sequences:
+                    self.sequences.append((data.index, header.base_sequence))
+                    self.batches.append(batch)
+                partitions.append(PartitionProduceResponse(index=data.index, error_code=error, base_offset=7))
+            topics.append(TopicProduceResponse(name=topic.name, partition_responses=partitions))
+        return ProduceResponse(responses=topics)
+
+    def values(self) -> list[bytes | None]:
+        return [record.value for batch in self.batches for record in read_records(batch)]
+
+
+def _broker(log: Log, partitions: int = 1) -> FakeBroker:
+    broker = FakeBroker({PRODUCE: log, INIT_PRODUCER_ID: lambda _body, _version: InitProducerIdResponse(producer_id=9, producer_epoch=0)})
+    broker.topics["t"] = partitions
+    return broker
+
+
+def _code(code: ErrorCode) -> Callable[[], int]:
+    return lambda: int(code)
+
+
+def _hang_up() -> int:
+    raise HangUp
+
+
+def test_records_arrive_in_order_with_running_sequences() -> None:
+    log = Log()
+    with _broker(log) as broker, Cluster(broker.address) as cluster:
+        with Producer(cluster, batch_bytes=60) as producer:
+            for number in range(20):
+                producer.produce("t", b"value %02d" % number, b"k")
+        assert producer.delivered == 20
+    assert log.values() == [b"value %02d" % number for number in range(20)]
+    headers = [read_batch_header(batch) for batch in log.batches]
+    assert len(headers) > 3
+    starts = [header.base_sequence for header in headers]
+    assert starts == [sum(header.record_count for header in headers[:number]) for number in range(len(headers))]
+    assert {header.producer_id for header in headers} == {9}
+
+
+@pytest.mark.parametrize("trouble", [_code(ErrorCode.NOT_LEADER_OR_FOLLOWER), _code(ErrorCode.NOT_ENOUGH_REPLICAS), _hang_up])
+def test_what_failed_for_now_goes_again_in_order_and_once(trouble: Callable[[], int]) -> None:
+    log = Log({2: trouble})
+    with _broker(log) as broker, Cluster(broker.address) as cluster:
+        with Producer(cluster, batch_bytes=40, in_flight_max=1) as producer:
+            for number in range(6):
+                producer.produce("t", b"value %02d" % number)
+                producer.flush()
+        assert producer.delivered == 6
+    assert log.values() == [b"value %02d" % number for number in range(6)]
+
+
+def test_a_duplicate_is_a_success() -> None:
+    log = Log({1: _code(ErrorCode.DUPLICATE_SEQUENCE_NUMBER)})
+    with _broker(log) as broker, Cluster(broker.address) as cluster, Producer(cluster) as producer:
+        producer.produce("t", b"x")
+        producer.flush()
+        assert producer.delivered == 1
+
+
+def test_a_final_refusal_is_raised_by_its_name() -> None:
+    log = Log({1: _code(ErrorCode.MESSAGE_TOO_LARGE)})
+    with _broker(log) as broker, Cluster(broker.address) as cluster, Producer(cluster) as producer:
+        producer.produce("t", b"x")
+        with pytest.raises(ApiError) as caught:
+            producer.flush()
+        assert caught.value.code is ErrorCode.MESSAGE_TOO_LARGE
+
+
+def test_without_sequences_a_lost_connection_is_not_tried_twice() -> None:
+    log = Log({1: _hang_up})
+    with _broker(log) as broker, Cluster(broker.address) as cluster, Producer(cluster, is_idempotent=False) as producer:
+        producer.produce("t", b"x")
+        with pytest.raises(ClientError):
+            producer.flush()
+        assert log.requests == 1
+
+
+def test_deliveries_are_told() -> None:
+    told: list[Delivery] = []
+    with _broker(Log()) as broker, Cluster(broker.address) as cluster:
+        with Producer(cluster, on_delivery=told.append) as producer:
+            producer.produce("t", b"x", headers=(("h", None),))
+        assert [(found.base_offset, found.error, [record.headers for record in found.records]) for found in told] == [
+            (7, None, [(("h", None),)])
+        ]
+
+
+def test_plain_values_fill_batch_after_batch() -> None:
+    log = Log()
+    with _broker(log, partitions=3) as broker, Cluster(broker.address) as cluster:
+        with Producer(cluster, batch_bytes=1000) as producer:
+            producer.produce_values("t", [b"%05d" % number for number in range(500)])
+        assert producer.delivered == 500
+    values = log.values()
+    assert sorted(value or b"" for value in values) == [b"%05d" % number for number in range(500)]
+
+
+def test_without_acks_nothing_is_waited_for() -> None:
+    with _broker(Log()) as broker, Cluster(broker.address) as cluster, Producer(cluster, acks=0) as producer:
+        producer.produce("t", b"x")
+        producer.flush()
+        assert producer.delivered == 1
