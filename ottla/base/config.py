@@ -266,7 +266,8 @@ class BrokerConfig(_AllSettings):
             flush_messages=value("flush.messages"),
             flush_ms=value("flush.ms"),
             file_delete_delay_ms=value("file.delete.delay.ms"),
-            decompressed_bytes_max=self.ottla_batch_decompressed_max_bytes,
+            decompressed_bytes_max=max(self.ottla_batch_decompressed_max_bytes, value("max.message.bytes")),
+            is_strict=self.ottla_validate_records,
         )
 
     def check_topic(self, overrides: Mapping[str, str | None]) -> None:

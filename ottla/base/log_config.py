@@ -36,4 +36,5 @@ class LogConfig:
     flush_messages: int = (1 << 63) - 1
     flush_ms: int = (1 << 63) - 1
     file_delete_delay_ms: int = 60_000
-    decompressed_bytes_max: int = 256 << 20  # ours: cap on one batch when it must be decoded
+    decompressed_bytes_max: int = 32 << 20  # ours: cap on one batch when it must be decoded
+    is_strict: bool = False  # ours: every record of a produced batch is looked at

@@ -4,8 +4,8 @@ API and versions: ListOffsets (key 2), 1-11.
 
 Behaviour: per partition, the first record at or after a timestamp, or a special one: -1 latest (high watermark, or last stable offset for
 read_committed), -2 earliest, -3 the record with the largest timestamp, -4 earliest local, -5 latest tiered, -6 earliest pending upload.
-Unknown special timestamps and those a version does not know are refused with UNSUPPORTED_VERSION. Nothing found: offset -1 and timestamp
--1.
+A batch that would hold the answer but cannot be read is INVALID_RECORD. Unknown special timestamps and those a version does not know are
+refused with UNSUPPORTED_VERSION. Nothing found: offset -1 and timestamp -1.
 
 Version notes: 2 isolation level; 4 leader epochs (KIP-320); 7 max timestamp (KIP-734); 8 earliest local (KIP-405); 9 latest tiered
 (KIP-1005); 11 earliest pending upload (KIP-1023).
@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from ottla.base.errors import ApiError, ErrorCode
+from ottla.base.errors import ApiError, ErrorCode, WireError
 from ottla.handlers.context import AclOperation, Broker, RequestContext, ResourceType, require
 from ottla.wire.messages.list_offsets import (
     ListOffsetsPartition,
@@ -60,6 +60,9 @@ def look_up(
         timestamp, offset, leader_epoch = partition.list_offset(asked.timestamp, body.isolation_level, asked.current_leader_epoch)
     except ApiError as error:
         return ListOffsetsPartitionResponse(partition_index=index, error_code=error.code)
+    except WireError:
+        # A stored batch that its producer made wrong is not the fault of who asks.
+        return ListOffsetsPartitionResponse(partition_index=index, error_code=ErrorCode.INVALID_RECORD)
     response = ListOffsetsPartitionResponse(partition_index=index, timestamp=timestamp, offset=offset)
     if request.version >= LEADER_EPOCHS_SINCE:
         response.leader_epoch = leader_epoch

@@ -10,9 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ottla.base.errors import WireError
 from ottla.storage.segment import Segment
 from ottla.wire.batch_header import RECORDS_AT, BatchHeader
-from ottla.wire.records import read_records
+from ottla.wire.records import iter_records
+
+INT64_MAX = (1 << 63) - 1
 
 Found = tuple[int, int, int]
 """(timestamp, offset, leader epoch)"""
@@ -57,8 +60,10 @@ def _first_in_batch(
 ) -> Found | None:
     if len(batch) <= RECORDS_AT:
         return None
-    for record in read_records(batch, decompressed_bytes_max=decompressed_bytes_max):
+    for record in iter_records(batch, decompressed_bytes_max=decompressed_bytes_max):
         timestamp = header.max_timestamp if header.timestamp_type else record.timestamp
         if timestamp >= timestamp_ms and record.offset >= start_offset:
+            if timestamp > INT64_MAX:
+                raise WireError(f"a record of the time {timestamp}")
             return timestamp, record.offset, header.partition_leader_epoch
     return None

@@ -3,8 +3,8 @@
 `check_batch` is the hot path: one header, one CRC, a few comparisons. Record batches are opaque to the broker: what stands behind the
 header is vouched for by the CRC and, for uncompressed batches, by "so many records do not fit into so few bytes"; it is decoded only
 where a setting makes the broker responsible for it: a compacted topic (every record needs a key), `compression.type` (the batch is
-written anew), or `is_strict` (every record is walked). A record damaged on purpose under a right CRC can thus be stored; it hurts the
-readers of that topic, never the broker, whose own readers take nothing but `WireError` from it.
+written anew), or `is_strict` (`ottla.validate.records`: every record is walked). A record damaged on purpose under a right CRC can thus
+be stored; it hurts the readers of that topic, never the broker, whose own readers take nothing but `WireError` from it.
 
 `stamp_batch` is what the broker changes in a good batch: LogAppendTime and the codec. It is not called for topics that want neither.
 
@@ -47,7 +47,7 @@ _CODECS = {"uncompressed": CODEC_NONE, "gzip": CODEC_GZIP, "snappy": CODEC_SNAPP
 _new_tuple = tuple.__new__
 
 
-def check_batch(batch: memoryview, config: LogConfig, *, now_ms: int, is_strict: bool = False) -> BatchHeader:
+def check_batch(batch: memoryview, config: LogConfig, *, now_ms: int) -> BatchHeader:
     """The header of the one good batch that `batch` is; anything else is refused and nothing has changed."""
     size = len(batch)
     try:
@@ -80,7 +80,7 @@ def check_batch(batch: memoryview, config: LogConfig, *, now_ms: int, is_strict:
         raise ApiError(ErrorCode.CORRUPT_MESSAGE, "a compressed batch without bytes")
     if max_timestamp >= 0 and not config.is_log_append_time:
         _check_timestamps(base_timestamp, max_timestamp, config, now_ms)
-    if is_strict or config.is_compacted:
+    if config.is_compacted or config.is_strict:
         validate_records(batch, decompressed_bytes_max=config.decompressed_bytes_max, is_key_required=config.is_compacted)
     return header
 

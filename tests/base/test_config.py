@@ -285,6 +285,14 @@ def test_a_dynamic_broker_value_reaches_the_logs() -> None:
     assert (settings.is_compacted, settings.is_deleted, settings.segment_ms) == (True, False, 60000)
 
 
+def test_what_is_looked_at_inside_of_batches() -> None:
+    config, _ = load(assignments=("ottla.validate.records=true", "ottla.batch.decompressed.max.bytes=1048576"))
+    assert config.log_config({}).is_strict
+    assert config.log_config({}).decompressed_bytes_max == 1048588, "a batch that may be sent may be looked into"
+    assert config.log_config({"max.message.bytes": "5000000"}).decompressed_bytes_max == 5000000
+    assert not BrokerConfig().log_config({}).is_strict
+
+
 @pytest.mark.parametrize(
     ("overrides", "words"),
     [

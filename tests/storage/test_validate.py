@@ -46,9 +46,9 @@ def changed(position: int, data: bytes, batch: bytearray | None = None) -> bytea
     return batch
 
 
-def refusal(batch: bytes | bytearray, config: LogConfig = PLAIN, *, is_strict: bool = False) -> ErrorCode:
+def refusal(batch: bytes | bytearray, config: LogConfig = PLAIN) -> ErrorCode:
     with pytest.raises(ApiError) as caught:
-        check_batch(memoryview(batch), config, now_ms=NOW, is_strict=is_strict)
+        check_batch(memoryview(batch), config, now_ms=NOW)
     assert caught.value.message, "a refusal says why"
     return caught.value.code
 
@@ -57,7 +57,7 @@ def refusal(batch: bytes | bytearray, config: LogConfig = PLAIN, *, is_strict: b
 def test_a_good_batch_passes_as_it_is(codec: int) -> None:
     batch = good(codec=codec, producer_id=7, producer_epoch=0, base_sequence=3, is_transactional=True)
     before = bytes(batch)
-    assert check_batch(memoryview(batch), PLAIN, now_ms=NOW, is_strict=True) == read_batch_header(batch)
+    assert check_batch(memoryview(batch), LogConfig(is_strict=True), now_ms=NOW) == read_batch_header(batch)
     assert batch == before
 
 
@@ -146,7 +146,7 @@ def test_a_compacted_topic_needs_keys() -> None:
 def test_records_are_walked_only_when_asked() -> None:
     batch = changed(RECORDS_AT + 1, b"\xff\xff")
     assert check_batch(memoryview(batch), PLAIN, now_ms=NOW).record_count == 3
-    assert refusal(batch, is_strict=True) is ErrorCode.INVALID_RECORD
+    assert refusal(batch, LogConfig(is_strict=True)) is ErrorCode.INVALID_RECORD
 
 
 @given(st.binary(max_size=200))

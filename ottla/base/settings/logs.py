@@ -168,7 +168,10 @@ class LogSettings:
         "ottla.flush.on.ack", False, "No acknowledgement before the bytes are on the disk; one fsync serves all who wait."
     )
     ottla_batch_decompressed_max_bytes = integer(
-        "ottla.batch.decompressed.max.bytes", 256 << 20, "Most bytes one batch may have once decompressed.", valid=Between(1 << 20, INT_MAX)
+        "ottla.batch.decompressed.max.bytes",
+        32 << 20,
+        "Most bytes a batch may have once decompressed, where the broker must look into it; max.message.bytes if that is more.",
+        valid=Between(1 << 20, INT_MAX),
     )
     ottla_validate_records = boolean(
         "ottla.validate.records", False, "Every record inside a produced batch is checked, not just the batch."
