@@ -161,6 +161,13 @@ class World:
         request: Request = make(add_partitions.AddPartitionsToTxnRequest, transactions=[one], **old)
         return request
 
+    def first_heartbeat(self, group: str) -> dict[str, Any]:
+        """What a member of the consumer protocol says when it joins."""
+        return {
+            "group_id": group, "member_id": self.fresh("member"), "member_epoch": 0, "rebalance_timeout_ms": NEVER_EXPIRES_MS,
+            "subscribed_topic_names": [self.topic], "server_assignor": "range", "topic_partitions": [],
+        }  # fmt: skip
+
     def request(self, key: int, version: int) -> Request:
         """A request that this broker has every reason to grant."""
         made: Request = REQUESTS[key](self, In(version), load(key)[0])
@@ -198,6 +205,7 @@ plain(
         )
     ],
 )
+plain(50, users=None)
 plain(60, include_cluster_authorized_operations=True)
 plain(66)
 plain(74)
@@ -499,3 +507,15 @@ def _describe_transactions(world: World, make: In, cls: Any) -> Any:
 @api(75)
 def _describe_topic_partitions(world: World, make: In, cls: Any) -> Any:
     return make(cls, topics=[make(describe_topic_partitions.TopicRequest, name=world.topic)])
+
+
+@api(68)
+def _consumer_group_heartbeat(world: World, make: In, cls: Any) -> Any:
+    return make(cls, **world.first_heartbeat(world.fresh("consumer-group")))
+
+
+@api(69)
+def _consumer_group_describe(world: World, make: In, cls: Any) -> Any:
+    group = world.fresh("consumer-group")
+    world.client.ask(load(68)[0](**world.first_heartbeat(group)), 1)
+    return make(cls, group_ids=[group], include_authorized_operations=True)
