@@ -388,13 +388,18 @@ def run(
     try:
         server.start()
         server.create_topics(seed_topics)
-        loop.run_until_complete(server.open_http())
-        on_signals(loop, server.begin_stop, server.reload)
-        announce(server, started)
-        notify_ready(f"listening on {server.endpoints[0]}")
-        return loop.run_until_complete(server.stopped)
+        return loop.run_until_complete(serve(server, started))
     finally:
         loop.close()
+
+
+async def serve(server: BrokerServer, started: float) -> int:
+    """From READY to the stop. All of it on the running loop: uvloop loses a signal that comes while the loop stands still."""
+    await server.open_http()
+    on_signals(server.loop, server.begin_stop, server.reload)
+    announce(server, started)
+    notify_ready(f"listening on {server.endpoints[0]}")
+    return await server.stopped
 
 
 def new_event_loop() -> asyncio.AbstractEventLoop:
