@@ -64,7 +64,7 @@ class BrokerProcess:
         address = self._wait_until_ready(time.monotonic() + seconds_max)
         if address is None:
             self.kill()
-            raise BrokerDidNotStart(f"the broker did not start within {seconds_max:g} s: {self._last_words()}")
+            raise BrokerDidNotStart(f"the broker did not start: {self._last_words()}")
         return address
 
     def stop(self) -> None:

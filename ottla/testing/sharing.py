@@ -65,22 +65,33 @@ def stop_shared(directory: Path) -> None:
     state_file = directory / STATE_FILE
     if state_file.exists():
         pid = json.loads(state_file.read_text())["pid"]
-        deadline = time.monotonic() + STOP_SECONDS_MAX
-        number = signal.SIGTERM
-        while _signal(pid, number):
-            # A broker that does not stop in time is made to.
-            number = signal.SIGKILL if time.monotonic() > deadline else signal.SIGTERM
-            time.sleep(POLL_SECONDS * 4)
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            _signal(pid, number)
+            if has_ended(pid, time.monotonic() + STOP_SECONDS_MAX):
+                break
     shutil.rmtree(directory, ignore_errors=True)
 
 
-def _signal(pid: int, number: signal.Signals) -> bool:
-    """Whether the process is still there."""
+def has_ended(pid: int, deadline: float) -> bool:
+    """Waits for it until then."""
+    while is_there := _signal(pid, 0):
+        if time.monotonic() > deadline:
+            break
+        time.sleep(POLL_SECONDS)
+    return not is_there
+
+
+def _signal(pid: int, number: int) -> bool:
+    """Sends a signal (0: none); whether the process is still there. One that has ended but that nobody has asked about is not."""
     try:
         os.kill(pid, number)
     except ProcessLookupError:
         return False
-    return True
+    try:
+        # The name, the second field, is in brackets and may contain blanks.
+        return Path(f"/proc/{pid}/stat").read_bytes().rpartition(b") ")[2][:1] != b"Z"
+    except FileNotFoundError:
+        return not Path("/proc/self").exists()  # ended between the two questions, or a system without /proc
 
 
 def _wait_for(descriptor: int) -> None:

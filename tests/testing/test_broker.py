@@ -1,0 +1,124 @@
+"""A broker process of a test's own: start, stop, standing still, snapshots."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from ottla.client.addresses import parse_addresses
+from ottla.client.connection import Connection
+from ottla.client.errors import ClientError
+from ottla.testing.broker import Broker
+from ottla.testing.process import BrokerDidNotStart
+from ottla.wire.messages.list_groups import ListGroupsRequest
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def test_a_broker_starts_serves_and_leaves_nothing() -> None:
+    broker = Broker(topics=["orders:3"], settings={"auto.create.topics.enable": False})
+    with broker as started:
+        assert started is broker
+        home, pid = broker.data_dir.parent, broker.process.pid
+        assert broker.topics() == ["orders"]
+        assert "READY" in broker.log
+    assert not home.exists()
+    assert not is_alive(pid)
+
+
+def test_a_given_data_directory_stays(tmp_path: Path) -> None:
+    with Broker(data_dir=tmp_path / "data") as broker:
+        broker.add_record("orders", "first")
+    with Broker(data_dir=tmp_path / "data") as broker:
+        assert [record.value for record in broker.records("orders")] == [b"first"]
+
+
+def test_why_a_broker_does_not_start_is_told() -> None:
+    broker = Broker(settings={"listeners": "nonsense"})
+    with pytest.raises(BrokerDidNotStart, match="listeners"):
+        broker.start()
+
+
+def test_a_broker_that_was_never_started_says_so() -> None:
+    with pytest.raises(AssertionError, match="does not run"):
+        _ = Broker().bootstrap_server
+    Broker().stop()
+
+
+def test_a_run_that_forgets_to_stop_takes_its_broker_along() -> None:
+    code = "import ottla.testing; broker = ottla.testing.Broker().start(); print(broker.process.pid, broker.data_dir)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    pid, data_dir = done.stdout.split()
+    assert not is_alive(int(pid))
+    assert not Path(data_dir).exists()
+
+
+def test_a_broker_stands_still_and_goes_on(broker: Broker) -> None:
+    connection = Connection(parse_addresses(broker.direct_server)[0]).open()
+    with broker.pause():
+        connection.send(ListGroupsRequest())
+        assert not connection.is_readable(0.1)
+    assert connection.receive(5).error_code == 0
+    connection.close()
+
+
+def test_a_broker_that_stands_still_can_be_stopped() -> None:
+    with Broker() as broker:
+        pid = broker.process.pid
+        broker.pause()
+    assert not is_alive(pid)
+
+
+def test_a_snapshot_holds_what_was_there_and_nothing_that_came_later(tmp_path: Path) -> None:
+    with Broker(settings={"log.segment.bytes": 1 << 20}) as broker:
+        for number in range(20):
+            broker.add_record("orders", "x" * 100_000, key=str(number))
+        snapshot = broker.snapshot(tmp_path / "snapshot")
+        broker.add_record("orders", "later")
+        broker.add_record("other", "later")
+        segments = sorted((snapshot / "orders-0").glob("*.log"))
+        assert len(segments) > 1
+        assert os.path.samefile(segments[0], broker.data_dir / "orders-0" / segments[0].name)
+        with Broker.from_snapshot(snapshot) as fork, Broker.from_snapshot(snapshot) as twin:
+            assert fork.topics() == twin.topics() == ["orders"]
+            assert [record.key for record in fork.records("orders")] == [str(number).encode() for number in range(20)]
+            fork.add_record("orders", "of the fork")
+            assert len(fork.records("orders")) == 21
+            assert len(twin.records("orders")) == 20
+        assert len(broker.records("orders")) == 21
+
+
+def test_a_snapshot_of_a_broker_that_stands_still(broker: Broker, topic: str, tmp_path: Path) -> None:
+    broker.add_record(topic, "there")
+    with broker.pause():
+        snapshot = broker.snapshot(tmp_path / "snapshot")
+    assert (snapshot / f"{topic}-0").is_dir()
+    assert broker.records(topic)
+
+
+def test_a_killed_broker_closes_its_connections() -> None:
+    with Broker() as broker:
+        connection = Connection(parse_addresses(broker.bootstrap_server)[0]).open()
+        broker.process.kill()
+        with pytest.raises(ClientError):
+            connection.request(ListGroupsRequest())
+        connection.close()
+
+
+def test_a_fork_is_quick(broker: Broker, topic: str, tmp_path: Path) -> None:
+    """The broker stands still for the copy only; a generous bound, because machines differ."""
+    broker.add_record(topic, "x")
+    started = time.monotonic()
+    broker.snapshot(tmp_path / "snapshot")
+    assert time.monotonic() - started < 2

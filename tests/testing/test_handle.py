@@ -1,0 +1,138 @@
+"""What a test does with a broker: records in and out, clients of each library, wiping."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from ottla.client.group_admin import list_groups
+from ottla.testing import foreign_clients
+from ottla.testing.broker import Broker
+from ottla.testing.handle import BrokerHandle
+
+
+def test_a_record_comes_back_whole(broker: Broker, topic: str) -> None:
+    broker.add_record(topic, "value", key="key", headers={"h": "1", "none": None}, timestamp=1234567890123)
+    broker.add_record(topic, None, key=b"gone")
+    first, second = broker.records(topic)
+    assert (first.topic, first.partition, first.offset, first.timestamp) == (topic, 0, 0, 1234567890123)
+    assert (first.key, first.value, first.headers) == (b"key", b"value", (("h", b"1"), ("none", None)))
+    assert (second.key, second.value) == (b"gone", None)
+
+
+def test_records_of_all_partitions_are_told_in_order(broker: Broker) -> None:
+    name = broker.create_topic("three-partitions", 3)
+    for number in range(9):
+        broker.add_record(name, str(number), partition=number % 3)
+    found = broker.records(name)
+    assert [(record.partition, record.offset) for record in found] == [(index, offset) for index in range(3) for offset in range(3)]
+
+
+def test_an_empty_topic_has_no_records(broker: Broker, topic: str) -> None:
+    assert broker.records(topic) == []
+    assert topic in broker.topics()
+
+
+def test_what_was_produced_is_asserted(broker: Broker, topic: str) -> None:
+    broker.add_record(topic, "before")
+    with broker.assert_produces(topic, 2) as found:
+        broker.add_record(topic, "one")
+        broker.add_record(topic, "two")
+    assert [record.value for record in found] == [b"one", b"two"]
+
+
+def test_what_was_not_produced_fails(broker: Broker, topic: str) -> None:
+    with pytest.raises(AssertionError, match=f"1 of 2 records were written to '{topic}'"), broker.assert_produces(topic, 2, timeout=0.05):
+        broker.add_record(topic, "one")
+
+
+def test_a_topic_may_come_with_its_first_record(broker: Broker) -> None:
+    with broker.assert_produces("made-on-the-way") as found:
+        broker.add_record("made-on-the-way", "x")
+    assert len(found) == 1
+
+
+def test_an_error_in_the_block_is_the_one_that_is_told(broker: Broker, topic: str) -> None:
+    with pytest.raises(KeyError), broker.assert_produces(topic):
+        raise KeyError("the test's own")
+
+
+def test_reset_wipes_topics_and_groups() -> None:
+    with Broker(topics=["a", "b:2"]) as own:
+        own.add_record("a", "x")
+        consumer = own.consumer("a", client="confluent-kafka", group_id="readers")
+        assert consumer.poll(20).value() == b"x"
+        consumer.commit(asynchronous=False)
+        consumer.close()
+        own.fail_next("Produce", 1)
+        own.reset()
+        assert own.topics() == []
+        assert list_groups(own._client()) == []
+        with own.assert_produces("a") as found:
+            producer = own.producer(client="confluent-kafka")
+            producer.produce("a", b"again")
+            assert producer.flush(10) == 0
+        assert found[0].offset == 0
+
+
+@pytest.mark.filterwarnings("ignore:(read|open)_text is deprecated:DeprecationWarning")  # kafka-python reads its schemas that way
+@pytest.mark.parametrize("library", ["confluent-kafka", "kafka-python"])
+def test_synchronous_clients_of_both_libraries(broker: Broker, topic: str, library: str) -> None:
+    producer = broker.producer(client=library, linger_ms=0)
+    if library == "confluent-kafka":
+        producer.produce(topic, b"hello")
+        assert producer.flush(10) == 0
+    else:
+        producer.send(topic, b"hello").get(10)
+        producer.close()
+    assert [record.value for record in broker.records(topic)] == [b"hello"]
+
+
+def test_an_admin_client(broker: Broker, topic: str) -> None:
+    assert topic in broker.admin(client="confluent-kafka").list_topics(timeout=10).topics
+
+
+def test_asynchronous_clients(broker: Broker, topic: str) -> None:
+    async def talk() -> bytes:
+        async with broker.aio_producer(linger_ms=0) as producer:
+            await producer.send_and_wait(topic, b"hello")
+        async with broker.aio_consumer(topic) as consumer:
+            record = await asyncio.wait_for(consumer.getone(), 20)
+            return bytes(record.value)
+
+    assert asyncio.run(talk()) == b"hello"
+
+
+def test_a_client_retries_what_failed_once(broker: Broker, topic: str) -> None:
+    producer = broker.producer(client="confluent-kafka", retry_backoff_ms=10)
+    broker.fail_next("Produce", "NOT_LEADER_OR_FOLLOWER")
+    producer.produce(topic, b"stubborn")
+    assert producer.flush(10) == 0
+    assert [record.value for record in broker.records(topic)] == [b"stubborn"]
+
+
+def test_settings_are_written_as_each_library_wants_them(broker: Broker) -> None:
+    assert broker.config(group_id="g")["group.id"] == "g"
+    assert broker.config()["bootstrap.servers"] == broker.get_bootstrap_server() == broker.bootstrap_server
+
+
+def test_without_a_client_the_line_says_what_to_install(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(name: str) -> object:
+        raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+    monkeypatch.setattr(foreign_clients.importlib, "import_module", missing)
+    with pytest.raises(foreign_clients.NoClientInstalled, match="pip install confluent-kafka or kafka-python"):
+        broker.producer()
+    with pytest.raises(foreign_clients.NoClientInstalled, match="pip install kafka-python"):
+        broker.consumer(client="kafka-python")
+    with pytest.raises(ValueError, match="is not one of"):
+        broker.admin(client="other")
+
+
+def test_a_handle_uses_a_broker_that_others_started(broker: Broker, topic: str) -> None:
+    handle = BrokerHandle(broker.direct_server)
+    assert topic in handle.topics()
+    assert handle.bootstrap_server not in (broker.bootstrap_server, broker.direct_server)
+    handle.close()
+    assert topic in broker.topics()

@@ -1,0 +1,140 @@
+"""The fixtures, used by pytest runs of their own: alone, under xdist, with a foreign broker, without a Kafka client."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from ottla.testing.broker import Broker
+from ottla.testing.sharing import has_ended
+
+ROOT = Path(__file__).resolve().parents[2]
+
+USES = """
+import os, re
+
+def test_names(kafka_broker, kafka_topic, kafka_group_id):
+    kafka_broker.add_record(kafka_topic, "x")
+    assert [record.value for record in kafka_broker.records(kafka_topic)] == [b"x"]
+    assert re.fullmatch(r"test_names-[0-9a-f]{12}", kafka_topic)
+    assert kafka_group_id != kafka_topic
+"""
+SHARED = """
+import pytest
+
+@pytest.mark.parametrize("number", range(6))
+def test_shared(kafka_broker, kafka_topic, number):
+    kafka_broker.add_record(kafka_topic, str(number))
+    assert len(kafka_broker.records(kafka_topic)) == 1
+    with open("seen", "a") as file:
+        file.write(f"{kafka_broker.direct_server} {getattr(kafka_broker, 'pid', 0)}\\n")
+"""
+
+
+def run(directory: Path, source: str, *options: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """A pytest run in an empty project, with this plugin and no others but those that are named."""
+    (directory / "test_it.py").write_text(source)
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "ottla.testing.plugin", "-p", "no:cacheprovider", *options]
+    settings = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTHONPATH": str(ROOT), **environment}
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST_", "OTTLA_"))}
+    return subprocess.run(command, cwd=directory, env={**kept, **settings}, capture_output=True, text=True, timeout=120, check=False)
+
+
+def check_passed(done: subprocess.CompletedProcess[str], count: int) -> None:
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert re.search(rf"\b{count} passed\b", done.stdout), done.stdout
+
+
+def test_the_fixtures_of_a_single_run(tmp_path: Path) -> None:
+    check_passed(run(tmp_path, USES, "-W", "error"), 1)
+
+
+def test_all_workers_share_one_broker_and_the_controller_stops_it(tmp_path: Path) -> None:
+    (tmp_path / "left").mkdir()
+    check_passed(run(tmp_path, SHARED, "-p", "xdist", "-n", "2", TMPDIR=str(tmp_path / "left")), 6)
+    seen = set((tmp_path / "seen").read_text().splitlines())
+    assert len(seen) == 1
+    assert has_ended(int(seen.pop().split()[1]), time.monotonic())
+    assert list((tmp_path / "left").glob("ottla-*")) == []
+
+
+def test_a_named_broker_is_used_and_left_clean(broker: Broker, tmp_path: Path) -> None:
+    before = set(broker.topics())
+    check_passed(run(tmp_path, USES, OTTLA_BOOTSTRAP=broker.direct_server), 1)
+    assert set(broker.topics()) == before
+
+
+def hide(directory: Path, *modules: str) -> None:
+    """As if these were not installed."""
+    for name in modules:
+        (directory / f"{name}.py").write_text(f"raise ModuleNotFoundError('not installed', name={name!r})\n")
+
+
+def test_no_client_library_is_needed(tmp_path: Path) -> None:
+    hide(tmp_path, "confluent_kafka", "kafka", "aiokafka")
+    source = USES + """
+def test_what_to_install(kafka_broker):
+    import pytest
+    for make in (kafka_broker.producer, kafka_broker.consumer, kafka_broker.admin, kafka_broker.aio_producer, kafka_broker.aio_consumer):
+        with pytest.raises(RuntimeError, match="pip install"):
+            make()
+"""
+    check_passed(run(tmp_path, source), 2)
+
+
+@pytest.mark.parametrize(("missing", "found"), [("kafka", "confluent_kafka"), ("confluent_kafka", "kafka")])
+def test_the_client_that_is_installed_is_used(tmp_path: Path, missing: str, found: str) -> None:
+    hide(tmp_path, missing)
+    source = f"""
+def test_client(kafka_broker, kafka_topic, kafka_group_id):
+    producer, consumer, admin = kafka_broker.producer(), kafka_broker.consumer(kafka_topic, group_id=kafka_group_id), kafka_broker.admin()
+    for made in (producer, consumer, admin):
+        assert type(made).__module__.split(".")[0] in ({found!r}, "cimpl"), type(made)
+    if {found!r} == "kafka":
+        producer.send(kafka_topic, b"hello").get(10)
+        assert next(consumer).value == b"hello"
+        producer.close()
+        admin.close()
+    else:
+        producer.produce(kafka_topic, b"hello")
+        assert producer.flush(10) == 0
+        assert consumer.poll(20).value() == b"hello"
+    consumer.close()
+"""
+    check_passed(run(tmp_path, source), 1)
+
+
+def test_a_cluster_of_one_and_a_refusal_of_more(tmp_path: Path) -> None:
+    source = """
+import pytest
+
+def test_cluster(kafka_cluster):
+    broker = kafka_cluster(1, topics=["orders"])
+    assert broker.topics() == ["orders"]
+    with pytest.raises(ValueError, match="runs one broker by itself"):
+        kafka_cluster(3)
+"""
+    check_passed(run(tmp_path, source), 1)
+
+
+def test_odd_test_names_make_legal_topics(tmp_path: Path) -> None:
+    source = """
+import pytest
+
+@pytest.mark.parametrize("text", ["\\u00e4 / b", "x" * 300, ""])
+def test_name(kafka_broker, kafka_topic, text):
+    assert kafka_topic in kafka_broker.topics()
+"""
+    check_passed(run(tmp_path, source), 3)
+
+
+def test_a_run_that_does_not_use_the_plugin_imports_nothing_for_it() -> None:
+    code = "import sys, pytest; before = set(sys.modules); import ottla.testing.plugin; print(*sorted(set(sys.modules) - before))"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60, check=True)
+    assert set(done.stdout.split()) <= {"ottla", "ottla.testing", "ottla.testing.plugin", "uuid", "platform", "_uuid"}
