@@ -1,13 +1,19 @@
-"""Which files of a snapshot are links, which are copies, and which stay behind."""
+"""Which files of a snapshot are links, which are copies, and which stay behind; what a broker finds that starts from one."""
 
 from __future__ import annotations
 
 import errno
 import os
+import threading
+import time
 from pathlib import Path
+from typing import Any
 
 import pytest
+from confluent_kafka import Producer, TopicPartition
 
+from ottla.client.transaction_admin import list_transactions
+from ottla.testing.broker import Broker
 from ottla.testing.snapshot import copy_data
 
 
@@ -71,3 +77,89 @@ def test_a_snapshot_is_never_written_over(source: Path, tmp_path: Path) -> None:
     copy_data(source, tmp_path / "copy")
     with pytest.raises(FileExistsError):
         copy_data(source, tmp_path / "copy")
+
+
+class Writer:
+    """Writes numbers to a topic, one after the other, until it is told to stop."""
+
+    def __init__(self, bootstrap: str, topic: str) -> None:
+        self.acknowledged = 0
+        self._bootstrap = bootstrap
+        self._topic = topic
+        self._is_over = threading.Event()
+        self._thread = threading.Thread(target=self._write)
+
+    def __enter__(self) -> Writer:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._is_over.set()
+        self._thread.join()
+
+    def wait_for(self, count: int) -> None:
+        deadline = time.monotonic() + 20
+        while self.acknowledged < count:
+            assert time.monotonic() < deadline and self._thread.is_alive()
+            time.sleep(0.002)
+
+    def _write(self) -> None:
+        producer = Producer({"bootstrap.servers": self._bootstrap, "linger.ms": 0})
+        while not self._is_over.is_set():
+            producer.produce(self._topic, str(self.acknowledged))
+            assert producer.flush(20) == 0
+            self.acknowledged += 1
+
+
+def transactional(broker: Broker) -> Any:
+    producer = Producer({"bootstrap.servers": broker.bootstrap_server, "transactional.id": "payments"})
+    producer.init_transactions(20)
+    return producer
+
+
+def committed_offset(broker: Broker, group: str) -> int:
+    consumer = broker.consumer(client="confluent-kafka", group_id=group)
+    (found,) = consumer.committed([TopicPartition("orders", 0)], timeout=20)
+    consumer.close()
+    return int(found.offset)
+
+
+def state_of_transaction(broker: Broker) -> list[str]:
+    return [entry.state for entry in list_transactions(broker._client())]
+
+
+def test_a_fork_goes_on_with_topics_groups_and_transactions_of_that_moment(tmp_path: Path) -> None:
+    """Taken while somebody writes; what is done later at one of the two does not show at the other."""
+    with Broker(topics=["orders:1", "numbers:1"]) as broker, Writer(broker.direct_server, "numbers") as writer:
+        committing = transactional(broker)
+        committing.begin_transaction()
+        committing.produce("orders", b"whole")
+        committing.commit_transaction(20)
+        consumer = broker.consumer("orders", client="confluent-kafka", group_id="readers", enable_auto_commit=False)
+        consumer.commit(message=consumer.poll(20), asynchronous=False)
+        committing.begin_transaction()
+        committing.produce("orders", b"open")
+        assert committing.flush(20) == 0
+        writer.wait_for(20)
+
+        before = writer.acknowledged
+        started = time.monotonic()
+        snapshot = broker.snapshot(tmp_path / "snapshot")
+        with Broker.from_snapshot(snapshot) as fork:
+            assert time.monotonic() - started < 5, "a copy of a small broker takes a fraction of a second, even on a busy machine"
+            writer.wait_for(before + 20)
+            numbers = [record.value for record in fork.records("numbers")]
+            assert numbers == [str(number).encode() for number in range(len(numbers))]
+            assert before <= len(numbers) < len(broker.records("numbers"))
+
+            assert committed_offset(fork, "readers") == 1
+            assert state_of_transaction(fork) == state_of_transaction(broker) == ["Ongoing"]
+            committing.commit_transaction(20)
+            assert [record.value for record in broker.records("orders")] == [b"whole", b"open"]
+            assert [record.value for record in fork.records("orders")] == [b"whole"]
+
+            transactional(fork)  # fences the open transaction of the copy, which is aborted
+            fork.add_record("orders", "of the fork")
+            assert [record.value for record in fork.records("orders")] == [b"whole", b"of the fork"]
+            assert [record.value for record in broker.records("orders")] == [b"whole", b"open"]
+        consumer.close()
