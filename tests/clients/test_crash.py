@@ -1,7 +1,7 @@
 """kill -9 of the broker in the middle of work: what was acknowledged is there, once; what was known before is known after.
 
-Rounds grow by `OTTLA_CRASH_ROUNDS` (kills while 100,000 records are produced) and `OTTLA_COPY_ROUNDS` (kills of broker or worker while a
-transactional copy runs).
+Rounds grow by `OTTLA_CRASH_ROUNDS` (kills while 100,000 records are produced). Kills under a transactional copy are in
+`test_transactional_copy.py`.
 """
 
 from __future__ import annotations
@@ -9,11 +9,8 @@ from __future__ import annotations
 import os
 import random
 import re
-import subprocess
-import sys
 import threading
 import time
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,12 +19,11 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from ottla.wire.framing import load
 from ottla.wire.records import Record, encode_batch
-from tests.clients.broker_process import ROOT, BrokerProcess, eventually
+from tests.clients.broker_process import BrokerProcess, eventually
 from tests.clients.sample_requests import World
 from tests.clients.wire_client import In, WireClient
 
 CRASH_ROUNDS = int(os.environ.get("OTTLA_CRASH_ROUNDS", "10"))
-COPY_ROUNDS = int(os.environ.get("OTTLA_COPY_ROUNDS", "4"))
 RECORDS = 100_000
 PARTITIONS = 3
 RECONNECT = {"reconnect.backoff.ms": 20, "reconnect.backoff.max.ms": 200, "retry.backoff.ms": 20, "log_level": 0}
@@ -225,59 +221,3 @@ def test_a_repeated_batch_is_known_after_a_restart(own_broker: BrokerProcess, is
         assert [send(records, client) for records in batches[1:]] == first[1:]
         assert send(batches[0], client)[0] in (45, 46)  # older than the last five: refused, and never appended again
         assert read_all(broker.address, "repeated")[-1].offset() == 11
-
-
-# Consume, transform, produce
-
-
-class Worker:
-    """The transactional copier as a process."""
-
-    def __init__(self, *arguments: str, log: Path) -> None:
-        self.command = [sys.executable, "-m", "tests.clients.copying", *arguments]
-        self.log = log
-        self.process: subprocess.Popen[bytes] | None = None
-
-    def start(self) -> None:
-        with self.log.open("ab") as log:
-            self.process = subprocess.Popen(self.command, cwd=ROOT, stdout=log, stderr=log)
-
-    def kill(self) -> None:
-        assert self.process is not None
-        self.process.kill()
-        self.process.wait()
-
-
-@pytest.mark.timeout(120 + 30 * COPY_ROUNDS)
-def test_a_transactional_copy_is_exact_under_kills(own_broker: BrokerProcess, tmp_path: Path) -> None:
-    broker, rng = own_broker.start(), random.Random(7)
-    admin = AdminClient({"bootstrap.servers": broker.address, "log_level": 0})
-    for future in admin.create_topics([NewTopic("source", PARTITIONS, 1), NewTopic("target", PARTITIONS, 1)]).values():
-        future.result(20)
-    count = 1500 * COPY_ROUNDS
-    client = Producer({"bootstrap.servers": broker.address, "enable.idempotence": True})
-    for number in range(count):
-        client.produce("source", b"%d" % number, partition=number % PARTITIONS)
-    assert client.flush(30) == 0
-    worker = Worker(broker.address, "source", "target", "copiers", log=tmp_path / "worker.log")
-    worker.start()
-    for round_number in range(COPY_ROUNDS):
-        time.sleep(1.2 + rng.random())
-        if round_number % 2 == 0:
-            broker.crash()
-        else:
-            worker.kill()
-            worker.start()
-
-    def copied() -> list[Message]:
-        return read_all(broker.address, "target", **{"isolation.level": "read_committed"})
-
-    try:
-        eventually(lambda: len(copied()) >= count, 60 + 10 * COPY_ROUNDS, 0.5)
-    finally:
-        worker.kill()
-    per_partition: dict[int, list[int]] = {}
-    for message in copied():
-        per_partition.setdefault(message.partition(), []).append(int(message.value()))
-    expected = {partition: [2 * number for number in range(partition, count, PARTITIONS)] for partition in range(PARTITIONS)}
-    assert per_partition == expected

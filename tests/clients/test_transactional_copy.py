@@ -1,0 +1,349 @@
+"""Consume, transform, produce with stock clients: the output is exactly right, whatever is aborted, abandoned or killed (I23).
+
+`test_random_aborts` runs a copy with each client library and ends its transactions at random: commit, abort, abort without offsets, or the
+client is thrown away and a new one takes the transactional id over. `test_kills` kills the broker and the worker with -9 while numbers
+keep coming in; `OTTLA_COPY_ROUNDS` says how often, and a table is printed at the end (`pytest -s` shows it).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from contextlib import closing
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import aiokafka
+import kafka
+import pytest
+from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaError, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from tests.clients.broker_process import ROOT, BrokerProcess, eventually
+from tests.clients.copying import PATIENT
+
+Fresh = Callable[[str], str]
+COPY_ROUNDS = int(os.environ.get("OTTLA_COPY_ROUNDS", "6"))
+PARTITIONS = 3
+RECORDS = 300
+BATCH_MAX = 25
+SECONDS = 20
+ENDS = {"commit": 12, "abort": 5, "abort early": 2, "abandon": 1}
+"""How a transaction ends, and how often."""
+
+
+class Plan:
+    """What to do with each transaction, and what was done."""
+
+    def __init__(self, seed: int) -> None:
+        self._chance = random.Random(seed)
+        self.done: Counter[str] = Counter()
+
+    def next_end(self) -> str:
+        names = list(ENDS)
+        # The first four show one of each, so that no run is without.
+        number = self.done.total()
+        name = names[-1 - number] if number < len(names) else self._chance.choices(names, list(ENDS.values()))[0]
+        self.done[name] += 1
+        return name
+
+
+def make_topics(address: str, *names: str) -> None:
+    admin = AdminClient({"bootstrap.servers": address, "log_level": 0})
+    for future in admin.create_topics([NewTopic(name, PARTITIONS, 1) for name in names]).values():
+        future.result(SECONDS)
+
+
+def fill(address: str, source: str, numbers: range) -> None:
+    client = Producer({"bootstrap.servers": address, "enable.idempotence": True})
+    for number in numbers:
+        client.produce(source, b"%d" % number, partition=number % PARTITIONS)
+    assert client.flush(SECONDS) == 0
+
+
+def read_all(address: str, topic: str, isolation: str) -> dict[int, list[Message]]:
+    """Every partition from its beginning to its end."""
+    settings = {"bootstrap.servers": address, "group.id": "reader", "enable.partition.eof": True, "isolation.level": isolation}
+    found: dict[int, list[Message]] = {partition: [] for partition in range(PARTITIONS)}
+    ends: set[int] = set()
+    deadline = time.monotonic() + 60
+    with closing(Consumer(settings)) as client:
+        client.assign([TopicPartition(topic, partition, 0) for partition in found])
+        while len(ends) < len(found):
+            assert time.monotonic() < deadline, "the end of the topic does not come"
+            for message in client.consume(5000, 0.2):
+                error = message.error()
+                if error is None:
+                    found[message.partition()].append(message)
+                else:
+                    assert error.code() == KafkaError._PARTITION_EOF, error
+                    ends.add(message.partition())
+    return found
+
+
+def numbers_in(address: str, topic: str, isolation: str = "read_committed") -> dict[int, list[int]]:
+    return {partition: [int(message.value()) for message in found] for partition, found in read_all(address, topic, isolation).items()}
+
+
+def doubled(count: int) -> dict[int, list[int]]:
+    return {partition: [2 * number for number in range(partition, count, PARTITIONS)] for partition in range(PARTITIONS)}
+
+
+# Random aborts, by each client
+
+
+def copy_by_confluent(address: str, source: str, target: str, group: str, plan: Plan) -> None:
+    def producer() -> Producer:
+        client = Producer({"bootstrap.servers": address, "transactional.id": group, "linger.ms": 0})
+        client.init_transactions(SECONDS)
+        return client
+
+    reading = {"group.id": group, "enable.auto.commit": False, "auto.offset.reset": "earliest", "isolation.level": "read_committed"}
+    writer, copied = producer(), 0
+    with closing(Consumer({"bootstrap.servers": address, "fetch.wait.max.ms": 50, **reading})) as reader:
+        reader.subscribe([source])
+        while copied < RECORDS:
+            messages = [message for message in reader.consume(BATCH_MAX, 0.2) if message.error() is None]
+            if not messages:
+                continue
+            end = plan.next_end()
+            writer.begin_transaction()
+            for message in messages:
+                writer.produce(target, b"%d" % (2 * int(message.value())), partition=message.partition())
+            if end != "abort early":
+                writer.send_offsets_to_transaction(reader.position(reader.assignment()), reader.consumer_group_metadata(), SECONDS)
+            if end == "commit":
+                writer.commit_transaction(SECONDS)
+                copied += len(messages)
+                continue
+            writer.flush(SECONDS)
+            if end == "abandon":
+                writer = producer()
+            else:
+                writer.abort_transaction(SECONDS)
+            first = {message.partition(): message.offset() for message in reversed(messages)}
+            for partition, offset in first.items():
+                reader.seek(TopicPartition(source, partition, offset))
+
+
+def copy_by_kafka_python(address: str, source: str, target: str, group: str, plan: Plan) -> None:
+    def producer() -> Any:
+        client = kafka.KafkaProducer(bootstrap_servers=address, transactional_id=group)
+        client.init_transactions()
+        return client
+
+    writers, copied = [producer()], 0
+    reader = kafka.KafkaConsumer(
+        source,
+        bootstrap_servers=address,
+        group_id=group,
+        enable_auto_commit=False,
+        auto_offset_reset="earliest",
+        isolation_level="read_committed",
+        fetch_max_wait_ms=50,
+    )
+    with closing(reader):
+        while copied < RECORDS:
+            polled = reader.poll(200, max_records=BATCH_MAX)
+            if not polled:
+                continue
+            end, writer = plan.next_end(), writers[-1]
+            writer.begin_transaction()
+            for place, records in polled.items():
+                for record in records:
+                    writer.send(target, b"%d" % (2 * int(record.value)), partition=place.partition)
+            if end != "abort early":
+                offsets = {place: kafka.OffsetAndMetadata(records[-1].offset + 1, "", -1) for place, records in polled.items()}
+                writer.send_offsets_to_transaction(offsets, reader.group_metadata())
+            if end == "commit":
+                writer.commit_transaction()
+                copied += sum(map(len, polled.values()))
+                continue
+            writer.flush()
+            if end == "abandon":
+                writers.append(producer())
+            else:
+                writer.abort_transaction()
+            for place, records in polled.items():
+                reader.seek(place, records[0].offset)
+    for writer in writers:
+        writer.close(timeout=1)
+
+
+async def copy_by_aiokafka(address: str, source: str, target: str, group: str, plan: Plan) -> None:
+    async def producer() -> Any:
+        client = aiokafka.AIOKafkaProducer(bootstrap_servers=address, transactional_id=group)
+        await client.start()
+        return client
+
+    writers, copied = [await producer()], 0
+    reader = aiokafka.AIOKafkaConsumer(
+        source,
+        bootstrap_servers=address,
+        group_id=group,
+        enable_auto_commit=False,
+        auto_offset_reset="earliest",
+        isolation_level="read_committed",
+        fetch_max_wait_ms=50,
+    )
+    await reader.start()
+    while copied < RECORDS:
+        polled = await reader.getmany(timeout_ms=200, max_records=BATCH_MAX)
+        if not polled:
+            continue
+        end, writer = plan.next_end(), writers[-1]
+        await writer.begin_transaction()
+        for place, records in polled.items():
+            for record in records:
+                await writer.send(target, b"%d" % (2 * int(record.value)), partition=place.partition)
+        if end != "abort early":
+            await writer.send_offsets_to_transaction({place: records[-1].offset + 1 for place, records in polled.items()}, group)
+        if end == "commit":
+            await writer.commit_transaction()
+            copied += sum(map(len, polled.values()))
+            continue
+        await writer.flush()
+        if end == "abandon":
+            writers.append(await producer())
+        else:
+            await writer.abort_transaction()
+        for place, records in polled.items():
+            reader.seek(place, records[0].offset)
+    await reader.stop()
+    for writer in writers:
+        await writer.stop()
+
+
+Copy = Callable[[str, str, str, str, Plan], None]
+COPIES: dict[str, Copy] = {
+    "confluent": copy_by_confluent,
+    "kafka-python": copy_by_kafka_python,
+    "aiokafka": lambda *arguments: asyncio.run(asyncio.wait_for(copy_by_aiokafka(*arguments), 3 * SECONDS)),
+}
+
+
+@pytest.mark.parametrize("name", COPIES)
+def test_random_aborts(broker: BrokerProcess, fresh: Fresh, name: str) -> None:
+    """I23, I26, I32: the copy is exact, and the aborted records are there to prove that something was hidden."""
+    source, target, plan = fresh("source"), fresh("target"), Plan(seed=len(name))
+    make_topics(broker.address, source, target)
+    fill(broker.address, source, range(RECORDS))
+    COPIES[name](broker.address, source, target, fresh("copier"), plan)
+    assert numbers_in(broker.address, target) == doubled(RECORDS)
+    assert all(plan.done[end] for end in ENDS), plan.done
+    assert sum(map(len, numbers_in(broker.address, target, "read_uncommitted").values())) > RECORDS
+
+
+# Kills
+
+
+class Worker:
+    """The transactional copier as a process."""
+
+    def __init__(self, *arguments: str, log: Path) -> None:
+        self.command = [sys.executable, "-m", "tests.clients.copying", *arguments]
+        self.log = log
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(self.command, cwd=ROOT, stdout=log, stderr=log)
+
+    def kill(self) -> None:
+        assert self.process is not None
+        self.process.kill()
+        self.process.wait()
+
+    def crash(self) -> None:
+        self.kill()
+        self.start()
+
+
+class Feed:
+    """Numbers that keep coming into the source while everything around is killed; the retries of its producer bring each in once."""
+
+    def __init__(self, address: str, topic: str) -> None:
+        self.count = 0
+        self.errors: list[Any] = []
+        self._topic = topic
+        self._is_stopping = threading.Event()
+        self._client = Producer({"bootstrap.servers": address, "enable.idempotence": True, "linger.ms": 5, **PATIENT})
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        while not self._is_stopping.wait(0.01):
+            for number in range(self.count, self.count + 20):
+                self._client.produce(self._topic, b"%d" % number, partition=number % PARTITIONS, on_delivery=self._delivered)
+            self.count += 20
+            self._client.poll(0)
+
+    def _delivered(self, error: KafkaError | None, _message: Message) -> None:
+        if error is not None:
+            self.errors.append(error)
+
+    def stop(self) -> int:
+        """How many numbers there are."""
+        self._is_stopping.set()
+        self._thread.join()
+        assert self._client.flush(60) == 0 and not self.errors, self.errors[:1]
+        return self.count
+
+
+def consumed(admin: AdminClient, group: str) -> int:
+    """How far the group has come, in records; -1 while nobody can say."""
+    try:
+        found = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)], request_timeout=2)[group].result(5)
+    except (KafkaException, TimeoutError):  # the broker is away
+        return -1
+    return sum(max(one.offset, 0) for one in found.topic_partitions if one.error is None)
+
+
+def table(rounds: Counter[str], figures: dict[str, object]) -> str:
+    cells = {"rounds": rounds.total(), **{f"kills of {name}": count for name, count in sorted(rounds.items())}, **figures}
+    return "\n".join(f"| {' | '.join(map(str, row))} |" for row in (cells, ["---"] * len(cells), cells.values()))
+
+
+@pytest.mark.timeout(120 + 30 * COPY_ROUNDS)
+def test_kills(own_broker: BrokerProcess, tmp_path: Path) -> None:
+    """I23, I28, I32, I43: each kill falls into running work, because the copy must have advanced since the one before."""
+    broker, chance, started = own_broker.start(), random.Random(7), time.monotonic()
+    make_topics(broker.address, "source", "target")
+    admin = AdminClient({"bootstrap.servers": broker.address, **PATIENT})
+    feed, worker = Feed(broker.address, "source"), Worker(broker.address, "source", "target", "copiers", log=tmp_path / "worker.log")
+    worker.start()
+    rounds: Counter[str] = Counter()
+    position = 0
+    try:
+        for number in range(COPY_ROUNDS):
+            eventually(lambda position=position: consumed(admin, "copiers") > position, 40, 0.05)  # type: ignore[misc]
+            time.sleep(chance.random() * 0.5)
+            position = max(position, consumed(admin, "copiers"))
+            victim = ("broker", "worker", "both")[number % 3]
+            rounds[victim] += 1
+            if victim == "both":
+                worker.kill()
+                broker.crash()
+                worker.start()
+            else:
+                (broker if victim == "broker" else worker).crash()
+        count = feed.stop()
+        eventually(lambda: consumed(admin, "copiers") >= count, 60 + COPY_ROUNDS, 0.2)
+    finally:
+        worker.kill()
+    copied = numbers_in(broker.address, "target")
+    written = sum(map(len, numbers_in(broker.address, "target", "read_uncommitted").values()))
+    found, expected = (Counter(chain.from_iterable(one.values())) for one in (copied, doubled(count)))
+    duplicates, losses = (found - expected).total(), (expected - found).total()
+    figures = {"records": count, "aborted": written - found.total(), "duplicates": duplicates, "losses": losses}
+    print("\n" + table(rounds, {**figures, "seconds": round(time.monotonic() - started)}))
+    assert (duplicates, losses) == (0, 0)
+    assert copied == doubled(count)
