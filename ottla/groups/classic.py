@@ -278,6 +278,15 @@ def _expire_session(shard: GroupShard, group_id: str, member_id: str, now_ms: in
     return draft.decision()
 
 
+def watch_members(shard: GroupShard, group: ClassicGroup, draft: Draft, now_ms: int) -> None:
+    """Makes the timers of a group that came out of the log, for whom there is none yet."""
+    for member in group.members.values():
+        if member.timer_ms is None:
+            extend_session(shard, group, member, draft, now_ms)
+    if group.state is PREPARING_REBALANCE:
+        _schedule_completion(shard, group, draft)
+
+
 def watch_again(shard: GroupShard, group: ClassicGroup, draft: Draft, now_ms: int) -> None:
     """Makes the group's timers anew, after something was tried that took them away and the log refused it."""
     for member in group.members.values():

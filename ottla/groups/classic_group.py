@@ -82,6 +82,9 @@ class ClassicGroup:
         if value.members:
             group.state = STABLE
             group.find_subscribed_topics()
+            if value.leader is None:
+                # It was a consumer group until this record: the round that spreads what was left behind is under way.
+                group.state, group.previous_state = PREPARING_REBALANCE, STABLE
         return group
 
     def apply_record(self, value: GroupMetadataValue) -> None:

@@ -34,10 +34,11 @@ from ottla.groups.consumer_sessions import (
     remove_members,
     session_timeout_ms,
     stop_watching_revocation,
+    watch_everybody,
     watch_revocation,
 )
 from ottla.groups.draft import Caller, Draft, answered
-from ottla.groups.migration import upgrade
+from ottla.groups.migration import leave_classic, upgrade
 from ottla.groups.reconciliation import Owned, next_position
 from ottla.groups.shard import GroupShard
 from ottla.groups.subscriptions import (
@@ -104,11 +105,10 @@ def _check_request(shard: GroupShard, request: ConsumerGroupHeartbeatRequest, ca
 
 def _beat(shard: GroupShard, request: ConsumerGroupHeartbeatRequest, caller: Caller, reply: Reply, now_ms: int) -> Decision:
     draft = Draft()
-    group = _find_group(shard, request, draft, now_ms)
+    change, origin = _find_group(shard, request)
     if not request.member_id:
         request.member_id = uuid_to_text(fresh_uuid(shard.random.token_bytes(16)))
     member_id = request.member_id
-    change = Change(group)
     before = _find_member(shard, change, request)
     position_before = change.group.position(member_id)
     facts = _merge(before, request, caller)
@@ -116,6 +116,9 @@ def _beat(shard: GroupShard, request: ConsumerGroupHeartbeatRequest, caller: Cal
     advance_member(shard, change, member_id, before, facts, owned, now_ms)
     position = change.group.position(member_id)
     draft.records.extend(change.records)
+    if origin is not None:
+        leave_classic(shard, origin, draft, now_ms)
+        watch_everybody(shard, change.group, draft, now_ms)
     follow_member(shard, change.group, member_id, position_before, draft, now_ms)
     is_full = request.member_epoch == JOINING_EPOCH or (
         request.rebalance_timeout_ms != -1
@@ -131,23 +134,21 @@ def _beat(shard: GroupShard, request: ConsumerGroupHeartbeatRequest, caller: Cal
     return draft.decision()
 
 
-def _find_group(shard: GroupShard, request: ConsumerGroupHeartbeatRequest, draft: Draft, now_ms: int) -> ConsumerGroup:
-    """The group; a new one, or a classic one turned into one, when the member joins."""
+def _find_group(shard: GroupShard, request: ConsumerGroupHeartbeatRequest) -> tuple[Change, ClassicGroup | None]:
+    """The group; a new one, or a classic one (the second value) turned into one, when the member joins."""
     group = shard.groups.get(request.group_id)
     if type(group) is ConsumerGroup:
-        return group
+        return Change(group), None
     if request.member_epoch != JOINING_EPOCH:
         raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {request.group_id} not found.")
+    change = Change(ConsumerGroup(request.group_id))
     if group is None:
-        return ConsumerGroup(request.group_id)
+        return change, None
     assert isinstance(group, ClassicGroup)
     if not group.members:
-        draft.records.append(records.group_tombstone(request.group_id))
-        return ConsumerGroup(request.group_id)
-    upgraded = upgrade(shard, group, draft, now_ms)
-    for member_id in upgraded.facts:
-        extend_session(shard, upgraded.group_id, member_id, session_timeout_ms(shard, upgraded, member_id), draft, now_ms)
-    return upgraded
+        change.records.append(records.group_tombstone(request.group_id))
+        return change, None
+    return upgrade(shard, group), group
 
 
 def _find_member(shard: GroupShard, change: Change, request: ConsumerGroupHeartbeatRequest) -> MemberFacts | None:
@@ -184,9 +185,12 @@ def _check_epoch(position: Position, request: ConsumerGroupHeartbeatRequest) -> 
 
 
 def _take_place(change: Change, instance_id: str, old_id: str, member_id: str) -> MemberFacts:
-    """A new process of a static member that had left takes over what that one had."""
+    """A new process of a static member takes over what the former one had, which must have left if it could say so.
+
+    A classic one cannot: it stops without a word, and its next process may speak the new protocol.
+    """
     position = change.group.position(old_id)
-    if position.epoch != LEFT_STATIC_EPOCH:
+    if position.epoch != LEFT_STATIC_EPOCH and change.group.facts[old_id].classic is None:
         raise ApiError(ErrorCode.UNRELEASED_INSTANCE_ID, f"instance {instance_id} is still in use by member {old_id}")
     facts, target = change.group.facts[old_id], change.group.target.get(old_id, {})
     change.remove_member(old_id)

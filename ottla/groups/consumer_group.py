@@ -178,12 +178,17 @@ class ConsumerGroup:
     # The fold of the log
 
     def set_member(self, member_id: str, facts: MemberFacts) -> None:
+        self._forget_instance(member_id)  # it may have been another instance, or none
         self.facts[member_id] = facts
         if facts.instance_id is not None:
             self.static_members[facts.instance_id] = member_id
 
     def remove_member(self, member_id: str) -> None:
-        facts = self.facts.pop(member_id, None)
+        self._forget_instance(member_id)
+        self.facts.pop(member_id, None)
+
+    def _forget_instance(self, member_id: str) -> None:
+        facts = self.facts.get(member_id)
         if facts is not None and facts.instance_id is not None and self.static_members.get(facts.instance_id) == member_id:
             del self.static_members[facts.instance_id]
 

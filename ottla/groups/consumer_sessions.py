@@ -34,9 +34,10 @@ def extend_session(shard: GroupShard, group_id: str, member_id: str, timeout_ms:
 
 
 def _watch(shard: GroupShard, group_id: str, member_id: str, session: Session, draft: Draft, now_ms: int) -> None:
+    # The key is not the one of classic sessions: what becomes of those is no concern of this timer.
     session.timer_ms = session.deadline_ms
     draft.schedule(
-        f"session/{group_id}/{member_id}", session.deadline_ms - now_ms, lambda now: _expire_session(shard, group_id, member_id, now)
+        f"alive/{group_id}/{member_id}", session.deadline_ms - now_ms, lambda now: _expire_session(shard, group_id, member_id, now)
     )
 
 
@@ -70,7 +71,7 @@ def remove_members(shard: GroupShard, change: Change, member_ids: Iterable[str],
     """Takes members out; `finish_removal` has to follow."""
     for member_id in member_ids:
         change.remove_member(member_id)
-        draft.cancel(_rebalance_key(change.group.group_id, member_id))
+        _forget_deadlines(change.group.group_id, member_id, draft)
     forget_regexes(change)
 
 
@@ -80,10 +81,18 @@ def finish_removal(shard: GroupShard, change: Change, draft: Draft) -> None:
     Any other group's epoch rises, so that the next heartbeat of anybody spreads what the removed ones had.
     """
     if may_downgrade(shard, change.group):
+        for member_id in change.group.facts:
+            _forget_deadlines(change.group.group_id, member_id, draft)
         downgrade(shard, change, draft)
     else:
         change.put_epoch(change.group.epoch + 1, change.group.metadata_hash)
     draft.records.extend(change.records)
+
+
+def _forget_deadlines(group_id: str, member_id: str, draft: Draft) -> None:
+    """Nothing is expected of the member any more: the timers of its session and of its former life find nobody."""
+    draft.cancel(_rebalance_key(group_id, member_id))
+    draft.cancel(_join_key(group_id, member_id))
 
 
 # The time to give partitions up
@@ -145,8 +154,8 @@ def _join_key(group_id: str, member_id: str) -> str:
     return f"rejoin/{group_id}/{member_id}"
 
 
-def resume_sessions(shard: GroupShard, group: ConsumerGroup, draft: Draft, now_ms: int) -> None:
-    """After loading: every member has one session's time to be heard of."""
+def watch_everybody(shard: GroupShard, group: ConsumerGroup, draft: Draft, now_ms: int) -> None:
+    """The group was just loaded, or was a classic one: every member has one session's time to be heard of."""
     for member_id in group.facts:
         extend_session(shard, group.group_id, member_id, session_timeout_ms(shard, group, member_id), draft, now_ms)
         if group.position(member_id).state is MemberState.UNREVOKED_PARTITIONS:

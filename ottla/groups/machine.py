@@ -31,9 +31,8 @@ from ottla.groups.classic_group import ClassicGroup
 from ottla.groups.consumer_describe import describe_consumer_groups
 from ottla.groups.consumer_group import ConsumerGroup
 from ottla.groups.consumer_records import CONSUMER_KEYS, Change, fold
-from ottla.groups.consumer_sessions import resume_sessions
+from ottla.groups.consumer_sessions import watch_everybody
 from ottla.groups.draft import Caller, Draft
-from ottla.groups.migration import resume_group
 from ottla.groups.offset_store import CommittedOffset
 from ottla.groups.settings import GroupSettings, TopicsView
 from ottla.groups.shard import GroupShard
@@ -41,6 +40,7 @@ from ottla.groups.states import ALLOWED, DEAD
 from ottla.machine.contract import Answer, Decision, Effect, LogRecord, Reply, Schedule, Transactional
 from ottla.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from ottla.wire.messages.group_records import (
+    ConsumerGroupMemberMetadataKey,
     ConsumerGroupMetadataKey,
     GroupMetadataKey,
     GroupMetadataValue,
@@ -210,6 +210,8 @@ class GroupMachine:
                 groups[key.group_id] = ClassicGroup(key.group_id)
         else:
             fold(group, key, value)
+        if value is None and type(key) is ConsumerGroupMemberMetadataKey:
+            self.shard.sessions.pop((key.group_id, key.member_id), None)  # its timer will find nobody
 
     def apply_marker(self, offset: int, producer_id: int, producer_epoch: int, is_commit: bool) -> None:
         self.shard.offsets.end_transaction(producer_id, is_commit)
@@ -225,9 +227,9 @@ class GroupMachine:
         draft.records.extend(offsets.rewrite_overtaken(self.shard).records)
         for group in self.shard.groups.values():
             if type(group) is ClassicGroup:
-                resume_group(self.shard, group, draft, now_ms)
+                classic.watch_members(self.shard, group, draft, now_ms)
             elif isinstance(group, ConsumerGroup):
-                resume_sessions(self.shard, group, draft, now_ms)
+                watch_everybody(self.shard, group, draft, now_ms)
         timers = [*draft.decision().effects, expiry.schedule_sweep(self.shard)]
         return Decision(records=draft.records, effects=timers, refused=lambda _code: timers)
 

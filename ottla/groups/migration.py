@@ -7,8 +7,9 @@ classic requests (`classic_in_consumer.py`).
 Down: when the last member of the new protocol has gone and only classic ones are left, the group becomes a classic one again, with the
 epoch as its generation, and rebalances.
 
-Invariants: nobody loses what it has by the change itself; a group that cannot change is left as it is. `group.consumer.migration.policy`
-says which ways are open.
+Invariants: nobody loses what it has by the change itself; a group that cannot change is left as it is; a classic group that was a
+consumer group a moment ago is in the middle of a rebalance, so that no request finds it at rest before everybody has joined again.
+`group.consumer.migration.policy` says which ways are open.
 """
 
 from __future__ import annotations
@@ -60,11 +61,11 @@ def read_assignment(shard: GroupShard, data: bytes) -> Assignment | None:
 
 
 def by_topic_id(shard: GroupShard, partitions: Mapping[str, Iterable[int]]) -> Assignment:
-    """Names turned into ids; topics that do not exist are left out."""
+    """Names turned into ids; topics that do not exist, and partitions that cannot, are left out."""
     found: Assignment = {}
     for name, wanted in partitions.items():
         topic_id = shard.topics.topic_id(name)
-        if topic_id is not None and (mine := tuple(sorted(wanted))):
+        if topic_id is not None and (mine := tuple(sorted({partition for partition in wanted if partition >= 0}))):
             found[topic_id] = mine
     return found
 
@@ -72,15 +73,16 @@ def by_topic_id(shard: GroupShard, partitions: Mapping[str, Iterable[int]]) -> A
 # Up
 
 
-def upgrade(shard: GroupShard, group: ClassicGroup, draft: Draft, now_ms: int) -> ConsumerGroup:
-    """The group under the new protocol, with the records that make it so in the draft; GROUP_ID_NOT_FOUND if it cannot be."""
+def upgrade(shard: GroupShard, group: ClassicGroup) -> Change:
+    """The group under the new protocol; GROUP_ID_NOT_FOUND if it cannot be. `leave_classic` has to follow once all else is agreed."""
     if shard.settings.consumer_migration_policy not in ("bidirectional", "upgrade"):
         raise _cannot_upgrade(group, "the migration policy does not allow it")
     if group.protocol_type != CONSUMER_PROTOCOL_TYPE:
         raise _cannot_upgrade(group, f"its members are no consumers but {group.protocol_type!r}")
     if len(group.members) > shard.settings.consumer_members_max:
         raise _cannot_upgrade(group, "it has too many members")
-    change = Change(ConsumerGroup(group.group_id))
+    change, held = Change(ConsumerGroup(group.group_id)), 0
+    change.records.append(records.group_tombstone(group.group_id))
     for member_id, member in group.members.items():
         assigned = read_assignment(shard, bytes(member.assignment)) if group.state is STABLE or group.stored else {}
         metadata = member.metadata(group.protocol_name) or member.protocols[0][1]
@@ -90,13 +92,12 @@ def upgrade(shard: GroupShard, group: ClassicGroup, draft: Draft, now_ms: int) -
         change.put_member(member_id, _facts(member, tuple(sorted(dict.fromkeys(subscription.topics)))))
         change.put_target(member_id, assigned)
         change.put_position(member_id, Position(group.generation, group.generation, MemberState.STABLE, assigned))
+        held += sum(map(len, assigned.values()))
+    if held != len(change.group.owners):
+        raise _cannot_upgrade(group, "some partitions have several readers")
     change.put_epoch(group.generation, metadata_hash(shard, change.group))
     change.put_target_epoch(group.generation, group.state_since_ms)
-    draft.records.append(records.group_tombstone(group.group_id))
-    draft.records.extend(change.records)
-    _send_away(group, draft)
-    draft.on_refusal(lambda repair, _code: classic.watch_again(shard, group, repair, now_ms))
-    return change.group
+    return change
 
 
 def _cannot_upgrade(group: ClassicGroup, why: str) -> ApiError:
@@ -114,13 +115,14 @@ def _facts(member: ClassicMember, topics: tuple[str, ...]) -> MemberFacts:
     )
 
 
-def _send_away(group: ClassicGroup, draft: Draft) -> None:
-    """Whoever waits in the classic rebalance is told to join again."""
+def leave_classic(shard: GroupShard, group: ClassicGroup, draft: Draft, now_ms: int) -> None:
+    """Whoever waits in the classic rebalance is told to join again. If the log refuses the change, the classic group goes on."""
     for member in group.members.values():
         classic.answer_join(member, group, draft, classic.join_refusal(ErrorCode.REBALANCE_IN_PROGRESS, member.member_id))
         classic.answer_sync(member, draft, SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS))
     draft.cancel(f"join/{group.group_id}")
     draft.cancel(f"sync/{group.group_id}")
+    draft.on_refusal(lambda repair, _code: classic.watch_again(shard, group, repair, now_ms))
 
 
 # Down
@@ -148,7 +150,7 @@ def downgrade(shard: GroupShard, change: Change, draft: Draft) -> None:
     twin.protocol_name = twin.select_protocol()
     assignments = {member_id: write_assignment(shard, group.position(member_id).assigned) for member_id in group.facts}
     value = twin.to_record(assignments)
-    value.leader = None  # says to whoever loads this that the round which has to follow never began
+    value.leader = None  # says that members have yet to join the round which spreads what was left behind
     change.remove_group()
     change.records.append(records.group_metadata(group.group_id, value))
     group_id = group.group_id
@@ -180,12 +182,5 @@ def _start_classic(shard: GroupShard, group_id: str, now_ms: int) -> Decision:
     if type(group) is not ClassicGroup:
         return NOTHING
     draft = Draft()
-    resume_group(shard, group, draft, now_ms)
+    classic.watch_members(shard, group, draft, now_ms)
     return draft.decision()
-
-
-def resume_group(shard: GroupShard, group: ClassicGroup, draft: Draft, now_ms: int) -> None:
-    """A classic group found in the log: its members' sessions run, and after a downgrade what was left behind is spread."""
-    classic.watch_again(shard, group, draft, now_ms)
-    if group.state is STABLE and group.stored is not None and group.stored.leader is None:
-        classic.maybe_rebalance(shard, group, draft, now_ms)

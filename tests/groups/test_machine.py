@@ -9,6 +9,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from ottla.base.errors import ErrorCode
 from ottla.groups.classic_group import ClassicGroup
+from ottla.groups.consumer_group import ConsumerGroup
 from ottla.groups.machine import GroupMachine
 from ottla.groups.settings import GroupSettings
 from ottla.groups.states import COMPLETING_REBALANCE, EMPTY, STABLE
@@ -39,7 +40,12 @@ class GroupsUnderChange(RuleBasedStateMachine):
 
     @rule(name=NAMES)
     def sync(self, name: str) -> None:
-        self.world.run(f"sync {name} assign=a:x,b:y,c:z")
+        self.world.run(f"sync {name} assign=a:@t-0+1,b:@t-2,c:@t-3")
+
+    @rule(name=NAMES, share=st.sampled_from(["x", "@t-0", "@t-1"]))
+    def sync_oddly(self, name: str, share: str) -> None:
+        """What no assignor of consumers gives: other bytes, or one partition to two members."""
+        self.world.run(f"sync {name} assign=a:{share},b:@t-0")
 
     @rule(name=NAMES)
     def heartbeat(self, name: str) -> None:
@@ -48,6 +54,22 @@ class GroupsUnderChange(RuleBasedStateMachine):
     @rule(name=NAMES)
     def leave(self, name: str) -> None:
         self.world.run(f"leave {name}")
+
+    @rule(name=st.sampled_from(["a", "b", "x", "y"]), topics=st.sampled_from(["", "topics=t", "topics=t,u"]), owned=st.booleans())
+    def beat(self, name: str, topics: str, owned: bool) -> None:
+        self.world.run(f"beat {name} {topics} {'owned=' if owned else ''}")
+
+    @rule(name=st.sampled_from(["x", "y"]), epoch=st.sampled_from([0, -1, -2]), static=st.sampled_from(["", "static=i1", "static=i3"]))
+    def beat_with_epoch(self, name: str, epoch: int, static: str) -> None:
+        self.world.run(f"beat {name} epoch={epoch} {static}")
+
+    @rule(regex=st.sampled_from(["t|u", "u", ""]))
+    def subscribe_by_regex(self, regex: str) -> None:
+        self.world.run(f"beat y topics= regex={regex}")
+
+    @rule(count=st.integers(1, 4))
+    def change_topic(self, count: int) -> None:
+        self.world.run(f"topic u {count}")
 
     @rule(name=st.sampled_from(["a", "b", "-"]), partition=PARTITIONS, offset=st.integers(0, 9))
     def commit(self, name: str, partition: str, offset: int) -> None:
@@ -97,9 +119,27 @@ class GroupsUnderChange(RuleBasedStateMachine):
         assert replica.hard_state() == self.world.machine.hard_state()
 
     @invariant()
+    def nobody_shares_a_partition(self) -> None:
+        """I34: what one member has or is giving up, no other has."""
+        for group in self.world.machine.shard.groups.values():
+            if isinstance(group, ConsumerGroup):
+                held = [
+                    (topic_id, partition)
+                    for position in group.positions.values()
+                    for assigned in (position.assigned, position.revoking)
+                    for topic_id, partitions in assigned.items()
+                    for partition in partitions
+                ]
+                assert len(held) == len(set(held)) == len(group.owners)
+                assert group.positions.keys() <= group.facts.keys()
+                assert group.target.keys() <= group.facts.keys()
+                assert group.target_epoch <= group.epoch
+
+    @invariant()
     def the_parts_of_a_group_agree(self) -> None:
         for group in self.world.machine.shard.groups.values():
-            assert isinstance(group, ClassicGroup)
+            if not isinstance(group, ClassicGroup):
+                continue
             assert (group.leader_id in group.members) == bool(group.members)
             assert group.joining == sum(member.join_reply is not None for member in group.members.values())
             assert group.state is not EMPTY or not group.members
@@ -115,11 +155,23 @@ class GroupsUnderChange(RuleBasedStateMachine):
 
     @invariant()
     def members_are_watched(self) -> None:
-        """A member that is not heard of goes away: it waits with a request, or a timer looks after it."""
-        for group in self.world.machine.shard.groups.values():
-            assert isinstance(group, ClassicGroup)
-            for member in group.members.values():
-                assert member.is_waiting or member.timer_ms is not None
+        """A member that is not heard of goes away: it waits with a request, or a timer looks after it.
+
+        Timers are effects: while a decision is held, those of what it made are not there yet.
+        """
+        if not self.world.host.is_idle:
+            return
+        scheduled = self.world.host._scheduled
+        shard = self.world.machine.shard
+        for group in shard.groups.values():
+            if isinstance(group, ClassicGroup):
+                for member_id, member in group.members.items():
+                    assert member.is_waiting or member.timer_ms is not None
+                    assert member.timer_ms is None or f"session/g/{member_id}" in scheduled
+            else:
+                for member_id in group.facts:
+                    assert shard.sessions[group.group_id, member_id].timer_ms is not None
+                    assert f"alive/g/{member_id}" in scheduled
 
 
 TestGroupsUnderChange = GroupsUnderChange.TestCase

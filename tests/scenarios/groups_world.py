@@ -116,6 +116,7 @@ class World:
         self.lines = []
         word, *rest = command.split()
         getattr(self, "do_" + word.replace("-", "_"))(Arguments(rest))
+        self.timers.run_due()  # what was put off to the loop's next turn
         for entry in self.log.entries[self._seen :]:
             self.lines.append("log: " + self._show(self.show_entry(entry)))
         self._seen = len(self.log.entries)
