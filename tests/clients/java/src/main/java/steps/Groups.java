@@ -1,0 +1,110 @@
+package steps;
+
+import java.util.ArrayList;
+import java.util.HashSet;
+import java.util.List;
+import java.util.Map;
+import java.util.Set;
+import org.apache.kafka.clients.consumer.KafkaConsumer;
+import org.apache.kafka.clients.consumer.OffsetAndMetadata;
+import org.apache.kafka.common.TopicPartition;
+
+/** Groups under the classic protocol, with each assignor of the client, and under the consumer protocol, with each of the broker. */
+final class Groups {
+    private static final String ASSIGNORS = "org.apache.kafka.clients.consumer.";
+    private final Clients clients;
+
+    Groups(Clients clients) {
+        this.clients = clients;
+    }
+
+    void addTo(Steps steps) {
+        for (String protocol : List.of("classic", "consumer")) {
+            steps.add("resume " + protocol, () -> resume(protocol));
+            steps.add("static " + protocol, () -> staticMember(protocol));
+        }
+        for (String name : List.of("Range", "RoundRobin", "Sticky", "CooperativeSticky")) {
+            steps.add("share " + name, () -> share("classic", "partition.assignment.strategy", ASSIGNORS + name + "Assignor"));
+        }
+        for (String name : List.of("uniform", "range")) {
+            steps.add("share " + name, () -> share("consumer", "group.remote.assignor", name));
+        }
+    }
+
+    /** Reads half, commits, leaves; another member goes on from there, and from a place that it is set to. */
+    private Object resume(String protocol) throws Exception {
+        String topic = clients.topic(1);
+        String group = clients.fresh("group");
+        clients.send(topic, 20);
+        TopicPartition place = new TopicPartition(topic, 0);
+        List<Object> seen = new ArrayList<>();
+        try (KafkaConsumer<String, String> consumer = clients.member(protocol, group, "max.poll.records", "10")) {
+            consumer.subscribe(List.of(topic));
+            seen.add(Clients.read(consumer, 10).size());
+            consumer.commitSync();
+            consumer.commitSync(Map.of(place, new OffsetAndMetadata(12, "note")));
+            seen.add(consumer.committed(Set.of(place)).get(place).metadata());
+        }
+        try (KafkaConsumer<String, String> consumer = clients.member(protocol, group)) {
+            consumer.subscribe(List.of(topic));
+            seen.add(Clients.values(Clients.read(consumer, 8)).get(0));
+            consumer.seek(place, 3);
+            seen.add(Clients.values(Clients.read(consumer, 17)).get(0));
+            consumer.commitAsync();
+            consumer.unsubscribe();
+        }
+        try (KafkaConsumer<String, String> consumer = clients.member(protocol, group)) {
+            seen.add(consumer.committed(Set.of(place)).get(place).offset());
+        }
+        return seen;
+    }
+
+    private Object staticMember(String protocol) throws Exception {
+        String topic = clients.topic(2);
+        String group = clients.fresh("group");
+        List<Object> seen = new ArrayList<>();
+        for (int life = 0; life < 2; life++) {
+            try (KafkaConsumer<String, String> consumer = clients.member(protocol, group, "group.instance.id", "the-one")) {
+                consumer.subscribe(List.of(topic));
+                Clients.until(() -> {
+                    consumer.poll(Clients.BRIEFLY);
+                    return consumer.assignment().size() == 2;
+                });
+                seen.add(consumer.groupMetadata().groupInstanceId().get() + consumer.assignment().size());
+            }
+        }
+        return seen;
+    }
+
+    /** One member has all, two share, and when one leaves the other has all again. */
+    private Object share(String protocol, String... settings) throws Exception {
+        String topic = clients.topic(4);
+        String group = clients.fresh("group");
+        List<Object> seen = new ArrayList<>();
+        try (KafkaConsumer<String, String> first = clients.member(protocol, group, settings)) {
+            first.subscribe(List.of(topic));
+            waitForShares(List.of(first), 4);
+            try (KafkaConsumer<String, String> second = clients.member(protocol, group, settings)) {
+                second.subscribe(List.of(topic));
+                waitForShares(List.of(first, second), 2);
+                seen.add(first.assignment().size() + "+" + second.assignment().size());
+            }
+            waitForShares(List.of(first), 4);
+            seen.add(first.assignment().size());
+        }
+        return seen;
+    }
+
+    private static void waitForShares(List<KafkaConsumer<String, String>> members, int share) throws Exception {
+        Clients.until(() -> {
+            Set<TopicPartition> owned = new HashSet<>();
+            boolean isFair = true;
+            for (KafkaConsumer<String, String> member : members) {
+                member.poll(Clients.BRIEFLY);
+                isFair &= member.assignment().size() == share;
+                owned.addAll(member.assignment());
+            }
+            return isFair && owned.size() == 4;
+        });
+    }
+}

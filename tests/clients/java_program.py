@@ -1,0 +1,57 @@
+"""Kafka's own Java classes: its jars from Maven and the steps in `tests/clients/java`, built once into `build/java`, and a JVM to run them.
+
+The build is made anew when a source has changed: its directory bears a hash of them all. Two test runs at once build side by side, and the
+first to be done renames its directory into place.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+from tests.clients.broker_process import ROOT
+
+PROJECT = ROOT / "tests" / "clients" / "java"
+BUILD = ROOT / "build" / "java"
+BUILD_SECONDS, RUN_SECONDS = 600, 120
+
+
+class Java:
+    """A way to run a class; `need_program` says which JVM and which Maven, or ends the test."""
+
+    def __init__(self, need_program: Callable[[str], str]) -> None:
+        self.program, self._javac, self._maven = need_program("java"), need_program("javac"), need_program("mvn")
+        self.directory = self._built()
+
+    def run(self, name: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """One run of a class; quick to start, since none runs for long."""
+        options = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx512m", "-Dorg.slf4j.simpleLogger.defaultLogLevel=error"]
+        command = [self.program, *options, "-cp", f"{self.directory}/classes:{self.directory}/lib/*", name, *arguments]
+        return subprocess.run(command, capture_output=True, text=True, timeout=RUN_SECONDS, check=False)
+
+    def _built(self) -> Path:
+        sources = sorted(PROJECT.rglob("*.java"))
+        digest = hashlib.sha256(b"".join(path.read_bytes() for path in [PROJECT / "pom.xml", *sources])).hexdigest()[:16]
+        there = BUILD / digest
+        if there.is_dir():
+            return there
+        BUILD.mkdir(parents=True, exist_ok=True)
+        making = Path(tempfile.mkdtemp(dir=BUILD))
+        libraries = ["dependency:copy-dependencies", f"-DoutputDirectory={making}/lib", "-DincludeScope=runtime"]
+        _succeed([self._maven, "-q", "-B", "-f", str(PROJECT / "pom.xml"), *libraries])
+        _succeed([self._javac, "-d", f"{making}/classes", "-cp", f"{making}/lib/*", *map(str, sources)])
+        try:
+            os.rename(making, there)
+        except OSError:
+            shutil.rmtree(making)  # somebody else was quicker
+        return there
+
+
+def _succeed(command: list[str]) -> None:
+    done = subprocess.run(command, capture_output=True, text=True, timeout=BUILD_SECONDS, check=False)
+    assert done.returncode == 0, f"{command[0]} failed:\n{done.stdout[-4000:]}{done.stderr[-4000:]}"

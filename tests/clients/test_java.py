@@ -1,0 +1,65 @@
+"""Kafka's Java client against a broker process: one JVM goes through the steps of `tests/clients/java`, and each must have seen this."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from tests.clients.broker_process import BrokerProcess
+from tests.clients.conftest import SETTINGS
+from tests.clients.java_program import Java
+
+WANTED = {
+    **{f"codec {codec}": "true" for codec in ("none", "gzip", "snappy", "lz4", "zstd")},
+    **{f"acks {acks}": "[0, 1, 2]" for acks in ("0", "1", "all")},
+    "record": "[0=k,v,2, 1=tombstone,null,0, 2=null,,0]",
+    "idempotent": "true",
+    "seek": "[13, 14, 15, 16] 20 0",
+    "times": "[(timestamp=1600000000000, leaderEpoch=0, offset=0), (timestamp=1600000004000, leaderEpoch=0, offset=4), null]",
+    "large": "true",
+    **{f"resume {protocol}": "[10, note, 12, 3, 20]" for protocol in ("classic", "consumer")},
+    **{f"static {protocol}": "[the-one2, the-one2]" for protocol in ("classic", "consumer")},
+    **{f"share {assignor}": "[2+2, 4]" for assignor in ("Range", "RoundRobin", "Sticky", "CooperativeSticky", "uniform", "range")},
+    "topics": "[TopicExistsException, true, 3, UnknownTopicOrPartitionException]",
+    "configurations": "5555 delete,compact DEFAULT_CONFIG",
+    "records deleted": "[4, 4, 10, 4, 4, true]",
+    "groups classic": "[Classic Stable 1, true, true, 5, 2, none, false]",
+    "groups consumer": "[Consumer Stable 1, true, true, 5, 2, none, false]",
+    "cluster": "[1, true, 1, [group.version, transaction.version]]",
+    "quotas": "{producer_byte_rate=1.0E9}",
+    "commit and abort": "[0a, 0b, 2a, 2b] [0, 1, 3, 4, 6, 7, 9, 10]",
+    "open": "[0, true, Ongoing, true]",
+    "fenced": "ProducerFencedException [young]",
+    "copy classic": "true",
+    "copy consumer": "true",
+}
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+    """One whose consumer groups beat so often that no step waits for them."""
+    settings = [*SETTINGS, "group.consumer.heartbeat.interval.ms=200"]
+    process = BrokerProcess(tmp_path_factory.mktemp("broker"), settings).start()
+    yield process
+    process.stop()
+
+
+@pytest.fixture(scope="module")
+def seen(broker: BrokerProcess, need_program: Callable[[str], str]) -> dict[str, str]:
+    """What the steps have printed."""
+    done = Java(need_program).run("steps.Steps", broker.address)
+    print(done.stderr)  # pytest shows it beside a step that failed
+    lines = dict(line.split(": ", 1) for line in done.stdout.splitlines())
+    assert lines, done.stderr[-4000:]
+    return lines
+
+
+@pytest.mark.timeout(900)  # the first run fetches Kafka's jars
+@pytest.mark.parametrize("step", WANTED)
+def test_a_step_sees_what_it_must(seen: dict[str, str], step: str) -> None:
+    assert seen[step] == WANTED[step]
+
+
+def test_every_step_is_judged(seen: dict[str, str]) -> None:
+    assert sorted(seen) == sorted(WANTED)
