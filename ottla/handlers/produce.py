@@ -37,8 +37,10 @@ LEADER_HINT_SINCE = 10
 ABORTABLE_SINCE = 11
 TRANSACTIONS_V2_SINCE = 12
 ALL, LEADER, NONE = -1, 1, 0
+TRANSACTIONAL_AT = ATTRIBUTES_AT + 1  # the byte of the attributes that has the bit
 
 
+make_response = maker(ProduceResponse)
 make_topic = maker(TopicProduceResponse)
 make_result = maker(PartitionProduceResponse)
 
@@ -72,12 +74,13 @@ class Produce:
         self.owed: list[tuple[Partition | None, int, PartitionProduceResponse]] = []
 
     def append_all(self) -> None:
-        partitions = self._broker.partitions
+        partitions, has_topic_ids = self._broker.partitions, self._request.version >= TOPIC_IDS_SINCE
+        now_ms = self._broker.clock.wall_ms()
         for topic in self._body.topic_data:
             results: list[PartitionProduceResponse] = []
             self._topics.append(make_topic(name=topic.name, topic_id=topic.topic_id, partition_responses=results))
             name, refusal = topic.name, None
-            if self._request.version >= TOPIC_IDS_SINCE:
+            if has_topic_ids:
                 name = partitions.topic_name(topic.topic_id) or ""
                 if not name:
                     refusal = ApiError(ErrorCode.UNKNOWN_TOPIC_ID)
@@ -88,8 +91,17 @@ class Produce:
                 partition = partitions.get(name, data.index)
                 if refusal is not None or partition is None:
                     self._refuse(result, refusal or ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), partition)
-                else:
-                    self._append(partition, data.records, result)
+                    continue
+                records = data.records
+                try:
+                    if records is None or len(records) < BATCH_OVERHEAD:
+                        raise ApiError(ErrorCode.CORRUPT_MESSAGE, "no whole record batch")
+                    if records[TRANSACTIONAL_AT] & TRANSACTIONAL_BIT and self._must_ask(partition, records):
+                        self._ask_coordinator(partition, bytearray(records), result)
+                    else:
+                        self._append(partition, records, result, now_ms)
+                except ApiError as error:
+                    self._refuse(result, error, partition)
 
     def wait(self) -> Pending:
         """Answers when every append is acknowledged, or when the time is over."""
@@ -101,43 +113,31 @@ class Produce:
         """The response; none with acks=0."""
         if self._acks == NONE:
             return None
-        response = ProduceResponse(responses=self._topics)
+        response = make_response(responses=self._topics)
         if self.refusals and self._request.version >= LEADER_HINT_SINCE:
             self._hint_leaders(response)
         return response
 
     def _refusal_of(self, topic: str) -> ApiError | None:
         """Why nothing may be produced to a topic, whatever the batch."""
-        try:
-            require(self._broker, self._request, AclOperation.WRITE, ResourceType.TOPIC, topic)
-        except ApiError as error:
-            return error
+        if not self._broker.authorizer.is_allowed(self._request.connection, AclOperation.WRITE, ResourceType.TOPIC, topic):
+            return ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, f"{self._request.connection.principal} may not write to {topic!r}")
         if not -1 <= self._acks <= 1:
             return ApiError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks={self._acks}; 0, 1 and -1 are known")
         if topic in INTERNAL_TOPICS:
             return ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic} is written by its coordinator only")
         return None
 
-    def _append(self, partition: Partition, records: memoryview | None, result: PartitionProduceResponse) -> None:
-        try:
-            if records is None or len(records) < BATCH_OVERHEAD:
-                raise ApiError(ErrorCode.CORRUPT_MESSAGE, "no whole record batch")
-            if records[ATTRIBUTES_AT + 1] & TRANSACTIONAL_BIT and self._must_ask(partition, records):
-                self._ask_coordinator(partition, bytearray(records), result)
-            else:
-                self._append_now(partition, records, result)
-        except ApiError as error:
-            self._refuse(result, error, partition)
-
-    def _append_now(
+    def _append(
         self,
         partition: Partition,
         records: memoryview | bytearray,
         result: PartitionProduceResponse,
+        now_ms: int,
         guard: VerificationGuard | None = None,
     ) -> None:
         acks = self._acks
-        appended = partition.append(records, acks=acks, now_ms=self._broker.clock.wall_ms(), is_transaction_v2=self._is_v2, guard=guard)
+        appended = partition.append(records, acks=acks, now_ms=now_ms, is_transaction_v2=self._is_v2, guard=guard)
         result.base_offset, last_offset, result.log_append_time_ms, result.log_start_offset, _ = appended
         if acks != NONE:
             code = partition.acknowledgement(last_offset, acks)
@@ -183,7 +183,7 @@ class Produce:
         try:
             if code:
                 raise ApiError(code, "the transaction coordinator did not let this partition in")
-            self._append_now(partition, records, result, guard)
+            self._append(partition, records, result, self._broker.clock.wall_ms(), guard)
         except ApiError as error:
             self._refuse(result, error, partition)
 
