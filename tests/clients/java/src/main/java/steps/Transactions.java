@@ -122,6 +122,7 @@ final class Transactions {
                     producer.send(new ProducerRecord<>(target, 0, one.key(), String.valueOf(2 * Integer.parseInt(one.value()))));
                 }
                 producer.sendOffsetsToTransaction(positions(consumer), consumer.groupMetadata());
+                producer.flush();
                 if (random.nextInt(4) == 0) {
                     producer.abortTransaction();
                     rewind(consumer);
