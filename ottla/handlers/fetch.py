@@ -31,11 +31,15 @@ from ottla.wire.messages.fetch import (
     FetchResponse,
     PartitionData,
 )
+from ottla.wire.schema import maker
 
 KEY, MIN_VERSION, MAX_VERSION = 1, 4, 18
 
 TOPIC_IDS_SINCE = 13
-CONSUMER = -1
+
+make_response = maker(FetchResponse)
+make_topic = maker(FetchableTopicResponse)
+make_result = maker(PartitionData)
 
 
 def handle(broker: Broker, request: RequestContext, body: FetchRequest) -> FetchResponse | Pending:
@@ -57,10 +61,13 @@ def may_replicate(broker: Broker, request: RequestContext) -> bool:
 
 
 class Fetch:
-    """One Fetch request: tried at once, and again whenever one of its partitions has moved."""
+    """One Fetch request: tried at once, and again whenever one of its partitions has moved.
+
+    An attempt only reads; the answer's partitions are made when there is an answer, and in a session only for those with news.
+    """
 
     __slots__ = (
-        "_body", "_broker", "_has_records", "_has_topic_ids", "_partitions", "_pending", "_plan", "_replica_id", "_results", "_watch",
+        "_body", "_broker", "_has_records", "_has_topic_ids", "_partitions", "_pending", "_plan", "_reads", "_replica_id", "_watch",
     )  # fmt: skip
 
     def __init__(self, broker: Broker, request: RequestContext, body: FetchRequest, plan: FetchPlan, replica_id: int) -> None:
@@ -70,26 +77,30 @@ class Fetch:
         self._replica_id = replica_id
         self._has_topic_ids = request.version >= TOPIC_IDS_SINCE
         self._partitions = [self._find(wanted) for wanted in plan.wanted]
-        self._results: list[PartitionData] = []
+        self._reads: list[PartitionRead | ErrorCode] = []
         self._has_records = False
         self._pending: Pending | None = None
         self._watch: Watch | None = None
 
     def attempt(self) -> FetchResponse | None:
         """Reads every partition; None if the reader had better wait."""
-        left = min(self._body.max_bytes, self._broker.config.fetch_max_bytes)
+        body = self._body
+        left = min(body.max_bytes, self._broker.config.fetch_max_bytes)
         size = 0
         is_urgent = not self._plan.wanted
-        results = self._results = []
+        reads = self._reads = []
         for wanted, partition in zip(self._plan.wanted, self._partitions, strict=True):
-            result = self._read(wanted, partition, left, is_first=size == 0)
-            results.append(result)
-            if result.records is not None:
-                size += len(result.records)
-                left -= len(result.records)
-            is_urgent = is_urgent or result.error_code != 0 or result.diverging_epoch.epoch >= 0
+            read = self._read(wanted, partition, left, size == 0)
+            reads.append(read)
+            if type(read) is not PartitionRead:
+                is_urgent = True
+            elif (found := read[0]) is not None:
+                size += found.length
+                left -= found.length
+            elif read[5] is not None:
+                is_urgent = True
         self._has_records = size > 0
-        return self.answer() if is_urgent or size >= self._body.min_bytes else None
+        return self.answer() if is_urgent or size >= body.min_bytes else None
 
     def wait(self) -> Pending:
         """Answers when enough has come, or when the reader's patience ends."""
@@ -104,21 +115,25 @@ class Fetch:
             self._count_bytes()
         session = self._plan.session
         if session is None:
-            return FetchResponse(responses=self._by_topic(zip(self._plan.wanted, self._results, strict=True)))
-        told = []
-        for wanted, result in zip(self._plan.wanted, self._results, strict=True):
-            if not self._plan.is_incremental or is_news(wanted, result):
-                told.append((wanted, result))
-                wanted.high_watermark = result.high_watermark
-                wanted.log_start_offset = result.log_start_offset
-            if result.records is not None and len(result.records):
+            return make_response(responses=self._by_topic(list(zip(self._plan.wanted, self._reads, strict=True))))
+        is_incremental = self._plan.is_incremental
+        told: list[tuple[Wanted, PartitionRead | ErrorCode]] = []
+        for wanted, read in zip(self._plan.wanted, self._reads, strict=True):
+            if is_incremental and not is_news(wanted, read):
+                continue
+            told.append((wanted, read))
+            if type(read) is not PartitionRead:
+                wanted.high_watermark = wanted.log_start_offset = -1
+                continue
+            wanted.high_watermark, wanted.log_start_offset = read.high_watermark, read.log_start_offset
+            if read.slice is not None:
                 session.move_to_end(wanted.key())
-        return FetchResponse(session_id=session.session_id, responses=self._by_topic(told))
+        return make_response(session_id=session.session_id, responses=self._by_topic(told))
 
     def _count_bytes(self) -> None:
-        for partition, result in zip(self._partitions, self._results, strict=True):
-            if partition is not None and result.records is not None:
-                partition.traffic.bytes_out += len(result.records)
+        for partition, read in zip(self._partitions, self._reads, strict=True):
+            if partition is not None and type(read) is PartitionRead and read.slice is not None:
+                partition.traffic.bytes_out += read.slice.length
 
     def _wake(self) -> None:
         answer = self.attempt()
@@ -139,42 +154,44 @@ class Fetch:
             return self._broker.partitions.get_by_id(wanted.topic_id, wanted.index)
         return self._broker.partitions.get(wanted.topic, wanted.index)
 
-    def _read(self, wanted: Wanted, partition: Partition | None, left: int, is_first: bool) -> PartitionData:
+    def _read(self, wanted: Wanted, partition: Partition | None, left: int, is_first: bool) -> PartitionRead | ErrorCode:
         if partition is None:
-            return refusal(wanted.index, self._unknown(wanted))
+            return self._unknown(wanted)
         asked = wanted.partition
         partition.traffic.fetches += 1
+        replica_id = self._replica_id
         try:
-            read = partition.read(
+            return partition.read(
                 asked.fetch_offset,
                 max(0, min(asked.partition_max_bytes, left)),
                 isolation=self._body.isolation_level,
                 min_one=is_first,
                 current_leader_epoch=asked.current_leader_epoch,
                 last_fetched_epoch=asked.last_fetched_epoch,
-                replica_id=self._replica_id,
-                now_ms=self._broker.clock.monotonic_ms(),
+                replica_id=replica_id,
+                now_ms=self._broker.clock.monotonic_ms() if replica_id >= 0 else 0,
             )
         except ApiError as error:
             partition.traffic.count_refused_fetch(error.code)
-            return refusal(wanted.index, error.code)
-        return self._result(wanted.index, read)
+            return error.code
 
-    def _result(self, index: int, read: PartitionRead) -> PartitionData:
-        result = PartitionData(
+    def _result(self, index: int, read: PartitionRead | ErrorCode) -> PartitionData:
+        if type(read) is not PartitionRead:
+            assert isinstance(read, ErrorCode)
+            return refusal(index, read)
+        found, high_watermark, stable, log_start_offset, aborted, diverging = read
+        result = make_result(
             partition_index=index,
-            high_watermark=read.high_watermark,
-            last_stable_offset=read.last_stable_offset,
-            log_start_offset=read.log_start_offset,
-            records=read.slice if read.slice is not None else b"",
+            high_watermark=high_watermark,
+            last_stable_offset=stable,
+            log_start_offset=log_start_offset,
+            records=found if found is not None else b"",
             aborted_transactions=None,
         )
         if self._body.isolation_level == READ_COMMITTED:
-            aborted = read.aborted or ()
-            result.aborted_transactions = [AbortedTransaction(producer_id=pid, first_offset=first) for pid, first in aborted]
-        if read.diverging_epoch is not None:
-            epoch, end_offset = read.diverging_epoch
-            result.diverging_epoch = EpochEndOffset(epoch=epoch, end_offset=end_offset)
+            result.aborted_transactions = [AbortedTransaction(producer_id=pid, first_offset=first) for pid, first in aborted or ()]
+        if diverging is not None:
+            result.diverging_epoch = EpochEndOffset(epoch=diverging[0], end_offset=diverging[1])
         return result
 
     def _unknown(self, wanted: Wanted) -> ErrorCode:
@@ -182,32 +199,39 @@ class Fetch:
             return ErrorCode.UNKNOWN_TOPIC_ID
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
-    def _by_topic(self, told: Sequence[tuple[Wanted, PartitionData]] | zip[tuple[Wanted, PartitionData]]) -> list[FetchableTopicResponse]:
+    def _by_topic(self, told: Sequence[tuple[Wanted, PartitionRead | ErrorCode]]) -> list[FetchableTopicResponse]:
         """Groups runs of one topic, in serving order."""
         topics: list[FetchableTopicResponse] = []
+        results: list[PartitionData] = []
         last: object = None
-        for wanted, result in told:
+        for wanted, read in told:
             name = wanted.topic_id if self._has_topic_ids else wanted.topic
             if name != last:
-                topics.append(FetchableTopicResponse(topic=wanted.topic, topic_id=wanted.topic_id, partitions=[]))
+                results = []
+                topics.append(make_topic(topic=wanted.topic, topic_id=wanted.topic_id, partitions=results))
                 last = name
-            topics[-1].partitions.append(result)
+            results.append(self._result(wanted.index, read))
         return topics
 
 
 def refusal(index: int, code: ErrorCode) -> PartitionData:
     return PartitionData(
-        partition_index=index, error_code=code, high_watermark=-1, last_stable_offset=-1, log_start_offset=-1,
-        aborted_transactions=None, records=b"",
+        partition_index=index,
+        error_code=code,
+        high_watermark=-1,
+        last_stable_offset=-1,
+        log_start_offset=-1,
+        aborted_transactions=None,
+        records=b"",
     )
 
 
-def is_news(wanted: Wanted, result: PartitionData) -> bool:
+def is_news(wanted: Wanted, read: PartitionRead | ErrorCode) -> bool:
     """What an incremental answer must contain."""
-    return bool(
-        (result.records is not None and len(result.records))
-        or result.error_code
-        or result.diverging_epoch.epoch >= 0
-        or result.high_watermark != wanted.high_watermark
-        or result.log_start_offset != wanted.log_start_offset
+    return (
+        type(read) is not PartitionRead
+        or read.slice is not None
+        or read.diverging_epoch is not None
+        or read.high_watermark != wanted.high_watermark
+        or read.log_start_offset != wanted.log_start_offset
     )
