@@ -14,12 +14,12 @@ class DirectoryRefused(StorageError):
 
 
 class DirectoryLock:
-    """Holds `.lock` of a directory; `StorageError` if another process holds it."""
+    """Holds `.lock` of a directory, or the lock of that name; `StorageError` if another process holds it."""
 
     __slots__ = ("_descriptor", "_path")
 
-    def __init__(self, directory: str) -> None:
-        self._path = f"{directory}/{LOCK_FILE}"
+    def __init__(self, directory: str, file_name: str = LOCK_FILE) -> None:
+        self._path = f"{directory}/{file_name}"
         try:
             self._descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o644)
         except OSError as error:

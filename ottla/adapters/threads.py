@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 
-THREADS_MAX = 4
+THREADS_MAX = 5
 
 
 class Threads:

@@ -1,4 +1,5 @@
-"""What has no event of its own: retention, checkpoints, flushes by age, forgotten producers, idle connections, directories that heal.
+"""What has no event of its own: retention, compaction, checkpoints, flushes by age, forgotten producers, idle connections, directories that
+heal.
 
 Each task has its interval from the configuration and runs on the loop in short steps; what touches the disk for long (checkpoints with
 their fsync, removal of files, probes of a failed directory) runs in a thread.
@@ -14,6 +15,7 @@ from ottla.base.config import BrokerConfig
 from ottla.base.errors import StorageError
 from ottla.base.ports import Clock, Disk, TimerHandle, Timers
 from ottla.replication.partition import Partition
+from ottla.server.compactor import Compactor
 from ottla.server.flusher import Flusher
 from ottla.server.listener import Listeners
 from ottla.server.log_directories import LogDirectoryState
@@ -54,6 +56,9 @@ class Housekeeping:
         self._handles: dict[str, TimerHandle] = {}
         self._flushed_at_ms: dict[Partition, int] = {}
         self._is_writing_checkpoints = False
+        self.compactor = Compactor(
+            config=config, clock=clock, timers=timers, disk=disk, threads=threads, partitions=partitions, remove_later=self.remove_later
+        )
 
     def start(self) -> None:
         config = self._config
@@ -64,8 +69,10 @@ class Housekeeping:
         self._every("isr", lambda: config.replica_lag_time_max_ms // 2, self.shrink_isrs)
         self._every("idle", lambda: max(config.connections_max_idle_ms // SWEEPS_PER_IDLE_TIME, 1000), self.sweep_connections)
         self._every("offline", lambda: RECHECK_MS, self.recheck_offline)
+        self.compactor.start()
 
     def stop(self) -> None:
+        self.compactor.stop()
         for handle in self._handles.values():
             handle.cancel()
         self._handles.clear()

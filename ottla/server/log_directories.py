@@ -2,8 +2,8 @@
 
 A directory belongs to one broker of one cluster (`meta.properties`) and to one process at a time (`.lock`). When a read, write or sync in
 it fails it goes offline: its logs are not touched again until `recheck` finds that it can be written, so a full disk heals without a
-restart. Checkpoints (recovery points, high watermarks, log starts) are written together for all partitions of the directory; a damaged
-one is told and treated as lost, which only costs a longer recovery.
+restart. Checkpoints (recovery points, high watermarks, log starts) are written together for all partitions of the directory, that of
+compaction when a log was compacted; a damaged one is told and treated as lost, which costs a longer recovery or a larger round.
 """
 
 from __future__ import annotations
@@ -39,6 +39,7 @@ class LogDirectoryState:
         self.recovery_points: dict[TopicPartition, int] = {}
         self.high_watermarks: dict[TopicPartition, int] = {}
         self.log_starts: dict[TopicPartition, int] = {}
+        self.clean_offsets: dict[TopicPartition, int] = {}
         self._disk = disk
         self._lock: DirectoryLock | None = None
 
@@ -60,6 +61,7 @@ class LogDirectoryState:
         self.recovery_points = self._read_offsets(checkpoints.RECOVERY_POINT_FILE)
         self.high_watermarks = self._read_offsets(checkpoints.HIGH_WATERMARK_FILE)
         self.log_starts = self._read_offsets(checkpoints.LOG_START_FILE)
+        self.clean_offsets = self._read_offsets(checkpoints.CLEANER_OFFSET_FILE)
 
     def partition_names(self) -> list[str]:
         """The names of the partition directories in here."""

@@ -15,15 +15,15 @@ Left out: what is kept (`compactor.py`), when to ask (the housekeeping of the se
 from __future__ import annotations
 
 from ottla.storage.aborted import AbortedTransaction
-from ottla.storage.compactor import CompactionJob, CompactionResult, SegmentFile, remove_cleaned
+from ottla.storage.compactor import KEYS_MAX, CompactionJob, CompactionResult, SegmentFile, remove_cleaned
 from ottla.storage.log import Log
 from ottla.storage.producers import ProducerStates
 from ottla.storage.segment import Segment
 
-CLEANER_CHECKPOINT_FILE = "cleaner-offset-checkpoint"
 
-
-def plan_compaction(log: Log, *, first_dirty_offset: int, last_stable_offset: int, now_ms: int) -> CompactionJob | None:
+def plan_compaction(
+    log: Log, *, first_dirty_offset: int, last_stable_offset: int, now_ms: int, keys_max: int = KEYS_MAX
+) -> CompactionJob | None:
     """The next round for this log, or None when it is not due. Raises `StorageError` when the disk does."""
     if log.is_broken or not log.config.is_compacted:
         return None
@@ -44,6 +44,7 @@ def plan_compaction(log: Log, *, first_dirty_offset: int, last_stable_offset: in
         kept_markers=_kept_markers(log.producers),
         now_ms=now_ms,
         config=log.config,
+        keys_max=keys_max,
     )
 
 
@@ -84,7 +85,7 @@ def _is_due(log: Log, segments: list[Segment], dirty: list[Segment], now_ms: int
 
 def _aborted(log: Log, end_offset: int) -> tuple[AbortedTransaction, ...]:
     """Every aborted transaction that began below `end_offset`; its marker may stand in a segment that is not compacted yet."""
-    entries = [entry for segment in log.segments if segment.has_aborted for entry in segment.aborted()]
+    entries = [entry for segment in log.segments if segment.has_aborted for entry in log.aborted_of(segment)]
     return tuple(entry for entry in entries if entry.first_offset < end_offset)
 
 

@@ -299,11 +299,12 @@ class Log:
         found: list[tuple[int, int]] = []
         for number in range(first, len(self.segments)):
             segment = self.segments[number]
-            if segment.has_aborted and collect_aborted(self._aborted_of(segment), first_offset, end_offset, found):
+            if segment.has_aborted and collect_aborted(self.aborted_of(segment), first_offset, end_offset, found):
                 break
         return found
 
-    def _aborted_of(self, segment: Segment) -> list[AbortedTransaction]:
+    def aborted_of(self, segment: Segment) -> list[AbortedTransaction]:
+        """The transactions whose abort marker lies in a segment; a damaged index is made again."""
         return aborted_of(segment, self.topic_partition, self.snapshots, self.segments, self.log_end_offset, self.recovery_notes)
 
     def offset_for_timestamp(self, timestamp_ms: int, *, end_offset: int) -> tuple[int, int, int] | None:

@@ -117,7 +117,8 @@ class Segment:
     def configure(self, config: LogConfig) -> None:
         """Takes over settings; the limits at which an append must think of rolling are worked out anew when next needed."""
         self.bytes_max = min(config.segment_bytes, POSITION_MAX)
-        self.roll_ms = config.segment_ms - _jitter(self.path(LOG_SUFFIX), config.segment_jitter_ms)
+        roll_ms = min(config.segment_ms, config.max_compaction_lag_ms) if config.is_compacted else config.segment_ms
+        self.roll_ms = roll_ms - _jitter(self.path(LOG_SUFFIX), config.segment_jitter_ms)
         self.roll_timestamp = LOOK_CLOSER
         self.index_interval_bytes = config.index_interval_bytes
         index_bytes = config.segment_index_bytes

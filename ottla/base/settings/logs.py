@@ -127,11 +127,15 @@ class LogSettings:
         "replica.high.watermark.checkpoint.interval.ms", 5000, "How often the high watermarks are written down."
     )
     log_cleaner_enable = boolean("log.cleaner.enable", True, "Logs with the policy compact are compacted.")
-    log_cleaner_threads = integer("log.cleaner.threads", 1, "Compactions at a time.", valid=at_least(0), update=WIDE)
+    log_cleaner_threads = integer(
+        "log.cleaner.threads", 1, "0 stops compaction; more is as 1: one worker process does it all.", valid=at_least(0), update=WIDE
+    )
     log_cleaner_backoff_ms = long(
         "log.cleaner.backoff.ms", 15000, "Pause when there is nothing to compact.", valid=at_least(0), update=WIDE
     )
-    log_cleaner_dedupe_buffer_size = long("log.cleaner.dedupe.buffer.size", 134217728, "Bytes for the keys of one compaction.", update=WIDE)
+    log_cleaner_dedupe_buffer_size = long(
+        "log.cleaner.dedupe.buffer.size", 134217728, "Bytes for the keys of one compaction, 150 for each key.", update=WIDE
+    )
     log_cleaner_io_max_bytes_per_second = double(
         "log.cleaner.io.max.bytes.per.second", 1.7976931348623157e308, "Bytes a second that compaction may read and write.", update=WIDE
     )

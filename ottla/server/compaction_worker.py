@@ -1,0 +1,122 @@
+"""The process that compacts: takes a `CompactionJob`, writes the `.cleaned` segments, answers a `CompactionResult`.
+
+Run by `compactor.py` through `adapters/worker_process.py`. One worker at a time writes in a log directory: it holds
+`.compaction.lock` there while it works, so that the worker of a broker that was killed a moment ago is gone before another begins. What it
+reads and writes a second is bounded by `log.cleaner.io.max.bytes.per.second`.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+from ottla.adapters.disk import OsDisk, OsFile
+from ottla.adapters.lock import DirectoryLock, DirectoryRefused
+from ottla.adapters.worker_process import serve
+from ottla.base.errors import StorageError
+from ottla.storage.compactor import CompactionJob, CompactionResult, compact, remove_cleaned
+
+LOCK_FILE = ".compaction.lock"
+LOCK_SECONDS_MAX = 10.0
+LOCK_POLL_SECONDS = 0.02
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Order:
+    """What the worker is told."""
+
+    job: CompactionJob
+    bytes_per_second: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failed:
+    """Why there is no result, in one line."""
+
+    reason: str
+
+
+Answer = CompactionResult | Failed | None
+"""None: the log has changed meanwhile."""
+
+
+class Pace:
+    """Sleeps as long as it takes to stay below so many bytes a second."""
+
+    def __init__(self, bytes_per_second: float) -> None:
+        self._bytes_per_second = bytes_per_second
+        self._free_at = time.monotonic()
+
+    def spend(self, size: int) -> None:
+        now = time.monotonic()
+        self._free_at = max(self._free_at, now) + size / self._bytes_per_second
+        if self._free_at > now:
+            time.sleep(self._free_at - now)
+
+
+class PacedDisk(OsDisk):
+    """The disk of one job, at the pace that it is given."""
+
+    __slots__ = ("_pace",)
+
+    def __init__(self, pace: Pace) -> None:
+        self._pace = pace
+
+    def open(self, path: str, *, create: bool = False) -> OsFile:
+        return PacedFile(super().open(path, create=create), self._pace)
+
+
+class PacedFile(OsFile):
+    __slots__ = ("_pace",)
+
+    def __init__(self, file: OsFile, pace: Pace) -> None:
+        super().__init__(file.path, file.fileno())
+        self._pace = pace
+
+    def pread(self, length: int, position: int) -> bytes:
+        data = super().pread(length, position)
+        self._pace.spend(len(data))
+        return data
+
+    def pwrite(self, data: bytes | bytearray | memoryview, position: int) -> None:
+        self._pace.spend(len(data))
+        super().pwrite(data, position)
+
+
+def perform(order: Order) -> Answer:
+    """One job. A failure leaves nothing behind, as far as the disk lets it."""
+    job = order.job
+    disk = PacedDisk(Pace(order.bytes_per_second))
+    try:
+        lock = wait_for_lock(job.directory.rpartition("/")[0])
+    except StorageError as error:
+        return Failed(reason=str(error))
+    try:
+        return compact(disk, job)
+    except StorageError as error:
+        remove_what_is_left(disk, job.directory)
+        return Failed(reason=str(error))
+    finally:
+        lock.release()
+
+
+def remove_what_is_left(disk: OsDisk, directory: str) -> None:
+    try:
+        remove_cleaned(disk, directory)
+    except StorageError:
+        pass  # the disk fails: the next round or the next start will find them
+
+
+def wait_for_lock(directory: str) -> DirectoryLock:
+    deadline = time.monotonic() + LOCK_SECONDS_MAX
+    while True:
+        try:
+            return DirectoryLock(directory, LOCK_FILE)
+        except DirectoryRefused:
+            if time.monotonic() > deadline:
+                raise
+        time.sleep(LOCK_POLL_SECONDS)
+
+
+def main() -> None:
+    serve(perform)

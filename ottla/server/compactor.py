@@ -1,0 +1,246 @@
+"""Which log is compacted next, and how does the result get back into the broker?
+
+Every `log.cleaner.backoff.ms` the compacted logs are looked at in turn: what is due is planned on the loop, written anew by a worker
+process (`compaction_worker.py`, started with the first job and ended when there was nothing to do for a while), and put in place on the
+loop by a few renames. Appends and reads go on meanwhile. The first dirty offset of each log is then written to
+`cleaner-offset-checkpoint`.
+
+A log that cannot be compacted (a damaged batch, a full disk, a worker that was killed) keeps what it has: one line in the log of the
+broker, and another try after a pause that doubles each time. A log that was deleted, truncated or taken offline meanwhile keeps what it
+then has; what the worker wrote is thrown away, if not now then before the next round or at the next start.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple
+
+from ottla.adapters.threads import Threads
+from ottla.base.config import BrokerConfig
+from ottla.base.errors import StorageError
+from ottla.base.ports import Clock, Disk, TimerHandle, Timers
+from ottla.replication.partition import Partition
+from ottla.server.partitions import PartitionTable
+from ottla.storage import checkpoints
+
+if TYPE_CHECKING:
+    from ottla.adapters.worker_process import WorkerProcess
+    from ottla.server.compaction_worker import Answer
+    from ottla.storage.compactor import CompactionJob, CompactionResult
+
+log = logging.getLogger("ottla.compaction")
+
+WORKER_MODULE = "ottla.server.compaction_worker"
+BACKOFF_MS_MIN = 50
+PAUSE_MS_MAX = 600_000
+BYTES_PER_KEY = 150
+IDLE_ROUNDS_MAX = 4
+"""Rounds without work after which the worker process ends; it takes a tenth of a second of CPU to start another."""
+
+
+class Refusal(NamedTuple):
+    """A log that could not be compacted."""
+
+    failures: int
+    not_before_ms: int
+
+
+class Compactor:
+    """The compaction of one broker: at most one job at a time."""
+
+    def __init__(
+        self,
+        *,
+        config: BrokerConfig,
+        clock: Clock,
+        timers: Timers,
+        disk: Disk,
+        threads: Threads,
+        partitions: PartitionTable,
+        remove_later: Callable[[list[str], int], None],
+    ) -> None:
+        self._config = config
+        self._clock = clock
+        self._timers = timers
+        self._disk = disk
+        self._threads = threads
+        self._partitions = partitions
+        self._remove_later = remove_later
+        self._handle: TimerHandle | None = None
+        self._worker: WorkerProcess | None = None
+        self._waiting: deque[Partition] = deque()
+        self._clean_to: dict[Partition, int] = {}  # the first dirty offset, as far as it is known
+        self._refusals: dict[Partition, Refusal] = {}
+        self._is_stopped = False
+        self._has_worked = False
+        self._idle_rounds = 0
+        self.is_under_way = False
+
+    def start(self) -> None:
+        if self._config.log_cleaner_enable:
+            self._wait()
+
+    def stop(self) -> None:
+        """Gives up what is under way: it has changed nothing yet."""
+        self._is_stopped = True
+        if self._handle is not None:
+            self._handle.cancel()
+        if self._worker is not None:
+            self._worker.close()
+
+    def look(self) -> None:
+        """Begins a round over all compacted logs."""
+        self.is_under_way = True
+        self._has_worked = False
+        is_on = self._config.log_cleaner_threads > 0
+        self._waiting.extend(found for found in self._partitions.all() if is_on and found.is_online and found.log.config.is_compacted)
+        self._forget_lost()
+        self._next()
+
+    def first_dirty_offset(self, partition: Partition) -> int:
+        """What the checkpoint said is taken over once: a topic that is deleted and created again begins at 0."""
+        known = self._clean_to.get(partition)
+        if known is None:
+            directory = self._partitions.directory_of(partition)
+            known = self._clean_to[partition] = directory.clean_offsets.pop(partition.topic_partition, 0)
+        return known
+
+    @property
+    def worker_pid(self) -> int | None:
+        """The worker process, if there is one at the moment."""
+        return self._worker.pid if self._worker is not None else None
+
+    # A round
+
+    def _wait(self) -> None:
+        if not self._is_stopped:
+            self._handle = self._timers.call_later(max(self._config.log_cleaner_backoff_ms, BACKOFF_MS_MIN), self.look)
+
+    def _next(self) -> None:
+        """The next due log of this round, or the pause after it."""
+        while self._waiting and not self._is_stopped:
+            partition = self._waiting.popleft()
+            job = self._plan(partition) if self._is_here(partition) else None
+            if job is not None:
+                self._has_worked = True
+                self._hand_over(partition, job)
+                return
+        self._end_round()
+
+    def _end_round(self) -> None:
+        self.is_under_way = False
+        self._idle_rounds = 0 if self._has_worked else self._idle_rounds + 1
+        if self._idle_rounds == IDLE_ROUNDS_MAX and self._worker is not None:
+            self._threads.run(self._worker.rest, lambda _: None)
+        self._wait()
+
+    def _plan(self, partition: Partition) -> CompactionJob | None:
+        from ottla.storage.compaction import plan_compaction
+
+        refusal = self._refusals.get(partition)
+        if refusal is not None and self._clock.monotonic_ms() < refusal.not_before_ms:
+            return None
+        now_ms = self._clock.wall_ms()
+        try:
+            self._roll_overdue(partition, now_ms)
+            return plan_compaction(
+                partition.log,
+                first_dirty_offset=self.first_dirty_offset(partition),
+                last_stable_offset=partition.last_stable_offset,
+                now_ms=now_ms,
+                keys_max=max(1, self._config.log_cleaner_dedupe_buffer_size // BYTES_PER_KEY),
+            )
+        except StorageError as error:
+            partition.fail(error)
+            return None
+
+    def _roll_overdue(self, partition: Partition, now_ms: int) -> None:
+        """Records in the active segment must not escape `max.compaction.lag.ms` because nothing more is written (KIP-354)."""
+        active = partition.log.active
+        if active.size and 0 <= active.first_batch_timestamp() < now_ms - partition.log.config.max_compaction_lag_ms:
+            partition.log.roll()
+
+    def _hand_over(self, partition: Partition, job: CompactionJob) -> None:
+        from ottla.adapters.worker_process import WorkerLost, WorkerProcess
+        from ottla.server.compaction_worker import Failed, Order
+
+        worker = self._worker = self._worker or WorkerProcess(WORKER_MODULE)
+        order = Order(job=job, bytes_per_second=self._config.log_cleaner_io_max_bytes_per_second)
+
+        def work() -> Answer:
+            try:
+                answer: Answer = worker.ask(order)
+                return answer
+            except WorkerLost as lost:
+                return Failed(reason=str(lost))
+
+        self._threads.run(work, lambda answer: self._take(partition, job, answer))
+
+    def _take(self, partition: Partition, job: CompactionJob, answer: Answer) -> None:
+        if self._is_stopped:
+            return
+        from ottla.server.compaction_worker import Failed
+
+        if isinstance(answer, Failed):
+            self._refuse(partition, answer.reason)
+        elif answer is not None and self._is_here(partition) and self._install(partition, job, answer):
+            self._write_checkpoint(partition)
+            return
+        self._next()
+
+    def _install(self, partition: Partition, job: CompactionJob, result: CompactionResult) -> bool:
+        from ottla.storage.compaction import install
+
+        try:
+            retired = install(partition.log, job, result)
+        except StorageError as error:
+            partition.fail(error)
+            return False
+        if retired is None:
+            return False
+        self._remove_later(retired, partition.log.config.file_delete_delay_ms)
+        self._clean_to[partition] = result.end_offset
+        self._refusals.pop(partition, None)
+        before, after = result.bytes_before, result.bytes_after
+        log.info("%s: compacted up to offset %d, %d bytes became %d", partition.topic_partition, result.end_offset, before, after)
+        return True
+
+    def _refuse(self, partition: Partition, reason: str) -> None:
+        failures = self._refusals[partition].failures + 1 if partition in self._refusals else 1
+        pause_ms = min(max(self._config.log_cleaner_backoff_ms, BACKOFF_MS_MIN) << min(failures, 16), PAUSE_MS_MAX)
+        self._refusals[partition] = Refusal(failures, self._clock.monotonic_ms() + pause_ms)
+        log.warning("%s was not compacted: %s; next try in %d s", partition.topic_partition, reason, pause_ms // 1000)
+
+    # What is remembered
+
+    def _write_checkpoint(self, partition: Partition) -> None:
+        """In a thread; the next job begins when it is done, so two never write the same file."""
+        directory = self._partitions.directory_of(partition)
+        here = [found for found in self._partitions.all() if self._partitions.directory_of(found) is directory]
+        offsets = {found.topic_partition: self.first_dirty_offset(found) for found in here if self.first_dirty_offset(found) > 0}
+        path = f"{directory.path}/{checkpoints.CLEANER_OFFSET_FILE}"
+
+        def write() -> StorageError | None:
+            try:
+                checkpoints.write_offsets(self._disk, path, offsets)
+            except StorageError as error:
+                return error
+            return None
+
+        self._threads.run(write, self._checkpoint_written)
+
+    def _checkpoint_written(self, error: StorageError | None) -> None:
+        if error is not None:  # losing it costs one larger round
+            log.warning("the checkpoint of compaction: %s", error)
+        self._next()
+
+    def _is_here(self, partition: Partition) -> bool:
+        return partition.is_online and self._partitions.get(*partition.topic_partition) is partition
+
+    def _forget_lost(self) -> None:
+        """Partitions that were deleted or opened anew."""
+        for known in (self._clean_to, self._refusals):
+            for partition in [found for found in known if self._partitions.get(*found.topic_partition) is not found]:
+                del known[partition]
