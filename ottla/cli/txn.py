@@ -1,4 +1,7 @@
-"""`ottla txn`: list, describe, describe-producers, find-hanging, abort; and `why`: who holds the readers of a topic back."""
+"""`ottla txn`: list, describe, describe-producers, find-hanging, abort. Its other verbs: `txn_why.py`, `txn_prepared.py`.
+
+Exit codes beside the general ones: `find-hanging` and `why` give 1 when they have found something, so that a script can ask.
+"""
 
 from __future__ import annotations
 
@@ -6,13 +9,14 @@ import argparse
 from typing import Any
 
 from ottla.base.errors import ApiError
-from ottla.base.types import READ_COMMITTED, TopicPartition
+from ottla.base.types import TopicPartition
+from ottla.cli import txn_prepared, txn_why
 from ottla.cli.command import Command, Refused, UsageError, merged
-from ottla.cli.moments import format_ms, now_ms
+from ottla.cli.moments import now_ms
 from ottla.cli.options import add_yes, confirm, connect, output_of
-from ottla.cli.output import Columns, write
+from ottla.cli.output import Columns
+from ottla.cli.txn_why import open_transactions, partitions_of, producer_row
 from ottla.client import transaction_admin
-from ottla.client.admin import LATEST, OffsetAt, list_offsets
 from ottla.client.cluster import Cluster
 
 MAX_TRANSACTION_TIMEOUT_MINUTES = 15
@@ -120,25 +124,14 @@ def _describe_producers(args: argparse.Namespace) -> int:
         found = transaction_admin.describe_producers(cluster, [partition], broker_id=args.broker_id)[partition]
     if isinstance(found, ApiError):
         raise found
-    rows = [_producer_row(state) for state in found]
+    rows = [producer_row(state) for state in found]
     if getattr(args, "is_shim", False):
         rows = [{**row, "start_offset": "None" if row["start_offset"] is None else row["start_offset"]} for row in rows]
     output_of(args).show("producers", rows, PRODUCER_COLUMNS)
     return 0
 
 
-def _producer_row(state: Any) -> dict[str, Any]:
-    return {
-        "producer_id": state.producer_id,
-        "producer_epoch": state.producer_epoch,
-        "coordinator_epoch": state.coordinator_epoch,
-        "last_sequence": state.last_sequence,
-        "last_timestamp": state.last_timestamp,
-        "start_offset": state.current_txn_start_offset if state.current_txn_start_offset >= 0 else None,
-    }
-
-
-# find-hanging, why
+# find-hanging
 
 
 def _find_hanging_arguments(parser: argparse.ArgumentParser) -> None:
@@ -146,41 +139,6 @@ def _find_hanging_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--broker-id", type=int, metavar="ID", help="only partitions that this broker leads")
     add("--max-transaction-timeout", type=int, default=MAX_TRANSACTION_TIMEOUT_MINUTES, metavar="MINUTES", help="default 15")
-
-
-def open_transactions(cluster: Cluster, partitions: list[TopicPartition]) -> list[dict[str, Any]]:
-    """Every transaction that is open in these partitions, with what its coordinator says about it."""
-    rows = []
-    for partition, producers in sorted(transaction_admin.describe_producers(cluster, partitions).items()):
-        if isinstance(producers, ApiError):
-            raise producers
-        rows += [
-            {"topic": partition.topic, "partition": partition.partition, **_producer_row(state)}
-            for state in producers
-            if state.current_txn_start_offset >= 0
-        ]
-    owners = transaction_admin.owners_of(cluster, [int(row["producer_id"]) for row in rows])
-    for row in rows:
-        owner = owners.get(int(row["producer_id"]))
-        row["transactional_id"] = owner.transactional_id if owner else None
-        row["state"] = owner.state if owner else None
-        row["coordinator"] = owner.coordinator if owner else None
-        row["idle_ms"] = max(0, now_ms() - int(row["last_timestamp"]))
-    return rows
-
-
-def _partitions(cluster: Cluster, args: argparse.Namespace) -> list[TopicPartition]:
-    if args.partition is not None and not args.topic:
-        raise UsageError("--partition needs --topic")
-    topics = [args.topic] if args.topic else cluster.topic_names()
-    found = [TopicPartition(topic, number) for topic in topics for number in cluster.partitions(topic)]
-    if args.partition is not None:
-        found = [partition for partition in found if partition.partition == args.partition]
-        if not found:
-            raise UsageError(f"topic {args.topic!r} has no partition {args.partition}")
-    if args.broker_id is not None:
-        found = [partition for partition in found if cluster.leader(partition) == args.broker_id]
-    return found
 
 
 def is_hanging(row: dict[str, Any], partitions_of: dict[str, frozenset[TopicPartition]], limit_ms: int) -> bool:
@@ -197,7 +155,7 @@ def _find_hanging(args: argparse.Namespace) -> int:
     output = output_of(args)
     limit_ms = args.max_transaction_timeout * 60_000 + COORDINATOR_GRACE_MS
     with connect(args) as cluster:
-        rows = open_transactions(cluster, _partitions(cluster, args))
+        rows = open_transactions(cluster, partitions_of(cluster, args))
         names = sorted({str(row["transactional_id"]) for row in rows if row["transactional_id"] is not None})
         described = {name: frozenset(transaction_admin.describe_transaction(cluster, name).partitions) for name in names}
     hanging = [row for row in rows if is_hanging(row, described, limit_ms)]
@@ -212,63 +170,7 @@ def _find_hanging(args: argparse.Namespace) -> int:
         ("Duration(min)", "minutes"),
     )
     output.show("hanging", [{**row, "minutes": row["idle_ms"] // 60_000} for row in hanging], columns)
-    return 0
-
-
-def _why_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("topic", metavar="TOPIC", help="whose readers wait")
-    parser.add_argument("--partition", type=int, metavar="N", help="only this partition")
-    parser.set_defaults(broker_id=None)
-
-
-def _why(args: argparse.Namespace) -> int:
-    """For each partition whose last stable offset lags: the oldest open transaction there, and how to end it."""
-    output = output_of(args)
-    with connect(args) as cluster:
-        partitions = _partitions(cluster, args)
-        ends = list_offsets(cluster, dict.fromkeys(partitions, LATEST))
-        stables = list_offsets(cluster, dict.fromkeys(partitions, LATEST), isolation_level=READ_COMMITTED)
-        held = {}
-        for partition in partitions:
-            end, stable = ends[partition], stables[partition]
-            if isinstance(end, OffsetAt) and isinstance(stable, OffsetAt) and stable.offset < end.offset:
-                held[partition] = (stable.offset, end.offset)
-        rows = open_transactions(cluster, sorted(held)) if held else []
-        for row in rows:
-            row["last_stable_offset"], row["log_end_offset"] = held[TopicPartition(row["topic"], row["partition"])]
-            row["records_behind"] = row["log_end_offset"] - row["last_stable_offset"]
-            row["age_ms"] = _age_ms(cluster, row)
-            row["end_it"] = _how_to_end(row)
-    if output.is_structured:
-        output.show("transactions", rows, (), extra={"topic": args.topic, "held_back": bool(held)})
-    elif not held:
-        write(f"nothing holds the readers of {args.topic} back\n")
-    else:
-        write("".join(_sentence(row) for row in rows))
-    return 0
-
-
-def _age_ms(cluster: Cluster, row: dict[str, Any]) -> int | None:
-    if row["transactional_id"] is None:
-        return None
-    started = transaction_admin.describe_transaction(cluster, row["transactional_id"]).start_ms
-    return now_ms() - started if started >= 0 else None
-
-
-def _how_to_end(row: dict[str, Any]) -> str:
-    if row["transactional_id"] is not None:
-        return f"ottla txn abort --transactional-id {row['transactional_id']}"
-    return f"ottla txn abort --topic {row['topic']} --partition {row['partition']} --start-offset {row['start_offset']}"
-
-
-def _sentence(row: dict[str, Any]) -> str:
-    who = f"transaction {row['transactional_id']!r}" if row["transactional_id"] is not None else "a transaction that no coordinator knows"
-    age = f", open for {row['age_ms'] / 1000:.1f} s" if row["age_ms"] is not None else ""
-    return (
-        f"{row['topic']}-{row['partition']}: readers stop at {row['last_stable_offset']}, {row['records_behind']} behind the end, "
-        f"because of {who} (producer {row['producer_id']} epoch {row['producer_epoch']}{age}; began at offset {row['start_offset']}, "
-        f"last wrote {format_ms(row['last_timestamp'])}). End it: {row['end_it']}\n"
-    )
+    return 1 if hanging and not getattr(args, "is_shim", False) else 0
 
 
 # abort
@@ -328,7 +230,10 @@ COMMANDS = {
     "list": Command("All transactional ids and their states.", _list_arguments, _list, may_watch=True),
     "describe": Command("One transaction: state, age, partitions.", _describe_arguments, _describe, may_watch=True),
     "describe-producers": Command("Who writes to a partition.", _describe_producers_arguments, _describe_producers, may_watch=True),
-    "find-hanging": Command("Transactions that nobody will end.", _find_hanging_arguments, _find_hanging),
+    "producers": Command("The same by a shorter name.", _describe_producers_arguments, _describe_producers, may_watch=True),
+    "find-hanging": Command("Transactions that nobody will end; exit code 1 if there are any.", _find_hanging_arguments, _find_hanging),
     "abort": Command("End a transaction that hangs.", _abort_arguments, _abort),
-    "why": Command("Who holds the readers of a topic back, and how to end it.", _why_arguments, _why, may_watch=True),
+    "prepared": txn_prepared.PREPARED,
+    "finish": txn_prepared.FINISH,
+    "why": txn_why.WHY,
 }

@@ -51,6 +51,26 @@ class ProducerIdentity:
         self.producer_id, self.epoch = answer.producer_id, answer.producer_epoch
         self._sequences.clear()
 
+    def keep_prepared(self) -> tuple[int, int]:
+        """Takes over a transactional id of two-phase commit and leaves its transaction open; who began that, (-1, -1) if none is open."""
+        from ottla.wire.messages.init_producer_id import InitProducerIdRequest
+
+        request = InitProducerIdRequest(
+            transactional_id=self.transactional_id, transaction_timeout_ms=self.timeout_ms, enable2_pc=True, keep_prepared_txn=True
+        )
+        answer = self._ask(request, lambda found: found.error_code)
+        self.producer_id, self.epoch = answer.producer_id, answer.producer_epoch
+        return answer.ongoing_txn_producer_id, answer.ongoing_txn_producer_epoch
+
+    def end_kept(self, *, is_commit: bool) -> None:
+        """Ends the transaction that `keep_prepared` left open."""
+        from ottla.wire.messages.end_txn import EndTxnRequest
+
+        request = EndTxnRequest(
+            transactional_id=self.transactional_id or "", producer_id=self.producer_id, producer_epoch=self.epoch, committed=is_commit
+        )
+        self._ask(request, lambda found: found.error_code)
+
     def _checked(self, answer: Any) -> Any:
         check(answer.error_code, None, "a producer id")
         return answer

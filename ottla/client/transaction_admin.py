@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ottla.base.errors import ApiError, ErrorCode
@@ -10,7 +10,11 @@ from ottla.base.types import TopicPartition
 from ottla.client.admin import check, grouped, refusal
 from ottla.client.cluster import TRANSACTION, Cluster
 
+INIT_PRODUCER_ID = 22
 LIST_TRANSACTIONS = 66
+TWO_PHASE_VERSION = 6
+NO_TIMEOUT_MS = 0x7FFFFFFF
+ONGOING = "Ongoing"
 
 
 class ListedTransaction(NamedTuple):
@@ -23,7 +27,7 @@ class ListedTransaction(NamedTuple):
 
 
 class TransactionDescription(NamedTuple):
-    """One transactional id in full; `start_ms` is -1 while nothing is open."""
+    """One transactional id in full; `start_ms` is -1 while nothing is open. The client is empty if the broker does not tell."""
 
     transactional_id: str
     coordinator: int
@@ -33,6 +37,17 @@ class TransactionDescription(NamedTuple):
     timeout_ms: int
     start_ms: int
     partitions: tuple[TopicPartition, ...]
+    client_id: str = ""
+    client_host: str = ""
+
+    @property
+    def is_two_phase(self) -> bool:
+        """An outside coordinator ends its transactions (KIP-939): there is no timeout."""
+        return self.timeout_ms == NO_TIMEOUT_MS
+
+    @property
+    def is_open(self) -> bool:
+        return self.state == ONGOING
 
 
 def list_transactions(
@@ -84,6 +99,8 @@ def describe_transaction(cluster: Cluster, transactional_id: str) -> Transaction
         state.transaction_timeout_ms,
         state.transaction_start_time_ms,
         tuple(sorted(TopicPartition(topic.topic, number) for topic in state.topics for number in topic.partitions)),
+        state.ottla_client_id,
+        state.ottla_client_host,
     )
 
 
@@ -132,6 +149,33 @@ def fence_producer(cluster: Cluster, transactional_id: str, *, timeout_ms: int =
     from ottla.client.producer_identity import ProducerIdentity
 
     ProducerIdentity(cluster, transactional_id=transactional_id, timeout_ms=timeout_ms).initialize()
+
+
+def list_prepared(cluster: Cluster) -> list[TransactionDescription]:
+    """What waits for an outside coordinator (KIP-939): open transactions without a timeout. A broker does not know which are prepared."""
+    open_now = [listed.transactional_id for listed in list_transactions(cluster, states=[ONGOING])]
+    described = [describe_transaction(cluster, transactional_id) for transactional_id in open_now]
+    return [found for found in described if found.is_open and found.is_two_phase]
+
+
+def finish_prepared(cluster: Cluster, transactional_id: str, decide: Callable[[int, int], bool]) -> tuple[int, int, bool] | None:
+    """Ends a prepared transaction as its owner would after a restart, and fences whoever had it.
+
+    `decide(producer_id, epoch)` says commit or abort; the answer is the transaction's producer id, its epoch and the outcome, None if
+    nothing is open.
+    """
+    from ottla.client.producer_identity import ProducerIdentity
+
+    coordinator = cluster.connection(cluster.coordinator(TRANSACTION, transactional_id))
+    if coordinator.version_of(INIT_PRODUCER_ID) < TWO_PHASE_VERSION:
+        raise ApiError(ErrorCode.UNSUPPORTED_VERSION, "the broker is too old for two-phase commit")
+    owner = ProducerIdentity(cluster, transactional_id=transactional_id)
+    producer_id, epoch = owner.keep_prepared()
+    if producer_id < 0:
+        return None
+    is_commit = decide(producer_id, epoch)
+    owner.end_kept(is_commit=is_commit)
+    return producer_id, epoch, is_commit
 
 
 def owners_of(cluster: Cluster, producer_ids: Iterable[int]) -> Mapping[int, ListedTransaction]:

@@ -7,6 +7,8 @@ not describe are left out (KIP-664).
 
 Version notes: none.
 
+To our own tools the client that used the id last is named as well, in tagged fields of ours.
+
 Not done: nothing.
 """
 
@@ -23,6 +25,8 @@ from ottla.wire.messages.describe_transactions import (
 )
 
 KEY, MIN_VERSION, MAX_VERSION = 65, 0, 0
+
+OWN_TOOLS = "ottla"
 
 
 def handle(broker: Broker, request: RequestContext, body: DescribeTransactionsRequest) -> DescribeTransactionsResponse | Pending:
@@ -58,6 +62,8 @@ def fill_in(broker: Broker, request: RequestContext, state: TransactionState, fo
     if isinstance(found, ErrorCode):
         state.error_code = found
         return
+    if request.connection.client_software_name == OWN_TOOLS:
+        state.ottla_client_id, state.ottla_client_host = broker.transactions.client_of(found.transactional_id)
     state.transaction_state = found.state.value
     state.transaction_timeout_ms = found.timeout_ms
     state.transaction_start_time_ms = found.start_timestamp_ms

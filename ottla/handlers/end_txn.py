@@ -16,7 +16,7 @@ from __future__ import annotations
 from ottla.base.errors import ErrorCode
 from ottla.handlers.context import AclOperation, Broker, Pending, RequestContext, ResourceType
 from ottla.transactions.metadata import TRANSACTIONS_V2, ProducerIdentity
-from ottla.transactions.shard import EndResult
+from ottla.transactions.shard import Client, EndResult
 from ottla.wire.messages.end_txn import EndTxnRequest, EndTxnResponse
 
 KEY, MIN_VERSION, MAX_VERSION = 26, 0, 5
@@ -33,13 +33,14 @@ def handle(broker: Broker, request: RequestContext, body: EndTxnRequest) -> EndT
         return EndTxnResponse(error_code=ErrorCode.INVALID_REQUEST)
     pending = Pending()
     version = TRANSACTIONS_V2 if request.version >= TRANSACTIONS_V2_SINCE else 0
-    broker.transactions.end(
-        transactional_id,
-        ProducerIdentity(body.producer_id, body.producer_epoch),
-        body.committed,
-        version,
-        lambda result: pending.complete(answer(request, result)),
-    )
+
+    def ended(result: EndResult) -> None:
+        if not result.code:
+            broker.transactions.saw(transactional_id, Client(request.client_id or "", request.connection.host))
+        pending.complete(answer(request, result))
+
+    identity = ProducerIdentity(body.producer_id, body.producer_epoch)
+    broker.transactions.end(transactional_id, identity, body.committed, version, ended)
     return pending.response if pending.is_done else pending
 
 

@@ -18,7 +18,7 @@ from ottla.base.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 from ottla.handlers.context import AclOperation, Broker, Pending, RequestContext, ResourceType
 from ottla.transactions.init_producer_id import InitProducerId
 from ottla.transactions.metadata import ProducerIdentity
-from ottla.transactions.shard import EndResult
+from ottla.transactions.shard import Client, EndResult
 from ottla.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
 KEY, MIN_VERSION, MAX_VERSION = 22, 0, 6
@@ -45,7 +45,13 @@ def handle(broker: Broker, request: RequestContext, body: InitProducerIdRequest)
             is_two_phase=body.enable2_pc,
             keeps_prepared=body.keep_prepared_txn,
         )
-        broker.transactions.init_producer_id(command, lambda result: pending.complete(answer(request, result)))
+
+        def initialised(result: EndResult) -> None:
+            if not result.code:
+                broker.transactions.saw(command.transactional_id, Client(request.client_id or "", request.connection.host))
+            pending.complete(answer(request, result))
+
+        broker.transactions.init_producer_id(command, initialised)
     return pending.response if pending.is_done else pending
 
 

@@ -28,7 +28,7 @@ from ottla.transactions.markers import LocalMarkers
 from ottla.transactions.metadata import TRANSACTIONS_V2, ProducerIdentity, TransactionMetadata
 from ottla.transactions.queries import ListFilter
 from ottla.transactions.settings import TransactionSettings
-from ottla.transactions.shard import Decide, EndResult, MarkerSender, ProducerIdSource
+from ottla.transactions.shard import NO_CLIENT, Client, Decide, EndResult, MarkerSender, ProducerIdSource, Shard
 
 ATTEMPTS_MAX = 4
 
@@ -140,6 +140,21 @@ class TransactionCoordinators:
         if host.error:
             raise ApiError(host.error, f"the coordinator of {transactional_id!r} is {host.state.value}")
         return host
+
+    def saw(self, transactional_id: str, client: Client) -> None:
+        """This client has just been served as the owner of the id. Kept until the coordinator moves or the id expires."""
+        shard = self._shard_of(transactional_id)
+        if shard is not None and transactional_id in shard.transactions:
+            shard.clients[transactional_id] = client
+
+    def client_of(self, transactional_id: str) -> Client:
+        """Who used the id last, as far as this coordinator knows."""
+        shard = self._shard_of(transactional_id)
+        return shard.clients.get(transactional_id, NO_CLIENT) if shard is not None else NO_CLIENT
+
+    def _shard_of(self, transactional_id: str) -> Shard | None:
+        host = self._hosts.get(self.partition_for(transactional_id)) if self._partition_count() > 0 else None
+        return host.machine.shard if host is not None else None
 
     def all_hosts(self) -> Iterable[MachineHost]:
         return [host for _, host in sorted(self._hosts.items())]

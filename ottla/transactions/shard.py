@@ -1,8 +1,9 @@
 """The state of one coordinator shard (a partition of `__transaction_state`), and the ports through which it acts.
 
 Hard state is `transactions` and `ongoing`, a function of the log and written by `apply` alone. Soft state is `waiting` (requests that wait
-for a transaction to complete) and `is_abandoned` (another broker coordinates now). The moves are decided in `init_producer_id.py`,
-`add_partitions.py`, `end_transaction.py` and `expiry.py`, each a set of functions over a `Shard`; `machine.py` is their front.
+for a transaction to complete), `clients` (who used an id last, for operators) and `is_abandoned` (another broker coordinates now). The
+moves are decided in `init_producer_id.py`, `add_partitions.py`, `end_transaction.py` and `expiry.py`, each a set of functions over a
+`Shard`; `machine.py` is their front.
 
 Invariant: `transactions` is ordered by last update, oldest first, so that expiry looks only at what has expired.
 """
@@ -54,6 +55,16 @@ class ProducerIdSource(Protocol):
         """Calls `done` when `take` may be tried again, or with why there will be no ids."""
 
 
+class Client(NamedTuple):
+    """From where a transactional id was used: what an operator needs to find the process."""
+
+    client_id: str
+    host: str
+
+
+NO_CLIENT = Client("", "")
+
+
 class EndResult(NamedTuple):
     """How InitProducerId or EndTxn ended, and what the client uses from now on."""
 
@@ -78,6 +89,7 @@ class Shard:
         self.transactions: dict[str, TransactionMetadata] = {}
         self.ongoing: dict[str, None] = {}
         self.waiting: dict[str, list[Waiter]] = {}
+        self.clients: dict[str, Client] = {}
         self.is_abandoned = False
 
     def apply(self, record: LogRecord) -> None:
@@ -90,6 +102,8 @@ class Shard:
         self.transactions.pop(transactional_id, None)
         if metadata is not None:
             self.transactions[transactional_id] = metadata
+        else:
+            self.clients.pop(transactional_id, None)
         if metadata is not None and metadata.state is ONGOING:
             self.ongoing[transactional_id] = None
         else:

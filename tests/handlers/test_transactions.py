@@ -69,8 +69,9 @@ class House:
         log = SimpleNamespace(producers=SimpleNamespace(active=lambda: self.producers))
         return SimpleNamespace(is_leading=self.is_leading, log=log) if topic in ("t", "secret") and index == 0 else None
 
-    def ask(self, handler: Any, body: Any, version: int | None = None) -> Any:
-        connection = ConnectionInfo(identity="c", host="10.0.0.1", listener="PLAINTEXT")
+    def ask(self, handler: Any, body: Any, version: int | None = None, *, software: str = "", host: str = "10.0.0.1") -> Any:
+        connection = ConnectionInfo(identity="c", host=host, listener="PLAINTEXT")
+        connection.client_software_name = software
         request = RequestContext(handler.MAX_VERSION if version is None else version, "client", connection)
         answer = handler.handle(self.broker, request, body)
         assert not (isinstance(answer, Pending) and answer.is_done), "an answer that is there is given directly"
@@ -318,6 +319,35 @@ def test_describe_transactions() -> None:
     states = house.ask(describe_transactions, DescribeTransactionsRequest(transactional_ids=["tx"])).transaction_states
     assert states[0].error_code == ErrorCode.NOT_COORDINATOR
     assert house.ask(describe_transactions, DescribeTransactionsRequest()).transaction_states == []
+
+
+def test_our_own_tools_hear_who_used_the_id_last() -> None:
+    """Strict decoders refuse tags that they do not know, so nobody else gets them."""
+    house = House()
+    asked = DescribeTransactionsRequest(transactional_ids=["tx"])
+
+    def client(software: str = "ottla") -> tuple[str, str]:
+        (state,) = house.ask(describe_transactions, asked, software=software).transaction_states
+        return state.ottla_client_id, state.ottla_client_host
+
+    house.init()
+    assert (client(), client("apache-kafka-java")) == (("client", "10.0.0.1"), ("", ""))
+    end = EndTxnRequest(transactional_id="tx", producer_id=0, producer_epoch=0, committed=False)
+    assert house.ask(end_txn, end, host="10.0.0.2").error_code == NONE
+    assert client() == ("client", "10.0.0.2")
+    assert house.ask(end_txn, end, 4, host="10.6.6.6").error_code != NONE
+    assert client() == ("client", "10.0.0.2"), "whoever was refused is not the owner"
+    add = AddPartitionsToTxnRequest(
+        v3_and_below_transactional_id="tx",
+        v3_and_below_producer_id=0,
+        v3_and_below_producer_epoch=1,
+        v3_and_below_topics=topics("t"),
+    )
+    house.ask(add_partitions_to_txn, add, 3, host="10.0.0.3")
+    assert client() == ("client", "10.0.0.3")
+    offsets = AddOffsetsToTxnRequest(transactional_id="tx", producer_id=0, producer_epoch=1, group_id="g")
+    house.ask(add_offsets_to_txn, offsets, host="10.0.0.4")
+    assert client() == ("client", "10.0.0.4")
 
 
 def listed(house: House, **fields: Any) -> tuple[ErrorCode, list[str], list[str]]:

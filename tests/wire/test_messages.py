@@ -149,9 +149,23 @@ def plain(value: Any) -> Any:
     return value
 
 
+OURS = "ottla_"  # tagged fields of our own, which the judge refuses; they are sent to our own tools only
+
+
+def clear_ours(value: Any) -> None:
+    for item in value if isinstance(value, list) else ():
+        clear_ours(item)
+    for field in value.__fields__ if isinstance(value, Struct) else ():
+        if field.name.startswith(OURS):
+            setattr(value, field.name, field.default)
+        else:
+            clear_ours(getattr(value, field.name))
+
+
 def ours(value: Any, version: int) -> Any:
     if isinstance(value, Struct):
-        return [ours(getattr(value, field.name), version) for field in value.__fields__ if field.is_in(version)]
+        fields = [field for field in value.__fields__ if field.is_in(version) and not field.name.startswith(OURS)]
+        return [ours(getattr(value, field.name), version) for field in fields]
     if isinstance(value, list):
         return [ours(item, version) for item in value]
     return None if value == bytes(16) else value  # the judge has None for the uuid of zeroes
@@ -172,6 +186,7 @@ def test_an_independent_codec_agrees_both_ways(cls: type[Message]) -> None:
         read, write = entity_reader(judge), entity_writer(judge)
         for _ in range(3):
             message = sample(cls, version, random)
+            clear_ours(message)
             encoded = encoder(cls, version)(message)
             theirs, size = read(encoded, 0)
             assert size == len(encoded)

@@ -1,4 +1,7 @@
-"""DescribeTransactions: the state of transactions by transactional id."""
+"""DescribeTransactions: the state of transactions by transactional id.
+
+The two tagged fields are ours, for our own tools; whoever does not know a tag passes over it.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +17,10 @@ class TopicData(Struct):
     partitions: list[int] = array(i32)
 
 
+OTTLA_CLIENT_ID_TAG = 10_000
+OTTLA_CLIENT_HOST_TAG = 10_001
+
+
 class TransactionState(Struct):
     error_code: int = i16()
     transactional_id: str = string()
@@ -23,6 +30,8 @@ class TransactionState(Struct):
     producer_id: int = i64()
     producer_epoch: int = i16()
     topics: list[TopicData] = array(TopicData)
+    ottla_client_id: str = string(tag=OTTLA_CLIENT_ID_TAG, ignorable=True)
+    ottla_client_host: str = string(tag=OTTLA_CLIENT_HOST_TAG, ignorable=True)
 
 
 class DescribeTransactionsResponse(Response, key=65, versions=(0, 0), flexible=0):

@@ -1,0 +1,83 @@
+"""`ottla txn prepared` and `ottla txn finish`: transactions of two-phase commit (KIP-939), which an outside coordinator ends.
+
+Such a transaction has no timeout. Whether its client has prepared it only the outside coordinator knows, so `prepared` lists what is open
+without a timeout. `finish` ends one as its owner would after a restart: `--commit`, `--abort`, or `--state PRODUCER_ID:EPOCH`, the state
+that was stored outside: commit if the open transaction is that one, else abort. Whoever had the id is fenced.
+"""
+
+from __future__ import annotations
+
+import argparse
+
+from ottla.cli.command import Command, Refused, UsageError, no_arguments
+from ottla.cli.moments import now_ms
+from ottla.cli.options import add_yes, confirm, connect, output_of
+from ottla.cli.output import Columns
+from ottla.client import transaction_admin
+
+PREPARED_COLUMNS: Columns = (
+    ("TransactionalId", "transactional_id"),
+    ("Coordinator", "coordinator"),
+    ("ProducerId", "producer_id"),
+    ("ProducerEpoch", "producer_epoch"),
+    ("AgeMs", "age_ms"),
+    ("Client", "client_host"),
+    ("TopicPartitions", "partitions"),
+)
+
+
+def _prepared(args: argparse.Namespace) -> int:
+    with connect(args) as cluster:
+        found = transaction_admin.list_prepared(cluster)
+    rows = [
+        {
+            **one._asdict(),
+            "partitions": [str(partition) for partition in one.partitions],
+            "age_ms": max(0, now_ms() - one.start_ms) if one.start_ms >= 0 else None,
+        }
+        for one in found
+    ]
+    output_of(args).show("transactions", rows, PREPARED_COLUMNS)
+    return 0
+
+
+def _finish_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("name", metavar="ID", help="the transactional id")
+    ways = parser.add_mutually_exclusive_group(required=True)
+    ways.add_argument("--commit", action="store_true", help="commit what is open")
+    ways.add_argument("--abort", action="store_true", help="abort what is open")
+    ways.add_argument("--state", metavar="PRODUCER_ID:EPOCH", help="commit if this is the open transaction, else abort")
+    add_yes(parser)
+
+
+def _finish(args: argparse.Namespace) -> int:
+    name = args.name
+    wanted = _parse_state(args.state) if args.state is not None else None
+    with connect(args) as cluster:
+        found = transaction_admin.describe_transaction(cluster, name)
+        if not found.is_open:
+            raise Refused(f"nothing is open for {name!r}: it is {found.state}", "INVALID_TXN_STATE")
+        if not found.is_two_phase:
+            raise Refused(f"{name!r} has a timeout, it is no transaction of two-phase commit; see `ottla txn abort`", "INVALID_TXN_STATE")
+        confirm(args, f"{'Commit' if args.commit else 'Abort' if args.abort else 'Finish'} the open transaction of {name!r}?")
+        ended = transaction_admin.finish_prepared(
+            cluster, name, lambda producer_id, epoch: args.commit or (wanted is not None and (producer_id, epoch) == wanted)
+        )
+    if ended is None:
+        raise Refused(f"the transaction of {name!r} has just been ended by somebody else", "INVALID_TXN_STATE")
+    producer_id, epoch, is_commit = ended
+    outcome = "committed" if is_commit else "aborted"
+    what = {"transactional_id": name, "producer_id": producer_id, "producer_epoch": epoch, "outcome": outcome}
+    output_of(args).done(f"The transaction of {name} (producer {producer_id} epoch {epoch}) is {outcome}.", what)
+    return 0
+
+
+def _parse_state(text: str) -> tuple[int, int]:
+    producer_id, colon, epoch = text.partition(":")
+    if not (colon and producer_id.isdecimal() and epoch.isdecimal()):
+        raise UsageError(f"--state {text!r} is not PRODUCER_ID:EPOCH")
+    return int(producer_id), int(epoch)
+
+
+PREPARED = Command("Transactions that an outside coordinator must end (two-phase commit).", no_arguments, _prepared, may_watch=True)
+FINISH = Command("Commit or abort a prepared transaction.", _finish_arguments, _finish)
