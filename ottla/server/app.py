@@ -37,6 +37,7 @@ from ottla.controller.state import ClusterState
 from ottla.handlers.context import AllowClients, Broker
 from ottla.handlers.fetch_sessions import FetchSessions
 from ottla.replication.partition import Partition
+from ottla.server.arrivals import Arrivals
 from ottla.server.controller_loop import ControllerLoop, Registration
 from ottla.server.coordinator_views import MetadataLeaders, group_settings, transaction_settings
 from ottla.server.dispatch import Dispatcher
@@ -45,6 +46,7 @@ from ottla.server.hosts import CoordinatorHosts, GroupHosts, TransactionHosts
 from ottla.server.housekeeping import Housekeeping
 from ottla.server.listener import AddressError, Listeners
 from ottla.server.log_directories import LogDirectoryState
+from ottla.server.logging_setup import sources_line
 from ottla.server.partitions import PartitionTable
 from ottla.server.peers import NoPeers
 from ottla.server.replicas import Replicas
@@ -211,6 +213,7 @@ class BrokerServer:
         advertised = {endpoint.name: (endpoint.host, endpoint.port) for endpoint in self.config.advertised_endpoints}
         for endpoint in self.endpoints:
             advertised.setdefault(endpoint.name, (reachable_host(endpoint.host), endpoint.port))
+        self.listeners.on_arrival = Arrivals(advertised).note
         registration = Registration(
             broker_id=self.config.this_broker_id,
             endpoints=advertised,
@@ -382,6 +385,7 @@ def run(
     loop = new_event_loop()
     asyncio.set_event_loop(loop)
     log.info("ottla %s, broker.id=%d, data in %s", __version__, config.this_broker_id, ", ".join(config.data_directories))
+    log.info("%s", sources_line(config))
     for notice in notices:
         log.log(logging.WARNING if notice.is_warning else logging.INFO, notice.text)
     server = BrokerServer(loop, config, read_again)

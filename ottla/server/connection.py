@@ -97,6 +97,7 @@ class Connection:
         self._has_slices = False
         self._is_executing = False
         self._is_choked = False
+        self._failed_correlation_id: int | None = None
         self.is_closed = False
 
     def buffer(self) -> memoryview:
@@ -123,7 +124,11 @@ class Connection:
                 large.filled += count
                 if large.is_whole():
                     self._large = None
-                    self._executor.execute(self, large.frame())
+                    try:
+                        self._executor.execute(self, large.frame())
+                    except Exception:
+                        self._note_failed(large.frame(), 0)
+                        raise
                     large.release()
             self._flush()
         finally:
@@ -177,6 +182,14 @@ class Connection:
         """Nothing is under way: no answer is owed, nothing waits to be sent."""
         return not self._slots and not self._out and self.sender.queued_bytes == 0
 
+    def facts(self) -> dict[str, object]:
+        """What a line of the log about this connection carries."""
+        return {"listener": self.info.listener, "client_id": self.client_id, "correlation_id": self._failed_correlation_id}
+
+    def _note_failed(self, view: memoryview, at: int) -> None:
+        """Which request it was, for the log; a frame has at least a header's bytes."""
+        (self._failed_correlation_id,) = read_size(view, at + 4)
+
     def _execute_held(self, held: bytes) -> None:
         self._is_executing = True
         self._executor.before_batch()
@@ -202,7 +215,11 @@ class Connection:
             if (self._out_bytes >= out_bytes_max or len(slots) >= in_flight_max) and not self._has_made_room():
                 self._choke(bytes(view[at:end]))
                 return
-            execute(self, view[at + 4 : at + 4 + size])
+            try:
+                execute(self, view[at + 4 : at + 4 + size])
+            except Exception:
+                self._note_failed(view, at + 4)
+                raise
             at += 4 + size
         if at < end:
             self._keep_tail(view, at, end)
@@ -311,7 +328,7 @@ class SocketShell:
         try:
             work()
         except WireError as error:
-            log.warning("closing %s: %s", identity, error)
+            log.warning("closing %s: %s", identity, error, extra=self.connection.facts())
             self.close()
         except StorageError as error:
             self._on_storage_error(error)
@@ -319,5 +336,5 @@ class SocketShell:
         except AssertionError as error:
             self._on_broken_invariant(error)
         except Exception:
-            log.exception("closing %s: a request failed", identity)
+            log.exception("closing %s: a request failed", identity, extra=self.connection.facts())
             self.close()

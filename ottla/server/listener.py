@@ -52,6 +52,8 @@ class Listeners:
         self._per_host: Counter[str] = Counter()
         self._count = 0
         self.shells: set[SocketShell] = set()
+        self.on_arrival: Callable[[str, socket.socket, str], None] | None = None
+        """Told of each connection: listener, socket, the client's host (`server/arrivals.py`)."""
 
     def bind(self, endpoint: Endpoint) -> Endpoint:
         """Binds without accepting yet; returns the endpoint with the port that was given. Raises `AddressError`."""
@@ -127,6 +129,8 @@ class Listeners:
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._count += 1
         self._per_host[host] += 1
+        if self.on_arrival is not None:
+            self.on_arrival(endpoint.name, sock, host)
         info = ConnectionInfo(identity=f"{host}:{port}", host=host, listener=endpoint.name)
         shell = SocketShell(
             self._loop, sock, lambda shell: Connection(self._executor, self._buffers, info, self._limits, shell), self._closed,

@@ -108,6 +108,8 @@ class Metrics:
         page.put("kafka_server_replicafetchermanager_maxlag", 0, labels_text(clientid="Replica"))
         offline = sum(not directory.is_online for directory in broker.partitions.log_directories())
         page.put("kafka_log_logmanager_offlinelogdirectorycount", offline)
+        for kind in ("produce", "fetch", "request"):
+            page.put(f"kafka_server_{kind}_throttle_time", 0, labels_text(user="", client_id=""))
         for event in ("disconnects", "expires", "syncconnects"):
             page.put(f"{SESSION}{event}_total", 0)
 

@@ -12,6 +12,7 @@ import os
 import shlex
 import signal
 import socket
+import time
 from collections.abc import Callable, Mapping
 
 READY = "READY=1"
@@ -45,6 +46,13 @@ def notify_stopping() -> bool:
     return notify(STOPPING, "STATUS=stopping")
 
 
+def notify_reloaded(reload: Callable[[], None]) -> None:
+    """Reloads, and tells systemd when that begins and when it is over."""
+    notify(RELOADING, f"MONOTONIC_USEC={time.monotonic_ns() // 1000}")
+    reload()
+    notify(READY)
+
+
 def on_signals(loop: asyncio.AbstractEventLoop, stop: Callable[[], None], reload: Callable[[], None]) -> None:
     """Calls `stop` at the first SIGTERM or Ctrl-C, `reload` at each SIGHUP. A second signal to stop ends the process where it stands."""
 
@@ -57,7 +65,7 @@ def on_signals(loop: asyncio.AbstractEventLoop, stop: Callable[[], None], reload
 
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop_once)
-    loop.add_signal_handler(signal.SIGHUP, reload)
+    loop.add_signal_handler(signal.SIGHUP, notify_reloaded, reload)
     if os.getpid() == FIRST_PROCESS:
         loop.add_signal_handler(signal.SIGCHLD, reap_orphans)
 

@@ -21,6 +21,7 @@ from ottla.server.metrics import BrokerParts, Metrics
 from ottla.wire.messages.metadata import MetadataRequest
 from ottla.wire.records import Record, encode_batch
 from tests.server.conftest import MakeServer
+from tools.bench import metrics_cost
 
 Sample = Callable[..., float]
 
@@ -63,9 +64,8 @@ def test_every_family_has_a_sample_or_a_reason(make_server: MakeServer) -> None:
     server = make_server()
     create(server, "orders", 2)
     found = {name for name, _ in samples(metrics_of(server).render())}
-    # Those need a group with offsets, a request, or quotas.
+    # Those need a group with offsets or a request; test_metrics_scrape.py has both.
     conditional = {name for name in FAMILIES if name.startswith(("kafka_consumergroup", "kafka_network_requestmetrics"))}
-    conditional |= {f"kafka_server_{kind}_throttle_time" for kind in ("produce", "fetch", "request")}
     missing = {name for name, family in FAMILIES.items() if name not in found and family.kind != SUMMARY}
     assert missing <= conditional
     assert found <= exported_names()
@@ -249,3 +249,11 @@ def test_a_scrape_gives_up_the_loop_after_every_hundred_partitions(make_server: 
         steps += 1
     assert steps == 3
     assert page.encode().count(b"\nkafka_log_log_size{") == 350
+
+
+def test_the_cost_of_a_scrape_can_be_measured() -> None:
+    costs = metrics_cost.measure(partitions=40, scrapes=2)
+    assert [cost.label for cost in costs] == ["first scrape", "nothing has moved", "every partition has moved"]
+    for cost in costs:
+        assert 0 < cost.total_ms and 0 < cost.longest_ms
+        assert cost.page_bytes > 40 * 12 * 40

@@ -9,7 +9,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -43,6 +42,17 @@ def test_systemd_may_use_an_abstract_socket() -> None:
         sock.bind("\0" + name)
         assert service.notify(service.STOPPING, environment={"NOTIFY_SOCKET": f"@{name}"})
         assert sock.recv(100) == b"STOPPING=1"
+
+
+def test_systemd_sees_a_reload_begin_and_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = str(tmp_path / "notify")
+    monkeypatch.setenv("NOTIFY_SOCKET", path)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sock:
+        sock.bind(path)
+        told: list[bytes] = []
+        service.notify_reloaded(lambda: told.append(sock.recv(100)))
+        assert told[0].startswith(b"RELOADING=1\nMONOTONIC_USEC=")
+        assert sock.recv(100) == b"READY=1"
 
 
 @pytest.mark.parametrize("environment", [{}, {"NOTIFY_SOCKET": ""}, {"NOTIFY_SOCKET": "nonsense"}, {"NOTIFY_SOCKET": "/nowhere/at/all"}])
@@ -83,19 +93,23 @@ def test_the_unit_is_one_that_systemd_reads() -> None:
     assert "ReadWritePaths=/data" in service.unit_text("ottla", data_dir="/data").splitlines()
 
 
-def test_a_broker_tells_systemd_when_it_serves_and_when_it_stops(tmp_path: Path) -> None:
-    path = str(tmp_path / "notify")
-    command = [sys.executable, "-m", "ottla.cli.main", "start", "--port", "0", "--data-dir", str(tmp_path / "data")]
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sock:
+def test_a_broker_tells_systemd_when_it_serves_reloads_and_stops(tmp_path: Path) -> None:
+    path, config, log = str(tmp_path / "notify"), tmp_path / "server.properties", tmp_path / "log"
+    config.write_text("log.retention.ms=1000\nnum.partitions=2\n")
+    options = ["--port", "0", "--data-dir", str(tmp_path / "data"), "--config", str(config)]
+    command = [sys.executable, "-m", "ottla.cli.main", "start", *options]
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sock, log.open("wb") as stderr:
         sock.bind(path)
         sock.settimeout(20)
-        process = subprocess.Popen(
-            command, env={**os.environ, "NOTIFY_SOCKET": path}, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
-        )
+        process = subprocess.Popen(command, env={**os.environ, "NOTIFY_SOCKET": path}, stdout=subprocess.PIPE, stderr=stderr, text=True)
         try:
             assert sock.recv(200).startswith(b"READY=1\nSTATUS=listening on PLAINTEXT://127.0.0.1:")
-            process.send_signal(signal.SIGHUP)
-            time.sleep(0.05)
+            for value, outcome in (("2000", "changed: log.retention.ms"), ("nonsense", "the configuration stays as it is: "), ("2000", "")):
+                config.write_text(f"log.retention.ms={value}\nnum.partitions=2\n")
+                process.send_signal(signal.SIGHUP)
+                assert sock.recv(200).startswith(b"RELOADING=1\n")
+                assert sock.recv(200) == b"READY=1"
+                assert outcome in log.read_text()
             process.terminate()
             assert sock.recv(200).startswith(b"STOPPING=1")
             out, _ = process.communicate(timeout=20)
@@ -104,3 +118,4 @@ def test_a_broker_tells_systemd_when_it_serves_and_when_it_stops(tmp_path: Path)
         finally:
             process.kill()
             process.wait()
+    assert log.read_text().count("nothing has changed") == 1

@@ -1,0 +1,77 @@
+"""By which address did a client come, and is that one that it will be told? The classic mistake of `advertised.listeners`, said out loud.
+
+A client dials a name, asks for metadata, and from then on uses the address that the broker advertises. Where that one leads elsewhere, the
+client times out and its own message says nothing of the cause. What can be known here: nothing in Kafka's protocol tells the name that was
+dialled (TLS would, and is not served), but the socket knows its own end, the address at which the client arrived. One line is logged for
+each such address that none of the listener's advertised names stands for, once. It is a warning where the client came from another machine
+and is told a loopback address; else it is information, since a forwarded port or a second network may well be meant.
+
+Names are resolved in a thread of their own and only for addresses seen for the first time, so a slow name server holds nobody up. What is
+left unseen: a port forwarded to the address that is advertised, and whether the client itself can resolve the name.
+"""
+
+from __future__ import annotations
+
+import logging
+import socket
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from ipaddress import IPv4Address, IPv6Address, ip_address
+
+log = logging.getLogger("ottla.network")
+
+ADDRESSES_MAX = 64
+"""So many addresses are remembered; a machine has few."""
+
+Resolve = Callable[[str], Iterable[str]]
+
+
+def resolve(host: str) -> Iterable[str]:
+    """The addresses that a name stands for, as this machine sees it. Raises `OSError`."""
+    return {str(found[4][0]) for found in socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)}
+
+
+class Arrivals:
+    """Remembers the addresses at which clients arrived. `advertised`: host and port by listener."""
+
+    def __init__(self, advertised: Mapping[str, tuple[str, int]], resolve: Resolve = resolve) -> None:
+        self._advertised = dict(advertised)
+        self._resolve = resolve
+        self._seen: set[tuple[str, str]] = set()
+
+    def note(self, listener: str, sock: socket.socket, client_host: str) -> None:
+        """A connection was accepted."""
+        host, port = self._advertised[listener]
+        try:
+            arrived_at = str(sock.getsockname()[0])
+        except OSError:
+            return  # it has gone again
+        key = (listener, arrived_at)
+        if arrived_at == host or key in self._seen or len(self._seen) >= ADDRESSES_MAX:
+            return
+        self._seen.add(key)
+        work = (listener, arrived_at, client_host, host, port)
+        threading.Thread(target=self._judge, args=work, name="ottla-arrivals", daemon=True).start()
+
+    def _judge(self, listener: str, arrived_at: str, client_host: str, host: str, port: int) -> None:
+        """In a thread: it may wait for a name server."""
+        told = f"{host}:{port}"
+        try:
+            addresses = {_plain(address) for address in self._resolve(host)}
+        except OSError as error:
+            log.warning("%s advertises %s, which does not resolve here: %s", listener, told, error.strerror or error)
+            return
+        if _plain(arrived_at) in addresses:
+            return
+        text = "a client at %s came by %s, which %s does not advertise: it is told %s and must be able to reach that, else set %s"
+        is_lost = all(address.is_loopback for address in addresses) and not _plain(client_host).is_loopback
+        log.log(
+            logging.WARNING if is_lost else logging.INFO, text, client_host, arrived_at, listener, told, "advertised.listeners",
+            extra={"listener": listener},
+        )  # fmt: skip
+
+
+def _plain(address: str) -> IPv4Address | IPv6Address:
+    """Without a zone, and an IPv4 address as such where it came through an IPv6 socket."""
+    found = ip_address(address.partition("%")[0])
+    return found.ipv4_mapped or found if isinstance(found, IPv6Address) else found

@@ -1,0 +1,81 @@
+"""Clients that came by an address that they will not be told, and those who did nothing of the kind."""
+
+from __future__ import annotations
+
+import logging
+import socket
+import threading
+from collections.abc import Iterable
+
+import pytest
+
+from ottla.server.arrivals import ADDRESSES_MAX, Arrivals
+
+NAMES = {"localhost": ["127.0.0.1", "::1"], "kafka.example": ["10.0.0.5"], "two.example": ["10.0.0.5", "10.0.0.6"]}
+
+
+class Arrived(socket.socket):
+    """A connection that came in at an address of the test's choice."""
+
+    def __init__(self, address: str) -> None:
+        super().__init__()
+        self._address = address
+        self.close()
+
+    def getsockname(self) -> tuple[str, int]:
+        return self._address, 9092
+
+
+def resolve(host: str) -> Iterable[str]:
+    if host not in NAMES:
+        raise OSError(-2, "Name or service not known")
+    return NAMES[host]
+
+
+def lines_of(caplog: pytest.LogCaptureFixture, host: str, *arrivals: tuple[str, str]) -> list[tuple[int, str]]:
+    """What is logged when clients (from, to) arrive at a listener that advertises `host`."""
+    caplog.set_level(logging.INFO, "ottla.network")
+    door = Arrivals({"OUTSIDE": (host, 9092)}, resolve)
+    for client, address in arrivals:
+        door.note("OUTSIDE", Arrived(address), client)
+    for thread in threading.enumerate():
+        if thread.name == "ottla-arrivals":
+            thread.join(10)
+    return [(record.levelno, record.getMessage()) for record in caplog.records]
+
+
+@pytest.mark.parametrize(
+    ("host", "address"),
+    [
+        ("10.0.0.5", "10.0.0.5"), ("kafka.example", "10.0.0.5"), ("two.example", "10.0.0.6"), ("localhost", "127.0.0.1"),
+        ("kafka.example", "::ffff:10.0.0.5"), ("localhost", "::1%lo"),
+    ],
+)  # fmt: skip
+def test_who_comes_as_advertised_is_not_mentioned(caplog: pytest.LogCaptureFixture, host: str, address: str) -> None:
+    assert lines_of(caplog, host, ("10.0.0.99", address)) == []
+
+
+def test_a_client_from_elsewhere_that_is_told_a_loopback_address_is_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+    ((level, line),) = lines_of(caplog, "localhost", ("10.0.0.99", "10.0.0.5"), ("10.0.0.98", "10.0.0.5"))
+    assert level == logging.WARNING
+    assert line == (
+        "a client at 10.0.0.99 came by 10.0.0.5, which OUTSIDE does not advertise: it is told localhost:9092 and must be able to "
+        "reach that, else set advertised.listeners"
+    )
+
+
+def test_each_address_is_mentioned_once_and_may_be_meant(caplog: pytest.LogCaptureFixture) -> None:
+    found = lines_of(caplog, "kafka.example", ("127.0.0.1", "127.0.0.1"), ("10.0.0.9", "10.0.0.7"), ("10.0.0.8", "10.0.0.7"))
+    assert [level for level, _ in found] == [logging.INFO, logging.INFO]
+    assert sorted("127.0.0.1, which" in line for _, line in found) == [False, True]
+
+
+def test_an_advertised_name_that_does_not_resolve_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    ((level, line),) = lines_of(caplog, "nowhere.example", ("10.0.0.9", "10.0.0.5"))
+    assert level == logging.WARNING
+    assert line == "OUTSIDE advertises nowhere.example:9092, which does not resolve here: Name or service not known"
+
+
+def test_the_memory_for_addresses_is_bounded(caplog: pytest.LogCaptureFixture) -> None:
+    many = [("10.0.0.9", f"10.1.{number // 250}.{number % 250}") for number in range(ADDRESSES_MAX + 50)]
+    assert len(lines_of(caplog, "kafka.example", *many)) == ADDRESSES_MAX

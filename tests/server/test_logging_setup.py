@@ -1,0 +1,95 @@
+"""The lines of the broker's log: what they carry, that they stay lines, and what is never in them."""
+
+from __future__ import annotations
+
+import json
+import logging
+import socket
+import struct
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from ottla.base.config import load
+from ottla.server.logging_setup import JsonFormatter, TextFormatter, sources_line
+from ottla.testing.broker import Broker
+
+FACTS = {"listener": "OUTSIDE", "client_id": "billing", "correlation_id": 7}
+
+
+def record(message: str, *, is_error: bool = False, **facts: object) -> logging.LogRecord:
+    made = logging.LogRecord("ottla.connection", logging.WARNING, __file__, 1, message, (), None)
+    made.__dict__.update(facts)
+    if is_error:
+        try:
+            raise ValueError("inside")
+        except ValueError:
+            made.exc_info = sys.exc_info()
+    return made
+
+
+def test_json_says_who_and_what_it_is_about() -> None:
+    line = JsonFormatter(3).format(record("closing\nit", **FACTS))
+    entry = json.loads(line)
+    time.strptime(entry.pop("time").partition(".")[0], "%Y-%m-%dT%H:%M:%S")
+    assert entry == {
+        "level": "warning", "logger": "ottla.connection", "broker.id": 3, "listener": "OUTSIDE", "client.id": "billing",
+        "correlation.id": 7, "message": "closing\nit",
+    }  # fmt: skip
+    assert "\n" not in line
+
+
+def test_json_leaves_out_what_does_not_apply() -> None:
+    entry = json.loads(JsonFormatter(3).format(record("started", client_id=None)))
+    assert set(entry) == {"time", "level", "logger", "broker.id", "message"}
+
+
+def test_text_says_the_same() -> None:
+    line = TextFormatter(3).format(record("closing it", **FACTS))
+    said = "WARNING ottla.connection [broker.id=3 listener=OUTSIDE client.id=billing correlation.id=7]: closing it"
+    assert line.partition(" WARNING")[1:] == (" WARNING", said.removeprefix("WARNING"))
+
+
+def test_nobody_can_forge_a_line_of_text() -> None:
+    line = TextFormatter(3).format(record("closing", client_id="x\n2026-01-01 INFO ottla: all is well\x1b[2J"))
+    assert "\n" not in line and "\x1b" not in line
+    assert "client.id=x\\n2026" in line
+
+
+@pytest.mark.parametrize("formatter", [TextFormatter(0), JsonFormatter(0)])
+def test_a_traceback_is_kept(formatter: logging.Formatter) -> None:
+    assert "ValueError: inside" in formatter.format(record("failed", is_error=True))
+
+
+def test_where_the_configuration_came_from() -> None:
+    config, _ = load(
+        file_text="num.partitions=3\nlog.retention.ms=5\n", file_name="server.properties",
+        environment={"KAFKA_NUM_PARTITIONS": "4"}, assignments=["broker.id=1"],
+    )  # fmt: skip
+    line = sources_line(config)
+    assert line.startswith("configuration: ") and line.endswith(" by default")
+    for part in ("1 from --set", "1 from environment", "1 from server.properties"):
+        assert part in line
+    assert sources_line(load()[0]).startswith("configuration: nothing given; ")
+
+
+def test_a_refused_request_names_its_client_and_number_and_no_secret_is_told(tmp_path: Path) -> None:
+    settings = {
+        "ottla.metrics.listen": "127.0.0.1:0", "ottla.metrics.credentials": "admin:very-secret", "ottla.log.format": "json",
+        "sasl.jaas.config": "password=very-secret", "ssl.key.password": "very-secret", "made.up.password": "very-secret",
+    }  # fmt: skip
+    with Broker(settings=settings) as broker:
+        host, _, port = broker.direct_server.partition(":")
+        with socket.create_connection((host, int(port)), timeout=10) as sock:
+            # A Produce request of version 9 whose body is nonsense.
+            frame = struct.pack(">hhih", 0, 9, 4711, 7) + b"billing" + b"\0" + b"\xff" * 20
+            sock.sendall(struct.pack(">i", len(frame)) + frame)
+            assert sock.recv(1) == b""
+        lines = [json.loads(line) for line in broker.log.splitlines()]
+        assert "very-secret" not in broker.log
+    (refused,) = [line for line in lines if line["message"].startswith("closing ")]
+    assert (refused["client.id"], refused["correlation.id"], refused["listener"]) == ("billing", 4711, "PLAINTEXT")
+    assert {line["broker.id"] for line in lines} == {0}
+    assert any("sasl.jaas.config" in line["message"] for line in lines)
