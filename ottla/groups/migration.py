@@ -33,6 +33,8 @@ from ottla.wire.messages.consumer_protocol import ConsumerProtocolAssignment, Co
 from ottla.wire.messages.sync_group import SyncGroupResponse
 from ottla.wire.schema import decoder, encoder
 
+STICKY = ("sticky", "cooperative-sticky")
+
 # Assignments as classic members know them
 
 
@@ -46,8 +48,11 @@ def write_assignment(shard: GroupShard, assigned: Mapping[Uuid, Iterable[int]]) 
     return b"\0\0" + encoder(ConsumerProtocolAssignment, 0)(ConsumerProtocolAssignment(assigned_partitions=topics))
 
 
-def read_assignment(shard: GroupShard, data: bytes) -> Assignment | None:
-    """The reverse; None if it cannot be read, or carries an assignor's own data, which nobody here would keep up."""
+def read_assignment(shard: GroupShard, data: bytes, protocol_name: str | None) -> Assignment | None:
+    """The reverse; None if it cannot be read, or carries data of an assignor of the user's own, which nobody here would keep up.
+
+    The sticky assignors of some clients note there what the subscription says as well.
+    """
     if not data:
         return {}
     try:
@@ -55,7 +60,7 @@ def read_assignment(shard: GroupShard, data: bytes) -> Assignment | None:
         assignment, _ = decoder(ConsumerProtocolAssignment, version)(data, 2)
     except WireError:
         return None
-    if assignment.user_data:
+    if assignment.user_data and protocol_name not in STICKY:
         return None
     return by_topic_id(shard, {topic.topic: topic.partitions for topic in assignment.assigned_partitions})
 
@@ -84,7 +89,7 @@ def upgrade(shard: GroupShard, group: ClassicGroup) -> Change:
     change, held = Change(ConsumerGroup(group.group_id)), 0
     change.records.append(records.group_tombstone(group.group_id))
     for member_id, member in group.members.items():
-        assigned = read_assignment(shard, bytes(member.assignment)) if group.state is STABLE or group.stored else {}
+        assigned = read_assignment(shard, bytes(member.assignment), group.protocol_name) if group.state is STABLE or group.stored else {}
         metadata = member.metadata(group.protocol_name) or member.protocols[0][1]
         subscription = read_subscription(metadata)
         if subscription is None or assigned is None:

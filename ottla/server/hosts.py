@@ -94,6 +94,11 @@ class GroupHosts:
         for host in self._hosts.values():
             host.machine.configure(settings)
 
+    def topics_changed(self) -> None:
+        """Consumer groups look at their topics again, at the next heartbeat of somebody."""
+        for host in self._hosts.values():
+            host.machine.topics_changed()
+
     def forget_topics(self, names: Iterable[str]) -> None:
         """Topics were deleted: their committed offsets go as well."""
         gone = tuple(names)

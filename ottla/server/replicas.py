@@ -71,6 +71,7 @@ class Replicas:
                 self._remove_later(path, partition.log.config.file_delete_delay_ms)
 
     def on_update_metadata(self, topics: Sequence[str], removed: Sequence[str]) -> None:
+        self._groups.topics_changed()
         if removed:
             self._groups.forget_topics(removed)
 

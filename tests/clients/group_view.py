@@ -1,0 +1,64 @@
+"""What the broker says of a group under either protocol: its type, its state, and who was given which partitions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+from ottla.wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest
+from ottla.wire.messages.consumer_protocol import ConsumerProtocolAssignment
+from ottla.wire.messages.describe_groups import DescribeGroupsRequest
+from ottla.wire.messages.list_groups import ListGroupsRequest
+from ottla.wire.schema import decoder
+from tests.clients.wire_client import WireClient
+
+Spot = tuple[str, int]
+"""A topic and a partition."""
+
+
+class GroupView(NamedTuple):
+    type: str
+    state: str
+    epoch: int
+    members: dict[str, frozenset[Spot]]  # by member id
+    instances: dict[str, str]  # instance id -> member id
+
+    @property
+    def is_shared_by(self) -> int:
+        """How many members have something; 0 while some partition has two of them."""
+        held = [spot for spots in self.members.values() for spot in spots]
+        return sum(map(bool, self.members.values())) if len(held) == len(set(held)) else 0
+
+
+def look(port: int, group: str) -> GroupView:
+    with WireClient(port) as client:
+        listed = {one.group_id: one for one in client.ask(ListGroupsRequest(), 5).groups}
+        if group not in listed:
+            return GroupView("", "Dead", 0, {}, {})
+        return _look_at_consumer(client, group) if listed[group].group_type == "consumer" else _look_at_classic(client, group)
+
+
+def _look_at_consumer(client: WireClient, group: str) -> GroupView:
+    told = client.ask(ConsumerGroupDescribeRequest(group_ids=[group]), 1).groups[0]
+    return GroupView(
+        "consumer",
+        told.group_state,
+        told.group_epoch,
+        {member.member_id: _spots(member.assignment.topic_partitions, "topic_name") for member in told.members},
+        {member.instance_id: member.member_id for member in told.members if member.instance_id},
+    )
+
+
+def _look_at_classic(client: WireClient, group: str) -> GroupView:
+    told = client.ask(DescribeGroupsRequest(groups=[group]), 5).groups[0]
+    members: dict[str, frozenset[Spot]] = {}
+    for member in told.members:
+        data = bytes(member.member_assignment)
+        share = decoder(ConsumerProtocolAssignment, int.from_bytes(data[:2], "big"))(data, 2)[0].assigned_partitions if data else []
+        members[member.member_id] = _spots(share, "topic")
+    instances = {member.group_instance_id: member.member_id for member in told.members if member.group_instance_id}
+    return GroupView("classic", told.group_state, 0, members, instances)
+
+
+def _spots(topics: Iterable[Any], name: str) -> frozenset[Spot]:
+    return frozenset((getattr(topic, name), partition) for topic in topics for partition in topic.partitions)
