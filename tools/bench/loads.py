@@ -26,13 +26,15 @@ READ_SECONDS_MAX = 120
 
 def new_topic(broker: Broker, partitions: int = 1) -> str:
     name = f"bench-{uuid.uuid4().hex[:10]}"
-    AdminClient({"bootstrap.servers": broker.address}).create_topics([NewTopic(name, partitions, 1)])[name].result(60)
+    admin = AdminClient({"bootstrap.servers": broker.address})  # named, since it must live until the result is there
+    admin.create_topics([NewTopic(name, partitions, 1)])[name].result(60)
     time.sleep(0.2)
     return name
 
 
 def drop_topic(broker: Broker, name: str) -> None:
-    AdminClient({"bootstrap.servers": broker.address}).delete_topics([name])[name].result(60)
+    admin = AdminClient({"bootstrap.servers": broker.address})
+    admin.delete_topics([name])[name].result(60)
 
 
 def send(broker: Broker, topic: str, count: int, size: int, partitions: int, options: Mapping[str, Any]) -> float:

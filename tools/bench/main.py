@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import statistics
-import subprocess
 import sys
 import time
 from collections.abc import Sequence
@@ -19,6 +18,7 @@ from confluent_kafka.cimpl import NewTopic
 
 from tools.bench.brokers import Broker, start_bare_loop, start_ottla
 from tools.bench.loads import LOADS, WITHOUT_COORDINATORS
+from tools.bench.operations import Row, command_throughput, commands, rebalance, restart_after_kill
 from tools.bench.report import header, machine, number, run_rounds
 
 PARTITIONS = (1, 100, 2000)
@@ -65,17 +65,9 @@ def create_partitions(broker: Broker, count: int) -> None:
     admin.create_topics([NewTopic("idle", count, 1)])["idle"].result(120)
 
 
-def measure_commands(broker: Broker) -> list[str]:
-    """Whole processes of the command line."""
-    rows = []
-    for label, options in (("ottla --help", ["--help"]), ("ottla topic list", ["topic", "list", "-b", broker.address])):
-        times = []
-        for _ in range(7):
-            started = time.perf_counter()
-            subprocess.run([sys.executable, "-m", "ottla.cli.main", *options], check=True, stdout=subprocess.DEVNULL)
-            times.append((time.perf_counter() - started) * 1000)
-        rows.append(f"| {label} | ms | {number(statistics.median(times))} |")
-    return rows
+def print_rows(rows: Sequence[Row]) -> None:
+    for what, unit, figure in rows:
+        print(f"| {what} | {unit} | {number(figure)} |", flush=True)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -85,7 +77,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     print("\n".join(measure_start()), flush=True)
     ottla, bare = start_ottla(), start_bare_loop()
     try:
-        print("\n".join(measure_commands(ottla)))
+        for measure in (commands, rebalance):
+            print_rows(measure(ottla))
+        print_rows(command_throughput(ottla, args.scale))
+        print_rows(restart_after_kill(args.scale))
         print(f"\n{header(['ottla', 'bare'])}", flush=True)
         run_rounds([ottla, bare], args.names, args.rounds, args.scale, {"bare": WITHOUT_COORDINATORS})
         print(f"\nmemory after the loads: ottla {ottla.resident_mib():.0f} MiB, bare loop {bare.resident_mib():.0f} MiB")
