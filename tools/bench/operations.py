@@ -83,7 +83,7 @@ class Member(threading.Thread):
 
 
 def rebalance(broker: Broker, count: int = 100) -> list[Row]:
-    """A classic group of so many members that join at once, and one more that joins later; until all hold an assignment of one generation."""
+    """A classic group of so many members, and then one more; until all hold an assignment of one generation."""
     group = f"bench-{time.time_ns()}"
     with closing(Connection(parse_address(broker.address)).open()) as connection:
         while connection.request(FindCoordinatorRequest(coordinator_keys=[group])).coordinators[0].error_code:
