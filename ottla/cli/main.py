@@ -38,6 +38,7 @@ GROUPS: dict[str, Group] = {
     "consume": Group("consume", "Read records and print them.", "Topics and records"),
     "offsets": Group("offsets", "Offsets of each partition: the end, the start, or at a time.", "Topics and records"),
     "records": Group("records", "Delete records.", "Topics and records"),
+    "log": Group("log", "What stands in the files of a log, offline.", "Topics and records"),
     "logdirs": Group("logdirs", "Log directories of the brokers: sizes and room.", "Topics and records"),
     "group": Group("group", "Consumer groups: list, describe, lag, reset offsets.", "Groups"),
     "txn": Group("txn", "Transactions: list, describe, find what hangs, abort.", "Transactions"),

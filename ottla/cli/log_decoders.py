@@ -1,0 +1,128 @@
+"""The records of `__consumer_offsets` and `__transaction_state` as JSON, in the form of Kafka's dump tool.
+
+A key is an int16 that says which kind, then the fields; a value an int16 version, then the fields. Names are Kafka's camelCase, fields
+that a version does not have are left out, and tagged fields that hold their default too. What cannot be decoded is shown as text.
+"""
+
+from __future__ import annotations
+
+import base64
+import importlib
+import json
+from functools import cache
+from typing import Any
+
+from ottla.base.errors import WireError
+from ottla.base.uuids import uuid_to_text
+from ottla.wire.records import Record
+from ottla.wire.schema import Field, Message, RecordKey, RecordValue, Struct, decoder
+
+_MODULES = {
+    "offsets": ("group_records", "share_group_records", "streams_group_records"),
+    "transactions": ("transaction_records",),
+}
+
+
+def decode_record(record: Record, kind: str) -> tuple[str | None, str | None]:
+    """Key and value as they are printed; None is a null. `kind` is `offsets`, `transactions`, or empty for plain text."""
+    if kind and record.key is not None and len(record.key) >= 2:
+        try:
+            return _decode(record.key, record.value, kind)
+        except WireError:
+            pass
+    return _text(record.key), _text(record.value)
+
+
+def _text(data: bytes | None) -> str | None:
+    return None if data is None else data.decode("utf-8", "replace")
+
+
+def _decode(key: bytes, value: bytes | None, kind: str) -> tuple[str, str | None]:
+    number = int.from_bytes(key[:2], "big", signed=True)
+    classes = _classes(kind).get(number)
+    if classes is None:
+        return _json({"type": str(number), "data": "unknown"}), _text(value)
+    shown_key = _json({"type": str(number), "data": struct_object(decoder(classes[0], 0)(key, 2)[0], 0)})
+    if value is None:
+        return shown_key, None
+    version = int.from_bytes(value[:2], "big", signed=True)
+    lowest, highest = classes[1].VERSIONS
+    if len(value) < 2 or not lowest <= version <= highest:
+        return shown_key, _json({"version": str(version), "data": "unknown"})
+    decoded = decoder(classes[1], version)(value, 2)[0]
+    tree = struct_object(decoded, version)
+    if type(decoded).__name__ == "GroupMetadataValue" and tree.get("protocolType") == "consumer":
+        _explain_members(decoded, tree)
+    return shown_key, _json({"version": str(version), "data": tree})
+
+
+@cache
+def _classes(kind: str) -> dict[int, tuple[type[RecordKey], type[RecordValue]]]:
+    """By the number of a key: its class and that of its values."""
+    keys: dict[int, type[RecordKey]] = {}
+    values: dict[int, type[RecordValue]] = {}
+    for name in _MODULES[kind]:
+        module = importlib.import_module(f"ottla.wire.messages.{name}")
+        for found in vars(module).values():
+            if isinstance(found, type) and issubclass(found, RecordKey) and found is not RecordKey:
+                keys[found.API_KEY] = found
+            elif isinstance(found, type) and issubclass(found, RecordValue) and found is not RecordValue:
+                values[found.API_KEY] = found
+    return {number: (keys[number], values[number]) for number in keys if number in values}
+
+
+def struct_object(struct: Struct, version: int) -> dict[str, Any]:
+    """A decoded struct as Kafka's JSON."""
+    tree = {}
+    for field in type(struct).__fields__:
+        value = getattr(struct, field.name)
+        if not field.is_in(version) or (field.is_tagged(version) and value == field.default):
+            continue
+        tree[camel(field.name)] = _value(field, value, version)
+    return tree
+
+
+def _value(field: Field, value: Any, version: int) -> Any:
+    if value is None:
+        return None
+    if field.kind == "array":
+        return [_value(field.element, element, version) for element in value]
+    if field.kind == "nested":
+        return struct_object(value, version)
+    if field.kind == "uuid":
+        return uuid_to_text(value)
+    if field.kind in ("octets", "records"):
+        return base64.b64encode(bytes(value)).decode()
+    return value
+
+
+def _explain_members(decoded: Any, tree: dict[str, Any]) -> None:
+    """What consumers say to each other in a group: subscription and assignment, where they are what consumers say."""
+    from ottla.wire.messages.consumer_protocol import ConsumerProtocolAssignment, ConsumerProtocolSubscription
+
+    for member, shown in zip(decoded.members, tree["members"], strict=True):
+        for name, cls in (("subscription", ConsumerProtocolSubscription), ("assignment", ConsumerProtocolAssignment)):
+            explained = _embedded(cls, bytes(getattr(member, name)))
+            if explained is not None:
+                shown[name] = explained
+
+
+def _embedded(cls: type[Message], data: bytes) -> dict[str, Any] | None:
+    if len(data) < 2:
+        return None
+    version = min(int.from_bytes(data[:2], "big", signed=True), cls.VERSIONS[1])
+    if version < cls.VERSIONS[0]:
+        return None
+    try:
+        return struct_object(decoder(cls, version)(data, 2)[0], version)
+    except WireError:
+        return None
+
+
+def camel(name: str) -> str:
+    first, *rest = name.split("_")
+    return first + "".join(word.capitalize() for word in rest)
+
+
+def _json(value: dict[str, Any]) -> str:
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False)

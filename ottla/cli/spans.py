@@ -1,0 +1,170 @@
+"""Bytes and what they mean: a reader that notes for each range of bytes the field's name and value, and how that is shown.
+
+`ottla log dump --hex` and `ottla wire` share it. A `Span` is a range of bytes with a name; containers (an array, a struct, a record) are
+spans whose range is that of their length, or empty. Whatever the bytes are, the reader raises `WireError` and nothing else, and what was
+read until then stays in `spans`, so that a damaged file shows where the damage begins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from struct import Struct
+from typing import Any, NamedTuple
+
+from ottla.base.errors import WireError
+from ottla.base.uuids import uuid_to_text
+from ottla.wire.primitives import Buffer, read_uvarint, read_varint, read_varlong
+
+BYTES_SHOWN = 12
+TEXT_SHOWN = 120
+
+_FORMATS = {letter: Struct(">" + letter) for letter in ("b", "h", "i", "q", "B", "H", "I", "d", "?", "16s")}
+
+
+class Span(NamedTuple):
+    """The bytes `data` from `start` to `end` are the field `name`; `depth` is how deep it stands, `note` what a person may want to know.
+
+    Positions of what was compressed count in the unpacked bytes, since it has none in the file.
+    """
+
+    start: int
+    end: int
+    depth: int
+    name: str
+    value: Any
+    note: str
+    data: bytes
+    is_unpacked: bool
+
+
+class SpanReader:
+    """Reads fields one after the other and keeps a span of each. `base` is added to the positions that are shown."""
+
+    def __init__(self, data: Buffer, position: int = 0, *, base: int = 0) -> None:
+        self.data = data
+        self.position = position
+        self.base = base
+        self.depth = 0
+        self.is_unpacked = False
+        self.spans: list[Span] = []
+
+    def unpacked(self, data: Buffer) -> SpanReader:
+        """A reader of what was compressed here; its spans follow those that are there already."""
+        reader = SpanReader(data)
+        reader.depth, reader.is_unpacked, reader.spans = self.depth, True, self.spans
+        return reader
+
+    @property
+    def left(self) -> int:
+        return len(self.data) - self.position
+
+    @contextmanager
+    def inside(self, name: str, note: str = "") -> Iterator[None]:
+        """What is read in this block stands below a heading without bytes of its own."""
+        self.add(self.position, self.position, name, None, note)
+        self.depth += 1
+        try:
+            yield
+        finally:
+            self.depth -= 1
+
+    def add(self, start: int, end: int, name: str, value: Any, note: str = "") -> None:
+        data = bytes(self.data[start:end])
+        self.spans.append(Span(self.base + start, self.base + end, self.depth, name, value, note, data, self.is_unpacked))
+
+    def fixed(self, name: str, letter: str, note: Callable[[Any], str] | str = "") -> Any:
+        """A value of fixed width, by its letter of the struct module (`16s` is a UUID)."""
+        form = _FORMATS[letter]
+        start = self.position
+        self._need(form.size, name)
+        value = form.unpack_from(self.data, start)[0]
+        self.position += form.size
+        shown = uuid_to_text(value) if letter == "16s" else value
+        self.add(start, self.position, name, shown, note(value) if callable(note) else note)
+        return value
+
+    def variable(self, name: str, read: Callable[[Buffer, int], tuple[int, int]], note: Callable[[int], str] | str = "") -> int:
+        """A number of variable length, read by one of `read_uvarint`, `read_varint`, `read_varlong`."""
+        start = self.position
+        value, self.position = read(self.data, start)
+        self.add(start, self.position, name, value, note(value) if callable(note) else note)
+        return value
+
+    def uvarint(self, name: str, note: Callable[[int], str] | str = "") -> int:
+        return self.variable(name, read_uvarint, note)
+
+    def varint(self, name: str, note: Callable[[int], str] | str = "") -> int:
+        return self.variable(name, read_varint, note)
+
+    def varlong(self, name: str, note: Callable[[int], str] | str = "") -> int:
+        return self.variable(name, read_varlong, note)
+
+    def octets(self, name: str, size: int, note: str = "") -> bytes:
+        """So many bytes, shown as text where they are text."""
+        start = self.position
+        self._need(size, name)
+        self.position += size
+        data = bytes(self.data[start : self.position])
+        self.add(start, self.position, name, as_text(data), note)
+        return data
+
+    def _need(self, size: int, name: str) -> None:
+        if size < 0:
+            raise WireError(f"{name} at {self.base + self.position} has the impossible length {size}")
+        if size > self.left:
+            raise WireError(f"{name} at {self.base + self.position} needs {size} bytes, {self.left} are left")
+
+
+def as_text(data: bytes) -> str:
+    """Bytes as people read them: text in quotes where it is text, else hexadecimal digits."""
+    try:
+        text = data.decode("utf-8")
+    except UnicodeDecodeError:
+        text = ""
+    if text.isprintable() and (text or not data):
+        return f'"{text}"' if len(text) <= TEXT_SHOWN else f'"{text[:TEXT_SHOWN]}"...'
+    shown = data[: TEXT_SHOWN // 2].hex()
+    return f"0x{shown}" + ("..." if len(data) > TEXT_SHOWN // 2 else "")
+
+
+def as_moment(milliseconds: int) -> str:
+    """A timestamp of Kafka's as a date, or nothing where it is none."""
+    if milliseconds < 0:
+        return "none"
+    try:
+        return datetime.fromtimestamp(milliseconds / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    except (ValueError, OverflowError, OSError):
+        return ""
+
+
+def span_lines(spans: list[Span]) -> Iterator[str]:
+    """A line for each span: where, which bytes, what they mean. `u` stands before positions in unpacked bytes."""
+    places = [_place(span) for span in spans]
+    width = max(map(len, places), default=0)
+    for span, place in zip(spans, places, strict=True):
+        digits = span.data[:BYTES_SHOWN].hex(" ") + (" .." if len(span.data) > BYTES_SHOWN else "")
+        value = "" if span.value is None and not span.data else f" = {shown_value(span.value)}"
+        note = f"  ({span.note})" if span.note else ""
+        yield f"{place:>{width}}  {digits:<{3 * BYTES_SHOWN + 2}}  {'  ' * span.depth}{span.name}{value}{note}"
+
+
+def _place(span: Span) -> str:
+    if span.start == span.end:
+        return ""
+    start = f"u{span.start}" if span.is_unpacked else str(span.start)
+    return start if span.end - span.start == 1 else f"{start}-{span.end - 1}"
+
+
+def shown_value(value: Any) -> str:
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value)
+
+
+def span_objects(spans: list[Span]) -> list[dict[str, Any]]:
+    """The same for programs."""
+    return [{**span._asdict(), "data": span.data.hex()} for span in spans]

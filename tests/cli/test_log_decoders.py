@@ -1,0 +1,69 @@
+"""Records of the internal topics as JSON, in the form of Kafka's dump tool."""
+
+from __future__ import annotations
+
+import json
+
+from ottla.base.types import TopicPartition
+from ottla.cli.log_decoders import camel, decode_record
+from ottla.groups.records import group_metadata, group_tombstone
+from ottla.transactions.metadata import TransactionMetadata
+from ottla.transactions.records import state_record, tombstone
+from ottla.transactions.states import ONGOING
+from ottla.wire.messages.consumer_protocol import ConsumerProtocolSubscription
+from ottla.wire.messages.group_records import GroupMetadataValue, MemberMetadata
+from ottla.wire.records import Record
+from ottla.wire.schema import encoder
+
+
+def _record(key: bytes, value: bytes | None) -> Record:
+    return Record(0, 0, key, value)
+
+
+def test_a_transactions_state() -> None:
+    made = state_record(
+        TransactionMetadata(
+            transactional_id="tid",
+            producer_id=2,
+            producer_epoch=0,
+            timeout_ms=60_000,
+            state=ONGOING,
+            partitions=frozenset({TopicPartition("t", 0)}),
+            start_timestamp_ms=5,
+            update_timestamp_ms=6,
+        )
+    )
+    key, value = decode_record(_record(made.key, made.value), "transactions")
+    assert key == '{"type":"0","data":{"transactionalId":"tid"}}'
+    assert value == (
+        '{"version":"1","data":{"producerId":2,"producerEpoch":0,"transactionTimeoutMs":60000,"transactionStatus":1,'
+        '"transactionPartitions":[{"topic":"t","partitionIds":[0]}],"transactionLastUpdateTimestampMs":6,'
+        '"transactionStartTimestampMs":5}}'
+    )
+    gone = tombstone("tid")
+    assert decode_record(_record(gone.key, None), "transactions") == (key, None)
+
+
+def test_a_group_with_what_its_members_say_to_each_other() -> None:
+    subscription = b"\0\2" + encoder(ConsumerProtocolSubscription, 2)(ConsumerProtocolSubscription(topics=["t"], user_data=None))
+    member = MemberMetadata(member_id="m", subscription=subscription, assignment=b"\xff")
+    made = group_metadata("g", GroupMetadataValue(protocol_type="consumer", generation=1, members=[member]))
+    key, value = decode_record(_record(made.key, made.value), "offsets")
+    assert key == '{"type":"2","data":{"group":"g"}}'
+    tree = json.loads(value or "")
+    assert tree["version"] == "3"
+    shown = tree["data"]["members"][0]
+    assert shown["subscription"] == {"topics": ["t"], "userData": None, "ownedPartitions": [], "generationId": -1}
+    assert shown["assignment"] == "/w=="
+    assert decode_record(_record(group_tombstone("g").key, None), "offsets")[1] is None
+
+
+def test_what_is_not_known_is_said_or_shown_as_text() -> None:
+    assert decode_record(_record(b"\0\x63x", b"v"), "offsets") == ('{"type":"99","data":"unknown"}', "v")
+    assert decode_record(_record(b"\0\0\0\x05x", b"v"), "transactions") == ("\0\0\0\x05x", "v")
+    assert decode_record(_record(group_tombstone("g").key, b"\x7f\0"), "offsets")[1] == '{"version":"32512","data":"unknown"}'
+    assert decode_record(_record(b"k", None), "offsets") == ("k", None)
+
+
+def test_names_in_kafkas_form() -> None:
+    assert camel("transaction_last_update_timestamp_ms") == "transactionLastUpdateTimestampMs"
