@@ -3,9 +3,9 @@
 The work of a request does not wait for the answers before it: a produce that waits for its replicas does not hold up the append of the
 next one (Kafka mutes the connection instead). Answers that are not there yet keep their place in `_slots`; what is behind them waits.
 
-Bounds: a frame's size, requests in flight, and bytes queued towards a peer that does not read. At a bound the connection stops reading
-until it is below again. A `WireError` closes the connection; so does any other error of a handler, after one line in the log. A broken
-invariant stops the broker.
+Bounds: a frame's size, requests in flight, and bytes: those of answers that are not sent and of requests that wait for theirs, here, and
+those of large frames of all connections together (`receive_buffer.py`). At a bound the connection stops reading until it is below again. A
+`WireError` closes the connection; so does any other error of a handler, after one line in the log. A broken invariant stops the broker.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ read_size = Struct(">i").unpack_from
 HEADER_BYTES_MIN = 10
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class ConnectionLimits:
-    """Bounds of one connection."""
+    """Bounds of one connection; all share this, and `queued_bytes_max` shrinks as they become many."""
 
     frame_bytes_max: int
     in_flight_max: int
@@ -40,12 +40,15 @@ class ConnectionLimits:
 
 
 class Slot:
-    """The place of an answer that is not there yet."""
+    """The place of an answer that is not there yet, or must wait for one that is not; `size` is what it keeps in memory meanwhile."""
 
-    __slots__ = ("parts",)
+    __slots__ = ("abandon", "parts", "size")
 
-    def __init__(self, parts: list[Part] | None) -> None:
+    def __init__(self, parts: list[Part] | None, size: int) -> None:
         self.parts = parts
+        self.size = size
+        self.abandon: Callable[[], None] | None = None
+        """Gives up the request when nobody is there to take its answer."""
 
 
 class Executor(Protocol):
@@ -66,6 +69,8 @@ class Shell(Protocol):
     def pause_reading(self) -> None: ...
 
     def resume_reading(self) -> None: ...
+
+    def close(self) -> None: ...
 
     def guard(self, work: Callable[[], None]) -> None:
         """Runs work that may fail as `received` may."""
@@ -94,6 +99,7 @@ class Connection:
         self._slots: deque[Slot] = deque()
         self._out: list[Part] = []
         self._out_bytes = 0
+        self._parked_bytes = 0  # the sizes of all slots
         self._has_slices = False
         self._is_executing = False
         self._is_choked = False
@@ -123,13 +129,10 @@ class Connection:
             else:
                 large.filled += count
                 if large.is_whole():
-                    self._large = None
-                    try:
-                        self._executor.execute(self, large.frame())
-                    except Exception:
-                        self._note_failed(large.frame(), 0)
-                        raise
-                    large.release()
+                    self._execute_large(large)
+                elif not large.may_go_on():
+                    self.shell.pause_reading()
+                    self._buffers.wait(large, self.shell)
             self._flush()
         finally:
             self._is_executing = False
@@ -138,7 +141,7 @@ class Connection:
     def answer_whole(self, frame: bytes | bytearray) -> None:
         """The same for an answer that is one piece of bytes."""
         if self._slots:
-            self._slots.append(Slot([frame]))
+            self._park(Slot([frame], len(frame)))
         else:
             self._out.append(frame)
             self._out_bytes += len(frame)
@@ -146,22 +149,30 @@ class Connection:
     def answer(self, parts: list[Part]) -> None:
         """The answer of the request that is being executed."""
         if self._slots:
-            self._slots.append(Slot(parts))
+            self._park(Slot(parts, sum(map(len, parts))))
         else:
             self._queue(parts)
 
-    def reserve(self) -> Slot:
-        """Keeps the place of the request that is being executed."""
-        slot = Slot(None)
-        self._slots.append(slot)
+    def reserve(self, size: int = 0) -> Slot:
+        """Keeps the place of the request that is being executed, and that keeps `size` bytes in memory until it is answered."""
+        slot = Slot(None, size)
+        self._park(slot)
         return slot
+
+    def _park(self, slot: Slot) -> None:
+        self._slots.append(slot)
+        self._parked_bytes += slot.size
 
     def fill(self, slot: Slot, parts: list[Part]) -> None:
         """A reserved answer is there (an empty list: none is wanted)."""
         slot.parts = parts
         slots = self._slots
+        if slots and slots[0] is not slot:  # it goes on waiting
+            self._parked_bytes -= slot.size
+            slot.size = sum(map(len, parts))
+            self._parked_bytes += slot.size
         while slots and (head := slots[0].parts) is not None:
-            slots.popleft()
+            self._parked_bytes -= slots.popleft().size
             self._queue(head)
         if not self._is_executing:
             self._flush()
@@ -182,6 +193,15 @@ class Connection:
         """Nothing is under way: no answer is owed, nothing waits to be sent."""
         return not self._slots and not self._out and self.sender.queued_bytes == 0
 
+    def abandon(self) -> None:
+        """The peer is gone: what was received of a frame and what it waited for is given up."""
+        if self._large is not None:
+            self._large.release()
+            self._large = None
+        for slot in self._slots:
+            if slot.abandon is not None:
+                slot.abandon()
+
     def facts(self) -> dict[str, object]:
         """What a line of the log about this connection carries."""
         return {"listener": self.info.listener, "client_id": self.client_id, "correlation_id": self._failed_correlation_id}
@@ -189,6 +209,17 @@ class Connection:
     def _note_failed(self, view: memoryview, at: int) -> None:
         """Which request it was, for the log; a frame has at least a header's bytes."""
         (self._failed_correlation_id,) = read_size(view, at + 4)
+
+    def _execute_large(self, large: LargeFrame) -> None:
+        try:
+            self._executor.execute(self, large.frame())
+        except Exception:
+            self._note_failed(large.frame(), 0)
+            raise
+        self._large = None
+        large.release()
+        if self._is_over_bounds() and not self._has_made_room():
+            self._choke(b"")
 
     def _execute_held(self, held: bytes) -> None:
         self._is_executing = True
@@ -212,7 +243,7 @@ class Connection:
                 raise WireError(f"a frame of {size} bytes is outside {HEADER_BYTES_MIN}..{bytes_max}")
             if end - at - 4 < size:
                 break
-            if (self._out_bytes >= out_bytes_max or len(slots) >= in_flight_max) and not self._has_made_room():
+            if (self._out_bytes + self._parked_bytes >= out_bytes_max or len(slots) >= in_flight_max) and not self._has_made_room():
                 self._choke(bytes(view[at:end]))
                 return
             try:
@@ -242,7 +273,8 @@ class Connection:
 
     def _is_over_bounds(self) -> bool:
         limits = self._limits
-        return len(self._slots) >= limits.in_flight_max or self._out_bytes + self.sender.queued_bytes >= limits.queued_bytes_max
+        kept_bytes = self._out_bytes + self._parked_bytes + self.sender.queued_bytes
+        return len(self._slots) >= limits.in_flight_max or kept_bytes >= limits.queued_bytes_max
 
     def _queue(self, parts: list[Part]) -> None:
         self._out += parts
@@ -277,8 +309,8 @@ class SocketShell:
         self._on_storage_error = on_storage_error
         self._on_broken_invariant = on_broken_invariant
         self._is_reading = False
-        self._count = 0
         self.idle_ticks = 0  # counted up by the sweep of idle connections
+        self.bytes_taken = 0  # what the peer had taken at the last sweep
         self.connection = make(self)
         self.connection.sender = SocketSender(loop, sock, self.connection.unchoke, self.close)
         self.resume_reading()
@@ -300,6 +332,7 @@ class SocketShell:
         connection.is_closed = True
         self.pause_reading()
         connection.sender.close()
+        connection.abandon()
         self._socket.close()
         self._on_closed(self)
 
@@ -316,25 +349,28 @@ class SocketShell:
             self.close()
             return
         self.idle_ticks = 0
-        self._count = count
-        self.guard(self._take)
-
-    def _take(self) -> None:
-        self.connection.received(self._count)
+        try:
+            connection.received(count)
+        except Exception as error:
+            self._fail(error)
 
     def guard(self, work: Callable[[], None]) -> None:
-        """Runs `work`; what it raises closes the connection, and a broken invariant stops the broker."""
-        identity = self.connection.info.identity
+        """Runs what may fail as the work on received bytes may."""
         try:
             work()
-        except WireError as error:
-            log.warning("closing %s: %s", identity, error, extra=self.connection.facts())
-            self.close()
-        except StorageError as error:
-            self._on_storage_error(error)
-            self.close()
-        except AssertionError as error:
+        except Exception as error:
+            self._fail(error)
+
+    def _fail(self, error: Exception) -> None:
+        """Whatever went wrong closes the connection, save a broken invariant, which stops the broker."""
+        if isinstance(error, AssertionError):
             self._on_broken_invariant(error)
-        except Exception:
-            log.exception("closing %s: a request failed", identity, extra=self.connection.facts())
-            self.close()
+            return
+        identity = self.connection.info.identity
+        if isinstance(error, WireError):
+            log.warning("closing %s: %s", identity, error, extra=self.connection.facts())
+        elif isinstance(error, StorageError):
+            self._on_storage_error(error)
+        else:
+            log.error("closing %s: a request failed", identity, exc_info=error, extra=self.connection.facts())
+        self.close()
