@@ -1,0 +1,202 @@
+"""What a change in a large consumer group (KIP-848) costs the coordinator: CPU time of the heartbeat that makes a new target assignment.
+
+usage: python -m tools.bench.groups [--members 1000] [--partitions 5000] [--rounds 7]
+
+`assignment_cost` is the median over joins: a group at rest, one more member, and what its first heartbeat takes until its records are
+folded. `measure` tells the other kinds of change as well, and what a heartbeat costs that changes nothing. The log is a list: appending
+records is the same for all coordinators and is measured by produce.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import statistics
+import time
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
+
+from ottla.base.uuids import Uuid
+from ottla.groups.draft import Caller
+from ottla.groups.machine import GroupMachine
+from ottla.groups.settings import GroupSettings
+from ottla.machine.contract import Answer, Decision
+from ottla.wire.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+    TopicPartitions,
+)
+
+TOPICS = 10
+BEATS = 1000
+ROUNDS_TO_REST_MAX = 10
+
+
+class Topics:
+    """`groups.settings.TopicsView` of topics `0`, `1`, ... with equally many partitions."""
+
+    def __init__(self, topics: int, partitions: int) -> None:
+        self._counts = {f"topic-{number}": partitions // topics for number in range(topics)}
+
+    def topic_names(self) -> Iterable[str]:
+        return list(self._counts)
+
+    def topic_id(self, name: str) -> Uuid | None:
+        return name.encode().ljust(16, b"\0") if name in self._counts else None
+
+    def topic_name(self, topic_id: Uuid) -> str | None:
+        return topic_id.rstrip(b"\0").decode()
+
+    def partition_count(self, name: str) -> int:
+        return self._counts.get(name, 0)
+
+
+class Numbers:
+    """`ports.Random`, as far as a coordinator asks for it: ids that count."""
+
+    def __init__(self) -> None:
+        self._last = 0
+
+    def token_bytes(self, count: int) -> bytes:
+        self._last += 1
+        return self._last.to_bytes(count, "big")
+
+
+class Coordinator:
+    """A group machine whose log is no more than the fold; members give up at once what they are told to."""
+
+    def __init__(self, partitions: int) -> None:
+        self.topics = Topics(TOPICS, partitions)
+        self.machine: Any = GroupMachine(GroupSettings(), self.topics, Numbers())  # type: ignore[arg-type]
+        self.owned: dict[str, list[TopicPartitions]] = {}
+        self.epochs: dict[str, int] = {}
+        self.logged = 0
+
+    def carry_out(self, decide: Callable[[], Decision]) -> list[ConsumerGroupHeartbeatResponse]:
+        decision, machine = decide(), self.machine
+        for record in decision.records:
+            machine.apply(self.logged, record, None)
+            self.logged += 1
+        return [effect.response for effect in decision.effects if isinstance(effect, Answer)]
+
+    def request(self, member_id: str, topics: int = TOPICS) -> ConsumerGroupHeartbeatRequest:
+        epoch = self.epochs.get(member_id, 0)
+        return ConsumerGroupHeartbeatRequest(
+            group_id="large",
+            member_id=member_id,
+            member_epoch=epoch,
+            rebalance_timeout_ms=60_000 if epoch == 0 else -1,
+            subscribed_topic_names=list(self.topics.topic_names())[:topics] if epoch == 0 else None,
+            topic_partitions=self.owned.get(member_id, []),
+        )
+
+    def beat(self, request: ConsumerGroupHeartbeatRequest) -> None:
+        """One heartbeat; the member is of the epoch it is told, and has what it is given."""
+        caller = Caller(1, request.member_id, "/127.0.0.1")
+        (answer,) = self.carry_out(lambda: self.machine.consumer_heartbeat(request, caller, print, 0))
+        if answer.error_code:
+            raise AssertionError(f"{request.member_id}: {answer.error_message}")
+        if answer.member_epoch < 0:
+            self.epochs.pop(request.member_id), self.owned.pop(request.member_id, None)
+            return
+        self.epochs[request.member_id] = answer.member_epoch
+        if answer.assignment is not None:
+            self.owned[request.member_id] = answer.assignment.topic_partitions
+
+    def leave(self, member_id: str) -> None:
+        self.beat(ConsumerGroupHeartbeatRequest(group_id="large", member_id=member_id, member_epoch=-1))
+
+    def settle(self) -> None:
+        """Everybody reports until nothing is logged any more."""
+        for _ in range(ROUNDS_TO_REST_MAX):
+            before = self.logged
+            for member_id in list(self.epochs):
+                self.beat(self.request(member_id))
+            if self.logged == before:
+                return
+        raise AssertionError("the group finds no rest")
+
+
+class Cost(NamedTuple):
+    label: str
+    milliseconds: float
+
+
+def timed_ms(work: Callable[[], object]) -> float:
+    gc.collect()
+    start = time.process_time_ns()
+    work()
+    return (time.process_time_ns() - start) / 1e6
+
+
+def large_group(members: int, partitions: int) -> Coordinator:
+    coordinator = Coordinator(partitions)
+    for number in range(members):
+        coordinator.beat(coordinator.request(f"member-{number:04d}"))
+    coordinator.settle()
+    return coordinator
+
+
+def _beat_often(coordinator: Coordinator) -> None:
+    request = coordinator.request("member-0000")
+    for _ in range(BEATS):
+        coordinator.beat(request)
+
+
+def measure(members: int = 1000, partitions: int = 5000, rounds: int = 7) -> list[Cost]:
+    """Medians, in milliseconds of CPU time, in a group of so many members over so many partitions."""
+    coordinator = large_group(members, partitions)
+    join: list[float] = []
+    leave: list[float] = []
+    settle: list[float] = []
+    rest: list[float] = []
+    for number in range(rounds):
+        newcomer = coordinator.request(f"newcomer-{number}")
+        join.append(timed_ms(lambda request=newcomer: coordinator.beat(request)))  # type: ignore[misc]
+        settle.append(timed_ms(coordinator.settle))
+        rest.append(timed_ms(lambda: _beat_often(coordinator)) / BEATS)
+        coordinator.leave(f"newcomer-{number}")
+        after = coordinator.request("member-0001")
+        leave.append(timed_ms(lambda request=after: coordinator.beat(request)))  # type: ignore[misc]
+        coordinator.settle()
+    return [*_usual(join, leave, settle, rest), *_unusual(coordinator)]
+
+
+def _usual(join: list[float], leave: list[float], settle: list[float], rest: list[float]) -> list[Cost]:
+    return [
+        Cost("a member joins: new target assignment", statistics.median(join)),
+        Cost("a member has left: new target assignment", statistics.median(leave)),
+        Cost("all members move to the new target", statistics.median(settle)),
+        Cost("a heartbeat that changes nothing", statistics.median(rest)),
+    ]
+
+
+def _unusual(coordinator: Coordinator) -> list[Cost]:
+    """Changes that are dearer and rare; each once, on its way from rest."""
+    other = coordinator.request("newcomer-other", TOPICS // 2)
+    unequal = timed_ms(lambda: coordinator.beat(other))
+    coordinator.leave("newcomer-other")
+    coordinator.settle()
+    coordinator.machine.configure(GroupSettings(consumer_assignors=("range", "uniform")))
+    last = coordinator.request("newcomer-last")
+    by_range = timed_ms(lambda: coordinator.beat(last))
+    return [Cost("a member joins that reads other topics", unequal), Cost("the assignor changes: every share moves", by_range)]
+
+
+def assignment_cost(members: int = 1000, partitions: int = 5000, rounds: int = 7) -> float:
+    """Milliseconds of CPU for the target assignment after one member more has joined such a group."""
+    return measure(members, partitions, rounds)[0].milliseconds
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--members", type=int, default=1000)
+    parser.add_argument("--partitions", type=int, default=5000)
+    parser.add_argument("--rounds", type=int, default=7)
+    options = parser.parse_args()
+    for cost in measure(options.members, options.partitions, options.rounds):
+        print(f"{cost.label:45} {cost.milliseconds:10.3f} ms")
+
+
+if __name__ == "__main__":
+    main()
