@@ -176,3 +176,7 @@ class StorageError(OttlaError):
     def __init__(self, message: str, directory: str = "") -> None:
         super().__init__(message)
         self.directory = directory
+
+
+class DamagedLogError(StorageError):
+    """A log does not hold what was written to it, though the disk works: its partition goes offline, the directory does not."""

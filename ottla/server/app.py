@@ -11,6 +11,7 @@ that the next start recovers.
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import os
 import sys
@@ -27,7 +28,7 @@ from ottla.adapters.randomness import SystemRandom
 from ottla.adapters.threads import Threads
 from ottla.adapters.timers import LoopTimers
 from ottla.base.config import BrokerConfig, ConfigError, Endpoint, Notice
-from ottla.base.errors import StorageError
+from ottla.base.errors import DamagedLogError, StorageError
 from ottla.base.types import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
 from ottla.base.uuids import fresh_uuid, uuid_to_text
 from ottla.controller import znodes
@@ -138,12 +139,15 @@ class BrokerServer:
 
     def _find_cluster_id(self) -> str:
         """From the directories, else from the metadata store, else from the configuration, else a new one."""
-        for directory in self._online():
-            found = directory.cluster_id()
-            if found is not None:
-                return found
         stored: list[str] = []
         self.store.get(znodes.CLUSTER_ID, lambda node: stored.append(znodes.read_cluster_id(node.data)) if node else None)
+        for directory in self._online():
+            found = directory.cluster_id()
+            if found is not None and not stored and directory.partition_names():
+                message = f"{self.store.path} is new, but {directory.path} holds logs of cluster {found}"
+                raise StorageError(f"{message}; restore the file from a copy, or start in an empty directory")
+            if found is not None:
+                return found
         if stored:
             return stored[0]
         given = self.config.ottla_cluster_id or os.environ.get("CLUSTER_ID")
@@ -277,7 +281,11 @@ class BrokerServer:
         return len(known.partitions) if known is not None else 0
 
     def _storage_failed(self, partition: Partition, error: StorageError) -> None:
-        """A log failed: its whole directory goes offline, its coordinators close."""
+        """A log failed: its whole directory goes offline, its coordinators close. What is only damaged goes offline by itself."""
+        if isinstance(error, DamagedLogError):
+            log.error("%s goes offline: %s", partition.topic_partition, error)
+            self.hosts.resign(*partition.topic_partition)
+            return
         directory = self.partitions.directory_of(partition)
         for stopped in self.partitions.take_offline(directory, str(error)):
             self.hosts.resign(*stopped.topic_partition)
@@ -401,6 +409,7 @@ async def serve(server: BrokerServer, started: float) -> int:
     """From READY to the stop. All of it on the running loop: uvloop loses a signal that comes while the loop stands still."""
     await server.open_http()
     on_signals(server.loop, server.begin_stop, server.reload)
+    gc.freeze()  # what start-up has made stays: no collection walks over it again, which would stall the loop for 10 ms and more
     announce(server, started)
     notify_ready(f"listening on {server.endpoints[0]}")
     return await server.stopped

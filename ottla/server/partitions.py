@@ -24,6 +24,18 @@ SEALED_FILES_MAX = 512
 """Sealed segments that keep their file open after a read, in the whole broker."""
 
 
+class Notes(list[str]):
+    """What a log tells of its files, when it is opened and whenever it finds damage later: a line each in the broker's log."""
+
+    def __init__(self, key: TopicPartition) -> None:
+        super().__init__()
+        self._prefix = f"{key}: "
+
+    def append(self, note: str) -> None:
+        super().append(note)
+        log.warning("%s%s", "" if note.startswith(self._prefix) else self._prefix, note)
+
+
 class PartitionTable:
     """All partitions of this broker, by name and by topic id."""
 
@@ -88,12 +100,11 @@ class PartitionTable:
                 log_start_offset=directory.log_starts.get(key, 0),
                 topic_id=topic_id,
                 open_files=self._open_files,
+                notes=Notes(key),
             )
         except StorageError as error:
             log.error("%s stays offline: %s", key, error)
             raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
-        for note in opened.recovery_notes:
-            log.warning("%s: %s", key, note)
         partition = self._make_partition(opened, min(directory.high_watermarks.get(key, 0), opened.log_end_offset))
         self._found[str(key)] = directory
         self._by_topic.setdefault(key.topic, {})[key.partition] = partition

@@ -86,6 +86,7 @@ class Log:
         log_start_offset: int = 0,
         topic_id: bytes | None = None,
         open_files: OpenFiles | None = None,
+        notes: list[str] | None = None,
     ) -> Log:
         """Opens the log in `directory`, or begins one; `StorageError` when what was durable is damaged or belongs to another topic id."""
         opening = Opening(
@@ -99,6 +100,7 @@ class Log:
             log_start_offset=log_start_offset,
             topic_id=topic_id,
             open_files=open_files or OpenFiles(),
+            notes=[] if notes is None else notes,
         )
         if not disk.exists(directory):
             disk.makedirs(directory)

@@ -1,7 +1,9 @@
 """How does a log come back from its directory, after a clean stop and after a crash?
 
-After a clean stop nothing is read but names, sizes, the last index entries and the batches behind them. After a crash everything from the
-recovery point on is checked (CRC, offsets): the first bad batch and all behind it is the torn tail and is cut, later segments go with it.
+After a clean stop nothing is read but names, sizes, the last index entries and the batches behind them; a log that then ends before its
+recovery point, or has a sealed segment without a byte, has lost data since: the one is refused, the other told.
+After a crash everything from the recovery point on is checked (CRC, offsets): the first bad batch and all behind it is the torn tail and
+is cut, later segments go with it.
 Batches below the recovery point were synced; if the log does not reach that far, or a batch there is none, then disk or software broke a
 promise, and cutting would lose acknowledged data silently. That is a `StorageError` naming file and offset: the partition stays offline
 until somebody decides.
@@ -18,7 +20,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from ottla.base.errors import StorageError
+from ottla.base.errors import DamagedLogError, StorageError
 from ottla.base.log_config import LogConfig
 from ottla.base.ports import Disk
 from ottla.base.types import NO_OFFSET, TopicPartition
@@ -85,6 +87,8 @@ def _claim_topic_id(opening: Opening) -> None:
     disk, directory = opening.disk, opening.directory
     found = read_topic_id(disk, directory)
     if found is None and opening.topic_id is not None:
+        if disk.exists(f"{directory}/{PARTITION_METADATA_FILE}"):
+            opening.note(f"{PARTITION_METADATA_FILE} names no topic; wrote it again")
         write_topic_id(disk, directory, opening.topic_id, is_durable=False)
     elif found is not None and opening.topic_id not in (None, found):
         raise StorageError(f"{directory} holds another topic of that name: its {PARTITION_METADATA_FILE} says so", directory)
@@ -224,6 +228,8 @@ def _open_clean(opening: Opening) -> None:
     active = opening.segments[-1]
     for segment in opening.segments:
         _mend_missing_index(opening, segment)
+        if not segment.size and segment is not active and not opening.config.is_compacted:
+            opening.note(f"{segment.path(LOG_SUFFIX)} is empty: offsets {segment.base_offset} to {segment.end_offset - 1} are missing")
     problem = active.read_indexes() if active.size else ""
     if problem:
         opening.note(f"segment {active.base_offset}: {problem}; made its indexes again")
@@ -234,6 +240,9 @@ def _open_clean(opening: Opening) -> None:
     for position, header, _ in active.scan(active.index.last_position):
         end = header.next_offset
         active.index_batch(position, header)
+    if end < opening.recovery_point:
+        message = f"{opening.directory} ends at offset {end}, and it ended at {opening.recovery_point} when it was closed"
+        raise DamagedLogError(message, opening.directory)
     active.is_loaded = active.is_max_known = True
     active.forget_tail(end)
     active.release_file()

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ottla.base.errors import StorageError
+from ottla.base.errors import DamagedLogError
 from ottla.base.ports import File
 from ottla.wire.batch_header import BATCH_LENGTH_MIN, BATCH_OVERHEAD, HEADER, LOG_OVERHEAD, MAGIC, BatchHeader, check_crc
 
@@ -20,7 +20,7 @@ NEVER = (1 << 63) - 1
 """As `crc_from`: check no CRC."""
 
 
-class DamageError(StorageError):
+class DamageError(DamagedLogError):
     """The bytes at `position` are no batch that may stand there; `offset` is the first offset that is lost."""
 
     def __init__(self, message: str, position: int, offset: int) -> None:

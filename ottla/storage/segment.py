@@ -17,7 +17,7 @@ from contextlib import suppress
 from struct import Struct
 from zlib import crc32
 
-from ottla.base.errors import StorageError
+from ottla.base.errors import DamagedLogError, StorageError
 from ottla.base.log_config import LogConfig
 from ottla.base.ports import Disk, File
 from ottla.base.types import NO_OFFSET, NO_TIMESTAMP
@@ -280,7 +280,7 @@ class Segment:
             index = bisect_left(self.tail_lasts, offset)
             return self.tail_positions[index] if index < len(self.tail_positions) else self.size
         if offset <= self.base_offset:
-            return 0
+            return self._walk_to(offset, 0)
         self.load_indexes()
         return self._walk_to(offset, self.index.lookup(offset - self.base_offset))
 
@@ -293,20 +293,20 @@ class Segment:
             at, limit = 0, len(piece) - _PREFIX.size
             while at <= limit:
                 base_offset, batch_length, last_offset_delta = unpack(piece, at)
+                if not BATCH_LENGTH_MIN <= batch_length <= size - position - at - LOG_OVERHEAD:
+                    raise DamagedLogError(f"{file.path} is damaged: no batch at {position + at}", self.directory)
                 if base_offset + last_offset_delta >= offset:
                     return position + at
-                if batch_length < BATCH_LENGTH_MIN:
-                    raise StorageError(f"{file.path} is damaged: no batch at {position + at}", self.directory)
                 at += batch_length + LOG_OVERHEAD
             if at == 0:
-                raise StorageError(f"{file.path} is damaged: no batch at {position}", self.directory)
+                raise DamagedLogError(f"{file.path} is damaged: no batch at {position}", self.directory)
             position += at
         return size
 
     def header_at(self, position: int) -> BatchHeader:
         piece = self.file().pread(BATCH_OVERHEAD, position)
         if len(piece) < BATCH_OVERHEAD:
-            raise StorageError(f"{self.path(LOG_SUFFIX)} is damaged: no batch at {position}", self.directory)
+            raise DamagedLogError(f"{self.path(LOG_SUFFIX)} is damaged: no batch at {position}", self.directory)
         return BatchHeader._make(HEADER.unpack(piece))
 
     def batch_size_at(self, position: int) -> int:

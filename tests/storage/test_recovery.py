@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.base.errors import StorageError
+from ottla.base.errors import DamagedLogError, StorageError
 from ottla.base.log_config import LogConfig
 from ottla.storage.log import Log
 from ottla.storage.recovery import offset_of
@@ -318,3 +318,32 @@ def test_a_directory_that_kafka_wrote_without_our_files_opens() -> None:
     log = Log.open(built.disk, DIRECTORY, PARTITION, SMALL, now_ms=0, was_clean=True)
     assert read_all(log) == batches
     assert log.topic_id is None
+
+
+def test_what_was_lost_after_a_clean_stop_is_not_taken_for_the_end() -> None:
+    built = filled()
+    built.log.close(clean=True)
+    built.checkpoint()
+    path = max(files_of(built, ".log"))
+    memory(built).open(path).truncate(0)
+    with pytest.raises(DamagedLogError, match=r"ends at offset \d+, and it ended at \d+ when it was closed"):
+        built.open(was_clean=True)
+
+
+def test_an_empty_segment_in_the_middle_is_told() -> None:
+    built = filled()
+    built.log.close(clean=True)
+    built.checkpoint()
+    path = sorted(files_of(built, ".log"))[1]
+    memory(built).open(path).truncate(0)
+    (note,) = [note for note in built.open(was_clean=True).recovery_notes if "missing" in note]
+    assert path in note
+
+
+def test_a_torn_partition_metadata_is_told_and_written_again() -> None:
+    built = filled()
+    built.log.close(clean=True)
+    built.checkpoint()
+    memory(built).open(f"{DIRECTORY}/partition.metadata").truncate(5)
+    assert "partition.metadata names no topic" in built.open(was_clean=True).recovery_notes[0]
+    assert built.reopen().recovery_notes == []

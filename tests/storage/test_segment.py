@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import struct
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.base.errors import StorageError
+from ottla.base.errors import DamagedLogError, StorageError
 from ottla.base.log_config import LogConfig
 from ottla.storage import segment as segment_module
 from ottla.storage.aborted import AbortedTransaction
@@ -145,3 +147,19 @@ def test_truncating_takes_the_books_back() -> None:
     assert made.truncate_to(112) == 112
     assert (made.size, made.indexed_position, made.max_timestamp) == (fresh.size, fresh.indexed_position, fresh.max_timestamp)
     assert made.index.encode() == fresh.index.encode() and made.times.encode() == fresh.times.encode()
+
+
+@pytest.mark.parametrize("length", [-1, 3, 1 << 30])
+def test_a_batch_with_a_damaged_length_is_not_served(length: int) -> None:
+    built = LogBuilder(LogConfig(index_interval_bytes=1))
+    built.append_many(9)
+    log = built.reopen()
+    position = log.segments[0].position_of(4)
+    file = built.disk.open(log.segments[0].path(".log"))
+    file.pwrite(struct.pack(">i", length), position + 8)
+    with pytest.raises(DamagedLogError, match=f"no batch at {position}"):
+        log.read(4, 1000, end_offset=9)
+    file.pwrite(struct.pack(">i", length), 8)
+    with pytest.raises(DamagedLogError, match="no batch at 0"):
+        log.read(0, 1000, end_offset=9)
+    assert log.read(7, 1000, end_offset=9) is not None
