@@ -307,7 +307,7 @@ def _end_to_end_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _end_to_end(args: argparse.Namespace) -> int:
-    from ottla.client.admin import LATEST
+    from ottla.client.admin import LATEST, create_topic
 
     output = output_of(args)
     if args.num_records < 1 or args.record_size < 1:
@@ -315,7 +315,9 @@ def _end_to_end(args: argparse.Namespace) -> int:
     latencies: list[float] = []
     value = bytes(random.Random(0).choices(b"ABCDEFGHIJKLMNOPQRSTUVWXYZ", k=args.record_size))
     with connect(args) as cluster:
-        cluster.topic(args.topic, auto_create=True)
+        if args.topic not in cluster.topic_names():
+            _line(output, f'Topic "{args.topic}" does not exist. Will create topic with 1 partition(s) and replication factor = 1')
+            create_topic(cluster, args.topic, partitions=1, replication_factor=1)
         properties = properties_of(args)
         with (
             make_producer(cluster, properties, acks=args.producer_acks, linger_ms=0) as producer,

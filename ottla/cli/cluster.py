@@ -147,8 +147,8 @@ def _features(args: argparse.Namespace) -> int:
         for row in rows:
             low, high, level = (str(row[key]) for key in ("supported_min", "supported_max", "finalized"))
             write(
-                f"Feature: {row['feature']}\tSupportedMinVersion: {low}\tSupportedMaxVersion: {high}\t"
-                f"FinalizedVersionLevel: {level}\tEpoch: {row['epoch']}\n"
+                f"Feature: {row['feature']:<41} SupportedMinVersion: {low:<16} SupportedMaxVersion: {high:<16} "
+                f"FinalizedVersionLevel: {level:<16} Epoch: {row['epoch']}\n"
             )
         return 0
     columns = (

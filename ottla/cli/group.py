@@ -17,6 +17,9 @@ from ottla.client.admin import EARLIEST, LATEST, OffsetAt, list_offsets
 from ottla.client.cluster import Cluster
 from ottla.client.group_admin import GroupDescription, GroupMember
 
+STATES = ("PreparingRebalance", "CompletingRebalance", "Stable", "Empty", "Dead", "Assigning", "Reconciling", "NotReady")
+TYPES = ("classic", "consumer", "share", "streams")
+
 OFFSET_COLUMNS: Columns = (
     ("GROUP", "group"),
     ("TOPIC", "topic"),
@@ -64,7 +67,16 @@ def _list_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--type", action="append", nargs="?", const="", metavar="TYPE[,...]", help="classic, consumer, share")
 
 
+def check_list_filters(args: argparse.Namespace) -> None:
+    """States and types as they are written on the wire; a word that is none of them would otherwise find nothing, in silence."""
+    for option, given, known in (("state", args.state, STATES), ("type", args.type, TYPES)):
+        words = {word.lower() for word in known}
+        if any(word.lower() not in words for word in merged(given)):
+            raise UsageError(f"Invalid {option} list '{','.join(merged(given))}'. Valid {option}s are: {', '.join(known)}")
+
+
 def _list(args: argparse.Namespace) -> int:
+    check_list_filters(args)
     with connect(args) as cluster:
         found = group_admin.list_groups(cluster, states=merged(args.state), types=merged(args.type))
     rows = [
@@ -78,19 +90,8 @@ def _list(args: argparse.Namespace) -> int:
         for group in found
     ]
     columns: Columns = (("GROUP", "group"), ("TYPE", "type"), ("PROTOCOL", "protocol"), ("STATE", "state"), ("COORDINATOR", "coordinator"))
-    if getattr(args, "is_shim", False):
-        columns = _shim_list_columns(args)
     output_of(args).show("groups", rows, columns)
     return 0
-
-
-def _shim_list_columns(args: argparse.Namespace) -> Columns:
-    columns = [("GROUP", "group")]
-    if args.type is not None:
-        columns.append(("TYPE", "type"))
-    if args.state is not None:
-        columns.append(("STATE", "state"))
-    return columns
 
 
 # describe
@@ -157,7 +158,7 @@ def offset_rows(cluster: Cluster, group: GroupDescription) -> list[dict[str, Any
                 "group": group.group_id,
                 "topic": partition.topic,
                 "partition": partition.partition,
-                "leader_epoch": committed[partition].leader_epoch if partition in committed else None,
+                "leader_epoch": _epoch_of(committed.get(partition)),
                 "current_offset": current,
                 "log_end_offset": end_offset,
                 "lag": None if current is None or end_offset is None else max(0, end_offset - current),
@@ -167,6 +168,10 @@ def offset_rows(cluster: Cluster, group: GroupDescription) -> list[dict[str, Any
             }
         )
     return rows + _idle_members(group)
+
+
+def _epoch_of(committed: group_admin.Committed | None) -> int | None:
+    return None if committed is None or committed.leader_epoch < 0 else committed.leader_epoch
 
 
 def _idle_members(group: GroupDescription) -> list[dict[str, Any]]:

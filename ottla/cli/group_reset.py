@@ -26,8 +26,23 @@ from ottla.client.cluster import Cluster
 SCENARIOS = ("to_earliest", "to_latest", "to_current", "to_offset", "shift_by", "to_datetime", "by_duration", "from_file", "to_group")
 
 
+class ActiveError(Refused):
+    """A group has members, so its offsets stay as they are."""
+
+    def __init__(self, group: str, state: str) -> None:
+        message = f"offsets can only be reset while the group is inactive, but group {group!r} is in state {state}"
+        super().__init__(f"{message}; stop its members first", "NON_EMPTY_GROUP")
+        self.group = group
+        self.state = state
+
+
 def _arguments(parser: argparse.ArgumentParser) -> None:
     add_group_options(parser)
+    add_reset_options(parser)
+
+
+def add_reset_options(parser: argparse.ArgumentParser) -> None:
+    """Scope, scenario, mode."""
     scope = parser.add_argument_group("scope")
     scope.add_argument("--all-topics", action="store_true", help="all partitions that the group has committed")
     scope.add_argument("--topic", action="append", metavar="TOPIC[:P,...]", help="a topic, or some of its partitions; repeatable")
@@ -48,25 +63,31 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(args: argparse.Namespace) -> int:
-    scenario = _check_usage(args)
+    check_usage(args)
     output = output_of(args)
     with connect(args) as cluster:
-        groups = chosen_groups(cluster, args)
-        file = _read_file(args.from_file, groups) if scenario == "from_file" else {}
-        for group in groups:
-            _refuse_active(cluster, group)
-        plans = {group: _plan(cluster, args, scenario, group, file.get(group, {})) for group in groups}
+        plans = make_plans(cluster, args)
         for found in plans.values():
             for warning in found.warnings:
                 output.note(f"warning: {warning}")
-        failures = _execute(cluster, plans) if args.execute else {}
+        failures = execute(cluster, plans) if args.execute else {}
     _show(output, args, plans, failures)
     if not args.execute and not args.dry_run:
         output.note("nothing was changed; add --execute to do it")
     return 1 if failures else 0
 
 
-def _check_usage(args: argparse.Namespace) -> str:
+def make_plans(cluster: Cluster, args: argparse.Namespace) -> dict[str, Plan]:
+    """The plan of each group; nothing is changed by it. `ActiveError` when a group has members."""
+    scenario = check_usage(args)
+    groups = chosen_groups(cluster, args)
+    file = _read_file(args.from_file, groups) if scenario == "from_file" else {}
+    for group in groups:
+        _refuse_active(cluster, group)
+    return {group: _plan(cluster, args, scenario, group, file.get(group, {})) for group in groups}
+
+
+def check_usage(args: argparse.Namespace) -> str:
     """The one scenario. Everything wrong with the options is found before a broker is asked."""
     chosen = [name for name in SCENARIOS if getattr(args, name) not in (None, False)]
     if len(chosen) != 1:
@@ -109,8 +130,7 @@ def _read_file(path: str, groups: list[str]) -> dict[str, dict[TopicPartition, i
 def _refuse_active(cluster: Cluster, group: str) -> None:
     described = group_admin.describe_group(cluster, group)
     if described.state not in group_admin.INACTIVE_STATES and described.state != "":
-        message = f"offsets can only be reset while the group is inactive, but group {group!r} is in state {described.state}"
-        raise Refused(f"{message}; stop its members first", "NON_EMPTY_GROUP")
+        raise ActiveError(group, described.state)
 
 
 def _plan(cluster: Cluster, args: argparse.Namespace, scenario: str, group: str, file: Mapping[TopicPartition, int]) -> Plan:
@@ -163,7 +183,7 @@ def _at_time(cluster: Cluster, args: argparse.Namespace, scenario: str, partitio
     return {partition: result.offset for partition, result in found.items() if isinstance(result, OffsetAt)}
 
 
-def _execute(cluster: Cluster, plans: Mapping[str, Plan]) -> dict[tuple[str, TopicPartition], ApiError]:
+def execute(cluster: Cluster, plans: Mapping[str, Plan]) -> dict[tuple[str, TopicPartition], ApiError]:
     failures = {}
     for group, found in plans.items():
         if found.steps:

@@ -46,6 +46,8 @@ GROUPS: dict[str, Group] = {
     "cluster": Group("cluster", "Brokers, health, versions.", "Cluster"),
     "features": Group("features", "Feature levels.", "Cluster"),
     "bench": Group("bench", "Measure producing, consuming, and the way there and back.", "Measuring"),
+    "wire": Group("wire", "Explain a frame of the protocol, in hex or from a recording of packets.", "Ours only"),
+    "shims": Group("shims", "Kafka's tools by their own names: kafka-topics and so on.", "This program"),
     "profile": Group("profiles", "Named connections.", "This program"),
 }
 
@@ -90,27 +92,33 @@ def _run(argv: list[str]) -> int:
         return run_command(argv)
     except UsageError as error:
         return _tell(argv, str(error), "USAGE", EXIT_USAGE)
+    except Refused as error:
+        return _tell(argv, str(error), error.name, EXIT_REFUSED)
 
 
 def run_command(argv: list[str], overrides: Mapping[str, Any] | None = None) -> int:
     """`topic list -b ...` and so on. `overrides` are set on the parsed arguments: a shim says so by which name it was called."""
     name = argv[0]
+    if name.startswith("kafka-"):
+        from ottla.cli.shims import run
+
+        return run(argv)
     group = GROUPS.get(name)
     if group is None:
         raise UsageError(f"no command {name!r}{_nearest(name, GROUPS)}; see `ottla --help`")
     module = importlib.import_module(f"ottla.cli.{group.module}")
     commands: dict[str, Command] | None = getattr(module, "COMMANDS", None)
     if commands is None:
-        return _call(f"ottla {name}", module.COMMAND, argv[1:], overrides)
+        return call(f"ottla {name}", module.COMMAND, argv[1:], overrides)
     if name in commands:  # several words of one module, such as start and dev
-        return _call(f"ottla {name}", commands[name], argv[1:], overrides)
+        return call(f"ottla {name}", commands[name], argv[1:], overrides)
     verb = argv[1] if len(argv) > 1 else "--help"
     if verb in ("-h", "--help"):
         sys.stdout.write(group_overview(name, group, commands))
         return EXIT_DONE if len(argv) > 1 else EXIT_USAGE
     if verb not in commands:
         raise UsageError(f"no command {name + ' ' + verb!r}{_nearest(verb, commands)}; see `ottla {name} --help`")
-    return _call(f"ottla {name} {verb}", commands[verb], argv[2:], overrides)
+    return call(f"ottla {name} {verb}", commands[verb], argv[2:], overrides)
 
 
 def build_parser(program: str, command: Command) -> Parser:
@@ -125,7 +133,8 @@ def build_parser(program: str, command: Command) -> Parser:
     return parser
 
 
-def _call(program: str, command: Command, argv: list[str], overrides: Mapping[str, Any] | None) -> int:
+def call(program: str, command: Command, argv: list[str], overrides: Mapping[str, Any] | None) -> int:
+    """Parses the words after a command's name and runs it."""
     try:
         args = build_parser(program, command).parse_args(argv)
     except SystemExit as stop:  # argparse ends the program after --help

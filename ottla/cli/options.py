@@ -88,6 +88,7 @@ def output_of(args: argparse.Namespace) -> Output:
         is_quiet=getattr(args, "quiet", False),
         is_verbose=getattr(args, "verbose", False),
         has_colour=form == "table" and wants_colour(sys.stdout, is_forbidden=getattr(args, "no_color", False)),
+        is_tabbed=getattr(args, "is_shim", False),
     )
 
 

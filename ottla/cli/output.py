@@ -24,11 +24,14 @@ _RESET = "\x1b[0m"
 class Output:
     """Where and how a command prints."""
 
-    def __init__(self, form: str = "table", *, is_quiet: bool = False, is_verbose: bool = False, has_colour: bool = False) -> None:
+    def __init__(
+        self, form: str = "table", *, is_quiet: bool = False, is_verbose: bool = False, has_colour: bool = False, is_tabbed: bool = False
+    ) -> None:
         self.form = form
         self.is_quiet = is_quiet
         self.is_verbose = is_verbose
         self.has_colour = has_colour
+        self.is_tabbed = is_tabbed
 
     @property
     def is_structured(self) -> bool:
@@ -36,7 +39,9 @@ class Output:
 
     def show(self, name: str, rows: Sequence[Row], columns: Columns, *, extra: Row | None = None) -> None:
         """Rows under a name; `extra` are further members of the one JSON object."""
-        if self.form == "table":
+        if self.form == "table" and self.is_tabbed:
+            write(tabbed(rows, columns))
+        elif self.form == "table":
             write(table(rows, columns, heading=_BOLD if self.has_colour else ""))
         elif self.form in ("csv", "plain"):
             write(separated(rows, columns, self.form))
@@ -126,6 +131,13 @@ def table(rows: Sequence[Row], columns: Columns, *, heading: str = "") -> str:
     title = line([title for title, _ in columns])
     lines = [f"{heading}{title}{_RESET}" if heading else title, *map(line, cells)]
     return "\n".join(lines) + "\n"
+
+
+def tabbed(rows: Sequence[Row], columns: Columns) -> str:
+    """As some of Kafka's tools print: cells filled up with spaces, and a tab behind each."""
+    cells = [[title for title, _ in columns], *([cell(row.get(key)) for _, key in columns] for row in rows)]
+    widths = [max(len(line[n]) for line in cells) for n in range(len(columns))]
+    return "".join("".join(f"{text.ljust(width)}\t" for text, width in zip(line, widths, strict=True)) + "\n" for line in cells)
 
 
 def separated(rows: Sequence[Row], columns: Columns, form: str) -> str:

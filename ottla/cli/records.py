@@ -72,7 +72,9 @@ def _show_as_kafka(results: dict[TopicPartition, int | ApiError]) -> int:
     write("Executing records delete operation\nRecords delete operation completed:\n")
     for partition, result in sorted(results.items()):
         if isinstance(result, ApiError):
-            write(f"partition: {partition}\terror: {result.code.name}\n")
+            from ottla.cli.shims import java_error
+
+            write(f"partition: {partition}\terror: {java_error(result)}\n")
         else:
             write(f"partition: {partition}\tlow_watermark: {result}\n")
     return 1 if any(isinstance(result, ApiError) for result in results.values()) else 0

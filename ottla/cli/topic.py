@@ -6,6 +6,7 @@ A topic is named by position or by `--topic`; the option takes a regular express
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from typing import Any
 
 from ottla.base.errors import ApiError, ErrorCode
@@ -83,22 +84,24 @@ def _describe_arguments(parser: argparse.ArgumentParser) -> None:
 def _describe(args: argparse.Namespace) -> int:
     output = output_of(args)
     with connect(args) as cluster:
-        topics = chosen_topics(cluster, args, is_optional=args.if_exists)
-        described = [_described(topic) for topic in topics]
-        if not _partition_filters(args) or args.under_min_isr_partitions or args.at_min_isr_partitions or output.is_structured:
-            _add_configs(cluster, described, all_values=args.under_min_isr_partitions or args.at_min_isr_partitions)
+        described = describe(cluster, chosen_topics(cluster, args, is_optional=args.if_exists), args)
+    if output.is_structured:
+        output.show("topics", described, ())
+    else:
+        _show_tables(output, described, args)
+    return 0
+
+
+def describe(cluster: Cluster, topics: Sequence[Any], args: argparse.Namespace) -> list[dict[str, Any]]:
+    """Topics from their metadata, with settings, as far as the filters among the options leave them."""
+    described = [_described(topic) for topic in topics]
+    _add_configs(cluster, described)
     _apply_filters(described, args)
     if args.topics_with_overrides:
         described = [topic for topic in described if topic["configs"]]
     for topic in described:
         topic.pop("min_isr", None)
-    if output.is_structured:
-        output.show("topics", described, ())
-    elif getattr(args, "is_shim", False):
-        write("".join(_as_kafka(topic, args) for topic in described))
-    else:
-        _show_tables(output, described, args)
-    return 0
+    return described
 
 
 def _described(topic: Any) -> dict[str, Any]:
@@ -125,8 +128,8 @@ def _described(topic: Any) -> dict[str, Any]:
     }
 
 
-def _add_configs(cluster: Cluster, described: list[dict[str, Any]], *, all_values: bool) -> None:
-    """The settings that differ from the default; for the filters by ISR also the one they compare with."""
+def _add_configs(cluster: Cluster, described: list[dict[str, Any]]) -> None:
+    """The settings that differ from the default, and the one that the filters by ISR compare with."""
     names = [topic["name"] for topic in described]
     found = admin.describe_configs(cluster, admin.TOPIC_RESOURCE, names) if names else {}
     for topic in described:
@@ -136,8 +139,7 @@ def _add_configs(cluster: Cluster, described: list[dict[str, Any]], *, all_value
         topic["configs"] = {
             entry.name: entry.value for entry in configs if entry.config_source != DEFAULT_SOURCE and not entry.is_sensitive
         }
-        if all_values:
-            topic["min_isr"] = next((int(entry.value) for entry in configs if entry.name == "min.insync.replicas"), 1)
+        topic["min_isr"] = next((int(entry.value) for entry in configs if entry.name == "min.insync.replicas"), 1)
 
 
 def _partition_filters(args: argparse.Namespace) -> bool:
@@ -176,7 +178,7 @@ def _show_tables(output: Output, described: list[dict[str, Any]], args: argparse
     output.show("partitions", partitions, PARTITION_COLUMNS)
 
 
-def _as_kafka(topic: dict[str, Any], args: argparse.Namespace) -> str:
+def as_kafka(topic: dict[str, Any], args: argparse.Namespace) -> str:
     """The lines of kafka-topics --describe."""
     lines = []
     if not _partition_filters(args):

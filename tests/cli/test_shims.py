@@ -1,0 +1,147 @@
+"""Kafka's tools by their names: which is meant, what a line becomes, what is refused; their output is compared in tests/clients."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from ottla.base.errors import ApiError, ErrorCode
+from ottla.cli import shims_lines
+from ottla.cli.command import Command, UsageError
+from ottla.cli.main import main
+from ottla.cli.shims import TOOLS, Translation, find, java_error, plain_message
+
+BOOTSTRAP = ["--bootstrap-server", "h:1"]
+
+
+@pytest.mark.parametrize("suffix", ["", ".sh", ".bat"])
+@pytest.mark.parametrize("tool", TOOLS)
+def test_a_tool_is_found_by_its_name_and_by_its_files(tool: str, suffix: str) -> None:
+    assert find([f"{tool}{suffix}", "--list"]) == (tool, ["--list"])
+
+
+@pytest.mark.parametrize(("tool", "name"), [(tool, name) for tool, found in TOOLS.items() for name in found.classes])
+def test_a_tool_is_found_by_each_of_its_classes(tool: str, name: str) -> None:
+    assert find(["kafka-run-class.sh", "-daemon", "-name", "x", name, "--topic", "t"]) == (tool, ["--topic", "t"])
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        (["kafka-topic"], "no tool 'kafka-topic' here; did you mean 'kafka-topics'?; see `ottla shims list`"),
+        (["kafka-run-class"], "name a class"),
+        (["kafka-run-class", "kafka.tools.GetOffsetShel"], "did you mean 'kafka.tools.GetOffsetShell'"),
+        (["kafka-topics", "--list", "--create"], "exactly one action: --list, --describe, --create, --alter or --delete"),
+        (["kafka-topics", "--describe", "--topic", "a", "--topic", "b"], "found multiple arguments for option topic"),
+        (["kafka-topics", "--create"], 'Missing required argument "[topic]"'),
+        (["kafka-consumer-groups", "--list", "--state", "Nonsense"], "Invalid state list 'Nonsense'. Valid states are: "),
+        (["kafka-consumer-groups", "--reset-offsets", "--group", "g", "--to-latest"], "say which topics"),
+        (["kafka-consumer-groups", "--reset-offsets", "--group", "g", "--all-topics", "--to-latest", "--to-current"], "exclude each other"),
+        (["kafka-configs", "--topic", "t"], "exactly one action: --describe, --alter"),
+        (["kafka-log-dirs"], 'Missing required argument "[describe]"'),
+        (["kafka-transactions", "--bootstrap-server", "list"], "kafka-transactions needs one of list, describe"),
+        (["kafka-server-start", "-daemon", "server.properties"], "-daemon is not offered"),
+    ],
+)
+def test_wrong_usage_is_one_line_and_code_2(capsys: pytest.CaptureFixture[str], argv: list[str], message: str) -> None:
+    assert main(argv) == 2
+    seen = capsys.readouterr()
+    assert seen.out == "" and message in seen.err and seen.err.count("\n") == 1
+
+
+@pytest.mark.parametrize("tool", ["kafka-topics", "kafka-configs", "kafka-consumer-groups"])
+def test_zookeeper_is_refused_in_one_line(capsys: pytest.CaptureFixture[str], tool: str) -> None:
+    assert main([tool, "--zookeeper", "localhost:2181/chroot", "--list"]) == 1
+    assert capsys.readouterr().err == (
+        f"error: {tool} --zookeeper needs the cluster's ZooKeeper, which this broker does without;"
+        " say --bootstrap-server HOST:PORT instead\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("tool", "line", "wanted"),
+    [
+        ("kafka-console-producer", "--broker-list h:1 --topic t", "produce --bootstrap-server h:1 --topic t"),
+        ("kafka-console-consumer", "--bootstrap-server h:1 --whitelist t.*", "consume --bootstrap-server h:1 --whitelist t.*"),
+        ("kafka-get-offsets", "--broker-list=h:1 --time -2", "offsets -o plain --bootstrap-server=h:1 --time -2"),
+        ("kafka-log-dirs", "--describe --broker-list 0,1", "logdirs --describe --broker-list 0,1"),
+        ("kafka-delete-records", "--offset-json-file f", "records delete --yes --offset-json-file f"),
+        ("kafka-dump-log", "--files 0.log", "log dump --files 0.log"),
+        (
+            "kafka-configs",
+            "--alter --broker-defaults --add-config a=1",
+            "config alter --entity-type brokers --entity-default --add-config a=1",
+        ),
+        ("kafka-transactions", "--bootstrap-server h:1 list", "txn list --bootstrap-server h:1"),
+        ("kafka-transactions", "abort --topic t", "txn abort --yes --topic t"),
+        ("kafka-features", "--bootstrap-server h:1 describe", "features describe --bootstrap-server h:1"),
+        ("kafka-cluster", "cluster-id --bootstrap-server h:1", "cluster cluster-id --bootstrap-server h:1"),
+        ("kafka-broker-api-versions", "--bootstrap-server h:1", "cluster api-versions --bootstrap-server h:1"),
+        ("kafka-producer-perf-test", "--topic t", "bench producer --topic t"),
+        ("kafka-consumer-perf-test", "--broker-list h:1 --messages 5", "bench consumer --bootstrap-server h:1 --messages 5"),
+        (
+            "kafka-e2e-latency",
+            "h:1 t 10 all 20",
+            "bench e2e --bootstrap-server h:1 --topic t --num-records 10 --producer-acks all --record-size 20",
+        ),
+        ("kafka-server-start", "server.properties --override a=b", "start --config server.properties --override a=b"),
+        ("kafka-server-stop", "", "stop"),
+    ],
+)
+def test_a_line_becomes_one_of_ours(tool: str, line: str, wanted: str) -> None:
+    assert shims_lines.make(tool, line.split()) == Translation(wanted.split())
+
+
+def test_a_verb_is_not_taken_from_the_value_of_an_option() -> None:
+    assert shims_lines.split_verb("kafka-transactions", ["--transactional-id", "list", "describe"]) == (
+        "describe",
+        ["--transactional-id", "list"],
+    )
+    with pytest.raises(UsageError, match="needs one of"):
+        shims_lines.split_verb("kafka-features", [])
+
+
+def test_storage_makes_ids_and_formats_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    assert isinstance(shims_lines.make("kafka-storage", ["random-uuid"]), Command)
+    assert main(["kafka-storage.sh", "random-uuid"]) == 0
+    assert len(capsys.readouterr().out) == 23
+    assert main(["kafka-storage", "format", "-t", "id", "-c", "server.properties"]) == 0
+    assert capsys.readouterr().out == ""
+
+
+def test_refusals_in_the_words_that_scripts_look_for() -> None:
+    refused = ApiError(ErrorCode.NON_EMPTY_GROUP, "group 'g'")
+    assert java_error(refused) == "org.apache.kafka.common.errors.GroupNotEmptyException: The group is not empty."
+    assert java_error(ApiError(ErrorCode.INVALID_CONFIG, "no")) == "INVALID_CONFIG: no"
+    assert plain_message(ApiError(ErrorCode.INVALID_CONFIG, "topic 't': Unknown: x")) == "Unknown: x"
+    assert plain_message(ApiError(ErrorCode.INVALID_CONFIG, "Unknown: 'x': y")) == "Unknown: 'x': y"
+
+
+def test_install_writes_scripts_that_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["shims", "install", str(tmp_path / "bin")]) == 0
+    assert main(["shims", "install", str(tmp_path / "bin")]) == 0, "our own files may be written again"
+    capsys.readouterr()
+    names = sorted(path.name for path in (tmp_path / "bin").iterdir())
+    assert names == sorted([f"{tool}.sh" for tool in TOOLS] + ["kafka-run-class.sh"])
+    script = tmp_path / "bin" / "kafka-storage.sh"
+    assert os.access(script, os.X_OK)
+    done = subprocess.run([script, "random-uuid"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0 and len(done.stdout) == 23, done.stderr
+
+
+def test_install_leaves_the_files_of_others_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    theirs = tmp_path / "kafka-topics.sh"
+    theirs.write_text("#!/bin/bash\n")
+    assert main(["shims", "install", str(tmp_path)]) == 1
+    assert "is there already and is not ours; --force overwrites it" in capsys.readouterr().err
+    assert theirs.read_text() == "#!/bin/bash\n" and len(list(tmp_path.iterdir())) == 1
+    assert main(["shims", "install", "--force", str(tmp_path)]) == 0
+    assert "ottla" in theirs.read_text()
+
+
+def test_a_broker_that_is_away_is_code_3(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["kafka-topics.sh", "--list", "--bootstrap-server", "127.0.0.1:1"]) == 3
+    assert "cannot reach" in capsys.readouterr().err

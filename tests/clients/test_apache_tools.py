@@ -1,0 +1,148 @@
+"""Apache Kafka's own command-line tools and ours on the same lines: equal output, or a reason why not; and lines of Kafka's tutorials."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.clients.broker_process import ROOT, BrokerProcess
+from tests.clients.java_program import Java
+from tools.compare_tools import CASES, Seen, Verdict, run_ours, run_theirs
+
+SETTINGS = ("group.initial.rebalance.delay.ms=0", "offsets.topic.num.partitions=5", "transaction.state.log.num.partitions=5")
+
+
+@pytest.fixture(scope="module")
+def verdicts(tmp_path_factory: pytest.TempPathFactory, need_program: Callable[[str], str]) -> dict[str, Verdict]:
+    """All cases on two brokers that both began with nothing: one for Kafka's tools, in one JVM, and one for ours."""
+    java = Java(need_program)
+
+    def on_new_broker(name: str, run: Callable[[str, Path], list[Seen]]) -> list[Seen]:
+        folder = tmp_path_factory.mktemp(name)
+        process = BrokerProcess(folder, SETTINGS).start()
+        try:
+            return run(process.address, folder)
+        finally:
+            process.stop()
+
+    theirs = on_new_broker("theirs", lambda address, folder: run_theirs(java.run, CASES, address, folder))
+    ours = on_new_broker("ours", lambda address, folder: run_ours(CASES, address, folder))
+    judged = [Verdict(case, *seen) for case, *seen in zip(CASES, theirs, ours, strict=True)]
+    return {f"{number} {verdict.case.line}": verdict for number, verdict in enumerate(judged)}
+
+
+@pytest.mark.timeout(900)  # the first run fetches Kafka's jars
+@pytest.mark.parametrize("name", [f"{number} {case.line}" for number, case in enumerate(CASES)])
+def test_output_is_equal_or_the_difference_is_declared(verdicts: dict[str, Verdict], name: str) -> None:
+    verdict = verdicts[name]
+    assert verdict.has_same_output == (not verdict.case.why), verdict.show()
+    assert verdict.has_same_exit == (not verdict.case.exits), verdict.show()
+
+
+def test_no_line_ends_in_a_traceback(verdicts: dict[str, Verdict]) -> None:
+    assert [name for name, verdict in verdicts.items() if "Traceback" in verdict.ours.stderr] == []
+
+
+# Lines as the documentation of Kafka 2.x, 3.x and 4.x has them, pasted into a shell
+
+
+@pytest.fixture(scope="module")
+def bin_directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory with `bin/kafka-topics.sh` and so on."""
+    home = tmp_path_factory.mktemp("kafka")
+    command = [sys.executable, "-m", "ottla.cli.main", "shims", "install", str(home / "bin")]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False)
+    assert done.returncode == 0, done.stderr
+    return home
+
+
+@pytest.fixture(scope="module")
+def tutorial_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+    process = BrokerProcess(tmp_path_factory.mktemp("broker"), SETTINGS).start()
+    yield process
+    process.stop()
+
+
+Paste = Callable[[str], str]
+
+
+@pytest.fixture
+def paste(bin_directory: Path, tutorial_broker: BrokerProcess) -> Paste:
+    """Runs a line of a tutorial; only the port is another."""
+
+    def run(line: str) -> str:
+        line = line.replace("localhost:9092", tutorial_broker.address)
+        done = subprocess.run(["sh", "-c", line], capture_output=True, text=True, cwd=bin_directory, timeout=40, check=False)
+        assert done.returncode == 0, f"{line}\n{done.stdout}{done.stderr}"
+        return done.stdout
+
+    return run
+
+
+def test_quick_start_of_2_x(paste: Paste) -> None:
+    create = "bin/kafka-topics.sh --create --bootstrap-server localhost:9092 --replication-factor 1 --partitions 1 --topic test"
+    assert paste(create) == "Created topic test.\n"
+    assert "test\n" in paste("bin/kafka-topics.sh --list --bootstrap-server localhost:9092")
+    lines = "printf 'This is a message\\nThis is another message\\n'"
+    paste(f"{lines} | bin/kafka-console-producer.sh --broker-list localhost:9092 --topic test")
+    read = "bin/kafka-console-consumer.sh --bootstrap-server localhost:9092 --topic test --from-beginning --timeout-ms 500"
+    assert paste(read) == "This is a message\nThis is another message\n"
+    described = paste("bin/kafka-topics.sh --describe --bootstrap-server localhost:9092 --topic test")
+    assert described.startswith("Topic: test\t") and described.splitlines()[1].startswith("\tTopic: test\tPartition: 0\tLeader: 0\t")
+    offsets = "bin/kafka-run-class.sh kafka.tools.GetOffsetShell --broker-list localhost:9092 --topic test --time -1"
+    assert paste(offsets) == "test:0:2\n"
+
+
+def test_quick_start_of_3_x(paste: Paste) -> None:
+    assert len(paste('KAFKA_CLUSTER_ID="$(bin/kafka-storage.sh random-uuid)"; echo $KAFKA_CLUSTER_ID').strip()) == 22
+    paste("bin/kafka-storage.sh format --standalone -t $KAFKA_CLUSTER_ID -c config/kraft/reconfig-server.properties")
+    paste("bin/kafka-topics.sh --create --topic quickstart-events --bootstrap-server localhost:9092")
+    paste(
+        "printf 'This is my first event\\nThis is my second event\\n' |"
+        " bin/kafka-console-producer.sh --topic quickstart-events --bootstrap-server localhost:9092"
+    )
+    read = (
+        "bin/kafka-console-consumer.sh --topic quickstart-events --from-beginning --bootstrap-server localhost:9092"
+        " --property print.key=true --property key.separator=- --max-messages 2"
+    )
+    assert paste(read) == "null-This is my first event\nnull-This is my second event\n"
+    counts = "bin/kafka-topics.sh --create --topic counts --partitions 1 --config cleanup.policy=compact --bootstrap-server localhost:9092"
+    assert paste(counts) == "Created topic counts.\n"
+    alter = (
+        "bin/kafka-configs.sh --bootstrap-server localhost:9092 --entity-type topics --entity-name counts --alter"
+        " --add-config max.message.bytes=128000"
+    )
+    assert paste(alter) == "Completed updating config for topic counts.\n"
+
+
+def test_groups_as_the_operations_guide_of_4_x_has_them(paste: Paste) -> None:
+    paste("bin/kafka-topics.sh --bootstrap-server localhost:9092 --create --topic my_topic_name --partitions 2 --replication-factor 1")
+    paste("printf 'a\\nb\\n' | bin/kafka-console-producer.sh --bootstrap-server localhost:9092 --topic my_topic_name --sync")
+    read = "bin/kafka-console-consumer.sh --bootstrap-server localhost:9092 --topic my_topic_name --group my-group"
+    assert sorted(paste(f"{read} --from-beginning --max-messages 2").split()) == ["a", "b"]
+    assert paste("bin/kafka-consumer-groups.sh --bootstrap-server localhost:9092 --list") == "my-group\n"
+    described = paste("bin/kafka-consumer-groups.sh --bootstrap-server localhost:9092 --describe --group my-group")
+    assert described.split()[:5] == ["GROUP", "TOPIC", "PARTITION", "CURRENT-OFFSET", "LOG-END-OFFSET"]
+    reset = (
+        "bin/kafka-consumer-groups.sh --bootstrap-server localhost:9092 --reset-offsets --group my-group --topic my_topic_name"
+        " --to-earliest --execute"
+    )
+    assert [line.split() for line in paste(reset).splitlines() if line][1:] == [["my-group", "my_topic_name", n, "0"] for n in "01"]
+    assert "my-group" in paste("bin/kafka-groups.sh --bootstrap-server localhost:9092 --list")
+    deleted = "bin/kafka-consumer-groups.sh --bootstrap-server localhost:9092 --delete --group my-group"
+    assert paste(deleted) == "Deletion of requested consumer groups ('my-group') was successful.\n"
+
+
+def test_performance_tools_as_blogs_have_them(paste: Paste) -> None:
+    paste("bin/kafka-topics.sh --bootstrap-server localhost:9092 --create --topic speed")
+    written = paste(
+        "bin/kafka-producer-perf-test.sh --topic speed --num-records 500 --record-size 100 --throughput -1"
+        " --producer-props acks=1 linger.ms=5 bootstrap.servers=localhost:9092"
+    )
+    assert written.startswith("500 records sent, ") and written.endswith(" ms 99.9th.\n")
+    found = paste("bin/kafka-consumer-perf-test.sh --broker-list localhost:9092 --topic speed --messages 500 --threads 1")
+    assert found.splitlines()[1].split(", ")[4] == "500"
