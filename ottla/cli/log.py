@@ -82,6 +82,9 @@ def _run(args: argparse.Namespace) -> int:
             failures.append(str(error))
             dump.failed(path, str(error))
     dump.finish()
+    if failures and output.is_structured:
+        output.note("\n".join(f"error: {message}" for message in failures))
+        return 1
     if failures:
         for message in failures[:-1]:
             output.note(f"error: {message}")

@@ -123,10 +123,15 @@ class _Walker:
             raise WireError(f"{name} is {length}")
         return length
 
+    def check_null(self, field: Field, name: str) -> None:
+        if not field.is_nullable(self.version):
+            raise WireError(f"{name} may not be null")
+
     def blob(self, field: Field, name: str, is_compact: bool) -> None:
         reader = self.reader
         length = self.length(field.kind, f"{name}_length", is_compact)
         if length < 0:
+            self.check_null(field, name)
             return
         if field.kind == "records" and length:
             if length > reader.left:
@@ -141,6 +146,8 @@ class _Walker:
         count = self.length("array", f"{name}_count", is_compact)
         if count > reader.left:
             raise WireError(f"{name} at {reader.base + reader.position} claims {count} elements in {reader.left} bytes")
+        if count < 0:
+            self.check_null(field, name)
         element = field.element
         reader.depth += 1
         for number in range(max(0, count)):
