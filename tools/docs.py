@@ -167,11 +167,32 @@ def _state(state: Any) -> str:
     return "".join(part.capitalize() for part in state.name.split("_")) if isinstance(state, Enum) else str(state)
 
 
+def metrics_page() -> str | None:
+    if not _there("ottla.server.metric_families"):
+        return None
+    from ottla.server.metric_families import DIALECTS, FAMILIES, alias
+
+    rows = [
+        (f"`{family.name}`", family.kind, ", ".join(f"`{name}`" for dialect in DIALECTS if (name := alias(family, dialect))), family.help)
+        for family in FAMILIES.values()
+    ]
+    lines = ["Where they are found, and what a scrape costs: [metrics](../metrics.md).", ""]
+    return _page("Metrics", "`ottla/server/metric_families.py`", lines + _table(("Name", "Kind", "In other dialects", "Meaning"), rows))
+
+
+def resets_page() -> str:
+    from tools import reset_table
+
+    return _page("Resetting offsets", "`tools/reset_table.py`", reset_table.page_lines())
+
+
 PAGES: dict[str, Callable[[], str | None]] = {
     "apis.md": apis_page,
     "settings.md": settings_page,
     "errors.md": errors_page,
+    "metrics.md": metrics_page,
     "cli.md": cli_page,
+    "resets.md": resets_page,
     "states.md": states_page,
 }
 
