@@ -28,13 +28,15 @@ if TYPE_CHECKING:
 
 
 class Pending:
-    """An answer that comes later. Whoever completes it calls `complete` once; the connection listens by `then`."""
+    """An answer that comes later. Whoever completes it calls `complete` once; the connection listens by `then`, and calls `abandon`, if
+    there is one, when its peer is gone: then it need not be completed."""
 
-    __slots__ = ("_listener", "is_done", "response")
+    __slots__ = ("_listener", "abandon", "is_done", "response")
 
     def __init__(self) -> None:
         self.is_done = False
         self.response: Any = None
+        self.abandon: Callable[[], None] | None = None
         self._listener: Callable[[Any], None] | None = None
 
     def complete(self, response: Any) -> None:

@@ -107,6 +107,7 @@ class Fetch:
         self._pending = Pending()
         partitions = [partition for partition in self._partitions if partition is not None]
         self._watch = self._broker.waiters.watch(partitions, self._body.max_wait_ms, self._wake, self._give_up)
+        self._pending.abandon = self._watch.cancel
         return self._pending
 
     def answer(self) -> FetchResponse:

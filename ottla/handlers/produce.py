@@ -106,6 +106,7 @@ class Produce:
     def wait(self) -> Pending:
         """Answers when every append is acknowledged, or when the time is over."""
         self._pending = Pending()
+        self._pending.abandon = self._stop_watching
         self._watch_owed()
         return self._pending
 
@@ -189,9 +190,12 @@ class Produce:
 
     # Waiting
 
-    def _watch_owed(self) -> None:
+    def _stop_watching(self) -> None:
         if self._watch is not None:
             self._watch.cancel()
+
+    def _watch_owed(self) -> None:
+        self._stop_watching()
         partitions = [partition for partition, _, _ in self.owed if partition is not None]
         self._watch = self._broker.waiters.watch(partitions, self._body.timeout_ms, self._settle, self._time_out)
 

@@ -130,7 +130,7 @@ class Connection:
                 large.filled += count
                 if large.is_whole():
                     self._execute_large(large)
-                elif not large.may_go_on():
+                elif not large.make_room():
                     self.shell.pause_reading()
                     self._buffers.wait(large, self.shell)
             self._flush()

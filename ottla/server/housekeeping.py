@@ -25,6 +25,7 @@ from ottla.server.replicas import Replicas
 log = logging.getLogger("ottla.housekeeping")
 
 SWEEPS_PER_IDLE_TIME = 10
+SWEEP_MS_MIN = 100
 RECHECK_MS = 5_000
 
 
@@ -67,7 +68,8 @@ class Housekeeping:
         self._every("tick", lambda: config.ottla_tick_interval_ms, self.flush_due)
         self._every("producers", lambda: config.producer_id_expiration_check_interval_ms, self.expire_producers)
         self._every("isr", lambda: config.replica_lag_time_max_ms // 2, self.shrink_isrs)
-        self._every("idle", lambda: max(config.connections_max_idle_ms // SWEEPS_PER_IDLE_TIME, 1000), self.sweep_connections)
+        self._every("idle", lambda: max(config.connections_max_idle_ms // SWEEPS_PER_IDLE_TIME, SWEEP_MS_MIN), self.sweep_connections)
+        self._every("memory", lambda: config.ottla_tick_interval_ms, self._listeners.relieve)
         self._every("offline", lambda: RECHECK_MS, self.recheck_offline)
         self.compactor.start()
 
@@ -146,7 +148,8 @@ class Housekeeping:
             partition.maybe_shrink_isr(now_ms, self._config.replica_lag_time_max_ms)
 
     def sweep_connections(self) -> None:
-        self._listeners.sweep(SWEEPS_PER_IDLE_TIME)
+        if self._config.connections_max_idle_ms >= 0:  # a negative time is for ever
+            self._listeners.sweep(SWEEPS_PER_IDLE_TIME)
 
     def recheck_offline(self) -> None:
         """Tries directories that have failed; one that can be written again is read anew and served."""

@@ -3,6 +3,9 @@
 Each listener accepts on the loop. A connection over `max.connections` or over the limit of its address is closed at once. When the
 process runs out of file descriptors, accepting pauses for a moment instead of spinning. A sweep closes connections that have been silent
 for too long.
+
+Memory is bounded by `ottla.memory.max.bytes`: half of it is for requests that are being received (`queued.max.request.bytes`, if that is
+less), and half is shared by the answers and waiting requests of all connections, so that each may keep less as they become many.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ import socket
 from asyncio import AbstractEventLoop
 from collections import Counter
 from collections.abc import Callable
+from functools import lru_cache
 
 from ottla.base.config import BrokerConfig, Endpoint
 from ottla.base.errors import StorageError
@@ -26,6 +30,8 @@ log = logging.getLogger("ottla.network")
 ACCEPT_BURST = 64
 """Connections taken in one turn of the loop, so that a storm does not starve the others."""
 ACCEPT_PAUSE_MS = 100
+QUEUED_BYTES_LEAST = 1 << 16
+"""What every connection may keep, however many there are."""
 OUT_OF_DESCRIPTORS = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 
@@ -42,7 +48,7 @@ class Listeners:
         self._executor = executor
         self._on_storage_error = on_storage_error
         self._on_broken_invariant = on_broken_invariant
-        self._buffers = ReceiveBuffers()
+        self._buffers = ReceiveBuffers(request_bytes_max(config))
         self._limits = ConnectionLimits(
             frame_bytes_max=config.socket_request_max_bytes,
             in_flight_max=config.ottla_connection_requests_max,
@@ -95,11 +101,19 @@ class Listeners:
         return all(shell.connection.is_idle() for shell in self.shells)
 
     def sweep(self, ticks_max: int) -> None:
-        """Closes connections that have been silent for `ticks_max` calls of this."""
+        """Closes connections that have been silent for `ticks_max` calls of this: nothing came, and nothing that is due was taken."""
         for shell in list(self.shells):
+            sender = shell.connection.sender
+            if sender.bytes_sent != shell.bytes_taken:
+                shell.bytes_taken = sender.bytes_sent
+                shell.idle_ticks = 0
             shell.idle_ticks += 1
-            if shell.idle_ticks > ticks_max and shell.connection.is_idle():
+            if shell.idle_ticks > ticks_max and (sender.queued_bytes > 0 or shell.connection.is_idle()):
                 shell.close()
+
+    def relieve(self) -> None:
+        """Ends a standstill of unfinished requests; called every tick."""
+        self._buffers.relieve()
 
     def _accept_on(self, endpoint: Endpoint, sock: socket.socket) -> None:
         if sock.fileno() >= 0:
@@ -122,13 +136,14 @@ class Listeners:
 
     def _admit(self, endpoint: Endpoint, sock: socket.socket, host: str, port: int) -> None:
         config = self._config
-        if self._count >= config.max_connections or self._per_host[host] >= config.max_connections_per_ip:
+        if self._count >= config.max_connections or self._per_host.get(host, 0) >= self._host_max(host):
             sock.close()
             return
         sock.setblocking(False)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._count += 1
         self._per_host[host] += 1
+        self._share_memory()
         if self.on_arrival is not None:
             self.on_arrival(endpoint.name, sock, host)
         info = ConnectionInfo(identity=f"{host}:{port}", host=host, listener=endpoint.name)
@@ -145,6 +160,33 @@ class Listeners:
         self._per_host[host] -= 1
         if not self._per_host[host]:
             del self._per_host[host]
+        self._share_memory()
+
+    def _host_max(self, host: str) -> int:
+        overrides = self._config.max_connections_per_ip_overrides
+        return per_host(overrides).get(host, self._config.max_connections_per_ip) if overrides else self._config.max_connections_per_ip
+
+    def _share_memory(self) -> None:
+        config = self._config
+        share = max(config.ottla_memory_max_bytes // 2 // max(self._count, 1), QUEUED_BYTES_LEAST)
+        self._limits.queued_bytes_max = min(share, config.ottla_connection_memory_max_bytes)
+
+
+def request_bytes_max(config: BrokerConfig) -> int:
+    """Bytes of large requests that are being received."""
+    half = config.ottla_memory_max_bytes // 2
+    return min(half, config.queued_max_request_bytes) if config.queued_max_request_bytes > 0 else half
+
+
+@lru_cache(maxsize=1)
+def per_host(overrides: str) -> dict[str, int]:
+    """`host:number` separated by commas; an IPv6 address may stand in brackets."""
+    found = {}
+    for item in filter(None, map(str.strip, overrides.split(","))):
+        host, _, number = item.rpartition(":")
+        if host and number.strip().isdigit():
+            found[host.strip("[] ")] = int(number)
+    return found
 
 
 class AddressError(Exception):

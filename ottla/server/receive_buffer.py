@@ -1,37 +1,92 @@
-"""Where received bytes lie until their frame is whole.
+"""Where received bytes lie until their frame is whole, and what bounds them in total.
 
 Small frames are parsed in one buffer that all connections of the loop share: a connection only keeps a copy of an unfinished tail. A
 frame larger than that buffer gets a buffer of its own, which never outgrows what was received by more than a factor, so a peer that
 announces 100 MiB and sends nothing costs nothing. Buffers of ordinary large frames (a producer's 1 MiB batch) are pooled, because making
 them costs as much as copying the batch.
+
+All buffers of their own together stay below `bytes_max`: a frame that would have to grow beyond it is not read on until others have left.
+A frame that is alone may always grow, so none is too large to come through. When every frame waits for another and nothing moves, `relieve`
+drops the connection that holds the most.
 """
 
 from __future__ import annotations
+
+import logging
+from typing import Protocol
+
+log = logging.getLogger("ottla.network")
 
 SHARED_BYTES = 1 << 16
 POOLED_BYTES = (1 << 20) + (1 << 16)
 POOLED_BUFFERS_MAX = 8
 POOL_FROM_RECEIVED_BYTES = 1 << 14
 """A peer must have sent this much of a large frame before a whole pooled buffer is lent to it."""
+UNBOUNDED = (1 << 63) - 1
+STILL_TICKS_MAX = 10
+"""Calls of `relieve` in which nothing was given back before a frame is dropped."""
+
+
+class Reader(Protocol):
+    """Whose frame it is."""
+
+    def resume_reading(self) -> None: ...
+
+    def close(self) -> None: ...
 
 
 class ReceiveBuffers:
-    """The shared buffer and the pool; one for all connections of a loop."""
+    """The shared buffer, the pool and the bound; one for all connections of a loop."""
 
-    def __init__(self) -> None:
+    def __init__(self, bytes_max: int = UNBOUNDED) -> None:
+        self.bytes_max = bytes_max
+        self.bytes_lent = 0
         self.shared = bytearray(SHARED_BYTES)
         self.shared_view = memoryview(self.shared)
         self._free: list[bytearray] = []
+        self._waiting: dict[LargeFrame, Reader] = {}
+        self._still_ticks = 0
 
-    def lend(self, size: int, received: int) -> bytearray:
-        """A buffer for a frame of `size` bytes of which `received` are there."""
+    def size_for(self, size: int, received: int) -> int:
+        """How large a buffer a frame of `size` bytes gets of which `received` are there."""
         if received >= POOL_FROM_RECEIVED_BYTES and size <= POOLED_BYTES:
-            return self._free.pop() if self._free else bytearray(POOLED_BYTES)
-        return bytearray(min(size, max(2 * received, POOL_FROM_RECEIVED_BYTES)))
+            return POOLED_BYTES
+        return min(size, max(2 * received, POOL_FROM_RECEIVED_BYTES))
+
+    def lend(self, size: int) -> bytearray:
+        self.bytes_lent += size
+        return self._free.pop() if size == POOLED_BYTES and self._free else bytearray(size)
 
     def give_back(self, buffer: bytearray) -> None:
+        self.bytes_lent -= len(buffer)
         if len(buffer) == POOLED_BYTES and len(self._free) < POOLED_BUFFERS_MAX:
             self._free.append(buffer)
+        self._still_ticks = 0
+        if self._waiting:
+            self._wake()
+
+    def wait(self, frame: LargeFrame, reader: Reader) -> None:
+        """The frame must grow and may not: its reader is told when it may."""
+        self._waiting[frame] = reader
+
+    def forget(self, frame: LargeFrame) -> None:
+        self._waiting.pop(frame, None)
+
+    def relieve(self) -> None:
+        """Called now and then; ends a standstill."""
+        self._still_ticks = self._still_ticks + 1 if self._waiting else 0
+        if self._still_ticks > STILL_TICKS_MAX:
+            largest = max(self._waiting, key=lambda frame: frame.filled)
+            log.warning("%d bytes of unfinished requests wait for each other; the largest is dropped", self.bytes_lent)
+            self._waiting.pop(largest).close()
+
+    def _wake(self) -> None:
+        """First come, first served; each grows here, so that the next one sees what is left."""
+        for frame, reader in list(self._waiting.items()):
+            if not frame.make_room():
+                break
+            del self._waiting[frame]
+            reader.resume_reading()
 
 
 class LargeFrame:
@@ -43,7 +98,9 @@ class LargeFrame:
         self._buffers = buffers
         self.size = size
         self.filled = len(start)
-        self.buffer = buffers.lend(size, self.filled)
+        wanted = buffers.size_for(size, self.filled)
+        is_tight = buffers.bytes_lent + wanted > buffers.bytes_max
+        self.buffer = buffers.lend(min(wanted, max(self.filled, POOL_FROM_RECEIVED_BYTES)) if is_tight else wanted)
         self.view = memoryview(self.buffer)
         self.view[: self.filled] = start
 
@@ -53,6 +110,16 @@ class LargeFrame:
             self._grow()
         return self.view[self.filled : self.size]
 
+    def make_room(self) -> bool:
+        """Whether there is room for more bytes, or could be made within the bound. A frame that is alone may always grow."""
+        if self.filled == len(self.buffer):
+            buffers, have = self._buffers, len(self.buffer)
+            growth = buffers.size_for(self.size, self.filled) - have
+            if buffers.bytes_lent + growth > buffers.bytes_max and buffers.bytes_lent > have:
+                return False
+            self._grow()
+        return True
+
     def is_whole(self) -> bool:
         return self.filled >= self.size
 
@@ -60,10 +127,12 @@ class LargeFrame:
         return self.view[: self.size]
 
     def release(self) -> None:
+        self._buffers.forget(self)
         self._buffers.give_back(self.buffer)
 
     def _grow(self) -> None:
-        old = self.view[: self.filled]
-        self.buffer = self._buffers.lend(self.size, self.filled)
+        old, filled = len(self.buffer), self.view[: self.filled]
+        self.buffer = self._buffers.lend(self._buffers.size_for(self.size, self.filled))
         self.view = memoryview(self.buffer)
-        self.view[: self.filled] = old
+        self.view[: self.filled] = filled
+        self._buffers.bytes_lent -= old

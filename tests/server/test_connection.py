@@ -10,7 +10,7 @@ import pytest
 from ottla.base.errors import WireError
 from ottla.handlers.context import ConnectionInfo
 from ottla.server.connection import Connection, ConnectionLimits, Slot
-from ottla.server.receive_buffer import POOLED_BYTES, SHARED_BYTES, LargeFrame, ReceiveBuffers
+from ottla.server.receive_buffer import POOLED_BYTES, SHARED_BYTES, STILL_TICKS_MAX, LargeFrame, ReceiveBuffers
 
 LIMITS = ConnectionLimits(frame_bytes_max=4 << 20, in_flight_max=8, queued_bytes_max=100_000)
 
@@ -51,8 +51,11 @@ class Sink:
 
 
 class FakeShell:
+    connection: Connection
+
     def __init__(self) -> None:
         self.is_reading = True
+        self.is_closed = False
 
     def pause_reading(self) -> None:
         self.is_reading = False
@@ -60,15 +63,19 @@ class FakeShell:
     def resume_reading(self) -> None:
         self.is_reading = True
 
+    def close(self) -> None:
+        self.is_closed = True
+        self.connection.abandon()
+
     def guard(self, work: Callable[[], None]) -> None:
         work()
 
 
 class World:
-    def __init__(self, limits: ConnectionLimits = LIMITS) -> None:
+    def __init__(self, limits: ConnectionLimits = LIMITS, buffers: ReceiveBuffers | None = None) -> None:
         self.executor, self.shell, self.sink = Recorder(), FakeShell(), Sink()
         info = ConnectionInfo(identity="test:1", host="test", listener="PLAINTEXT")
-        self.connection = Connection(self.executor, ReceiveBuffers(), info, limits, self.shell)
+        self.connection = self.shell.connection = Connection(self.executor, buffers or ReceiveBuffers(), info, limits, self.shell)
         self.connection.sender = self.sink  # type: ignore[assignment]
 
     def feed(self, data: bytes) -> None:
@@ -177,3 +184,105 @@ def test_buffers_of_ordinary_large_frames_are_used_again() -> None:
     first = LargeFrame(buffers, 1 << 20, memoryview(b"x" * SHARED_BYTES))
     first.release()
     assert LargeFrame(buffers, 1 << 20, memoryview(b"y" * SHARED_BYTES)).buffer is first.buffer
+
+
+# Memory in all
+
+
+def shares(bytes_max: int, count: int) -> tuple[ReceiveBuffers, list[World]]:
+    buffers = ReceiveBuffers(bytes_max)
+    limits = ConnectionLimits(frame_bytes_max=4 << 20, in_flight_max=8, queued_bytes_max=1 << 30)
+    return buffers, [World(limits, buffers) for _ in range(count)]
+
+
+def feed_all(pairs: list[tuple[World, bytes]]) -> None:
+    """In turns, a piece each, to those that read; what is left over was never read."""
+    left = dict(enumerate(data for _, data in pairs))
+    progress = True
+    while progress:
+        progress = False
+        for number, (world, _) in enumerate(pairs):
+            if left[number] and world.shell.is_reading:
+                room = world.connection.buffer()
+                count = min(len(room), len(left[number]), 30_000)
+                room[:count] = left[number][:count]
+                left[number] = left[number][count:]
+                world.connection.received(count)
+                progress = True
+
+
+def test_i46_large_frames_share_one_bound_and_all_come_through() -> None:
+    buffers, worlds = shares(3 << 20, 6)
+    peak = 0
+    lend = buffers.lend
+
+    def watched(size: int) -> bytearray:
+        nonlocal peak
+        made = lend(size)
+        peak = max(peak, buffers.bytes_lent)
+        return made
+
+    buffers.lend = watched  # type: ignore[method-assign]
+    body = b"z" * (2 << 20)
+    feed_all([(worlds[number], frame(body)) for number in range(2)])
+    assert [len(world.executor.frames) for world in worlds[:2]] == [1, 1]
+    assert buffers.bytes_lent == 0 and peak <= (3 << 20) + (2 << 20), "both the old and the new buffer are there while one grows"
+    assert all(world.shell.is_reading for world in worlds)
+
+
+def test_i46_a_frame_larger_than_the_bound_comes_when_it_is_alone() -> None:
+    buffers, (world,) = shares(1 << 20, 1)
+    feed_all([(world, frame(b"z" * (3 << 20)))])
+    assert len(world.executor.frames) == 1 and buffers.bytes_lent == 0
+
+
+def test_i46_a_standstill_ends() -> None:
+    buffers, worlds = shares(1 << 20, 4)
+    feed_all([(world, frame(b"z" * (3 << 20))) for world in worlds])
+    assert [world.executor.frames for world in worlds] == [[]] * 4 and not any(world.shell.is_reading for world in worlds)
+    for _ in range(STILL_TICKS_MAX):
+        buffers.relieve()
+    assert not any(world.shell.is_closed for world in worlds), "they may only be slow"
+    buffers.relieve()
+    assert sum(world.shell.is_closed for world in worlds) == 1
+    assert any(world.shell.is_reading for world in worlds), "others go on with what it had"
+
+
+def test_i46_a_peer_that_goes_gives_its_room_back() -> None:
+    buffers, (world,) = shares(4 << 20, 1)
+    world.feed(frame(b"z" * (3 << 20))[: 1 << 20])
+    assert buffers.bytes_lent > 0
+    world.shell.close()
+    assert buffers.bytes_lent == 0
+
+
+def test_i46_answers_that_wait_for_another_count() -> None:
+    world = World()
+    world.feed(frame(b"later-----") + frame(b"a" * 60_000) + frame(b"b" * 60_000) + frame(b"third-----"))
+    assert len(world.executor.frames) == 3 and not world.shell.is_reading
+    world.connection.fill(world.executor.slots[0], [b"NOW"])
+    assert world.shell.is_reading and world.sink.sent == b"NOW" + b"a" * 60_000 + b"b" * 60_000 + b"third-----"
+
+
+def test_i46_requests_that_wait_count() -> None:
+    world = World()
+    slot = world.connection.reserve(LIMITS.queued_bytes_max)
+    world.feed(frame(b"second----"))
+    assert world.executor.frames == [] and not world.shell.is_reading
+    world.connection.fill(slot, [b"FIRST"])
+    assert world.shell.is_reading and world.sink.sent == b"FIRSTsecond----"
+
+
+def test_large_requests_in_flight_are_bounded_too() -> None:
+    world = World(ConnectionLimits(frame_bytes_max=4 << 20, in_flight_max=3, queued_bytes_max=1 << 30))
+    feed_all([(world, b"".join(frame(b"later-%d" % number + b"z" * 100_000) for number in range(6)))])
+    assert len(world.executor.frames) == 3 and not world.shell.is_reading
+
+
+def test_what_waits_is_given_up_when_the_peer_goes() -> None:
+    world = World()
+    world.feed(frame(b"later-----"))
+    given_up: list[bool] = []
+    world.executor.slots[0].abandon = lambda: given_up.append(True)
+    world.shell.close()
+    assert given_up == [True]

@@ -99,7 +99,7 @@ class NetworkSettings:
         "ottla.connection.requests.max", 1000, "Requests in flight on one connection before reading from it stops.", valid=at_least(1)
     )
     ottla_connection_memory_max_bytes = long(
-        "ottla.connection.memory.max.bytes", 8388608, "Bytes of unsent answers of one connection before reading from it stops.",
+        "ottla.connection.memory.max.bytes", 8388608, "Bytes of unsent answers and waiting requests of a connection before reading stops.",
         valid=at_least(65536),
     )  # fmt: skip
     ottla_memory_max_bytes = long(

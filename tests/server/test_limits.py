@@ -1,0 +1,195 @@
+"""Limits of connections in a running broker: how many, from where, how long in silence, and how much memory they may take together."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import struct
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from ottla.server.app import BrokerServer
+from ottla.server.listener import per_host, request_bytes_max
+from ottla.wire.framing import write_request
+from ottla.wire.messages.api_versions import ApiVersionsRequest
+from ottla.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from ottla.wire.schema import encoder
+from tests.server.conftest import MakeServer, config_for
+
+
+def connect(server: BrokerServer) -> socket.socket:
+    sock = socket.create_connection(("127.0.0.1", server.endpoints[0].port), timeout=10)
+    sock.setblocking(False)
+    return sock
+
+
+def ask_versions(sock: socket.socket) -> None:
+    body = encoder(ApiVersionsRequest, 0)(ApiVersionsRequest())
+    sock.send(write_request(ApiVersionsRequest.API_KEY, 0, 1, "test", body))
+
+
+def ask_fetch(sock: socket.socket, *, wait_ms: int) -> None:
+    topics = [FetchTopic(topic="t", partitions=[FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1000)])]
+    body = encoder(FetchRequest, 11)(FetchRequest(max_wait_ms=wait_ms, min_bytes=1, max_bytes=1000, topics=topics))
+    sock.send(write_request(FetchRequest.API_KEY, 11, 1, "test", body))
+
+
+def run_until(loop: asyncio.AbstractEventLoop, is_true: Callable[[], object], seconds: float = 15) -> None:
+    async def wait() -> None:
+        deadline = time.monotonic() + seconds
+        while not is_true():
+            assert time.monotonic() < deadline, f"not within {seconds} s"
+            await asyncio.sleep(0.002)
+
+    loop.run_until_complete(wait())
+
+
+def is_served(loop: asyncio.AbstractEventLoop, sock: socket.socket) -> bool:
+    """Whether a request is answered; False when the broker has closed the connection."""
+    answer: list[bytes] = []
+
+    def look() -> bool:
+        try:
+            answer.append(sock.recv(1 << 16))
+        except BlockingIOError:
+            return False
+        except ConnectionError:
+            answer.append(b"")
+        return True
+
+    try:
+        ask_versions(sock)
+    except ConnectionError:
+        return False
+    run_until(loop, look)
+    return bool(answer[0])
+
+
+def test_max_connections(make_server: MakeServer, loop: asyncio.AbstractEventLoop) -> None:
+    server = make_server("max.connections=2")
+    socks = [connect(server) for _ in range(3)]
+    assert [is_served(loop, sock) for sock in socks] == [True, True, False]
+    socks[0].close()
+    run_until(loop, lambda: len(server.listeners.shells) == 1)
+    again = connect(server)
+    assert is_served(loop, again), "who leaves makes room"
+    for sock in (*socks, again):
+        sock.close()
+
+
+@pytest.mark.parametrize(
+    ("settings", "allowed"),
+    [
+        (("max.connections.per.ip=1",), 1),
+        (("max.connections.per.ip=1", "max.connections.per.ip.overrides=10.0.0.1:9, 127.0.0.1:2"), 2),
+        (("max.connections.per.ip.overrides=127.0.0.1:0",), 0),
+    ],
+)
+def test_connections_of_one_address(
+    make_server: MakeServer, loop: asyncio.AbstractEventLoop, settings: tuple[str, ...], allowed: int
+) -> None:
+    server = make_server(*settings)
+    socks = [connect(server) for _ in range(3)]
+    assert [is_served(loop, sock) for sock in socks] == [number < allowed for number in range(3)]
+    for sock in socks:
+        sock.close()
+
+
+def test_overrides_by_address() -> None:
+    assert per_host("10.0.0.1:5,[::1]:6, nonsense, fe80::1:7") == {"10.0.0.1": 5, "::1": 6, "fe80::1": 7}
+
+
+def test_silence_ends_a_connection_and_a_pending_request_does_not(make_server: MakeServer, loop: asyncio.AbstractEventLoop) -> None:
+    server = make_server("connections.max.idle.ms=1000")
+    server.create_topics([("t", 1)])
+    silent, asking, waiting, half = (connect(server) for _ in range(4))
+    ask_fetch(waiting, wait_ms=60_000)
+    half.send(struct.pack(">i", 5_000_000) + b"x" * 100_000)
+    run_until(loop, lambda: len(server.listeners.shells) == 4)
+    started = time.monotonic()
+
+    def only_two_are_left() -> bool:
+        ask_versions(asking)
+        return len(server.listeners.shells) == 2
+
+    run_until(loop, only_two_are_left)
+    assert time.monotonic() - started > 0.7
+    assert is_served(loop, asking) and not is_served(loop, silent) and not is_served(loop, half)
+    for sock in (silent, asking, waiting, half):
+        sock.close()
+
+
+def test_a_negative_time_of_silence_is_for_ever(make_server: MakeServer, loop: asyncio.AbstractEventLoop) -> None:
+    server = make_server("connections.max.idle.ms=-1")
+    sock = connect(server)
+    run_until(loop, lambda: len(server.listeners.shells) == 1)
+    for _ in range(50):
+        server.housekeeping.sweep_connections()
+    assert len(server.listeners.shells) == 1 and is_served(loop, sock)
+    sock.close()
+
+
+def test_a_waiting_request_ends_with_its_connection(make_server: MakeServer, loop: asyncio.AbstractEventLoop) -> None:
+    server = make_server()
+    server.create_topics([("t", 1)])
+    sock = connect(server)
+    ask_fetch(sock, wait_ms=2**31 - 1)
+    run_until(loop, lambda: len(server.waiters.watches) == 1)
+    sock.close()
+    run_until(loop, lambda: not server.waiters.watches)
+    assert not server.listeners.shells
+
+
+def test_i46_unfinished_requests_share_the_memory(make_server: MakeServer, loop: asyncio.AbstractEventLoop) -> None:
+    server = make_server("ottla.memory.max.bytes=4000000")
+    socks = [connect(server) for _ in range(8)]
+    buffers = server.listeners._buffers
+    peak = 0
+
+    def push() -> bool:
+        nonlocal peak
+        for sock in socks:
+            try:
+                sock.send(b"\0" * 50_000)
+            except (BlockingIOError, ConnectionError):
+                pass
+        peak = max(peak, buffers.bytes_lent)
+        return bool(buffers._waiting) and len(buffers._waiting) == len(socks)
+
+    for sock in socks:
+        sock.send(struct.pack(">i", 50_000_000))
+    run_until(loop, push)
+    assert 500_000 < peak <= 2_000_000
+    honest = connect(server)
+    assert is_served(loop, honest), "small requests are served"
+    for _ in range(12):
+        server.listeners.relieve()
+    assert len(server.listeners.shells) == len(socks), "the greediest is gone, the honest one is there"
+    for sock in (honest, *socks):
+        sock.close()
+
+
+def test_i46_many_connections_have_less_each(make_server: MakeServer, loop: asyncio.AbstractEventLoop) -> None:
+    server = make_server("ottla.memory.max.bytes=4000000")
+    limits = server.listeners._limits
+    socks = [connect(server)]
+    run_until(loop, lambda: len(server.listeners.shells) == 1)
+    assert limits.queued_bytes_max == 2_000_000
+    socks += [connect(server) for _ in range(9)]
+    run_until(loop, lambda: len(server.listeners.shells) == 10)
+    assert limits.queued_bytes_max == 200_000
+    for sock in socks[1:]:
+        sock.close()
+    run_until(loop, lambda: len(server.listeners.shells) == 1)
+    assert limits.queued_bytes_max == 2_000_000
+    socks[0].close()
+
+
+def test_queued_max_request_bytes_bounds_requests_alone() -> None:
+    path = Path("unused")
+    assert request_bytes_max(config_for(path, "ottla.memory.max.bytes=4000000")) == 2_000_000
+    assert request_bytes_max(config_for(path, "ottla.memory.max.bytes=4000000", "queued.max.request.bytes=70000")) == 70_000
+    assert request_bytes_max(config_for(path, "ottla.memory.max.bytes=4000000", "queued.max.request.bytes=70000000")) == 2_000_000
