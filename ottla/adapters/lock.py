@@ -29,6 +29,9 @@ class DirectoryLock:
         except OSError as error:
             os.close(self._descriptor)
             raise DirectoryRefused(f"{directory} is in use by another broker; stop it first, or use another log.dirs", directory) from error
+        # Who holds it, for `ottla stop` and `ottla status`; the lock itself says only that somebody does.
+        os.ftruncate(self._descriptor, 0)
+        os.write(self._descriptor, b"%d\n" % os.getpid())
 
     def release(self) -> None:
         if self._descriptor >= 0:

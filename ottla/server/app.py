@@ -387,9 +387,9 @@ def reachable_host(host: str) -> str:
 
 def run(
     config: BrokerConfig, notices: Sequence[Notice], *, seed_topics: Sequence[tuple[str, int]], started: float,
-    read_again: Callable[[], BrokerConfig] | None = None,
+    read_again: Callable[[], BrokerConfig] | None = None, on_ready: Callable[[str], object] | None = None,
 ) -> int:  # fmt: skip
-    """Runs one broker until it is told to stop; returns the exit code. Raises `StartRefused`."""
+    """Runs one broker until it is told to stop; returns the exit code. `on_ready` is given its address. Raises `StartRefused`."""
     loop = new_event_loop()
     asyncio.set_event_loop(loop)
     log.info("ottla %s, broker.id=%d, data in %s", __version__, config.this_broker_id, ", ".join(config.data_directories))
@@ -400,17 +400,19 @@ def run(
     try:
         server.start()
         server.create_topics(seed_topics)
-        return loop.run_until_complete(serve(server, started))
+        return loop.run_until_complete(serve(server, started, on_ready))
     finally:
         loop.close()
 
 
-async def serve(server: BrokerServer, started: float) -> int:
+async def serve(server: BrokerServer, started: float, on_ready: Callable[[str], object] | None = None) -> int:
     """From READY to the stop. All of it on the running loop: uvloop loses a signal that comes while the loop stands still."""
     await server.open_http()
     on_signals(server.loop, server.begin_stop, server.reload)
     gc.freeze()  # what start-up has made stays: no collection walks over it again, which would stall the loop for 10 ms and more
-    announce(server, started)
+    address = announce(server, started)
+    if on_ready is not None:
+        on_ready(address)
     notify_ready(f"listening on {server.endpoints[0]}")
     return await server.stopped
 
@@ -424,11 +426,12 @@ def new_event_loop() -> asyncio.AbstractEventLoop:
     return uvloop.new_event_loop()
 
 
-def announce(server: BrokerServer, started: float) -> None:
-    """The one line on stdout."""
+def announce(server: BrokerServer, started: float) -> str:
+    """The one line on stdout; the address that stands in it."""
     endpoint = server.endpoints[0]
     host = reachable_host(endpoint.host)
     milliseconds = (time.perf_counter() - started) * 1000
     log.info("READY in %.0f ms, listening on %s", milliseconds, ", ".join(map(str, server.endpoints)))
     sys.stdout.write(f"READY {host}:{endpoint.port} broker.id={server.config.this_broker_id} in {milliseconds:.0f} ms\n")
     sys.stdout.flush()
+    return f"{host}:{endpoint.port}"
