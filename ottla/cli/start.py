@@ -40,13 +40,15 @@ def main(args: argparse.Namespace) -> int:
     if not __debug__:
         raise StartError("the broker checks its invariants with assert; start it without python -O")
     config, notices = read_config(args)
-    from ottla.server.app import run
+    from ottla.server.app import StartRefused, run
     from ottla.server.logging_setup import set_up_logging
 
     set_up_logging(config.ottla_log_format, config.ottla_log_level, config.this_broker_id)
     try:
         seed_topics = parse_seed_topics(args.seed_topic)
         return run(config, notices, seed_topics=seed_topics, started=started, read_again=lambda: read_config_again(args, config))
+    except StartRefused as error:
+        raise StartError(str(error)) from error
     finally:
         if args.ephemeral:
             import shutil

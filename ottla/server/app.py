@@ -27,7 +27,7 @@ from ottla.adapters.lock import DirectoryRefused
 from ottla.adapters.randomness import SystemRandom
 from ottla.adapters.threads import Threads
 from ottla.adapters.timers import LoopTimers
-from ottla.base.config import BrokerConfig, ConfigError, Endpoint, Notice
+from ottla.base.config import BROKER_SETTINGS, BrokerConfig, ConfigError, Endpoint, Notice
 from ottla.base.errors import DamagedLogError, StorageError
 from ottla.base.types import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
 from ottla.base.uuids import fresh_uuid, uuid_to_text
@@ -308,6 +308,9 @@ class BrokerServer:
             log.error("the configuration stays as it is: %s", error)
             return
         changed = self.config.take_over(newer)
+        later = [name for name in BROKER_SETTINGS if name != "log.dirs" and newer.value(name) != self.config.value(name)]
+        if later:
+            log.warning("%s: changed in the configuration, in force from the next start on", ", ".join(later))
         log.info("configuration read again; %s", f"changed: {', '.join(sorted(changed))}" if changed else "nothing has changed")
 
     # Stopping

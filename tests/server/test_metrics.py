@@ -255,5 +255,5 @@ def test_the_cost_of_a_scrape_can_be_measured() -> None:
     costs = metrics_cost.measure(partitions=40, scrapes=2)
     assert [cost.label for cost in costs] == ["first scrape", "nothing has moved", "every partition has moved"]
     for cost in costs:
-        assert 0 < cost.total_ms and 0 < cost.longest_ms
+        assert cost.total_ms > 0 and cost.longest_ms > 0
         assert cost.page_bytes > 40 * 12 * 40

@@ -104,8 +104,10 @@ def test_a_broker_tells_systemd_when_it_serves_reloads_and_stops(tmp_path: Path)
         process = subprocess.Popen(command, env={**os.environ, "NOTIFY_SOCKET": path}, stdout=subprocess.PIPE, stderr=stderr, text=True)
         try:
             assert sock.recv(200).startswith(b"READY=1\nSTATUS=listening on PLAINTEXT://127.0.0.1:")
-            for value, outcome in (("2000", "changed: log.retention.ms"), ("nonsense", "the configuration stays as it is: "), ("2000", "")):
-                config.write_text(f"log.retention.ms={value}\nnum.partitions=2\n")
+            later = "num.partitions: changed in the configuration, in force from the next start on"
+            outcomes = ("2000", "changed: log.retention.ms"), ("nonsense", "the configuration stays as it is: "), ("2000", later)
+            for value, outcome in outcomes:
+                config.write_text(f"log.retention.ms={value}\nnum.partitions={len(value)}\n")
                 process.send_signal(signal.SIGHUP)
                 assert sock.recv(200).startswith(b"RELOADING=1\n")
                 assert sock.recv(200) == b"READY=1"

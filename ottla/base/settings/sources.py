@@ -3,7 +3,8 @@ text.
 
 Properties follow Java's rules: `=`, `:` or a blank ends the key, a backslash escapes (also a `u` and four hex digits) and continues a
 line, `#` and `!` begin a comment. TOML may be flat or nested: `[log.retention] ms = 1` is `log.retention.ms`. The environment follows
-Apache's image: `KAFKA_` and the key in capitals, `_` for a dot, `__` for an underscore, `___` for a dash.
+Apache's image: `KAFKA_` and the key in capitals, `_` for a dot, `__` for an underscore, `___` for a dash. Compose files for Bitnami's image
+have `KAFKA_CFG_` instead, which no key of Kafka begins with, so that is taken too.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ from ottla.base.settings.setting import SettingError
 
 ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 ENVIRONMENT_PREFIX = "KAFKA_"
+ENVIRONMENT_PREFIX_OF_BITNAMI = "KAFKA_CFG_"
+ENVIRONMENT_CLUSTER_ID = ("CLUSTER_ID", "KAFKA_KRAFT_CLUSTER_ID")
 ENVIRONMENT_SILENT = ("KAFKA_BOOTSTRAP_SERVERS",)
 ENVIRONMENT_SKIPPED = ("KAFKA_HEAP_OPTS", "KAFKA_OPTS", "KAFKA_VERSION", "KAFKA_JVM_PERFORMANCE_OPTS", "KAFKA_GC_LOG_OPTS", "KAFKA_HOME")
 ENVIRONMENT_SKIPPED_PREFIXES = ("KAFKA_JMX_", "KAFKA_LOG4J_")
@@ -63,7 +66,7 @@ def parse_environment(environment: Mapping[str, str]) -> tuple[dict[str, str], l
     """The settings in the environment, and the names of variables that were passed over (they are for a JVM)."""
     values, skipped = {}, []
     for variable in sorted(environment):
-        if variable == "CLUSTER_ID":
+        if variable in ENVIRONMENT_CLUSTER_ID:
             values["ottla.cluster.id"] = environment[variable]
         elif not variable.startswith(ENVIRONMENT_PREFIX) or variable in ENVIRONMENT_SILENT:
             continue
@@ -76,7 +79,7 @@ def parse_environment(environment: Mapping[str, str]) -> tuple[dict[str, str], l
 
 def environment_key(variable: str) -> str:
     """`KAFKA_LOG_RETENTION_MS` -> `log.retention.ms`; one, two, three underscores are a dot, an underscore, a dash."""
-    name = variable.removeprefix(ENVIRONMENT_PREFIX).lower()
+    name = variable.removeprefix(ENVIRONMENT_PREFIX_OF_BITNAMI).removeprefix(ENVIRONMENT_PREFIX).lower()
     return name.replace("___", "-").replace("__", "\0").replace("_", ".").replace("\0", "_")
 
 
