@@ -7,6 +7,7 @@
 #   make sim SEED=7 SEEDS=100    simulated brokers under faults, from seed 7 on
 #   make night                   hypothesis and simulation with many more examples
 #   make rewrite                 renews generated docs and transcripts; read the diff before you commit it
+#   make docs                    the documentation's site, in build/site
 #   make clean                   removes what the targets above have made
 
 PYTHON ?= python3
@@ -19,7 +20,7 @@ STAMP := .venv/.ready
 PYTEST := $(BIN)/python -m pytest -q
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench bench-peer sim night rewrite clean
+.PHONY: help demo test check bench bench-peer sim night rewrite docs clean
 
 help:
 	@sed -n '2,/^$$/s/^#  \{0,1\}//p' Makefile
@@ -65,6 +66,12 @@ night: $(STAMP)
 rewrite: $(STAMP)
 	@$(BIN)/python -m tools.docs
 	@if [ -d tests/scenarios ]; then OTTLA_REWRITE=1 $(PYTEST) tests/scenarios; fi
+	@if [ -d tests/docs ]; then OTTLA_REWRITE=1 $(PYTEST) tests/docs; fi
+
+docs: $(STAMP)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --requirement requirements/docs.txt
+	@$(BIN)/mkdocs build --quiet
+	@echo "make: the site is in build/site, its front page is build/site/index.html"
 
 clean:
 	@rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
