@@ -2,7 +2,8 @@
 
 `notify` speaks systemd's protocol, a datagram on the socket named by NOTIFY_SOCKET; without that variable it does nothing. SIGTERM and
 Ctrl-C stop cleanly, SIGHUP reloads. The first process of a container inherits every orphan in it, and a kernel that nobody asks about them
-keeps their entries for ever; `reap_orphans` asks.
+keeps their entries for ever; so it asks every second (uvloop keeps SIGCHLD to itself). Nor does the kernel end a first process by a signal
+that has no handler, so there the second SIGTERM has one.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ STOPPING = "STOPPING=1"
 RELOADING = "RELOADING=1"
 
 FIRST_PROCESS = 1
+REAP_SECONDS = 1.0
 
 
 def notify(*lines: str, environment: Mapping[str, str] = os.environ) -> bool:
@@ -56,22 +58,34 @@ def notify_reloaded(reload: Callable[[], None]) -> None:
 def on_signals(loop: asyncio.AbstractEventLoop, stop: Callable[[], None], reload: Callable[[], None]) -> None:
     """Calls `stop` at the first SIGTERM or Ctrl-C, `reload` at each SIGHUP. A second signal to stop ends the process where it stands."""
 
+    is_first = os.getpid() == FIRST_PROCESS
+
     def stop_once() -> None:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.remove_signal_handler(number)
-            signal.signal(number, signal.SIG_DFL)
+            if is_first:
+                loop.add_signal_handler(number, os._exit, 128 + number)
+            else:
+                signal.signal(number, signal.SIG_DFL)
         notify_stopping()
         stop()
 
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop_once)
     loop.add_signal_handler(signal.SIGHUP, notify_reloaded, reload)
-    if os.getpid() == FIRST_PROCESS:
-        loop.add_signal_handler(signal.SIGCHLD, reap_orphans)
+    if is_first:
+        _reap_again(loop)
+
+
+def _reap_again(loop: asyncio.AbstractEventLoop) -> None:
+    reap_orphans()
+    loop.call_later(REAP_SECONDS, _reap_again, loop)
 
 
 def reap_orphans() -> int:
-    """Takes note of every child that has ended; how many there were. The broker has no children of its own to wait for."""
+    """Takes note of every child that has ended; how many there were. Whoever waits for a worker of the broker's own may find it gone, and
+    does not know its exit code then, which nobody asks for.
+    """
     count = 0
     while True:
         try:

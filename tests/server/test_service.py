@@ -27,6 +27,27 @@ while count < 3:
 print(count, reap_orphans())
 """
 
+FIRST_PROCESS = """
+import asyncio, os, signal, sys
+from ottla.server import service
+from ottla.server.app import new_event_loop
+
+service.FIRST_PROCESS, service.REAP_SECONDS = os.getpid(), 0.005
+loop = new_event_loop() if sys.argv[1] == "uvloop" else asyncio.SelectorEventLoop()
+service.on_signals(loop, lambda: os.kill(os.getpid(), signal.SIGTERM), lambda: None)
+if (orphan := os.fork()) == 0:
+    os._exit(0)
+
+async def until_reaped():
+    while os.path.exists(f"/proc/{orphan}"):
+        await asyncio.sleep(0.005)
+    print("reaped", flush=True)
+    os.kill(os.getpid(), signal.SIGTERM)
+    await asyncio.sleep(60)
+
+loop.run_until_complete(until_reaped())
+"""
+
 
 def test_systemd_is_told_on_its_socket(tmp_path: Path) -> None:
     path = str(tmp_path / "notify")
@@ -80,6 +101,12 @@ def test_signals_stop_once_and_reload_often() -> None:
 def test_orphans_are_reaped() -> None:
     done = subprocess.run([sys.executable, "-c", ORPHANAGE], capture_output=True, text=True, timeout=20, check=True)
     assert done.stdout.split() == ["3", "0"]
+
+
+@pytest.mark.parametrize("loop", ["uvloop", "asyncio"])
+def test_the_first_process_reaps_and_can_be_made_to_stop(loop: str) -> None:
+    done = subprocess.run([sys.executable, "-c", FIRST_PROCESS, loop], capture_output=True, text=True, timeout=30, check=False)
+    assert (done.stdout, done.returncode) == ("reaped\n", 128 + signal.SIGTERM), done.stderr
 
 
 def test_the_unit_is_one_that_systemd_reads() -> None:
