@@ -130,9 +130,12 @@ class Partitions(Protocol):
     """The logs that live on this broker (`server/partitions.py`)."""
 
     def get(self, topic: str, partition: int) -> Partition | None:
-        """None when no replica lives here."""
+        """None when no replica lives here, or it could not be opened."""
 
     def get_by_id(self, topic_id: bytes, partition: int) -> Partition | None: ...
+
+    def absence(self, topic: str, partition: int) -> ErrorCode:
+        """What clients are told when `get` has answered None."""
 
     def topic_name(self, topic_id: bytes) -> str | None: ...
 

@@ -45,7 +45,7 @@ def delete(broker: Broker, request: RequestContext, topic: str, index: int, offs
             raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"records of the internal topic {topic!r} are not deleted by clients")
         partition = broker.partitions.get(topic, index)
         if partition is None:
-            raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            raise ApiError(broker.partitions.absence(topic, index))
         if not partition.log.config.is_deleted:
             raise ApiError(ErrorCode.POLICY_VIOLATION, f"{topic!r} has no cleanup.policy=delete")
         low_watermark = partition.delete_records(offset)

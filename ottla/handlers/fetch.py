@@ -196,9 +196,13 @@ class Fetch:
         return result
 
     def _unknown(self, wanted: Wanted) -> ErrorCode:
-        if self._has_topic_ids and self._broker.metadata.topic_by_id(wanted.topic_id) is None:
-            return ErrorCode.UNKNOWN_TOPIC_ID
-        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        name = wanted.topic
+        if self._has_topic_ids:
+            topic = self._broker.metadata.topic_by_id(wanted.topic_id)
+            if topic is None:
+                return ErrorCode.UNKNOWN_TOPIC_ID
+            name = topic.name
+        return self._broker.partitions.absence(name, wanted.index)
 
     def _by_topic(self, told: Sequence[tuple[Wanted, PartitionRead | ErrorCode]]) -> list[FetchableTopicResponse]:
         """Groups runs of one topic, in serving order."""

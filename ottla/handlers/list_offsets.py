@@ -56,7 +56,7 @@ def look_up(
             raise ApiError(ErrorCode.UNSUPPORTED_VERSION, f"special timestamp {asked.timestamp}")
         partition = broker.partitions.get(topic, index)
         if partition is None:
-            raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            raise ApiError(broker.partitions.absence(topic, index))
         timestamp, offset, leader_epoch = partition.list_offset(asked.timestamp, body.isolation_level, asked.current_leader_epoch)
     except ApiError as error:
         return ListOffsetsPartitionResponse(partition_index=index, error_code=error.code)

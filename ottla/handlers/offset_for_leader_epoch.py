@@ -12,7 +12,7 @@ Not done: nothing.
 
 from __future__ import annotations
 
-from ottla.base.errors import ApiError, ErrorCode
+from ottla.base.errors import ApiError
 from ottla.handlers.context import AclOperation, Broker, RequestContext, ResourceType, require
 from ottla.wire.messages.offset_for_leader_epoch import (
     EpochEndOffset,
@@ -41,7 +41,7 @@ def find_end(broker: Broker, request: RequestContext, topic: str, asked: OffsetF
         require(broker, request, AclOperation.DESCRIBE, ResourceType.TOPIC, topic)
         partition = broker.partitions.get(topic, asked.partition)
         if partition is None:
-            raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            raise ApiError(broker.partitions.absence(topic, asked.partition))
         epoch, end_offset = partition.end_offset_for_epoch(asked.leader_epoch, asked.current_leader_epoch)
     except ApiError as error:
         return EpochEndOffset(partition=asked.partition, error_code=error.code)

@@ -90,7 +90,7 @@ class Produce:
                 results.append(result)
                 partition = partitions.get(name, data.index)
                 if refusal is not None or partition is None:
-                    self._refuse(result, refusal or ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), partition)
+                    self._refuse(result, refusal or ApiError(partitions.absence(name, data.index)), partition)
                     continue
                 records = data.records
                 try:

@@ -15,7 +15,9 @@ from ottla.base.ports import Clock, Disk
 from ottla.base.types import TopicPartition
 from ottla.replication.partition import Partition
 from ottla.server.log_directories import LogDirectoryState
+from ottla.storage.checkpoints import read_topic_id
 from ottla.storage.log import Log
+from ottla.storage.replacing import deleted_directory
 from ottla.storage.segment import OpenFiles
 
 log = logging.getLogger("ottla.storage")
@@ -50,6 +52,7 @@ class PartitionTable:
         self._by_id: dict[bytes, dict[int, Partition]] = {}
         self._names: dict[bytes, str] = {}
         self._open_files = OpenFiles(SEALED_FILES_MAX)
+        self._unopened: dict[TopicPartition, bytes] = {}  # replicas whose log is damaged, and the ids of their topics
         self._found = self._find_existing()
 
     def get(self, topic: str, partition: int) -> Partition | None:
@@ -59,6 +62,10 @@ class PartitionTable:
     def get_by_id(self, topic_id: bytes, partition: int) -> Partition | None:
         of_topic = self._by_id.get(topic_id)
         return of_topic.get(partition) if of_topic is not None else None
+
+    def absence(self, topic: str, partition: int) -> ErrorCode:
+        is_damaged = (topic, partition) in self._unopened
+        return ErrorCode.KAFKA_STORAGE_ERROR if is_damaged else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
     def topic_name(self, topic_id: bytes) -> str | None:
         return self._names.get(topic_id)
@@ -103,8 +110,11 @@ class PartitionTable:
                 notes=Notes(key),
             )
         except StorageError as error:
-            log.error("%s stays offline: %s", key, error)
+            self._unopened[key] = topic_id
+            self._names[topic_id] = key.topic
+            self._found[str(key)] = directory
             raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
+        self._unopened.pop(key, None)
         partition = self._make_partition(opened, min(directory.high_watermarks.get(key, 0), opened.log_end_offset))
         self._found[str(key)] = directory
         self._by_topic.setdefault(key.topic, {})[key.partition] = partition
@@ -116,9 +126,23 @@ class PartitionTable:
         """Forgets the partition and renames its directory; the caller removes the returned path later."""
         partition = self.get(*key)
         if partition is None:
-            return None
+            return self._delete_unopened(key)
         self._forget(key, partition)
         return partition.log.delete()
+
+    def _delete_unopened(self, key: TopicPartition) -> str | None:
+        """The log is damaged, so its directory is all there is; it stays if it is another topic's."""
+        topic_id = self._unopened.pop(key, None)
+        if topic_id is None:
+            return None
+        if topic_id not in self._by_id:
+            self._names.pop(topic_id, None)
+        path = f"{self._found[str(key)].path}/{key}"
+        if not self._disk.exists(path) or read_topic_id(self._disk, path) not in (None, topic_id):
+            return None
+        target = deleted_directory(self._disk, path, topic_id)
+        self._disk.rename(path, target)
+        return target
 
     def strays(self, is_known: Callable[[str, bytes | None], bool], read_topic_id: Callable[[str], bytes | None]) -> list[str]:
         """Partition directories that no topic of the cluster claims (deleted while this broker was down)."""

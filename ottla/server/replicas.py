@@ -59,16 +59,16 @@ class Replicas:
             self._missing.pop(key, None)
             self._hosts.resign(*key)
             partition = self._partitions.get(*key)
-            if partition is None:
-                continue
-            partition.go_offline("the replica was stopped")
+            if partition is not None:
+                partition.go_offline("the replica was stopped")
             try:
                 path = self._partitions.delete(key) if replica.is_deleted else None
             except StorageError as error:
                 log.error("cannot delete %s: %s", key, error)
                 continue
             if path is not None:
-                self._remove_later(path, partition.log.config.file_delete_delay_ms)
+                config = partition.log.config if partition is not None else self._config.log_config({})
+                self._remove_later(path, config.file_delete_delay_ms)
 
     def on_update_metadata(self, topics: Sequence[str], removed: Sequence[str]) -> None:
         self._groups.topics_changed()

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from ottla.base.config import BrokerConfig
+from ottla.base.errors import ErrorCode
 from ottla.base.log_config import LogConfig
 from ottla.base.types import TopicPartition
 from ottla.handlers.context import AllowClients, ConnectionInfo, RequestContext
@@ -31,6 +32,9 @@ class PartitionsOfOneTopic:
 
     def get_by_id(self, topic_id: bytes, index: int) -> Partition | None:
         return self.get("t" if topic_id == TOPIC_ID else "", index)
+
+    def absence(self, topic: str, index: int) -> ErrorCode:
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
     def topic_name(self, topic_id: bytes) -> str | None:
         return "t" if topic_id == TOPIC_ID else None

@@ -1,0 +1,298 @@
+"""Damaged files: one clear line and the documented reaction (storage/recovery.py), never a traceback, never silent loss (I6, I43, P11).
+
+A data directory is written once; each case damages one file of a copy and starts a broker on it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from ottla.base.errors import ErrorCode, WireError
+from tests.clients.broker_process import BrokerProcess
+from tests.clients.wire_client import WireClient
+from tests.hostile.damage import (
+    OTHER,
+    RECORDS,
+    TOPIC,
+    changed,
+    copy_of,
+    cut,
+    empty,
+    flip,
+    gone,
+    half,
+    junk,
+    more,
+    numbers_of,
+    offset_at,
+    read,
+    refused,
+    time_of,
+    told,
+    write_directory,
+)
+
+Damage = Callable[[Path], None]
+CLEAN_MARKER, RECOVERY_POINTS = ".kafka_cleanshutdown", "recovery-point-offset-checkpoint"
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_directory(tmp_path_factory.mktemp("whole"))
+
+
+@pytest.fixture
+def broker(data: Path, tmp_path: Path) -> Iterator[BrokerProcess]:
+    """On a copy of the directory, not started yet; how it ends is part of the test."""
+    process = copy_of(data, tmp_path)
+    yield process
+    if process.is_running:
+        process.stop()
+
+
+def nth(directory: Path, suffix: str, number: int) -> Path:
+    """The first, middle or last file of a kind in the damaged topic's directory."""
+    return sorted((directory / f"{TOPIC}-0").glob(f"*{suffix}"))[number]
+
+
+SIDE_FILES: dict[str, tuple[str, int]] = {
+    "sealed index": (".index", 1),
+    "active index": (".index", -1),
+    "sealed time index": (".timeindex", 1),
+    "active time index": (".timeindex", -1),
+}
+CHECKPOINTS = [f"{TOPIC}-0/leader-epoch-checkpoint", RECOVERY_POINTS, "replication-offset-checkpoint", "log-start-offset-checkpoint"]
+
+
+def check_all(broker: BrokerProcess) -> None:
+    """Every record is there, once, in order, found by time too; nothing aborted is shown."""
+    with WireClient(broker.port) as client:
+        for is_committed in (True, False):
+            values, error = read(client, TOPIC, is_committed=is_committed)
+            assert error == 0 and numbers_of(values) == list(range(RECORDS))
+            assert values[RECORDS:] == [b"committed"] + [b"aborted"] * (not is_committed)
+        for number in (0, 700, RECORDS - 1):
+            assert numbers_of(read(client, TOPIC, number)[0][:1]) == [number]
+            assert offset_at(client, time_of(number)) == number
+
+
+@pytest.mark.parametrize("damage", [flip, junk, half, empty, gone])
+@pytest.mark.parametrize("name", SIDE_FILES)
+def test_a_damaged_index_is_made_again(broker: BrokerProcess, name: str, damage: Damage) -> None:
+    path = nth(broker.data, *SIDE_FILES[name])
+    damage(path)
+    broker.start()
+    check_all(broker)
+    broker.stop()
+    lines = told(broker)
+    assert len(lines) == 1 or (not lines and damage in (flip, empty))  # a flipped byte, or no byte at all, may be a valid index
+    assert all(f"{TOPIC}-0" in line and str(int(path.stem)) in line and "index" in line for line in lines)
+
+
+@pytest.mark.parametrize("damage", [junk, half])
+def test_a_damaged_index_of_aborted_transactions_is_made_again(broker: BrokerProcess, damage: Damage) -> None:
+    damage(nth(broker.data, ".txnindex", 0))
+    broker.start()
+    check_all(broker)
+    (line,) = told(broker)
+    assert ".txnindex" in line or "transaction index" in line
+
+
+@pytest.mark.parametrize(("damage", "is_clean"), [(junk, True), (half, False), (empty, True)])
+@pytest.mark.parametrize("name", CHECKPOINTS)
+def test_a_damaged_checkpoint_is_told_and_made_again(broker: BrokerProcess, name: str, damage: Damage, is_clean: bool) -> None:
+    damage(broker.data / name)
+    if not is_clean:
+        (broker.data / CLEAN_MARKER).unlink()
+    broker.start()
+    check_all(broker)
+    broker.stop()
+    assert (broker.data / name).read_text().startswith("0\n")
+    if damage is not half or "start" not in name:  # half of an empty list is an empty list
+        (line,) = told(broker)
+        assert Path(name).name in line
+
+
+@pytest.mark.parametrize("damage", [flip, junk, half, empty])
+def test_a_damaged_producer_snapshot_is_told_and_made_again(broker: BrokerProcess, damage: Damage) -> None:
+    path = nth(broker.data, ".snapshot", -1)
+    damage(path)
+    broker.start()
+    check_all(broker)
+    broker.stop()
+    (line,) = told(broker)
+    assert path.name in line
+    assert path.read_bytes()
+
+
+@pytest.mark.parametrize("damage", [junk, half, empty])
+def test_a_damaged_partition_metadata_is_told_and_written_again(broker: BrokerProcess, data: Path, damage: Damage) -> None:
+    name = f"{TOPIC}-0/partition.metadata"
+    damage(broker.data / name)
+    broker.start()
+    check_all(broker)
+    (line,) = told(broker)
+    assert "partition.metadata" in line
+    assert (broker.data / name).read_bytes() == (data / name).read_bytes()
+
+
+def check_offline(broker: BrokerProcess, offset: int, file: str) -> None:
+    """A reader who comes to `offset` gets a typed error, everybody else is served, and one line names the file."""
+    with WireClient(broker.port) as client:
+        assert read(client, TOPIC, offset)[1] == ErrorCode.KAFKA_STORAGE_ERROR
+        assert len(read(client, OTHER)[0]) == 3
+    (line,) = told(broker)
+    assert f"{TOPIC}-0" in line and file in line and "ERROR" in line
+
+
+def test_a_log_of_another_topic_is_not_taken(broker: BrokerProcess) -> None:
+    """I41."""
+    other = (broker.data / f"{OTHER}-0" / "partition.metadata").read_bytes()
+    (broker.data / f"{TOPIC}-0" / "partition.metadata").write_bytes(other)
+    broker.start()
+    check_offline(broker, 0, "partition.metadata")
+
+
+# Segments
+
+
+@pytest.mark.parametrize("damage", [cut, more, empty, gone])
+def test_a_tail_that_changed_after_a_clean_stop_is_not_cut(broker: BrokerProcess, damage: Damage) -> None:
+    damage(nth(broker.data, ".log", -1))
+    broker.start()
+    if damage is gone:
+        with WireClient(broker.port) as client:
+            assert read(client, TOPIC)[1] == ErrorCode.KAFKA_STORAGE_ERROR
+        assert "when it was closed" in told(broker)[-1] or "ERROR" in told(broker)[-1]
+    else:
+        check_offline(broker, 0, f"{TOPIC}-0")
+
+
+@pytest.mark.parametrize("damage", [cut, more])
+def test_a_torn_tail_is_cut(broker: BrokerProcess, damage: Damage) -> None:
+    """After a kill whose last bytes had not been synced: all but the last batch is there, and one line says what was cut."""
+    damage(nth(broker.data, ".log", -1))
+    (broker.data / CLEAN_MARKER).unlink()
+    (broker.data / RECOVERY_POINTS).write_text("0\n0\n")
+    broker.start()
+    with WireClient(broker.port) as client:
+        values, error = read(client, TOPIC)
+        assert error == 0 and numbers_of(values) == list(range(RECORDS))
+    (line,) = told(broker)
+    assert f"{TOPIC}-0: cut " in line and ".log" in line
+
+
+@pytest.mark.parametrize("is_clean", [True, False], ids=["stopped", "killed"])
+def test_damage_below_what_was_synced_is_never_cut(broker: BrokerProcess, is_clean: bool) -> None:
+    """The last batch of a sealed segment is not whole: found by who comes there, and the file stays as it is."""
+    path = nth(broker.data, ".log", 1)
+    cut(path)
+    if not is_clean:
+        (broker.data / CLEAN_MARKER).unlink()
+    before = path.read_bytes()
+    broker.start()
+    with WireClient(broker.port) as client:
+        assert len(read(client, TOPIC)[0]) > 1000
+    check_offline(broker, 0, path.name)
+    broker.stop()
+    assert path.read_bytes() == before
+
+
+def test_damage_below_the_recovery_point_after_a_kill_is_not_cut(broker: BrokerProcess) -> None:
+    path = nth(broker.data, ".log", -1)
+    cut(path)
+    (broker.data / CLEAN_MARKER).unlink()
+    before = path.read_bytes()
+    broker.start()
+    check_offline(broker, 0, path.name)
+    broker.stop()
+    assert path.read_bytes() == before
+
+
+def test_a_flipped_bit_is_found_by_the_reader(broker: BrokerProcess) -> None:
+    """P11: what is fetched is not checked again, so the CRC of the batch tells the client; nothing behind it is lost."""
+    flip(nth(broker.data, ".log", 1))
+    broker.start()
+    with WireClient(broker.port) as client:
+        assert len(read(client, OTHER)[0]) == 3
+        with pytest.raises(WireError, match="CRC"):
+            read(client, TOPIC)
+        assert numbers_of(read(client, TOPIC, 1100)[0]) == list(range(1100, RECORDS))
+
+
+def test_an_empty_segment_in_the_middle_is_told(broker: BrokerProcess) -> None:
+    path = nth(broker.data, ".log", 1)
+    empty(path)
+    broker.start()
+    (line,) = [line for line in told(broker) if "missing" in line]
+    assert path.name in line
+
+
+# What makes a start impossible
+
+
+@pytest.mark.parametrize("damage", [junk, half, empty])
+def test_damaged_meta_properties_stop_the_start(broker: BrokerProcess, damage: Damage) -> None:
+    damage(broker.data / "meta.properties")
+    (line,) = refused(broker)
+    assert "meta.properties" in line or "belongs to cluster" in line
+
+
+def test_the_directory_of_another_cluster_is_refused(broker: BrokerProcess) -> None:
+    changed(r"^cluster\.id=.*$", "cluster.id=AAAAAAAAAAAAAAAAAAAAAA")(broker.data / "meta.properties")
+    (line,) = refused(broker)
+    assert "cluster" in line and "AAAAAAAAAAAAAAAAAAAAAA" in line
+
+
+def test_the_directory_of_another_broker_is_refused(broker: BrokerProcess) -> None:
+    (line,) = refused(broker, "--set", "broker.id=7")
+    assert "belongs to broker 0, not 7" in line
+
+
+@pytest.mark.parametrize("damage", [junk, half, empty, gone])
+def test_a_damaged_metadata_store_stops_the_start(broker: BrokerProcess, damage: Damage) -> None:
+    damage(broker.data / "ottla-metadata.sqlite")
+    (line,) = refused(broker)
+    assert "ottla-metadata.sqlite" in line and "restore the file" in line
+    (again,) = refused(broker)
+    assert "restore the file" in again
+
+
+def test_a_second_broker_on_the_directory_is_refused(broker: BrokerProcess) -> None:
+    broker.start()
+    (line,) = refused(broker, "--port", "0")
+    assert str(broker.data) in line
+    check_all(broker)
+
+
+def test_a_port_in_use_is_refused(broker: BrokerProcess, tmp_path: Path) -> None:
+    broker.start()
+    other = BrokerProcess(tmp_path / "other", ["ottla.log.format=text"])
+    other.port = broker.port
+    (line,) = refused(other)
+    assert str(broker.port) in line
+
+
+CONFIGURATIONS = {
+    "no value": ("num.partitions=\n", "num.partitions"),
+    "not a number": ("log.retention.hours=many\n", "log.retention.hours"),
+    "out of range": ("num.partitions=-5\n", "num.partitions"),
+    "not UTF-8": ("num.partitions=\udcff1\n", "UTF-8"),
+}
+
+
+@pytest.mark.parametrize("name", CONFIGURATIONS)
+def test_a_damaged_configuration_file_stops_the_start(broker: BrokerProcess, tmp_path: Path, name: str) -> None:
+    text, wanted = CONFIGURATIONS[name]
+    path = tmp_path / "server.properties"
+    path.write_bytes(text.encode(errors="surrogateescape"))
+    (line,) = refused(broker, "--config", str(path))
+    assert wanted in line
+
+
+def test_a_configuration_file_that_is_not_there_stops_the_start(broker: BrokerProcess, tmp_path: Path) -> None:
+    (line,) = refused(broker, "--config", str(tmp_path / "nowhere"))
+    assert "cannot read" in line and "nowhere" in line
