@@ -35,6 +35,7 @@ KEY, MIN_VERSION, MAX_VERSION = 28, 0, 6
 ABORTABLE_SINCE = 4
 TRANSACTIONS_V2_SINCE = 5
 TOPIC_IDS_SINCE = 6
+NO_SEQUENCE = -1
 
 
 def handle(broker: Broker, request: RequestContext, body: TxnOffsetCommitRequest) -> Any:
@@ -68,16 +69,24 @@ def handle(broker: Broker, request: RequestContext, body: TxnOffsetCommitRequest
 
 
 def _admit(broker: Broker, request: RequestContext, body: TxnOffsetCommitRequest, commit: Any) -> None:
-    """Asks the transaction coordinator, unless this transaction has written to the group's partition before."""
+    """Asks the transaction coordinator, unless this transaction has written to the group's partition before.
+
+    While the answer is on its way a marker may end the transaction; then the answer counts for nothing, and the client asks again.
+    """
     count = _partition_count(broker)
     key = TopicPartition(GROUP_METADATA_TOPIC, java_partition(body.group_id, count))
     partition = broker.partitions.get(*key)
     if partition is not None and partition.log.producers.has_open_transaction(body.producer_id, body.producer_epoch):
         commit(ErrorCode.NONE)
         return
+    guard = partition.begin_verification(body.producer_id, body.producer_epoch, NO_SEQUENCE) if partition is not None else None
 
     def admitted(codes: dict[TopicPartition, ErrorCode]) -> None:
-        commit(offset_error(codes.get(key, ErrorCode.NONE), request.version))
+        code = offset_error(codes.get(key, ErrorCode.NONE), request.version)
+        if not code and partition is not None and guard is not None:
+            is_void = not partition.verifications.stands(body.producer_id, body.producer_epoch, guard)
+            code = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if is_void else code
+        commit(code)
 
     is_v2 = request.version >= TRANSACTIONS_V2_SINCE
     broker.transactions.admit(body.transactional_id, body.producer_id, body.producer_epoch, [key], is_v2, admitted)

@@ -48,6 +48,10 @@ class Verifications:
             guard.lowest_sequence = base_sequence
         return guard
 
+    def stands(self, producer_id: int, producer_epoch: int, guard: VerificationGuard) -> bool:
+        """No marker has come since this round of asking began, and no later epoch asks."""
+        return self._guards.get(producer_id) is guard and guard.producer_epoch == producer_epoch
+
     def check(self, header: BatchHeader, guard: VerificationGuard | None) -> None:
         """Refuses the first batch of a transaction whose guard does not stand any more."""
         standing = self._guards.get(header.producer_id)

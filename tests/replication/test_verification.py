@@ -68,3 +68,13 @@ def test_i46_those_who_never_come_back_do_not_pile_up(monkeypatch: pytest.Monkey
     for producer_id in range(9):
         verifications.begin(producer_id, 0, 0)
     assert len(verifications) == 3
+
+
+def test_a_coordinators_own_records_ask_whether_the_guard_stands() -> None:
+    """Offsets of a group are not a client's batch, but their answer may be overtaken as well."""
+    verifications = Verifications()
+    old, new = verifications.begin(7, 0, -1), verifications.begin(7, 1, -1)
+    assert (verifications.stands(7, 0, old), verifications.stands(7, 1, new)) == (False, True)
+    assert not verifications.stands(7, 0, verifications.begin(7, 0, -1)), "a later epoch asks"
+    verifications.forget(7)
+    assert not verifications.stands(7, 1, new)

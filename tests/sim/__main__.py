@@ -1,4 +1,4 @@
-"""`python -m tests.sim [--seed FIRST] [--seeds NUMBER]`, or SEED=FIRST SEEDS=NUMBER as make gives them."""
+"""`python -m tests.sim [--seed FIRST] [--seeds NUMBER] [--faults]`, or SEED=FIRST SEEDS=NUMBER as make gives them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,10 @@ import argparse
 import sys
 import traceback
 
+from tests.sim.faults import FAULTS, catch
 from tests.sim.world import World
+
+FAULT_SEEDS = 300
 
 
 def run_seeds(first: int, number: int) -> int:
@@ -27,12 +30,26 @@ def run_seeds(first: int, number: int) -> int:
     return 0
 
 
+def show_faults(seeds: int) -> int:
+    """A table of what is broken on purpose; the exit status is 1 if something is not noticed."""
+    print("| rule that is broken | seeds until it is noticed | by |\n| --- | --- | --- |")
+    is_missed = False
+    for name in FAULTS:
+        seed, why = catch(name, seeds)
+        is_missed = is_missed or not seed
+        print(f"| {name} | {seed or f'not in {seeds}'} | {why} |", flush=True)
+    return int(is_missed)
+
+
 def main(arguments: list[str]) -> int:
     words = [f"--{word.lower()}" if word.partition("=")[0] in ("SEED", "SEEDS") else word for word in arguments]
     parser = argparse.ArgumentParser(prog="python -m tests.sim")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--seeds", type=int, default=1)
+    parser.add_argument("--faults", action="store_true", help="break one rule at a time and say which seed notices it")
     asked = parser.parse_args(words)
+    if asked.faults:
+        return show_faults(max(asked.seeds, FAULT_SEEDS))
     return run_seeds(asked.seed, asked.seeds)
 
 

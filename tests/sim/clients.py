@@ -11,7 +11,7 @@ from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, Any
 
 from ottla.base.errors import ErrorCode
-from ottla.base.types import TopicPartition
+from ottla.base.types import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC, TopicPartition
 from ottla.handlers import (
     add_offsets_to_txn,
     add_partitions_to_txn,
@@ -42,8 +42,17 @@ if TYPE_CHECKING:
 Steps = Generator[Call | int, Any, Any]
 """Yields a call, or a pause in milliseconds."""
 
+Batch = tuple[Any, int, Callable[[], Any], Callable[[Any], int], TopicPartition]
+"""The arguments of a Produce, as `_must` takes them."""
+
 TIMEOUT_MS = 3_000
+IMPATIENT = 0.1
+"""How many transactions are aborted with a Produce on its way."""
 INPUT = TopicPartition("in", 0)
+TRANSACTIONS = TopicPartition(TRANSACTION_STATE_TOPIC, 0)
+OFFSETS = TopicPartition(GROUP_METADATA_TOPIC, 0)
+PLACES = {offset_fetch: OFFSETS, txn_offset_commit: OFFSETS}
+"""Who is asked: the group coordinator, or else the coordinator of transactions; a Produce names its partition."""
 AGAIN = {
     ErrorCode.CONCURRENT_TRANSACTIONS,
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
@@ -67,12 +76,13 @@ class Fenced(Exception):
 
 
 class Producer:
-    """One process with a transactional id; several may have the same one."""
+    """One process with a transactional id; several may have the same one. Its group is `group_id`."""
 
-    def __init__(self, world: World, transactional_id: str, is_v2: bool) -> None:
+    def __init__(self, world: World, transactional_id: str, group_id: str, is_v2: bool) -> None:
         self.world = world
         self.chance = world.chance
         self.transactional_id = transactional_id
+        self.group_id = group_id
         self.is_v2 = is_v2
         self.identity = (-1, -1)
         self.sequences: dict[TopicPartition, int] = {}
@@ -113,14 +123,14 @@ class Producer:
         if answer.error_code:
             raise Fenced
         self._own(answer.producer_id, answer.producer_epoch)
-        self.position = yield from committed_offset(self._ask, self.transactional_id)
+        self.position = yield from committed_offset(self._ask, self.group_id)
         if self.unknown is not None:
             # What was unknown is decided, and the offsets tell how (spark's rule). They moved in the same transaction as the records.
             self.unknown.outcome = "ok" if self.position == self.unknown.end else "info" if self.position > self.unknown.end else "fail"
             self.unknown = None
 
     def _transaction(self) -> Steps:
-        transaction = self.world.history.begin(self.transactional_id)
+        transaction = self.world.history.begin(self.group_id)
         transaction.start = self.position
         transaction.end = self.position + self.chance.randint(1, 3)
         chosen = self.chance.sample([TopicPartition("t", 0), TopicPartition("t", 1)], self.chance.randint(1, 2))
@@ -136,6 +146,10 @@ class Producer:
         yield from self._commit_offsets(transaction.end)
         if self.chance.random() < 0.05:
             yield TIMEOUT_MS + 1_000
+        if self.chance.random() < IMPATIENT:
+            self._produce_and_forget(transaction, chosen[0])
+            yield from self._end(transaction, is_commit=False)
+            return
         yield from self._end(transaction, is_commit=self.chance.random() < 0.75)
 
     def _add(self, partitions: list[TopicPartition]) -> Steps:
@@ -159,17 +173,26 @@ class Producer:
                 transactional_id=self.transactional_id,
                 producer_id=producer_id,
                 producer_epoch=epoch,
-                group_id=self.transactional_id,
+                group_id=self.group_id,
             ),
             lambda answer: answer.error_code,
         )
 
     def _produce(self, partition: TopicPartition, values: list[str], sequence: int) -> Steps:
+        yield from self._must(*self._batch(partition, values, sequence))
+
+    def _produce_and_forget(self, transaction: Transaction, partition: TopicPartition) -> None:
+        """One that aborts does not wait for what it has sent; it may arrive at any time after."""
+        value = self.world.history.new_value(transaction, partition)
+        handler, version, body, _, place = self._batch(partition, [value], self.sequences.get(partition, 0))
+        self.world.send(Call(handler, version, body, place), lambda _answer: None)
+
+    def _batch(self, partition: TopicPartition, values: list[str], sequence: int) -> Batch:
         records = [Record(0, self.world.clock.wall_ms(), None, value.encode()) for value in values]
         batch = encode_batch(
             records, producer_id=self.identity[0], producer_epoch=self.identity[1], base_sequence=sequence, is_transactional=True
         )
-        yield from self._must(
+        return (
             produce,
             12 if self.is_v2 else 9,
             lambda: ProduceRequest(
@@ -183,6 +206,7 @@ class Producer:
                 ],
             ),
             lambda answer: answer.responses[0].partition_responses[0].error_code,
+            partition,
         )
 
     def _commit_offsets(self, end: int) -> Steps:
@@ -192,7 +216,7 @@ class Producer:
             5 if self.is_v2 else 3,
             lambda: TxnOffsetCommitRequest(
                 transactional_id=self.transactional_id,
-                group_id=self.transactional_id,
+                group_id=self.group_id,
                 producer_id=producer_id,
                 producer_epoch=epoch,
                 topics=[
@@ -234,18 +258,22 @@ class Producer:
 
     # Asking
 
-    def _must(self, handler: Any, version: int, body: Callable[[], Any], code_of: Callable[[Any], int]) -> Steps:
-        answer = yield from self._ask(handler, version, body, code_of)
+    def _must(
+        self, handler: Any, version: int, body: Callable[[], Any], code_of: Callable[[Any], int], place: TopicPartition | None = None
+    ) -> Steps:
+        answer = yield from self._ask(handler, version, body, code_of, place)
         code = code_of(answer)
         if code in FENCED:
             raise Fenced
         if code:
             raise GiveUp
 
-    def _ask(self, handler: Any, version: int, body: Callable[[], Any], code_of: Callable[[Any], int]) -> Steps:
+    def _ask(
+        self, handler: Any, version: int, body: Callable[[], Any], code_of: Callable[[Any], int], place: TopicPartition | None = None
+    ) -> Steps:
         """The same request until somebody answers it for good."""
         while True:
-            answer = yield Call(handler, version, body)
+            answer = yield Call(handler, version, body, place or PLACES.get(handler, TRANSACTIONS))
             if answer is not None and code_of(answer) not in AGAIN:
                 return answer
             yield self.chance.randint(1, 60)

@@ -11,15 +11,20 @@ from typing import Any
 from unittest import mock
 
 from ottla.base.errors import ErrorCode
-from ottla.machine.contract import Decision
+from ottla.groups.offset_store import OffsetStore
+from ottla.machine.contract import Call, Decision
 from ottla.machine.host import MachineHost
 from ottla.replication.partition import Partition
-from ottla.transactions import add_partitions, end_transaction
+from ottla.replication.verification import Verifications
+from ottla.storage.log import Log
+from ottla.storage.producers import ProducerStates
+from ottla.transactions import add_partitions, end_transaction, expiry, init_producer_id
 from ottla.transactions.expiry import next_expiry_scan, next_timeout_scan
 from ottla.transactions.machine import TransactionMachine
 from ottla.transactions.markers import LocalMarkers
 from ottla.transactions.metadata import TransactionMetadata, prepared
 from ottla.transactions.routing import TransactionCoordinators
+from ottla.transactions.shard import Shard
 from tests.sim.world import World
 
 
@@ -77,17 +82,106 @@ def lose_markers() -> Any:
     return mock.patch.object(LocalMarkers, "write", lambda _markers, _partition, _marker, done: done(ErrorCode.NONE))
 
 
+def forget_last_stable_offset() -> Any:
+    """Readers of committed data get everything that is committed in the log."""
+    return mock.patch.object(Partition, "last_stable_offset", property(lambda partition: partition.high_watermark))
+
+
+def forget_aborted() -> Any:
+    """Transactions that end with an abort are not entered in the index."""
+    return mock.patch.object(Log, "_note_aborted", lambda _log, _ended: None)
+
+
+def answer_before_durable() -> Any:
+    """The high watermark moves over records that were not synced."""
+    return mock.patch.object(Log, "flush", lambda _log: None)
+
+
+def accept_any_sequence() -> Any:
+    """A batch that comes twice is written twice."""
+    return mock.patch.object(ProducerStates, "_judge_sequence", lambda *_arguments: None)
+
+
+def forget_bump_on_init() -> Any:
+    """Whoever asks gets the epoch that the one before has."""
+    return mock.patch.object(init_producer_id, "next_identity", lambda _shard, current: current)
+
+
+def show_pending_offsets() -> Any:
+    """Offsets of a transaction count before its marker."""
+    keep = OffsetStore.put_pending
+
+    def put_pending(store: OffsetStore, producer_id: int, group_id: str, key: Any, offset: Any) -> None:
+        keep(store, producer_id, group_id, key, offset)
+        store._materialize(group_id, key, offset)
+
+    return mock.patch.object(OffsetStore, "put_pending", put_pending)
+
+
+def ignore_pending_offsets() -> Any:
+    """OffsetFetch with `require_stable` does not wait."""
+    return mock.patch.object(OffsetStore, "is_pending", lambda *_arguments: False)
+
+
+def markers_before_prepare() -> Any:
+    """The outcome goes to the partitions before it is decided for good."""
+    plan = end_transaction.send_markers
+
+    def send(shard: Shard, metadata: TransactionMetadata) -> Call:
+        plan(shard, metadata).function()
+        return Call(lambda: None)
+
+    return mock.patch.object(end_transaction, "send_markers", send)
+
+
+def skip_guard() -> Any:
+    """An answer of the coordinator counts although a marker has come since it was asked for (KIP-890)."""
+    return mock.patch.multiple(Verifications, check=lambda *_arguments: None, stands=lambda *_arguments: True)
+
+
+def timeout_without_fencing() -> Any:
+    """What was open for too long is aborted, and its client may go on in the same epoch."""
+
+    def unbumped(metadata: TransactionMetadata, is_commit: bool, now_ms: int, **_rest: Any) -> TransactionMetadata:
+        return prepared(metadata, is_commit, 0, now_ms)
+
+    return mock.patch.object(expiry, "prepared_with_bump", unbumped)
+
+
+def forget_producers() -> Any:
+    """A broker that starts knows nothing of epochs, sequences and open transactions."""
+    load = Log.open
+
+    def opened(*arguments: Any, **options: Any) -> Log:
+        log = load(*arguments, **options)
+        log.producers.clear()
+        return log
+
+    return mock.patch.object(Log, "open", opened)
+
+
 FAULTS: dict[str, Callable[[], Any]] = {
     fault.__name__: fault
     for fault in (
         release_early,
+        answer_before_durable,
+        markers_before_prepare,
         skip_resume,
-        forget_epoch_bump,
-        skip_verification,
-        skip_epoch_check,
-        forget_timeouts,
-        forget_group_markers,
         lose_markers,
+        forget_group_markers,
+        forget_epoch_bump,
+        forget_bump_on_init,
+        timeout_without_fencing,
+        forget_timeouts,
+        skip_verification,
+        skip_guard,
+        skip_epoch_check,
+        accept_any_sequence,
+        forget_producers,
+        forget_last_stable_offset,
+        forget_aborted,
+        show_pending_offsets,
+        ignore_pending_offsets,
     )
 }
 

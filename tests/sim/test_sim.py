@@ -5,13 +5,18 @@ from __future__ import annotations
 import pytest
 
 from ottla.base.types import TopicPartition
-from tests.sim.__main__ import main
-from tests.sim.faults import FAULTS, catch
+from tests.sim.__main__ import main, run_seeds
+from tests.sim.faults import FAULTS, catch, planted
 from tests.sim.history import History, Transaction
+from tests.sim.logs import Story
+from tests.sim.readers import Reader, judge
 from tests.sim.world import World
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
-SEEDS_TO_CATCH = 40
+SEEDS_TO_CATCH = 200
+SEEDS = 200
+PIECES = 8
+"""The seeds of one run of the tests, in pieces that run side by side."""
 
 
 def trace(seed: int) -> tuple[object, ...]:
@@ -21,9 +26,21 @@ def trace(seed: int) -> tuple[object, ...]:
     return world.events, world.crashes, outcomes, sorted(world.history.seen.items())
 
 
-def test_what_is_right_has_no_fault(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["SEED=101", "SEEDS=6"]) == 0
-    assert "6 seeds from 101" in capsys.readouterr().out
+@pytest.mark.parametrize("piece", range(PIECES))
+def test_what_is_right_has_no_fault(piece: int) -> None:
+    count = SEEDS // PIECES
+    assert run_seeds(1 + piece * count, count) == 0
+
+
+def test_the_program(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["SEED=101", "SEEDS=2"]) == 0
+    assert "2 seeds from 101" in capsys.readouterr().out
+
+
+def test_a_failure_names_its_seed(capsys: pytest.CaptureFixture[str]) -> None:
+    with planted("forget_last_stable_offset"):
+        assert main(["SEED=5", "SEEDS=2"]) == 1
+    assert "python -m tests.sim --seed 5 --seeds 1" in capsys.readouterr().err
 
 
 def test_a_seed_repeats_its_run() -> None:
@@ -43,8 +60,45 @@ def test_the_runs_are_worth_something() -> None:
 @pytest.mark.parametrize("name", FAULTS)
 def test_a_broken_rule_is_noticed(name: str) -> None:
     seed, why = catch(name, SEEDS_TO_CATCH)
+    print(f"{name} was caught by seed {seed}: {why}")
     assert seed > 0, f"{name} was not noticed in {SEEDS_TO_CATCH} seeds"
     assert why
+
+
+def reader_of(*seen: tuple[int, str], position: int) -> Reader:
+    reader = Reader(World(1), T0)
+    reader.seen, reader.position = list(seen), position
+    return reader
+
+
+@pytest.mark.parametrize(
+    ("seen", "verdict"),
+    [([(0, "a")], "poll-skip"), ([(0, "a"), (0, "a"), (2, "b")], "nonmonotonic-poll"), ([(2, "b"), (0, "a")], "nonmonotonic-poll")],
+)
+def test_a_reader_that_skips_or_goes_back(seen: list[tuple[int, str]], verdict: str) -> None:
+    with pytest.raises(AssertionError, match=verdict):
+        judge(reader_of(*seen, position=4), [(0, "a"), (2, "b"), (5, "c")])
+
+
+def test_a_reader_may_be_behind() -> None:
+    reader = reader_of((0, "a"), (2, "b"), position=4)
+    judge(reader, [(0, "a"), (2, "b"), (5, "c")])
+    assert reader.seen[-1] == (2, "b")
+
+
+def test_what_must_not_stand_in_a_log() -> None:
+    """I25, I26, I29."""
+    story = Story()
+    story.write("t-0@0", 3)
+    with pytest.raises(AssertionError, match="I29"):
+        story.write("t-0@1", 4)
+    story.end("t-0@1", (4, 0))
+    with pytest.raises(AssertionError, match="the same marker twice"):
+        story.end("t-0@2", (4, 0))
+    story.end("t-0@2", (4, 1))
+    for wrong in (lambda: story.write("t-0@3", 3), lambda: story.end("t-0@3", (3, 1))):
+        with pytest.raises(AssertionError, match="after 4"):
+            wrong()
 
 
 def story() -> tuple[History, Transaction, str, str]:

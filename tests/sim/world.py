@@ -1,7 +1,8 @@
-"""One run: a broker, clients and readers under one clock, with faults drawn from a seed, judged after every event and at the end.
+"""One run: one or two brokers, clients and readers under one clock, with faults drawn from a seed, judged after every event and at the end.
 
-For `CHAOS_MS` of virtual time the network loses and delays, the power is cut and processes die or sleep. Then everything heals, open
-transactions time out, and the verdicts are spoken. The same seed gives the same run, event by event.
+For `CHAOS_MS` of virtual time the network loses and delays, the power is cut (between two events, or within one at any operation on a disk)
+and processes die or sleep. Then everything heals, open transactions time out, and the verdicts are spoken. The same seed gives the same
+run, event by event.
 """
 
 from __future__ import annotations
@@ -15,23 +16,30 @@ from ottla.machine.host import HostState
 from ottla.replication.partition import Partition
 from ottla.server.hosts import reader_of
 from ottla.transactions.machine import TransactionMachine
-from ottla.wire.batch_header import read_batch_header
-from ottla.wire.records import CONTROL_ABORT, iter_batches, read_control_record, read_records
 from tests.fakes.clock import ManualClock
+from tests.fakes.memory_store import MemoryStore
 from tests.fakes.timers import ManualTimers
-from tests.sim.broker import TOPICS, SimBroker
-from tests.sim.clients import Producer, Steps, committed_offset
+from tests.sim import logs, readers
+from tests.sim.broker import KEYS, LAYOUTS, PowerCut, SimBroker
+from tests.sim.clients import OFFSETS, TRANSACTIONS, Producer, Steps, committed_offset
 from tests.sim.history import History
 from tests.sim.network import Call, Network
+from tests.sim.readers import Reader, Seen
 
 CHAOS_MS = 15_000
 HEALING_MS = 12_000
 PATIENCE_MS = 250
 READ_BYTES = 1 << 20
-REPLAY_EVERY = 64
+REPLAY_EVERY = 128
 EVENTS_MAX = 60_000
-TRANSACTIONAL_IDS = {"a": True, "b": True, "c": False}
-"""Each with whether its clients speak transactions v2."""
+WITHIN = 0.5
+"""How many power cuts come in the middle of an event."""
+FUSE_MAX = 40
+AGAIN = 0.2
+"""How many restarts come with the next power cut."""
+GROUPS = {"a": (("a",), True), "b": (("b",), True), "c": (("c",), False), "p": (("p1", "p2"), False)}
+"""Each group with the transactional ids of its workers, and whether they speak transactions v2. Where there are two ids, the next worker
+takes the other one: nobody ends what the last has left open, and only stable offsets keep the next from reading past it (KIP-447)."""
 
 
 class Process:
@@ -70,7 +78,7 @@ class Process:
             return
         turn, timers = self._turn, self._world.timers
         if isinstance(step, Call):
-            self._world.network.send(step, lambda answer: self._go(turn, answer))
+            self._world.send(step, lambda answer: self._go(turn, answer))
             timers.call_later(PATIENCE_MS, lambda: self._go(turn, None))
         else:
             timers.call_later(step, lambda: self._go(turn, None))
@@ -84,20 +92,25 @@ class World:
         self.clock = ManualClock()
         self.timers = ManualTimers(self.clock)
         self.history = History()
-        self.broker = SimBroker(self)
-        self.network = Network(self.chance, self.timers, self.broker)
+        self.layout = dict(zip(KEYS, self.chance.choice(LAYOUTS), strict=True))
+        store = MemoryStore()
+        self.brokers = {number: SimBroker(self, number, store) for number in sorted(set(self.layout.values()))}
+        self.network = Network(self.chance, self.timers)
         self.is_ending = False
         self.events = 0
         self.crashes = 0
+        self.readers = [Reader(self, key) for key in KEYS if key.topic == "t"]
         self._processes: dict[str, Process] = {}
-        self._positions = {TopicPartition("t", index): 0 for index in range(TOPICS["t"])}
+        self._turns: dict[str, int] = {}
         self._floors: dict[TopicPartition, int] = {}
 
     def run(self) -> None:
-        self.broker.start()
-        for name in TRANSACTIONAL_IDS:
+        for broker in self.brokers.values():
+            broker.start()
+        for name in GROUPS:
             self._start_producer(name)
-        self._later(20, 60, self._read)
+        for reader in self.readers:
+            Process(self, reader.run(), lambda _value: None).start()
         self._later(500, 2_500, self._cut_power)
         self._later(300, 1_500, self._disturb)
         self._run_until(self.clock.monotonic_ms() + self.chaos_ms)
@@ -105,11 +118,18 @@ class World:
         self._run_until(self.clock.monotonic_ms() + HEALING_MS)
         self._judge()
 
+    def send(self, call: Call, answered: Callable[[Any], None], *, is_peer: bool = False) -> None:
+        """To whoever leads the place of the call."""
+        self.network.send(call, self.brokers[self.layout[call.place]], answered, is_peer=is_peer)
+
     # Time
 
     def _run_until(self, end_ms: int) -> None:
         while (deadline_ms := self.timers.next_deadline_ms()) is not None and deadline_ms <= end_ms:
-            self.timers.advance_to_next()
+            try:
+                self.timers.advance_to_next()
+            except PowerCut as cut:
+                self._crash(cut.broker)
             self.events += 1
             assert self.events < EVENTS_MAX, "the world does not come to rest"
             self._check()
@@ -123,9 +143,11 @@ class World:
     def _start_producer(self, name: str) -> None:
         if self.is_ending:
             return
+        ids, is_v2 = GROUPS[name]
+        self._turns[name] = turn = self._turns.get(name, -1) + 1
         process = self._processes[name] = Process(
             self,
-            Producer(self, name, TRANSACTIONAL_IDS[name]).run(),
+            Producer(self, ids[turn % len(ids)], name, is_v2).run(),
             lambda _value: self._later(1, 300, lambda: self._replace(process, name)),
         )
         process.start()
@@ -136,29 +158,43 @@ class World:
             self._start_producer(name)
 
     def _cut_power(self) -> None:
+        """At once, or after some more operations on the disk, which is in the middle of whatever comes then."""
         if self.is_ending:
             return
-        self.crashes += 1
-        self.broker.crash()
-        self._later(5, 800, self._restart)
+        broker = self.chance.choice(list(self.brokers.values()))
+        if broker.is_up and self.chance.random() < WITHIN:
+            broker.fuse = self.chance.randint(1, FUSE_MAX)
+        elif broker.is_up:
+            self._crash(broker)
+        self._later(500, 4_000, self._cut_power)
 
-    def _restart(self) -> None:
-        self._floors.clear()
-        self.broker.start()
-        self._later(300, 4_000, self._cut_power)
+    def _crash(self, broker: SimBroker) -> None:
+        self.crashes += 1
+        broker.crash()
+        for key, number in self.layout.items():
+            if number == broker.broker_id:
+                self._floors.pop(key, None)
+        self._later(5, 800, lambda: self._restart(broker))
+
+    def _restart(self, broker: SimBroker) -> None:
+        """Sometimes the power does not hold until the logs are recovered."""
+        if not self.is_ending and self.chance.random() < AGAIN:
+            broker.fuse = self.chance.randint(1, FUSE_MAX)
+        broker.start()
 
     def _disturb(self) -> None:
-        """A process dies, sleeps, or gets a twin with the same transactional id."""
+        """A process dies, sleeps, or gets a twin with the same transactional id; one whose successor has another id can only die."""
         if self.is_ending:
             return
         name = self.chance.choice(sorted(self._processes))
         process = self._processes[name]
-        kind = self.chance.choice(["die", "sleep", "twin"])
+        kind = self.chance.choice(["die", "sleep", "twin"]) if len(GROUPS[name][0]) == 1 else "die"
         if kind == "sleep":
             process.sleep(self.chance.randint(100, 6_000))
-        else:
-            if kind == "die":
-                process.die()
+        elif kind == "twin":
+            self._later(1, 400, lambda: self._start_producer(name))
+        elif not process.is_dead:  # one that has ended by itself has its successor on the way
+            process.die()
             self._later(1, 400, lambda: self._start_producer(name))
         self._later(300, 1_500, self._disturb)
 
@@ -166,70 +202,35 @@ class World:
         """Power and network hold from here on. Some clients are gone for good: what they left open is for the timeouts to end."""
         self.is_ending = True
         self.network.is_kind = True
+        for broker in self.brokers.values():
+            broker.fuse = None
         for name in sorted(self._processes):
             if self.chance.random() < 0.5:
                 self._processes[name].die()
-
-    # Reading
-
-    def _read(self) -> None:
-        self._read_all()
-        if not self.is_ending:
-            self._later(20, 120, self._read)
-
-    def _read_all(self) -> None:
-        for key, position in self._positions.items():
-            partition = self.broker.partitions.get(key)
-            if partition is not None:
-                self._positions[key] = self._read_from(partition, position)
-
-    def _read_from(self, partition: Partition, position: int) -> int:
-        """As a consumer does with `read_committed`: drops what the list of aborted transactions names."""
-        while position < partition.last_stable_offset:
-            read = partition.read(position, READ_BYTES, isolation=READ_COMMITTED)
-            if read.slice is None:
-                break
-            aborted = sorted(read.aborted or [], key=lambda entry: entry[1])
-            hidden: set[int] = set()
-            data = memoryview(read.slice.read())
-            for start, header in iter_batches(data):
-                batch = data[start : start + header.size_bytes]
-                while aborted and aborted[0][1] <= header.last_offset:
-                    hidden.add(aborted.pop(0)[0])
-                if header.is_control:
-                    control = read_control_record(batch)
-                    if control is not None and control.kind == CONTROL_ABORT:
-                        hidden.discard(header.producer_id)
-                elif header.producer_id not in hidden:
-                    self._saw(partition, batch, position)
-                position = max(position, header.next_offset)
-        return position
-
-    def _saw(self, partition: Partition, batch: memoryview, position: int) -> None:
-        for record in read_records(batch):
-            if record.offset >= position:
-                assert record.offset < partition.last_stable_offset, "a record above the last stable offset (I24)"
-                self.history.read(partition.topic_partition, record.offset, bytes(record.value or b"").decode())
 
     # Judging
 
     def _check(self) -> None:
         """What must hold after every event."""
-        for key, partition in self.broker.partitions.items():
-            stable, high, end = partition.last_stable_offset, partition.high_watermark, partition.log.log_end_offset
-            assert partition.log.log_start_offset <= stable <= high <= end, f"{key}: {stable}, {high}, {end} (I2)"
-            assert high >= self._floors.get(key, 0), f"{key}: the high watermark fell to {high} (I11)"
-            self._floors[key] = high
-        if self.events % REPLAY_EVERY == 0 and self.broker.is_up:
+        for broker in self.brokers.values():
+            for key, partition in broker.partitions.items():
+                stable, high, end = partition.last_stable_offset, partition.high_watermark, partition.log.log_end_offset
+                assert partition.log.log_start_offset <= stable <= high <= end, f"{key}: {stable}, {high}, {end} (I2)"
+                assert high >= self._floors.get(key, 0), f"{key}: the high watermark fell to {high} (I11)"
+                self._floors[key] = high
+        if self.events % REPLAY_EVERY == 0:
             self._check_replay()
 
     def _check_replay(self) -> None:
         """Live state is what loading the log would make of it (I36 for transactions)."""
-        host = next(iter(self.broker.transactions.all_hosts()))
+        broker = self.brokers[self.layout[TRANSACTIONS]]
+        if not broker.is_up:
+            return
+        host = next(iter(broker.transactions.all_hosts()))
         if host.state is not HostState.ACTIVE:
             return
-        fresh: TransactionMachine = self.broker.transactions.new_machine(0)
-        reader, offset = reader_of(self.broker.partitions[TopicPartition(TRANSACTION_STATE_TOPIC, 0)], 1 << 20), 0
+        fresh: TransactionMachine = broker.transactions.new_machine(0)
+        reader, offset = reader_of(broker.partitions[TRANSACTIONS], 1 << 20), 0
         while (piece := reader.read_piece(offset)) is not None:
             piece.apply_to(fresh)
             offset = piece.end
@@ -237,34 +238,37 @@ class World:
 
     def _judge(self) -> None:
         """All faults have healed, all timeouts have passed."""
-        for key, partition in self.broker.partitions.items():
+        partitions = {key: partition for broker in self.brokers.values() for key, partition in broker.partitions.items()}
+        for key, partition in partitions.items():
             assert partition.last_stable_offset == partition.log.log_end_offset, f"{key}: a transaction hangs (I31)"
             if key.topic in ("t", GROUP_METADATA_TOPIC):
-                self._judge_markers(partition)
-        for index in self._positions:
-            self._positions[index] = 0
-        self._read_all()
-        self.history.judge({name: self._committed(name) for name in TRANSACTIONAL_IDS})
+                logs.judge_markers(partition)
+            elif key.topic == TRANSACTION_STATE_TOPIC:
+                logs.judge_moves(partition)
+        for reader in self.readers:
+            everything = self._read_all(partitions[reader.place])
+            for offset, value in everything:
+                self.history.read(reader.place, offset, value)
+            readers.judge(reader, everything)
+        self.history.judge({name: self._committed(name) for name in GROUPS})
 
-    def _judge_markers(self, partition: Partition) -> None:
-        """I25: no data of an epoch that a marker has ended."""
-        found = partition.log.read(0, 1 << 30, end_offset=partition.log.log_end_offset)
-        epochs: dict[int, int] = {}
-        data = memoryview(found.read()) if found is not None else memoryview(b"")
-        for start, _ in iter_batches(data):
-            header = read_batch_header(data, start)
-            if header.producer_id < 0:
-                continue
-            last = epochs.get(header.producer_id, -1)
-            where = f"{partition.topic_partition}@{header.base_offset}"
-            assert header.producer_epoch >= last, f"{where}: epoch {header.producer_epoch} after {last}"
-            epochs[header.producer_id] = header.producer_epoch
+    def _read_all(self, partition: Partition) -> list[Seen]:
+        """What a consumer gets that begins now, from the first offset to the last."""
+        found: list[Seen] = []
+        position = 0
+        while position < partition.last_stable_offset:
+            read = partition.read(position, READ_BYTES, isolation=READ_COMMITTED)
+            assert read.slice is not None, f"{partition.topic_partition}: nothing at {position}"
+            data = memoryview(read.slice.read())
+            found += readers.visible(data, read.aborted or (), position)
+            position = readers.end_of(data, position)
+        return found
 
     def _committed(self, group_id: str) -> int:
         found: list[int] = []
 
         def ask(handler: Any, version: int, body: Callable[[], Any], code_of: Callable[[Any], int]) -> Steps:
-            answer = yield Call(handler, version, body)
+            answer = yield Call(handler, version, body, OFFSETS)
             assert answer is not None and not code_of(answer), f"OffsetFetch of {group_id} has no answer"
             return answer
 

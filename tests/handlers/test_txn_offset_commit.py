@@ -1,0 +1,98 @@
+"""TxnOffsetCommit between asking the coordinator of transactions and writing the offsets: what an answer that is overtaken counts for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from ottla.base.errors import ErrorCode
+from ottla.base.types import GROUP_METADATA_TOPIC, TopicPartition
+from ottla.handlers import txn_offset_commit
+from ottla.handlers.context import AllowClients, ConnectionInfo, Pending, RequestContext
+from ottla.replication.verification import VerificationGuard, Verifications
+from ottla.wire.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+    TxnOffsetCommitResponse,
+)
+
+OFFSETS = TopicPartition(GROUP_METADATA_TOPIC, 0)
+Answer = Callable[[dict[TopicPartition, ErrorCode]], None]
+
+
+class House:
+    """A broker whose coordinator of transactions is another one and takes its time."""
+
+    def __init__(self) -> None:
+        self.verifications = Verifications()
+        self.asked: list[Answer] = []
+        self.committed = 0
+        self.is_open = False
+        topic = SimpleNamespace(name="in", partitions=[0], topic_id=bytes(16))
+        self.broker: Any = SimpleNamespace(
+            authorizer=AllowClients(),
+            metadata=SimpleNamespace(topic=lambda _name: topic, partition=lambda _topic, index: index),
+            groups=SimpleNamespace(host_of=lambda _group_id: SimpleNamespace(machine=self, run=self._run)),
+            partitions=SimpleNamespace(get=lambda _topic, _index: self),
+            transactions=SimpleNamespace(admit=lambda *arguments: self.asked.append(arguments[-1])),
+            clock=SimpleNamespace(wall_ms=lambda: 0),
+        )
+        self.log = SimpleNamespace(producers=SimpleNamespace(has_open_transaction=lambda *_identity: self.is_open))
+
+    def begin_verification(self, producer_id: int, producer_epoch: int, base_sequence: int) -> VerificationGuard:
+        return self.verifications.begin(producer_id, producer_epoch, base_sequence)
+
+    def _run(self, decide: Callable[[int], Any]) -> None:
+        decide(0)
+
+    def commit_in_transaction(self, request: TxnOffsetCommitRequest, reply: Callable[[Any], None], _now_ms: int) -> None:
+        self.committed += 1
+        reply(TxnOffsetCommitResponse())
+
+    def ask(self) -> Pending:
+        topic = TxnOffsetCommitRequestTopic(name="in", partitions=[TxnOffsetCommitRequestPartition(committed_offset=5)])
+        body = TxnOffsetCommitRequest(transactional_id="tx", group_id="g", producer_id=7, producer_epoch=0, topics=[topic])
+        connection = ConnectionInfo(identity="c", host="10.0.0.1", listener="PLAINTEXT")
+        pending = txn_offset_commit.handle(self.broker, RequestContext(3, "c", connection), body)
+        assert isinstance(pending, Pending)
+        return pending
+
+
+def test_an_answer_in_time_lets_the_offsets_in() -> None:
+    house = House()
+    pending = house.ask()
+    house.asked[0]({OFFSETS: ErrorCode.NONE})
+    assert pending.is_done and house.committed == 1
+
+
+def test_an_answer_that_a_marker_has_overtaken_counts_for_nothing() -> None:
+    """KIP-890: else the offsets would open a transaction in this partition that nobody ends (found by the simulation)."""
+    house = House()
+    pending = house.ask()
+    house.verifications.forget(7)
+    house.asked[0]({OFFSETS: ErrorCode.NONE})
+    (topic,) = pending.response.topics
+    assert [partition.error_code for partition in topic.partitions] == [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS]
+    assert house.committed == 0
+    house.ask()
+    house.asked[1]({OFFSETS: ErrorCode.NONE})
+    assert house.committed == 1, "the client asks again"
+
+
+@pytest.mark.parametrize("code", [ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.INVALID_PRODUCER_ID_MAPPING])
+def test_a_refusal_is_told(code: ErrorCode) -> None:
+    house = House()
+    pending = house.ask()
+    house.asked[0]({OFFSETS: code})
+    assert pending.response.topics[0].partitions[0].error_code == code and house.committed == 0
+
+
+def test_a_transaction_that_has_written_here_is_not_asked_about() -> None:
+    house = House()
+    house.is_open = True
+    assert house.ask().is_done
+    assert (house.committed, house.asked) == (1, [])

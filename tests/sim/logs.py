@@ -1,0 +1,78 @@
+"""What must hold in the logs themselves when a run is over: markers, epochs, and the moves of each transactional id."""
+
+from __future__ import annotations
+
+from ottla.machine.contract import LogRecord
+from ottla.replication.partition import Partition
+from ottla.transactions.records import read_record
+from ottla.transactions.states import ALLOWED, EMPTY, TransactionState
+from ottla.wire.batch_header import BatchHeader, read_batch_header
+from ottla.wire.records import iter_batches, read_control_record, read_records
+
+
+class Story:
+    """One producer id in one partition: which epoch writes, and the last marker."""
+
+    def __init__(self) -> None:
+        self.last_epoch = -1
+        self.open_epoch: int | None = None
+        self.last_marker: tuple[int, int] | None = None
+
+    def write(self, where: str, epoch: int) -> None:
+        assert epoch >= self.last_epoch, f"{where}: epoch {epoch} after {self.last_epoch} (I26)"
+        assert self.open_epoch in (None, epoch), f"{where}: epoch {epoch} writes into the transaction of {self.open_epoch} (I29)"
+        self.last_epoch = self.open_epoch = epoch
+        self.last_marker = None
+
+    def end(self, where: str, marker: tuple[int, int]) -> None:
+        """A marker is its epoch and its coordinator's: another coordinator's repetition may stand there, the same one's never."""
+        assert marker[0] >= self.last_epoch, f"{where}: a marker of epoch {marker[0]} after {self.last_epoch} (I25)"
+        assert marker != self.last_marker, f"{where}: the same marker twice (I25)"
+        self.last_epoch, self.last_marker, self.open_epoch = marker[0], marker, None
+
+
+def judge_markers(partition: Partition) -> None:
+    """I25, I26, I29: one marker for each transaction, after all its data, and no transaction of two epochs."""
+    stories: dict[int, Story] = {}
+    for start, batch in batches(partition):
+        header: BatchHeader = read_batch_header(batch, 0)
+        if header.producer_id < 0:
+            continue
+        story = stories.setdefault(header.producer_id, Story())
+        where = f"{partition.topic_partition}@{start}"
+        control = read_control_record(batch) if header.is_control else None
+        if control is None:
+            story.write(where, header.producer_epoch)
+        else:
+            story.end(where, (header.producer_epoch, control.coordinator_epoch))
+
+
+def judge_moves(partition: Partition) -> None:
+    """I27: every record of a transactional id is a move that the table allows."""
+    states: dict[str, TransactionState] = {}
+    for _, batch in batches(partition):
+        for record in read_records(batch):
+            decoded = read_record(LogRecord(bytes(record.key or b""), None if record.value is None else bytes(record.value)))
+            assert decoded is not None, "a record that nobody can read"
+            transactional_id, metadata = decoded
+            if metadata is None:
+                states.pop(transactional_id, None)
+                continue
+            before = states.get(transactional_id, EMPTY)
+            assert metadata.state in ALLOWED[before], f"{transactional_id}: {before.value} -> {metadata.state.value} (I27)"
+            states[transactional_id] = metadata.state
+
+
+def batches(partition: Partition) -> list[tuple[int, memoryview]]:
+    """Every batch with its first offset, segment by segment."""
+    log, offset = partition.log, partition.log.log_start_offset
+    found: list[tuple[int, memoryview]] = []
+    while offset < log.log_end_offset:
+        read = log.read(offset, 1 << 30, end_offset=log.log_end_offset)
+        assert read is not None, f"{partition.topic_partition}: nothing at {offset}, the end is {log.log_end_offset}"
+        data = memoryview(read.read())
+        for start, header in iter_batches(data):
+            found.append((header.base_offset, data[start : start + header.size_bytes]))
+            offset = header.next_offset
+    return found
+
