@@ -162,6 +162,9 @@ class Watch(Protocol):
 
     is_cancelled: bool
 
+    def add_acknowledgement(self, partition: Partition, last_offset: int, acks: int) -> None:
+        """Also wakes once the partition acknowledges what was just appended up to `last_offset`, or cannot any more."""
+
     def cancel(self) -> None: ...
 
 

@@ -106,8 +106,11 @@ class Produce:
     def wait(self) -> Pending:
         """Answers when every append is acknowledged, or when the time is over."""
         self._pending = Pending()
-        self._pending.abandon = self._stop_watching
-        self._watch_owed()
+        self._watch = self._broker.waiters.watch((), self._body.timeout_ms, self._settle, self._time_out)
+        self._pending.abandon = self._watch.cancel
+        for partition, last_offset, _ in self.owed:
+            if partition is not None:
+                self._watch.add_acknowledgement(partition, last_offset, self._acks)
         return self._pending
 
     def answer(self) -> ProduceResponse | None:
@@ -144,6 +147,8 @@ class Produce:
             code = partition.acknowledgement(last_offset, acks)
             if code is None:
                 self.owed.append((partition, last_offset, result))
+                if self._watch is not None:
+                    self._watch.add_acknowledgement(partition, last_offset, acks)
             elif code:
                 raise ApiError(code)
 
@@ -190,15 +195,6 @@ class Produce:
 
     # Waiting
 
-    def _stop_watching(self) -> None:
-        if self._watch is not None:
-            self._watch.cancel()
-
-    def _watch_owed(self) -> None:
-        self._stop_watching()
-        partitions = [partition for partition, _, _ in self.owed if partition is not None]
-        self._watch = self._broker.waiters.watch(partitions, self._body.timeout_ms, self._settle, self._time_out)
-
     def _settle(self) -> None:
         """Looks again at what is owed; answers when nothing is."""
         left = []
@@ -210,11 +206,8 @@ class Produce:
             elif code:
                 self._refuse(result, ApiError(code), partition)
         self.owed = left
-        if self._pending is not None and not self._pending.is_done:
-            if not left:
-                self._finish()
-            elif self._watch is not None:
-                self._watch_owed()
+        if self._pending is not None and not self._pending.is_done and not left:
+            self._finish()
 
     def _time_out(self) -> None:
         for partition, _, result in self.owed:

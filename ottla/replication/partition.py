@@ -170,7 +170,7 @@ class Partition(Replica):
             log.producers.on_high_watermark(high_watermark)
         else:
             self._advance_high_watermark()
-        if self._watchers or self._committed_listeners:
+        if self._watchers or self._committed_listeners or self._awaiting_commit:
             self._notify()
         return base_offset
 

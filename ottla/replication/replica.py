@@ -13,6 +13,7 @@ has moved. They may append in turn; then they are called again after the round t
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -43,6 +44,8 @@ class Replica:
         "_is_leading",
         "_is_notifying",
         "_is_stamping",
+        "_awaiting_commit",
+        "_awaiting_flush",
         "_committed_listeners",
         "_notify_again",
         "_request_flush",
@@ -109,6 +112,9 @@ class Replica:
         self._flush_end_max = _NEVER  # a flush that began before a truncation says nothing of what came after
         self._watchers: dict[Callable[[], None], None] = {}
         self._committed_listeners: list[Callable[[], None]] = []
+        # Who waits for one offset, in ascending order of the offsets: many producers may, and each is called once.
+        self._awaiting_commit: OrderedDict[Callable[[], None], int] = OrderedDict()
+        self._awaiting_flush: OrderedDict[Callable[[], None], int] = OrderedDict()
         self._is_notifying = False
         self._notify_again = False
         log.producers.on_high_watermark(self.high_watermark)
@@ -258,6 +264,26 @@ class Replica:
     def remove_watcher(self, function: Callable[[], None]) -> None:
         self._watchers.pop(function, None)
 
+    def call_when_acknowledged(self, last_offset: int, acks: int, function: Callable[[], None]) -> None:
+        """Calls `function` once, when what `acks` asks for `last_offset` is there, or when this replica leads no more.
+
+        To be asked right after the append, so that the offsets come in ascending order.
+        """
+        awaiting = self._awaiting_commit if acks == -1 else self._awaiting_flush
+        awaiting.pop(function, None)
+        awaiting[function] = last_offset
+
+    def forget_acknowledgement(self, function: Callable[[], None]) -> None:
+        self._awaiting_commit.pop(function, None)
+        self._awaiting_flush.pop(function, None)
+
+    def _call_acknowledged(self) -> None:
+        ends = (self.high_watermark, self._durable_end) if self._is_leading else (_NEVER, _NEVER)
+        for awaiting, end in zip((self._awaiting_commit, self._awaiting_flush), ends, strict=True):
+            while awaiting and awaiting[function := next(iter(awaiting))] < end:
+                del awaiting[function]
+                function()
+
     def _notify(self) -> None:
         if self._is_notifying:
             self._notify_again = True
@@ -269,6 +295,8 @@ class Replica:
                 self._notify_again = False
                 for function in (*self._committed_listeners, *self._watchers):
                     function()
+                if self._awaiting_commit or self._awaiting_flush:
+                    self._call_acknowledged()
         finally:
             self._is_notifying = False
 

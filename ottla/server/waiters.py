@@ -16,11 +16,12 @@ from ottla.replication.partition import Partition
 class Watch:
     """One waiting request: `wake` may be called many times until `cancel`."""
 
-    __slots__ = ("_is_marked", "_on_timeout", "_partitions", "_timer", "_waiters", "is_cancelled", "wake")
+    __slots__ = ("_appended", "_is_marked", "_on_timeout", "_partitions", "_timer", "_waiters", "is_cancelled", "wake")
 
     def __init__(self, waiters: Waiters, partitions: Sequence[Partition], wake: Callable[[], None]) -> None:
         self._waiters = waiters
         self._partitions = partitions
+        self._appended: list[Partition] = []
         self._is_marked = False
         self._on_timeout: Callable[[], None] | None = None
         self._timer: TimerHandle | None = None
@@ -33,6 +34,13 @@ class Watch:
         self._on_timeout = on_timeout
         self._waiters.watches[self] = None
         self._timer = self._waiters.timers.call_later(timeout_ms, on_timeout)
+
+    def add_acknowledgement(self, partition: Partition, last_offset: int, acks: int) -> None:
+        """Also wakes once the partition acknowledges what was just appended up to `last_offset`, or cannot any more."""
+        if self.is_cancelled:
+            return
+        self._appended.append(partition)
+        partition.call_when_acknowledged(last_offset, acks, self.mark)
 
     def mark(self) -> None:
         if not self._is_marked:
@@ -52,6 +60,8 @@ class Watch:
         self._waiters.watches.pop(self, None)
         for partition in self._partitions:
             partition.remove_watcher(self.mark)
+        for partition in self._appended:
+            partition.forget_acknowledgement(self.mark)
         if self._timer is not None:
             self._timer.cancel()
 
@@ -65,9 +75,7 @@ class Waiters:
         self._ready: list[Watch] = []
         self._is_batching = False
 
-    def watch(
-        self, partitions: Sequence[Partition], timeout_ms: int, wake: Callable[[], None], on_timeout: Callable[[], None]
-    ) -> Watch:
+    def watch(self, partitions: Sequence[Partition], timeout_ms: int, wake: Callable[[], None], on_timeout: Callable[[], None]) -> Watch:
         """Calls `wake` after any of the partitions moved, and `on_timeout` once when the time is over, until cancelled."""
         watch = Watch(self, partitions, wake)
         watch.start(timeout_ms, on_timeout)

@@ -97,6 +97,18 @@ def test_a_wait_that_takes_too_long_is_told() -> None:
     world.flush()
 
 
+def test_what_is_written_meanwhile_does_not_give_a_produce_more_time() -> None:
+    world = World(is_flush_on_ack=True)
+    pending = handle(world.broker, request(9), body({0: batch(b"x"), 1: batch(b"y")}))
+    assert isinstance(pending, Pending)
+    world.timers.advance(900)
+    world.partitions[0].on_flushed(1)
+    world.waiters.run()
+    assert not pending.is_done, "the other partition is still owed"
+    world.timers.advance(101)
+    assert pending.is_done and codes(pending.response) == [0, ErrorCode.REQUEST_TIMED_OUT]
+
+
 def test_leadership_lost_while_waiting_is_told() -> None:
     world = World(is_flush_on_ack=True)
     pending = handle(world.broker, request(12), body({0: batch(b"x")}))

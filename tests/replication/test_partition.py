@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import functools
 from collections.abc import Callable
 
 import pytest
@@ -449,6 +450,23 @@ def test_watchers_hear_of_each_move_until_they_are_removed(alone: Partition) -> 
     alone.remove_watcher(watcher)
     append(alone, batch("b"))
     assert heard == [1, 2]
+
+
+@pytest.mark.parametrize("acks", [1, -1])
+def test_who_waits_for_an_offset_is_called_once_and_nobody_before_his_turn(open_log: OpenLog, acks: int) -> None:
+    partition = Partition(open_log(), broker_id=1, is_flush_on_ack=True, request_flush=lambda _partition: None)
+    partition.become_leader(leader_epoch=0, partition_epoch=0, replicas=(1,), isr=(1,), now_ms=0)
+    heard: list[str] = []
+    waiting = {name: functools.partial(heard.append, name) for name in "abcd"}
+    for name, function in waiting.items():
+        append(partition, batch(name))
+        partition.call_when_acknowledged(partition.log.log_end_offset - 1, acks, function)
+    partition.forget_acknowledgement(waiting["b"])
+    partition.forget_acknowledgement(waiting["b"])
+    partition.on_flushed(3)
+    assert heard == ["a", "c"], "b has gone, d is not on the disk yet"
+    partition.become_follower(leader_id=2, leader_epoch=1, partition_epoch=1, replicas=(1, 2), isr=(2,))
+    assert heard == ["a", "c", "d"], "nothing will come of it any more"
 
 
 def test_a_watcher_may_append_and_nobody_is_called_inside_of_another(alone: Partition) -> None:
