@@ -1,8 +1,8 @@
 """What a scrape says of topics and partitions: offsets, replicas, sizes, traffic.
 
 Most partitions of a broker have not moved since the scrape before, and those that have still have the same leader. So a partition's lines
-are kept, those that tell where it stands (`moving`) apart from those that tell who holds it (`standing`), with the numbers they were made
-of; and each topic keeps the encoded text of its partitions. A partition at rest costs one comparison. The walk is cut into pieces of
+are kept with the numbers they were made of, in three kinds: who holds it (`standing`), where it begins (`starts`), where it ends (`ends`);
+and each topic keeps the encoded text of its partitions. A partition at rest costs one comparison. The walk is cut into pieces of
 `PIECE` partitions, and the loop may serve clients between them.
 
 Counters never go back: what a deleted topic has counted stays in the series without a label, and its own series end.
@@ -43,14 +43,10 @@ STANDING = (
     "kafka_cluster_partition_underminisr",
     "kafka_cluster_partition_atminisr",
 )
-MOVING = (
-    "kafka_topic_partition_current_offset",
-    "kafka_topic_partition_oldest_offset",
-    "kafka_log_log_size",
-    "kafka_log_log_logstartoffset",
-    "kafka_log_log_logendoffset",
-)
-_NOT_HERE = ("",) * len(MOVING)
+STARTS = ("kafka_topic_partition_oldest_offset", "kafka_log_log_logstartoffset")
+ENDS = ("kafka_topic_partition_current_offset", "kafka_log_log_logendoffset", "kafka_log_log_size")
+_NO_STARTS = ("",) * len(STARTS)
+_NO_ENDS = ("",) * len(ENDS)
 
 SUMS = (
     "kafka_server_replicamanager_leadercount",
@@ -68,14 +64,16 @@ _NO_SUMS = (0,) * len(SUMS)
 class _Row:
     """One partition's lines, and the numbers behind them."""
 
-    __slots__ = ("counts", "flags", "holders", "labels", "moving", "place", "standing", "traffic")
+    __slots__ = ("counts", "ends", "flags", "holders", "labels", "place", "standing", "start", "starts", "traffic")
 
     def __init__(self, topic: str, index: int) -> None:
         self.labels = f'{{topic="{escape(topic)}",partition="{index}"}} '
         self.holders: object = None
         self.place: object = None
         self.standing: tuple[str, ...] = ("",) * len(STANDING)
-        self.moving: tuple[str, ...] = _NOT_HERE
+        self.start: int | None = None
+        self.starts: tuple[str, ...] = _NO_STARTS
+        self.ends: tuple[str, ...] = _NO_ENDS
         self.flags: tuple[int, ...] = _NO_SUMS
         self.traffic: Traffic | None = None
         self.counts: tuple[int, ...] = _NO_COUNTS
@@ -84,13 +82,17 @@ class _Row:
 class _Topic:
     """One topic's rows, and the text that they made."""
 
-    __slots__ = ("base", "counts", "has_moved", "has_other_holders", "moving", "rows", "standing", "sums", "traffic_lines")
+    __slots__ = (
+        "base", "counts", "ends", "has_moved", "has_other_holders", "has_other_starts", "rows", "standing", "starts", "sums",
+        "traffic_lines",
+    )  # fmt: skip
 
     def __init__(self) -> None:
         self.rows: list[_Row] = []
-        self.has_other_holders = self.has_moved = True
+        self.has_other_holders = self.has_other_starts = self.has_moved = True
         self.standing: tuple[bytes, ...] = ()
-        self.moving: tuple[bytes, ...] = ()
+        self.starts: tuple[bytes, ...] = ()
+        self.ends: tuple[bytes, ...] = ()
         self.sums: tuple[int, ...] = _NO_SUMS
         self.base: tuple[int, ...] = _NO_COUNTS  # counted by replicas that have since been opened anew
         self.counts: tuple[int, ...] = _NO_COUNTS
@@ -152,12 +154,21 @@ class TopicMetrics:
                 known.has_other_holders = True
             if place != row.place:
                 row.place = place
-                row.moving = _moving(row.labels, partition) if partition is not None else _NOT_HERE
-                if partition is not None:
-                    self._count(known, row, partition.traffic)
-                known.has_moved = True
+                self._move(known, row, partition)
 
-    def _count(self, known: _Topic, row: _Row, traffic: Traffic) -> None:
+    def _move(self, known: _Topic, row: _Row, partition: Partition | None) -> None:
+        """The partition's offsets, size or counts are others than before."""
+        known.has_moved = True
+        start = partition.log.log_start_offset if partition is not None else None
+        if start != row.start:
+            known.has_other_starts = True
+            row.start = start
+            row.starts = _starts(row.labels, start) if start is not None else _NO_STARTS
+        if partition is None:
+            row.ends = _NO_ENDS
+            return
+        row.ends = _ends(row.labels, partition)
+        traffic = partition.traffic
         if row.traffic is not traffic:
             # The replica was opened anew and counts from zero.
             known.base = tuple(map(sum, zip(known.base, row.counts, strict=True)))
@@ -169,15 +180,18 @@ class TopicMetrics:
             known.has_other_holders = False
             known.standing = _join(row.standing for row in known.rows)
             known.sums = tuple(map(sum, zip(*(row.flags for row in known.rows), strict=True)))
+        if known.has_other_starts:
+            known.has_other_starts = False
+            known.starts = _join(row.starts for row in known.rows)
         if known.has_moved:
             known.has_moved = False
-            known.moving = _join(row.moving for row in known.rows)
+            known.ends = _join(row.ends for row in known.rows)
             known.counts = tuple(map(sum, zip(known.base, *(row.counts for row in known.rows), strict=True)))
             labels = labels_text(topic=topic.name)
             known.traffic_lines = tuple(
                 f"{TRAFFIC}{suffix}{labels} {count}\n" for (suffix, _), count in zip(COUNTERS, known.counts, strict=True)
             )
-        for family, text in zip((*STANDING, *MOVING), (*known.standing, *known.moving), strict=True):
+        for family, text in zip((*STANDING, *STARTS, *ENDS), (*known.standing, *known.starts, *known.ends), strict=True):
             page.blocks[family].append(text)
         for (suffix, _), line in zip(COUNTERS, known.traffic_lines, strict=True):
             page.lines[TRAFFIC + suffix].append(line)
@@ -216,17 +230,19 @@ def _standing(labels: str, state: PartitionMetadata, partition: Partition | None
     )
 
 
-def _moving(labels: str, partition: Partition) -> tuple[str, ...]:
-    """In the order of `MOVING`."""
+def _starts(labels: str, start: int) -> tuple[str, ...]:
+    """In the order of `STARTS`."""
+    return f"kafka_topic_partition_oldest_offset{labels}{start}\n", f"kafka_log_log_logstartoffset{labels}{start}\n"
+
+
+def _ends(labels: str, partition: Partition) -> tuple[str, ...]:
+    """In the order of `ENDS`."""
     log = partition.log
     size = log.active.size if len(log.segments) == 1 else log.size_bytes
-    start = log.log_start_offset
     return (
         f"kafka_topic_partition_current_offset{labels}{partition.high_watermark}\n",
-        f"kafka_topic_partition_oldest_offset{labels}{start}\n",
-        f"kafka_log_log_size{labels}{size}\n",
-        f"kafka_log_log_logstartoffset{labels}{start}\n",
         f"kafka_log_log_logendoffset{labels}{log.log_end_offset}\n",
+        f"kafka_log_log_size{labels}{size}\n",
     )
 
 
