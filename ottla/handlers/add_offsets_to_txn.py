@@ -13,6 +13,7 @@ Not done: nothing.
 from __future__ import annotations
 
 from ottla.base.errors import ErrorCode
+from ottla.base.types import GROUP_METADATA_TOPIC
 from ottla.handlers.context import AclOperation, Broker, Pending, RequestContext, ResourceType
 from ottla.transactions.metadata import ProducerIdentity
 from ottla.transactions.shard import Client
@@ -41,5 +42,16 @@ def handle(broker: Broker, request: RequestContext, body: AddOffsetsToTxnRequest
         pending.complete(AddOffsetsToTxnResponse(error_code=code))
 
     identity = ProducerIdentity(body.producer_id, body.producer_epoch)
-    broker.transactions.add_offsets(body.transactional_id, identity, body.group_id, 0, added)
+
+    def ready(code: ErrorCode) -> None:
+        if code:
+            added(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        else:
+            broker.transactions.add_offsets(body.transactional_id, identity, body.group_id, 0, added)
+
+    if broker.metadata.topic(GROUP_METADATA_TOPIC) is None:
+        # Nobody has asked for a group's coordinator yet, and this client will not before it has an answer.
+        broker.internal_topics.ensure(GROUP_METADATA_TOPIC, ready)
+    else:
+        ready(ErrorCode.NONE)
     return pending.response if pending.is_done else pending

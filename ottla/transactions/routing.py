@@ -174,7 +174,11 @@ class TransactionCoordinators:
 
     def add_offsets(self, transactional_id: str, identity: ProducerIdentity, group_id: str, version: int, done: DoneCode) -> None:
         """The group's offsets will be part of the transaction."""
-        offsets = TopicPartition(GROUP_METADATA_TOPIC, self._group_partition(group_id))
+        try:
+            offsets = TopicPartition(GROUP_METADATA_TOPIC, self._group_partition(group_id))
+        except ApiError as error:
+            done(error.code)
+            return
         self.add_partitions(transactional_id, identity, (offsets,), version, done)
 
     def verify_partitions(
@@ -192,7 +196,11 @@ class TransactionCoordinators:
 
     def verify_offsets(self, transactional_id: str, identity: ProducerIdentity, group_id: str, done: DoneCode) -> None:
         """Whether the group's offsets are part of the ongoing transaction."""
-        offsets = TopicPartition(GROUP_METADATA_TOPIC, self._group_partition(group_id))
+        try:
+            offsets = TopicPartition(GROUP_METADATA_TOPIC, self._group_partition(group_id))
+        except ApiError as error:
+            done(error.code)
+            return
         self.verify_partitions(transactional_id, identity, (offsets,), lambda codes: done(codes[offsets]))
 
     def end(self, transactional_id: str, identity: ProducerIdentity, is_commit: bool, version: int, done: DoneEnd) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from ottla.base.errors import ErrorCode
-from ottla.base.types import TopicPartition
+from ottla.base.types import GROUP_METADATA_TOPIC, TopicPartition
 from ottla.handlers import (
     add_offsets_to_txn,
     add_partitions_to_txn,
@@ -51,6 +51,7 @@ class House:
     def __init__(self) -> None:
         self.world = World()
         self.denied: set[tuple[AclOperation, ResourceType]] = {(AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER)}
+        self.topics = {GROUP_METADATA_TOPIC}
         self.producers: list[Any] = []
         self.is_leading = True
         self.markers = FakeLocalMarkers()
@@ -61,6 +62,9 @@ class House:
 
     def is_allowed(self, connection: ConnectionInfo, operation: AclOperation, resource_type: ResourceType, name: str) -> bool:
         return (operation, resource_type) not in self.denied and name != "secret"
+
+    def topic(self, name: str) -> Any:
+        return object() if name in self.topics else None
 
     def partition(self, topic: str, index: int) -> Any:
         return object() if topic in ("t", "secret") and index < 4 else None
@@ -348,6 +352,18 @@ def test_our_own_tools_hear_who_used_the_id_last() -> None:
     offsets = AddOffsetsToTxnRequest(transactional_id="tx", producer_id=0, producer_epoch=1, group_id="g")
     house.ask(add_offsets_to_txn, offsets, host="10.0.0.4")
     assert client() == ("client", "10.0.0.4")
+
+
+@pytest.mark.parametrize("code", [NONE, ErrorCode.INVALID_REPLICATION_FACTOR])
+def test_offsets_are_added_although_nobody_has_used_a_group_yet(code: ErrorCode) -> None:
+    """A producer asks for the group's coordinator only after AddOffsetsToTxn, so it is this that makes the topic."""
+    house = House()
+    house.topics.clear()
+    house.broker.internal_topics = SimpleNamespace(ensure=lambda name, done: (house.topics.add(name), done(code)))
+    house.init()
+    answer = house.ask(add_offsets_to_txn, AddOffsetsToTxnRequest(transactional_id="tx", producer_id=0, producer_epoch=0, group_id="g"))
+    assert answer.error_code == (ErrorCode.COORDINATOR_NOT_AVAILABLE if code else NONE)
+    assert house.topics == {GROUP_METADATA_TOPIC}
 
 
 def listed(house: House, **fields: Any) -> tuple[ErrorCode, list[str], list[str]]:
