@@ -87,7 +87,7 @@ def scraped() -> Iterator[set[tuple[str, frozenset[str]]]]:
         consumer.close()
 
 
-@pytest.mark.parametrize(("name", "labels"), list(expected()), ids=lambda value: value if isinstance(value, str) else ",".join(value))
+@pytest.mark.parametrize(("name", "labels"), list(expected()), ids=lambda value: value if isinstance(value, str) else ",".join(sorted(value)))
 def test_every_name_has_a_sample_with_its_labels(scraped: set[tuple[str, frozenset[str]]], name: str, labels: frozenset[str]) -> None:
     assert (name, labels) in scraped
 
