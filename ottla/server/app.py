@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 
 from ottla._version import __version__
 from ottla.adapters.clock import SystemClock
+from ottla.adapters.descriptors import raise_limit, share_out
 from ottla.adapters.disk import OsDisk
 from ottla.adapters.local_store import FILE_NAME, LocalStore
 from ottla.adapters.lock import DirectoryRefused
@@ -82,6 +83,7 @@ class BrokerServer:
         self.clock = SystemClock()
         self.random = SystemRandom()
         self.disk = OsDisk()
+        self.descriptors = share_out(raise_limit(), config.ottla_open_files_max)
         self.timers = LoopTimers(loop)
         self.threads = Threads(loop)
         self.waiters = Waiters(self.timers)
@@ -157,7 +159,7 @@ class BrokerServer:
         """Makes the parts and ties them together."""
         config, clock, timers = self.config, self.clock, self.timers
         self.metadata = ClusterState()
-        self.partitions = PartitionTable(self.disk, clock, self.directories, self._make_partition)
+        self.partitions = PartitionTable(self.disk, clock, self.directories, self._make_partition, files_max=self.descriptors.files)
         self.groups = GroupHosts(clock, timers, self.random, self.metadata, group_settings(config))
         markers = LocalMarkers(self.partitions.get, self.groups.apply_marker, clock)
         self.transactions = TransactionCoordinators(
@@ -184,7 +186,10 @@ class BrokerServer:
         )
         self.broker = self._broker()
         self.dispatcher = Dispatcher(self.broker, self.waiters)
-        self.listeners = Listeners(self.loop, timers, config, self.dispatcher, self.storage_failed, self.stop_at_once)
+        self.listeners = Listeners(
+            self.loop, timers, config, self.dispatcher, self.storage_failed, self.stop_at_once,
+            connections_max=self.descriptors.connections,
+        )  # fmt: skip
         self.housekeeping = Housekeeping(
             config=config, clock=clock, timers=timers, disk=self.disk, threads=self.threads, partitions=self.partitions,
             replicas=self.replicas, listeners=self.listeners, flusher=self.flusher,

@@ -1,8 +1,8 @@
 """Listening sockets: who may connect, and the connections that are open.
 
-Each listener accepts on the loop. A connection over `max.connections` or over the limit of its address is closed at once. When the
-process runs out of file descriptors, accepting pauses for a moment instead of spinning. A sweep closes connections that have been silent
-for too long.
+Each listener accepts on the loop. A connection over `max.connections`, over what the process has descriptors for, or over the limit of
+its address is closed at once. When the process runs out of file descriptors all the same, accepting pauses for a moment instead of
+spinning. A sweep closes connections that have been silent for too long.
 
 Memory is bounded by `ottla.memory.max.bytes`: half of it is for requests that are being received (`queued.max.request.bytes`, if that is
 less), and half is shared by the answers and waiting requests of all connections, so that each may keep less as they become many.
@@ -21,6 +21,7 @@ from functools import lru_cache
 from ottla.base.config import BrokerConfig, Endpoint
 from ottla.base.errors import StorageError
 from ottla.base.ports import Timers
+from ottla.base.settings.setting import INT_MAX
 from ottla.handlers.context import ConnectionInfo
 from ottla.server.connection import Connection, ConnectionLimits, Executor, SocketShell
 from ottla.server.receive_buffer import ReceiveBuffers
@@ -41,13 +42,15 @@ class Listeners:
     def __init__(
         self, loop: AbstractEventLoop, timers: Timers, config: BrokerConfig, executor: Executor,
         on_storage_error: Callable[[StorageError], None], on_broken_invariant: Callable[[BaseException], None],
-    ) -> None:
+        *, connections_max: int = INT_MAX,
+    ) -> None:  # fmt: skip
         self._loop = loop
         self._timers = timers
         self._config = config
         self._executor = executor
         self._on_storage_error = on_storage_error
         self._on_broken_invariant = on_broken_invariant
+        self._connections_max = connections_max
         self._buffers = ReceiveBuffers(request_bytes_max(config))
         self._limits = ConnectionLimits(
             frame_bytes_max=config.socket_request_max_bytes,
@@ -136,7 +139,7 @@ class Listeners:
 
     def _admit(self, endpoint: Endpoint, sock: socket.socket, host: str, port: int) -> None:
         config = self._config
-        if self._count >= config.max_connections or self._per_host.get(host, 0) >= self._host_max(host):
+        if self._count >= min(config.max_connections, self._connections_max) or self._per_host.get(host, 0) >= self._host_max(host):
             sock.close()
             return
         sock.setblocking(False)

@@ -17,13 +17,13 @@ from ottla.replication.partition import Partition
 from ottla.server.log_directories import LogDirectoryState
 from ottla.storage.checkpoints import read_topic_id
 from ottla.storage.log import Log
+from ottla.storage.open_files import OpenFiles
 from ottla.storage.replacing import deleted_directory
-from ottla.storage.segment import OpenFiles
 
 log = logging.getLogger("ottla.storage")
 
 SEALED_FILES_MAX = 512
-"""Sealed segments that keep their file open after a read, in the whole broker."""
+"""Sealed segments that keep their file and their indexes after a read, in the whole broker."""
 
 
 class Notes(list[str]):
@@ -42,8 +42,9 @@ class PartitionTable:
     """All partitions of this broker, by name and by topic id."""
 
     def __init__(
-        self, disk: Disk, clock: Clock, directories: Sequence[LogDirectoryState], make_partition: Callable[[Log, int], Partition]
-    ) -> None:
+        self, disk: Disk, clock: Clock, directories: Sequence[LogDirectoryState], make_partition: Callable[[Log, int], Partition],
+        *, files_max: int = SEALED_FILES_MAX,
+    ) -> None:  # fmt: skip
         self._disk = disk
         self._clock = clock
         self._directories = list(directories)
@@ -51,7 +52,7 @@ class PartitionTable:
         self._by_topic: dict[str, dict[int, Partition]] = {}
         self._by_id: dict[bytes, dict[int, Partition]] = {}
         self._names: dict[bytes, str] = {}
-        self._open_files = OpenFiles(SEALED_FILES_MAX)
+        self._open_files = OpenFiles(files_max, min(SEALED_FILES_MAX, files_max // 2))
         self._unopened: dict[TopicPartition, bytes] = {}  # replicas whose log is damaged, and the ids of their topics
         self._found = self._find_existing()
 

@@ -26,9 +26,10 @@ from ottla.base.log_config import LogConfig
 from ottla.base.ports import Disk
 from ottla.storage.aborted import AbortedTransaction
 from ottla.storage.index import RELATIVE_OFFSET_MAX
+from ottla.storage.open_files import OpenFiles
 from ottla.storage.replacing import CLEANED_SUFFIX
 from ottla.storage.scan import scan_batches
-from ottla.storage.segment import LOG_SUFFIX, SEGMENT_SUFFIXES, OpenFiles, Segment
+from ottla.storage.segment import LOG_SUFFIX, SEGMENT_SUFFIXES, Segment
 from ottla.wire.records import (
     CONTROL_ABORT,
     CONTROL_COMMIT,

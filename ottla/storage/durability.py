@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from ottla.base.ports import Disk
 from ottla.storage.checkpoints import directory_of
 from ottla.storage.file_slice import DirectorySync, PathSync, Syncable
-from ottla.storage.segment import Segment
+from ottla.storage.segment import LOG_SUFFIX, Segment
 
 _NO_CEILING = (1 << 63) - 1
 
@@ -46,9 +46,9 @@ class Durability:
         active = segments[-1]
         if self.recovery_point < log_end_offset:
             if self.recovery_point < active.base_offset:
-                files += [segment.open_file() for segment in segments[:-1] if segment.end_offset > self.recovery_point]
+                files += [self._content(segment) for segment in segments[:-1] if segment.end_offset > self.recovery_point]
             if active.size:
-                files.append(active.open_file())
+                files.append(self._content(active))
         if self._changed:
             self._syncing.update(self._changed)
             self._changed = {}
@@ -58,6 +58,10 @@ class Durability:
         if self._is_parent_unsynced:
             files.append(DirectorySync(self._disk, directory_of(directory)))
         return files
+
+    def _content(self, segment: Segment) -> Syncable:
+        """By its name when it is not open: a round over many logs would otherwise open them all at once."""
+        return segment.shared or PathSync(self._disk, segment.path(LOG_SUFFIX))
 
     def mark(self, offset: int, segments: Sequence[Segment]) -> None:
         self.recovery_point = max(self.recovery_point, min(offset, self._ceiling))

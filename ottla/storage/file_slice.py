@@ -1,7 +1,8 @@
 """What does a read hand out? A piece of a file, not its bytes: the shell sends it with sendfile, or reads it in bounded pieces.
 
 A slice keeps its file open by holding it: `SharedFile` closes the descriptor when the last holder lets go, so a segment may be evicted,
-deleted or renamed while a slow consumer is still being served from it. Nobody counts references by hand.
+deleted or renamed while a slow consumer is still being served from it. Nobody counts references by hand. When too many files are held in
+that way, a slice is a small copy instead (`BytesFile`).
 `PathSync` and `DirectorySync` stand among the things to be synced by a group commit; like `SharedFile.sync` they may be called from a
 thread.
 Left out: truncation. A slice of a log that a follower cuts meanwhile reads short, and the reader must treat missing bytes as a lost
@@ -22,15 +23,20 @@ class Syncable(Protocol):
 
 
 class SharedFile:
-    """An open file that closes itself when nobody holds it any more."""
+    """An open file that closes itself when nobody holds it any more. `alive` is the set of all that are open, by identity."""
 
-    __slots__ = ("file",)
+    __slots__ = ("alive", "file")
 
-    def __init__(self, file: File) -> None:
+    def __init__(self, file: File, alive: set[int] | None = None) -> None:
         self.file = file
+        self.alive = alive
+        if alive is not None:
+            alive.add(id(self))
 
     def __del__(self) -> None:
         self.file.close()
+        if self.alive is not None:
+            self.alive.discard(id(self))  # one step, for it may happen in the thread of a group commit
 
     def sync(self) -> None:
         self.file.sync()
@@ -68,6 +74,35 @@ class DirectorySync:
     def sync(self) -> None:
         if self.disk.exists(self.path):
             self.disk.sync_directory(self.path)
+
+
+class BytesFile:
+    """`ports.File` over a few bytes; it can only be read."""
+
+    __slots__ = ("_data", "path")
+
+    def __init__(self, data: bytes, path: str) -> None:
+        self._data = data
+        self.path = path
+
+    def fileno(self) -> int:
+        return -1
+
+    def size(self) -> int:
+        return len(self._data)
+
+    def pread(self, length: int, position: int) -> bytes:
+        return self._data[position : position + length]
+
+    def pwrite(self, data: bytes | bytearray | memoryview, position: int) -> None:
+        raise AssertionError(f"a write of {len(data)} bytes at {position} to a copy of {self.path}")
+
+    def truncate(self, size: int) -> None:
+        raise AssertionError(f"a truncation to {size} of a copy of {self.path}")
+
+    def sync(self) -> None: ...
+
+    def close(self) -> None: ...
 
 
 class FileSlice:

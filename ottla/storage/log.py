@@ -11,8 +11,7 @@ failed append nothing has changed: what it left behind is cut, or the log is bro
 (I44).
 Rule for callers: after a truncation below the recovery point, write the recovery point checkpoint before the next append; else a crash
 could make recovery trust bytes that were never synced.
-Left out: who may append what (`validate.py`, `producers.py`, `replication/partition.py`), opening (`recovery.py`), compaction
-(`compaction.py`).
+Left out: who may append what (`validate.py`, `producers.py`, `replication/partition.py`), opening (`recovery.py`), compaction.
 """
 
 from __future__ import annotations
@@ -30,10 +29,11 @@ from ottla.storage.aborted import AbortedTransaction, collect_aborted
 from ottla.storage.durability import Durability
 from ottla.storage.file_slice import FileSlice, Syncable
 from ottla.storage.following import judge_followed
+from ottla.storage.open_files import OpenFiles
 from ottla.storage.producers import CompletedTransaction
 from ottla.storage.recovery import Opening, open_log
 from ottla.storage.replacing import deleted_directory, retire_files, swap_files
-from ottla.storage.segment import OpenFiles, Segment
+from ottla.storage.segment import Segment
 from ottla.storage.snapshots import aborted_entry, aborted_of, apply_batch, replay
 from ottla.wire.batch_header import BATCH_OVERHEAD, CONTROL_BIT, LOG_OVERHEAD, BatchHeader, read_batch_header
 
@@ -288,6 +288,8 @@ class Log:
                 if not min_one:
                     return None
                 length = first
+        if segment.open_files.is_crowded:
+            return segment.slice(start, length)
         return FileSlice(segment.shared or segment.open_file(), start, length)
 
     def _check_range(self, offset: int) -> None:
@@ -316,8 +318,7 @@ class Log:
 
     def max_timestamp_offset(self) -> tuple[int, int, int] | None:
         """(timestamp, offset, leader epoch) of the newest record."""
-        bytes_max = self.config.decompressed_bytes_max
-        return timestamps.newest(self.segments, self.log_start_offset, self.log_end_offset, bytes_max)
+        return timestamps.newest(self.segments, self.log_start_offset, self.log_end_offset, self.config.decompressed_bytes_max)
 
     # Durability
 

@@ -28,10 +28,11 @@ from ottla.storage.aborted import AbortedTransaction
 from ottla.storage.checkpoints import PARTITION_METADATA_FILE, read_topic_id, write_topic_id
 from ottla.storage.epochs import LeaderEpochs, read_epochs
 from ottla.storage.index import RELATIVE_OFFSET_MAX
+from ottla.storage.open_files import OpenFiles
 from ottla.storage.producers import CompletedTransaction, ProducerStates
 from ottla.storage.replacing import CLEANED_SUFFIX, DELETED_SUFFIX, SWAP_SUFFIX
 from ottla.storage.scan import DamageError, scan_batches
-from ottla.storage.segment import ABORTED_SUFFIX, INDEX_SUFFIX, LOG_SUFFIX, SEGMENT_SUFFIXES, TIME_INDEX_SUFFIX, OpenFiles, Segment
+from ottla.storage.segment import ABORTED_SUFFIX, INDEX_SUFFIX, LOG_SUFFIX, SEGMENT_SUFFIXES, TIME_INDEX_SUFFIX, Segment
 from ottla.storage.snapshots import SNAPSHOT_SUFFIX, ProducerSnapshots, aborted_between, aborted_entry, apply_batch, replay
 from ottla.wire.batch_header import MAGIC
 

@@ -1,8 +1,8 @@
 """One segment of a log: a run of batches in `%020d.log`, its two indexes and its aborted transactions, all named by the first offset.
 
-The last segment of a log is the active one: it is appended to, its file stays open, and the ends and positions of its last few hundred
-batches are remembered, so that tail reads need no look at the disk. All others are sealed: they open their file when read (a bounded pool
-closes the oldest) and load their indexes when asked. A damaged index of a sealed segment is made again from the batches, with a note.
+The last segment of a log is the active one: it is appended to, and the ends and positions of its last few hundred batches are remembered,
+so that tail reads need no look at the disk. All others are sealed: they load their indexes when asked. Files are opened when needed; all
+logs share one bound of open files (`OpenFiles`). A damaged index of a sealed segment is made again from the batches, with a note.
 Invariants: positions stay below 2^31, offsets within 2^31 of the base; `size` counts whole batches only, whatever a failed write left
 behind it.
 Left out: which segment to ask, rolling, recovery (`log.py`, `recovery.py`).
@@ -23,7 +23,7 @@ from ottla.base.ports import Disk, File
 from ottla.base.types import NO_OFFSET, NO_TIMESTAMP
 from ottla.storage.aborted import ENTRY_BYTES, AbortedTransaction, decode_aborted, encode_aborted, size_below
 from ottla.storage.checkpoints import read_whole
-from ottla.storage.file_slice import SharedFile
+from ottla.storage.file_slice import BytesFile, FileSlice, SharedFile
 from ottla.storage.index import (
     OFFSET_ENTRY_BYTES,
     PENDING_MAX,
@@ -33,6 +33,7 @@ from ottla.storage.index import (
     TimeIndex,
     read_last_time,
 )
+from ottla.storage.open_files import OpenFiles
 from ottla.storage.scan import NEVER, scan_batches
 from ottla.wire.batch_header import BATCH_LENGTH_MIN, BATCH_OVERHEAD, HEADER, LOG_OVERHEAD, BatchHeader
 
@@ -52,23 +53,7 @@ _PREFIX = Struct(">qi11xi")  # base offset, batch length, last offset delta: all
 _LENGTH = Struct(">8xi")
 
 
-class OpenFiles:
-    """How many sealed segments keep their file open; the one opened first is closed first (a reader's slice keeps its own hold on it)."""
-
-    __slots__ = ("files_max", "segments")
-
-    def __init__(self, files_max: int = 8) -> None:
-        self.files_max = files_max
-        self.segments: dict[Segment, None] = {}
-
-    def add(self, segment: Segment) -> None:
-        self.segments[segment] = None
-        while len(self.segments) > self.files_max:
-            oldest = next(iter(self.segments))
-            oldest.release_file()
-
-    def discard(self, segment: Segment) -> None:
-        self.segments.pop(segment, None)
+COPY_BYTES_MAX = 1 << 16
 
 
 class Segment:
@@ -154,12 +139,11 @@ class Segment:
         if shared is None:
             path = self.path(LOG_SUFFIX)
             try:
-                shared = self.shared = SharedFile(self.disk.open(path, create=create))
+                shared = self.shared = SharedFile(self.disk.open(path, create=create), self.open_files.alive)
             except FileNotFoundError as error:
                 raise StorageError(f"{path} has vanished", self.directory) from error
             self.write = shared.file.pwrite
-            if self.is_sealed:
-                self.open_files.add(self)
+            self.open_files.add(self)
         return shared
 
     def file(self) -> File:
@@ -258,6 +242,8 @@ class Segment:
         self.load_indexes()
         self.end_offset = NO_OFFSET
         self.open_files.discard(self)
+        if self.shared is not None:
+            self.open_files.add(self)
 
     def forget_tail(self, end_offset: int) -> None:
         self.tail_lasts = array("q")
@@ -317,6 +303,15 @@ class Segment:
             return (positions[index] if index < len(positions) else self.size) - position
         batch_length: int = _LENGTH.unpack(self.file().pread(_LENGTH.size, position))[0]
         return batch_length + LOG_OVERHEAD
+
+    def slice(self, position: int, length: int) -> FileSlice:
+        """What a reader gets: a hold on the file, or a copy of the beginning when too many files are held."""
+        if not (self.open_files.is_crowded and self.open_files.look_again()):
+            return FileSlice(self.shared or self.open_file(), position, length)
+        if length > COPY_BYTES_MAX:
+            length = min(length, max(COPY_BYTES_MAX, self.batch_size_at(position)))
+        data = self.file().pread(length, position)
+        return FileSlice(SharedFile(BytesFile(data, self.path(LOG_SUFFIX))), 0, len(data))
 
     def scan(self, position: int) -> Iterator[tuple[int, BatchHeader, memoryview]]:
         """All batches from `position`, without looking at CRCs."""

@@ -12,7 +12,8 @@ from ottla.base.errors import DamagedLogError, StorageError
 from ottla.base.log_config import LogConfig
 from ottla.storage import segment as segment_module
 from ottla.storage.aborted import AbortedTransaction
-from ottla.storage.segment import OpenFiles, Segment
+from ottla.storage.open_files import OpenFiles
+from ottla.storage.segment import Segment
 from ottla.wire.batch_header import read_batch_header
 from tests.fakes.disk import MemDisk
 from tests.storage.log_builder import ROOT, LogBuilder, batch_of

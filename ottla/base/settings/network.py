@@ -109,7 +109,9 @@ class NetworkSettings:
     ottla_shutdown_timeout_ms = integer(
         "ottla.shutdown.timeout.ms", 30000, "How long a clean stop waits for answers in flight.", valid=at_least(0)
     )
-    ottla_open_files_max = integer("ottla.open.files.max", 512, "Files of sealed log segments kept open at a time.", valid=at_least(16))
+    ottla_open_files_max = integer(
+        "ottla.open.files.max", 0, "Log files kept open at a time; 0: a quarter of what the process may open.", valid=at_least(0)
+    )
     ottla_metrics_listen = maybe_string("ottla.metrics.listen", "host:port of metrics and health over HTTP; not set: off.")
     ottla_metrics_credentials = maybe_password(
         "ottla.metrics.credentials", "user:password for metrics over HTTP; needed where ottla.metrics.listen is not a loopback address."

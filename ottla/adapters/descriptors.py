@@ -1,0 +1,43 @@
+"""How many files and sockets may this process have open? As many as the system lets it: the soft limit is raised to the hard one.
+
+The soft limit of most systems is small (1,024 or 256) for the sake of programs that use `select`; nothing here does.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+UNLIMITED = 1 << 20
+"""Where the system sets no limit, or does not say."""
+RESERVED = 40
+"""For listening sockets, the metadata store, locks, pipes, and files that are opened for a moment."""
+LEAST = 16
+
+
+def raise_limit() -> int:
+    """Raises the limit of open descriptors as far as it goes; answers what it is now."""
+    try:
+        import resource
+    except ImportError:
+        return UNLIMITED
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+            soft = hard
+        except (ValueError, OSError):
+            pass  # some systems promise more than they let one have
+    return UNLIMITED if soft == resource.RLIM_INFINITY else min(soft, UNLIMITED)
+
+class Descriptors(NamedTuple):
+    """How the descriptors of a process are shared out."""
+
+    files: int
+    connections: int
+
+
+def share_out(limit: int, files_wanted: int) -> Descriptors:
+    """A quarter for the log files that are kept open (or `files_wanted`, but no more than a third); as much again for files that only a
+    reader still holds; the rest for connections."""
+    files = max(min(files_wanted, limit // 3) if files_wanted else limit // 4, LEAST)
+    return Descriptors(files, max(limit - 2 * files - RESERVED, LEAST))

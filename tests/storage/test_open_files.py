@@ -1,0 +1,101 @@
+"""The bound of open files holds for logs that are written to, however many, and for what readers still hold."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ottla.adapters.disk import OsDisk
+from ottla.base.log_config import LogConfig
+from ottla.base.types import TopicPartition
+from ottla.storage.log import Log
+from ottla.storage.open_files import OpenFiles
+from ottla.storage.segment import COPY_BYTES_MAX
+from ottla.wire.batch_header import read_batch_header
+from tests.storage.log_builder import batch_of
+
+
+def logs_of(tmp_path: Path, count: int, open_files: OpenFiles, config: LogConfig | None = None) -> list[Log]:
+    made = []
+    for number in range(count):
+        key = TopicPartition("t", number)
+        made.append(
+            Log.open(OsDisk(), f"{tmp_path}/{key}", key, config or LogConfig(), now_ms=0, was_clean=True, open_files=open_files)
+        )
+    return made
+
+
+def append(log: Log, count: int = 1, value: bytes = b"v" * 20) -> None:
+    batch = batch_of(count, value=value)
+    log.append(memoryview(batch), read_batch_header(batch), leader_epoch=0, now_ms=0)
+
+
+def held(logs: list[Log]) -> int:
+    return sum(segment.shared is not None for log in logs for segment in log.segments)
+
+
+def test_written_logs_share_the_bound(tmp_path: Path) -> None:
+    open_files = OpenFiles(4)
+    logs = logs_of(tmp_path, 20, open_files)
+    for _ in range(3):
+        for log in logs:
+            append(log)
+            assert held(logs) <= 4 and len(open_files.alive) <= 4
+    for log in logs:
+        log.flush()
+    assert [log.log_end_offset for log in logs] == [3] * 20 and all(log.recovery_point == 3 for log in logs)
+    assert held(logs) <= 4
+
+
+def test_a_log_that_is_written_again_and_again_mostly_keeps_its_file(tmp_path: Path) -> None:
+    busy, *others = logs_of(tmp_path, 60, OpenFiles(6))
+    reopened = 0
+    for log in others:
+        before = busy.active.shared
+        append(busy)
+        reopened += busy.active.shared is not before
+        append(log)
+    assert reopened <= 4, "first in, first out would have closed it a dozen times"
+
+
+def test_sealed_segments_have_a_bound_of_their_own_and_give_way_first(tmp_path: Path) -> None:
+    open_files = OpenFiles(6, sealed_max=3)
+    logs = logs_of(tmp_path, 3, open_files, LogConfig(segment_bytes=300))
+    for _ in range(12):
+        for log in logs:
+            append(log, 2)
+    assert len(open_files.segments) <= 3 and held(logs) <= 6
+    for log in logs:
+        for offset in range(0, log.log_end_offset, 2):
+            assert log.read(offset, 1 << 20, end_offset=log.log_end_offset) is not None
+            assert len(open_files.segments) <= 3 and held(logs) <= 6
+    assert all(log.active.shared is not None for log in logs)
+
+
+def test_a_reopened_log_goes_on_where_it_was(tmp_path: Path) -> None:
+    logs = logs_of(tmp_path, 6, OpenFiles(2))
+    for _ in range(5):
+        for log in logs:
+            append(log, 2)
+    found = [log.read(0, 1 << 20, end_offset=10) for log in logs]
+    for piece, log in zip(found, logs, strict=True):
+        assert piece is not None and len(piece.read()) == log.active.size
+
+
+def test_readers_get_copies_when_they_hold_too_much(tmp_path: Path) -> None:
+    open_files = OpenFiles(4)
+    logs = logs_of(tmp_path, 30, open_files)
+    for log in logs:
+        append(log, value=b"x" * 1000)
+        append(log, value=b"y" * COPY_BYTES_MAX)
+    slices = [log.read(0, 1 << 20, end_offset=2) for log in logs]
+    assert len(open_files.alive) <= 2 * 4, "files that only slices hold, and as many again"
+    sizes = {len(piece) for piece in slices if piece is not None}
+    assert sizes == {logs[0].active.size, COPY_BYTES_MAX}, "a copy is small"
+    for piece, log in zip(slices, logs, strict=True):
+        assert piece is not None and log.active.file().pread(len(piece), 0) == piece.read()
+    large = logs[-1].read(1, 1 << 20, end_offset=2)
+    assert large is not None and len(large) > COPY_BYTES_MAX, "the first batch is whole"
+    slices.clear()
+    piece = None
+    assert logs[0].read(0, 1 << 20, end_offset=2) is not None
+    assert logs[0].active.shared is not None and not open_files.is_crowded
