@@ -52,6 +52,7 @@ from ottla.wire.messages.txn_offset_commit import (
 FIRST_VERSION_WITH_GROUP_ID_NOT_FOUND = 9
 FIRST_VERSION_WITH_MEMBER_EPOCH = 9
 NO_TIMESTAMP = -1
+INT64_MAX = (1 << 63) - 1
 
 # Commit
 
@@ -67,7 +68,7 @@ def commit_offsets(shard: GroupShard, request: OffsetCommitRequest, caller: Call
     except ApiError as failure:
         return answered(reply, refusal(failure.code), refusal)
     group_id, settings = request.group_id, shard.settings
-    expire_ms = now_ms + request.retention_time_ms if request.retention_time_ms >= 0 else NO_TIMESTAMP
+    expire_ms = min(now_ms + request.retention_time_ms, INT64_MAX) if request.retention_time_ms >= 0 else NO_TIMESTAMP
     room = settings.offsets_per_group_max - len(shard.offsets.of_group(group_id))
     logged: list[LogRecord] = []
 

@@ -110,9 +110,9 @@ class BrokerProcess:
     def log_tail(self, lines: int = 60) -> str:
         return "\n".join(self.log_text().splitlines()[-lines:])
 
-    def check_log(self) -> None:
-        """No traceback, whatever was done to the broker."""
-        text = self.log_text()
+    def check_log(self, since: int = 0) -> None:
+        """No traceback, whatever was done to the broker; `since` is how long the text was before."""
+        text = self.log_text()[since:]
         assert "Traceback" not in text, f"a traceback in the broker's log:\n{text[max(0, text.index('Traceback') - 1000) :][:6000]}"
 
     def rss_bytes(self) -> int:

@@ -50,10 +50,10 @@ def unharmed(request: pytest.FixtureRequest) -> Iterator[None]:
         return
     broker: BrokerProcess = request.getfixturevalue("attacked")
     world: World = request.getfixturevalue("honest")
-    before = broker.rss_bytes()
+    before, said = broker.rss_bytes(), len(broker.log_text())
     yield
     assert broker.is_running, broker.log_tail()
-    broker.check_log()
+    broker.check_log(said)
     serve(world)
     with WireClient(broker.port) as client:
         assert client.ask(world.request(18, 3), 3).error_code == 0

@@ -287,3 +287,10 @@ def test_a_client_may_not_fetch_as_a_replica(connect: Connect, honest: World) ->
         topic = In(version)(fetch.FetchTopic, topic=honest.topic, topic_id=honest.topic_id, partitions=wanted.partitions)
         found = refused(client, fetch.FetchRequest(max_wait_ms=10, min_bytes=1, topics=[topic], **who), version)
         assert found - {"NONE"} <= {"CLUSTER_AUTHORIZATION_FAILED", "TOPIC_AUTHORIZATION_FAILED"} and found != {"NONE"}
+
+
+def test_a_retention_without_end(connect: Connect, honest: World) -> None:
+    """Versions 2 to 4 of OffsetCommit say for how long an offset is kept; the sum with the time of day must not overflow."""
+    commit = honest.offset_commit(In(4))
+    commit.retention_time_ms = 2**63 - 1
+    assert refused(connect(), commit, 4) == {"NONE"}
