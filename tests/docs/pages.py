@@ -12,6 +12,8 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
+FOR_DEVELOPERS = ("ARCHITECTURE.md", "performance.md", "tools.md")
+"""They show what takes minutes, or a source tree to change; their links are followed, their commands are not run."""
 
 _FENCE = re.compile(r"^```(?P<language>[\w-]*)(?P<attributes>[^\n`]*)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
 
@@ -42,5 +44,5 @@ def blocks_of(page: Path) -> list[Block]:
 
 
 def pages() -> list[Path]:
-    """Those that people write; what is under reference/ is made from the code and has no blocks to run."""
-    return sorted(DOCS.glob("*.md"))
+    """Those for users, written by people; what is under reference/ is made from the code and has no blocks to run."""
+    return sorted(page for page in DOCS.glob("*.md") if page.name not in FOR_DEVELOPERS)
