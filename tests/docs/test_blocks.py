@@ -20,7 +20,7 @@ RUNNABLE = ("python", "sh", "console")
 CHECKED = ("properties", "toml", "yaml", "ini", "dockerfile", "text", "json", "mermaid", "java")
 """Languages that are not run: settings are loaded below, the others have tests of their own or are for looking at."""
 
-PROGRAMS = {"kcat"}
+PROGRAMS = {"curl", "kcat"}
 """Blocks that need one of these are run where it is installed."""
 
 NEVER = {
