@@ -52,8 +52,13 @@ def open_one(cluster: Cluster, topic: str, transactional_id: str) -> None:
     identity.begin()
     places = [TopicPartition(topic, number) for number in range(2)]
     identity.add(places)
-    producer_id, epoch = identity.producer_id, identity.epoch
-    batch = encode_batch([Record(0, 0, None, b"x" * 100)], producer_id=producer_id, producer_epoch=epoch, base_sequence=0, is_transactional=True)
+    batch = encode_batch(
+        [Record(0, 0, None, b"x" * 100)],
+        producer_id=identity.producer_id,
+        producer_epoch=identity.epoch,
+        base_sequence=0,
+        is_transactional=True,
+    )
     data = [PartitionProduceData(index=place.partition, records=batch) for place in places]
     request = ProduceRequest(
         transactional_id=transactional_id, acks=-1, timeout_ms=10_000, topic_data=[TopicProduceData(name=topic, partition_data=data)]
