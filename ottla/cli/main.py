@@ -46,6 +46,7 @@ GROUPS: dict[str, Group] = {
     "cluster": Group("cluster", "Brokers, health, versions.", "Cluster"),
     "features": Group("features", "Feature levels.", "Cluster"),
     "bench": Group("bench", "Measure producing, consuming, and the way there and back.", "Measuring"),
+    "check": Group("check", "Check any Kafka-compatible broker: the promises of exactly-once.", "Measuring"),
     "wire": Group("wire", "Explain a frame of the protocol, in hex or from a recording of packets.", "Ours only"),
     "shims": Group("shims", "Kafka's tools by their own names: kafka-topics and so on.", "This program"),
     "profile": Group("profiles", "Named connections.", "This program"),

@@ -41,7 +41,7 @@ class Security:
             self.mechanism = (properties.get("sasl.mechanism") or properties.get("sasl.mechanisms") or "PLAIN").upper()
             if self.mechanism not in MECHANISMS:
                 raise ValueError(f"sasl.mechanism={self.mechanism} is not offered; there are {', '.join(MECHANISMS)}")
-            self._username, self._password = _credentials(properties)
+            self._username, self._password = credentials(properties)
 
     def wrap(self, plain: socket.socket, host: str) -> socket.socket:
         """The socket under TLS, if that is wanted."""
@@ -85,7 +85,8 @@ class Security:
         return bytes(answer.auth_bytes)
 
 
-def _credentials(properties: Mapping[str, str]) -> tuple[str, str]:
+def credentials(properties: Mapping[str, str]) -> tuple[str, str]:
+    """User name and password, from a JAAS line or from properties of their own."""
     found = {name: value.strip("\"'") for name, value in _JAAS.findall(properties.get("sasl.jaas.config", ""))}
     username = properties.get("sasl.username", found.get("username"))
     password = properties.get("sasl.password", found.get("password"))
