@@ -30,6 +30,7 @@ class BrokerProcess:
         self.log_path = directory / "broker.log"
         self.settings = list(settings)
         self.prefix = list(prefix)
+        self.program = ["-m", "ottla.cli.main"]
         self.port = 0
         self.process: subprocess.Popen[str] | None = None
         directory.mkdir(parents=True, exist_ok=True)
@@ -50,7 +51,7 @@ class BrokerProcess:
     def command(self) -> list[str]:
         assignments = [part for setting in self.settings for part in ("--set", setting)]
         return [
-            *self.prefix, sys.executable, "-m", "ottla.cli.main", "start", "-d", str(self.data), "--port", str(self.port), *assignments
+            *self.prefix, sys.executable, *self.program, "start", "-d", str(self.data), "--port", str(self.port), *assignments
         ]  # fmt: skip
 
     def start(self) -> BrokerProcess:
