@@ -2,7 +2,8 @@
 
 API and versions: ApiVersions (key 18), 0-5; any other version is answered in version 0 with UNSUPPORTED_VERSION and the same table.
 
-Behaviour: advertises each line of `handlers.TABLE`, and from version 3 the finalised features. Produce is advertised from 0 although 0-2
+Behaviour: advertises each line of `handlers.TABLE`, cut down to `ottla.advertise.level` (`levels.py`), and from version 3 the finalised
+features. Produce is advertised from 0 although 0-2
 are refused: old librdkafka takes the low end of the range for a sign of what the broker can do (KAFKA-18659).
 
 Version notes: 3 client software name and version, features (KIP-511, KIP-584); 4 features may start at 0; 5 cluster id and node id a
@@ -17,8 +18,8 @@ import re
 
 from ottla.base.errors import ErrorCode
 from ottla.base.features import FEATURES, FEATURES_EPOCH
-from ottla.handlers import TABLE
 from ottla.handlers.context import Broker, RequestContext
+from ottla.handlers.levels import has_features, served
 from ottla.wire.messages.api_versions import (
     ApiVersion,
     ApiVersionsRequest,
@@ -44,20 +45,20 @@ def handle(broker: Broker, request: RequestContext, body: ApiVersionsRequest) ->
         request.connection.client_software_version = body.client_software_version
     if request.version >= NODE_CHECK_SINCE and is_for_another(broker, body):
         return ApiVersionsResponse(error_code=ErrorCode.REBOOTSTRAP_REQUIRED)
-    response = ApiVersionsResponse(api_keys=advertised())
-    if request.version >= FEATURES_SINCE:
+    response = ApiVersionsResponse(api_keys=advertised(broker))
+    if request.version >= FEATURES_SINCE and has_features(broker.config.ottla_advertise_level):
         add_features(request, response)
     return response
 
 
-def handle_unsupported_version(_broker: Broker, _request: RequestContext, _body: None) -> ApiVersionsResponse:
-    return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=advertised())
+def handle_unsupported_version(broker: Broker, _request: RequestContext, _body: None) -> ApiVersionsResponse:
+    return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=advertised(broker))
 
 
-def advertised() -> list[ApiVersion]:
+def advertised(broker: Broker) -> list[ApiVersion]:
     return [
         ApiVersion(api_key=api.key, min_version=0 if api.key == PRODUCE_KEY else api.min_version, max_version=api.max_version)
-        for api in TABLE.values()
+        for api in served(broker.config.ottla_advertise_level).values()
         if api.is_advertised
     ]
 

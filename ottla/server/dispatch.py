@@ -14,8 +14,8 @@ from time import perf_counter_ns
 from typing import Any
 
 from ottla.base.errors import WireError
-from ottla.handlers import TABLE
 from ottla.handlers.context import Broker, Pending, RequestContext
+from ottla.handlers.levels import served
 from ottla.server.connection import Connection
 from ottla.server.histogram import new_buckets
 from ottla.server.sender import Part
@@ -144,7 +144,7 @@ class Dispatcher:
 
     def _route(self, key: int, version: int) -> Route:
         """Makes the route of a kind of request that comes for the first time."""
-        api = TABLE.get(key)
+        api = served(self._broker.config.ottla_advertise_level).get(key)
         if api is None:
             raise WireError(f"unknown api key {key}")
         handle = importlib.import_module(f"ottla.handlers.{api.module}").handle

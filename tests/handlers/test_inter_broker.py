@@ -30,7 +30,7 @@ def test_a_client_is_refused(request_type: Any, version: int) -> None:
 
 
 def test_none_is_advertised() -> None:
-    keys = {entry.api_key for entry in advertised()}
+    keys = {entry.api_key for entry in advertised(AdminWorld().broker)}
     assert keys.isdisjoint(request.API_KEY for request in REQUESTS)
 
 

@@ -22,6 +22,7 @@ from ottla.base.settings.setting import (
 )
 
 WIDE = Update.CLUSTER_WIDE
+LEVELS = ("3.0", "3.1", "3.2", "3.3", "3.4", "3.5", "3.6", "3.7", "3.8", "3.9", "4.0", "4.1", "4.2", "4.3", "4.4")
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
 
@@ -130,5 +131,9 @@ class NetworkSettings:
     ottla_tick_interval_ms = integer(
         "ottla.tick.interval.ms", 500, "How often the broker looks after what has no event of its own.", valid=Between(10, 60000)
     )
-    ottla_advertise_level = maybe_string("ottla.advertise.level", "Kafka version whose API versions are advertised; not set: the newest.")
+    ottla_advertise_level = maybe_string(
+        "ottla.advertise.level",
+        "Kafka release: no API is offered or served in a newer version than it had; not set: the newest.",
+        valid=OneOf(*LEVELS),
+    )
     auto_create_topics_enable = boolean("auto.create.topics.enable", True, "A topic that a client asks for and that is missing is created.")

@@ -1,0 +1,72 @@
+"""Which versions does a broker of an earlier Kafka release offer? For `ottla.advertise.level` and `ottla start --as-version`.
+
+A level names a release. At it this broker speaks no newer version of any API than that release did, and has not the APIs that it had not;
+what it offers itself is the upper bound in any case. `CHANGES` is the highest version of each API in 3.0, then what each later release
+changed; the facts are those of the brokers' own ApiVersions answers, as kafka-python's table of broker versions keeps them, which a test
+compares with this one.
+
+Version notes: features (KIP-584) that clients act upon, `transaction.version` and `group.version`, came with 4.0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+
+from ottla.handlers import TABLE, Api
+
+NEWEST = "4.4"
+FEATURES_SINCE = "4.0"
+
+CHANGES: dict[str, dict[int, int]] = {
+    "3.0": {
+        0: 9, 1: 12, 2: 7, 3: 11, 8: 8, 9: 8, 10: 4, 11: 7, 12: 4, 13: 4, 14: 5, 15: 5, 16: 4, 17: 1, 18: 3, 19: 7, 20: 6, 21: 2,
+        22: 4, 23: 4, 24: 3, 25: 3, 26: 3, 27: 1, 28: 3, 29: 2, 30: 2, 31: 2, 32: 4, 33: 2, 35: 2, 36: 2, 37: 3, 42: 2, 43: 2, 44: 1,
+        45: 0, 46: 0, 47: 0, 48: 1, 49: 1, 50: 0, 57: 0, 60: 0, 61: 0, 65: 0, 66: 0,
+    },
+    "3.1": {1: 13, 3: 12},
+    "3.2": {11: 9, 13: 5, 35: 3},
+    "3.3": {29: 3, 30: 3, 31: 3, 35: 4, 57: 1},
+    "3.4": {},
+    "3.5": {1: 15, 2: 8},
+    "3.6": {24: 4},
+    "3.7": {0: 10, 1: 16, 8: 9, 9: 9, 60: 1, 68: 0},
+    "3.8": {0: 11, 10: 5, 16: 5, 22: 5, 24: 5, 25: 4, 26: 4, 28: 4, 66: 1, 69: 0},
+    "3.9": {1: 17, 2: 9, 10: 6, 18: 4},
+    "4.0": {0: 12, 2: 10, 3: 13, 15: 6, 26: 5, 28: 5, 57: 2, 60: 2, 68: 1, 69: 1, 74: 0, 75: 0},
+    "4.1": {0: 13, 1: 18, 45: 1, 66: 2, 74: 1},
+    "4.2": {2: 11, 8: 10, 9: 10, 27: 2},
+    "4.3": {35: 5},
+    NEWEST: {18: 5, 22: 6, 28: 6, 42: 3},
+}  # fmt: skip
+
+
+@cache
+def highest_versions(level: str) -> Mapping[int, int]:
+    """The highest version of each API at a level."""
+    highest: dict[int, int] = {}
+    for name, changed in CHANGES.items():
+        highest.update(changed)
+        if name == level:
+            return highest
+    raise AssertionError(f"there is no level {level}")
+
+
+@cache
+def served(level: str | None) -> Mapping[int, Api]:
+    """What this broker serves at a level (None: the newest). What only brokers send to each other is the same at all levels."""
+    if level is None:
+        return TABLE
+    highest = highest_versions(level)
+    found = {}
+    for key, api in TABLE.items():
+        if not api.is_advertised:
+            found[key] = api
+        elif highest.get(key, -1) >= api.min_version:
+            found[key] = api._replace(max_version=min(api.max_version, highest[key]))
+    return found
+
+
+def has_features(level: str | None) -> bool:
+    names = list(CHANGES)
+    return level is None or names.index(level) >= names.index(FEATURES_SINCE)

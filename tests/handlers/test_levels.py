@@ -1,0 +1,94 @@
+"""`ottla.advertise.level`: what an earlier release had is what is offered, and all that is served."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+
+import pytest
+from confluent_kafka import Consumer, Producer
+
+from ottla.base.config import BrokerConfig, ConfigError, load
+from ottla.base.errors import ErrorCode
+from ottla.base.settings.network import LEVELS
+from ottla.handlers import TABLE
+from ottla.handlers.levels import CHANGES, NEWEST, has_features, highest_versions, served
+from ottla.wire.messages.api_versions import ApiVersionsRequest
+from ottla.wire.messages.metadata import MetadataRequest
+from tests.clients.broker_process import BrokerProcess
+from tests.clients.wire_client import WireClient
+
+with warnings.catch_warnings():
+    # kafka-python reads its schemas, as it is imported, by a function that Python 3.11 calls deprecated.
+    warnings.simplefilter("ignore", DeprecationWarning)
+    from kafka.admin import KafkaAdminClient
+    from kafka.protocol.broker_version_data import BROKER_API_VERSIONS
+
+
+def test_the_setting_knows_the_levels() -> None:
+    assert tuple(CHANGES) == LEVELS and LEVELS[-1] == NEWEST
+    assert load(assignments=("ottla.advertise.level=3.9",))[0].ottla_advertise_level == "3.9"
+    with pytest.raises(ConfigError, match=r"ottla\.advertise\.level"):
+        load(assignments=("ottla.advertise.level=9.9",))
+
+
+@pytest.mark.parametrize("level", LEVELS[:-1])
+def test_the_table_agrees_with_kafka_pythons(level: str) -> None:
+    known = BROKER_API_VERSIONS[tuple(map(int, level.split(".")))]
+    offered = {key for key, api in TABLE.items() if api.is_advertised}
+    assert highest_versions(level) == {key: versions[1] for key, versions in known.items() if key in offered}
+
+
+def test_the_newest_level_is_all_there_is() -> None:
+    assert served(NEWEST) == served(None) == TABLE
+    assert has_features(None) and has_features("4.0") and not has_features("3.9")
+    assert BrokerConfig().ottla_advertise_level is None
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+    settings = ("ottla.advertise.level=3.9", "group.initial.rebalance.delay.ms=0", "ottla.log.format=text")
+    process = BrokerProcess(tmp_path_factory.mktemp("level"), settings).start()
+    yield process
+    process.stop()
+
+
+def test_a_broker_of_3_9_offers_no_more(broker: BrokerProcess) -> None:
+    request = ApiVersionsRequest(client_software_name="test", client_software_version="1")
+    with WireClient(broker.port) as client:
+        answer = client.ask(request, 4)
+        assert {entry.api_key: entry.max_version for entry in answer.api_keys} == highest_versions("3.9")
+        assert (answer.supported_features, answer.finalized_features, answer.finalized_features_epoch) == ([], [], -1)
+        client.send(client.frame(request, 5))
+        refused = client.answer(ApiVersionsRequest.API_KEY, 0)
+        assert refused.error_code == ErrorCode.UNSUPPORTED_VERSION and len(refused.api_keys) == len(answer.api_keys)
+        assert client.ask(MetadataRequest(topics=None), 12).brokers
+        client.send(client.frame(MetadataRequest(topics=None), 13))
+        assert client.receive() is None, "only ApiVersions has an answer to a version that the broker has not"
+    assert "version 13 of api key 3" in broker.log_text()
+
+
+def test_a_client_works_with_a_broker_of_3_9(broker: BrokerProcess) -> None:
+    producer = Producer({"bootstrap.servers": broker.address, "transactional.id": "t", "log_level": 0})
+    producer.init_transactions(20)
+    for value, is_committed in ((b"no", False), (b"yes", True)):
+        producer.begin_transaction()
+        producer.produce("t", value)
+        producer.flush(20)
+        if is_committed:
+            producer.commit_transaction(20)
+        else:
+            producer.abort_transaction(20)
+    consumer = Consumer({"bootstrap.servers": broker.address, "group.id": "g", "auto.offset.reset": "earliest", "log_level": 0})
+    consumer.subscribe(["t"])
+    message = consumer.poll(20)
+    assert message is not None and message.error() is None and message.value() == b"yes"
+    consumer.close()
+
+
+def test_kafka_python_recognises_the_level(broker: BrokerProcess) -> None:
+    client = KafkaAdminClient(bootstrap_servers=broker.address)
+    try:
+        assert client._manager.broker_version == (3, 9)
+    finally:
+        client.close()
