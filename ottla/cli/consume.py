@@ -56,8 +56,10 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     add("--grep", metavar="REGEX", help="only records whose key or value matches")
     add("--where", metavar="EXPR", help="only records that fit: \"value.amount > 10 and key == 'x'\"")
     add("--print-control-records", action="store_true", help="transaction markers too")
-    for name in ("--formatter", "--key-deserializer", "--value-deserializer"):
-        add(name, help=argparse.SUPPRESS)
+    add("-K", "--key-delimiter", metavar="DELIM", help="print KEY DELIM VALUE, as kcat does")
+    add("--key-deserializer", metavar="CLASS", help="Kafka's, for keys that are numbers: LongDeserializer and so on")
+    add("--value-deserializer", metavar="CLASS", help="the same for values")
+    add("--formatter", metavar="CLASS", help=argparse.SUPPRESS)
     for name in ("--skip-message-on-error", "--enable-systest-events"):
         add(name, action="store_true", help=argparse.SUPPRESS)
 
@@ -75,6 +77,9 @@ def _run(args: argparse.Namespace) -> int:
         reading = _Reading(args, cluster, start, formatter, keeps)
         try:
             reading.run(topics)
+        except KeyboardInterrupt:
+            output.note(f"Processed a total of {reading.count} messages")
+            raise
         finally:
             sys.stdout.buffer.flush()
     output.note(f"Processed a total of {reading.count} messages")
@@ -102,13 +107,23 @@ def _topics(cluster: Cluster, args: argparse.Namespace) -> list[str]:
 
 
 def _formatter(args: argparse.Namespace) -> Formatter | None:
-    if args.json and args.format:
-        raise UsageError("-J and -f exclude each other")
+    if sum((args.json, args.format is not None, args.key_delimiter is not None)) > 1:
+        raise UsageError("-J, -f and -K exclude each other")
+    formatter = (args.formatter or "").rpartition(".")[2]
+    if formatter == "NoOpMessageFormatter":
+        return lambda *_: b""
+    if formatter not in ("", "DefaultMessageFormatter"):
+        raise UsageError(f"--formatter {args.formatter} is not offered; `ottla log dump` decodes Kafka's own topics")
     if args.json:
         return json_formatter
     if args.format is not None:
         return token_formatter(args.format)
+    if args.key_delimiter is not None:
+        return token_formatter(f"%k{args.key_delimiter}%s\n")
     properties = read_properties(args.formatter_config) if args.formatter_config else {}
+    for name, given in (("key.deserializer", args.key_deserializer), ("value.deserializer", args.value_deserializer)):
+        if given is not None:
+            properties[name] = given
     for text in args.formatter_property:
         key, equals, value = text.partition("=")
         if not equals:
@@ -148,33 +163,47 @@ class _Reading:
         self.keeps = keeps
         self.count = 0
         self.bytes = 0
+        self._unread: list[Fetched] = []
         self.limit: int | None = args.max_messages
         self.ends: dict[TopicPartition, int] = {}
         self._write = sys.stdout.buffer.write
 
     def run(self, topics: list[str]) -> None:
         with self._consumer(topics) as consumer:
-            waited_since = time.monotonic()
-            if not consumer.membership:
+            try:
+                self._read(consumer)
+            except KeyboardInterrupt:
+                for unread in self._unread:
+                    if unread.partition in consumer.positions:
+                        consumer.seek(unread.partition, unread.start)
+                consumer.close()  # the group goes on at once from here, and has nobody to wait for
+                raise
+
+    def _read(self, consumer: Consumer) -> None:
+        waited_since = time.monotonic()
+        if not consumer.membership:
+            self._find_ends(consumer)
+        while not self._is_done(consumer):
+            found = consumer.poll(POLL_S)
+            if consumer.membership:
                 self._find_ends(consumer)
-            while not self._is_done(consumer):
-                found = consumer.poll(POLL_S)
-                if consumer.membership:
-                    self._find_ends(consumer)
-                before = self.count
-                for position, fetched in enumerate(found):
-                    if not self._print(consumer, fetched):
-                        # Not printed is not read: the group's next commit must not skip it.
-                        for unread in found[position + 1 :]:
-                            consumer.seek(unread.partition, unread.start)
-                        break
-                if not found or sys.stdout.isatty():
-                    sys.stdout.buffer.flush()
-                now = time.monotonic()
-                if self.count > before:
-                    waited_since = now
-                elif self.args.timeout_ms is not None and (now - waited_since) * 1000 >= self.args.timeout_ms:
-                    return
+            before = self.count
+            self._unread = found
+            for position, fetched in enumerate(found):
+                if not self._print(consumer, fetched):
+                    # Not printed is not read: the group's next commit must not skip it.
+                    for unread in found[position + 1 :]:
+                        consumer.seek(unread.partition, unread.start)
+                    self._unread = []
+                    break
+                self._unread = found[position + 1 :]
+            if not found or sys.stdout.isatty():
+                sys.stdout.buffer.flush()
+            now = time.monotonic()
+            if self.count > before:
+                waited_since = now
+            elif self.args.timeout_ms is not None and (now - waited_since) * 1000 >= self.args.timeout_ms:
+                return
 
     def _consumer(self, topics: list[str]) -> Consumer:
         args = self.args

@@ -14,6 +14,7 @@ import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from ottla.base.errors import ApiError, ErrorCode
 from ottla.cli.client_options import make_producer
 from ottla.cli.command import Command, Refused, UsageError, parse_pairs
 from ottla.cli.options import connect, output_of, properties_of, read_properties
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     from ottla.client.producer import Producer
 
 READ_BYTES = 1024 * 1024
-LINGER_MS = 5
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
@@ -60,15 +60,24 @@ def _run(args: argparse.Namespace) -> int:
     output = output_of(args)
     topic = one_topic(args)
     reader = _reader(args)
+    if args.line_reader is not None and not args.line_reader.endswith("LineMessageReader"):
+        raise UsageError(f"--line-reader {args.line_reader}: readers in Java are not offered; --format says how a line is laid out")
     started = time.perf_counter()
-    descriptor = _open(args.file) if args.file else sys.stdin.fileno()
+    descriptor = _open(args.file) if args.file else -1
+    args.transactional_id = args.transactional_id or properties_of(args).get("transactional.id")
     with connect(args) as cluster, _producer(args, cluster) as producer:
+        _check_partition(cluster, topic, args.partition)
         if args.transactional_id is not None:
             producer.begin()
-        if args.generate is not None:
-            _generate(producer, topic, args)
-        else:
-            _pass_on(producer, topic, args, reader, descriptor)
+        try:
+            if args.generate is not None:
+                _generate(producer, topic, args)
+            else:
+                _pass_on(producer, topic, args, reader, descriptor if args.file else sys.stdin.fileno())
+        except (Refused, KeyboardInterrupt):
+            if args.transactional_id is not None:
+                producer.abort()  # or readers of committed data would wait for the transaction's timeout
+            raise
         if args.transactional_id is not None:
             producer.commit()
         else:
@@ -76,6 +85,16 @@ def _run(args: argparse.Namespace) -> int:
         seconds = time.perf_counter() - started
     output.detail(f"client: ottla's own; {producer.delivered} records, {producer.bytes_sent} bytes in {seconds:.3f} s")
     return 0
+
+
+def _check_partition(cluster: Cluster, topic: str, partition: int) -> None:
+    """A partition that is not there would otherwise be waited for, until the record's time is up."""
+    if partition >= 0:
+        cluster.topic(topic, auto_create=True)
+        there = cluster.partitions(topic)
+        if partition not in there:
+            message = f"topic {topic!r} has {len(there)} partitions, so no partition {partition}"
+            raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, message)
 
 
 def _open(path: str) -> int:
@@ -92,7 +111,7 @@ def _producer(args: argparse.Namespace, cluster: Cluster) -> Producer:
         acks=args.acks,
         codec=args.compression_codec,
         batch_bytes=args.batch_size,
-        linger_ms=args.linger_ms if args.linger_ms is not None else LINGER_MS,
+        linger_ms=args.linger_ms,
         transactional_id=args.transactional_id,
     )
 

@@ -13,6 +13,7 @@ from typing import Any
 
 from ottla.cli.command import UsageError
 from ottla.cli.record_input import unescape
+from ottla.cli.record_numbers import deserializer
 from ottla.wire.batch_header import LOG_APPEND_TIME, BatchHeader
 from ottla.wire.records import Record
 
@@ -38,7 +39,9 @@ def property_formatter(properties: Mapping[str, str]) -> Formatter | None:
     line_end = properties.get("line.separator", "\n").encode()
     null = properties.get("null.literal", "null").encode()
     between_headers = properties.get("headers.separator", ",").encode()
-    if not any(shown[name] for name in shown if name != "value") and shown["value"] and line_end == b"\n" and null == b"null":
+    read_key, read_value = (deserializer(properties.get(f"{name}.deserializer")) for name in ("key", "value"))
+    is_plain = line_end == b"\n" and null == b"null" and read_value is None
+    if not any(shown[name] for name in shown if name != "value") and shown["value"] and is_plain:
         return None
 
     def formatted(topic: str, partition: int, header: BatchHeader, record: Record) -> bytes:
@@ -55,9 +58,9 @@ def property_formatter(properties: Mapping[str, str]) -> Formatter | None:
         if shown["headers"]:
             parts.append(_headers(record, between_headers, null) if record.headers else b"NO_HEADERS")
         if shown["key"]:
-            parts.append(null if record.key is None else record.key)
+            parts.append(null if record.key is None else record.key if read_key is None else read_key(record.key))
         if shown["value"]:
-            parts.append(null if record.value is None else record.value)
+            parts.append(null if record.value is None else record.value if read_value is None else read_value(record.value))
         return separator.join(parts) + line_end
 
     return formatted

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ottla.base.errors import ApiError, ErrorCode
-from ottla.cli import topic_changes
+from ottla.cli import topic_analyze, topic_changes, topic_clone
 from ottla.cli.command import Command, Refused, UsageError, parse_pairs
 from ottla.cli.options import add_yes, confirm, connect, output_of
 from ottla.cli.output import Output, write
@@ -301,4 +301,6 @@ COMMANDS = {
     "create": Command("Make a topic.", _create_arguments, _create),
     "delete": Command("Delete topics with their records.", _delete_arguments, _delete),
     **topic_changes.COMMANDS,
+    "clone": topic_clone.COMMAND,
+    "analyze": topic_analyze.COMMAND,
 }

@@ -1,0 +1,95 @@
+"""`ottla topic clone`: a topic like another, with its partitions and settings, and with `--records` what is in it.
+
+Records keep their partition, key, headers and timestamp; offsets begin at 0, and what is not committed is left out. The copy has what was
+there at the start: records written meanwhile are not waited for.
+"""
+
+from __future__ import annotations
+
+import argparse
+
+from ottla.base.errors import ApiError
+from ottla.base.types import READ_COMMITTED, TopicPartition
+from ottla.cli.command import Command, UsageError
+from ottla.cli.options import connect, output_of
+from ottla.client import admin
+from ottla.client.cluster import Cluster
+from ottla.wire.compression import CODEC_NAMES
+
+TOPIC_CONFIG_SOURCE = 1
+FETCH_BYTES = 4 * 1024 * 1024
+
+
+def _arguments(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("source", metavar="FROM", help="the topic to copy")
+    add("target", metavar="TO", help="the new topic")
+    add("--records", action="store_true", help="copy the records, too")
+    add("-z", "--compression-codec", choices=CODEC_NAMES, default="none", metavar="CODEC", help="of the copied batches")
+    add("--dry-run", action="store_true", help="let the broker check, change nothing")
+
+
+def _run(args: argparse.Namespace) -> int:
+    if args.source == args.target:
+        raise UsageError("a topic cannot be cloned to itself")
+    output = output_of(args)
+    count = 0
+    with connect(args) as cluster:
+        source = cluster.topic(args.source)
+        partitions = cluster.partitions(args.source)
+        factor = max(len(partition.replica_nodes) for partition in source.partitions)
+        configs = _own_settings(cluster, args.source)
+        admin.create_topic(
+            cluster, args.target, partitions=len(partitions), replication_factor=factor, configs=configs, validate_only=args.dry_run
+        )
+        if args.records and not args.dry_run:
+            count = copy_records(cluster, args.source, args.target, partitions, args.compression_codec)
+    what = {"source": args.source, "topic": args.target, "partitions": len(partitions), "configs": configs, "records": count}
+    done = f"Topic {args.source} could be cloned to" if args.dry_run else f"Cloned topic {args.source} to"
+    records = f" with {count} records" if args.records and not args.dry_run else ""
+    output.done(f"{done} {args.target}{records}.", {**what, "dry_run": args.dry_run})
+    return 0
+
+
+def _own_settings(cluster: Cluster, topic: str) -> dict[str, str]:
+    """What was set for the topic itself."""
+    found = admin.describe_configs(cluster, admin.TOPIC_RESOURCE, [topic])[topic]
+    if isinstance(found, ApiError):
+        raise found
+    return {entry.name: entry.value for entry in found if entry.config_source == TOPIC_CONFIG_SOURCE and not entry.is_sensitive}
+
+
+def copy_records(cluster: Cluster, source: str, target: str, partitions: list[int], codec: str) -> int:
+    """Copies everything that is committed now; gives the number of records."""
+    from ottla.client.consumer import Consumer
+    from ottla.client.producer import Producer
+
+    wanted = [TopicPartition(source, number) for number in partitions]
+    ends = admin.list_offsets(cluster, dict.fromkeys(wanted, admin.LATEST), isolation_level=READ_COMMITTED)
+    stops = {partition: end.offset for partition, end in ends.items() if isinstance(end, admin.OffsetAt)}
+    count = 0
+    with (
+        Consumer(cluster, isolation_level=READ_COMMITTED, partition_bytes_max=FETCH_BYTES, auto_offset_reset="earliest") as consumer,
+        Producer(cluster, codec=codec) as producer,
+    ):
+        consumer.assign(dict.fromkeys(wanted, admin.EARLIEST))
+        while any(consumer.positions[partition] < stops[partition] for partition in wanted):
+            for fetched in consumer.poll(0.5):
+                stop = stops[fetched.partition]
+                for record in fetched.records():
+                    if record.offset < stop:
+                        producer.produce(
+                            target,
+                            record.value,
+                            record.key,
+                            partition=fetched.partition.partition,
+                            timestamp=record.timestamp,
+                            headers=record.headers,
+                        )
+                        count += 1
+            producer.poll()
+        producer.flush()
+    return count
+
+
+COMMAND = Command("Make a topic like another, with or without its records.", _arguments, _run)

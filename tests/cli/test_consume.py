@@ -1,0 +1,221 @@
+"""`ottla consume` on a broker: where it starts and stops, what it prints, what it leaves out."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import struct
+import subprocess
+import sys
+import time
+
+import pytest
+
+from ottla.testing.broker import Broker
+from tests.cli.conftest import Ottla
+
+STARTED_MS = 1_600_000_000_000
+
+
+@pytest.fixture
+def filled(broker: Broker, topic: str) -> str:
+    """Six records, one a second from 2020-09-13T12:26:40Z on: keys k0 and k1 by turns, JSON, one header."""
+    for number in range(6):
+        value = json.dumps({"n": number, "user": {"id": f"u{number}"}})
+        broker.add_record(topic, value, key=f"k{number % 2}", headers={"h": str(number)}, timestamp=STARTED_MS + number * 1000)
+    return topic
+
+
+OFFSETS = ["-q", "-f", r"%o\n"]
+
+
+@pytest.mark.parametrize(
+    ("options", "wanted"),
+    [
+        (["-e"], "012345"),
+        (["-e", "--from-beginning"], "012345"),
+        (["-e", "-o", "beginning"], "012345"),
+        (["-e", "-o", "end"], ""),
+        (["-e", "-o", "4"], "45"),
+        (["-e", "-o", "-2"], "45"),
+        (["-e", "-o", "-99"], "012345"),
+        (["-e", "--offset", "earliest", "--partition", "0"], "012345"),
+        (["-e", "-o", f"s@{STARTED_MS + 2500}"], "345"),
+        (["-e", "-o", "s@2020-09-13T12:26:44"], "45"),
+        (["-o", f"s@{STARTED_MS + 1000}", "-o", f"e@{STARTED_MS + 3000}"], "12"),
+        (["-o", f"e@{STARTED_MS + 3000}"], "012"),
+        (["-e", "-o", "@-1h"], ""),
+        (["-e", "-c", "2"], "01"),
+        (["-e", "-n", "9"], "012345"),
+        (["--from-beginning", "--max-messages", "3"], "012"),
+        (["--from-beginning", "--timeout-ms", "200"], "012345"),
+        (["-e", "--grep", "u[23]"], "23"),
+        (["-e", "--grep", "k1", "-c", "2"], "13"),
+        (["-e", "--where", "value.n >= 4 or key == 'k1'"], "1345"),
+        (["-e", "--where", "headers.h == '2' and timestamp < 1600000003000"], "2"),
+        (["-e", "--where", "value.user.id in ['u0', 'u5']"], "05"),
+        (["-e", "--where", "value.nothing.more > 1"], ""),
+    ],
+)
+def test_start_stop_and_filters(ottla: Ottla, filled: str, options: list[str], wanted: str) -> None:
+    result = ottla("consume", filled, *OFFSETS, *options)
+    assert (result.code, "".join(result.out.split())) == (0, wanted)
+
+
+@pytest.mark.parametrize(
+    ("options", "wanted"),
+    [
+        ([], '{"n": 1, "user": {"id": "u1"}}\n'),
+        (["-K", ":"], 'k1:{"n": 1, "user": {"id": "u1"}}\n'),
+        (["-f", r"%t [%p] %o %k %T %K %S %h %%\n"], "TOPIC [0] 1 k1 1600000001000 2 30 h=1 %\n"),
+        (["--property", "print.key=true", "--property", "print.value=false"], "k1\n"),
+        (
+            [f"--formatter-property=print.{name}=true" for name in ("timestamp", "partition", "offset", "epoch", "headers", "key")]
+            + ["--formatter-property", "key.separator=|", "--formatter-property", "print.value=false"],
+            "CreateTime:1600000001000|Partition:0|Offset:1|Epoch:0|h:1|k1\n",
+        ),
+        (["--formatter", "org.apache.kafka.tools.consumer.NoOpMessageFormatter"], ""),
+    ],
+)
+def test_forms(ottla: Ottla, filled: str, options: list[str], wanted: str) -> None:
+    result = ottla("consume", filled, "-q", "-o", "1", "-c", "1", *options)
+    assert (result.code, result.out) == (0, wanted.replace("TOPIC", filled))
+
+
+def test_json_has_the_members_of_kcat(ottla: Ottla, filled: str, broker: Broker) -> None:
+    broker.add_record(filled, b"\xff\x00", key=None)
+    first, *_, last = [json.loads(line) for line in ottla("consume", filled, "-e", "-q", "-J").out.splitlines()]
+    assert first == {
+        "topic": filled, "partition": 0, "offset": 0, "tstype": "create", "ts": STARTED_MS, "headers": ["h", "0"], "key": "k0",
+        "payload": '{"n": 0, "user": {"id": "u0"}}',
+    }  # fmt: skip
+    assert last["key"] is None and last["payload_base64"] == "/wA="
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "wanted"),
+    [
+        ("LongDeserializer", struct.pack(">q", -7), "-7"),
+        ("IntegerDeserializer", struct.pack(">i", 70_000), "70000"),
+        ("ShortDeserializer", struct.pack(">h", 3), "3"),
+        ("DoubleDeserializer", struct.pack(">d", 0.1), "0.1"),
+        ("FloatDeserializer", struct.pack(">f", 0.1), "0.1"),
+        ("BooleanDeserializer", b"\1", "true"),
+        ("StringDeserializer", b"text", "text"),
+    ],
+)
+def test_kafkas_deserializers(ottla: Ottla, broker: Broker, topic: str, name: str, data: bytes, wanted: str) -> None:
+    broker.add_record(topic, data, key=data)
+    read = ["consume", topic, "-e", "-q", "--property", "print.key=true"]
+    properties = [f"--property={part}.deserializer=org.apache.kafka.common.serialization.{name}" for part in ("key", "value")]
+    assert ottla(*read, *properties).out == f"{wanted}\t{wanted}\n"
+    assert ottla(*read, "--value-deserializer", name, "--key-deserializer", name).out == f"{wanted}\t{wanted}\n"
+
+
+def test_a_value_of_another_size_is_refused(ottla: Ottla, filled: str) -> None:
+    result = ottla("consume", filled, "-e", "-q", "--value-deserializer", "LongDeserializer")
+    assert result.code == 1 and result.err == "error: LongDeserializer needs 8 bytes, this record has 30\n"
+
+
+def test_read_committed_leaves_out_aborted_and_open_records(ottla: Ottla, broker: Broker, topic: str) -> None:
+    from ottla.client.cluster import Cluster
+    from ottla.client.producer import Producer
+
+    with Cluster(broker.bootstrap_server, timeout_s=10) as cluster, Producer(cluster, transactional_id=topic) as producer:
+        for value, is_kept in ((b"kept", True), (b"dropped", False), (b"too", True)):
+            producer.begin()
+            producer.produce(topic, value)
+            producer.flush()
+            producer.commit() if is_kept else producer.abort()
+        producer.begin()
+        producer.produce(topic, b"open")
+        producer.flush()
+        read = ["consume", topic, "-e", "-q"]
+        assert ottla(*read, "--isolation-level", "read_committed").out == "kept\ntoo\n"
+        assert ottla(*read, "-X", "isolation.level=read_committed").out == "kept\ntoo\n"
+        assert ottla(*read).out == "kept\ndropped\ntoo\nopen\n"
+        markers = ottla(*read, "--print-control-records").out
+        producer.abort()
+    assert re.findall(r"-- (COMMIT|ABORT) \S+ offset (\d+)", markers) == [("COMMIT", "1"), ("ABORT", "3"), ("COMMIT", "5")]
+
+
+def test_a_group_goes_on_where_it_stopped(ottla: Ottla, filled: str) -> None:
+    read = ["consume", filled, *OFFSETS, "-g", f"group-{filled}", "--from-beginning"]
+    assert ottla(*read, "-c", "2").out.split() == ["0", "1"]
+    assert ottla(*read, "-c", "3").out.split() == ["2", "3", "4"], "what was fetched and not printed is not committed"
+    assert ottla(*read, "-e").out.split() == ["5"]
+    assert ottla("consume", filled, *OFFSETS, "-e", "-g", f"group-{filled}", "-o", "stored").out == ""
+
+
+def test_several_topics_by_name_and_by_pattern(ottla: Ottla, broker: Broker, topic: str) -> None:
+    for suffix in ("a", "b"):
+        broker.create_topic(f"{topic}-{suffix}")
+        broker.add_record(f"{topic}-{suffix}", suffix)
+    assert sorted(ottla("consume", "-e", "-q", f"{topic}-a", "-t", f"{topic}-b").out.split()) == ["a", "b"]
+    assert sorted(ottla("consume", "-e", "-q", "--whitelist", f"{topic}-.").out.split()) == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "message"),
+    [
+        (["-e", "-F"], 2, "-e stops at the end"),
+        (["-J", "-f", "%s"], 2, "-J, -f and -K exclude each other"),
+        (["-f", "%x"], 2, "-f does not know %x"),
+        (["-o", "soon"], 2, "-o 'soon' is none of"),
+        (["-o", "1", "-o", "2"], 2, "two starts"),
+        (["-o", "1", "--from-beginning"], 2, "exclude each other"),
+        (["-o", "stored", "-e"], 2, "-o stored needs a group"),
+        (["-p", "7"], 1, "so no partition 7"),
+        (["--grep", "("], 2, "is not a regular expression"),
+        (["--where", "open('x')"], 2, "--where takes comparisons"),
+        (["--where", "valu == 1"], 2, "does not know 'valu'"),
+        (["--formatter", "kafka.coordinator.group.GroupMetadataManager$OffsetsMessageFormatter"], 2, "is not offered"),
+        (["--value-deserializer", "com.example.Thing"], 2, "no deserializer 'com.example.Thing'"),
+        (["-o", "99", "-c", "1", "-X", "auto.offset.reset=none"], 1, "OFFSET_OUT_OF_RANGE"),
+    ],
+)
+def test_what_is_refused(ottla: Ottla, filled: str, options: list[str], code: int, message: str) -> None:
+    result = ottla("consume", filled, *options)
+    assert result.code == code and message in result.err and result.err.count("\n") == 1, result.err
+
+
+def test_an_unknown_topic_gets_a_suggestion(ottla: Ottla, topic: str) -> None:
+    result = ottla("consume", f"{topic}x", "-e")
+    assert result.code == 1 and f"did you mean {topic!r}?" in result.err
+
+
+def follow(broker: Broker, topic: str, *options: str) -> subprocess.Popen[str]:
+    command = [sys.executable, "-u", "-m", "ottla.cli.main", "consume", topic, "-b", broker.bootstrap_server, *options]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def test_ctrl_c_in_a_follow_leaves_the_group_and_is_130(ottla: Ottla, broker: Broker, filled: str) -> None:
+    group = f"group-{filled}"
+    with follow(broker, filled, "-g", group, "--from-beginning", "-f", r"%o\n") as process:
+        assert process.stdout is not None and process.stderr is not None
+        assert [process.stdout.readline() for _ in range(6)] == [f"{number}\n" for number in range(6)]
+        broker.add_record(filled, "one more")
+        assert process.stdout.readline() == "6\n"  # so the six before are done with
+        process.send_signal(signal.SIGINT)
+        assert process.wait(10) == 130
+        assert process.stderr.read() in ("Processed a total of 6 messages\n", "Processed a total of 7 messages\n")
+    (described,) = json.loads(ottla("group", "describe", group, "-o", "json").out)["groups"]
+    assert described["state"] == "Empty" and described["offsets"][0]["current_offset"] in (6, 7)
+
+
+def test_a_closed_pipe_ends_in_silence(broker: Broker, topic: str, ottla: Ottla) -> None:
+    ottla("produce", topic, "--generate", 20_000)
+    with follow(broker, topic, "-e", "-q") as process:
+        assert process.stdout is not None and process.stderr is not None
+        assert process.stdout.readline() == "record 0\n"
+        process.stdout.close()
+        assert process.wait(10) == 0
+        assert process.stderr.read() == ""
+
+
+def test_nothing_to_read_ends_a_follow_in_time(broker: Broker, topic: str, ottla: Ottla) -> None:
+    """Without a record for so long, `--timeout-ms` ends a follow, with code 0, as in Kafka."""
+    started = time.monotonic()
+    assert ottla("consume", topic, "--timeout-ms", 300, "-q").code == 0
+    assert 0.25 <= time.monotonic() - started < 5

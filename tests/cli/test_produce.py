@@ -1,0 +1,137 @@
+"""`ottla produce` on a broker: each way in which a line becomes a record, and what a bad line does."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from ottla.testing.broker import Broker
+from ottla.testing.handle import TopicRecord
+from tests.cli.conftest import Ottla
+
+
+@pytest.fixture
+def lines(tmp_path: Path) -> Path:
+    return tmp_path / "lines"
+
+
+def sent(broker: Broker, topic: str) -> list[tuple[bytes | None, bytes | None]]:
+    return [(record.key, record.value) for record in broker.records(topic)]
+
+
+@pytest.mark.parametrize(
+    ("options", "text", "wanted"),
+    [
+        ([], "a\nb\r\n\nlast", [(None, b"a"), (None, b"b"), (None, b""), (None, b"last")]),
+        (["-k", "k"], "a\n", [(b"k", b"a")]),
+        (["-K", ":"], "k:v:w\n:x\n", [(b"k", b"v:w"), (b"", b"x")]),
+        (["-K", r"\t", "-Z"], "k\tv\ngone\t\n", [(b"k", b"v"), (b"gone", None)]),
+        (["--property", "parse.key=true"], "k\tv\n", [(b"k", b"v")]),
+        (["--reader-property", "parse.key=true", "--reader-property", "key.separator=, "], "k, v\n", [(b"k", b"v")]),
+        (["--reader-property", "null.marker=NULL", "-K", ":"], "NULL:v\nk:NULL\n", [(None, b"v"), (b"k", None)]),
+        (["-K", ":", "--reader-property", "ignore.error=true"], "k:v\nbad\n", [(b"k", b"v"), (None, b"bad")]),
+        (["--format", "%k;%v"], "k;v;w\n", [(b"k", b"v;w")]),
+        (["--sync", "--acks", "1"], "a\nb\n", [(None, b"a"), (None, b"b")]),
+        (["--transactional-id", "{topic}"], "a\nb\n", [(None, b"a"), (None, b"b")]),
+        (["-X", "transactional.id={topic}"], "a\n", [(None, b"a")]),
+        (["-X", "enable.idempotence=false,acks=0"], "a\n", [(None, b"a")]),
+    ],
+)
+def test_lines_become_records(
+    ottla: Ottla, broker: Broker, topic: str, lines: Path, options: list[str], text: str, wanted: list[tuple[bytes | None, bytes | None]]
+) -> None:
+    lines.write_text(text)
+    result = ottla("produce", topic, "--file", lines, *(option.replace("{topic}", topic) for option in options))
+    assert (result.code, result.out, result.err) == (0, "", "")
+    assert sent(broker, topic) == wanted
+
+
+def only(broker: Broker, topic: str) -> TopicRecord:
+    (record,) = broker.records(topic)
+    return record
+
+
+@pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
+def test_codecs(ottla: Ottla, broker: Broker, topic: str, codec: str) -> None:
+    assert ottla("produce", topic, "--generate", 50, "-z", codec).code == 0
+    assert [record.value for record in broker.records(topic)] == [b"record %d" % number for number in range(50)]
+    assert f'"{codec}": 1' in ottla("topic", "analyze", topic, "-o", "json").out
+
+
+def test_headers_from_options_and_from_lines(ottla: Ottla, broker: Broker, topic: str, lines: Path) -> None:
+    lines.write_text("a:1,b:2\tk\tv\n")
+    options = ["--reader-property", "parse.headers=true", "--reader-property", "parse.key=true", "-H", "fixed=0"]
+    assert ottla("produce", topic, "-l", lines, *options).code == 0
+    record = only(broker, topic)
+    assert (record.key, record.value) == (b"k", b"v")
+    assert tuple(record.headers) == (("fixed", b"0"), ("a", b"1"), ("b", b"2"))
+
+
+def test_a_partition_is_chosen(ottla: Ottla, broker: Broker, topic: str) -> None:
+    ottla("topic", "add-partitions", topic, "-n", 2)
+    assert ottla("produce", topic, "--generate", 4, "-p", 2).code == 0
+    assert {record.partition for record in broker.records(topic)} == {2}
+
+
+def test_a_bad_line_is_named_and_keeps_those_before(ottla: Ottla, broker: Broker, topic: str, lines: Path) -> None:
+    lines.write_text("k:v\nbad\nk:w\n")
+    result = ottla("produce", topic, "-l", lines, "-K", ":")
+    assert result.code == 1 and result.err == "error: line 2 has no key separator: 'bad'\n"
+    assert sent(broker, topic) == [(b"k", b"v")]
+
+
+def test_a_bad_line_aborts_a_transaction(ottla: Ottla, broker: Broker, topic: str, lines: Path) -> None:
+    lines.write_text("k:v\nbad\n")
+    assert ottla("produce", topic, "-l", lines, "-K", ":", "--transactional-id", topic).code == 1
+    assert sent(broker, topic) == []
+    assert "nothing holds the readers" in ottla("txn", "why", topic).out, "nobody has to wait for a timeout"
+
+
+def test_generate_keeps_a_rate(ottla: Ottla, broker: Broker, topic: str) -> None:
+    assert ottla("produce", topic, "--generate", 6, "--rate", 60, "-v").code == 0
+    times = [record.timestamp for record in broker.records(topic)]
+    assert len(times) == 6 and times[-1] - times[0] >= 70
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "message"),
+    [
+        (["--acks", "2"], 2, "acks '2' is none of -1, 0, 1, all"),
+        (["--transactional-id", "x", "--acks", "1"], 2, "a transaction needs acks all"),
+        (["-z", "rar"], 2, "invalid choice: 'rar'"),
+        (["--format", "no tokens"], 2, "has none of %k, %v, %h"),
+        (["--reader-property", "parse.key"], 2, "is not KEY=VALUE"),
+        (["--line-reader", "com.example.Reader"], 2, "readers in Java are not offered"),
+        (["-X", "linger.ms=soon"], 2, "linger.ms=soon is not a whole number"),
+        (["--generate", "1", "--rate", "0"], 2, "must be positive"),
+        (["--file", "/nowhere/at/all"], 1, "cannot read /nowhere/at/all: no such file or directory"),
+        (["--generate", "1", "-p", "9"], 1, "UNKNOWN_TOPIC_OR_PARTITION"),
+    ],
+)
+def test_what_is_refused(ottla: Ottla, topic: str, lines: Path, options: list[str], code: int, message: str) -> None:
+    lines.write_text("a\n")
+    given = options if "--file" in options or "--generate" in options else [*options, "--file", str(lines)]
+    result = ottla("produce", topic, *given)
+    assert result.code == code and message in result.err and result.err.count("\n") == 1, result.err
+
+
+def test_a_record_that_is_too_large_is_refused(ottla: Ottla, broker: Broker, topic: str, lines: Path) -> None:
+    lines.write_text("x" * 1_200_000)
+    result = ottla("produce", topic, "-l", lines)
+    assert result.code == 1 and "MESSAGE_TOO_LARGE" in result.err
+    assert sent(broker, topic) == []
+
+
+def test_lines_from_a_pipe_go_as_they_come(broker: Broker, topic: str) -> None:
+    command = [sys.executable, "-m", "ottla.cli.main", "produce", topic, "-b", broker.bootstrap_server]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdin is not None
+        with broker.assert_produces(topic, 1):
+            process.stdin.write("now\n")
+            process.stdin.flush()
+        process.stdin.close()
+        assert process.wait(10) == 0
+    assert sent(broker, topic) == [(None, b"now")]

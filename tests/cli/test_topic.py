@@ -1,0 +1,163 @@
+"""`ottla topic ...` on a broker: what is made, shown, changed, copied, counted, and what is refused."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from typing import Any
+
+import pytest
+
+from ottla.testing.broker import Broker
+from tests.cli.conftest import Ottla
+
+
+@pytest.fixture
+def name() -> str:
+    """Of a topic that is not there yet."""
+    return f"new-{uuid.uuid4().hex[:12]}"
+
+
+def described(ottla: Ottla, topic: str) -> dict[str, Any]:
+    (found,) = json.loads(ottla("topic", "describe", topic, "-o", "json").out)["topics"]
+    return dict(found)
+
+
+def fill(ottla: Ottla, topic: str, count: int, *options: object) -> None:
+    assert ottla("produce", topic, "--generate", count, *options).code == 0
+
+
+def test_create_describe_and_list(ottla: Ottla, name: str) -> None:
+    made = ottla("topic", "create", name, "-p", 3, "-r", 1, "-c", "retention.ms=5000000", "-c", "cleanup.policy=[compact,delete]")
+    assert (made.code, made.out) == (0, f"Created topic {name}.\n")
+    found = described(ottla, name)
+    assert found["partition_count"] == 3 and found["replication_factor"] == 1
+    assert found["configs"] == {"retention.ms": "5000000", "cleanup.policy": "compact,delete"}
+    assert [(partition["leader"], partition["isr"]) for partition in found["partitions"]] == [(0, [0])] * 3
+    assert name in ottla("topic", "list", "-o", "plain").out.splitlines()
+    (by_id,) = json.loads(ottla("topic", "describe", "--topic-id", found["topic_id"], "-o", "json").out)["topics"]
+    assert by_id == found
+    assert ottla("topic", "list", "--topic", f"{name[:-1]}.", "-o", "plain").out == f"{name}\n"
+
+
+def test_a_dry_run_makes_nothing(ottla: Ottla, name: str) -> None:
+    assert ottla("topic", "create", name, "--dry-run").out == f"Topic {name} could be created.\n"
+    assert ottla("topic", "describe", name).code == 1
+
+
+def test_if_exists_and_if_not_exists(ottla: Ottla, topic: str, name: str) -> None:
+    again = ottla("topic", "create", topic, "-o", "json")
+    assert again.code == 1 and json.loads(again.out)["error"]["name"] == "TOPIC_ALREADY_EXISTS"
+    assert ottla("topic", "create", topic, "--if-not-exists").code == 0
+    for verb, options in (("describe", []), ("delete", ["--yes"]), ("alter", ["-p", "2"])):
+        assert ottla("topic", verb, name, *options).code == 1
+        assert ottla("topic", verb, name, *options, "--if-exists").code == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["create"], "name a topic"),
+        (["create", "t", "-p", "0"], "--partitions must be 1 or more"),
+        (["create", "t", "--replica-assignment", "0,x"], "is not BROKER:BROKER"),
+        (["create", "t", "--replica-assignment", "0:0"], "names a broker twice"),
+        (["create", "t", "--replica-assignment", "0", "-p", "1"], "leave out --partitions"),
+        (["create", "t", "-c", "retention"], "is not KEY=VALUE"),
+        (["alter", "t"], "say what to alter"),
+        (["delete"], "name the topics to delete"),
+        (["add-partitions", "t", "-n", "0"], "--count must be 1 or more"),
+        (["clone", "t", "t"], "cannot be cloned to itself"),
+        (["trim", "t", "--before", "1", "--before-time", "-1h"], "exclude each other"),
+        (["list", "--topic", "("], "is not a regular expression"),
+    ],
+)
+def test_wrong_usage(ottla: Ottla, words: list[str], message: str) -> None:
+    result = ottla("topic", *words)
+    assert result.code == 2 and message in result.err and result.err.count("\n") == 1
+
+
+def test_unknown_settings_and_topics_are_named(ottla: Ottla, topic: str, name: str) -> None:
+    assert "nope" in ottla("topic", "create", name, "-c", "nope=1").err
+    assert f"did you mean {topic!r}?" in ottla("topic", "describe", f"{topic}x").err
+
+
+def test_settings_are_set_and_put_back(ottla: Ottla, topic: str) -> None:
+    assert ottla("topic", "alter", topic, "-c", "retention.ms=7000000").code == 0
+    assert described(ottla, topic)["configs"] == {"retention.ms": "7000000"}
+    assert ottla("topic", "alter", topic, "--delete-config", "retention.ms", "--dry-run").code == 0
+    shown = json.loads(ottla("topic", "config", topic, "--set", "segment.ms=600000", "-o", "json").out)["configs"]
+    assert {row["key"]: row["value"] for row in shown} == {"retention.ms": "7000000", "segment.ms": "600000"}
+    everything = json.loads(ottla("topic", "config", topic, "--delete", "retention.ms,segment.ms", "--all", "-o", "json").out)["configs"]
+    assert all(row["default"] for row in everything) and len(everything) > 20
+
+
+def test_partitions_grow_and_never_shrink(ottla: Ottla, topic: str) -> None:
+    assert ottla("topic", "add-partitions", topic, "-n", 2).code == 0
+    assert ottla("topic", "alter", topic, "--partitions", 5, "--dry-run").code == 0
+    assert described(ottla, topic)["partition_count"] == 3
+    assert ottla("topic", "alter", topic, "--partitions", 2).code == 2
+
+
+def test_filters_show_partitions_that_are_not_well(ottla: Ottla, topic: str) -> None:
+    for name in ("under-replicated", "unavailable", "under-min-isr"):
+        assert json.loads(ottla("topic", "describe", topic, f"--{name}-partitions", "-o", "json").out)["topics"] == []
+    at_minimum = json.loads(ottla("topic", "describe", topic, "--at-min-isr-partitions", "-o", "json").out)["topics"]
+    assert [partition["partition"] for partition in at_minimum[0]["partitions"]] == [0]
+    assert topic not in ottla("topic", "describe", "--topics-with-overrides").out
+    ottla("topic", "alter", topic, "-c", "retention.ms=7000000")
+    assert topic in ottla("topic", "describe", "--topics-with-overrides").out
+
+
+def test_trim_by_offset_by_time_and_to_the_end(ottla: Ottla, broker: Broker, topic: str) -> None:
+    for number in range(6):
+        broker.add_record(topic, f"{number}", timestamp=1_600_000_000_000 + number * 1000)
+    start = ["offsets", topic, "--time", "earliest", "-o", "plain"]
+    assert ottla("topic", "trim", topic, "--before", 2).code == 2, "not without --yes"
+    shown = json.loads(ottla("topic", "trim", topic, "--before", 2, "--dry-run", "-o", "json").out)
+    assert shown["partitions"][0]["before"] == 2 and ottla(*start).out == f"{topic}:0:0\n"
+    assert ottla("topic", "trim", topic, "--before", 2, "-y").code == 0 and ottla(*start).out == f"{topic}:0:2\n"
+    assert ottla("topic", "trim", topic, "--before-time", "2020-09-13T12:26:44", "-y").code == 0 and ottla(*start).out == f"{topic}:0:4\n"
+    assert ottla("topic", "trim", topic, "--before", 99, "-y").code == 1 and ottla(*start).out == f"{topic}:0:4\n"
+    assert ottla("topic", "trim", topic, "--partition", 7, "-y").code == 2
+    assert ottla("topic", "trim", topic, "-y").code == 0 and ottla(*start).out == f"{topic}:0:6\n"
+
+
+def test_delete(ottla: Ottla, topic: str) -> None:
+    assert ottla("topic", "delete", topic).code == 2, "not without --yes"
+    assert ottla("topic", "delete", topic, "--dry-run").out == f"Would delete: {topic}\n"
+    assert ottla("topic", "delete", topic, "--yes").out == f"Deleted {topic}.\n"
+    assert ottla("topic", "delete", topic, "--yes").code == 1
+
+
+def test_clone_copies_partitions_settings_and_records(ottla: Ottla, broker: Broker, name: str) -> None:
+    source, empty = broker.create_topic(f"{name}-source", 2, **{"retention.ms": "-1"}), f"{name}-empty"
+    for number in range(4):
+        broker.add_record(source, f"v{number}", key=f"k{number}", headers={"h": "1"}, partition=number % 2, timestamp=1_600_000_000_000)
+    assert ottla("topic", "clone", source, name, "--records").out == f"Cloned topic {source} to {name} with 4 records.\n"
+    assert described(ottla, name)["configs"] == {"retention.ms": "-1"}
+    read = ["consume", "-e", "-q", "-f", r"%p %o %T %k %s %h\n"]
+    assert sorted(ottla(*read, name).out.splitlines()) == sorted(ottla(*read, source).out.splitlines())
+    assert ottla("topic", "clone", source, empty).code == 0 and ottla(*read, empty).out == ""
+    assert ottla("topic", "clone", source, name).code == 1
+    assert ottla("topic", "clone", "nope", f"{name}-2").code == 1
+
+
+def test_clone_leaves_out_what_is_not_committed(ottla: Ottla, topic: str, name: str) -> None:
+    fill(ottla, topic, 2)
+    fill(ottla, topic, 3, "--transactional-id", f"id-{name}")
+    assert ottla("topic", "clone", topic, name, "--records", "-z", "lz4").out == f"Cloned topic {topic} to {name} with 5 records.\n"
+
+
+def test_analyze_counts_records_batches_codecs_and_keys(ottla: Ottla, broker: Broker, topic: str) -> None:
+    fill(ottla, topic, 10, "-z", "gzip")
+    fill(ottla, topic, 5, "--key", "k")
+    broker.add_record(topic, None, key="gone")
+    found = json.loads(ottla("topic", "analyze", topic, "--keys", "-o", "json").out)
+    assert found["records"] == 16 and found["batches"] == 3
+    (row,) = found["partitions"]
+    assert row["codecs"] == {"gzip": 1, "none": 2} and row["records_per_batch"] == round(16 / 3, 1)
+    assert (row["keys"], row["no_key"], row["tombstones"]) == (2, 10, 1)
+    assert row["first"] <= row["last"] and row["bytes"] > 0
+    (later,) = json.loads(ottla("topic", "analyze", topic, "--from-time", "2999-01-01", "-o", "json").out)["partitions"]
+    assert later["records"] == 0 and later["first"] is None
+    assert ottla("topic", "analyze", topic, "--partition", 4).code == 1
