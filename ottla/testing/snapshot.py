@@ -17,8 +17,9 @@ from pathlib import Path
 from ottla.testing.process import resume, suspend
 
 SEGMENT_SUFFIX = ".log"
-LEFT_OUT = (".lock", ".probe")
-LEFT_OUT_SUFFIXES = ("-shm", ".deleted", ".tmp")
+LEFT_OUT = (".lock", ".compaction.lock", ".probe")
+LEFT_OUT_SUFFIXES = ("-shm", ".deleted", ".tmp", ".cleaned")
+"""Compaction has a process of its own, which goes on: what it writes is `.cleaned` until the broker takes it over."""
 COPY_BYTES = 1 << 30
 
 

@@ -26,8 +26,9 @@ def source(tmp_path: Path) -> Path:
         (partition / f"{base:020}.log").write_bytes(b"batch" * (base + 1))
         (partition / f"{base:020}.index").write_bytes(b"index")
     (partition / f"{50:020}.log.deleted").write_bytes(b"old")
+    (partition / f"{0:020}.log.cleaned").write_bytes(b"half of it")
     (source / "gone-0.abc-delete").mkdir()
-    for name in ("meta.properties", ".lock", "ottla-metadata.sqlite", "ottla-metadata.sqlite-wal", "ottla-metadata.sqlite-shm"):
+    for name in ("meta.properties", ".lock", ".compaction.lock", "ottla-metadata.sqlite", "ottla-metadata.sqlite-wal", "ottla-metadata.sqlite-shm"):
         (source / name).write_text(name)
     return source
 
@@ -41,7 +42,7 @@ def test_what_belongs_to_the_process_stays_behind(source: Path, tmp_path: Path) 
     top = [name for name in names_in(copy) if "/" not in name]
     assert top == ["meta.properties", "ottla-metadata.sqlite", "ottla-metadata.sqlite-wal"]
     assert sorted(os.listdir(copy)) == [*sorted(["meta.properties", "orders-0", "ottla-metadata.sqlite", "ottla-metadata.sqlite-wal"])]
-    assert not any("deleted" in name for name in names_in(copy))
+    assert not any(name.endswith((".deleted", ".cleaned")) for name in names_in(copy))
 
 
 def test_sealed_segments_are_links_and_the_last_one_is_not(source: Path, tmp_path: Path) -> None:
