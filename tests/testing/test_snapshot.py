@@ -28,7 +28,8 @@ def source(tmp_path: Path) -> Path:
     (partition / f"{50:020}.log.deleted").write_bytes(b"old")
     (partition / f"{0:020}.log.cleaned").write_bytes(b"half of it")
     (source / "gone-0.abc-delete").mkdir()
-    for name in ("meta.properties", ".lock", ".compaction.lock", "ottla-metadata.sqlite", "ottla-metadata.sqlite-wal", "ottla-metadata.sqlite-shm"):
+    store = "ottla-metadata.sqlite"
+    for name in ("meta.properties", ".lock", ".compaction.lock", store, f"{store}-wal", f"{store}-shm"):
         (source / name).write_text(name)
     return source
 
