@@ -125,8 +125,10 @@ class Producer:
         self._own(answer.producer_id, answer.producer_epoch)
         self.position = yield from committed_offset(self._ask, self.group_id)
         if self.unknown is not None:
-            # What was unknown is decided, and the offsets tell how (spark's rule). They moved in the same transaction as the records.
-            self.unknown.outcome = "ok" if self.position == self.unknown.end else "info" if self.position > self.unknown.end else "fail"
+            # What was unknown is decided, and the offsets tell how: they moved in the same transaction as the records. Whoever has not
+            # named its identity cannot know whether a twin had the id meanwhile and moved them just as far.
+            is_certain = named != (-1, -1) and self.position == self.unknown.end
+            self.unknown.outcome = "ok" if is_certain else "fail" if self.position < self.unknown.end else "info"
             self.unknown = None
 
     def _transaction(self) -> Steps:

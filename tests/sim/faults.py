@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 from unittest import mock
 
@@ -24,7 +25,6 @@ from ottla.transactions.machine import TransactionMachine
 from ottla.transactions.markers import LocalMarkers
 from ottla.transactions.metadata import TransactionMetadata, prepared
 from ottla.transactions.routing import TransactionCoordinators
-from ottla.transactions.shard import Shard
 from tests.sim.world import World
 
 
@@ -125,13 +125,20 @@ def ignore_pending_offsets() -> Any:
 
 def markers_before_prepare() -> Any:
     """The outcome goes to the partitions before it is decided for good."""
-    plan = end_transaction.send_markers
+    run = MachineHost.run
 
-    def send(shard: Shard, metadata: TransactionMetadata) -> Call:
-        plan(shard, metadata).function()
-        return Call(lambda: None)
+    def run_early(host: MachineHost, decide: Callable[[int], Decision]) -> None:
+        def split(now_ms: int) -> Decision:
+            decision = decide(now_ms)
+            calls = [effect for effect in decision.effects if type(effect) is Call]
+            if not decision.records or not calls:
+                return decision
+            host._timers.call_soon(lambda: [call.function() for call in calls])
+            return replace(decision, effects=[effect for effect in decision.effects if effect not in calls])
 
-    return mock.patch.object(end_transaction, "send_markers", send)
+        run(host, split)
+
+    return mock.patch.object(MachineHost, "run", run_early)
 
 
 def skip_guard() -> Any:

@@ -21,13 +21,14 @@ from tests.fakes.memory_store import MemoryStore
 from tests.fakes.timers import ManualTimers
 from tests.sim import logs, readers
 from tests.sim.broker import KEYS, LAYOUTS, PowerCut, SimBroker
-from tests.sim.clients import OFFSETS, TRANSACTIONS, Producer, Steps, committed_offset
+from tests.sim.clients import OFFSETS, TIMEOUT_MS, TRANSACTIONS, Producer, Steps, committed_offset
 from tests.sim.history import History
-from tests.sim.network import Call, Network
+from tests.sim.network import LATE_MS, Call, Network
 from tests.sim.readers import Reader, Seen
 
 CHAOS_MS = 15_000
-HEALING_MS = 12_000
+HEALING_MS = LATE_MS[1] + TIMEOUT_MS + 4_000
+"""The latest request of the bad times may still begin a transaction, which nobody but its timeout ends."""
 PATIENCE_MS = 250
 READ_BYTES = 1 << 20
 REPLAY_EVERY = 128

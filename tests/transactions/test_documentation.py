@@ -1,0 +1,39 @@
+"""`docs/transactions.md` tells every error that the code can give, and every setting that it reads."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from ottla.base.errors import ErrorCode
+
+ROOT = Path(__file__).resolve().parents[2]
+DOCUMENT = (ROOT / "docs/transactions.md").read_text()
+HANDLERS = (
+    "init_producer_id", "add_partitions_to_txn", "add_offsets_to_txn", "end_txn", "txn_offset_commit", "write_txn_markers",
+    "describe_producers", "describe_transactions", "list_transactions",
+)  # fmt: skip
+SOURCES = [
+    *sorted((ROOT / "ottla/transactions").glob("*.py")),
+    *(ROOT / f"ottla/handlers/{name}.py" for name in HANDLERS),
+    ROOT / "ottla/storage/producers.py",
+    ROOT / "ottla/replication/verification.py",
+]
+
+
+def section(title: str) -> str:
+    return DOCUMENT.split(f"\n## {title}\n", 1)[1].split("\n## ", 1)[0]
+
+
+def test_every_error_is_told() -> None:
+    given = {name for path in SOURCES for name in re.findall(r"ErrorCode\.([A-Z_]+)", path.read_text())} - {"NONE"}
+    told = set(re.findall(r"\b[A-Z]{2,}(?:_[A-Z]+)+\b", section("Errors")))
+    assert len(given) > 20
+    assert sorted(given - told) == []
+    assert sorted(name for name in told if name not in ErrorCode.__members__) == []
+
+
+def test_every_setting_is_told() -> None:
+    read = set(re.findall(r"# ((?:transaction|ottla)[a-z.]+)", (ROOT / "ottla/transactions/settings.py").read_text()))
+    assert len(read) >= 6
+    assert sorted(name for name in read if f"`{name}`" not in section("Settings")) == []
