@@ -34,6 +34,11 @@ class Group(NamedTuple):
 
 GROUPS: dict[str, Group] = {
     "start": Group("server", "Run a broker until Ctrl-C.", "Servers"),
+    "dev": Group("server", "Run a broker on data that goes with it.", "Servers"),
+    "stop": Group("server", "Stop the broker of a data directory.", "Servers"),
+    "status": Group("server", "Does a broker run in a data directory, and does it answer?", "Servers"),
+    "reset": Group("server", "Remove all data of a broker that does not run.", "Servers"),
+    "service": Group("service", "The systemd unit of a broker.", "Servers"),
     "topic": Group("topic", "Topics: list, describe, create, alter, delete.", "Topics and records"),
     "produce": Group("produce", "Write records from standard input or a file.", "Topics and records"),
     "consume": Group("consume", "Read records and print them.", "Topics and records"),
@@ -47,6 +52,7 @@ GROUPS: dict[str, Group] = {
     "cluster": Group("cluster", "Brokers, health, versions.", "Cluster"),
     "features": Group("features", "Feature levels.", "Cluster"),
     "bench": Group("bench", "Measure producing, consuming, and the way there and back.", "Measuring"),
+    "metrics": Group("metrics", "One scrape of a broker's metrics.", "Measuring"),
     "check": Group("check", "Check any Kafka-compatible broker: the promises of exactly-once.", "Measuring"),
     "wire": Group("wire", "Explain a frame of the protocol, in hex or from a recording of packets.", "Ours only"),
     "shims": Group("shims", "Kafka's tools by their own names: kafka-topics and so on.", "This program"),

@@ -8,10 +8,23 @@ from __future__ import annotations
 
 import argparse
 import os
+import sys
 import tempfile
 import time
+from collections.abc import Sequence
 
 from ottla.base.config import BrokerConfig, ConfigError, Notice, load
+
+SNIPPETS = """
+  kcat                 kcat -b {address} -L
+  confluent-kafka      Producer({{"bootstrap.servers": "{address}"}})
+  kafka-python         KafkaProducer(bootstrap_servers="{address}")
+  aiokafka             AIOKafkaProducer(bootstrap_servers="{address}")
+  Java, Spark          bootstrap.servers={address}
+  this program         echo hello | ottla produce first -b {address}
+                       ottla consume first --from-beginning -b {address}
+
+"""
 
 
 class StartError(Exception):
@@ -46,7 +59,10 @@ def main(args: argparse.Namespace) -> int:
     set_up_logging(config.ottla_log_format, config.ottla_log_level, config.this_broker_id)
     try:
         seed_topics = parse_seed_topics(args.seed_topic)
-        return run(config, notices, seed_topics=seed_topics, started=started, read_again=lambda: read_config_again(args, config))
+        return run(
+            config, notices, seed_topics=seed_topics, started=started, read_again=lambda: read_config_again(args, config),
+            on_ready=lambda address: _ready(config.data_directories, address, is_quiet=getattr(args, "quiet", False)),
+        )  # fmt: skip
     except StartRefused as error:
         raise StartError(str(error)) from error
     finally:
@@ -54,6 +70,16 @@ def main(args: argparse.Namespace) -> int:
             import shutil
 
             shutil.rmtree(config.data_directories[0], ignore_errors=True)
+
+
+def _ready(directories: Sequence[str], address: str, *, is_quiet: bool) -> None:
+    """Says where this broker is to `ottla stop` and `ottla status`, and to a person what may come next."""
+    from ottla.cli.running import note_address
+
+    note_address([os.path.abspath(path) for path in directories], address)
+    if sys.stderr.isatty() and not is_quiet:
+        sys.stderr.write(SNIPPETS.format(address=address))
+        sys.stderr.flush()
 
 
 def read_config(args: argparse.Namespace) -> tuple[BrokerConfig, list[Notice]]:

@@ -1,0 +1,116 @@
+"""Which broker runs in a data directory: its process, its address, and how to end it.
+
+The broker holds a lock on `.lock` of each of its directories for as long as it lives, and writes its process id into it, with its address
+once it is ready. A signal goes only to a process that is seen to hold that very file open, so that a number left over from another
+machine or container never hits a stranger.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from typing import NamedTuple
+
+from ottla.adapters.lock import LOCK_FILE, DirectoryLock, DirectoryRefused
+from ottla.base.errors import StorageError
+from ottla.cli.command import Refused
+
+POLL_S = 0.02
+
+
+class Running(NamedTuple):
+    """The broker of a directory; `address` is empty while it is not ready."""
+
+    directory: str
+    pid: int
+    address: str
+    started_s: float
+
+
+def note_address(directories: list[str], address: str) -> None:
+    """Writes where this process can be reached beside its number."""
+    for directory in directories:
+        try:
+            with open(os.path.join(directory, LOCK_FILE), "w", encoding="ascii") as file:
+                file.write(f"{os.getpid()} {address}\n")
+        except OSError:
+            continue  # a directory that went offline meanwhile
+
+
+def find(directory: str) -> Running | None:
+    """Who holds the directory; None when nobody does."""
+    path = os.path.join(directory, LOCK_FILE)
+    if not os.path.exists(path) or not _is_held(directory):
+        return None
+    with open(path, encoding="ascii", errors="replace") as file:
+        words = file.read().split()
+    pid = int(words[0]) if words and words[0].isdigit() else -1
+    return Running(directory, pid, words[1] if len(words) > 1 else "", os.stat(path).st_mtime)
+
+
+def _is_held(directory: str) -> bool:
+    path = os.path.join(directory, LOCK_FILE)
+    before = os.stat(path)
+    try:
+        lock = DirectoryLock(directory)
+    except DirectoryRefused:
+        return True
+    except StorageError as error:
+        raise Refused(str(error)) from None
+    lock.release()
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    return False
+
+
+def stop(running: Running, timeout_s: float) -> None:
+    """Asks the broker to stop and waits until it has let the directory go. Refused when it cannot be asked, or does not end in time."""
+    _check_holder(running)
+    try:
+        os.kill(running.pid, signal.SIGTERM)
+    except ProcessLookupError:
+        return
+    except PermissionError:
+        raise Refused(f"process {running.pid} belongs to somebody else; stop it as that user") from None
+    deadline = time.monotonic() + timeout_s
+    while _is_alive(running.pid) and find(running.directory) is not None:
+        if time.monotonic() > deadline:
+            raise Refused(f"process {running.pid} still runs after {timeout_s:g} s; wait, or end it with kill -9", "REQUEST_TIMED_OUT")
+        time.sleep(POLL_S)
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+def _check_holder(running: Running) -> None:
+    """Makes sure that the number in the file is that of the process that holds it, where the system can tell."""
+    elsewhere = f"{running.directory} is in use by a process that cannot be seen from here: in another container, or on another machine"
+    if running.pid <= 0 or not _is_alive(running.pid):
+        raise Refused(elsewhere)
+    descriptors = f"/proc/{running.pid}/fd"
+    if not os.path.isdir("/proc/self/fd"):
+        return
+    try:
+        names = os.listdir(descriptors)
+    except PermissionError:
+        raise Refused(f"process {running.pid} belongs to somebody else; stop it as that user") from None
+    except FileNotFoundError:
+        return  # it has just ended
+    path = os.path.realpath(os.path.join(running.directory, LOCK_FILE))
+    if not any(_target(os.path.join(descriptors, name)) == path for name in names):
+        raise Refused(elsewhere)
+
+
+def _target(link: str) -> str:
+    """Where a descriptor leads; descriptors come and go meanwhile."""
+    try:
+        return os.readlink(link)
+    except OSError:
+        return ""
