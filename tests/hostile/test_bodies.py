@@ -294,3 +294,11 @@ def test_a_retention_without_end(connect: Connect, honest: World) -> None:
     commit = honest.offset_commit(In(4))
     commit.retention_time_ms = 2**63 - 1
     assert refused(connect(), commit, 4) == {"NONE"}
+
+
+@pytest.mark.parametrize("topic", ["__consumer_offsets", "__transaction_state"])
+def test_clients_may_not_write_coordinators_records(connect: Connect, honest: World, topic: str) -> None:
+    """C3: not by producing, in any version."""
+    client = connect()
+    for version in (3, 9, 12):
+        assert refused(client, honest.produce(In(version), topic), version) == {INVALID_TOPIC.name}

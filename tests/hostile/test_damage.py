@@ -11,7 +11,11 @@ from pathlib import Path
 import pytest
 
 from ottla.base.errors import ErrorCode, WireError
-from tests.clients.broker_process import BrokerProcess
+from ottla.wire.batch_header import iter_batches
+from ottla.wire.framing import load
+from ottla.wire.messages import offset_fetch
+from ottla.wire.records import Record, encode_batch
+from tests.clients.broker_process import BrokerProcess, eventually
 from tests.clients.wire_client import WireClient
 from tests.hostile.damage import (
     OTHER,
@@ -229,6 +233,35 @@ def test_an_empty_segment_in_the_middle_is_told(broker: BrokerProcess) -> None:
     broker.start()
     (line,) = [line for line in told(broker) if "missing" in line]
     assert path.name in line
+
+
+POISON = {
+    "a key of an unknown version": Record(0, 1, b"\x7f\xff", b"value"),
+    "a key that is cut off": Record(0, 1, b"\0\1\0\x20group", b"value"),
+    "no key": Record(0, 1, None, b"value"),
+    "a value of an unknown version": Record(0, 1, b"\0\2\0\1g", b"\x7f\xffvalue"),
+    "a value that is cut off": Record(0, 1, b"\0\2\0\1g", b"\0\3"),
+}
+
+
+@pytest.mark.parametrize("name", POISON)
+def test_poisoned_coordinator_records_are_skipped(broker: BrokerProcess, name: str) -> None:
+    """C3: what no coordinator has written stands in the middle of its log; groups and transactions are loaded without it."""
+    poisoned = 0
+    for path in [*broker.data.glob("__consumer_offsets-*/*.log"), *broker.data.glob("__transaction_state-*/*.log")]:
+        ends = [header.next_offset for _, header in iter_batches(path.read_bytes())]
+        with path.open("ab") as file:
+            file.write(encode_batch([POISON[name]], base_offset=ends[-1] if ends else 0, leader_epoch=0))
+        poisoned += 1
+    assert poisoned == 10
+    broker.start()
+    with WireClient(broker.port) as client:
+        wanted = offset_fetch.OffsetFetchRequest(groups=[offset_fetch.OffsetFetchRequestGroup(group_id="offsets", topics=None)])
+        begin = load(22)[0](transactional_id="after", transaction_timeout_ms=1000)
+        eventually(lambda: client.ask(wanted, 8).groups[0].error_code == 0)
+        eventually(lambda: client.ask(begin, 4).error_code == 0)
+        (topic,) = client.ask(wanted, 8).groups[0].topics
+        assert topic.partitions[0].committed_offset == 2
 
 
 # What makes a start impossible

@@ -78,6 +78,7 @@ def test_only_api_versions_answers_an_unknown_version(connect: Connect) -> None:
 
 
 def test_correlation_ids_are_given_back_whatever_they_are(connect: Connect) -> None:
+    """H3: negative ones, and one that comes twice."""
     client = connect()
     for number in (-1, 5, 5, -(2**31)):
         client.send(framed(struct.pack(">hhih", 18, 0, number, -1)))
