@@ -31,6 +31,7 @@ def join_group(shard: GroupShard, request: JoinGroupRequest, caller: Caller, rep
         protocols = _read_protocols(shard, request)
         group = _find_group(shard, request, now_ms)
         _check_size(shard, group, request.member_id, draft, now_ms)
+        _check_metadata(shard, group, request.member_id, protocols)
         if not group.may_use(request.protocol_type, protocols):
             raise ApiError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
         if request.member_id:
@@ -89,6 +90,16 @@ def _check_size(shard: GroupShard, group: ClassicGroup, member_id: str, draft: D
         classic.drop_member(group, member, draft)
         classic.maybe_complete_join(shard, group, draft, now_ms)
     raise ApiError(ErrorCode.GROUP_MAX_SIZE_REACHED)
+
+
+def _check_metadata(shard: GroupShard, group: ClassicGroup, member_id: str, protocols: Protocols) -> None:
+    """What the members of a group say of themselves is kept in memory, so there is a limit to it."""
+    settings = shard.settings
+    if (len(group.members) + 1) * settings.member_metadata_bytes_max <= settings.group_metadata_bytes_max:
+        return
+    kept = sum(len(data) for member in group.members.values() if member.member_id != member_id for _, data in member.protocols)
+    if kept + sum(len(data) for _, data in protocols) > settings.group_metadata_bytes_max:
+        raise ApiError(ErrorCode.GROUP_MAX_SIZE_REACHED)
 
 
 def _join_dynamic(

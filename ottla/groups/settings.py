@@ -33,6 +33,7 @@ class GroupSettings:
     regex_refresh_interval_ms: int = 600_000  # group.consumer.regex.refresh.interval.ms
     offsets_per_group_max: int = 1_000_000  # ours
     member_metadata_bytes_max: int = 512 * 1024  # ours: the protocols and assignment of one member, which must fit one record
+    group_metadata_bytes_max: int = 64 << 20  # ottla.group.metadata.max.bytes
     protocols_per_member_max: int = 100  # ours
     pending_members_max: int = 10_000  # ours: ids of one group given out by MEMBER_ID_REQUIRED and not used yet
 

@@ -25,6 +25,7 @@ def group_settings(config: BrokerConfig) -> GroupSettings:
         consumer_assignors=tuple(config.group_consumer_assignors),
         consumer_migration_policy=config.group_consumer_migration_policy.lower(),
         regex_refresh_interval_ms=config.group_consumer_regex_refresh_interval_ms,
+        group_metadata_bytes_max=config.ottla_group_metadata_max_bytes,
         offsets_per_group_max=config.ottla_group_offsets_max,
     )
 

@@ -270,6 +270,25 @@ def test_a_growing_group_is_bounded(own_broker: BrokerProcess) -> None:
         assert set(codes) == {0, ErrorCode.GROUP_MAX_SIZE_REACHED} and codes.count(0) <= 6, codes
 
 
+def test_the_metadata_of_a_group_is_bounded(own_broker: BrokerProcess) -> None:
+    """B8: each member within its own limit, and all of them together within the group's."""
+    own_broker.settings += ["ottla.group.metadata.max.bytes=2000000"]
+    own_broker.start()
+    protocol = join_group.JoinGroupRequestProtocol(name="range", metadata=bytes(500_000))
+    request = join_group.JoinGroupRequest(
+        group_id="talkers", session_timeout_ms=10_000, rebalance_timeout_ms=500, protocol_type="consumer", protocols=[protocol]
+    )
+    with WireClient(own_broker.port) as client:
+        World(client)
+    joining = [WireClient(own_broker.port) for _ in range(8)]
+    for member in joining:
+        member.send(member.frame(request, 3))
+    codes = [member.answer(11, 3).error_code for member in joining]
+    for member in joining:
+        member.socket.close()
+    assert set(codes) == {0, ErrorCode.GROUP_MAX_SIZE_REACHED} and 4 <= codes.count(0) <= 5, codes
+
+
 @pytest.mark.parametrize("key", sorted(ONLY_FROM_BROKERS - {WRITE_TXN_MARKERS}))
 def test_clients_may_not_speak_as_brokers(connect: Connect, honest: World, key: int) -> None:
     """A5: every version of what only brokers send. Markers an operator may write too, who ends a hanging transaction (KIP-664)."""
