@@ -16,7 +16,6 @@ from ottla.base.errors import ErrorCode
 from ottla.base.types import GROUP_METADATA_TOPIC
 from ottla.handlers.context import AclOperation, Broker, Pending, RequestContext, ResourceType
 from ottla.transactions.metadata import ProducerIdentity
-from ottla.transactions.shard import Client
 from ottla.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 
 KEY, MIN_VERSION, MAX_VERSION = 25, 0, 4
@@ -38,7 +37,7 @@ def handle(broker: Broker, request: RequestContext, body: AddOffsetsToTxnRequest
         if code is ErrorCode.PRODUCER_FENCED and request.version < FENCED_SINCE:
             code = ErrorCode.INVALID_PRODUCER_EPOCH
         if not code:
-            broker.transactions.saw(body.transactional_id, Client(request.client_id or "", request.connection.host))
+            broker.transactions.saw(body.transactional_id, request)
         pending.complete(AddOffsetsToTxnResponse(error_code=code))
 
     identity = ProducerIdentity(body.producer_id, body.producer_epoch)

@@ -19,7 +19,6 @@ from ottla.base.errors import ErrorCode
 from ottla.base.types import TopicPartition
 from ottla.handlers.context import AclOperation, Broker, Pending, RequestContext, ResourceType
 from ottla.transactions.metadata import TRANSACTIONS_V2, ProducerIdentity
-from ottla.transactions.shard import Client
 from ottla.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,
     AddPartitionsToTxnRequest,
@@ -64,7 +63,7 @@ def handle_client(broker: Broker, request: RequestContext, body: AddPartitionsTo
         if code is ErrorCode.PRODUCER_FENCED and request.version < FENCED_SINCE:
             code = ErrorCode.INVALID_PRODUCER_EPOCH
         if not code:
-            broker.transactions.saw(transactional_id, Client(request.client_id or "", request.connection.host))
+            broker.transactions.saw(transactional_id, request)
         pending.complete(answer_client(dict.fromkeys(partitions, code)))
 
     identity = ProducerIdentity(body.v3_and_below_producer_id, body.v3_and_below_producer_epoch)

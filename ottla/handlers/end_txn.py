@@ -16,7 +16,7 @@ from __future__ import annotations
 from ottla.base.errors import ErrorCode
 from ottla.handlers.context import AclOperation, Broker, Pending, RequestContext, ResourceType
 from ottla.transactions.metadata import TRANSACTIONS_V2, ProducerIdentity
-from ottla.transactions.shard import Client, EndResult
+from ottla.transactions.shard import EndResult
 from ottla.wire.messages.end_txn import EndTxnRequest, EndTxnResponse
 
 KEY, MIN_VERSION, MAX_VERSION = 26, 0, 5
@@ -35,8 +35,9 @@ def handle(broker: Broker, request: RequestContext, body: EndTxnRequest) -> EndT
     version = TRANSACTIONS_V2 if request.version >= TRANSACTIONS_V2_SINCE else 0
 
     def ended(result: EndResult) -> None:
-        if not result.code:
-            broker.transactions.saw(transactional_id, Client(request.client_id or "", request.connection.host))
+        # A client of the first protocol was seen when it added its partitions.
+        if version and not result.code:
+            broker.transactions.saw(transactional_id, request)
         pending.complete(answer(request, result))
 
     identity = ProducerIdentity(body.producer_id, body.producer_epoch)

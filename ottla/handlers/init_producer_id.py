@@ -18,7 +18,7 @@ from ottla.base.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 from ottla.handlers.context import AclOperation, Broker, Pending, RequestContext, ResourceType
 from ottla.transactions.init_producer_id import InitProducerId
 from ottla.transactions.metadata import ProducerIdentity
-from ottla.transactions.shard import Client, EndResult
+from ottla.transactions.shard import EndResult
 from ottla.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
 KEY, MIN_VERSION, MAX_VERSION = 22, 0, 6
@@ -48,7 +48,7 @@ def handle(broker: Broker, request: RequestContext, body: InitProducerIdRequest)
 
         def initialised(result: EndResult) -> None:
             if not result.code:
-                broker.transactions.saw(command.transactional_id, Client(request.client_id or "", request.connection.host))
+                broker.transactions.saw(command.transactional_id, request)
             pending.complete(answer(request, result))
 
         broker.transactions.init_producer_id(command, initialised)

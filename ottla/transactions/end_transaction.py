@@ -52,13 +52,15 @@ def decide_complete(shard: Shard, now_ms: int, ended: TransactionMetadata) -> De
     metadata = shard.transactions.get(ended.transactional_id)
     if metadata != ended:
         return NOTHING
-    retry = Schedule(
-        f"complete {ended.transactional_id}", shard.settings.completion_retry_ms, lambda later_ms: decide_complete(shard, later_ms, ended)
-    )
+
+    def refused(_code: ErrorCode) -> tuple[Schedule]:
+        key, delay_ms = f"complete {ended.transactional_id}", shard.settings.completion_retry_ms
+        return (Schedule(key, delay_ms, lambda later_ms: decide_complete(shard, later_ms, ended)),)
+
     return Decision(
         records=(state_record(completed(metadata, now_ms)),),
         effects=(Call(lambda: shard.wake(ended.transactional_id)),),
-        refused=lambda _code: (retry,),
+        refused=refused,
     )
 
 

@@ -28,7 +28,7 @@ from ottla.transactions.markers import LocalMarkers
 from ottla.transactions.metadata import TRANSACTIONS_V2, ProducerIdentity, TransactionMetadata
 from ottla.transactions.queries import ListFilter
 from ottla.transactions.settings import TransactionSettings
-from ottla.transactions.shard import NO_CLIENT, Client, Decide, EndResult, MarkerSender, ProducerIdSource, Shard
+from ottla.transactions.shard import Client, Decide, EndResult, MarkerSender, ProducerIdSource, Shard
 
 ATTEMPTS_MAX = 4
 
@@ -147,10 +147,11 @@ class TransactionCoordinators:
         if shard is not None and transactional_id in shard.transactions:
             shard.clients[transactional_id] = client
 
-    def client_of(self, transactional_id: str) -> Client:
-        """Who used the id last, as far as this coordinator knows."""
+    def client_of(self, transactional_id: str) -> tuple[str, str]:
+        """Client id and host of who used the id last, as far as this coordinator knows."""
         shard = self._shard_of(transactional_id)
-        return shard.clients.get(transactional_id, NO_CLIENT) if shard is not None else NO_CLIENT
+        client = shard.clients.get(transactional_id) if shard is not None else None
+        return (client.client_id or "", client.connection.host) if client is not None else ("", "")
 
     def _shard_of(self, transactional_id: str) -> Shard | None:
         host = self._hosts.get(self.partition_for(transactional_id)) if self._partition_count() > 0 else None

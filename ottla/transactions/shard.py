@@ -55,14 +55,19 @@ class ProducerIdSource(Protocol):
         """Calls `done` when `take` may be tried again, or with why there will be no ids."""
 
 
-class Client(NamedTuple):
-    """From where a transactional id was used: what an operator needs to find the process."""
-
-    client_id: str
-    host: str
+class HasHost(Protocol):
+    @property
+    def host(self) -> str: ...
 
 
-NO_CLIENT = Client("", "")
+class Client(Protocol):
+    """From where a transactional id was used: what an operator needs to find the process (`handlers.context.RequestContext` is one)."""
+
+    @property
+    def client_id(self) -> str | None: ...
+
+    @property
+    def connection(self) -> HasHost: ...
 
 
 class EndResult(NamedTuple):
