@@ -23,6 +23,7 @@ from ottla.groups.draft import Caller, Draft, answered
 from ottla.groups.members import Protocols
 from ottla.groups.migration import by_topic_id, write_assignment
 from ottla.groups.shard import GroupShard
+from ottla.groups.subscriptions import may_assign
 from ottla.machine.contract import Decision, Reply
 from ottla.wire.messages.consumer_protocol import ConsumerProtocolSubscription
 from ottla.wire.messages.heartbeat import HeartbeatRequest
@@ -135,7 +136,7 @@ def sync_group(shard: GroupShard, group: ConsumerGroup, request: SyncGroupReques
         assert facts.classic is not None
         if request.protocol_name is not None and request.protocol_name != facts.classic.protocols[0][0]:
             raise ApiError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
-        _check_round(shard, group, request.member_id, draft)
+        _check_round(shard, group, request.member_id, draft, now_ms)
         extend_session(shard, group.group_id, request.member_id, facts.classic.session_timeout_ms, draft, now_ms)
         assigned = group.position(request.member_id).assigned
         response = SyncGroupResponse(
@@ -155,7 +156,7 @@ def heartbeat(shard: GroupShard, group: ConsumerGroup, request: HeartbeatRequest
         facts = _check_member(group, request.member_id, request.group_instance_id, request.generation_id)
         assert facts.classic is not None
         extend_session(shard, group.group_id, request.member_id, facts.classic.session_timeout_ms, draft, now_ms)
-        _check_round(shard, group, request.member_id, draft)
+        _check_round(shard, group, request.member_id, draft, now_ms)
     except ApiError as error:
         code = error.code
     draft.answer(reply, heartbeat_response(code), heartbeat_response)
@@ -182,13 +183,14 @@ def _find_classic(group: ConsumerGroup, member_id: str, instance_id: str | None)
     return facts
 
 
-def _check_round(shard: GroupShard, group: ConsumerGroup, member_id: str, draft: Draft) -> None:
-    """A member behind the group's epoch must join again, unless it is about to: it was just told what to give up.
+def _check_round(shard: GroupShard, group: ConsumerGroup, member_id: str, draft: Draft, now_ms: int) -> None:
+    """A member behind the target's epoch must join again, unless it is about to: it was just told what to give up.
 
-    One that waits for partitions of others joins again to hear whether they are free.
+    One that waits for partitions of others joins again to hear whether they are free, and anybody to make a new target that is due.
     """
     position = group.position(member_id)
-    is_behind = group.epoch > position.epoch and position.state is not MemberState.UNREVOKED_PARTITIONS
+    is_behind = group.target_epoch > position.epoch or may_assign(shard, group, now_ms)
+    is_behind = is_behind and position.state is not MemberState.UNREVOKED_PARTITIONS
     may_have_more = position.state is MemberState.UNRELEASED_PARTITIONS and _has_free(group, member_id, position)
     if is_behind or may_have_more:
         await_join(shard, group, member_id, draft)

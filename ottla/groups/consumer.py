@@ -44,6 +44,7 @@ from ottla.groups.shard import GroupShard
 from ottla.groups.subscriptions import (
     check_regex,
     forget_regexes,
+    may_assign,
     metadata_hash,
     must_look_up,
     resolve_regexes,
@@ -126,7 +127,7 @@ def _beat(shard: GroupShard, request: ConsumerGroupHeartbeatRequest, caller: Cal
         and (request.subscribed_topic_names is not None or request.subscribed_topic_regex is not None)
     )
     response = ConsumerGroupHeartbeatResponse(
-        member_id=member_id, member_epoch=position.epoch, heartbeat_interval_ms=shard.settings.consumer_heartbeat_interval_ms
+        member_id=member_id, member_epoch=position.epoch, heartbeat_interval_ms=shard.heartbeat_interval_ms(request.group_id)
     )
     if is_full or position.assigned != position_before.assigned:
         response.assignment = _assignment(position)
@@ -241,7 +242,7 @@ def advance_member(
         topics_hash = metadata_hash(shard, change.group)
         if wants_other or topics_hash != change.group.metadata_hash:
             change.put_epoch(change.group.epoch + 1, topics_hash)
-    if change.group.epoch > change.group.target_epoch:
+    if may_assign(shard, change.group, now_ms):
         update_target(shard, change, now_ms)
     position = next_position(change.group, member_id, owned)
     if position is not change.group.position(member_id):

@@ -34,7 +34,7 @@ from ottla.groups.consumer_records import CONSUMER_KEYS, Change, fold
 from ottla.groups.consumer_sessions import watch_everybody
 from ottla.groups.draft import Caller, Draft
 from ottla.groups.offset_store import CommittedOffset
-from ottla.groups.settings import GroupSettings, TopicsView
+from ottla.groups.settings import GroupSettings, OwnSettings, TopicsView, nothing_of_its_own
 from ottla.groups.shard import GroupShard
 from ottla.groups.states import ALLOWED, DEAD
 from ottla.machine.contract import Answer, Decision, Effect, LogRecord, Reply, Schedule, Transactional
@@ -61,8 +61,8 @@ from ottla.wire.messages.txn_offset_commit import TxnOffsetCommitRequest
 class GroupMachine:
     """`machine.contract.Machine` for consumer groups."""
 
-    def __init__(self, settings: GroupSettings, topics: TopicsView, random: Random) -> None:
-        self.shard = GroupShard(settings, topics, random)
+    def __init__(self, settings: GroupSettings, topics: TopicsView, random: Random, own_settings: OwnSettings = nothing_of_its_own) -> None:
+        self.shard = GroupShard(settings, topics, random, own_settings)
         self._folds: dict[type, Callable[[int, Any, Any, Transactional | None], None]] = {
             OffsetCommitKey: self._apply_offset,
             GroupMetadataKey: self._apply_group,

@@ -6,7 +6,7 @@ changes. The limits marked "ours" exist because nothing that a client can send m
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -27,6 +27,7 @@ class GroupSettings:
     offsets_retention_check_interval_ms: int = 600_000  # offsets.retention.check.interval.ms
     consumer_session_timeout_ms: int = 45_000  # group.consumer.session.timeout.ms
     consumer_heartbeat_interval_ms: int = 5_000  # group.consumer.heartbeat.interval.ms
+    consumer_assignment_interval_ms: int = 1_000  # group.consumer.assignment.interval.ms
     consumer_members_max: int = 2_147_483_647  # group.consumer.max.size
     consumer_assignors: tuple[str, ...] = ("uniform", "range")  # group.consumer.assignors
     consumer_migration_policy: str = "bidirectional"  # group.consumer.migration.policy
@@ -36,6 +37,14 @@ class GroupSettings:
     group_metadata_bytes_max: int = 64 << 20  # ottla.group.metadata.max.bytes
     protocols_per_member_max: int = 100  # ours
     pending_members_max: int = 10_000  # ours: ids of one group given out by MEMBER_ID_REQUIRED and not used yet
+
+
+OwnSettings = Callable[[str], Mapping[str, int]]
+"""What a consumer group has for itself instead of the broker's settings: values by Kafka's names, within the broker's bounds."""
+
+
+def nothing_of_its_own(_group_id: str) -> Mapping[str, int]:
+    return {}
 
 
 class TopicsView(Protocol):

@@ -13,7 +13,7 @@ from ottla.base.ports import Random
 from ottla.groups.classic_group import ClassicGroup
 from ottla.groups.consumer_group import ConsumerGroup
 from ottla.groups.offset_store import OffsetStore
-from ottla.groups.settings import GroupSettings, TopicsView
+from ottla.groups.settings import GroupSettings, OwnSettings, TopicsView
 from ottla.machine.contract import Effect
 
 Group = ClassicGroup | ConsumerGroup
@@ -44,10 +44,23 @@ class Refresh:
 class GroupShard:
     """What every command of a group coordinator works on."""
 
-    __slots__ = ("deferred", "groups", "is_live", "offsets", "random", "refreshes", "sessions", "settings", "topics", "topics_version")
+    __slots__ = (
+        "deferred",
+        "groups",
+        "is_live",
+        "offsets",
+        "own_settings",
+        "random",
+        "refreshes",
+        "sessions",
+        "settings",
+        "topics",
+        "topics_version",
+    )
 
-    def __init__(self, settings: GroupSettings, topics: TopicsView, random: Random) -> None:
+    def __init__(self, settings: GroupSettings, topics: TopicsView, random: Random, own_settings: OwnSettings) -> None:
         self.settings = settings
+        self.own_settings = own_settings
         self.topics = topics
         self.random = random
         self.groups: dict[str, Group] = {}
@@ -64,6 +77,16 @@ class GroupShard:
         if type(group) is not ClassicGroup:
             raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID)
         return group
+
+    def session_timeout_ms(self, group_id: str) -> int:
+        """Of members of the consumer protocol; this and the next two may be the group's own."""
+        return self.own_settings(group_id).get("consumer.session.timeout.ms", self.settings.consumer_session_timeout_ms)
+
+    def heartbeat_interval_ms(self, group_id: str) -> int:
+        return self.own_settings(group_id).get("consumer.heartbeat.interval.ms", self.settings.consumer_heartbeat_interval_ms)
+
+    def assignment_interval_ms(self, group_id: str) -> int:
+        return self.own_settings(group_id).get("consumer.assignment.interval.ms", self.settings.consumer_assignment_interval_ms)
 
     def forget_if_idle(self, group: ClassicGroup) -> None:
         """A group that nobody is in and that the log does not know leaves no trace, or made-up names would fill the memory."""

@@ -2,7 +2,8 @@
 
 Topics are looked up again when the broker says that some have changed (`GroupShard.topics_version`), and from time to time besides. A hash
 of the topics' ids and partition counts stands in the group's record: when it no longer fits, the group's epoch rises, and a rising epoch
-makes a new target assignment. Regular expressions are resolved into names that are logged, so every coordinator sees the same.
+makes a new target assignment, at most one in `group.consumer.assignment.interval.ms`; until it is due the last one holds. Regular
+expressions are resolved into names that are logged, so every coordinator sees the same.
 """
 
 from __future__ import annotations
@@ -81,6 +82,13 @@ def metadata_hash(shard: GroupShard, group: ConsumerGroup) -> int:
         return 0
     value: int = _INT64.unpack(digest.digest())[0]
     return value
+
+
+def may_assign(shard: GroupShard, group: ConsumerGroup, now_ms: int) -> bool:
+    """Whether a new target is due: the group has moved on, and its last target is old enough that many changes become one."""
+    if group.epoch <= group.target_epoch:
+        return False
+    return not group.target or now_ms - group.target_timestamp_ms >= shard.assignment_interval_ms(group.group_id)
 
 
 def update_target(shard: GroupShard, change: Change, now_ms: int) -> None:

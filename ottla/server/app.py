@@ -41,7 +41,7 @@ from ottla.handlers.fetch_sessions import FetchSessions
 from ottla.replication.partition import Partition
 from ottla.server.arrivals import Arrivals
 from ottla.server.controller_loop import ControllerLoop, Registration
-from ottla.server.coordinator_views import MetadataLeaders, group_settings, transaction_settings
+from ottla.server.coordinator_views import MetadataLeaders, group_settings, own_group_settings, transaction_settings
 from ottla.server.dispatch import Dispatcher
 from ottla.server.flusher import Flusher
 from ottla.server.hosts import CoordinatorHosts, GroupHosts, TransactionHosts
@@ -160,7 +160,8 @@ class BrokerServer:
         config, clock, timers = self.config, self.clock, self.timers
         self.metadata = ClusterState()
         self.partitions = PartitionTable(self.disk, clock, self.directories, self._make_partition, files_max=self.descriptors.files)
-        self.groups = GroupHosts(clock, timers, self.random, self.metadata, group_settings(config))
+        own_settings = own_group_settings(config, self.metadata)
+        self.groups = GroupHosts(clock, timers, self.random, self.metadata, group_settings(config), own_settings)
         markers = LocalMarkers(self.partitions.get, self.groups.apply_marker, clock)
         self.transactions = TransactionCoordinators(
             partition_count=lambda: self._partition_count(TRANSACTION_STATE_TOPIC),

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
-from ottla.base.config import BrokerConfig
-from ottla.controller.state import ClusterMetadata
-from ottla.groups.settings import GroupSettings
+from ottla.base.config import GROUP_SETTINGS, BrokerConfig
+from ottla.controller.state import CONFIG_GROUP, ClusterMetadata
+from ottla.groups.settings import GroupSettings, OwnSettings
 from ottla.transactions.settings import TransactionSettings
 
 
@@ -21,6 +21,7 @@ def group_settings(config: BrokerConfig) -> GroupSettings:
         offsets_retention_check_interval_ms=config.offsets_retention_check_interval_ms,
         consumer_session_timeout_ms=config.group_consumer_session_timeout_ms,
         consumer_heartbeat_interval_ms=config.group_consumer_heartbeat_interval_ms,
+        consumer_assignment_interval_ms=config.group_consumer_assignment_interval_ms,
         consumer_members_max=config.group_consumer_max_size,
         consumer_assignors=tuple(config.group_consumer_assignors),
         consumer_migration_policy=config.group_consumer_migration_policy.lower(),
@@ -28,6 +29,16 @@ def group_settings(config: BrokerConfig) -> GroupSettings:
         group_metadata_bytes_max=config.ottla_group_metadata_max_bytes,
         offsets_per_group_max=config.ottla_group_offsets_max,
     )
+
+
+def own_group_settings(config: BrokerConfig, metadata: ClusterMetadata) -> OwnSettings:
+    """What was set for single groups, held within the broker's bounds."""
+
+    def of_group(group_id: str) -> Mapping[str, int]:
+        overrides = metadata.configs(CONFIG_GROUP, group_id)
+        return {name: config.group_value(name, overrides) for name in overrides if name in GROUP_SETTINGS}
+
+    return of_group
 
 
 def transaction_settings(config: BrokerConfig) -> TransactionSettings:

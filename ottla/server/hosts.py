@@ -15,7 +15,7 @@ from ottla.base.ports import Clock, Random, Timers
 from ottla.base.types import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
 from ottla.controller.state import ClusterMetadata
 from ottla.groups.machine import GroupMachine
-from ottla.groups.settings import GroupSettings
+from ottla.groups.settings import GroupSettings, OwnSettings, nothing_of_its_own
 from ottla.machine.host import HostState, MachineHost
 from ottla.machine.loading import BatchReader
 from ottla.replication.partition import Partition
@@ -39,19 +39,28 @@ def reader_of(partition: Partition, bytes_max: int) -> BatchReader:
 class GroupHosts:
     """`handlers.context.GroupCoordinators`."""
 
-    def __init__(self, clock: Clock, timers: Timers, random: Random, metadata: ClusterMetadata, settings: GroupSettings) -> None:
+    def __init__(
+        self,
+        clock: Clock,
+        timers: Timers,
+        random: Random,
+        metadata: ClusterMetadata,
+        settings: GroupSettings,
+        own_settings: OwnSettings = nothing_of_its_own,
+    ) -> None:
         self._clock = clock
         self._timers = timers
         self._random = random
         self._metadata = metadata
         self._topics = MetadataTopics(metadata)
         self._settings = settings
+        self._own_settings = own_settings
         self._hosts: dict[int, MachineHost] = {}
 
     def lead(self, partition: Partition, load_bytes: int) -> None:
         index = partition.topic_partition.partition
         self.resign(index)
-        machine = GroupMachine(self._settings, self._topics, self._random)
+        machine = GroupMachine(self._settings, self._topics, self._random, self._own_settings)
         host = self._hosts[index] = MachineHost(machine, partition, self._clock, self._timers)
         host.load(reader_of(partition, load_bytes), partition.log.log_start_offset)
 

@@ -23,6 +23,7 @@ BEAT_MS = 100
 QUICK = (
     f"group.consumer.min.heartbeat.interval.ms={BEAT_MS}",
     f"group.consumer.heartbeat.interval.ms={BEAT_MS}",
+    "group.consumer.assignment.interval.ms=0",
     "group.consumer.min.session.timeout.ms=3000",
     "group.consumer.session.timeout.ms=3000",
 )

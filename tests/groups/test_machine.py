@@ -27,7 +27,7 @@ class GroupsUnderChange(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.world = World(GroupSettings(initial_rebalance_delay_ms=0, offsets_retention_ms=1_200_000))
+        self.world = World(GroupSettings(initial_rebalance_delay_ms=0, consumer_assignment_interval_ms=0, offsets_retention_ms=1_200_000))
         self.generations: list[int] = []
 
     @rule(name=NAMES, static=STATIC, version=st.sampled_from([3, 9]), protocols=st.sampled_from(["range", "range,roundrobin"]))
@@ -70,6 +70,10 @@ class GroupsUnderChange(RuleBasedStateMachine):
     @rule(count=st.integers(1, 4))
     def change_topic(self, count: int) -> None:
         self.world.run(f"topic u {count}")
+
+    @rule(ms=st.sampled_from([0, 1_000]))
+    def set_assignment_interval(self, ms: int) -> None:
+        self.world.run(f"set consumer_assignment_interval_ms={ms}")
 
     @rule(name=st.sampled_from(["a", "b", "-"]), partition=PARTITIONS, offset=st.integers(0, 9))
     def commit(self, name: str, partition: str, offset: int) -> None:

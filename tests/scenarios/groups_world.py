@@ -15,13 +15,14 @@ then one for each record that was logged (`log: ...`).
     beat NAME [epoch=N] [topics=t,u] [regex=R] [owned=t:0,1/u:0|none] [static=INSTANCE] [assignor=range] [rebalance=60000] [version=1]
          the consumer protocol's heartbeat; epoch 0 joins, -1 leaves, -2 leaves for a moment; `owned` without a value means nothing
     advance MS;   refuse CODE (the next append);   hold / release (the high watermark);   restart;   close;   drop-topic TOPIC
-    set NAME=VALUE (a setting)
+    set NAME=VALUE (a setting);   set-group NAME=VALUE [group=g] (a setting of the group's own)
 """
 
 from __future__ import annotations
 
 import dataclasses
 import re
+from collections.abc import Mapping
 from typing import Any
 
 from ottla.base.errors import ErrorCode
@@ -90,7 +91,7 @@ UUID = re.compile(r"-[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12
 
 class World:
     def __init__(self, settings: GroupSettings | None = None) -> None:
-        self.settings = settings if settings is not None else GroupSettings(initial_rebalance_delay_ms=0)
+        self.settings = settings if settings is not None else GroupSettings(initial_rebalance_delay_ms=0, consumer_assignment_interval_ms=0)
         self.topics = FixedTopics({"t": 4, "u": 2, "v": 1})
         self.clock = ManualClock()
         self.timers = ManualTimers(self.clock)
@@ -100,12 +101,16 @@ class World:
         self.generations: dict[str, int] = {}
         self.epochs: dict[str, int] = {}
         self.lines: list[str] = []
+        self.own: dict[str, dict[str, int]] = {}
         self._seen = 0
         self.host = self._new_host()
         self.host.activate()
 
     def _new_host(self) -> MachineHost:
-        return MachineHost(GroupMachine(self.settings, self.topics, self.random), self.log, self.clock, self.timers)
+        return MachineHost(GroupMachine(self.settings, self.topics, self.random, self.own_settings), self.log, self.clock, self.timers)
+
+    def own_settings(self, group_id: str) -> Mapping[str, int]:
+        return self.own.get(group_id, {})
 
     @property
     def machine(self) -> GroupMachine:
@@ -475,6 +480,11 @@ class World:
         changes: dict[str, Any] = {name: int(value) if value.lstrip("-").isdigit() else value for name, value in arguments.options.items()}
         self.settings = dataclasses.replace(self.settings, **changes)
         self.machine.configure(self.settings)
+
+    def do_set_group(self, arguments: Arguments) -> None:
+        group = arguments.text("group", "g")
+        own = {name: int(value) for name, value in arguments.options.items() if name != "group"}
+        self.own.setdefault(group, {}).update(own)
 
     def do_restart(self, _arguments: Arguments) -> None:
         """The coordinator moves: a new machine reads the log; what lives must be what is replayed (I36)."""

@@ -67,7 +67,7 @@ class Coordinator:
 
     def __init__(self, partitions: int) -> None:
         self.topics = Topics(TOPICS, partitions)
-        self.machine: Any = GroupMachine(GroupSettings(), self.topics, Numbers())  # type: ignore[arg-type]
+        self.machine: Any = GroupMachine(GroupSettings(consumer_assignment_interval_ms=0), self.topics, Numbers())  # type: ignore[arg-type]
         self.owned: dict[str, list[TopicPartitions]] = {}
         self.epochs: dict[str, int] = {}
         self.logged = 0
@@ -177,7 +177,7 @@ def _unusual(coordinator: Coordinator) -> list[Cost]:
     unequal = timed_ms(lambda: coordinator.beat(other))
     coordinator.leave("newcomer-other")
     coordinator.settle()
-    coordinator.machine.configure(GroupSettings(consumer_assignors=("range", "uniform")))
+    coordinator.machine.configure(GroupSettings(consumer_assignors=("range", "uniform"), consumer_assignment_interval_ms=0))
     last = coordinator.request("newcomer-last")
     by_range = timed_ms(lambda: coordinator.beat(last))
     return [Cost("a member joins that reads other topics", unequal), Cost("the assignor changes: every share moves", by_range)]
