@@ -54,10 +54,22 @@ GROUPS: dict[str, Group] = {
     "bench": Group("bench", "Measure producing, consuming, and the way there and back.", "Measuring"),
     "metrics": Group("metrics", "One scrape of a broker's metrics.", "Measuring"),
     "check": Group("check", "Check any Kafka-compatible broker: the promises of exactly-once.", "Measuring"),
+    "doctor": Group("doctor", "Is this machine fit for a broker, and can clients reach it?", "Ours only"),
     "wire": Group("wire", "Explain a frame of the protocol, in hex or from a recording of packets.", "Ours only"),
     "shims": Group("shims", "Kafka's tools by their own names: kafka-topics and so on.", "This program"),
+    "completion": Group("completion", "Let the shell complete commands, topics and groups.", "This program"),
     "profile": Group("profiles", "Named connections.", "This program"),
 }
+
+ABSENT: dict[str, str] = {
+    "acl": "access control lists",
+    "console": "the console",
+    "pipeline": "Spark pipelines",
+    "quota": "quotas",
+    "share-group": "share groups",
+    "user": "SCRAM users",
+}
+"""Commands of parts that do not exist yet: one line instead of a guess at what was meant."""
 
 
 class Parser(argparse.ArgumentParser):
@@ -101,6 +113,10 @@ def _run(argv: list[str]) -> int:
 
             sys.stdout.write(help_json())
             return EXIT_DONE
+        if argv[0] == "complete-words":
+            from ottla.cli.completion import complete
+
+            return complete(argv[1:])
         return run_command(argv)
     except UsageError as error:
         return _tell(argv, str(error), "USAGE", EXIT_USAGE)
@@ -116,6 +132,8 @@ def run_command(argv: list[str], overrides: Mapping[str, Any] | None = None) -> 
 
         return run(argv)
     group = GROUPS.get(name)
+    if name in ABSENT:
+        raise Refused(f"this version does not offer {ABSENT[name]}", "UNSUPPORTED_VERSION")
     if group is None:
         raise UsageError(f"no command {name!r}{_nearest(name, GROUPS)}; see `ottla --help`")
     module = importlib.import_module(f"ottla.cli.{group.module}")

@@ -1,0 +1,171 @@
+"""`ottla completion SHELL`: a script that lets the shell complete commands, options, topics and groups.
+
+The scripts are three lines each: they ask this program (`ottla complete-words ...`), which knows its own commands. Names of topics and
+groups come from the broker that the line names, within `DEADLINE_S` or not at all, and never with an error: whoever presses Tab has not
+asked a question that may fail.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from ottla.cli.command import Command
+from ottla.cli.output import write
+
+DEADLINE_S = 0.3
+
+TOPIC_OPTIONS = ("--topic", "-t", "--include")
+GROUP_OPTIONS = ("--group", "-g", "--to-group")
+
+SCRIPTS = {
+    "bash": """\
+# ottla completion bash >> ~/.bashrc
+_ottla() {
+  local IFS=$'\\n'
+  COMPREPLY=($(ottla complete-words "${COMP_WORDS[@]:1:COMP_CWORD}" 2>/dev/null))
+}
+complete -o default -F _ottla ottla
+""",
+    "zsh": """\
+# ottla completion zsh >> ~/.zshrc
+_ottla() {
+  local -a found
+  found=("${(@f)$(ottla complete-words "${(@)words[2,CURRENT]}" 2>/dev/null)}")
+  compadd -a found
+}
+compdef _ottla ottla
+""",
+    "fish": """\
+# ottla completion fish > ~/.config/fish/completions/ottla.fish
+complete -c ottla -a '(ottla complete-words (commandline -opc)[2..] (commandline -ct) 2>/dev/null)'
+""",
+    "powershell": """\
+# ottla completion powershell >> $PROFILE
+Register-ArgumentCompleter -Native -CommandName ottla -ScriptBlock {
+  param($word, $line, $position)
+  $words = @($line.CommandElements | Select-Object -Skip 1 | ForEach-Object { "$_" })
+  if (-not $word) { $words += '' }
+  ottla complete-words @words 2>$null | ForEach-Object { [System.Management.Automation.CompletionResult]::new($_) }
+}
+""",
+}
+
+
+def _arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("shell", choices=tuple(SCRIPTS), help="|".join(SCRIPTS))
+
+
+def _run(args: argparse.Namespace) -> int:
+    write(SCRIPTS[args.shell])
+    return 0
+
+
+def complete(words: Sequence[str]) -> int:
+    """Prints what may stand for the last word, one a line."""
+    for found in candidates(list(words) or [""]):
+        write(found + "\n")
+    return 0
+
+
+def candidates(words: list[str]) -> list[str]:
+    """What begins like the last word and fits behind the others."""
+    from ottla.cli.main import GROUPS
+
+    last = words[-1]
+    if len(words) == 1:
+        return _beginning(last, GROUPS)
+    found = _command_of(words)
+    if found is None:
+        return []
+    if isinstance(found, list):
+        return _beginning(last, found) if len(words) == 2 else []
+    program, command = found
+    from ottla.cli.main import build_parser
+
+    actions = build_parser(program, command)._actions
+    option = next((action for action in actions if words[-2] in action.option_strings and action.nargs != 0), None)
+    if option is not None:
+        return _beginning(last, option.choices) if option.choices else _names(words, last, words[-2])
+    if last.startswith("-"):
+        return _beginning(last, [name for action in actions for name in action.option_strings if action.help != argparse.SUPPRESS])
+    return _positional(words, last, actions)
+
+
+def _beginning(start: str, names: Iterable[str]) -> list[str]:
+    return sorted(str(name) for name in names if str(name).startswith(start))
+
+
+def _command_of(words: list[str]) -> tuple[str, Command] | list[str] | None:
+    """The command that the words name, or the verbs that may come next, or None."""
+    import importlib
+
+    from ottla.cli.main import GROUPS
+
+    group = GROUPS.get(words[0])
+    if group is None:
+        return None
+    module = importlib.import_module(f"ottla.cli.{group.module}")
+    commands: dict[str, Command] | None = getattr(module, "COMMANDS", None)
+    if commands is None:
+        return f"ottla {words[0]}", module.COMMAND
+    if words[0] in commands:
+        return f"ottla {words[0]}", commands[words[0]]
+    if len(words) == 2:
+        return list(commands)
+    return (f"ottla {words[0]} {words[1]}", commands[words[1]]) if words[1] in commands else None
+
+
+def _positional(words: list[str], last: str, actions: list[argparse.Action]) -> list[str]:
+    """What may stand without an option: choices, topics or groups."""
+    for action in actions:
+        if action.option_strings:
+            continue
+        if action.choices:
+            return _beginning(last, action.choices)
+        name = f"{action.dest} {action.metavar or ''}".lower()
+        if "topic" in name or "group" in name:
+            return _names(words, last, "--group" if "group" in name else "--topic")
+    return []
+
+
+def _names(words: list[str], last: str, option: str) -> list[str]:
+    """Topics or groups from the broker; nothing when it does not answer in time."""
+    if option not in TOPIC_OPTIONS + GROUP_OPTIONS:
+        return []
+    if hasattr(signal, "setitimer"):
+        # Whatever the broker, the network or a resolver does: this process ends in time, and what it has not printed nobody misses.
+        signal.signal(signal.SIGALRM, lambda *_: os._exit(0))
+        signal.setitimer(signal.ITIMER_REAL, DEADLINE_S)
+    try:
+        return _beginning(last, _ask(words, is_group=option in GROUP_OPTIONS))
+    finally:
+        if hasattr(signal, "setitimer"):
+            signal.setitimer(signal.ITIMER_REAL, 0)
+
+
+def _ask(words: list[str], *, is_group: bool) -> list[str]:
+    from ottla.base.errors import OttlaError
+    from ottla.cli.command import Refused, UsageError
+    from ottla.cli.options import add_connection_options, connect
+
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
+    add_connection_options(parser)
+    try:
+        args: Any = parser.parse_known_args(words[:-1])[0]
+        with connect(args, timeout_ms=int(DEADLINE_S * 1000)) as cluster:
+            if is_group:
+                from ottla.client import group_admin
+
+                return [found.group_id for found in group_admin.list_groups(cluster)]
+            return cluster.topic_names()
+    except (OttlaError, UsageError, Refused, argparse.ArgumentError, SystemExit):
+        return []
+
+
+COMMAND = Command(
+    "A script that lets your shell complete commands, topics and groups.", _arguments, _run, has_connection=False, has_output=False
+)

@@ -1,0 +1,228 @@
+"""`ottla doctor`: is this machine fit for a broker, and can clients reach the one that is named? One line an item: pass, warn or fail.
+
+The usual trouble with this kind of system is not in it but around it: an advertised address that only the broker itself can reach, a limit
+of open files, a full disk, a clock that runs away. Exit code 0 when nothing failed, 1 when something did, 3 when the broker is away.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import time
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from ottla.cli.command import Command
+from ottla.cli.options import connect, output_of
+from ottla.cli.output import write
+
+PASS, WARN, FAIL = "pass", "warn", "fail"
+
+OPEN_FILES_MIN = 1024
+OPEN_FILES_GOOD = 65_536
+DISK_FREE_MIN = 256 * 1024 * 1024
+DISK_FREE_GOOD = 0.10
+SYNC_MS_GOOD = 50.0
+CLOCK_AHEAD_S = 5.0
+_LOOPBACK = ("127.", "::1", "localhost")
+_UNSYNCHRONISED = 5
+
+
+class Finding(NamedTuple):
+    """One item: how it is, and what to do about it."""
+
+    check: str
+    status: str
+    message: str
+    hint: str = ""
+
+
+def _arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("-d", "--data-dir", default="ottla-data", metavar="DIR", help="the broker's data directory (default ./ottla-data)")
+    parser.add_argument("--offline", action="store_true", help="only this machine, no broker")
+    parser.add_argument("--timeout", type=int, default=3000, metavar="MS", help="how long to wait for each broker")
+
+
+def _run(args: argparse.Namespace) -> int:
+    output = output_of(args)
+    findings = [check_open_files(), *check_disk(args.data_dir), check_clock(args.data_dir), check_libraries()]
+    if not args.offline:
+        findings += check_brokers(args)
+    has_failed = any(found.status == FAIL for found in findings)
+    if output.is_structured:
+        output.show("checks", [found._asdict() for found in findings], (), extra={"ok": not has_failed})
+    elif output.form in ("csv", "plain"):
+        columns = (("CHECK", "check"), ("STATUS", "status"), ("MESSAGE", "message"), ("HINT", "hint"))
+        output.show("checks", [found._asdict() for found in findings], columns)
+    else:
+        write("".join(_line(found, has_colour=output.has_colour) for found in findings))
+    if any(found.check == "broker" and found.status == FAIL for found in findings):
+        return 3
+    return 1 if has_failed else 0
+
+
+def _line(found: Finding, *, has_colour: bool) -> str:
+    colours = {PASS: "\x1b[32m", WARN: "\x1b[33m", FAIL: "\x1b[31m"}
+    status = f"{colours[found.status]}{found.status}\x1b[0m" if has_colour else found.status
+    return f"{status}  {found.check}: {found.message}" + (f"; {found.hint}" if found.hint else "") + "\n"
+
+
+# This machine
+
+
+def check_open_files() -> Finding:
+    """A broker holds a descriptor for each connection and for each segment that is read or written."""
+    try:
+        import resource
+    except ImportError:
+        return Finding("open files", PASS, "this system has no such limit")
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return judge_open_files(soft, hard, is_unlimited=soft == resource.RLIM_INFINITY)
+
+
+def judge_open_files(soft: int, hard: int, *, is_unlimited: bool = False) -> Finding:
+    if is_unlimited or soft >= OPEN_FILES_GOOD:
+        return Finding("open files", PASS, "no limit" if is_unlimited else f"a process may hold {soft}")
+    hint = f"raise it: ulimit -n {hard if hard > soft else OPEN_FILES_GOOD}, or LimitNOFILE in the unit"
+    if soft < OPEN_FILES_MIN:
+        return Finding("open files", FAIL, f"a process may hold only {soft}", hint)
+    return Finding("open files", WARN, f"a process may hold {soft}, enough for some hundred clients", hint)
+
+
+def check_disk(directory: str) -> list[Finding]:
+    """Room, and how long it takes to make bytes durable. A directory that is not there yet is judged by the one above."""
+    path = os.path.abspath(directory)
+    while not os.path.isdir(path):
+        path = os.path.dirname(path)
+    if not os.access(path, os.W_OK):
+        return [Finding("disk", FAIL, f"{path} may not be written", "choose another --data-dir, or change its owner")]
+    room = os.statvfs(path)
+    return [judge_room(path, room.f_bavail * room.f_frsize, room.f_blocks * room.f_frsize), _check_sync(path)]
+
+
+def judge_room(path: str, free: int, total: int) -> Finding:
+    message = f"{free / 1e9:.1f} GB of {total / 1e9:.1f} GB are free in {path}"
+    if free < DISK_FREE_MIN:
+        return Finding("disk", FAIL, message, "make room, or lower log.retention.bytes")
+    if free < total * DISK_FREE_GOOD:
+        return Finding("disk", WARN, message, "less than a tenth; make room, or lower log.retention.bytes")
+    return Finding("disk", PASS, message)
+
+
+def _check_sync(path: str) -> Finding:
+    import tempfile
+
+    try:
+        with tempfile.NamedTemporaryFile(dir=path, prefix=".ottla-doctor-") as file:
+            times = []
+            for _ in range(5):
+                file.write(bytes(4096))
+                file.flush()
+                started = time.perf_counter()
+                os.fsync(file.fileno())
+                times.append((time.perf_counter() - started) * 1000)
+    except OSError as error:
+        return Finding("fsync", FAIL, f"cannot write in {path}: {(error.strerror or str(error)).lower()}")
+    return judge_sync(sorted(times)[len(times) // 2])
+
+
+def judge_sync(milliseconds: float) -> Finding:
+    message = f"4 KB are durable in {milliseconds:.2f} ms"
+    if milliseconds > SYNC_MS_GOOD:
+        return Finding("fsync", WARN, message, "acknowledgements with ottla.flush.on.ack=true wait for that; use a faster disk")
+    return Finding("fsync", PASS, message)
+
+
+def check_clock(directory: str) -> Finding:
+    """Timestamps decide retention. The kernel knows whether somebody sets its clock; files from the future show that nobody does."""
+    newest = 0.0
+    for name in os.listdir(directory) if os.path.isdir(directory) else []:
+        newest = max(newest, os.stat(os.path.join(directory, name)).st_mtime)
+    return judge_clock(newest - time.time(), _kernel_clock_state())
+
+
+def judge_clock(ahead_s: float, state: int | None) -> Finding:
+    if ahead_s > CLOCK_AHEAD_S:
+        return Finding("clock", FAIL, f"files of the broker are {ahead_s:.0f} s in the future", "set the clock: retention goes by it")
+    if state == _UNSYNCHRONISED:
+        return Finding("clock", WARN, "nobody keeps it right", "run chrony or systemd-timesyncd: retention and offsets by time go by it")
+    return Finding("clock", PASS, "kept right by the system" if state is not None else "it is not behind the broker's files")
+
+
+def _kernel_clock_state() -> int | None:
+    """What Linux says of its clock (adjtimex without changing anything); None where nobody can be asked."""
+    import ctypes
+
+    try:
+        function = ctypes.CDLL(None).adjtimex
+    except (OSError, AttributeError, TypeError):
+        return None
+    state = int(function(ctypes.create_string_buffer(512)))
+    return state if state >= 0 else None
+
+
+def check_libraries() -> Finding:
+    """What makes the broker fast, where a platform may lack it."""
+    import importlib.util
+
+    missing = [name for name in ("uvloop", "crc32c", "cramjam") if importlib.util.find_spec(name) is None]
+    if missing:
+        return Finding("libraries", WARN, f"without {', '.join(missing)}", "the broker runs slower; install ottla with its dependencies")
+    return Finding("libraries", PASS, "uvloop, crc32c and cramjam are there")
+
+
+# The broker
+
+
+def check_brokers(args: argparse.Namespace) -> Iterator[Finding]:
+    """The broker that is named, then each address that it sends clients to."""
+    from ottla.base.errors import OttlaError
+
+    started = time.perf_counter()
+    try:
+        with connect(args, timeout_ms=args.timeout) as cluster:
+            answer = cluster.refresh(None)
+            milliseconds = (time.perf_counter() - started) * 1000
+            yield Finding("broker", PASS, f"{cluster.any_connection().address} answers in {milliseconds:.0f} ms")
+            bootstrap = str(cluster.any_connection().address.host)
+            for broker_id, address in sorted(cluster.brokers.items()):
+                yield _check_advertised(cluster, broker_id, address, bootstrap)
+            yield judge_partitions([partition for topic in answer.topics for partition in topic.partitions])
+    except OttlaError as error:
+        yield Finding("broker", FAIL, str(error), "start one with `ottla start`, or name another with -b HOST:PORT")
+
+
+def _check_advertised(cluster: Any, broker_id: int, address: Any, bootstrap: str) -> Finding:
+    """Whether clients get through to the address that the broker tells them."""
+    from ottla.base.errors import OttlaError
+
+    name = f"advertised listener of broker {broker_id}"
+    started = time.perf_counter()
+    try:
+        cluster.connection(broker_id)
+    except OttlaError as error:
+        hint = "set advertised.listeners to an address that clients can reach"
+        return Finding(name, FAIL, f"{address} is where it sends clients, and {error}", hint)
+    milliseconds = (time.perf_counter() - started) * 1000
+    is_local = str(address.host).startswith(_LOOPBACK)
+    if is_local and not bootstrap.startswith(_LOOPBACK):
+        hint = "other machines cannot follow; set advertised.listeners"
+        return Finding(name, WARN, f"{address} is this machine for everybody who hears it", hint)
+    only_here = ", by clients on this machine" if is_local else ""
+    return Finding(name, PASS, f"{address} can be reached{only_here} ({milliseconds:.0f} ms)")
+
+
+def judge_partitions(partitions: list[Any]) -> Finding:
+    offline = sum(partition.leader_id < 0 for partition in partitions)
+    behind = sum(len(partition.isr_nodes) < len(partition.replica_nodes) for partition in partitions)
+    if offline:
+        return Finding(
+            "partitions", FAIL, f"{offline} of {len(partitions)} have no leader", "see `ottla topic describe --unavailable-partitions`"
+        )
+    if behind:
+        message = f"{behind} of {len(partitions)} have too few replicas in sync"
+        return Finding("partitions", WARN, message, "see `ottla topic describe --under-replicated-partitions`")
+    return Finding("partitions", PASS, f"all {len(partitions)} are well")
+
+
+COMMAND = Command("Is this machine fit for a broker, and can clients reach it?", _arguments, _run)
