@@ -18,6 +18,7 @@ with warnings.catch_warnings():
 
 SETTINGS = (
     "group.initial.rebalance.delay.ms=0",
+    "group.consumer.heartbeat.interval.ms=200",
     "offsets.topic.num.partitions=5",
     "transaction.state.log.num.partitions=5",
     "auto.create.topics.enable=true",

@@ -101,6 +101,29 @@ def test_keys_headers_timestamps_and_nulls(clients: Clients, fresh: Fresh) -> No
     run(work())
 
 
+def test_large_records(clients: Clients, fresh: Fresh) -> None:
+    async def work() -> None:
+        topic, value = fresh("large"), bytes(range(256)) * 20_000
+        await clients.send(topic, [value], max_request_size=9_000_000)
+        async with clients.consumer(topic, max_partition_fetch_bytes=1_000_000) as reader:
+            assert [record.value for record in await read(reader, 1)] == [value]
+
+    run(work())
+
+
+@pytest.mark.parametrize("acks", [0, 1, "all"])
+def test_acks(clients: Clients, fresh: Fresh, acks: int | str) -> None:
+    async def work() -> None:
+        topic = fresh("acks")
+        async with clients.producer(acks=acks) as client:
+            await client.send_and_wait(topic, b"a")
+            await client.send_and_wait(topic, b"b")
+        async with clients.consumer(topic) as reader:
+            assert [record.value for record in await read(reader, 2)] == [b"a", b"b"]
+
+    run(work())
+
+
 def test_seek_commit_and_resume(clients: Clients, fresh: Fresh) -> None:
     async def work() -> None:
         topic, group = fresh("resume"), fresh("group")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing
 from typing import Any
 
 import pytest
@@ -31,13 +30,11 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from ottla.handlers import TABLE
 from tests.clients.broker_process import BrokerProcess, eventually
 
 Fresh = Callable[[str], str]
 CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]
 POLL_SECONDS = 15
-CONSUMER_GROUP_HEARTBEAT = 68
 
 
 @pytest.fixture
@@ -267,7 +264,7 @@ def test_two_members_share_the_partitions(
     broker: BrokerProcess, fresh: Fresh, admin: AdminClient, reading: Callable[..., Consumer], strategy: str
 ) -> None:
     topic, group = make_topic(admin, fresh("shared"), 4), fresh("group")
-    members = [reading(group, **{"partition.assignment.strategy": strategy, "session.timeout.ms": 6000}) for _ in range(2)]
+    members = [reading(group, **{"partition.assignment.strategy": strategy, "heartbeat.interval.ms": 200}) for _ in range(2)]
     for member in members:
         member.subscribe([topic])
 
@@ -353,11 +350,29 @@ def test_the_older_producer_of_a_transactional_id_is_fenced(broker: BrokerProces
     assert refusal.value.args[0].fatal()
 
 
-def test_the_new_group_protocol(broker: BrokerProcess, fresh: Fresh, admin: AdminClient) -> None:
-    """KIP-848, as soon as the broker offers it; until then such a client waits."""
+def test_the_new_group_protocol(broker: BrokerProcess, fresh: Fresh, admin: AdminClient, reading: Callable[..., Consumer]) -> None:
+    """KIP-848: the broker shares out the partitions; members commit, leave and are described like those of a classic group."""
     topic, group = make_topic(admin, fresh("kip848"), 4), fresh("group")
-    send(broker, topic, [b"x"] * 10)
-    settings = {"bootstrap.servers": broker.address, "group.id": group, "group.protocol": "consumer", "auto.offset.reset": "earliest"}
-    with closing(Consumer(settings)) as client:
-        client.subscribe([topic])
-        assert len(read(client, 10)) == 10 if CONSUMER_GROUP_HEARTBEAT in TABLE else client.poll(1.0) is None
+    client = producer(broker)
+    for number in range(12):
+        client.produce(topic, b"%d" % number, partition=number % 4)
+    assert client.flush(POLL_SECONDS) == 0
+    members = [reading(group, **{"group.protocol": "consumer"}) for _ in range(2)]
+    for member in members:
+        member.subscribe([topic])
+
+    def is_shared_and_read() -> bool:
+        for member in members:
+            member.poll(0.05)
+        owned = [sorted(one.partition for one in member.assignment()) for member in members]
+        read_up_to = [one.offset for member in members for one in member.position(member.assignment())]
+        return len(owned[0]) == len(owned[1]) == 2 and sorted(owned[0] + owned[1]) == [0, 1, 2, 3] and read_up_to == [3, 3, 3, 3]
+
+    eventually(is_shared_and_read, 30)
+    described = admin.describe_consumer_groups([group])[group].result(10)
+    assert len(described.members) == 2 and described.state.name == "STABLE" and described.type.name == "CONSUMER"
+    for member in members:
+        member.commit(asynchronous=False)
+        member.close()
+    fetched = admin.list_consumer_group_offsets([GroupPartitions(group)])[group].result(10)
+    assert sum(one.offset for one in fetched.topic_partitions) == 12

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 
 from tests.clients.broker_process import BrokerProcess
-from tests.clients.conftest import SETTINGS
 from tests.clients.java_program import Java
 
 WANTED = {
@@ -34,15 +33,6 @@ WANTED = {
     "copy classic": "true",
     "copy consumer": "true",
 }
-
-
-@pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
-    """One whose consumer groups beat so often that no step waits for them."""
-    settings = [*SETTINGS, "group.consumer.heartbeat.interval.ms=200"]
-    process = BrokerProcess(tmp_path_factory.mktemp("broker"), settings).start()
-    yield process
-    process.stop()
 
 
 @pytest.fixture(scope="module")

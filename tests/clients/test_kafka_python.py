@@ -73,6 +73,20 @@ def test_keys_headers_timestamps_and_nulls(broker: BrokerProcess, fresh: Fresh) 
     assert (second.key, second.value, second.offset) == (b"tombstone", None, 1)
 
 
+def test_idempotent_produce_keeps_order(broker: BrokerProcess, fresh: Fresh) -> None:
+    topic, values = fresh("idempotent"), [b"%d" % number for number in range(1000)]
+    send(broker, topic, values, enable_idempotence=True, acks="all", batch_size=500)
+    with closing(consumer(broker, topic)) as reader:
+        assert [record.value for record in read(reader, 1000)] == values
+
+
+def test_large_records(broker: BrokerProcess, fresh: Fresh) -> None:
+    topic, value = fresh("large"), bytes(range(256)) * 20_000
+    send(broker, topic, [value], max_request_size=9_000_000)
+    with closing(consumer(broker, topic, max_partition_fetch_bytes=1_000_000)) as reader:
+        assert [record.value for record in read(reader, 1)] == [value]
+
+
 def test_seek_commit_and_resume(broker: BrokerProcess, fresh: Fresh) -> None:
     topic, group = fresh("resume"), fresh("group")
     values = [b"%d" % number for number in range(20)]

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import subprocess
+import time
 from collections.abc import Callable
 
 import pytest
 
-from tests.clients.broker_process import BrokerProcess
+from tests.clients.broker_process import BrokerProcess, eventually
 
 Fresh = Callable[[str], str]
 Kcat = Callable[..., str]
@@ -41,6 +42,24 @@ def test_keys_headers_and_offsets(kcat: Kcat, fresh: Fresh) -> None:
     assert kcat("-C", "-t", topic, "-e", "-q", "-f", "%p %o %k %s %h\n").splitlines() == ["0 0 a 1 h=1", "0 1 b 2 h=1", "0 2 c 3 h=1"]
     assert kcat("-C", "-t", topic, "-e", "-q", "-o", "-1").splitlines() == ["3"]
     assert kcat("-Q", "-t", f"{topic}:0:-1").strip() == f"{topic} [0] offset 3"
+
+
+def test_seeking_by_offset_and_by_time(kcat: Kcat, fresh: Fresh) -> None:
+    topic = fresh("kcat")
+    kcat("-P", "-t", topic, given="1\n2\n")
+    between = time.time_ns() // 1_000_000 + 1
+    eventually(lambda: time.time_ns() // 1_000_000 > between)
+    kcat("-P", "-t", topic, given="3\n4\n")
+    assert kcat("-C", "-t", topic, "-e", "-q", "-o", "2").splitlines() == ["3", "4"]
+    assert kcat("-C", "-t", topic, "-e", "-q", "-o", "1", "-c", "2").splitlines() == ["2", "3"]
+    assert kcat("-C", "-t", topic, "-e", "-q", "-o", f"s@{between}").splitlines() == ["3", "4"]
+    assert kcat("-C", "-t", topic, "-e", "-q", "-o", "beginning", "-o", f"e@{between}").splitlines() == ["1", "2"]
+
+
+def test_nulls_and_large_records(kcat: Kcat, fresh: Fresh) -> None:
+    topic, large = fresh("kcat"), "x" * 900_000
+    kcat("-P", "-t", topic, "-K", ":", "-Z", given=f"a:\nb:{large}\n")
+    assert kcat("-C", "-t", topic, "-e", "-q", "-f", "%k %S\n").splitlines() == ["a -1", "b 900000"]
 
 
 def test_a_group_resumes_where_it_stopped(kcat: Kcat, fresh: Fresh) -> None:
