@@ -163,6 +163,8 @@ class Partition(Replica):
         traffic = self.traffic
         traffic.messages_in += header[6] + 1
         traffic.bytes_in += len(batch)
+        if log.log_end_offset >= log.flush_offset and self._request_flush is not None:
+            self._request_flush(self)  # flush.messages
         if self._is_flush_on_ack:
             self._ask_flush()
         elif self._is_alone:

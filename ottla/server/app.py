@@ -122,6 +122,8 @@ class BrokerServer:
         home = self._online()[0]
         self.store = LocalStore(f"{home.path}/{FILE_NAME}")
         self.cluster_id = self._find_cluster_id()
+        for directory in self.directories:
+            directory.belong_to(self.config.this_broker_id, self.cluster_id, self.random)
         for directory in self._online():
             try:
                 directory.claim(self.config.this_broker_id, self.cluster_id, self.random)
@@ -237,7 +239,7 @@ class BrokerServer:
             opened,
             broker_id=self.config.this_broker_id,
             high_watermark=high_watermark,
-            is_flush_on_ack=self.config.ottla_flush_on_ack,
+            is_flush_on_ack=self.config.ottla_flush_on_ack or opened.config.flush_messages == 1,
             request_flush=self.flusher.request,
             is_verification_required=self.config.transaction_partition_verification_enable,
         )

@@ -123,7 +123,7 @@ class Housekeeping:
                     partition.fail(error)
 
     def flush_due(self) -> None:
-        """Flushes logs by `flush.messages` and `flush.ms`, and sealed segments in any case; looked at every tick."""
+        """Flushes logs by `flush.ms`, what a leader's append did not see to by `flush.messages`, and sealed segments in any case."""
         now_ms = self._clock.monotonic_ms()
         for partition in self._partitions.all():
             log_ = partition.log
@@ -133,7 +133,7 @@ class Housekeeping:
                 continue
             since_ms = now_ms - self._flushed_at_ms.setdefault(partition, now_ms)
             is_sealed_unflushed = log_.recovery_point < log_.active.base_offset  # after a roll
-            if unflushed >= log_.config.flush_messages or since_ms >= log_.config.flush_ms or is_sealed_unflushed:
+            if log_.log_end_offset >= log_.flush_offset or since_ms >= log_.config.flush_ms or is_sealed_unflushed:
                 self._flushed_at_ms.pop(partition, None)
                 self._flusher.request(partition)
 

@@ -40,8 +40,11 @@ class LogDirectoryState:
         self.high_watermarks: dict[TopicPartition, int] = {}
         self.log_starts: dict[TopicPartition, int] = {}
         self.clean_offsets: dict[TopicPartition, int] = {}
+        self.is_claimed = False
+        """Whether its contents are known: not while it has been offline since the start."""
         self._disk = disk
         self._lock: DirectoryLock | None = None
+        self._owner: tuple[int, str, Random] | None = None
 
     def lock(self) -> None:
         """Takes the directory for this process. Raises `DirectoryRefused` when another process has it."""
@@ -53,6 +56,10 @@ class LogDirectoryState:
         found = checkpoints.read_meta_properties(self._disk, self.path)
         return found.cluster_id if found is not None else None
 
+    def belong_to(self, broker_id: int, cluster_id: str, random: Random) -> None:
+        """Whose it must be, if it can be claimed only later."""
+        self._owner = (broker_id, cluster_id, random)
+
     def claim(self, broker_id: int, cluster_id: str, random: Random) -> None:
         """Makes sure that the directory belongs to this broker, and reads its checkpoints. Raises `DirectoryRefused` if it does not."""
         self._check_owner(broker_id, cluster_id, random)
@@ -62,6 +69,7 @@ class LogDirectoryState:
         self.high_watermarks = self._read_offsets(checkpoints.HIGH_WATERMARK_FILE)
         self.log_starts = self._read_offsets(checkpoints.LOG_START_FILE)
         self.clean_offsets = self._read_offsets(checkpoints.CLEANER_OFFSET_FILE)
+        self.is_claimed = True
 
     def partition_names(self) -> list[str]:
         """The names of the partition directories in here."""
@@ -82,10 +90,14 @@ class LogDirectoryState:
         self.reason = reason
 
     def come_online(self) -> None:
-        """The directory works again; what was in flight when it failed was not clean."""
+        """The directory works again; what was in flight when it failed was not clean. Raises `StorageError` if it cannot be claimed."""
+        self.was_clean = False
+        if not self.is_claimed and self._owner is not None:
+            if self._lock is None:
+                self.lock()
+            self.claim(*self._owner)
         self.is_online = True
         self.reason = ""
-        self.was_clean = False
 
     def free_bytes(self) -> tuple[int, int]:
         """(total, usable) bytes of the file system under it; raises `StorageError`."""

@@ -88,12 +88,12 @@ class PartitionTable:
         path = partition.log.directory.rpartition("/")[0]
         return next(directory for directory in self._directories if directory.path == path)
 
-    def open(self, key: TopicPartition, topic_id: bytes, config: LogConfig) -> Partition:
-        """The partition, opened or created. Raises `ApiError` KAFKA_STORAGE_ERROR if its directory is offline or damaged."""
+    def open(self, key: TopicPartition, topic_id: bytes, config: LogConfig, *, is_new: bool = False) -> Partition:
+        """The partition, opened or created. Raises `ApiError` KAFKA_STORAGE_ERROR if its directory is offline or damaged, or may be."""
         known = self.get(*key)
         if known is not None:
             return known
-        directory = self._found.get(str(key)) or self._choose()
+        directory = self._found.get(str(key)) or self._place(key, topic_id, is_new)
         if not directory.is_online:
             raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"{directory.path} is offline: {directory.reason}")
         try:
@@ -138,7 +138,10 @@ class PartitionTable:
             return None
         if topic_id not in self._by_id:
             self._names.pop(topic_id, None)
-        path = f"{self._found[str(key)].path}/{key}"
+        directory = self._found.get(str(key))
+        if directory is None:
+            return None
+        path = f"{directory.path}/{key}"
         if not self._disk.exists(path) or read_topic_id(self._disk, path) not in (None, topic_id):
             return None
         target = deleted_directory(self._disk, path, topic_id)
@@ -187,6 +190,21 @@ class PartitionTable:
                 for name in directory.partition_names():
                     found[name] = directory
         return found
+
+    def scan(self, directory: LogDirectoryState) -> None:
+        """Takes note of what lies in a directory that has come online only now."""
+        for name in directory.partition_names():
+            self._found.setdefault(name, directory)
+
+    def _place(self, key: TopicPartition, topic_id: bytes, is_new: bool) -> LogDirectoryState:
+        """Where a replica goes that was not found. One that is not new may lie in a directory that nobody could look into: an empty log in
+        its place would be taken for the truth."""
+        unknown = next((directory.path for directory in self._directories if not directory.is_claimed), None)
+        if unknown is not None and not is_new:
+            self._unopened[key] = topic_id
+            self._names[topic_id] = key.topic
+            raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"it may lie in {unknown}, which is offline")
+        return self._choose()
 
     def _choose(self) -> LogDirectoryState:
         online = [directory for directory in self._directories if directory.is_online]

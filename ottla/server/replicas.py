@@ -93,10 +93,16 @@ class Replicas:
 
     def reopen(self, directory: LogDirectoryState) -> None:
         """A directory that was offline can be written again: its logs are recovered and led anew."""
+        try:
+            directory.come_online()
+            self._partitions.scan(directory)
+        except StorageError as error:
+            directory.go_offline(str(error))
+            log.error("%s", error)
+            return
         stopped = [partition for partition in self._partitions.all() if self._partitions.directory_of(partition) is directory]
         states = [self._state_of(partition.topic_partition) for partition in stopped]
         self._partitions.drop(stopped)
-        directory.come_online()
         waiting = list(self._missing.values())
         self._missing.clear()
         for state in (*states, *waiting):
@@ -114,7 +120,7 @@ class Replicas:
         topic = self._metadata.topic(state.topic)
         configs = topic.configs if topic is not None else {}
         try:
-            partition = self._partitions.open(key, state.topic_id, self._config.log_config(configs))
+            partition = self._partitions.open(key, state.topic_id, self._config.log_config(configs), is_new=state.is_new)
         except ApiError as error:
             log.error("%s is not available: %s", key, error.message)
             self._missing[key] = state

@@ -47,7 +47,7 @@ class Log:
     """See the module. Made by `Log.open` only."""
 
     __slots__ = (
-        "_bases", "_durability", "_now_ms", "_open_files", "active", "config", "directory", "disk", "epochs", "is_broken",
+        "_bases", "_durability", "_now_ms", "_open_files", "active", "config", "directory", "disk", "epochs", "flush_offset", "is_broken",
         "log_end_offset", "log_start_offset", "producers", "recovery_notes", "segments", "snapshots", "topic_id",
         "topic_partition",
     )
@@ -71,6 +71,7 @@ class Log:
         self._bases = [segment.base_offset for segment in opening.segments]
         self._open_files = opening.open_files
         self._now_ms = opening.now_ms
+        self._plan_flush()
 
     @classmethod
     def open(
@@ -90,18 +91,10 @@ class Log:
     ) -> Log:
         """Opens the log in `directory`, or begins one; `StorageError` when what was durable is damaged or belongs to another topic id."""
         opening = Opening(
-            disk=disk,
-            directory=directory,
-            topic_partition=topic_partition,
-            config=config,
-            now_ms=now_ms,
-            was_clean=was_clean,
-            recovery_point=recovery_point,
-            log_start_offset=log_start_offset,
-            topic_id=topic_id,
-            open_files=open_files or OpenFiles(),
-            notes=[] if notes is None else notes,
-        )
+            disk=disk, directory=directory, topic_partition=topic_partition, config=config, now_ms=now_ms, was_clean=was_clean,
+            recovery_point=recovery_point, log_start_offset=log_start_offset, topic_id=topic_id,
+            open_files=open_files or OpenFiles(), notes=[] if notes is None else notes,
+        )  # fmt: skip
         if not disk.exists(directory):
             disk.makedirs(directory)
             opening.is_new = True
@@ -114,6 +107,7 @@ class Log:
 
     def configure(self, config: LogConfig) -> None:
         self.config = config
+        self._plan_flush()
         for segment in self.segments:
             segment.configure(config)
 
@@ -336,6 +330,11 @@ class Log:
     def mark_flushed(self, offset: int) -> None:
         """All below `offset` is durable: what `unflushed_files` answered when `offset` was the log's end has been synced."""
         self._durability.mark(offset, self.segments)
+        self._plan_flush()
+
+    def _plan_flush(self) -> None:
+        """At this end of the log a flush is due by `flush.messages`."""
+        self.flush_offset = self.recovery_point + min(self.config.flush_messages, 1 << 62)
 
     def _write_epochs(self) -> None:
         self.epochs.write(self.disk, self.directory, is_durable=False)
@@ -411,6 +410,7 @@ class Log:
     def _after_cut(self) -> None:
         end = self.log_end_offset
         self._durability.cut(end)
+        self._plan_flush()
         self.snapshots.remove_above(end)
         self.epochs.truncate_end(end)
         self._write_epochs()

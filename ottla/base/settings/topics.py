@@ -88,7 +88,12 @@ class TopicSettings:
         valid=at_least(0),
     )
     flush_messages = _topic(
-        "flush.messages", Type.LONG, LONG_MAX, "Records after which the log is flushed.", "log.flush.interval.messages", valid=at_least(1)
+        "flush.messages",
+        Type.LONG,
+        LONG_MAX,
+        "Records after which the log is flushed; 1, from the log's opening on: no acknowledgement before that.",
+        "log.flush.interval.messages",
+        valid=at_least(1),
     )
     flush_ms = _topic(
         "flush.ms",

@@ -1,0 +1,127 @@
+"""Group commit: one round serves all who came meanwhile, a failure acknowledges nothing, and `flush.messages` counts every append."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from ottla.base.errors import StorageError
+from ottla.base.log_config import LogConfig
+from ottla.base.types import TopicPartition
+from ottla.replication.partition import Partition
+from ottla.server.flusher import Flusher
+from ottla.storage.log import Log
+from ottla.wire.records import Record, encode_batch
+from tests.fakes.disk import MemDisk
+from tests.server.conftest import MakeServer
+from tests.server.threads import run_until
+
+
+class World:
+    """A flusher whose thread runs when the test says so."""
+
+    def __init__(self) -> None:
+        self.disk = MemDisk("/data")
+        self.work: list[tuple[Callable[[], Any], Callable[[Any], None]]] = []
+        self.failed: list[tuple[Partition, StorageError]] = []
+        self.flusher = Flusher(lambda work, done: self.work.append((work, done)), lambda *failure: self.failed.append(failure))
+
+    def partition(self, index: int, *, is_flush_on_ack: bool = True, flush_messages: int = 1 << 62) -> Partition:
+        key = TopicPartition("t", index)
+        log = Log.open(self.disk, f"/data/{key}", key, LogConfig(flush_messages=flush_messages), now_ms=0, was_clean=True)
+        made = Partition(log, broker_id=0, is_flush_on_ack=is_flush_on_ack, request_flush=self.flusher.request)
+        made.become_leader(leader_epoch=0, partition_epoch=0, replicas=(0,), isr=(0,), now_ms=0)
+        return made
+
+    def run(self) -> None:
+        """One round of the thread."""
+        work, done = self.work.pop(0)
+        done(work())
+
+
+def append(partition: Partition, count: int = 1) -> None:
+    partition.append(encode_batch([Record(0, 1, None, b"v")] * count), acks=-1, now_ms=1)
+
+
+def test_one_round_serves_all_who_came_while_the_last_one_ran() -> None:
+    world = World()
+    first, second = world.partition(0), world.partition(1)
+    append(first)
+    assert len(world.work) == 1 and first.high_watermark == 0
+    for _ in range(3):
+        append(first)
+        append(second)
+    assert len(world.work) == 1, "a round that runs is not joined by another"
+    world.run()
+    assert (first.high_watermark, second.high_watermark) == (1, 0), "what came later is not durable yet"
+    assert len(world.work) == 1
+    world.run()
+    assert (first.high_watermark, second.high_watermark) == (4, 3)
+    assert world.flusher.is_idle and world.flusher.rounds == 2
+
+
+def test_a_failed_sync_acknowledges_nothing_and_leaves_the_others_alone() -> None:
+    world = World()
+    bad, good = world.partition(0), world.partition(1)
+    append(good)
+    world.run()
+    append(bad)
+    append(good)
+
+    class BrokenFile:
+        def sync(self) -> None:
+            raise StorageError("cannot sync")
+
+        def close(self) -> None: ...
+
+    bad.log.active.open_file().file = BrokenFile()  # type: ignore[assignment]
+    while world.work:
+        world.run()
+    assert [partition for partition, _ in world.failed] == [bad]
+    assert bad.high_watermark == 0 and good.high_watermark == 2
+
+
+@pytest.mark.parametrize(("flush_messages", "appends", "asked"), [(10, 9, 0), (10, 10, 1), (1, 1, 1), (1 << 62, 50, 0)])
+def test_flush_messages_counts_every_append(flush_messages: int, appends: int, asked: int) -> None:
+    world = World()
+    partition = world.partition(0, is_flush_on_ack=False, flush_messages=flush_messages)
+    for _ in range(appends):
+        append(partition)
+    assert len(world.work) == asked
+    assert partition.high_watermark == appends, "no acknowledgement waits for it"
+
+
+def test_flush_messages_begins_to_count_anew_after_each_flush() -> None:
+    world = World()
+    partition = world.partition(0, is_flush_on_ack=False, flush_messages=5)
+    append(partition, 7)
+    world.run()
+    assert partition.log.recovery_point == 7 and world.flusher.is_idle
+    append(partition, 4)
+    assert not world.work
+    append(partition)
+    world.run()
+    assert partition.log.recovery_point == 12
+    partition.log.configure(LogConfig(flush_messages=2))
+    append(partition, 2)
+    assert len(world.work) == 1
+    world.run()
+    partition.log.truncate_to(10)
+    append(partition)
+    assert not world.work
+    append(partition)
+    assert len(world.work) == 1
+
+
+def test_flush_messages_of_1_is_flush_on_ack(make_server: MakeServer, loop: asyncio.AbstractEventLoop) -> None:
+    server = make_server("log.flush.interval.messages=1")
+    server.create_topics([("t", 1)])
+    partition = server.partitions.get("t", 0)
+    assert partition is not None
+    append(partition)
+    assert partition.high_watermark == 0
+    run_until(loop, lambda: partition.high_watermark == 1)
+    assert partition.log.recovery_point == 1

@@ -1,0 +1,159 @@
+"""Retention by time and size, DeleteRecords and rolling in a broker process with short settings; checkpoints and flushes by age."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from ottla.base.types import TopicPartition as Key
+from ottla.storage.checkpoints import HIGH_WATERMARK_FILE, RECOVERY_POINT_FILE, read_offsets
+from ottla.wire.records import Record, encode_batch
+from tests.clients.broker_process import BrokerProcess, eventually
+from tests.server.conftest import MakeServer
+from tests.server.threads import run_until
+
+SETTINGS = (
+    "log.retention.check.interval.ms=100",
+    "log.segment.delete.delay.ms=100",
+    "log.flush.offset.checkpoint.interval.ms=100",
+    "ottla.log.format=text",
+)
+QUIET = {"log_level": 0, "reconnect.backoff.ms": 20}
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+    process = BrokerProcess(tmp_path_factory.mktemp("retention"), SETTINGS).start()
+    yield process
+    process.stop()
+
+
+def create(broker: BrokerProcess, topic: str, **configs: str) -> str:
+    wanted = {name.replace("_", "."): value for name, value in configs.items()}
+    admin = AdminClient({"bootstrap.servers": broker.address, **QUIET})
+    admin.create_topics([NewTopic(topic, 1, 1, config=wanted)])[topic].result(10)
+    return topic
+
+
+def produce(broker: BrokerProcess, topic: str, count: int, *, size: int = 1000, timestamp: int | None = None) -> None:
+    client = Producer({"bootstrap.servers": broker.address, "batch.num.messages": 1, "linger.ms": 0, **QUIET})
+    for _ in range(count):
+        client.produce(topic, b"v" * size, timestamp=timestamp or int(time.time() * 1000))
+        client.poll(0)
+    assert client.flush(20) == 0
+
+
+def bounds(broker: BrokerProcess, topic: str) -> tuple[int, int]:
+    """(first offset, end) as a client is told."""
+    client = Consumer({"bootstrap.servers": broker.address, "group.id": "g", **QUIET})
+    low, high = client.get_watermark_offsets(TopicPartition(topic, 0), timeout=10)
+    client.close()
+    return low, high
+
+
+def segments(broker: BrokerProcess, topic: str) -> list[int]:
+    return sorted(int(path.stem) for path in (broker.data / f"{topic}-0").glob("*.log"))
+
+
+def leftovers(broker: BrokerProcess, topic: str) -> list[str]:
+    return [path.name for path in (broker.data / f"{topic}-0").glob("*.deleted")]
+
+
+def test_retention_by_size(broker: BrokerProcess) -> None:
+    topic = create(broker, "by-size", retention_bytes="30000", internal_segment_bytes="10000")
+    produce(broker, topic, 100)
+    eventually(lambda: len(segments(broker, topic)) <= 5)
+    low, high = bounds(broker, topic)
+    assert high == 100 and 50 <= low <= 75, "about thirty of a hundred kilobytes stay, in whole segments"
+    assert segments(broker, topic)[0] == low
+    eventually(lambda: not leftovers(broker, topic))
+
+
+def test_retention_by_time(broker: BrokerProcess) -> None:
+    topic = create(broker, "by-time", retention_ms="3600000", internal_segment_bytes="10000")
+    now_ms = int(time.time() * 1000)
+    produce(broker, topic, 40, timestamp=now_ms - 7_200_000)
+    produce(broker, topic, 20)
+    eventually(lambda: bounds(broker, topic)[0] >= 30)
+    low, high = bounds(broker, topic)
+    assert 30 <= low <= 40 and high == 60, "what is young stays, and what shares a segment with it"
+
+
+def test_all_that_is_old_goes_and_offsets_go_on(broker: BrokerProcess) -> None:
+    topic = create(broker, "all-old", retention_ms="500")
+    produce(broker, topic, 5, timestamp=int(time.time() * 1000) - 10_000)
+    eventually(lambda: bounds(broker, topic) == (5, 5))
+    produce(broker, topic, 1)
+    assert bounds(broker, topic)[1] == 6
+
+
+def test_segments_roll_by_age_and_by_size(broker: BrokerProcess) -> None:
+    topic = create(broker, "rolling", segment_ms="1000", internal_segment_bytes="10000")
+    now_ms = int(time.time() * 1000)
+    produce(broker, topic, 2, size=10, timestamp=now_ms - 5_000)
+    produce(broker, topic, 1, size=10, timestamp=now_ms)
+    assert segments(broker, topic) == [0, 2], "a record a second younger than the segment's first begins another"
+    produce(broker, topic, 12, timestamp=now_ms)
+    assert len(segments(broker, topic)) == 3
+
+
+def test_i7_delete_records(broker: BrokerProcess) -> None:
+    topic = create(broker, "cut", internal_segment_bytes="10000")
+    produce(broker, topic, 60)
+    admin = AdminClient({"bootstrap.servers": broker.address, **QUIET})
+    deleted = admin.delete_records([TopicPartition(topic, 0, 45)])
+    assert next(iter(deleted.values())).result(10).low_watermark == 45
+    assert bounds(broker, topic) == (45, 60)
+    eventually(lambda: segments(broker, topic)[0] > 20 and not leftovers(broker, topic))
+    assert segments(broker, topic)[0] <= 45
+    checkpoint = broker.data / "log-start-offset-checkpoint"
+    eventually(lambda: checkpoint.exists() and "cut 0 45" in checkpoint.read_text())
+    broker.crash()
+    assert bounds(broker, topic) == (45, 60), "a cut in the middle of a segment is known after a kill"
+
+
+# A broker in this process
+
+
+def append(server: object, topic: str, count: int) -> None:
+    partition = server.partitions.get(topic, 0)  # type: ignore[attr-defined]
+    for _ in range(count):
+        partition.append(encode_batch([Record(0, 1, None, b"v" * 20)]), acks=1, now_ms=1)
+
+
+def test_checkpoints_say_what_is_so(make_server: MakeServer, loop: asyncio.AbstractEventLoop) -> None:
+    server = make_server("log.flush.offset.checkpoint.interval.ms=3600000", "log.flush.interval.messages=3")
+    server.create_topics([("t", 1)])
+    append(server, "t", 3)
+    partition = server.partitions.get("t", 0)
+    assert partition is not None
+    run_until(loop, lambda: partition.log.recovery_point == 3)
+    append(server, "t", 2)
+    server.housekeeping.write_checkpoints()
+    server.housekeeping.write_checkpoints()
+    path = Path(server.directories[0].path)
+    run_until(loop, (path / HIGH_WATERMARK_FILE).exists)
+    assert read_offsets(server.disk, str(path / RECOVERY_POINT_FILE)) == {Key("t", 0): 3}
+    assert read_offsets(server.disk, str(path / HIGH_WATERMARK_FILE)) == {Key("t", 0): 5}
+
+
+def test_logs_are_flushed_by_age_and_sealed_segments_at_once(make_server: MakeServer, loop: asyncio.AbstractEventLoop) -> None:
+    server = make_server("log.flush.interval.ms=50", "ottla.tick.interval.ms=10")
+    server.create_topics([("t", 1)])
+    append(server, "t", 3)
+    partition = server.partitions.get("t", 0)
+    assert partition is not None
+    run_until(loop, lambda: partition.log.recovery_point == 3)
+    still = make_server("ottla.tick.interval.ms=10")
+    still.create_topics([("t", 1)])
+    append(still, "t", 3)
+    other = still.partitions.get("t", 0)
+    assert other is not None
+    other.log.roll()
+    run_until(loop, lambda: other.log.recovery_point == 3)

@@ -1,0 +1,182 @@
+"""Several log directories of which one fails: its partitions say so, the others serve, new ones go elsewhere, and it comes back (I44)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ottla.adapters.disk import OsDisk, OsFile
+from ottla.adapters.lock import DirectoryRefused
+from ottla.adapters.randomness import SystemRandom
+from ottla.base.errors import ErrorCode, StorageError
+from ottla.server import app
+from ottla.server.app import BrokerServer
+from ottla.server.log_directories import LogDirectoryState
+from ottla.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from ottla.wire.messages.describe_log_dirs import DescribeLogDirsRequest
+from ottla.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from ottla.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from ottla.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from ottla.wire.records import Record, encode_batch
+from tests.clients.wire_client import WireClient
+from tests.server.conftest import config_for
+from tests.server.threads import run_until, with_client
+
+PARTITIONS = 4
+
+
+class FailingDisk(OsDisk):
+    """A disk of which one directory can be broken."""
+
+    __slots__ = ()
+    broken = ""
+
+    def open(self, path: str, *, create: bool = False) -> OsFile:
+        self.check(path)
+        return FailingFile(path, super().open(path, create=create).fileno())
+
+    def makedirs(self, path: str) -> None:
+        self.check(path)
+        super().makedirs(path)
+
+    @classmethod
+    def check(cls, path: str) -> None:
+        if cls.broken and path.startswith(cls.broken):
+            raise StorageError(f"cannot use {path}: Input/output error")
+
+
+class FailingFile(OsFile):
+    __slots__ = ()
+
+    def pread(self, length: int, position: int) -> bytes:
+        FailingDisk.check(self.path)
+        return super().pread(length, position)
+
+    def pwrite(self, data: bytes | bytearray | memoryview, position: int) -> None:
+        FailingDisk.check(self.path)
+        super().pwrite(data, position)
+
+    def sync(self) -> None:
+        FailingDisk.check(self.path)
+        super().sync()
+
+
+@pytest.fixture
+def server(loop: asyncio.AbstractEventLoop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[BrokerServer]:
+    monkeypatch.setattr(app, "OsDisk", FailingDisk)
+    monkeypatch.setattr(FailingDisk, "broken", "")
+    config = config_for(tmp_path, f"log.dirs={tmp_path}/good,{tmp_path}/bad")
+    made = BrokerServer(loop, config)
+    made.start()
+    made.create_topics([("t", PARTITIONS)])
+    yield made
+    FailingDisk.broken = ""
+    loop.run_until_complete(made.stop())
+
+
+def produce(client: WireClient, topic: str = "t", count: int = PARTITIONS) -> list[int]:
+    data = [PartitionProduceData(index=index, records=encode_batch([Record(0, 1, None, b"v")])) for index in range(count)]
+    request = ProduceRequest(acks=-1, timeout_ms=5_000, topic_data=[TopicProduceData(name=topic, partition_data=data)])
+    answer = client.ask(request, 9).responses[0].partition_responses
+    return [partition.error_code for partition in sorted(answer, key=lambda found: found.index)]
+
+
+def end_offsets(client: WireClient) -> list[tuple[int, int]]:
+    wanted = [ListOffsetsPartition(partition_index=index, timestamp=-1) for index in range(PARTITIONS)]
+    answer = client.ask(ListOffsetsRequest(topics=[ListOffsetsTopic(name="t", partitions=wanted)]), 6).topics[0].partitions
+    return [(found.error_code, found.offset) for found in answer]
+
+
+def fetch_codes(client: WireClient) -> list[int]:
+    wanted = [FetchPartition(partition=index, fetch_offset=0, partition_max_bytes=1000) for index in range(PARTITIONS)]
+    request = FetchRequest(max_wait_ms=0, min_bytes=0, max_bytes=10_000, topics=[FetchTopic(topic="t", partitions=wanted)])
+    return [found.error_code for found in client.ask(request, 11).responses[0].partitions]
+
+
+def on(server: BrokerServer, name: str, topic: str = "t") -> list[int]:
+    """The partitions whose directory lies in the log directory of that name."""
+    found = server.partitions.of_topic(topic)
+    return sorted(partition.topic_partition.partition for partition in found if f"/{name}/" in partition.log.directory)
+
+
+def test_i44_one_of_two_directories_fails(server: BrokerServer, loop: asyncio.AbstractEventLoop, tmp_path: Path) -> None:
+    bad = on(server, "bad")
+    assert len(bad) == 2 == len(on(server, "good")), "new partitions go to the directory with the fewest"
+    assert with_client(loop, server, produce) == [0] * PARTITIONS
+
+    FailingDisk.broken = f"{tmp_path}/bad"
+    failed = [ErrorCode.KAFKA_STORAGE_ERROR if index in bad else 0 for index in range(PARTITIONS)]
+    assert with_client(loop, server, produce) == failed
+    assert with_client(loop, server, fetch_codes) == failed
+    assert [code for code, _ in with_client(loop, server, end_offsets)] == failed
+    told = with_client(loop, server, lambda client: client.ask(DescribeLogDirsRequest(topics=None), 4)).results
+    assert {Path(found.log_dir).name: found.error_code for found in told} == {"good": 0, "bad": ErrorCode.KAFKA_STORAGE_ERROR}
+
+    topics = CreateTopicsRequest(topics=[CreatableTopic(name="new", num_partitions=3, replication_factor=1)], timeout_ms=5_000)
+    assert with_client(loop, server, lambda client: client.ask(topics, 5)).topics[0].error_code == 0
+    assert on(server, "good", "new") == [0, 1, 2]
+    assert with_client(loop, server, lambda client: produce(client, "new", 3)) == [0, 0, 0]
+
+    server.housekeeping.recheck_offline()
+    server.housekeeping.write_checkpoints()
+    FailingDisk.broken = ""
+    run_until(loop, lambda: server.housekeeping.recheck_offline() or all(found.is_online for found in server.directories))
+    assert with_client(loop, server, produce) == [0] * PARTITIONS
+    assert with_client(loop, server, end_offsets) == [(0, 2 if index in bad else 3) for index in range(PARTITIONS)]
+
+
+def test_a_restart_with_a_broken_directory_serves_the_other(
+    server: BrokerServer, loop: asyncio.AbstractEventLoop, tmp_path: Path
+) -> None:
+    bad = on(server, "bad")
+    assert with_client(loop, server, produce) == [0] * PARTITIONS
+    loop.run_until_complete(server.stop())
+    FailingDisk.broken = f"{tmp_path}/bad"
+    again = BrokerServer(loop, server.config)
+    again.start()
+    codes = with_client(loop, again, produce)
+    assert [code for index, code in enumerate(codes) if index not in bad] == [0, 0]
+    assert all(codes[index] != 0 for index in bad)
+    FailingDisk.broken = ""
+    run_until(loop, lambda: again.housekeeping.recheck_offline() or all(found.is_online for found in again.directories))
+    assert with_client(loop, again, end_offsets) == [(0, 1 if index in bad else 2) for index in range(PARTITIONS)]
+    loop.run_until_complete(again.stop())
+
+
+def test_a_directory_belongs_to_one_broker_of_one_cluster(tmp_path: Path) -> None:
+    path = str(tmp_path / "data")
+    disk, random = OsDisk(), SystemRandom()
+    first = LogDirectoryState(disk, path)
+    first.lock()
+    first.claim(1, "cluster-a", random)
+    with pytest.raises(DirectoryRefused, match="in use"):
+        LogDirectoryState(disk, path).lock()
+    first.close(is_clean=True)
+    second = LogDirectoryState(disk, path)
+    second.lock()
+    with pytest.raises(DirectoryRefused, match="cluster cluster-a"):
+        second.claim(1, "cluster-b", random)
+    with pytest.raises(DirectoryRefused, match=r"broker 1, not 2; set broker\.id=1"):
+        second.claim(2, "cluster-a", random)
+    second.claim(1, "cluster-a", random)
+    assert second.was_clean
+    second.release()
+    third = LogDirectoryState(disk, path)
+    third.lock()
+    third.claim(1, "cluster-a", random)
+    assert not third.was_clean, "the marker counts once"
+    third.release()
+
+
+@pytest.mark.parametrize("name", ["recovery-point-offset-checkpoint", "replication-offset-checkpoint", "cleaner-offset-checkpoint"])
+def test_a_damaged_checkpoint_is_told_and_counts_as_lost(tmp_path: Path, name: str, caplog: pytest.LogCaptureFixture) -> None:
+    (tmp_path / name).write_text("0\n7\nnonsense\n")
+    directory = LogDirectoryState(OsDisk(), str(tmp_path))
+    directory.lock()
+    directory.claim(1, "c", SystemRandom())
+    directory.release()
+    assert name in caplog.text and "ignored" in caplog.text
+    assert (directory.recovery_points, directory.high_watermarks, directory.clean_offsets) == ({}, {}, {})
