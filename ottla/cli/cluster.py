@@ -11,6 +11,7 @@ from ottla.cli.options import connect, output_of
 from ottla.cli.output import write
 from ottla.client.cluster import Cluster
 from ottla.wire.framing import API_NAMES, API_VERSION_RANGES
+from ottla.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 
 
 def _status(args: argparse.Namespace) -> int:
@@ -120,18 +121,35 @@ def _as_kafka(title: str, rows: list[dict[str, Any]]) -> str:
     return f"{title} -> (\n" + ",\n".join(lines) + "\n)\n"
 
 
-def _features(args: argparse.Namespace) -> int:
-    from ottla.wire.messages.api_versions import ApiVersionsRequest
+METADATA_LEVELS = (
+    *("3.3-IV3", "3.4-IV0", "3.5-IV0", "3.5-IV1", "3.5-IV2", "3.6-IV0", "3.6-IV1", "3.6-IV2", "3.7-IV0", "3.7-IV1", "3.7-IV2", "3.7-IV3"),
+    *("3.7-IV4", "3.8-IV0", "3.9-IV0", "4.0-IV0", "4.0-IV1", "4.0-IV2", "4.0-IV3", "4.1-IV0", "4.1-IV1", "4.2-IV0", "4.2-IV1", "4.3-IV0"),
+    "4.4-IV0",
+)
+"""The names of the levels of metadata.version from 7 on."""
 
+
+def _level(feature: str, level: int) -> str:
+    """A level as kafka-features prints it."""
+    is_named = feature == "metadata.version" and 0 <= level - 7 < len(METADATA_LEVELS)
+    return METADATA_LEVELS[level - 7] if is_named else str(level)
+
+
+def ask_versions(cluster: Cluster) -> ApiVersionsResponse:
+    """What a broker says of its versions and features. Version 4 is the first that shows features whose lowest level is 0."""
+    from ottla._version import __version__
+
+    connection = cluster.any_connection()
+    version = 4 if connection.offers(ApiVersionsRequest.API_KEY, 4) else 3
+    request = ApiVersionsRequest(client_software_name="ottla", client_software_version=__version__)
+    answer: ApiVersionsResponse = connection.request(request, version=version)
+    return answer
+
+
+def _features(args: argparse.Namespace) -> int:
     output = output_of(args)
     with connect(args) as cluster:
-        connection = cluster.any_connection()
-        # Version 4 is the first that shows features whose lowest level is 0.
-        version = 4 if connection.offers(ApiVersionsRequest.API_KEY, 4) else 3
-        from ottla._version import __version__
-
-        request = ApiVersionsRequest(client_software_name="ottla", client_software_version=__version__)
-        answer = connection.request(request, version=version)
+        answer = ask_versions(cluster)
     levels = {feature.name: feature.max_version_level for feature in answer.finalized_features}
     rows = [
         {
@@ -145,7 +163,7 @@ def _features(args: argparse.Namespace) -> int:
     ]
     if getattr(args, "is_shim", False):
         for row in rows:
-            low, high, level = (str(row[key]) for key in ("supported_min", "supported_max", "finalized"))
+            low, high, level = (_level(row["feature"], row[key]) for key in ("supported_min", "supported_max", "finalized"))
             write(
                 f"Feature: {row['feature']:<41} SupportedMinVersion: {low:<16} SupportedMaxVersion: {high:<16} "
                 f"FinalizedVersionLevel: {level:<16} Epoch: {row['epoch']}\n"

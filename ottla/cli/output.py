@@ -134,8 +134,10 @@ def table(rows: Sequence[Row], columns: Columns, *, heading: str = "") -> str:
 
 
 def tabbed(rows: Sequence[Row], columns: Columns) -> str:
-    """As some of Kafka's tools print: cells filled up with spaces, and a tab behind each."""
-    cells = [[title for title, _ in columns], *([cell(row.get(key)) for _, key in columns] for row in rows)]
+    """As some of Kafka's tools print: cells filled up with spaces, and a tab behind each; what is not there is None."""
+    found = [[row.get(key) for _, key in columns] for row in rows]
+    texts = [["None" if value is None else "" if value in ("", [], ()) else cell(value) for value in values] for values in found]
+    cells = [[title for title, _ in columns], *texts]
     widths = [max(len(line[n]) for line in cells) for n in range(len(columns))]
     return "".join("".join(f"{text.ljust(width)}\t" for text, width in zip(line, widths, strict=True)) + "\n" for line in cells)
 
