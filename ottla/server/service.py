@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import shlex
 import signal
 import socket
 import time
@@ -95,40 +94,3 @@ def reap_orphans() -> int:
         if not pid:
             return count
         count += 1
-
-
-def unit_text(command: str, *, config: str = "", data_dir: str = "/var/lib/ottla", user: str = "ottla") -> str:
-    """The systemd unit of one broker. `command` is the path of the `ottla` program."""
-    words = [command, "start", "--data-dir", data_dir, *(["--config", config] if config else [])]
-    state_directory = data_dir.removeprefix("/var/lib/")
-    has_state_directory = data_dir.startswith("/var/lib/") and state_directory
-    writable = f"StateDirectory={state_directory}" if has_state_directory else f"ReadWritePaths={data_dir}"
-    return f"""\
-[Unit]
-Description=Ottla broker
-Documentation=https://kafka.apache.org/documentation/
-After=network-online.target
-Wants=network-online.target
-
-[Service]
-Type=notify
-NotifyAccess=main
-User={user}
-ExecStart={shlex.join(words)}
-ExecReload=/bin/kill -HUP $MAINPID
-KillSignal=SIGTERM
-TimeoutStartSec=300
-TimeoutStopSec=60
-Restart=on-failure
-RestartSec=2
-LimitNOFILE=1048576
-OOMScoreAdjust=-500
-NoNewPrivileges=true
-PrivateTmp=true
-ProtectHome=true
-ProtectSystem=strict
-{writable}
-
-[Install]
-WantedBy=multi-user.target
-"""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import configparser
 import os
 import signal
 import socket
@@ -107,17 +106,6 @@ def test_orphans_are_reaped() -> None:
 def test_the_first_process_reaps_and_can_be_made_to_stop(loop: str) -> None:
     done = subprocess.run([sys.executable, "-c", FIRST_PROCESS, loop], capture_output=True, text=True, timeout=30, check=False)
     assert (done.stdout, done.returncode) == ("reaped\n", 128 + signal.SIGTERM), done.stderr
-
-
-def test_the_unit_is_one_that_systemd_reads() -> None:
-    unit = configparser.ConfigParser(interpolation=None, strict=True)
-    unit.optionxform = str  # type: ignore[assignment,method-assign]
-    unit.read_string(service.unit_text("/opt/ottla/bin/ottla", config="/etc/ottla/my server.properties"))
-    assert unit["Service"]["Type"] == "notify"
-    assert unit["Service"]["ExecStart"] == "/opt/ottla/bin/ottla start --data-dir /var/lib/ottla --config '/etc/ottla/my server.properties'"
-    assert unit["Service"]["StateDirectory"] == "ottla"
-    assert int(unit["Service"]["LimitNOFILE"]) >= 100_000
-    assert "ReadWritePaths=/data" in service.unit_text("ottla", data_dir="/data").splitlines()
 
 
 def test_a_broker_tells_systemd_when_it_serves_reloads_and_stops(tmp_path: Path) -> None:
