@@ -151,7 +151,7 @@ def _features(args: argparse.Namespace) -> int:
     with connect(args) as cluster:
         answer = ask_versions(cluster)
     levels = {feature.name: feature.max_version_level for feature in answer.finalized_features}
-    rows = [
+    rows: list[dict[str, Any]] = [
         {
             "feature": feature.name,
             "supported_min": feature.min_version,

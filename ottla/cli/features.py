@@ -1,7 +1,150 @@
-"""`ottla features`: the feature levels of a cluster."""
+"""`ottla features`: the feature levels of a cluster, what they could be, and changing them.
+
+`upgrade`, `downgrade` and `disable` take `--feature NAME=LEVEL` (repeatable; `disable` only names) or, for upgrades, `--release-version`:
+the levels that a version of Kafka brings. A broker that refuses a level is told by its name, and nothing is changed then.
+"""
 
 from __future__ import annotations
 
-from ottla.cli.cluster import FEATURE_COMMANDS
+import argparse
+from typing import Any
 
-COMMANDS = FEATURE_COMMANDS
+from ottla.cli.cluster import FEATURE_COMMANDS, ask_versions
+from ottla.cli.command import Command, UsageError, merged
+from ottla.cli.options import connect, output_of
+from ottla.client import admin
+from ottla.client.errors import error_code
+
+UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3
+
+_NAMES = (
+    "metadata.version",
+    "kraft.version",
+    "transaction.version",
+    "group.version",
+    "eligible.leader.replicas.version",
+    "share.version",
+    "streams.version",
+)
+_LEVELS = {
+    "3.3": (7, 0, 0, 0, 0, 0, 0),
+    "3.4": (8, 0, 0, 0, 0, 0, 0),
+    "3.5": (11, 0, 0, 0, 0, 0, 0),
+    "3.6": (14, 0, 0, 0, 0, 0, 0),
+    "3.7": (19, 0, 0, 0, 0, 0, 0),
+    "3.8": (20, 0, 0, 0, 0, 0, 0),
+    "3.9": (21, 1, 0, 0, 0, 0, 0),
+    "4.0": (25, 1, 2, 1, 0, 0, 0),
+    "4.1": (27, 1, 2, 1, 1, 0, 0),
+    "4.2": (29, 1, 2, 1, 1, 1, 1),
+    "4.3": (30, 1, 2, 1, 1, 1, 1),
+}
+LEVELS: dict[str, dict[str, int]] = {release: dict(zip(_NAMES, levels, strict=True)) for release, levels in _LEVELS.items()}
+"""Which levels a release brings."""
+
+
+def _change_arguments(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("--feature", action="append", metavar="NAME=LEVEL,...", help="the new level")
+    add("--dry-run", action="store_true", help="let the broker check, change nothing")
+
+
+def _upgrade_arguments(parser: argparse.ArgumentParser) -> None:
+    _change_arguments(parser)
+    parser.add_argument("--release-version", choices=tuple(LEVELS), metavar="X.Y", help="the levels of this version of Kafka")
+
+
+def _downgrade_arguments(parser: argparse.ArgumentParser) -> None:
+    _change_arguments(parser)
+    parser.add_argument("--unsafe", action="store_true", help="even where metadata may be lost")
+
+
+def _disable_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--feature", action="append", metavar="NAME,...", help="which")
+    parser.add_argument("--unsafe", action="store_true", help="even where metadata may be lost")
+    parser.add_argument("--dry-run", action="store_true", help="let the broker check, change nothing")
+
+
+def _levels(texts: list[str] | None) -> dict[str, int]:
+    levels: dict[str, int] = {}
+    for text in merged(texts):
+        name, _, level = text.partition("=")
+        if not name or not level.isdigit():
+            raise UsageError(f"--feature {text!r} is not NAME=LEVEL, such as transaction.version=2")
+        levels[name] = int(level)
+    return levels
+
+
+def _upgrade(args: argparse.Namespace) -> int:
+    levels = _levels(args.feature)
+    if bool(levels) == bool(args.release_version):
+        raise UsageError("say either --feature NAME=LEVEL or --release-version X.Y")
+    return _change(args, levels or LEVELS[args.release_version], UPGRADE, only_offered=not levels)
+
+
+def _downgrade(args: argparse.Namespace) -> int:
+    levels = _levels(args.feature)
+    if not levels:
+        raise UsageError("say which level: --feature NAME=LEVEL")
+    return _change(args, levels, UNSAFE_DOWNGRADE if args.unsafe else SAFE_DOWNGRADE)
+
+
+def _disable(args: argparse.Namespace) -> int:
+    names = merged(args.feature)
+    if not names or any("=" in name for name in names):
+        raise UsageError("say which: --feature NAME")
+    return _change(args, dict.fromkeys(names, 0), UNSAFE_DOWNGRADE if args.unsafe else SAFE_DOWNGRADE)
+
+
+def _change(args: argparse.Namespace, levels: dict[str, int], kind: int, *, only_offered: bool = False) -> int:
+    """Asks for levels. Of a release's levels those are left out that the cluster has not heard of."""
+    from ottla.wire.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
+
+    with connect(args) as cluster:
+        if only_offered:
+            offered = {feature.name for feature in ask_versions(cluster).supported_features}
+            levels = {name: level for name, level in levels.items() if name in offered}
+        updates = [
+            FeatureUpdateKey(feature=name, max_version_level=level, allow_downgrade=kind != UPGRADE, upgrade_type=kind)
+            for name, level in sorted(levels.items())
+        ]
+        answer = admin.ask_controller(
+            cluster,
+            lambda: UpdateFeaturesRequest(timeout_ms=admin.timeout_ms(cluster), feature_updates=updates, validate_only=args.dry_run),
+            lambda found: found.error_code,
+        )
+    results = {found.feature: (found.error_code, found.error_message) for found in answer.results}
+    rows = [_row(name, level, *results.get(name, (answer.error_code, answer.error_message))) for name, level in sorted(levels.items())]
+    columns = (("FEATURE", "feature"), ("LEVEL", "level"), ("RESULT", "result"), ("ERROR", "error"), ("MESSAGE", "message"))
+    output_of(args).show("features", rows, columns, extra={"dry_run": args.dry_run})
+    return 1 if any(row["error"] for row in rows) else 0
+
+
+def _row(name: str, level: int, code: int, message: str | None) -> dict[str, Any]:
+    error = error_code(code).name if code else None
+    return {"feature": name, "level": level, "result": "refused" if code else "done", "error": error, "message": message or None}
+
+
+def _mapping_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--release-version", choices=tuple(LEVELS), metavar="X.Y", help="only this version of Kafka")
+
+
+def _mapping(args: argparse.Namespace) -> int:
+    """Offline: what is in the table."""
+    rows = [
+        {"release": release, "feature": name, "level": level}
+        for release, levels in LEVELS.items()
+        if args.release_version in (None, release)
+        for name, level in levels.items()
+    ]
+    output_of(args).show("levels", rows, (("RELEASE", "release"), ("FEATURE", "feature"), ("LEVEL", "level")))
+    return 0
+
+
+COMMANDS = {
+    **FEATURE_COMMANDS,
+    "upgrade": Command("Raise feature levels.", _upgrade_arguments, _upgrade),
+    "downgrade": Command("Lower feature levels.", _downgrade_arguments, _downgrade),
+    "disable": Command("Put features to level 0.", _disable_arguments, _disable),
+    "version-mapping": Command("Which levels a version of Kafka brings.", _mapping_arguments, _mapping, has_connection=False),
+}

@@ -1,0 +1,121 @@
+"""Settings over the wire, and files checked without a broker."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Ottla
+
+
+def test_set_show_and_put_back(ottla: Ottla, topic: str) -> None:
+    words = ("--entity-type", "topics", "--entity-name", topic)
+    assert ottla("config", "alter", *words, "--add-config", "retention.ms=1000,cleanup.policy=[compact,delete]").code == 0
+    shown = json.loads(ottla("config", "describe", "--topic", topic, "-o", "json").out)["configs"]
+    assert {entry["key"]: entry["value"] for entry in shown} == {"retention.ms": "1000", "cleanup.policy": "compact,delete"}
+    assert ottla("config", "alter", "--topic", topic, "--delete-config", "retention.ms,cleanup.policy").code == 0
+    assert json.loads(ottla("config", "describe", "--topic", topic, "-o", "json").out)["configs"] == []
+    everything = json.loads(ottla("config", "describe", "--topic", topic, "--all", "-o", "json").out)["configs"]
+    assert len(everything) > 20
+
+
+def test_a_dry_run_changes_nothing(ottla: Ottla, topic: str) -> None:
+    result = ottla("config", "alter", "--topic", topic, "--add-config", "retention.ms=5", "--dry-run", "-o", "json")
+    assert json.loads(result.out)["dry_run"] is True
+    assert json.loads(ottla("config", "describe", "--topic", topic, "-o", "json").out)["configs"] == []
+
+
+def test_settings_from_a_file(ottla: Ottla, topic: str, tmp_path: Path) -> None:
+    file = tmp_path / "more.properties"
+    file.write_text("# a comment\nsegment.bytes = 2097152\n")
+    assert ottla("config", "alter", "--topic", topic, "--add-config-file", file).code == 0
+    assert "2097152" in ottla("config", "describe", "--topic", topic).out
+
+
+def test_refusals(ottla: Ottla, topic: str) -> None:
+    bad_value = ottla("config", "alter", "--topic", topic, "--add-config", "retention.ms=soon", "-o", "json")
+    assert (bad_value.code, json.loads(bad_value.out)["error"]["name"]) == (1, "INVALID_CONFIG")
+    unknown = ottla("config", "describe", "--topic", topic[:-1])
+    assert unknown.code == 1
+    assert f"did you mean '{topic}'" in unknown.err
+    users = ottla("config", "describe", "--user", "alice")
+    assert (users.code, users.err.count("\n")) == (1, 1)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("describe",),
+        ("describe", "--topic", "a", "--broker", "1"),
+        ("describe", "--entity-type", "topic"),
+        ("describe", "--broker", "one"),
+        ("alter", "--topic", "a"),
+        ("alter", "--topic", "a", "--add-config", "x"),
+        ("alter", "--topic", "a", "--add-config", "x=1", "--delete-config", "x"),
+        ("alter", "--entity-type", "topics", "--add-config", "x=1"),
+        ("check", "no-such-file"),
+        ("defaults", "num.partition"),
+    ],
+)
+def test_wrong_usage(ottla: Ottla, offline: Ottla, words: tuple[str, ...]) -> None:
+    result = (offline if words[0] in ("check", "defaults") else ottla)("config", *words)
+    assert (result.code, result.err.count("\n")) == (2, 1)
+
+
+CHECKED = """
+num.partitons=3
+process.roles=broker,controller
+authorizer.class.name=org.example.Authorizer
+log.retention.hours=24
+"""
+
+
+def test_a_file_is_checked_as_the_broker_would(offline: Ottla, tmp_path: Path) -> None:
+    file = tmp_path / "server.properties"
+    file.write_text(CHECKED)
+    found = json.loads(offline("config", "check", file, "-o", "json").out)
+    texts = {notice["message"]: notice["level"] for notice in found["notices"]}
+    assert found["ok"] is True
+    assert any("num.partitons" in text and "num.partitions" in text and level == "warning" for text, level in texts.items())
+    assert any("process.roles" in text and level == "info" for text, level in texts.items())
+    assert not any("log.retention.hours" in text for text in texts)
+    assert offline("config", "check", file).out == f"{file} is fine.\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("a.properties", "num.partitions=many\n", "num.partitions"),
+        ("a.properties", "log.dirs=\\u12\n", "malformed"),
+        ("a.toml", "num.partitions = [\n", "not valid TOML"),
+        ("a.toml", "num.partitions = 'x'\n", "num.partitions"),
+    ],
+)
+def test_a_file_that_the_broker_would_refuse(offline: Ottla, tmp_path: Path, name: str, text: str, message: str) -> None:
+    file = tmp_path / name
+    file.write_text(text)
+    result = offline("config", "check", file, "-o", "json")
+    assert result.code == 1
+    error = json.loads(result.out)["error"]
+    assert error["name"] == "INVALID_CONFIG"
+    assert message in error["message"]
+
+
+def test_nested_toml_and_the_environment(offline: Ottla, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "a.toml"
+    file.write_text("[log]\nretention.hours = 5\n[num]\npartitions = 3\n")
+    assert json.loads(offline("config", "check", file, "-o", "json").out)["notices"] == []
+    monkeypatch.setenv("KAFKA_NUM_PARTITIONS", "many")
+    assert offline("config", "check", file).code == 0
+    assert offline("config", "check", file, "--environment").code == 1
+
+
+def test_defaults(offline: Ottla) -> None:
+    rows = {row["key"]: row for row in json.loads(offline("config", "defaults", "-o", "json").out)["settings"]}
+    assert rows["num.partitions"]["default"] == "1"
+    assert all(row["doc"] for row in rows.values())
+    assert len(json.loads(offline("config", "defaults", "--scope", "topic", "retention.ms", "-o", "json").out)["settings"]) == 1
+    nearest = offline("config", "defaults", "num.partition")
+    assert "did you mean 'num.partitions'" in nearest.err

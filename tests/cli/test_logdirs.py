@@ -1,0 +1,26 @@
+"""Sizes of logs, by broker and directory."""
+
+from __future__ import annotations
+
+import json
+
+from ottla.testing.broker import Broker
+from tests.cli.conftest import Ottla
+
+
+def test_sizes(ottla: Ottla, broker: Broker, topic: str) -> None:
+    broker.add_record(topic, "x" * 100)
+    found = json.loads(ottla("logdirs", "--topic-list", topic, "-o", "json").out)["brokers"]
+    (directory,) = found[0]["log_dirs"]
+    (partition,) = directory["partitions"]
+    assert (partition["topic"], partition["partition"], partition["size"] > 100) == (topic, 0, True)
+    assert directory["error"] is None
+    table = ottla("logdirs", "--topic-list", topic, "--broker-list", "0").out.splitlines()
+    assert table[0].split() == ["BROKER", "LOG-DIR", "TOPIC", "PARTITION", "SIZE", "OFFSET-LAG", "FUTURE"]
+    assert len(table) == 2
+
+
+def test_wrong_brokers(ottla: Ottla) -> None:
+    assert ottla("logdirs", "--broker-list", "x").code == 2
+    result = ottla("logdirs", "--broker-list", "77")
+    assert (result.code in (1, 3), result.err.count("\n")) == (True, 1)
