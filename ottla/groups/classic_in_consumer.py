@@ -21,7 +21,7 @@ from ottla.groups.consumer_records import Change
 from ottla.groups.consumer_sessions import await_join, extend_session, finish_removal, joined_in_time, remove_members
 from ottla.groups.draft import Caller, Draft, answered
 from ottla.groups.members import Protocols
-from ottla.groups.migration import by_topic_id, write_assignment
+from ottla.groups.migration import by_topic_id, is_downgrade_allowed, may_downgrade, protocol_after_downgrade, write_assignment
 from ottla.groups.shard import GroupShard
 from ottla.groups.subscriptions import may_assign
 from ottla.machine.contract import Decision, Reply
@@ -48,8 +48,7 @@ def join_group(shard: GroupShard, group: ConsumerGroup, request: JoinGroupReques
 def _join(
     shard: GroupShard, group: ConsumerGroup, request: JoinGroupRequest, caller: Caller, draft: Draft, now_ms: int
 ) -> JoinGroupResponse:
-    if not shard.settings.session_timeout_min_ms <= request.session_timeout_ms <= shard.settings.session_timeout_max_ms:
-        raise ApiError(ErrorCode.INVALID_SESSION_TIMEOUT)
+    _check_session(shard, request)
     protocols: Protocols = tuple({protocol.name: bytes(protocol.metadata) for protocol in request.protocols}.items())
     subscription = _read_protocols(group, request, protocols)
     member_id, instance_id = request.member_id, request.group_instance_id
@@ -78,6 +77,11 @@ def _join(
         protocol_type=CONSUMER_PROTOCOL_TYPE,
         protocol_name=protocols[0][0],
     )
+
+
+def _check_session(shard: GroupShard, request: JoinGroupRequest) -> None:
+    if not shard.settings.session_timeout_min_ms <= request.session_timeout_ms <= shard.settings.session_timeout_max_ms:
+        raise ApiError(ErrorCode.INVALID_SESSION_TIMEOUT)
 
 
 def _read_protocols(group: ConsumerGroup, request: JoinGroupRequest, protocols: Protocols) -> ConsumerProtocolSubscription:
@@ -122,6 +126,50 @@ def _take_place(shard: GroupShard, change: Change, instance_id: str, old_id: str
     change.put_target(member_id, target)
     change.put_position(member_id, Position(change.group.epoch, 0, MemberState.STABLE, position.assigned))
     return member_id, facts
+
+
+# The last of the new protocol gives way
+
+
+def give_way(shard: GroupShard, group: ConsumerGroup, request: JoinGroupRequest, draft: Draft) -> bool:
+    """Whether the group becomes a classic one before the member joins; the draft then holds what makes it so.
+
+    That is when nobody is in it, or when the joiner is the next process of a static member and all others are classic members already.
+    """
+    change = Change(group)
+    if group.facts:
+        former = _last_of_the_new(group, request)
+        if former is None or not is_downgrade_allowed(shard):
+            return False
+        remove_members(shard, change, [former], draft)
+        if not _fits(shard, change.group, request):
+            return False
+    if change.group.facts:
+        finish_removal(shard, change, draft)
+    else:
+        change.remove_group()
+        draft.records.extend(change.records)
+    return True
+
+
+def _last_of_the_new(group: ConsumerGroup, request: JoinGroupRequest) -> str | None:
+    """The member whose place the joiner takes, if no other speaks the new protocol."""
+    if request.member_id or request.group_instance_id is None:
+        return None
+    former = group.static_members.get(request.group_instance_id)
+    of_new_protocol = [member_id for member_id, facts in group.facts.items() if facts.classic is None]
+    return former if of_new_protocol == [former] else None
+
+
+def _fits(shard: GroupShard, group: ConsumerGroup, request: JoinGroupRequest) -> bool:
+    """Whether the joiner can be a member of the classic group that this one would become."""
+    protocols: Protocols = tuple((protocol.name, bytes(protocol.metadata)) for protocol in request.protocols)
+    try:
+        _check_session(shard, request)
+        _read_protocols(group, request, protocols)
+    except ApiError:
+        return False
+    return not group.facts or (may_downgrade(shard, group) and protocol_after_downgrade(group) in dict(protocols))
 
 
 # Sync and heartbeat

@@ -30,14 +30,14 @@ from ottla.groups import (
 from ottla.groups.classic_group import ClassicGroup
 from ottla.groups.consumer_describe import describe_consumer_groups
 from ottla.groups.consumer_group import ConsumerGroup
-from ottla.groups.consumer_records import CONSUMER_KEYS, Change, fold
+from ottla.groups.consumer_records import CONSUMER_KEYS, fold
 from ottla.groups.consumer_sessions import watch_everybody
 from ottla.groups.draft import Caller, Draft
 from ottla.groups.offset_store import CommittedOffset
 from ottla.groups.settings import GroupSettings, OwnSettings, TopicsView, nothing_of_its_own
 from ottla.groups.shard import GroupShard
 from ottla.groups.states import ALLOWED, DEAD
-from ottla.machine.contract import Answer, Decision, Effect, LogRecord, Reply, Schedule, Transactional
+from ottla.machine.contract import NOTHING, Answer, Decision, Effect, LogRecord, Reply, Transactional
 from ottla.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from ottla.wire.messages.group_records import (
     ConsumerGroupMemberMetadataKey,
@@ -79,25 +79,28 @@ class GroupMachine:
         group = self.shard.groups.get(request.group_id)
         if type(group) is not ConsumerGroup:
             return classic_join.join_group(self.shard, request, caller, reply, now_ms)
-        if group.facts:
-            return classic_in_consumer.join_group(self.shard, group, request, caller, reply, now_ms)
-        return self._join_anew(group, request, caller, reply)
+        draft = Draft()
+        if classic_in_consumer.give_way(self.shard, group, request, draft):
+            return self._join_afterwards(draft, request, caller, reply)
+        return classic_in_consumer.join_group(self.shard, group, request, caller, reply, now_ms)
 
-    def _join_anew(self, group: ConsumerGroup, request: JoinGroupRequest, caller: Caller, reply: Reply) -> Decision:
-        """An empty consumer group gives way to a classic one: it is deleted, and when that is logged the member joins."""
-        change, key = Change(group), f"anew/{request.group_id}/{request.member_id}/{len(self.shard.deferred)}"
-        change.remove_group()
+    def _join_afterwards(self, draft: Draft, request: JoinGroupRequest, caller: Caller, reply: Reply) -> Decision:
+        """A consumer group gives way to a classic one: when that is logged the member joins."""
+        deferred, key = self.shard.deferred, f"anew/{request.group_id}/{request.member_id}/{self.shard.random.token_bytes(8).hex()}"
 
         def refused(code: ErrorCode) -> Effect:
-            self.shard.deferred.pop(key, None)
+            deferred.pop(key, None)
             return Answer(reply, classic.join_refusal(code, request.member_id))
 
         def join(now_ms: int) -> Decision:
-            self.shard.deferred.pop(key, None)
+            if deferred.pop(key, None) is None:
+                return NOTHING  # refused, and answered
             return self.join_group(request, caller, reply, now_ms)
 
-        self.shard.deferred[key] = refused
-        return Decision(records=change.records, effects=(Schedule(key, 0, join),), refused=lambda code: (refused(code),))
+        deferred[key] = refused
+        draft.schedule(key, 0, join)
+        decision = draft.decision()
+        return Decision(records=decision.records, effects=decision.effects, refused=lambda code: (refused(code), *decision.refused(code)))
 
     def sync_group(self, request: SyncGroupRequest, reply: Reply, now_ms: int) -> Decision:
         group = self.shard.groups.get(request.group_id)

@@ -133,9 +133,13 @@ def leave_classic(shard: GroupShard, group: ClassicGroup, draft: Draft, now_ms: 
 # Down
 
 
+def is_downgrade_allowed(shard: GroupShard) -> bool:
+    return shard.settings.consumer_migration_policy in ("bidirectional", "downgrade")
+
+
 def may_downgrade(shard: GroupShard, group: ConsumerGroup) -> bool:
     """Whether only classic members are left, and they could be a classic group."""
-    if shard.settings.consumer_migration_policy not in ("bidirectional", "downgrade"):
+    if not is_downgrade_allowed(shard):
         return False
     if not 0 < len(group.facts) <= shard.settings.members_max:
         return False
@@ -160,6 +164,10 @@ def downgrade(shard: GroupShard, change: Change, draft: Draft) -> None:
     change.records.append(records.group_metadata(group.group_id, value))
     group_id = group.group_id
     draft.schedule(f"downgrade/{group_id}", 0, lambda now_ms: _start_classic(shard, group_id, now_ms))
+
+
+def protocol_after_downgrade(group: ConsumerGroup) -> str:
+    return _as_classic(group).select_protocol()
 
 
 def _as_classic(group: ConsumerGroup) -> ClassicGroup:
