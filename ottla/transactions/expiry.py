@@ -24,7 +24,7 @@ def decide_timeouts(shard: Shard, now_ms: int) -> Decision:
     effects: list[Effect] = []
     for transactional_id in shard.ongoing:
         metadata = shard.transactions[transactional_id]
-        if not metadata.is_timed_out(now_ms):
+        if not shard.is_timed_out(metadata, now_ms):
             continue
         new_producer_id = new_producer_id_if_exhausted(shard, metadata)
         if new_producer_id is None:

@@ -43,6 +43,7 @@ class TransactionMachine:
 
     def resume(self, now_ms: int) -> Decision:
         shard = self.shard
+        shard.note_clock(now_ms)
         effects: list[Effect] = [send_markers(shard, metadata) for metadata in shard.transactions.values() if metadata.state in PREPARED]
         effects.append(next_timeout_scan(shard, shard.settings.timeout_scan_interval_ms))
         effects.append(next_expiry_scan(shard, shard.settings.expiry_scan_interval_ms))

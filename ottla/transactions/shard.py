@@ -1,9 +1,9 @@
 """The state of one coordinator shard (a partition of `__transaction_state`), and the ports through which it acts.
 
 Hard state is `transactions` and `ongoing`, a function of the log and written by `apply` alone. Soft state is `waiting` (requests that wait
-for a transaction to complete), `clients` (who used an id last, for operators) and `is_abandoned` (another broker coordinates now). The
-moves are decided in `init_producer_id.py`, `add_partitions.py`, `end_transaction.py` and `expiry.py`, each a set of functions over a
-`Shard`; `machine.py` is their front.
+for a transaction to complete), `clients` (who used an id last, for operators), `ahead` (clocks that differ) and `is_abandoned` (another
+broker coordinates now). The moves are decided in `init_producer_id.py`, `add_partitions.py`, `end_transaction.py` and `expiry.py`, each a
+set of functions over a `Shard`; `machine.py` is their front.
 
 Invariant: `transactions` is ordered by last update, oldest first, so that expiry looks only at what has expired.
 """
@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
 from ottla.base.errors import ErrorCode
-from ottla.base.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, TopicPartition
+from ottla.base.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_TIMESTAMP, TopicPartition
 from ottla.machine.contract import Answer, Decision, LogRecord, Reply
 from ottla.transactions.metadata import TransactionMetadata
 from ottla.transactions.records import read_record
@@ -70,6 +70,9 @@ class Client(Protocol):
     def connection(self) -> HasHost: ...
 
 
+_ON_TIME = (NO_TIMESTAMP, 0)
+
+
 class EndResult(NamedTuple):
     """How InitProducerId or EndTxn ended, and what the client uses from now on."""
 
@@ -95,6 +98,7 @@ class Shard:
         self.ongoing: dict[str, None] = {}
         self.waiting: dict[str, list[Waiter]] = {}
         self.clients: dict[str, Client] = {}
+        self.ahead: dict[str, tuple[int, int]] = {}
         self.is_abandoned = False
 
     def apply(self, record: LogRecord) -> None:
@@ -113,6 +117,17 @@ class Shard:
             self.ongoing[transactional_id] = None
         else:
             self.ongoing.pop(transactional_id, None)
+
+    def note_clock(self, now_ms: int) -> None:
+        """After loading: what began ahead of this clock, because it was set back or the last coordinator's is fast, counts from now."""
+        for transactional_id in self.ongoing:
+            start_ms = self.transactions[transactional_id].start_timestamp_ms
+            if start_ms > now_ms:
+                self.ahead[transactional_id] = start_ms, start_ms - now_ms
+
+    def is_timed_out(self, metadata: TransactionMetadata, now_ms: int) -> bool:
+        start_ms, ahead_ms = self.ahead.get(metadata.transactional_id, _ON_TIME)
+        return metadata.is_timed_out(now_ms + ahead_ms if start_ms == metadata.start_timestamp_ms else now_ms)
 
     def is_completing(self, transactional_id: str) -> bool:
         """Decided, and its markers are on their way."""

@@ -312,6 +312,9 @@ class World:
     def do_advance(self, arguments: Arguments) -> None:
         self.timers.advance(int(arguments.words[0]))
 
+    def do_set_clock(self, arguments: Arguments) -> None:
+        self.clock.jump_wall(int(arguments.words[0]))
+
     def do_refuse(self, arguments: Arguments) -> None:
         self.log.refuse_next = ErrorCode[arguments.words[0]]
 

@@ -38,6 +38,7 @@ def skip_resume() -> Any:
 
     def resume(machine: TransactionMachine, now_ms: int) -> Decision:
         shard = machine.shard
+        shard.note_clock(now_ms)
         scans = (next_timeout_scan(shard, shard.settings.timeout_scan_interval_ms), next_expiry_scan(shard, 1 << 30))
         return Decision(effects=scans)
 

@@ -1,8 +1,8 @@
 """One run: one or two brokers, clients and readers under one clock, with faults drawn from a seed, judged after every event and at the end.
 
-For `CHAOS_MS` of virtual time the network loses and delays, the power is cut (between two events, or within one at any operation on a disk)
-and processes die or sleep. Then everything heals, open transactions time out, and the verdicts are spoken. The same seed gives the same
-run, event by event.
+For `CHAOS_MS` of virtual time the network loses and delays, the power is cut (between two events, or within one at any operation on a
+disk), processes die or sleep, and the wall clock is set. Then everything heals, open transactions time out, and the verdicts are spoken.
+The same seed gives the same run, event by event.
 """
 
 from __future__ import annotations
@@ -38,6 +38,7 @@ WITHIN = 0.5
 FUSE_MAX = 40
 AGAIN = 0.2
 """How many restarts come with the next power cut."""
+CLOCK_JUMPS_MS = (-3_600_000, -30_000, 30_000, 3_600_000)
 GROUPS = {"a": (("a",), True), "b": (("b",), True), "c": (("c",), False), "p": (("p1", "p2"), False)}
 """Each group with the transactional ids of its workers, and whether they speak transactions v2. Where there are two ids, the next worker
 takes the other one: nobody ends what the last has left open, and only stable offsets keep the next from reading past it (KIP-447)."""
@@ -114,6 +115,7 @@ class World:
             Process(self, reader.run(), lambda _value: None).start()
         self._later(500, 2_500, self._cut_power)
         self._later(300, 1_500, self._disturb)
+        self._later(1_000, 8_000, self._set_clock)
         self._run_until(self.clock.monotonic_ms() + self.chaos_ms)
         self._heal()
         self._run_until(self.clock.monotonic_ms() + HEALING_MS)
@@ -198,6 +200,13 @@ class World:
             process.die()
             self._later(1, 400, lambda: self._start_producer(name))
         self._later(300, 1_500, self._disturb)
+
+    def _set_clock(self) -> None:
+        """Somebody sets the wall clock, by half a minute or an hour, forward or back; intervals must not notice."""
+        if self.is_ending:
+            return
+        self.clock.jump_wall(self.chance.choice(CLOCK_JUMPS_MS))
+        self._later(1_000, 8_000, self._set_clock)
 
     def _heal(self) -> None:
         """Power and network hold from here on. Some clients are gone for good: what they left open is for the timeouts to end."""
