@@ -10,6 +10,7 @@ from tests.sim.faults import FAULTS, catch
 from tests.sim.world import World
 
 FAULT_SEEDS = 300
+PROGRESS_SEEDS = 250
 
 
 def run_seeds(first: int, number: int) -> int:
@@ -26,6 +27,8 @@ def run_seeds(first: int, number: int) -> int:
         transactions += len(world.history.transactions)
         crashes += world.crashes
         events += world.events
+        if (seed - first + 1) % PROGRESS_SEEDS == 0:
+            print(f"{seed - first + 1} of {number} seeds", file=sys.stderr, flush=True)
     print(f"{number} seeds from {first}: {transactions} transactions, {crashes} power cuts, {events} events, no fault")
     return 0
 

@@ -31,7 +31,7 @@ HEALING_MS = LATE_MS[1] + TIMEOUT_MS + 4_000
 """The latest request of the bad times may still begin a transaction, which nobody but its timeout ends."""
 PATIENCE_MS = 250
 READ_BYTES = 1 << 20
-REPLAY_EVERY = 128
+REPLAY_EVERY = 512
 EVENTS_MAX = 60_000
 WITHIN = 0.5
 """How many power cuts come in the middle of an event."""
@@ -248,6 +248,7 @@ class World:
 
     def _judge(self) -> None:
         """All faults have healed, all timeouts have passed."""
+        self._check_replay()
         partitions = {key: partition for broker in self.brokers.values() for key, partition in broker.partitions.items()}
         for key, partition in partitions.items():
             assert partition.last_stable_offset == partition.log.log_end_offset, f"{key}: a transaction hangs (I31)"
