@@ -2,7 +2,8 @@
 
 `multi` stages the operations, writes what they leave behind in one SQLite transaction (WAL, synchronous=FULL: on the disk when the call
 returns), and only then changes the tree and answers; a kill at any point leaves all of a multi or nothing. Answers come before the
-methods return.
+methods return, so the caller's loop stands still for the write: 0.6 ms for a small change on a disk that syncs in 0.13 ms, 37 ms for the
+thousand partitions of a large new topic. Metadata changes seldom, and nothing may be answered before its change is on the disk anyway.
 
 Ephemeral nodes live in memory only, so they are gone after a restart, as a ZooKeeper session's would be. A `czxid` must never repeat
 although those nodes leave no trace: its upper half is the number of the opening, written with the first multi, its lower half counts

@@ -1,8 +1,9 @@
 """Walks the batches of a segment file, and says where the first one stands that cannot be one.
 
 Used wherever many batches are looked at: recovery, making an index again, replaying producers, searching a timestamp. The file is read in
-pieces of `SCAN_BYTES`; a batch larger than that is read whole, after its length was found to lie within the file. The CRC is checked from
-an offset on (below the recovery point it was checked before, and only headers matter).
+pieces of `SCAN_BYTES`, or of growing ones up to that where the first batches are likely to do; a batch larger than that is read whole,
+after its length was found to lie within the file. The CRC is checked from an offset on (below the recovery point it was checked before,
+and only headers matter).
 Invariant: offsets strictly increase, batches touch each other, and nothing is read past `end`. Damage is a `DamageError` with the position
 of the bad batch: all before it is good. Left out: what to do about it (`recovery.py`).
 """
@@ -30,13 +31,14 @@ class DamageError(DamagedLogError):
 
 
 def scan_batches(
-    file: File, position: int, end: int, *, next_offset: int, offset_max: int = NEVER, crc_from: int = NEVER
+    file: File, position: int, end: int, *, next_offset: int, offset_max: int = NEVER, crc_from: int = NEVER,
+    first_bytes: int = SCAN_BYTES,
 ) -> Iterator[tuple[int, BatchHeader, memoryview]]:
     """Each batch of [position, end) as (position, header, bytes). `next_offset` is the lowest offset that may come next."""
-    wanted = SCAN_BYTES
+    wanted = piece_bytes = first_bytes
     while position < end:
         piece = memoryview(file.pread(min(wanted, end - position), position))
-        wanted = SCAN_BYTES
+        wanted = piece_bytes = min(piece_bytes * 4, SCAN_BYTES)
         at, left = 0, len(piece)
         if left < BATCH_OVERHEAD:
             raise DamageError(f"{file.path}: {left} bytes at {position} are too few for a batch", position, next_offset)
@@ -47,7 +49,7 @@ def scan_batches(
             if problem:
                 raise DamageError(f"{file.path}: the batch at {position} {problem}", position, next_offset)
             if left < size:
-                wanted = max(SCAN_BYTES, size)
+                wanted = max(piece_bytes, size)
                 break
             if header.base_offset >= crc_from and not check_crc(piece, at, size):
                 message = f"{file.path}: the batch at {position} (offset {header.base_offset}) has a wrong CRC"

@@ -34,7 +34,7 @@ from ottla.storage.index import (
     read_last_time,
 )
 from ottla.storage.open_files import OpenFiles
-from ottla.storage.scan import NEVER, scan_batches
+from ottla.storage.scan import NEVER, SCAN_BYTES, scan_batches
 from ottla.wire.batch_header import BATCH_LENGTH_MIN, BATCH_OVERHEAD, HEADER, LOG_OVERHEAD, BatchHeader
 
 LOG_SUFFIX = ".log"
@@ -313,9 +313,9 @@ class Segment:
         data = self.file().pread(length, position)
         return FileSlice(SharedFile(BytesFile(data, self.path(LOG_SUFFIX))), 0, len(data))
 
-    def scan(self, position: int) -> Iterator[tuple[int, BatchHeader, memoryview]]:
+    def scan(self, position: int, *, first_bytes: int = SCAN_BYTES) -> Iterator[tuple[int, BatchHeader, memoryview]]:
         """All batches from `position`, without looking at CRCs."""
-        return scan_batches(self.file(), position, self.size, next_offset=self.base_offset)
+        return scan_batches(self.file(), position, self.size, next_offset=self.base_offset, first_bytes=first_bytes)
 
     def largest_timestamp(self) -> int:
         """The largest timestamp of all batches, of a sealed segment by one look at the end of its time index."""

@@ -16,6 +16,8 @@ from ottla.wire.batch_header import RECORDS_AT, BatchHeader
 from ottla.wire.records import iter_records
 
 INT64_MAX = (1 << 63) - 1
+LOOK_BYTES = 1 << 14
+"""The indexes lead to within a few batches of the answer."""
 
 Found = tuple[int, int, int]
 """(timestamp, offset, leader epoch)"""
@@ -33,7 +35,7 @@ def first_at_or_after(
             continue
         segment.load_indexes()
         known_older = segment.base_offset + segment.times.lookup(timestamp_ms)
-        for _, header, batch in segment.scan(segment.position_of(max(known_older, start_offset))):
+        for _, header, batch in segment.scan(segment.position_of(max(known_older, start_offset)), first_bytes=LOOK_BYTES):
             if header.base_offset >= end_offset:
                 return None
             if header.max_timestamp < timestamp_ms or header.last_offset < start_offset:
