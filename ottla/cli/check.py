@@ -38,15 +38,15 @@ def _eos(args: argparse.Namespace) -> int:
     with connect(args) as cluster:
         world = World(settings_of(properties), cluster)
         world.reach()
+        rows: dict[str, dict[str, object]] = {one.name: {} for one in checks}
         try:
-            rows = [
-                {"check": found.name, "verdict": found.verdict, "seconds": found.seconds, "detail": found.detail}
-                for found in run_checks(world, checks)
-            ]
+            for found in run_checks(world, checks):
+                output.detail(f"{found.name}: {found.verdict}")
+                rows[found.name] = {"check": found.name, "verdict": found.verdict, "seconds": found.seconds, "detail": found.detail}
         finally:
             world.tidy_up()
-    is_whole = all(row["verdict"] != FAIL for row in rows)
-    output.show("checks", rows, COLUMNS, extra={"broker": world.bootstrap, "passed": is_whole})
+    is_whole = all(row["verdict"] != FAIL for row in rows.values())
+    output.show("checks", list(rows.values()), COLUMNS, extra={"broker": world.bootstrap, "passed": is_whole})
     return 0 if is_whole else 1
 
 

@@ -41,11 +41,13 @@ CHECKS = (
 
 
 def run_checks(world: World, checks: tuple[Check, ...] = CHECKS) -> Iterator[Verdict]:
-    """The verdicts in the order of the list; slow checks are begun first and waited for in their turn."""
-    slow = {check.name: _Beside(check, world) for check in checks if check.is_slow}
-    quick = {check.name: run_check(check, world) for check in checks if not check.is_slow}
+    """The verdicts as they are found; slow checks are begun first and waited for last."""
+    slow = [_Beside(check, world) for check in checks if check.is_slow]
     for check in checks:
-        yield slow[check.name].verdict() if check.is_slow else quick[check.name]
+        if not check.is_slow:
+            yield run_check(check, world)
+    for beside in slow:
+        yield beside.verdict()
 
 
 class _Beside:
