@@ -26,6 +26,8 @@ from typing import NamedTuple
 
 from ottla.cli.main import main as ottla
 from ottla.cli.shims import TOOLS
+from ottla.wire.compression import CODEC_GZIP
+from ottla.wire.records import CONTROL_COMMIT, Record, encode_batch, encode_control_batch
 
 
 class Case(NamedTuple):
@@ -59,6 +61,8 @@ _EXIT_RESET = "a refusal is exit code 1; Kafka's tool exits 0"
 _OLD_NAME = "that an option has an old name is not said on stdout"
 _EPOCH = "Kafka's client raises the producer's epoch with each transaction (KIP-890), our client keeps it"
 _WARNING = "that a partition has no record at that time is told on stderr"
+
+SEGMENT = "00000000000000000000.log"
 
 CASES: tuple[Case, ...] = (
     Case("kafka-topics --create --topic quickstart-events"),
@@ -238,6 +242,10 @@ CASES: tuple[Case, ...] = (
     ),
     Case("kafka-transactions describe --transactional-id pay", why=_EPOCH),
     Case("kafka-transactions describe-producers --topic paid --partition 0", why=_EPOCH),
+    *(
+        Case(f"kafka-dump-log --files FILES/{SEGMENT} {options}".rstrip())
+        for options in ("", "--print-data-log", "--deep-iteration", "--print-data-log --skip-record-metadata", "--max-bytes 200")
+    ),
     Case("kafka-transactions list"),
     Case("kafka-transactions describe --transactional-id nope"),
     Case("kafka-transactions describe-producers --topic orders --partition 0"),
@@ -270,6 +278,8 @@ FILES = {
 def words_of(case: Case, address: str, files: Path, node: int) -> list[str]:
     """The arguments of a case, with the broker's address where a tool wants it."""
     words = [word.replace("NODE", str(node)).replace("FILES", str(files)) for word in shlex.split(case.line)[1:]]
+    if case.tool == "kafka-dump-log":
+        return words
     if case.tool == "kafka-cluster":
         return [*words, "--bootstrap-server", address]
     return ["--bootstrap-server", address, *words]
@@ -278,6 +288,24 @@ def words_of(case: Case, address: str, files: Path, node: int) -> list[str]:
 def make_files(folder: Path) -> None:
     for name, text in FILES.items():
         (folder / name).write_text(text)
+    (folder / SEGMENT).write_bytes(_segment())
+
+
+def _segment() -> bytes:
+    """A log of four batches: keys and headers, compressed, and a transaction with its marker."""
+    records = [Record(0, 1_700_000_000_000 + number, b"k%d" % number, b"v%d" % number, (("h", b"1"),)) for number in range(3)]
+    batches = [
+        encode_batch(records, leader_epoch=0),
+        encode_batch(records, base_offset=3, codec=CODEC_GZIP, leader_epoch=1, producer_id=7, producer_epoch=0, base_sequence=0),
+        encode_batch(
+            [Record(0, 1_700_000_000_009, None, None, ())],
+            base_offset=6, leader_epoch=1, producer_id=8, producer_epoch=2, base_sequence=0, is_transactional=True,
+        ),
+        encode_control_batch(
+            CONTROL_COMMIT, producer_id=8, producer_epoch=2, coordinator_epoch=3, timestamp=1_700_000_000_010, base_offset=7, leader_epoch=1
+        ),
+    ]  # fmt: skip
+    return b"".join(batches)
 
 
 # Both sides
@@ -345,6 +373,7 @@ _SAME = (
     (re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d:\d{3}"), "DATE"),
     (re.compile(r'"logDir":"[^"]*"'), '"logDir":"DIR"'),
     (re.compile(r"(console-consumer|perf-consumer)-\d+ *"), r"\1-N"),
+    (re.compile(r"\S+/(?=0{20}\.)"), "DIR/"),
     (re.compile(r"test-group-\d+ *"), "test-group-N"),
     (re.compile(r"\b(Epoch: )\d+$", re.MULTILINE), r"\1N"),
     (re.compile(r"^\d+ +\t", re.MULTILINE), "ID\t"),

@@ -161,7 +161,7 @@ def _record(record: Record, header: BatchHeader, options: Options) -> tuple[str,
         value["key"], value["value"] = key, payload
         value["headers"] = [[name, None if found is None else found.decode("utf-8", "replace")] for name, found in record.headers]
         words += [f"{name}: {found}" for name, found in (("key", key), ("payload", payload)) if found is not None]
-    return "| " + " ".join(words), value
+    return "| " + " ".join(words) if words else "", value
 
 
 def _control_words(record: Record, value: dict[str, Any]) -> list[str]:

@@ -157,7 +157,7 @@ def _show_members(described: GroupDescription, *, is_verbose: bool) -> None:
     widths = [
         _widest([described.group_id]) if members else WIDTH,
         _widest([member.member_id for member in members]),
-        _widest([member.instance_id for member in members]),
+        _widest([member.instance_id for member in members], len("GROUP-INSTANCE-ID")),
         _widest([member.host for member in members]),
         _widest([member.client_id for member in members]),
         WIDTH,
