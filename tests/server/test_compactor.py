@@ -6,7 +6,7 @@ import asyncio
 import itertools
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,7 @@ from ottla.storage.checkpoints import CLEANER_OFFSET_FILE, read_offsets
 from ottla.wire.records import Record, encode_batch, read_records
 from tests.clients.broker_process import BrokerProcess, eventually
 from tests.server.conftest import MakeServer
+from tests.server.threads import run_until
 
 SEGMENT_BYTES = 20_000
 COMPACTED = {
@@ -261,16 +262,6 @@ def table(partition: Partition) -> dict[bytes | None, bytes | None]:
             found[record.key] = record.value
             offset = record.offset + 1
     return found
-
-
-def run_until(loop: asyncio.AbstractEventLoop, is_true: Callable[[], object], seconds: float = 20) -> None:
-    async def wait() -> None:
-        deadline = time.monotonic() + seconds
-        while not is_true():
-            assert time.monotonic() < deadline, f"not within {seconds} s"
-            await asyncio.sleep(0.005)
-
-    loop.run_until_complete(wait())
 
 
 def is_compacted(server: BrokerServer, partition: Partition) -> bool:

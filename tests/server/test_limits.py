@@ -6,7 +6,6 @@ import asyncio
 import socket
 import struct
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -18,6 +17,7 @@ from ottla.wire.messages.api_versions import ApiVersionsRequest
 from ottla.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from ottla.wire.schema import encoder
 from tests.server.conftest import MakeServer, config_for
+from tests.server.threads import run_until
 
 
 def connect(server: BrokerServer) -> socket.socket:
@@ -35,16 +35,6 @@ def ask_fetch(sock: socket.socket, *, wait_ms: int) -> None:
     topics = [FetchTopic(topic="t", partitions=[FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1000)])]
     body = encoder(FetchRequest, 11)(FetchRequest(max_wait_ms=wait_ms, min_bytes=1, max_bytes=1000, topics=topics))
     sock.send(write_request(FetchRequest.API_KEY, 11, 1, "test", body))
-
-
-def run_until(loop: asyncio.AbstractEventLoop, is_true: Callable[[], object], seconds: float = 15) -> None:
-    async def wait() -> None:
-        deadline = time.monotonic() + seconds
-        while not is_true():
-            assert time.monotonic() < deadline, f"not within {seconds} s"
-            await asyncio.sleep(0.002)
-
-    loop.run_until_complete(wait())
 
 
 def is_served(loop: asyncio.AbstractEventLoop, sock: socket.socket) -> bool:

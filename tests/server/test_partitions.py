@@ -1,0 +1,109 @@
+"""The table of partitions: found by name and by id, made where there is room, forgotten when deleted, never made twice."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ottla.adapters.disk import OsDisk
+from ottla.adapters.randomness import SystemRandom
+from ottla.base.errors import ApiError, ErrorCode
+from ottla.base.log_config import LogConfig
+from ottla.base.types import TopicPartition
+from ottla.replication.partition import Partition
+from ottla.server.log_directories import LogDirectoryState
+from ottla.server.partitions import PartitionTable
+from tests.fakes import ManualClock
+
+FIRST, SECOND = bytes(range(16)), bytes(range(16, 32))
+
+
+def directories_of(tmp_path: Path, *names: str) -> list[LogDirectoryState]:
+    made = [LogDirectoryState(OsDisk(), str(tmp_path / name)) for name in names]
+    for directory in made:
+        directory.lock()
+        directory.claim(0, "cluster", SystemRandom())
+    return made
+
+
+def table_of(directories: list[LogDirectoryState]) -> PartitionTable:
+    return PartitionTable(OsDisk(), ManualClock(), directories, lambda log, high: Partition(log, broker_id=0, high_watermark=high))
+
+
+def open_all(table: PartitionTable, topic: str, count: int, topic_id: bytes = FIRST) -> list[Partition]:
+    return [table.open(TopicPartition(topic, index), topic_id, LogConfig(), is_new=True) for index in range(count)]
+
+
+def test_found_by_name_and_by_id(tmp_path: Path) -> None:
+    table = table_of(directories_of(tmp_path, "a"))
+    first, second = open_all(table, "t", 2)
+    assert table.get("t", 0) is first and table.get_by_id(FIRST, 1) is second
+    assert table.get("t", 2) is None and table.get("u", 0) is None and table.get_by_id(SECOND, 0) is None
+    assert table.topic_name(FIRST) == "t" and table.count() == 2 and list(table.all()) == [first, second]
+    assert table.open(TopicPartition("t", 0), FIRST, LogConfig()) is first, "a replica that is there is not opened again"
+
+
+def test_new_partitions_are_spread_and_found_again(tmp_path: Path) -> None:
+    directories = directories_of(tmp_path, "a", "b", "c")
+    table = table_of(directories)
+    open_all(table, "t", 9)
+    assert [len(directory.partition_names()) for directory in directories] == [3, 3, 3]
+    places = {partition.topic_partition: partition.log.directory for partition in table.all()}
+    again = table_of(directories)
+    for key, place in places.items():
+        assert again.open(key, FIRST, LogConfig()).log.directory == place
+
+
+def test_a_deleted_partition_is_forgotten_and_may_be_made_again(tmp_path: Path) -> None:
+    table = table_of(directories_of(tmp_path, "a"))
+    key = TopicPartition("t", 0)
+    open_all(table, "t", 1)
+    path = table.delete(key)
+    assert path is not None and path.endswith("-delete") and Path(path).is_dir()
+    assert table.get("t", 0) is None and table.get_by_id(FIRST, 0) is None and table.topic_name(FIRST) is None
+    assert table.delete(key) is None
+    assert table.open(key, SECOND, LogConfig(), is_new=True).topic_id == SECOND
+
+
+def test_i41_a_log_of_an_earlier_topic_of_that_name_is_not_opened(tmp_path: Path) -> None:
+    directories = directories_of(tmp_path, "a")
+    open_all(table_of(directories), "t", 1)
+    table = table_of(directories)
+    with pytest.raises(ApiError) as refused:
+        table.open(TopicPartition("t", 0), SECOND, LogConfig())
+    assert refused.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+    assert table.absence("t", 0) is ErrorCode.KAFKA_STORAGE_ERROR and table.absence("t", 1) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def test_no_directory_is_left(tmp_path: Path) -> None:
+    (directory,) = directories_of(tmp_path, "a")
+    table = table_of([directory])
+    (partition,) = open_all(table, "t", 1)
+    assert table.take_offline(directory, "broken") == [partition] and not partition.is_online
+    with pytest.raises(ApiError, match="every log directory is offline"):
+        open_all(table, "u", 1)
+
+
+def test_what_may_lie_in_an_unknown_directory_is_not_made_anew(tmp_path: Path) -> None:
+    directories = directories_of(tmp_path, "a")
+    unknown = LogDirectoryState(OsDisk(), str(tmp_path / "b"))
+    unknown.belong_to(0, "cluster", SystemRandom())
+    unknown.go_offline("broken")
+    table = table_of([*directories, unknown])
+    key = TopicPartition("old", 0)
+    with pytest.raises(ApiError, match="may lie in"):
+        table.open(key, SECOND, LogConfig())
+    assert table.absence("old", 0) is ErrorCode.KAFKA_STORAGE_ERROR and table.delete(key) is None
+    (new,) = open_all(table, "new", 1)
+    assert "/a/" in new.log.directory
+    unknown.come_online()
+    table.scan(unknown)
+    assert unknown.is_claimed and table.open(key, SECOND, LogConfig()).is_online
+
+
+def test_strays_are_what_no_topic_claims(tmp_path: Path) -> None:
+    directories = directories_of(tmp_path, "a")
+    open_all(table_of(directories), "t", 2)
+    strays = table_of(directories).strays(lambda name, topic_id: name == "t-0", lambda path: None)
+    assert [Path(path).name for path in strays] == ["t-1"]
