@@ -103,7 +103,7 @@ def properties_of(args: argparse.Namespace, environment: Mapping[str, str] | Non
         found.update(read_properties(args.command_config))
     for words in (*getattr(args, "property_lists", []), getattr(args, "properties", [])):
         found.update(parse_pairs(words, "-X"))
-    if getattr(args, "bootstrap", None):
+    if getattr(args, "bootstrap", None) is not None:
         found["bootstrap.servers"] = args.bootstrap
     return {_SAME.get(key, key): value for key, value in found.items()}
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import argparse
 from collections import Counter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ottla.base.errors import ApiError
 from ottla.base.types import TopicPartition
@@ -19,8 +19,10 @@ from ottla.cli.output import Columns
 from ottla.cli.topic_names import one_topic
 from ottla.client import admin
 from ottla.client.cluster import Cluster
-from ottla.client.fetching import Fetched
 from ottla.wire.compression import CODEC_NAMES
+
+if TYPE_CHECKING:
+    from ottla.client.fetching import Fetched
 
 FETCH_BYTES = 4 * 1024 * 1024
 

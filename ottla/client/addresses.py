@@ -33,6 +33,8 @@ def parse_address(text: str) -> Address:
         port = port[1:]
     elif rest.count(":") > 1:
         host, port = rest, ""
+        if not all(letter in "0123456789abcdefABCDEF:.%" for letter in rest.partition("%")[0]):
+            raise ValueError(f"{text!r} is not HOST:PORT")
     else:
         host, _, port = rest.partition(":")
     if not host or (port and not (port.isascii() and port.isdigit() and 0 < int(port) < 65536)):

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import select
 import socket
-import ssl
 import struct
 import time
 from collections import deque
@@ -93,12 +92,11 @@ class Connection:
             raise ConnectError(
                 f"cannot reach {self.address}: no answer within {self.connect_timeout_s:g} s; is the address right, is a firewall between?"
             ) from None
-        except ssl.SSLError as error:
-            self.close()
-            reason = error.reason or error
-            raise ConnectError(f"no TLS with {self.address}: {reason}; check security.protocol and the certificates") from None
         except OSError as error:
             self.close()
+            if self.security is not None and type(error).__module__ == "ssl":
+                reason = getattr(error, "reason", None) or error
+                raise ConnectError(f"no TLS with {self.address}: {reason}; check security.protocol and the certificates") from None
             raise ConnectError(f"cannot reach {self.address}: {(error.strerror or str(error)).lower()}") from None
         try:
             self._handshake()
@@ -214,7 +212,8 @@ class Connection:
         """Whether an answer, or the end of the connection, has begun to arrive."""
         if self._socket is None:
             return True
-        if isinstance(self._socket, ssl.SSLSocket) and self._socket.pending():
+        pending = getattr(self._socket, "pending", None)  # what TLS has decrypted already; a plain socket keeps nothing back
+        if pending is not None and pending():
             return True
         return bool(select.select([self._socket], [], [], timeout_s)[0])
 

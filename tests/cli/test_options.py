@@ -1,0 +1,92 @@
+"""Which source of a client property wins, and how lists of them may be written."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+import pytest
+
+from ottla.cli.command import UsageError, merged, parse_pairs
+from ottla.cli.options import add_connection_options, confirm, connect, properties_of, read_properties
+
+
+def _args(*words: str) -> argparse.Namespace:
+    parser = argparse.ArgumentParser()
+    add_connection_options(parser)
+    return parser.parse_args(words)
+
+
+def test_precedence(tmp_path: Path) -> None:
+    file = tmp_path / "client.properties"
+    file.write_text("bootstrap.servers=file:1\nclient.id=from-file\n")
+    environment = {"KAFKA_BOOTSTRAP_SERVERS": "environment:1", "XDG_CONFIG_HOME": str(tmp_path)}
+    (tmp_path / "ottla").mkdir()
+    (tmp_path / "ottla" / "profiles.toml").write_text('current = "p"\n[profiles.p]\n"bootstrap.servers" = "profile:1"\nacks = "1"\n')
+
+    def servers(*words: str, environment: dict[str, str] = environment) -> str:
+        return properties_of(_args(*words), environment)["bootstrap.servers"]
+
+    assert servers(environment={"XDG_CONFIG_HOME": str(tmp_path)}) == "profile:1"
+    assert servers() == "environment:1"
+    assert servers("--command-config", str(file)) == "file:1"
+    assert servers("--command-config", str(file), "-X", "bootstrap.servers=x:1") == "x:1"
+    assert servers("--command-config", str(file), "-X", "bootstrap.servers=x:1", "-b", "option:1") == "option:1"
+    everything = properties_of(_args("--command-config", str(file), "-b", "option:1"), environment)
+    assert everything == {"bootstrap.servers": "option:1", "client.id": "from-file", "acks": "1"}
+
+
+@pytest.mark.parametrize("option", ["-b", "--bootstrap-server", "--bootstrap-servers", "--bootstrap", "--brokers"])
+def test_names_of_the_bootstrap_option(option: str) -> None:
+    assert properties_of(_args(option, "h:1"), {"HOME": "/nowhere", "XDG_CONFIG_HOME": "/nowhere"})["bootstrap.servers"] == "h:1"
+
+
+@pytest.mark.parametrize("option", ["--command-config", "--producer.config", "--consumer.config", "--admin.config"])
+def test_names_of_the_file_option(option: str, tmp_path: Path) -> None:
+    file = tmp_path / "f"
+    file.write_text("a=b")
+    assert properties_of(_args(option, str(file)), {"XDG_CONFIG_HOME": "/nowhere"}) == {"a": "b"}
+
+
+def test_librdkafkas_names() -> None:
+    found = properties_of(_args("-X", "metadata.broker.list=h:1", "-X", "sasl.mechanisms=PLAIN"), {"XDG_CONFIG_HOME": "/nowhere"})
+    assert found == {"bootstrap.servers": "h:1", "sasl.mechanism": "PLAIN"}
+
+
+@pytest.mark.parametrize("texts", [["a=1 b=2"], ["a=1,b=2"], ["a=1", "b=2"], [" a=1 , b=2 "]])
+def test_lists_in_every_form(texts: list[str]) -> None:
+    assert parse_pairs(texts, "-X") == {"a": "1", "b": "2"}
+
+
+def test_values_with_commas() -> None:
+    assert parse_pairs(["cleanup.policy=[compact,delete],x=1"], "-X") == {"cleanup.policy": "compact,delete", "x": "1"}
+    assert parse_pairs(["bootstrap.servers=a:1,b:2"], "-X") == {"bootstrap.servers": "a:1,b:2"}
+    jaas = "sasl.jaas.config=Module required username=u password='p, q';"
+    assert parse_pairs([jaas], "-X") == {"sasl.jaas.config": "Module required username=u password='p, q';"}
+    with pytest.raises(UsageError, match="KEY=VALUE"):
+        parse_pairs(["=x"], "-X")
+
+
+def test_merged_lists() -> None:
+    assert merged(["a,b", "c"], None, [" d ,"]) == ["a", "b", "c", "d"]
+
+
+def test_files_that_cannot_be_read(tmp_path: Path) -> None:
+    binary = tmp_path / "f"
+    binary.write_bytes(b"\xff\xfe")
+    for path, message in ((binary, "not a text file"), (tmp_path / "none", "no such file"), (tmp_path, "is a directory")):
+        with pytest.raises(UsageError, match=message):
+            read_properties(str(path))
+
+
+@pytest.mark.parametrize("words", [("-b", "x:y"), ("-X", "request.timeout.ms=soon"), ("-X", "security.protocol=MAGIC")])
+def test_properties_that_make_no_sense(words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", "/nowhere")
+    with pytest.raises(UsageError):
+        connect(_args(*words))
+
+
+def test_nothing_is_destroyed_without_a_word() -> None:
+    with pytest.raises(UsageError, match="--yes"):
+        confirm(argparse.Namespace(yes=False), "Delete it?")
+    confirm(argparse.Namespace(yes=True), "Delete it?")
