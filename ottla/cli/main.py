@@ -50,6 +50,7 @@ GROUPS: dict[str, Group] = {
     "txn": Group("txn", "Transactions: list, describe, find what hangs, abort.", "Transactions"),
     "config": Group("config", "Settings of topics, brokers and groups; check a file.", "Settings"),
     "cluster": Group("cluster", "Brokers, health, versions.", "Cluster"),
+    "partitions": Group("partitions", "Move replicas, choose leaders.", "Cluster"),
     "features": Group("features", "Feature levels.", "Cluster"),
     "bench": Group("bench", "Measure producing, consuming, and the way there and back.", "Measuring"),
     "metrics": Group("metrics", "One scrape of a broker's metrics.", "Measuring"),
