@@ -98,6 +98,8 @@ def _topics(cluster: Cluster, args: argparse.Namespace) -> list[str]:
         if not names:
             raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"no topic matches {args.include!r}")
     for name in names:
+        if getattr(args, "is_shim", False):
+            cluster.topic(name, auto_create=True)  # Kafka's consumer makes its topic, where the broker lets it
         there = cluster.partitions(name)
         for number in args.partition or []:
             if number not in there:

@@ -18,6 +18,7 @@ from ottla.base.errors import ApiError, ErrorCode
 from ottla.cli.client_options import make_producer
 from ottla.cli.command import Command, Refused, UsageError, parse_pairs
 from ottla.cli.options import connect, output_of, properties_of, read_properties
+from ottla.cli.output import write
 from ottla.cli.record_input import LineReader, unescape
 from ottla.cli.topic_names import one_topic
 from ottla.wire.compression import CODEC_NAMES
@@ -137,7 +138,15 @@ def _pass_on(producer: Producer, topic: str, args: argparse.Namespace, reader: L
     """Input to records. Plain lines go by the short loop; everything else one by one."""
     is_plain = reader.is_plain and args.partition < 0 and not args.sync
     linger_s = producer.linger_s
-    for lines in read_lines(descriptor, linger_s, producer.flush):
+    has_prompt = getattr(args, "is_shim", False) and sys.stdin.isatty() and not args.file
+
+    def on_idle() -> None:
+        producer.flush()
+        if has_prompt:
+            write(">")
+            sys.stdout.flush()
+
+    for lines in read_lines(descriptor, linger_s, on_idle):
         if is_plain:
             producer.produce_values(topic, lines)
             continue

@@ -185,6 +185,13 @@ def test_an_unknown_topic_gets_a_suggestion(ottla: Ottla, topic: str) -> None:
     assert result.code == 1 and f"did you mean {topic!r}?" in result.err
 
 
+def test_kafkas_tool_makes_a_topic_that_is_not_there(offline: Ottla, broker: Broker, topic: str) -> None:
+    words = ["--topic", f"{topic}-new", "--timeout-ms", "200", "--bootstrap-server", broker.bootstrap_server]
+    result = offline("kafka-console-consumer", *words)
+    assert (result.code, result.out) == (0, ""), result.err
+    assert f"{topic}-new" in broker.topics()
+
+
 def follow(broker: Broker, topic: str, *options: str) -> subprocess.Popen[str]:
     command = [sys.executable, "-u", "-m", "ottla.cli.main", "consume", topic, "-b", broker.bootstrap_server, *options]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import pty
 import subprocess
 import sys
 from pathlib import Path
@@ -135,3 +137,18 @@ def test_lines_from_a_pipe_go_as_they_come(broker: Broker, topic: str) -> None:
         process.stdin.close()
         assert process.wait(10) == 0
     assert sent(broker, topic) == [(None, b"now")]
+
+
+def test_kafkas_tool_shows_a_prompt_on_a_terminal(broker: Broker, topic: str) -> None:
+    person, program = pty.openpty()
+    command = [sys.executable, "-m", "ottla.cli.main", "kafka-console-producer", "--topic", topic, "--bootstrap-server"]
+    with subprocess.Popen([*command, broker.bootstrap_server], stdin=program, stdout=subprocess.PIPE) as process:
+        os.close(program)
+        assert process.stdout is not None
+        assert process.stdout.read(1) == b">"
+        os.write(person, b"typed\n")
+        assert process.stdout.read(1) == b">", "one for each line"
+        os.write(person, b"\x04")
+        assert process.wait(10) == 0
+    os.close(person)
+    assert sent(broker, topic) == [(None, b"typed")]
