@@ -52,13 +52,13 @@ def main(args: argparse.Namespace) -> int:
     started = time.perf_counter()
     if not __debug__:
         raise StartError("the broker checks its invariants with assert; start it without python -O")
+    seed_topics = parse_seed_topics(args.seed_topic)
     config, notices = read_config(args)
     from ottla.server.app import StartRefused, run
     from ottla.server.logging_setup import set_up_logging
 
     set_up_logging(config.ottla_log_format, config.ottla_log_level, config.this_broker_id)
     try:
-        seed_topics = parse_seed_topics(args.seed_topic)
         return run(
             config, notices, seed_topics=seed_topics, started=started, read_again=lambda: read_config_again(args, config),
             on_ready=lambda address: _ready(config.data_directories, address, is_quiet=getattr(args, "quiet", False)),

@@ -421,9 +421,10 @@ async def serve(server: BrokerServer, started: float, on_ready: Callable[[str], 
     await server.open_http()
     on_signals(server.loop, server.begin_stop, server.reload)
     gc.freeze()  # what start-up has made stays: no collection walks over it again, which would stall the loop for 10 ms and more
-    address = announce(server, started)
+    address = f"{reachable_host(server.endpoints[0].host)}:{server.endpoints[0].port}"
     if on_ready is not None:
         on_ready(address)
+    announce(server, address, started)
     notify_ready(f"listening on {server.endpoints[0]}")
     return await server.stopped
 
@@ -437,12 +438,9 @@ def new_event_loop() -> asyncio.AbstractEventLoop:
     return uvloop.new_event_loop()
 
 
-def announce(server: BrokerServer, started: float) -> str:
-    """The one line on stdout; the address that stands in it."""
-    endpoint = server.endpoints[0]
-    host = reachable_host(endpoint.host)
+def announce(server: BrokerServer, address: str, started: float) -> None:
+    """The one line on stdout."""
     milliseconds = (time.perf_counter() - started) * 1000
     log.info("READY in %.0f ms, listening on %s", milliseconds, ", ".join(map(str, server.endpoints)))
-    sys.stdout.write(f"READY {host}:{endpoint.port} broker.id={server.config.this_broker_id} in {milliseconds:.0f} ms\n")
+    sys.stdout.write(f"READY {address} broker.id={server.config.this_broker_id} in {milliseconds:.0f} ms\n")
     sys.stdout.flush()
-    return f"{host}:{endpoint.port}"

@@ -68,6 +68,6 @@ def test_what_is_no_address(offline: Ottla) -> None:
 
 
 def test_the_brokers_own_port_is_no_web_server(offline: Ottla, broker: Broker) -> None:
-    result = offline("metrics", "--from", broker.bootstrap_server)
+    result = offline("metrics", "--from", broker.direct_server)
     assert result.code == 3
     assert result.err.count("\n") == 1
