@@ -24,6 +24,7 @@ from ottla.cli.topic_names import one_topic
 from ottla.wire.compression import CODEC_NAMES
 
 if TYPE_CHECKING:
+    from ottla.cli.record_schema import Schema
     from ottla.client.cluster import Cluster
     from ottla.client.producer import Producer
 
@@ -49,6 +50,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     add("--reader-property", "--property", action="append", default=[], metavar="KEY=VALUE", help="parse.key=true and so on")
     add("--reader-config", metavar="FILE", help="the same from a file")
     add("--format", metavar="'%k %v %h'", help="how lines are laid out: %%k key, %%v value, %%h headers, other text as it stands")
+    add("--schema", metavar="FILE", help="a JSON Schema that every value has to fit")
     add("--generate", type=int, metavar="N", help="make N records instead of reading any")
     add("--rate", type=float, metavar="R", help="with --generate: so many a second")
     for name in ("--line-reader", "--request-timeout-ms", "--metadata-expiry-ms", "--message-send-max-retries", "--retry-backoff-ms"):
@@ -61,6 +63,7 @@ def _run(args: argparse.Namespace) -> int:
     output = output_of(args)
     topic = one_topic(args)
     reader = _reader(args)
+    schema = _schema(args)
     if args.line_reader is not None and not args.line_reader.endswith("LineMessageReader"):
         raise UsageError(f"--line-reader {args.line_reader}: readers in Java are not offered; --format says how a line is laid out")
     started = time.perf_counter()
@@ -74,7 +77,7 @@ def _run(args: argparse.Namespace) -> int:
             if args.generate is not None:
                 _generate(producer, topic, args)
             else:
-                _pass_on(producer, topic, args, reader, descriptor if args.file else sys.stdin.fileno())
+                _pass_on(producer, topic, args, reader, schema, descriptor if args.file else sys.stdin.fileno())
         except (Refused, KeyboardInterrupt):
             if args.transactional_id is not None:
                 producer.abort()  # or readers of committed data would wait for the transaction's timeout
@@ -86,6 +89,14 @@ def _run(args: argparse.Namespace) -> int:
         seconds = time.perf_counter() - started
     output.detail(f"client: ottla's own; {producer.delivered} records, {producer.bytes_sent} bytes in {seconds:.3f} s")
     return 0
+
+
+def _schema(args: argparse.Namespace) -> Schema | None:
+    if args.schema is None:
+        return None
+    from ottla.cli.record_schema import read_schema
+
+    return read_schema(args.schema)
 
 
 def _check_partition(cluster: Cluster, topic: str, partition: int) -> None:
@@ -134,9 +145,12 @@ def _reader(args: argparse.Namespace) -> LineReader:
     )
 
 
-def _pass_on(producer: Producer, topic: str, args: argparse.Namespace, reader: LineReader, descriptor: int) -> None:
+def _pass_on(
+    producer: Producer, topic: str, args: argparse.Namespace, reader: LineReader, schema: Schema | None, descriptor: int
+) -> None:
     """Input to records. Plain lines go by the short loop; everything else one by one."""
-    is_plain = reader.is_plain and args.partition < 0 and not args.sync
+    is_plain = reader.is_plain and args.partition < 0 and not args.sync and schema is None
+    number = 0
     linger_s = producer.linger_s
     has_prompt = getattr(args, "is_shim", False) and sys.stdin.isatty() and not args.file
 
@@ -151,8 +165,11 @@ def _pass_on(producer: Producer, topic: str, args: argparse.Namespace, reader: L
             producer.produce_values(topic, lines)
             continue
         for line in lines:
+            number += 1
             try:
                 record = reader.read(line)
+                if schema is not None:
+                    schema.check(record.value, number)
             except Refused:
                 if args.transactional_id is None:
                     producer.flush()  # the lines before the bad one are kept, as by Kafka's tool
