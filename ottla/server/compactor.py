@@ -2,8 +2,8 @@
 
 Every `log.cleaner.backoff.ms` the compacted logs are looked at in turn: what is due is planned on the loop, written anew by a worker
 process (`compaction_worker.py`, started with the first job and ended when there was nothing to do for a while), and put in place on the
-loop by a few renames. Appends and reads go on meanwhile. The first dirty offset of each log is then written to
-`cleaner-offset-checkpoint`.
+loop by renames and two syncs of the partition's directory, the only time that the loop waits. Appends and reads go on meanwhile. The first
+dirty offset of each log is then written to `cleaner-offset-checkpoint`.
 
 A log that cannot be compacted (a damaged batch, a full disk, a worker that was killed) keeps what it has: one line in the log of the
 broker, and another try after a pause that doubles each time. A log that was deleted, truncated or taken offline meanwhile keeps what it
@@ -24,6 +24,7 @@ from ottla.base.ports import Clock, Disk, TimerHandle, Timers
 from ottla.replication.partition import Partition
 from ottla.server.partitions import PartitionTable
 from ottla.storage import checkpoints
+from ottla.storage.file_slice import DirectorySync
 
 if TYPE_CHECKING:
     from ottla.adapters.worker_process import WorkerProcess
@@ -216,14 +217,15 @@ class Compactor:
     # What is remembered
 
     def _write_checkpoint(self, partition: Partition) -> None:
-        """In a thread; the next job begins when it is done, so two never write the same file."""
+        """In a thread, with the last names of the installation; the next job begins when both are on the disk."""
         directory = self._partitions.directory_of(partition)
         here = [found for found in self._partitions.all() if self._partitions.directory_of(found) is directory]
         offsets = {found.topic_partition: self.first_dirty_offset(found) for found in here if self.first_dirty_offset(found) > 0}
-        path = f"{directory.path}/{checkpoints.CLEANER_OFFSET_FILE}"
+        path, compacted = f"{directory.path}/{checkpoints.CLEANER_OFFSET_FILE}", partition.log.directory
 
         def write() -> StorageError | None:
             try:
+                DirectorySync(self._disk, compacted).sync()
                 checkpoints.write_offsets(self._disk, path, offsets)
             except StorageError as error:
                 return error

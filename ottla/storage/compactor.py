@@ -102,6 +102,7 @@ def compact(disk: Disk, job: CompactionJob) -> CompactionResult | None:
         output = _Output(disk, job, old[0].base_offset)
         _Rewrite(job, latest, end_offset, output).run(disk, old)
         output.finish(old[-1].end_offset)
+        disk.sync_directory(job.directory)
     except FileNotFoundError:
         remove_cleaned(disk, job.directory)
         return None

@@ -451,9 +451,8 @@ class Log:
         """Takes segments out of the log; their files get another name and may be removed later, when no slice reads them any more."""
         retired = self.segments[first:end]
         del self.segments[first:end], self._bases[first:end]
-        for segment in retired:
-            self.snapshots.remove(segment.base_offset)
-        return [path for segment in retired for path in retire_files(self.disk, segment)]
+        snapshots = [path for segment in retired for path in self.snapshots.retire(segment.base_offset)]
+        return [path for segment in retired for path in retire_files(self.disk, segment)] + snapshots
 
     def replace_segments(self, old: Sequence[Segment], bases: Sequence[int]) -> list[str]:
         """Compaction's result takes the place of `old`, a run of sealed segments: the compactor has left `.cleaned` files for `bases`.
@@ -471,8 +470,7 @@ class Log:
             segment.is_name_durable = True
         self.segments[first : first + len(old)] = made
         self._bases = [segment.base_offset for segment in self.segments]
-        self.snapshots.remove_strays(self._bases)
-        return retired
+        return retired + self.snapshots.retire_strays(self._bases)
 
     # The end of it
 

@@ -2,8 +2,8 @@
 disturbed?
 
 Leaving: a segment's files get the suffix `.deleted`; whoever still holds a slice reads on through the open descriptor, and the files are
-removed later (or by the next start). Giving way, as Kafka does it: the compactor has written `.cleaned` files, which a restart throws
-away; they are synced and become `.swap`, and from the moment when those names are durable a restart finishes the job
+removed later (or by the next start). Giving way, as Kafka does it: the compactor has written and synced `.cleaned` files, which a restart
+throws away; they become `.swap`, and from the moment when those names are durable a restart finishes the job
 (`recovery.finish_leftovers`): the old segments leave and the `.swap` files lose their suffix. Invariant: at every moment the names on disk
 are those of the old segments or lead to the new ones. Left out: what is in the new files.
 """
@@ -13,7 +13,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ottla.base.ports import Disk
-from ottla.storage.file_slice import PathSync
 from ottla.storage.segment import SEGMENT_SUFFIXES, Segment
 
 DELETED_SUFFIX = ".deleted"
@@ -37,13 +36,11 @@ def retire_files(disk: Disk, segment: Segment) -> list[str]:
 def swap_files(disk: Disk, directory: str, old: Sequence[Segment], bases: Sequence[int]) -> list[str]:
     """Puts the `.cleaned` files of the segments at `bases` in the place of `old`; answers the files to be removed later.
 
+    The caller syncs the directory once more before the next compaction of this log; it need not wait for that.
     A base without a `.txnindex.cleaned` has no aborted transactions; indexes that the compactor did not write are made again when asked.
     """
     stems = [f"{directory}/{base:020d}{suffix}" for base in bases for suffix in SEGMENT_SUFFIXES]
     stems = [stem for stem in stems if disk.exists(stem + CLEANED_SUFFIX)]
-    for stem in stems:
-        PathSync(disk, stem + CLEANED_SUFFIX).sync()
-    disk.sync_directory(directory)
     for stem in reversed(stems):  # the log file of the first segment last: without it, recovery has nothing to finish
         disk.rename(stem + CLEANED_SUFFIX, stem + SWAP_SUFFIX)
     disk.sync_directory(directory)
@@ -51,7 +48,6 @@ def swap_files(disk: Disk, directory: str, old: Sequence[Segment], bases: Sequen
     disk.sync_directory(directory)
     for stem in stems:
         disk.rename(stem + SWAP_SUFFIX, stem)
-    disk.sync_directory(directory)
     return retired
 
 

@@ -18,6 +18,7 @@ from ottla.base.types import TopicPartition
 from ottla.storage.aborted import AbortedTransaction
 from ottla.storage.checkpoints import read_whole, write_atomically
 from ottla.storage.producers import CompletedTransaction, ProducerStates
+from ottla.storage.replacing import DELETED_SUFFIX
 from ottla.storage.segment import Segment
 from ottla.wire.batch_header import CONTROL_BIT, BatchHeader
 from ottla.wire.records import CONTROL_ABORT, CONTROL_COMMIT, read_control_record
@@ -65,6 +66,20 @@ class ProducerSnapshots:
         if offset in self.offsets:
             self.offsets.remove(offset)
             self.disk.remove(self.path(offset))
+
+    def retire(self, offset: int) -> list[str]:
+        """Like `remove`, for a loop that serves meanwhile: only the name goes, what it answers is to be removed later."""
+        if offset not in self.offsets:
+            return []
+        self.offsets.remove(offset)
+        retired = self.path(offset) + DELETED_SUFFIX
+        self.disk.rename(self.path(offset), retired)
+        return [retired]
+
+    def retire_strays(self, bases: Iterable[int]) -> list[str]:
+        """Keeps those at segments' bases and the newest."""
+        kept = frozenset(bases)
+        return [path for offset in self.offsets[:-1] if offset not in kept for path in self.retire(offset)]
 
     def remove_above(self, offset: int) -> None:
         for above in self.offsets[bisect_right(self.offsets, offset) :]:

@@ -31,6 +31,8 @@ def clean(made: LogBuilder, groups: list[tuple[int, list[int]]]) -> None:
     for base, offsets in groups:
         file = made.disk.open(f"{DIRECTORY}/{base:020d}.log.cleaned", create=True)
         file.pwrite(b"".join(batches[offset] for offset in offsets), 0)
+        file.sync()
+    made.disk.sync_directory(DIRECTORY)
 
 
 @pytest.mark.parametrize("groups", [[(0, KEPT)], [(0, [1]), (4, [6, 11])], [(0, [1, 6]), (8, [11])]])
