@@ -123,19 +123,17 @@ class PartitionTable:
         self._names[topic_id] = key.topic
         return partition
 
-    def delete(self, key: TopicPartition) -> str | None:
+    def delete(self, key: TopicPartition, topic_id: bytes) -> str | None:
         """Forgets the partition and renames its directory; the caller removes the returned path later."""
         partition = self.get(*key)
         if partition is None:
-            return self._delete_unopened(key)
+            return self._delete_unopened(key, topic_id)
         self._forget(key, partition)
         return partition.log.delete()
 
-    def _delete_unopened(self, key: TopicPartition) -> str | None:
-        """The log is damaged, so its directory is all there is; it stays if it is another topic's."""
-        topic_id = self._unopened.pop(key, None)
-        if topic_id is None:
-            return None
+    def _delete_unopened(self, key: TopicPartition, topic_id: bytes) -> str | None:
+        """The log is damaged, or the deletion was begun before this start: its directory is all there is. Another topic's stays."""
+        self._unopened.pop(key, None)
         if topic_id not in self._by_id:
             self._names.pop(topic_id, None)
         directory = self._found.get(str(key))
@@ -147,15 +145,6 @@ class PartitionTable:
         target = deleted_directory(self._disk, path, topic_id)
         self._disk.rename(path, target)
         return target
-
-    def strays(self, is_known: Callable[[str, bytes | None], bool], read_topic_id: Callable[[str], bytes | None]) -> list[str]:
-        """Partition directories that no topic of the cluster claims (deleted while this broker was down)."""
-        strays = []
-        for name, directory in self._found.items():
-            path = f"{directory.path}/{name}"
-            if not is_known(name, read_topic_id(path)):
-                strays.append(path)
-        return strays
 
     def take_offline(self, directory: LogDirectoryState, reason: str) -> list[Partition]:
         """Stops every partition of a failed directory; returns those that were online."""

@@ -62,7 +62,7 @@ class Replicas:
             if partition is not None:
                 partition.go_offline("the replica was stopped")
             try:
-                path = self._partitions.delete(key) if replica.is_deleted else None
+                path = self._partitions.delete(key, replica.topic_id) if replica.is_deleted else None
             except StorageError as error:
                 log.error("cannot delete %s: %s", key, error)
                 continue

@@ -316,7 +316,7 @@ def test_what_was_compacted_is_known_after_a_restart(
 
 def spoil(what: str, server: BrokerServer, partition: Partition) -> None:
     if what == "deleted":
-        server.partitions.delete(partition.topic_partition)
+        server.partitions.delete(partition.topic_partition, partition.topic_id)
     elif what == "truncated":
         partition.log.truncate_to(60)
     else:

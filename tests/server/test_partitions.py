@@ -59,10 +59,10 @@ def test_a_deleted_partition_is_forgotten_and_may_be_made_again(tmp_path: Path) 
     table = table_of(directories_of(tmp_path, "a"))
     key = TopicPartition("t", 0)
     open_all(table, "t", 1)
-    path = table.delete(key)
+    path = table.delete(key, FIRST)
     assert path is not None and path.endswith("-delete") and Path(path).is_dir()
     assert table.get("t", 0) is None and table.get_by_id(FIRST, 0) is None and table.topic_name(FIRST) is None
-    assert table.delete(key) is None
+    assert table.delete(key, FIRST) is None
     assert table.open(key, SECOND, LogConfig(), is_new=True).topic_id == SECOND
 
 
@@ -94,7 +94,7 @@ def test_what_may_lie_in_an_unknown_directory_is_not_made_anew(tmp_path: Path) -
     key = TopicPartition("old", 0)
     with pytest.raises(ApiError, match="may lie in"):
         table.open(key, SECOND, LogConfig())
-    assert table.absence("old", 0) is ErrorCode.KAFKA_STORAGE_ERROR and table.delete(key) is None
+    assert table.absence("old", 0) is ErrorCode.KAFKA_STORAGE_ERROR and table.delete(key, SECOND) is None
     (new,) = open_all(table, "new", 1)
     assert "/a/" in new.log.directory
     unknown.come_online()
@@ -102,8 +102,12 @@ def test_what_may_lie_in_an_unknown_directory_is_not_made_anew(tmp_path: Path) -
     assert unknown.is_claimed and table.open(key, SECOND, LogConfig()).is_online
 
 
-def test_strays_are_what_no_topic_claims(tmp_path: Path) -> None:
+def test_a_deletion_that_a_kill_cut_off_is_finished(tmp_path: Path) -> None:
+    """The topic was marked in the metadata, its directory is as it was: nobody opens it any more, and it has to go all the same (I41)."""
     directories = directories_of(tmp_path, "a")
-    open_all(table_of(directories), "t", 2)
-    strays = table_of(directories).strays(lambda name, topic_id: name == "t-0", lambda path: None)
-    assert [Path(path).name for path in strays] == ["t-1"]
+    open_all(table_of(directories), "t", 1)
+    table, key = table_of(directories), TopicPartition("t", 0)
+    assert table.delete(key, SECOND) is None, "another topic's directory stays"
+    path = table.delete(key, FIRST)
+    assert path is not None and Path(path).is_dir()
+    assert table.open(key, SECOND, LogConfig(), is_new=True).is_online
