@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import io
 import os
 import re
 import sys
@@ -87,6 +88,9 @@ class Parser(argparse.ArgumentParser):
 def main(arguments: Sequence[str] | None = None) -> int:
     """The program; gives its exit code."""
     argv = list(sys.argv[1:] if arguments is None else arguments)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # What a terminal or a file cannot show becomes a question mark: names and records come from strangers.
+        sys.stdout.reconfigure(errors="replace")
     try:
         code = _run(argv)
         sys.stdout.flush()
@@ -94,9 +98,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
     except BrokenPipeError:
-        # Nobody reads any more: nothing to say, and nothing must be flushed into the closed pipe at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _forget_output()
         return EXIT_DONE
+    except OSError as error:
+        _forget_output()
+        where = error.filename or "the output"
+        sys.stderr.write(f"error: {where}: {(error.strerror or str(error)).lower()}\n")
+        return EXIT_REFUSED
+
+
+def _forget_output() -> None:
+    """Nobody reads any more, or nothing can be written: what is left in the buffer must not be tried again at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _run(argv: list[str]) -> int:

@@ -42,6 +42,8 @@ def _start(args: argparse.Namespace) -> int:
     for name, what in NOT_OFFERED.items():
         if getattr(args, name):
             raise Refused(f"this version does not offer {what}; leave out --{name.replace('_', '-')}", "UNSUPPORTED_VERSION")
+    if args.ephemeral and args.data_dir:
+        raise UsageError("either --ephemeral or --data-dir")
     ports = args.ports.split(",") if args.ports else []
     count = max(args.brokers, len(ports))
     if args.brokers < 1 or not all(port.strip().isdigit() for port in ports):

@@ -53,6 +53,19 @@ def main(args: argparse.Namespace) -> int:
     if not __debug__:
         raise StartError("the broker checks its invariants with assert; start it without python -O")
     seed_topics = parse_seed_topics(args.seed_topic)
+    if not args.ephemeral:
+        return _run(args, seed_topics, started)
+    args.data_dir = tempfile.mkdtemp(prefix="ottla-")
+    try:
+        return _run(args, seed_topics, started)
+    finally:
+        import shutil
+
+        # Only what was made here: log.dirs may have been given in full, and then that is where the data lies.
+        shutil.rmtree(args.data_dir, ignore_errors=True)
+
+
+def _run(args: argparse.Namespace, seed_topics: list[tuple[str, int]], started: float) -> int:
     config, notices = read_config(args)
     from ottla.server.app import StartRefused, run
     from ottla.server.logging_setup import set_up_logging
@@ -60,16 +73,11 @@ def main(args: argparse.Namespace) -> int:
     set_up_logging(config.ottla_log_format, config.ottla_log_level, config.this_broker_id)
     try:
         return run(
-            config, notices, seed_topics=seed_topics, started=started, read_again=lambda: read_config_again(args, config),
+            config, notices, seed_topics=seed_topics, started=started, read_again=lambda: read_config_again(args),
             on_ready=lambda address: _ready(config.data_directories, address, is_quiet=getattr(args, "quiet", False)),
         )  # fmt: skip
     except StartRefused as error:
         raise StartError(str(error)) from error
-    finally:
-        if args.ephemeral:
-            import shutil
-
-            shutil.rmtree(config.data_directories[0], ignore_errors=True)
 
 
 def _ready(directories: Sequence[str], address: str, *, is_quiet: bool) -> None:
@@ -99,11 +107,10 @@ def read_config(args: argparse.Namespace) -> tuple[BrokerConfig, list[Notice]]:
         raise StartError(str(error)) from error
 
 
-def read_config_again(args: argparse.Namespace, config: BrokerConfig) -> BrokerConfig:
-    """The same sources as at the start, without making another temporary directory. Raises `ConfigError`."""
-    again = argparse.Namespace(**{**vars(args), "ephemeral": False, "data_dir": config.data_directories[0]})
+def read_config_again(args: argparse.Namespace) -> BrokerConfig:
+    """The same sources as at the start, read again. Raises `ConfigError`."""
     try:
-        return read_config(again)[0]
+        return read_config(args)[0]
     except StartError as error:
         raise ConfigError(str(error)) from error
 
@@ -115,9 +122,7 @@ def option_assignments(args: argparse.Namespace) -> list[str]:
     if args.port is not None or args.host is not None:
         host = "127.0.0.1" if args.host is None else args.host
         found.append(f"listeners=PLAINTEXT://{host}:{9092 if args.port is None else args.port}")
-    if args.ephemeral:
-        found.append(f"log.dirs={tempfile.mkdtemp(prefix='ottla-')}")
-    elif args.data_dir:
+    if args.data_dir:
         found.append(f"log.dirs={os.path.abspath(args.data_dir)}")
     elif not args.config and "KAFKA_LOG_DIRS" not in os.environ and "KAFKA_LOG_DIR" not in os.environ:
         found.append(f"log.dirs={os.path.abspath('ottla-data')}")

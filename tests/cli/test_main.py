@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import io
 import json
 import os
 import signal
@@ -186,6 +188,32 @@ def test_a_closed_pipe_is_silence(broker: Broker, topic: str, tmp_path: Path) ->
             broker.add_record(topic, "x" * 60_000)
         assert process.wait(20) == 0
         assert process.stderr.read() == b""
+
+
+def test_output_that_cannot_be_written(offline: Ottla, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    class Full(io.StringIO):
+        def __init__(self) -> None:
+            super().__init__()
+            self.file = open(tmp_path / "output", "wb")  # noqa: SIM115
+
+        def write(self, text: str) -> int:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+        def fileno(self) -> int:
+            return self.file.fileno()
+
+    full = Full()
+    monkeypatch.setattr(sys, "stdout", full)
+    result = offline("--help")
+    full.file.close()
+    assert (result.code, result.err) == (1, "error: the output: no space left on device\n")
+
+
+def test_what_the_output_cannot_show_is_replaced(tmp_path: Path) -> None:
+    environment = {**_environment(tmp_path), "PYTHONIOENCODING": "ascii"}
+    command = [*PROGRAM, "profile", "create", "caf\u00e9"]
+    result = subprocess.run(command, capture_output=True, text=True, env=environment, check=True)
+    assert (result.stdout, result.stderr) == ("profile caf? created\n", "")
 
 
 def test_ctrl_c_in_the_middle_of_a_follow(broker: Broker, topic: str, tmp_path: Path) -> None:

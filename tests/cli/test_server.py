@@ -104,8 +104,23 @@ def test_dev_leaves_nothing_behind(offline: Ottla, tmp_path: Path) -> None:
     assert all(json.loads(entry) for entry in err.splitlines())
 
 
-def test_options_are_settings(offline: Ottla, tmp_path: Path) -> None:
-    """--sync, --log-level and -c reach the broker as what they stand for."""
+def test_a_bad_setting_leaves_no_temporary_directory(offline: Ottla, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    assert offline("dev", "--set", "num.partitions=x").code == 1
+    assert list(tmp_path.iterdir()) == []
+    assert offline("start", "--ephemeral", "-d", tmp_path / "x").code == 2
+
+
+def test_ephemeral_removes_only_what_it_has_made(offline: Ottla, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """log.dirs given in full is where the data lies, whatever else is said; it stays."""
+    data = tmp_path / "data"
+    (data / "t-0").mkdir(parents=True)
+    (data / "meta.properties").write_text("damaged")
+    assert offline("start", "--ephemeral", "--set", f"log.dirs={data}", "--port", "0").code == 1
+    assert (data / "t-0").exists()
+
+
+def test_settings_reach_the_broker(offline: Ottla, tmp_path: Path) -> None:
     with Broker(settings={"num.partitions": 4}, data_dir=tmp_path / "data") as broker:
         described = offline("config", "describe", "--broker", "0", "--all", "-b", broker.bootstrap_server, "-o", "json")
     values = {entry["key"]: entry["value"] for entry in json.loads(described.out)["configs"]}
