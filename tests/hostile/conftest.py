@@ -1,4 +1,4 @@
-"""A broker under attack: after each test it must be alive, an honest client must be served, and memory and log must be in order."""
+"""A broker under attack: after each test it must be alive, an honest client must be served, memory and log be in order (I46, P12)."""
 
 from __future__ import annotations
 

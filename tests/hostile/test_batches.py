@@ -231,14 +231,14 @@ def bombs() -> dict[str, bytes]:
     """Small batches that unpack to gigabytes of zero bytes; made from one chunk, repeated."""
     chunk = bytes(1 << 20)
     deflate = zlib.compressobj(9, zlib.DEFLATED, 31)
-    gzipped = b"".join(deflate.compress(chunk) for _ in range(512)) + deflate.flush()
+    gzipped = b"".join(deflate.compress(chunk) for _ in range(256)) + deflate.flush()
     zstd_frame, lz4_frame = bytes(cramjam.zstd.compress(chunk)), bytes(cramjam.lz4.compress(bytes(4 << 20)))
     snappy_block = bytes(cramjam.snappy.compress_raw(chunk))
     piece = struct.pack(">i", len(snappy_block)) + snappy_block
     return {
         "gzip": with_payload(gzipped, codec=GZIP),
-        "gzip in members": with_payload(gzip.compress(chunk) * 800, codec=GZIP),
-        "zstd frames": with_payload(zstd_frame * 4096, codec=ZSTD),
+        "gzip in members": with_payload(gzip.compress(chunk) * 300, codec=GZIP),
+        "zstd frames": with_payload(zstd_frame * 1024, codec=ZSTD),
         "lz4": with_payload(lz4_frame * 60, codec=LZ4),
         "snappy chunks": with_payload(xerial(*([piece] * 200)), codec=SNAPPY),
     }
