@@ -22,7 +22,7 @@ from ottla.replication.partition import Partition
 from ottla.server.hosts import GroupHosts, TransactionHosts
 from ottla.server.waiters import Waiters
 from ottla.storage.log import Log
-from ottla.transactions.markers import LocalMarkers, MarkerDelivery
+from ottla.transactions.markers import LocalMarkers, Marker, MarkerDelivery, Written
 from ottla.transactions.producer_ids import ProducerIds
 from ottla.transactions.routing import TransactionCoordinators
 from ottla.transactions.settings import TransactionSettings
@@ -45,6 +45,8 @@ SETTINGS = TransactionSettings(timeout_scan_interval_ms=500, completion_wait_ms=
 LOG_CONFIG = LogConfig(segment_bytes=8_192, index_interval_bytes=512)
 LOAD_BYTES = 4_096
 FLUSH_MS = (0, 25)
+STRIKES = 0.01
+"""How many records of the coordinator are followed by a power cut at once."""
 CONFIG = BrokerConfig()
 
 
@@ -97,6 +99,18 @@ class LifeTimers:
         self.call_later(0, function)
 
 
+class JudgedMarkers(LocalMarkers):
+    """Looks at each marker before it is written."""
+
+    def __init__(self, world: World, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self._world = world
+
+    def write(self, topic_partition: TopicPartition, marker: Marker, done: Written) -> None:
+        self._world.judge_marker(marker)
+        super().write(topic_partition, marker, done)
+
+
 class SimBroker:
     """The process comes and goes; disk, metadata store and leader epoch stay."""
 
@@ -130,7 +144,7 @@ class SimBroker:
             if self.world.layout[key] == self.broker_id:
                 self.partitions[key] = self._open(key)
         self.groups = GroupHosts(clock, timers, self.random, topics, GroupSettings())  # type: ignore[arg-type]
-        markers, peers = LocalMarkers(self.get, self.groups.apply_marker, clock), SimPeers(self, timers)
+        markers, peers = JudgedMarkers(self.world, self.get, self.groups.apply_marker, clock), SimPeers(self, timers)
         self.transactions = TransactionCoordinators(
             partition_count=lambda: 1,
             group_partition=self.groups.partition_for,
@@ -169,7 +183,10 @@ class SimBroker:
         self.partitions = {}
         self.disk.crash(self.random)
 
-    def _burn_fuse(self, _operation: str, _path: str) -> None:
+    def _burn_fuse(self, operation: str, path: str) -> None:
+        if operation == "write" and TRANSACTION_STATE_TOPIC in path and self._chance.random() < STRIKES:
+            # Between a decision and its durability is where most can go wrong.
+            self.world.strike(self, self._chance.randint(0, FLUSH_MS[1]))
         if self.fuse is not None:
             self.fuse -= 1
             if self.fuse <= 0:

@@ -181,7 +181,8 @@ class Producer:
         )
 
     def _produce(self, partition: TopicPartition, values: list[str], sequence: int) -> Steps:
-        yield from self._must(*self._batch(partition, values, sequence))
+        answer = yield from self._must(*self._batch(partition, values, sequence))
+        self.world.history.promise(values, answer.responses[0].partition_responses[0].base_offset)
 
     def _produce_and_forget(self, transaction: Transaction, partition: TopicPartition) -> None:
         """One that aborts does not wait for what it has sent; it may arrive at any time after."""
@@ -192,13 +193,17 @@ class Producer:
     def _batch(self, partition: TopicPartition, values: list[str], sequence: int) -> Batch:
         records = [Record(0, self.world.clock.wall_ms(), None, value.encode()) for value in values]
         batch = encode_batch(
-            records, producer_id=self.identity[0], producer_epoch=self.identity[1], base_sequence=sequence, is_transactional=True
+            records,
+            producer_id=self.identity[0],
+            producer_epoch=self.identity[1],
+            base_sequence=sequence,
+            is_transactional=self.transactional_id != "",
         )
         return (
             produce,
             12 if self.is_v2 else 9,
             lambda: ProduceRequest(
-                transactional_id=self.transactional_id,
+                transactional_id=self.transactional_id or None,
                 acks=-1,
                 timeout_ms=1_000,
                 topic_data=[
@@ -269,6 +274,7 @@ class Producer:
             raise Fenced
         if code:
             raise GiveUp
+        return answer
 
     def _ask(
         self, handler: Any, version: int, body: Callable[[], Any], code_of: Callable[[Any], int], place: TopicPartition | None = None
@@ -279,6 +285,39 @@ class Producer:
             if answer is not None and code_of(answer) not in AGAIN:
                 return answer
             yield self.chance.randint(1, 60)
+
+
+class PlainProducer(Producer):
+    """One without transactions, only idempotent: its records stand between those of the others and are visible at once."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world, "", "plain", is_v2=False)
+
+    def run(self) -> Steps:
+        while not self.world.is_ending:
+            answer = yield from self._ask(
+                init_producer_id,
+                4,
+                lambda: InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=TIMEOUT_MS),
+                lambda answer: answer.error_code,
+            )
+            self._own(answer.producer_id, answer.producer_epoch)
+            try:
+                while not self.world.is_ending:
+                    yield from self._write()
+                    yield self.chance.randint(0, 200)
+            except GiveUp:
+                continue
+
+    def _write(self) -> Steps:
+        transaction = self.world.history.begin(self.group_id)
+        transaction.is_commit_called, transaction.outcome = True, "info"
+        partition = self.chance.choice([TopicPartition("t", 0), TopicPartition("t", 1)])
+        values = [self.world.history.new_value(transaction, partition) for _ in range(self.chance.randint(1, 3))]
+        sequence = self.sequences.get(partition, 0)
+        self.sequences[partition] = sequence + len(values)
+        yield from self._produce(partition, values, sequence)
+        transaction.outcome = "ok"
 
 
 def committed_offset(ask: Callable[..., Steps], group_id: str) -> Steps:

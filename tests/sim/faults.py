@@ -200,10 +200,10 @@ def planted(name: str) -> Iterator[None]:
         yield
 
 
-def catch(name: str, seeds: int) -> tuple[int, str]:
+def catch(name: str, seeds: int, first: int = 1) -> tuple[int, str]:
     """The first seed that fails under the fault, and how; (0, "") if none does."""
     with planted(name):
-        for seed in range(1, seeds + 1):
+        for seed in range(first, first + seeds):
             try:
                 World(seed).run()
             except AssertionError as failure:

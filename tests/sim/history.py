@@ -34,6 +34,7 @@ class History:
         self.writers: dict[str, Transaction] = {}
         self.seen: dict[tuple[TopicPartition, int], str] = {}
         self.places: dict[str, tuple[TopicPartition, int]] = {}
+        self.promised: dict[str, int] = {}
 
     def begin(self, transactional_id: str) -> Transaction:
         transaction = Transaction(len(self.transactions), transactional_id)
@@ -45,6 +46,10 @@ class History:
         self.writers[value] = transaction
         transaction.values.setdefault(partition, []).append(value)
         return value
+
+    def promise(self, values: list[str], base_offset: int) -> None:
+        """A broker has said where these records are."""
+        self.promised.update((value, base_offset + index) for index, value in enumerate(values))
 
     def read(self, partition: TopicPartition, offset: int, value: str) -> None:
         """A reader of committed data saw this; judged at once where that is possible."""
@@ -60,6 +65,9 @@ class History:
         for transaction in self.transactions:
             self._judge_visibility(transaction)
             self._judge_order(transaction)
+        for value, offset in self.promised.items():
+            place = self.places.get(value)
+            assert place is None or place[1] == offset, f"moved: {value} was said to be at {offset} and is at {place} (I20)"
         for transactional_id, end in committed.items():
             self._judge_offsets(transactional_id, end)
 

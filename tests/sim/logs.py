@@ -5,7 +5,7 @@ from __future__ import annotations
 from ottla.machine.contract import LogRecord
 from ottla.replication.partition import Partition
 from ottla.transactions.records import read_record
-from ottla.transactions.states import ALLOWED, EMPTY, TransactionState
+from ottla.transactions.states import ALLOWED, EMPTY, PREPARED, TransactionState
 from ottla.wire.batch_header import BatchHeader, read_batch_header
 from ottla.wire.records import iter_batches, read_control_record, read_records
 
@@ -63,9 +63,20 @@ def judge_moves(partition: Partition) -> None:
             states[transactional_id] = metadata.state
 
 
-def batches(partition: Partition) -> list[tuple[int, memoryview]]:
-    """Every batch with its first offset, segment by segment."""
-    log, offset = partition.log, partition.log.log_start_offset
+def judge_decision(partition: Partition, producer_id: int, producer_epoch: int) -> None:
+    """I27: no Prepare of this producer and epoch stands in the log of the coordinator where it may still be lost."""
+    for _, batch in batches(partition, partition.high_watermark):
+        for record in read_records(batch):
+            decoded = read_record(LogRecord(bytes(record.key or b""), None if record.value is None else bytes(record.value)))
+            metadata = decoded.metadata if decoded is not None else None
+            if metadata is not None and metadata.state in PREPARED and metadata.producer_id == producer_id:
+                who = f"{producer_id}/{producer_epoch}"
+                assert metadata.producer_epoch != producer_epoch, f"a marker of {who} before its Prepare is durable (I27)"
+
+
+def batches(partition: Partition, start_offset: int = 0) -> list[tuple[int, memoryview]]:
+    """Every batch from an offset on, with its first offset, segment by segment."""
+    log, offset = partition.log, max(start_offset, partition.log.log_start_offset)
     found: list[tuple[int, memoryview]] = []
     while offset < log.log_end_offset:
         read = log.read(offset, 1 << 30, end_offset=log.log_end_offset)

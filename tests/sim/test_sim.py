@@ -15,6 +15,8 @@ from tests.sim.world import World
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 SEEDS_TO_CATCH = 200
 SEEDS = 200
+FIRST_SEEDS = {"skip_guard": 31, "ignore_pending_offsets": 18}
+"""Where to begin with what needs a rare turn of events: it saves time, and nothing depends on it."""
 PIECES = 8
 """The seeds of one run of the tests, in pieces that run side by side."""
 
@@ -59,7 +61,7 @@ def test_the_runs_are_worth_something() -> None:
 
 @pytest.mark.parametrize("name", FAULTS)
 def test_a_broken_rule_is_noticed(name: str) -> None:
-    seed, why = catch(name, SEEDS_TO_CATCH)
+    seed, why = catch(name, SEEDS_TO_CATCH, FIRST_SEEDS.get(name, 1))
     print(f"{name} was caught by seed {seed}: {why}")
     assert seed > 0, f"{name} was not noticed in {SEEDS_TO_CATCH} seeds"
     assert why
@@ -145,6 +147,18 @@ def test_half_a_transaction(outcome: str, verdict: str) -> None:
     transaction.outcome = outcome
     history.read(T0, 0, first)
     with pytest.raises(AssertionError, match=verdict):
+        history.judge({"a": 2})
+
+
+def test_records_that_are_not_where_they_were_said_to_be() -> None:
+    """Bufstream, I20."""
+    history, _, first, second = story()
+    history.promise([first], 7)
+    history.read(T0, 7, first)
+    history.read(T1, 0, second)
+    history.judge({"a": 2})
+    history.promise([second], 1)
+    with pytest.raises(AssertionError, match="moved"):
         history.judge({"a": 2})
 
 

@@ -16,12 +16,13 @@ from ottla.machine.host import HostState
 from ottla.replication.partition import Partition
 from ottla.server.hosts import reader_of
 from ottla.transactions.machine import TransactionMachine
+from ottla.transactions.markers import Marker
 from tests.fakes.clock import ManualClock
 from tests.fakes.memory_store import MemoryStore
 from tests.fakes.timers import ManualTimers
 from tests.sim import logs, readers
 from tests.sim.broker import KEYS, LAYOUTS, PowerCut, SimBroker
-from tests.sim.clients import OFFSETS, TIMEOUT_MS, TRANSACTIONS, Producer, Steps, committed_offset
+from tests.sim.clients import OFFSETS, TIMEOUT_MS, TRANSACTIONS, PlainProducer, Producer, Steps, committed_offset
 from tests.sim.history import History
 from tests.sim.network import LATE_MS, Call, Network
 from tests.sim.readers import Reader, Seen
@@ -111,8 +112,8 @@ class World:
             broker.start()
         for name in GROUPS:
             self._start_producer(name)
-        for reader in self.readers:
-            Process(self, reader.run(), lambda _value: None).start()
+        for steps in (PlainProducer(self).run(), *(reader.run() for reader in self.readers)):
+            Process(self, steps, lambda _value: None).start()
         self._later(500, 2_500, self._cut_power)
         self._later(300, 1_500, self._disturb)
         self._later(1_000, 8_000, self._set_clock)
@@ -170,6 +171,11 @@ class World:
         elif broker.is_up:
             self._crash(broker)
         self._later(500, 4_000, self._cut_power)
+
+    def strike(self, broker: SimBroker, delay_ms: int) -> None:
+        """Cuts the power in a moment, if it is still the same life and nobody heals."""
+        life = broker.life
+        self.timers.call_later(delay_ms, lambda: None if life.is_over or self.is_ending else self._crash(broker))
 
     def _crash(self, broker: SimBroker) -> None:
         self.crashes += 1
@@ -230,6 +236,12 @@ class World:
                 self._floors[key] = high
         if self.events % REPLAY_EVERY == 0:
             self._check_replay()
+
+    def judge_marker(self, marker: Marker) -> None:
+        """I27: what a marker tells is durable at the coordinator."""
+        partition = self.brokers[self.layout[TRANSACTIONS]].partitions.get(TRANSACTIONS)
+        if partition is not None and partition.high_watermark < partition.log.log_end_offset:
+            logs.judge_decision(partition, marker.producer_id, marker.producer_epoch)
 
     def _check_replay(self) -> None:
         """Live state is what loading the log would make of it (I36 for transactions)."""
