@@ -44,7 +44,7 @@ def _decode(key: bytes, value: bytes | None, kind: str) -> tuple[str, str | None
         return _json({"type": str(number), "data": "unknown"}), _text(value)
     shown_key = _json({"type": str(number), "data": struct_object(decoder(classes[0], 0)(key, 2)[0], 0)})
     if value is None:
-        return shown_key, None
+        return shown_key, "<DELETE>"
     version = int.from_bytes(value[:2], "big", signed=True)
     lowest, highest = classes[1].VERSIONS
     if len(value) < 2 or not lowest <= version <= highest:
@@ -105,6 +105,28 @@ def _explain_members(decoded: Any, tree: dict[str, Any]) -> None:
             explained = _embedded(cls, bytes(getattr(member, name)))
             if explained is not None:
                 shown[name] = explained
+
+
+_CONTROL_RECORDS = {
+    2: ("LeaderChange", "LeaderChangeMessage"),
+    3: ("SnapshotHeader", "SnapshotHeaderRecord"),
+    4: ("SnapshotFooter", "SnapshotFooterRecord"),
+    5: ("KRaftVersion", "KRaftVersionRecord"),
+    6: ("KRaftVoters", "VotersRecord"),
+}
+
+
+def decode_control(kind: int, value: bytes) -> tuple[str, str] | None:
+    """A control record of Kafka's metadata log: its name and its fields; None for one that is not known."""
+    if kind not in _CONTROL_RECORDS or len(value) < 2:
+        return None
+    name, class_name = _CONTROL_RECORDS[kind]
+    cls: type[Message] = getattr(importlib.import_module("ottla.wire.messages.control_records"), class_name)
+    version = min(int.from_bytes(value[:2], "big"), cls.VERSIONS[1])
+    try:
+        return name, _json(struct_object(decoder(cls, version)(value, 0)[0], version))
+    except WireError:
+        return None
 
 
 def _embedded(cls: type[Message], data: bytes) -> dict[str, Any] | None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from ottla.base.errors import WireError
 from ottla.cli.command import Refused
-from ottla.cli.log_decoders import decode_record
+from ottla.cli.log_decoders import decode_control, decode_record
 from ottla.cli.log_dump import Dump, Options
 from ottla.cli.span_batches import CONTROL_KINDS, codec_name, walk_batch
 from ottla.cli.spans import SpanReader
@@ -169,7 +169,8 @@ def _control_words(record: Record, value: dict[str, Any]) -> list[str]:
     name = CONTROL_KINDS.get(kind, "UNKNOWN")
     if kind not in (0, 1):
         value["control_type"] = name
-        return [f"controlType: {name}({kind})"]
+        known = decode_control(kind, record.value or b"")
+        return [f"controlType: {name}({kind})" if known is None else f"{known[0]}: {known[1]}"]
     epoch = int.from_bytes((record.value or b"")[2:6], "big", signed=True)
     value["end_transaction_marker"], value["coordinator_epoch"] = name, epoch
     return [f"endTxnMarker: {name} coordinatorEpoch: {epoch}"]

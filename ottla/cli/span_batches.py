@@ -25,7 +25,15 @@ from ottla.wire.batch_header import (
 )
 from ottla.wire.compression import CODEC_NAMES
 
-CONTROL_KINDS = {0: "ABORT", 1: "COMMIT", 2: "LEADER_CHANGE", 3: "SNAPSHOT_HEADER", 4: "SNAPSHOT_FOOTER", 5: "KRAFT_VERSION"}
+CONTROL_KINDS = {
+    0: "ABORT",
+    1: "COMMIT",
+    2: "LEADER_CHANGE",
+    3: "SNAPSHOT_HEADER",
+    4: "SNAPSHOT_FOOTER",
+    5: "KRAFT_VERSION",
+    6: "KRAFT_VOTERS",
+}
 
 
 def codec_name(attributes: int) -> str:

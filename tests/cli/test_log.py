@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import io
 import json
+from contextlib import redirect_stderr, redirect_stdout, suppress
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from ottla.base.errors import WireError
+from ottla.cli.main import main
+from ottla.wire.records import Record, encode_batch, iter_batches, stamp_crc
 from tests.cli.conftest import Ottla
 from tests.cli.segment_files import STEM, make_partition
 
@@ -75,6 +82,17 @@ def test_the_smaller_files(offline: Ottla, partition: Path) -> None:
         "version: 0",
         "topic_id: AAAAAAAAAAAAAAAAAAAAAQ",
     ]
+
+
+def test_names_that_are_no_text_are_shown_all_the_same(offline: Ottla, tmp_path: Path) -> None:
+    """Header keys, keys and values may be any bytes."""
+    path = tmp_path / f"{0:020d}.log"
+    path.write_bytes(encode_batch([Record(0, 1, b"\xff", b"\xfe\n", (("\udcff", None),))]))
+    result = offline("log", "dump", path, "--print-data-log")
+    assert result.code == 0
+    assert "headerKeys: [?] key: \ufffd payload: \ufffd" in result.out
+    assert offline("log", "dump", path, "--hex").code == 0
+    assert offline("log", "dump", path, "--print-data-log", "-o", "json").code == 0
 
 
 def test_a_directory_is_all_of_its_files(offline: Ottla, partition: Path) -> None:
@@ -190,6 +208,31 @@ def test_a_missing_file_and_one_bad_among_good(offline: Ottla, partition: Path, 
     assert result.code == 1
     assert "cannot read" in result.err
     assert "baseOffset: 100" in result.out
+
+
+@settings(max_examples=150)
+@given(data=st.data())
+def test_damage_anywhere_is_a_line_and_never_more(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
+    """Any byte of any file changed, or its end cut off: the dump goes as far as it can and ends with 0 or 1."""
+    partition = make_partition(tmp_path_factory.mktemp("damage") / "t-0")
+    path = data.draw(st.sampled_from(sorted(partition.iterdir())))
+    content = bytearray(path.read_bytes())
+    for _ in range(data.draw(st.integers(1, 3))):
+        content[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.integers(0, 255))
+    if path.suffix == ".log" and data.draw(st.booleans()):
+        with suppress(WireError):
+            for position, header in iter_batches(bytes(content)):
+                stamp_crc(content, position, header.size_bytes)  # damage that the CRC does not show
+    path.write_bytes(content[: data.draw(st.integers(0, len(content)))])
+    options = data.draw(
+        st.sampled_from([("--hex",), ("--print-data-log",), ("--offsets-decoder",), ("--index-sanity-check",), ("-o", "json")])
+    )
+    out, err = io.StringIO(), io.StringIO()
+    with redirect_stdout(out), redirect_stderr(err):
+        code = main(["log", "dump", str(partition), *options])
+    assert code in (0, 1)
+    assert "Traceback" not in err.getvalue()
+    assert out.getvalue()
 
 
 @pytest.mark.parametrize(

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 
 from ottla.base.types import TopicPartition
-from ottla.cli.log_decoders import camel, decode_record
+from ottla.cli.log_decoders import camel, decode_control, decode_record
 from ottla.groups.records import group_metadata, group_tombstone
 from ottla.transactions.metadata import TransactionMetadata
 from ottla.transactions.records import state_record, tombstone
 from ottla.transactions.states import ONGOING
 from ottla.wire.messages.consumer_protocol import ConsumerProtocolSubscription
+from ottla.wire.messages.control_records import LeaderChangeMessage, Voter
 from ottla.wire.messages.group_records import GroupMetadataValue, MemberMetadata
 from ottla.wire.records import Record
 from ottla.wire.schema import encoder
@@ -41,7 +42,7 @@ def test_a_transactions_state() -> None:
         '"transactionStartTimestampMs":5}}'
     )
     gone = tombstone("tid")
-    assert decode_record(_record(gone.key, None), "transactions") == (key, None)
+    assert decode_record(_record(gone.key, None), "transactions") == (key, "<DELETE>")
 
 
 def test_a_group_with_what_its_members_say_to_each_other() -> None:
@@ -55,7 +56,7 @@ def test_a_group_with_what_its_members_say_to_each_other() -> None:
     shown = tree["data"]["members"][0]
     assert shown["subscription"] == {"topics": ["t"], "userData": None, "ownedPartitions": [], "generationId": -1}
     assert shown["assignment"] == "/w=="
-    assert decode_record(_record(group_tombstone("g").key, None), "offsets")[1] is None
+    assert decode_record(_record(group_tombstone("g").key, None), "offsets")[1] == "<DELETE>"
 
 
 def test_what_is_not_known_is_said_or_shown_as_text() -> None:
@@ -63,6 +64,16 @@ def test_what_is_not_known_is_said_or_shown_as_text() -> None:
     assert decode_record(_record(b"\0\0\0\x05x", b"v"), "transactions") == ("\0\0\0\x05x", "v")
     assert decode_record(_record(group_tombstone("g").key, b"\x7f\0"), "offsets")[1] == '{"version":"32512","data":"unknown"}'
     assert decode_record(_record(b"k", None), "offsets") == ("k", None)
+
+
+def test_control_records_of_a_metadata_log() -> None:
+    change = LeaderChangeMessage(leader_id=1, voters=[Voter(voter_id=1)], granting_voters=[Voter(voter_id=1)])
+    assert decode_control(2, encoder(LeaderChangeMessage, 0)(change)) == (
+        "LeaderChange",
+        '{"version":0,"leaderId":1,"voters":[{"voterId":1}],"grantingVoters":[{"voterId":1}]}',
+    )
+    assert decode_control(2, b"\0\0\1") is None
+    assert decode_control(99, b"\0\0") is None
 
 
 def test_names_in_kafkas_form() -> None:
