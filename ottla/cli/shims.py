@@ -51,6 +51,15 @@ TOOLS: dict[str, Tool] = {
     "kafka-broker-api-versions": Tool(
         "lines", "Versions that brokers speak.", ("kafka.admin.BrokerApiVersionsCommand", f"{NEW}BrokerApiVersionsCommand")
     ),
+    "kafka-reassign-partitions": Tool(
+        "lines",
+        "Move replicas.",
+        ("kafka.admin.ReassignPartitionsCommand", f"{NEW}reassign.ReassignPartitionsCommand"),
+    ),
+    "kafka-leader-election": Tool("lines", "Choose leaders.", ("kafka.admin.LeaderElectionCommand", f"{NEW}LeaderElectionCommand")),
+    "kafka-preferred-replica-election": Tool(
+        "lines", "Choose leaders, by the older name.", ("kafka.admin.PreferredReplicaLeaderElectionCommand",)
+    ),
     "kafka-features": Tool("lines", "Feature levels.", ("kafka.admin.FeatureCommand", f"{NEW}FeatureCommand")),
     "kafka-producer-perf-test": Tool("lines", "Measure producing.", (f"{NEW}ProducerPerformance",)),
     "kafka-consumer-perf-test": Tool("lines", "Measure consuming.", ("kafka.tools.ConsumerPerformance", f"{NEW}ConsumerPerformance")),
@@ -59,6 +68,22 @@ TOOLS: dict[str, Tool] = {
     "kafka-server-stop": Tool("lines", "Stop the broker.", ()),
     "kafka-storage": Tool("lines", "Cluster ids; there is nothing to format.", ("kafka.tools.StorageTool",)),
 }
+NOT_OFFERED: dict[str, str] = {
+    "kafka-acls": "access control lists",
+    "kafka-delegation-tokens": "delegation tokens",
+    "kafka-metadata-quorum": "a KRaft quorum",
+    "kafka-metadata-shell": "a KRaft quorum",
+    "kafka-replica-verification": "comparing replicas",
+    "kafka-share-groups": "share groups",
+    "kafka-console-share-consumer": "share groups",
+    "kafka-streams-groups": "groups of Kafka Streams",
+    "kafka-streams-application-reset": "groups of Kafka Streams",
+    "kafka-client-metrics": "client metrics",
+    "kafka-mirror-maker": "mirroring",
+    "kafka-jmx": "JMX; `ottla metrics` shows the same figures",
+}
+"""Tools of Kafka that this program does not have, and for what they are there."""
+
 RUN_CLASS = "kafka-run-class"
 _RUN_CLASS_FLAGS = {"-daemon": 0, "-loggc": 0, "-name": 1}
 
@@ -89,6 +114,8 @@ def run(argv: Sequence[str]) -> int:
 def find(argv: Sequence[str]) -> tuple[str, list[str]]:
     """The tool that is meant and its arguments."""
     name, arguments = argv[0].removesuffix(".sh").removesuffix(".bat"), list(argv[1:])
+    if name in NOT_OFFERED:
+        raise Refused(f"{name} is not offered: {NOT_OFFERED[name]}", ErrorCode.UNSUPPORTED_VERSION.name)
     if name != RUN_CLASS:
         if name not in TOOLS:
             _refuse_unknown(name, [*TOOLS, RUN_CLASS], "tool")

@@ -116,6 +116,27 @@ def _api_versions(arguments: list[str]) -> Translation:
     return Translation(["cluster", "api-versions", *arguments])
 
 
+def _leader_election(arguments: list[str]) -> Translation:
+    return Translation(["partitions", "elect", "--yes", *renamed(arguments, {"--bootstrap-controller": "--bootstrap-server"})])
+
+
+def _preferred_replica_election(arguments: list[str]) -> Translation:
+    """The older tool elected everywhere when it was given no file."""
+    everywhere = [] if any(word.startswith("--path-to-json-file") for word in arguments) else ["--all-topic-partitions"]
+    return Translation(["partitions", "elect", "--yes", *everywhere, *arguments])
+
+
+def _reassign_partitions(arguments: list[str]) -> Translation:
+    verbs = {"--list": ["list"], "--verify": ["verify"], "--cancel": ["cancel", "--yes"], "--execute": ["reassign", "--yes", "--execute"]}
+    chosen = [verbs[word] for word in arguments if word in verbs]
+    if "--generate" in arguments:
+        raise UsageError("--generate is not offered; write the file of --reassignment-json-file by hand")
+    if len(chosen) != 1:
+        raise UsageError("Command must include exactly one action: --execute, --verify, --cancel, --list")
+    rest = without(arguments, (*verbs, "--additional", "--preserve-throttles"))
+    return Translation(["partitions", *chosen[0], *renamed(rest, {"--bootstrap-controller": "--bootstrap-server"})])
+
+
 def _transactions(arguments: list[str]) -> Translation | Command:
     if set(arguments) & {"-h", "--help"} and not set(arguments) & set(VERBS["kafka-transactions"][1]):
         return Translation(["txn", "--help"])
@@ -236,6 +257,9 @@ _MAKERS: Mapping[str, Callable[[list[str]], Translation | Command]] = {
     "kafka-e2e-latency": _e2e_latency,
     "kafka-broker-api-versions": _api_versions,
     "kafka-transactions": _transactions,
+    "kafka-leader-election": _leader_election,
+    "kafka-preferred-replica-election": _preferred_replica_election,
+    "kafka-reassign-partitions": _reassign_partitions,
     "kafka-features": _features,
     "kafka-cluster": _cluster,
     "kafka-server-start": _server_start,

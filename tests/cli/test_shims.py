@@ -12,7 +12,7 @@ from ottla.base.errors import ApiError, ErrorCode
 from ottla.cli import shims_lines
 from ottla.cli.command import Command, UsageError
 from ottla.cli.main import main
-from ottla.cli.shims import TOOLS, Translation, find, java_error, plain_message
+from ottla.cli.shims import NOT_OFFERED, TOOLS, Translation, find, java_error, plain_message
 
 BOOTSTRAP = ["--bootstrap-server", "h:1"]
 
@@ -43,6 +43,8 @@ def test_a_tool_is_found_by_each_of_its_classes(tool: str, name: str) -> None:
         (["kafka-configs", "--topic", "t"], "exactly one action: --describe, --alter"),
         (["kafka-log-dirs"], 'Missing required argument "[describe]"'),
         (["kafka-transactions", "--bootstrap-server", "list"], "kafka-transactions needs one of list, describe"),
+        (["kafka-reassign-partitions", "--generate"], "--generate is not offered"),
+        (["kafka-reassign-partitions", "--list", "--verify"], "exactly one action"),
         (["kafka-server-start", "-daemon", "server.properties"], "-daemon is not offered"),
     ],
 )
@@ -59,6 +61,12 @@ def test_zookeeper_is_refused_in_one_line(capsys: pytest.CaptureFixture[str], to
         f"error: {tool} --zookeeper needs the cluster's ZooKeeper, which this broker does without;"
         " say --bootstrap-server HOST:PORT instead\n"
     )
+
+
+@pytest.mark.parametrize("tool", [*NOT_OFFERED])
+def test_tools_that_are_not_offered_say_so_in_one_line(capsys: pytest.CaptureFixture[str], tool: str) -> None:
+    assert main([f"{tool}.sh", "--describe"]) == 1
+    assert capsys.readouterr().err == f"error: {tool} is not offered: {NOT_OFFERED[tool]}\n"
 
 
 @pytest.mark.parametrize(
@@ -86,6 +94,15 @@ def test_zookeeper_is_refused_in_one_line(capsys: pytest.CaptureFixture[str], to
             "kafka-e2e-latency",
             "h:1 t 10 all 20",
             "bench e2e --bootstrap-server h:1 --topic t --num-records 10 --producer-acks all --record-size 20",
+        ),
+        ("kafka-leader-election", "--election-type preferred --topic t", "partitions elect --yes --election-type preferred --topic t"),
+        ("kafka-preferred-replica-election", "", "partitions elect --yes --all-topic-partitions"),
+        ("kafka-preferred-replica-election", "--path-to-json-file f", "partitions elect --yes --path-to-json-file f"),
+        ("kafka-reassign-partitions", "--bootstrap-server h:1 --list", "partitions list --bootstrap-server h:1"),
+        (
+            "kafka-reassign-partitions",
+            "--reassignment-json-file f --execute",
+            "partitions reassign --yes --execute --reassignment-json-file f",
         ),
         ("kafka-server-start", "server.properties --override a=b", "start --config server.properties --override a=b"),
         ("kafka-server-stop", "", "stop"),
