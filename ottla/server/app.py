@@ -66,6 +66,9 @@ log = logging.getLogger("ottla")
 
 STOP_POLL_SECONDS = 0.005
 
+SYNC_AT_ONCE_MIN = 100
+"""From so many logs on, a stop hands everything to the disk at once before it syncs file by file: new topics cost 10 ms a log otherwise."""
+
 
 class StartRefused(Exception):
     """Why the broker does not start, in one line."""
@@ -367,6 +370,8 @@ class BrokerServer:
 
     def _close_logs(self) -> bool:
         is_clean = True
+        if self.partitions.count() >= SYNC_AT_ONCE_MIN:
+            os.sync()
         for partition in self.partitions.all():
             if not partition.is_online:
                 continue
