@@ -9,12 +9,14 @@ import argparse
 import sys
 from collections.abc import Callable, Mapping, Sequence
 
-from ottla.cli.command import Command, UsageError
+from ottla.cli.command import Command, Refused, UsageError
 from ottla.cli.options import connect
 from ottla.cli.output import write
 from ottla.cli.shims import Translation
 
 BROKER_LIST: Mapping[str, str] = {"--broker-list": "--bootstrap-server"}
+DAEMON_LOG = "kafkaServer.out"
+DAEMON_SECONDS = 30
 VERBS: Mapping[str, tuple[str, Sequence[str]]] = {
     "kafka-transactions": ("txn", ("list", "describe", "describe-producers", "find-hanging", "abort", "forceTerminateTransaction")),
     "kafka-cluster": ("cluster", ("cluster-id", "unregister", "list-endpoints")),
@@ -199,14 +201,42 @@ def _endpoints(args: argparse.Namespace) -> int:
 
 
 def _server_start(arguments: list[str]) -> Translation | Command:
-    if "-daemon" in arguments:
-        message = "-daemon is not offered; leave it out and put & behind the line, or use `ottla service print-unit` for a service"
-        raise UsageError(message)
-    if not arguments:
-        raise UsageError("kafka-server-start [--override KEY=VALUE]... FILE, the file first as Kafka has it")
-    if arguments[0] in ("-h", "--help"):
+    rest = without(arguments, ("-daemon",))
+    if not rest:
+        raise UsageError("kafka-server-start [-daemon] FILE [--override KEY=VALUE]...")
+    if rest[0] in ("-h", "--help"):
         return Translation(["start", "--help"])
-    return Translation(["start", "--config", arguments[0], *arguments[1:]])
+    line = ["start", "--config", rest[0], *rest[1:]]
+    if "-daemon" not in arguments:
+        return Translation(line)
+    return Command("Start a broker and leave it running.", _anything, lambda _: _start_daemon(line), has_connection=False, has_output=False)
+
+
+def _anything(parser: argparse.ArgumentParser) -> None:
+    """The broker itself reads the words, and says what is wrong with them."""
+    parser.add_argument("words", nargs="*")
+    parser.add_argument("-daemon", "--override", "--set", "-c", nargs="?", action="append")
+
+
+def _start_daemon(line: list[str]) -> int:
+    """A broker that outlives this program; it writes to DAEMON_LOG. Ends when the broker is ready, or has ended."""
+    import subprocess
+    import time
+
+    with open(DAEMON_LOG, "wb") as log:
+        command = [sys.executable, "-m", "ottla.cli.main", *line]
+        broker = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
+    deadline = time.monotonic() + DAEMON_SECONDS
+    while time.monotonic() < deadline:
+        with open(DAEMON_LOG, encoding="utf-8", errors="replace") as said:
+            ready = [text for text in said if text.startswith("READY ")]
+        if ready:
+            write(ready[0])
+            return 0
+        if broker.poll() is not None:
+            raise Refused(f"the broker did not start; {DAEMON_LOG} says why", "BROKER_NOT_AVAILABLE")
+        time.sleep(0.02)
+    raise Refused(f"the broker (process {broker.pid}) was not ready within {DAEMON_SECONDS} s; see {DAEMON_LOG}", "REQUEST_TIMED_OUT")
 
 
 def _server_stop(arguments: list[str]) -> Translation:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -45,7 +46,7 @@ def test_a_tool_is_found_by_each_of_its_classes(tool: str, name: str) -> None:
         (["kafka-transactions", "--bootstrap-server", "list"], "kafka-transactions needs one of list, describe"),
         (["kafka-reassign-partitions", "--generate"], "--generate is not offered"),
         (["kafka-reassign-partitions", "--list", "--verify"], "exactly one action"),
-        (["kafka-server-start", "-daemon", "server.properties"], "-daemon is not offered"),
+        (["kafka-server-start", "-daemon"], "kafka-server-start [-daemon] FILE"),
     ],
 )
 def test_wrong_usage_is_one_line_and_code_2(capsys: pytest.CaptureFixture[str], argv: list[str], message: str) -> None:
@@ -162,3 +163,30 @@ def test_install_leaves_the_files_of_others_alone(tmp_path: Path, capsys: pytest
 def test_a_broker_that_is_away_is_code_3(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["kafka-topics.sh", "--list", "--bootstrap-server", "127.0.0.1:1"]) == 3
     assert "cannot reach" in capsys.readouterr().err
+
+
+def test_a_daemon_outlives_its_start_and_is_stopped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("server.properties").write_text(f"listeners=PLAINTEXT://127.0.0.1:0\nlog.dirs={tmp_path}/logs\n")
+    words = ["kafka-server-start.sh", "-daemon", "server.properties", "--override", "num.partitions=2"]
+    done = subprocess.run([sys.executable, "-m", "ottla.cli.main", *words], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    try:
+        ready = done.stdout
+        assert ready.startswith("READY 127.0.0.1:")
+        assert main(["kafka-topics.sh", "--create", "--topic", "t", "--bootstrap-server", ready.split()[1]]) == 0
+        assert main(["kafka-topics.sh", "--describe", "--topic", "t", "--bootstrap-server", ready.split()[1]]) == 0
+        assert "PartitionCount: 2" in capsys.readouterr().out
+    finally:
+        assert main(["kafka-server-stop.sh", "--config", "server.properties"]) == 0
+
+
+def test_a_daemon_that_cannot_start_says_where_to_look(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["kafka-server-start", "-daemon", "nowhere.properties"]) == 1
+    assert capsys.readouterr().err == "error: the broker did not start; kafkaServer.out says why\n"
+    assert "cannot read nowhere.properties" in Path("kafkaServer.out").read_text()
