@@ -141,7 +141,7 @@ def give_way(shard: GroupShard, group: ConsumerGroup, request: JoinGroupRequest,
         former = _last_of_the_new(group, request)
         if former is None or not is_downgrade_allowed(shard):
             return False
-        remove_members(shard, change, [former], draft)
+        remove_members(change, [former])
         if not _fits(shard, change.group, request):
             return False
     if change.group.facts:
@@ -269,7 +269,7 @@ def leave_group(shard: GroupShard, group: ConsumerGroup, request: LeaveGroupRequ
         members.append(MemberResponse(member_id=identity.member_id, group_instance_id=identity.group_instance_id, error_code=code))
     if leaving:
         change = Change(group)
-        remove_members(shard, change, leaving, draft)
+        remove_members(change, leaving)
         finish_removal(shard, change, draft)
     response = LeaveGroupResponse(members=members)
     if not draft.records:

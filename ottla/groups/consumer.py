@@ -292,7 +292,7 @@ def _leave(shard: GroupShard, request: ConsumerGroupHeartbeatRequest, reply: Rep
         stop_watching_revocation(group, member_id, draft)
         draft.records.extend(change.records)
     else:
-        remove_members(shard, change, [member_id], draft)
+        remove_members(change, [member_id])
         finish_removal(shard, change, draft)
     response = ConsumerGroupHeartbeatResponse(
         member_id=member_id,

@@ -59,7 +59,7 @@ def _expire_session(shard: GroupShard, group_id: str, member_id: str, now_ms: in
 def _fence(shard: GroupShard, group: ConsumerGroup, member_id: str, now_ms: int) -> Decision:
     """Removes a member that is late; tried again after a session's time if the log refuses."""
     draft, change = Draft(), Change(group)
-    remove_members(shard, change, [member_id], draft)
+    remove_members(change, [member_id])
     finish_removal(shard, change, draft)
     draft.on_refusal(
         lambda repair, _code: extend_session(shard, group.group_id, member_id, session_timeout_ms(shard, group, member_id), repair, now_ms)
@@ -67,11 +67,10 @@ def _fence(shard: GroupShard, group: ConsumerGroup, member_id: str, now_ms: int)
     return draft.decision()
 
 
-def remove_members(shard: GroupShard, change: Change, member_ids: Iterable[str], draft: Draft) -> None:
-    """Takes members out; `finish_removal` has to follow."""
+def remove_members(change: Change, member_ids: Iterable[str]) -> None:
+    """Takes members out; `finish_removal` has to follow. Their timers stay and will find nobody, so a refusal need not make them anew."""
     for member_id in member_ids:
         change.remove_member(member_id)
-        _forget_deadlines(change.group.group_id, member_id, draft)
     forget_regexes(change)
 
 
@@ -81,18 +80,10 @@ def finish_removal(shard: GroupShard, change: Change, draft: Draft) -> None:
     Any other group's epoch rises, so that the next heartbeat of anybody spreads what the removed ones had.
     """
     if may_downgrade(shard, change.group):
-        for member_id in change.group.facts:
-            _forget_deadlines(change.group.group_id, member_id, draft)
         downgrade(shard, change, draft)
     else:
         change.put_epoch(change.group.epoch + 1, change.group.metadata_hash)
     draft.records.extend(change.records)
-
-
-def _forget_deadlines(group_id: str, member_id: str, draft: Draft) -> None:
-    """Nothing is expected of the member any more: the timers of its session and of its former life find nobody."""
-    draft.cancel(_rebalance_key(group_id, member_id))
-    draft.cancel(_join_key(group_id, member_id))
 
 
 # The time to give partitions up
@@ -135,8 +126,11 @@ def await_join(shard: GroupShard, group: ConsumerGroup, member_id: str, draft: D
     session.is_join_awaited = True
 
     def look(now_ms: int) -> Decision:
-        live = shard.groups.get(group_id)
-        if type(live) is not ConsumerGroup or member_id not in live.facts or live.position(member_id).epoch != epoch:
+        live, present = shard.groups.get(group_id), shard.sessions.get((group_id, member_id))
+        if type(live) is not ConsumerGroup or present is not session or not session.is_join_awaited:
+            return NOTHING
+        session.is_join_awaited = False
+        if member_id not in live.facts or live.position(member_id).epoch != epoch:
             return NOTHING
         return _fence(shard, live, member_id, now_ms)
 
