@@ -127,6 +127,7 @@ class SimBroker:
         self.epoch = -1
         self.is_up = False
         self.partitions: dict[TopicPartition, Partition] = {}
+        self.recovered_ends: dict[TopicPartition, int] = {}
         self._client = ConnectionInfo(identity="c", host="10.0.0.1", listener="PLAINTEXT")
         self._peer = ConnectionInfo(identity="p", host="10.0.0.2", listener="PLAINTEXT")
         self._peer.is_inter_broker = True
@@ -195,6 +196,7 @@ class SimBroker:
 
     def _open(self, key: TopicPartition) -> Partition:
         log = Log.open(self.disk, f"/data/{key}", key, LOG_CONFIG, now_ms=self.world.clock.wall_ms(), was_clean=False)
+        self.recovered_ends[key] = log.log_end_offset
         partition = Partition(
             log,
             broker_id=self.broker_id,

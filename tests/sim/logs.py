@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from ottla.machine.contract import LogRecord
 from ottla.replication.partition import Partition
+from ottla.transactions.markers import Marker
 from ottla.transactions.records import read_record
-from ottla.transactions.states import ALLOWED, EMPTY, PREPARED, TransactionState
+from ottla.transactions.states import ALLOWED, EMPTY, PREPARE_COMMIT, PREPARED, TransactionState
 from ottla.wire.batch_header import BatchHeader, read_batch_header
 from ottla.wire.records import iter_batches, read_control_record, read_records
 
@@ -63,15 +64,20 @@ def judge_moves(partition: Partition) -> None:
             states[transactional_id] = metadata.state
 
 
-def judge_decision(partition: Partition, producer_id: int, producer_epoch: int) -> None:
-    """I27: no Prepare of this producer and epoch stands in the log of the coordinator where it may still be lost."""
-    for _, batch in batches(partition, partition.high_watermark):
+def judge_decision(partition: Partition, durable_end: int, marker: Marker) -> None:
+    """I27: the Prepare of this marker does not stand in the log of the coordinator where it may still be lost.
+
+    An earlier abort may have had the same epoch, that of a takeover or a timeout, and come late; it is told from the end of a client of the
+    first protocol by the version of the transaction, here as in the partitions.
+    """
+    wanted = (marker.producer_id, marker.producer_epoch, marker.transaction_version, marker.is_commit)
+    for _, batch in batches(partition, durable_end):
         for record in read_records(batch):
             decoded = read_record(LogRecord(bytes(record.key or b""), None if record.value is None else bytes(record.value)))
-            metadata = decoded.metadata if decoded is not None else None
-            if metadata is not None and metadata.state in PREPARED and metadata.producer_id == producer_id:
-                who = f"{producer_id}/{producer_epoch}"
-                assert metadata.producer_epoch != producer_epoch, f"a marker of {who} before its Prepare is durable (I27)"
+            found = decoded.metadata if decoded is not None else None
+            if found is not None and found.state in PREPARED:
+                decision = (found.producer_id, found.producer_epoch, found.client_transaction_version, found.state is PREPARE_COMMIT)
+                assert decision != wanted, f"a marker of {decision[0]}/{decision[1]} before its Prepare is durable (I27)"
 
 
 def batches(partition: Partition, start_offset: int = 0) -> list[tuple[int, memoryview]]:

@@ -239,9 +239,14 @@ class World:
 
     def judge_marker(self, marker: Marker) -> None:
         """I27: what a marker tells is durable at the coordinator."""
-        partition = self.brokers[self.layout[TRANSACTIONS]].partitions.get(TRANSACTIONS)
-        if partition is not None and partition.high_watermark < partition.log.log_end_offset:
-            logs.judge_decision(partition, marker.producer_id, marker.producer_epoch)
+        broker = self.brokers[self.layout[TRANSACTIONS]]
+        partition = broker.partitions.get(TRANSACTIONS)
+        if partition is None:
+            return
+        # What was there when the broker started has survived, although the high watermark is still on its way up to it.
+        durable_end = max(partition.high_watermark, broker.recovered_ends[TRANSACTIONS])
+        if durable_end < partition.log.log_end_offset:
+            logs.judge_decision(partition, durable_end, marker)
 
     def _check_replay(self) -> None:
         """Live state is what loading the log would make of it (I36 for transactions)."""
