@@ -13,7 +13,7 @@ import pytest
 from ottla.base.errors import ErrorCode, WireError
 from ottla.wire.batch_header import iter_batches
 from ottla.wire.framing import load
-from ottla.wire.messages import offset_fetch
+from ottla.wire.messages import create_topics, delete_topics, offset_fetch
 from ottla.wire.records import Record, encode_batch
 from tests.clients.broker_process import BrokerProcess, eventually
 from tests.clients.wire_client import WireClient
@@ -214,6 +214,19 @@ def test_damage_below_the_recovery_point_after_a_kill_is_not_cut(broker: BrokerP
     check_offline(broker, 0, path.name)
     broker.stop()
     assert path.read_bytes() == before
+
+
+def test_a_topic_whose_log_is_damaged_can_be_deleted_and_made_again(broker: BrokerProcess) -> None:
+    cut(nth(broker.data, ".log", -1))
+    broker.start()
+    with WireClient(broker.port) as client:
+        assert read(client, TOPIC)[1] == ErrorCode.KAFKA_STORAGE_ERROR
+        topic = delete_topics.DeleteTopicState(name=TOPIC)
+        assert client.ask(delete_topics.DeleteTopicsRequest(topics=[topic], timeout_ms=1000), 6).responses[0].error_code == 0
+        assert not (broker.data / f"{TOPIC}-0").exists()
+        made = create_topics.CreatableTopic(name=TOPIC, num_partitions=1, replication_factor=1)
+        assert client.ask(create_topics.CreateTopicsRequest(topics=[made], timeout_ms=1000), 7).topics[0].error_code == 0
+        assert read(client, TOPIC) == ([], 0)
 
 
 def test_a_flipped_bit_is_found_by_the_reader(broker: BrokerProcess) -> None:
