@@ -8,13 +8,12 @@ name says, is told in one line with exit code 1; the other files are dumped all 
 from __future__ import annotations
 
 import argparse
-import mmap
 import os
 from collections.abc import Callable
 
 from ottla.base.errors import ApiError, ErrorCode, StorageError, WireError
 from ottla.cli.command import Command, Refused, UsageError, merged
-from ottla.cli.log_dump import Dump, Options
+from ottla.cli.log_dump import Dump, Options, map_file
 from ottla.cli.options import output_of
 
 _MAX_BYTES = (1 << 31) - 1
@@ -126,9 +125,7 @@ def _dump_file(dump: Dump, path: str) -> None:
     if dumper is None:
         raise Refused(f"{path} is no file of a log: known are *.log, *.index, *.timeindex, *.txnindex, *.snapshot and checkpoints")
     try:
-        with open(path, "rb") as file:
-            size = os.fstat(file.fileno()).st_size
-            data: bytes | memoryview = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)) if size else b""
+        data = map_file(path)
     except OSError as error:
         raise Refused(f"cannot read {path}: {(error.strerror or str(error)).lower()}") from None
     dump.begin(path)

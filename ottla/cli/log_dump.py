@@ -3,10 +3,20 @@
 from __future__ import annotations
 
 import json
+import mmap
+import os
 from typing import Any, NamedTuple
 
 from ottla.cli.output import Output, write
 from ottla.cli.spans import SpanReader, span_lines, span_objects
+
+
+def map_file(path: str) -> bytes | memoryview:
+    """The bytes of a file, read from the disk only where somebody looks: a segment may have a gigabyte. Raises `OSError`."""
+    with open(path, "rb") as file:
+        if os.fstat(file.fileno()).st_size == 0:
+            return b""
+        return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
 
 
 class Options(NamedTuple):

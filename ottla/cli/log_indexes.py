@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
+from bisect import bisect_right
 from struct import Struct
 
 from ottla.cli.command import Refused
-from ottla.cli.log_dump import Dump
+from ottla.cli.log_dump import Dump, map_file
 from ottla.cli.log_segments import base_offset_of, batches_of
 from ottla.cli.spans import SpanReader, as_moment
 from ottla.storage.index import OFFSET_ENTRY_BYTES, TIME_ENTRY_BYTES
@@ -94,7 +95,8 @@ def _time_entries(data: Buffer) -> list[tuple[int, int]]:
 
 def _compare_time(dump: Dump, path: str, segment: Buffer, positions: list[tuple[int, int]], entry: tuple[int, int]) -> None:
     timestamp, offset = entry
-    start = max((position for indexed, position in positions if indexed <= offset), default=0)
+    index = bisect_right(positions, offset, key=lambda entry: entry[0])
+    start = positions[index - 1][1] if index else 0
     batch = next((header for _, header in batches_of(segment, path, start) if header.last_offset >= offset), None)
     if batch is None or batch.max_timestamp != timestamp:
         found = -1 if batch is None else batch.max_timestamp
@@ -102,12 +104,11 @@ def _compare_time(dump: Dump, path: str, segment: Buffer, positions: list[tuple[
         dump.mismatch("Found timestamp mismatch in :", os.path.abspath(path), line)
 
 
-def _segment_beside(dump: Dump, path: str) -> bytes | None:
+def _segment_beside(dump: Dump, path: str) -> Buffer | None:
     """The segment that an index belongs to. Without one there is nothing to compare with, which is an error only for the comparison."""
     beside = path.rpartition(".")[0] + ".log"
     try:
-        with open(beside, "rb") as file:
-            return file.read()
+        return map_file(beside)
     except OSError as error:
         message = f"cannot compare {path} with {beside}: {(error.strerror or str(error)).lower()}"
         if dump.options.is_verifying:
@@ -126,7 +127,7 @@ def _positions_beside(path: str) -> list[tuple[int, int]]:
     return [(base_offset_of(path) + relative, position) for relative, position in entries]
 
 
-def _batch_at(segment: bytes, position: int, path: str) -> BatchHeader | None:
+def _batch_at(segment: Buffer, position: int, path: str) -> BatchHeader | None:
     if not 0 <= position < len(segment):
         return None
     try:
