@@ -22,6 +22,7 @@ from crc32c import crc32c
 
 VERSIONS = {0: (3, 7), 1: (4, 4), 2: (1, 1), 3: (1, 1), 18: (0, 0), 19: (2, 2), 20: (1, 1), 22: (0, 0)}
 RECEIVE_BYTES = 1 << 16
+UNSUPPORTED_VERSION = 35
 unpack, pack = struct.unpack_from, struct.pack
 Answer = list[bytes | tuple[int, int, int]] | None
 """Bytes, and (descriptor, position, length) for sendfile."""
@@ -172,9 +173,10 @@ class BareLoop:
             out += [pack(">hiiiiii", 0, index, 1, 1, 1, 1, 1) for index in range(len(partitions))]
         return [b"".join(out)]
 
-    def api_versions(self, head: bytes, _at: int, _frame: memoryview) -> Answer:
+    def api_versions(self, head: bytes, _at: int, frame: memoryview) -> Answer:
         rows = b"".join(pack(">hhh", key, low, high) for key, (low, high) in VERSIONS.items())
-        return [head + pack(">hi", 0, len(VERSIONS)) + rows]
+        error_code = UNSUPPORTED_VERSION if unpack(">h", frame, 2)[0] else 0
+        return [head + pack(">hi", error_code, len(VERSIONS)) + rows]
 
     def init_producer_id(self, head: bytes, _at: int, _frame: memoryview) -> Answer:
         return [head + pack(">ihqh", 0, 0, 7, 0)]
@@ -232,8 +234,9 @@ class Connection:
         loop.add_reader(sock.fileno(), self.on_readable)
 
     def close(self) -> None:
-        self.loop.remove_reader(self.socket.fileno())
-        self.socket.close()
+        if self.socket.fileno() >= 0:
+            self.loop.remove_reader(self.socket.fileno())
+            self.socket.close()
 
     def on_readable(self) -> None:
         try:
@@ -272,8 +275,8 @@ class Connection:
 
     def send(self, answers: list[Answer]) -> None:
         out = bytearray()
-        self.socket.setblocking(True)
         try:
+            self.socket.setblocking(True)
             for answer in answers:
                 if answer is None:
                     continue

@@ -22,9 +22,7 @@ from ottla.replication.partition import Partition
 from ottla.storage.log import Log
 from ottla.storage.open_files import OpenFiles
 from ottla.wire.records import Record, encode_batch
-from tools.bench.report import number
-
-Row = tuple[str, str, float]
+from tools.bench.report import Row, number
 
 LENGTHS = (1_000, 1_000_000)
 SEGMENT_BYTES = 16 << 20

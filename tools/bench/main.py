@@ -11,15 +11,16 @@ import argparse
 import statistics
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
+from tools.bench import groups, log_length, metrics_cost, transactions
 from tools.bench.brokers import Broker, start_bare_loop, start_ottla
 from tools.bench.loads import LOADS, WITHOUT_COORDINATORS
-from tools.bench.operations import Row, command_throughput, commands, rebalance, restart_after_kill
-from tools.bench.report import header, machine, number, run_rounds
+from tools.bench.operations import command_throughput, commands, rebalance, restart_after_kill
+from tools.bench.report import Row, header, machine, number, run_rounds
 
 PARTITIONS = (1, 100, 2000)
 
@@ -37,15 +38,14 @@ def arguments(description: str | None, argv: Sequence[str] | None) -> argparse.N
     return args
 
 
-def measure_start() -> list[str]:
+def start_and_idle_memory() -> list[Row]:
     """Process start to READY, and memory when idle with 1, 100 and 2,000 partitions."""
-    rows = []
     times = []
     for _ in range(5):
         broker = start_ottla()
         times.append(broker.start_ms)
         broker.stop()
-    rows.append(f"| process start to READY | ms | {number(statistics.median(times))} |")
+    rows = [("process start to READY", "ms", statistics.median(times))]
     base = 0.0
     for count in PARTITIONS:
         broker = start_ottla()
@@ -53,11 +53,37 @@ def measure_start() -> list[str]:
         time.sleep(1)
         memory = broker.resident_mib()
         base = base or memory
-        rows.append(f"| memory, idle, {count:,} partition{'s' if count > 1 else ''} | MiB | {number(memory)} |")
+        rows.append((f"memory, idle, {count:,} partition{'s' if count > 1 else ''}", "MiB", memory))
         if count > 1:
-            rows.append(f"| of it for each further partition | KiB | {number((memory - base) * 1024 / (count - 1))} |")
+            rows.append(("of it for each further partition", "KiB", (memory - base) * 1024 / (count - 1)))
         broker.stop()
     return rows
+
+
+def scrapes() -> list[Row]:
+    return [(f"/metrics of 2,000 partitions, {cost.label}", "ms of the loop", cost.total_ms) for cost in metrics_cost.measure()]
+
+
+def large_groups() -> list[Row]:
+    return [
+        (f"consumer group of 1,000 members, 5,000 partitions: {cost.label}", "ms of CPU", cost.milliseconds) for cost in groups.measure()
+    ]
+
+
+def alone(ottla: Broker, scale: float) -> list[Callable[[], list[Row]]]:
+    """What is measured without anybody beside it."""
+    return [
+        start_and_idle_memory,
+        lambda: commands(ottla),
+        lambda: command_throughput(ottla, scale),
+        lambda: rebalance(ottla),
+        large_groups,
+        lambda: transactions.open_ids(scale),
+        lambda: transactions.committed_reads(scale),
+        scrapes,
+        log_length.log_length,
+        lambda: restart_after_kill(scale),
+    ]
 
 
 def create_partitions(broker: Broker, count: int) -> None:
@@ -65,7 +91,13 @@ def create_partitions(broker: Broker, count: int) -> None:
     admin.create_topics([NewTopic("idle", count, 1)])["idle"].result(120)
 
 
-def print_rows(rows: Sequence[Row]) -> None:
+def print_rows(measure: Callable[[], list[Row]]) -> None:
+    """A measurement that fails is told and leaves its rows out."""
+    try:
+        rows = measure()
+    except Exception as error:
+        print(f"| {type(error).__name__}: {error} | | |", flush=True)
+        return
     for what, unit, figure in rows:
         print(f"| {what} | {unit} | {number(figure)} |", flush=True)
 
@@ -73,14 +105,12 @@ def print_rows(rows: Sequence[Row]) -> None:
 def main(argv: Sequence[str] | None = None) -> int:
     args = arguments(__doc__, argv)
     print(f"{machine()}; {args.rounds} rounds, scale {args.scale}\n")
-    print("| one broker | unit | ottla |\n| --- | --- | --- |")
-    print("\n".join(measure_start()), flush=True)
     ottla, bare = start_ottla(), start_bare_loop()
     try:
-        for measure in (commands, rebalance):
-            print_rows(measure(ottla))
-        print_rows(command_throughput(ottla, args.scale))
-        print_rows(restart_after_kill(args.scale))
+        if not args.only:
+            print("| one broker | unit | ottla |\n| --- | --- | --- |", flush=True)
+            for measure in alone(ottla, args.scale):
+                print_rows(measure)
         print(f"\n{header(['ottla', 'bare'])}", flush=True)
         run_rounds([ottla, bare], args.names, args.rounds, args.scale, {"bare": WITHOUT_COORDINATORS})
         print(f"\nmemory after the loads: ottla {ottla.resident_mib():.0f} MiB, bare loop {bare.resident_mib():.0f} MiB")

@@ -22,8 +22,7 @@ from ottla.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestPro
 from ottla.wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from tools.bench.brokers import Broker, start_ottla
 from tools.bench.loads import new_topic, send
-
-Row = tuple[str, str, float]
+from tools.bench.report import Row
 
 SESSION_TIMEOUT_MS = 60_000
 HEARTBEAT_S = 0.1

@@ -15,6 +15,10 @@ Results = dict[str, dict[str, list[Figures]]]
 """Load -> broker -> one set of figures a round."""
 
 
+Row = tuple[str, str, float]
+"""What was measured, its unit, the figure."""
+
+
 def run_rounds(brokers: Sequence[Broker], names: Sequence[str], rounds: int, scale: float, able: dict[str, Sequence[str]]) -> Results:
     """Runs each load on each broker in turn (A B A B ...). A load that fails says so and leaves its round out."""
     results: Results = {}

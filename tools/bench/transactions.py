@@ -20,8 +20,7 @@ from ottla.wire.messages.produce import PartitionProduceData, ProduceRequest, To
 from ottla.wire.records import Record, encode_batch
 from tools.bench.brokers import Broker, start_ottla
 from tools.bench.loads import new_topic
-
-Row = tuple[str, str, float]
+from tools.bench.report import Row
 
 OPEN_IDS = 1_000
 READ_UNCOMMITTED = 0
