@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 from collections.abc import Callable
 
 import pytest
@@ -20,6 +21,10 @@ settings.register_profile("quick", max_examples=25, derandomize=True, deadline=N
 settings.register_profile("ci", max_examples=100, derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("night", max_examples=5_000, deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # A shell that runs us in the background has SIGINT ignored, which every child would inherit: no test could press Ctrl-C.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")
