@@ -125,10 +125,9 @@ class Producer:
         self._own(answer.producer_id, answer.producer_epoch)
         self.position = yield from committed_offset(self._ask, self.group_id)
         if self.unknown is not None:
-            # What was unknown is decided, and the offsets tell how: they moved in the same transaction as the records. Whoever has not
-            # named its identity cannot know whether a twin had the id meanwhile and moved them just as far.
-            is_certain = named != (-1, -1) and self.position == self.unknown.end
-            self.unknown.outcome = "ok" if is_certain else "fail" if self.position < self.unknown.end else "info"
+            # What was unknown is decided, and the offsets tell how: they moved in the same transaction as the records. Only that it failed
+            # is certain; a twin may have taken the id over before the offsets were read, and moved them just as far.
+            self.unknown.outcome = "fail" if self.position < self.unknown.end else "info"
             self.unknown = None
 
     def _transaction(self) -> Steps:
