@@ -62,6 +62,9 @@ class Executor(Protocol):
     def after_batch(self) -> None:
         """Called when it has, and its answers are on their way."""
 
+    def flush_later(self, flush: Callable[[], None]) -> bool:
+        """Calls `flush` once when all who are being woken have given their answers; False if nobody is: then it is for the caller."""
+
 
 class Shell(Protocol):
     """What the connection needs of the socket under it."""
@@ -174,10 +177,13 @@ class Connection:
         while slots and (head := slots[0].parts) is not None:
             self._parked_bytes -= slots.popleft().size
             self._queue(head)
-        if not self._is_executing:
-            self._flush()
-            if self._is_choked:
-                self.unchoke()
+        if not self._is_executing and not self._executor.flush_later(self._flush_filled):
+            self._flush_filled()
+
+    def _flush_filled(self) -> None:
+        self._flush()
+        if self._is_choked:
+            self.unchoke()
 
     def unchoke(self) -> None:
         """Goes on with what was received, when answers have left or come."""

@@ -81,6 +81,9 @@ class Dispatcher:
     def after_batch(self) -> None:
         self._waiters.run()
 
+    def flush_later(self, flush: Callable[[], None]) -> bool:
+        return self._waiters.after_wakes(flush)
+
     def execute(self, connection: Connection, frame: memoryview) -> None:
         """Runs one request; its answer goes to the connection now or later. Raises `WireError` for nonsense."""
         key, version, correlation_id, client_length = read_header(frame, 0)

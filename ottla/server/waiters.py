@@ -74,6 +74,8 @@ class Waiters:
         self.watches: dict[Watch, None] = {}
         self._ready: list[Watch] = []
         self._is_batching = False
+        self._is_waking = False
+        self._finishing: dict[Callable[[], None], None] = {}
 
     def watch(self, partitions: Sequence[Partition], timeout_ms: int, wake: Callable[[], None], on_timeout: Callable[[], None]) -> Watch:
         """Calls `wake` after any of the partitions moved, and `on_timeout` once when the time is over, until cancelled."""
@@ -101,7 +103,20 @@ class Waiters:
         if not self._ready:
             return
         ready, self._ready = self._ready, []
-        for watch in ready:
-            watch.unmark()
-            if not watch.is_cancelled:
-                watch.wake()
+        self._is_waking = True
+        try:
+            for watch in ready:
+                watch.unmark()
+                if not watch.is_cancelled:
+                    watch.wake()
+        finally:
+            self._is_waking = False
+            finishing, self._finishing = self._finishing, {}
+            for function in finishing:
+                function()
+
+    def after_wakes(self, function: Callable[[], None]) -> bool:
+        """Calls `function` once, when everybody who is being woken has been; False if nobody is."""
+        if self._is_waking:
+            self._finishing[function] = None
+        return self._is_waking

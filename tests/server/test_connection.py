@@ -22,6 +22,8 @@ class Recorder:
         self.frames: list[bytes] = []
         self.slots: list[Slot] = []
         self.batches = 0
+        self.is_waking = False
+        self.flushes: list[Callable[[], None]] = []
 
     def execute(self, connection: Connection, frame: memoryview) -> None:
         data = bytes(frame)
@@ -37,6 +39,11 @@ class Recorder:
     def after_batch(self) -> None:
         self.batches -= 1
 
+    def flush_later(self, flush: Callable[[], None]) -> bool:
+        if self.is_waking:
+            self.flushes.append(flush)
+        return self.is_waking
+
 
 class Sink:
     """A sender that keeps what it is given; `queued_bytes` plays a peer that does not read."""
@@ -45,7 +52,10 @@ class Sink:
         self.sent = b""
         self.queued_bytes = 0
 
+        self.writes = 0
+
     def send(self, parts: list[bytes]) -> None:
+        self.writes += 1
         for part in parts:
             self.sent += bytes(part)
 
@@ -128,6 +138,18 @@ def test_answers_keep_the_order_of_the_requests() -> None:
     world.connection.fill(world.executor.slots[0], [b"TWO"])
     assert world.sink.sent == b"first-----TWOthird-----FOUR"
     assert world.connection.is_idle()
+
+
+def test_answers_of_one_wake_leave_in_one_write() -> None:
+    world = World()
+    world.feed(frame(b"later-----") * 3)
+    world.executor.is_waking = True
+    for number, slot in enumerate(world.executor.slots):
+        world.connection.fill(slot, [b"%d" % number])
+    assert world.sink.sent == b""
+    for flush in world.executor.flushes:
+        flush()
+    assert (world.sink.sent, world.sink.writes) == (b"012", 1)
 
 
 def test_an_answer_that_is_not_wanted_leaves_no_gap() -> None:
