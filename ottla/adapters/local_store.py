@@ -39,9 +39,16 @@ class LocalStore:
         self.is_closed = False
         try:
             self._database = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+        except sqlite3.Error as error:
+            raise self._unreadable(error) from None
+        try:
             nodes, opening = self._open()
         except sqlite3.Error as error:
-            raise StorageError(f"{path}: the metadata store cannot be read ({error}); restore the file from a copy") from None
+            self._database.close()
+            raise self._unreadable(error) from None
+        except StorageError:
+            self._database.close()
+            raise
         self._opening = opening + 1
         self._is_opening_saved = False
         self._multis = 0
@@ -77,6 +84,9 @@ class LocalStore:
         if not self.is_closed:
             self.is_closed = True
             self._database.close()
+
+    def _unreadable(self, error: sqlite3.Error) -> StorageError:
+        return StorageError(f"{self.path}: the metadata store cannot be read ({error}); restore the file from a copy")
 
     def _open(self) -> tuple[dict[str, Node], int]:
         run = self._database.execute
