@@ -130,7 +130,7 @@ def test_list_knows_every_filter(ottla: Ottla, writer: Writer) -> None:
     assert writer.name in names("--state", "Ongoing,Empty")
     assert writer.name not in names("--state", "CompleteCommit")
     assert names("--producer-id", str(writer.identity.producer_id)) == [writer.name]
-    assert names("--transactional-id-pattern", writer.name[:-1] + ".*", "--duration-filter", "0") == [writer.name]
+    assert names("--transactional-id-pattern", f"{writer.name[:2]}.*{writer.name[3:]}", "--duration-filter", "0") == [writer.name]
     assert names("--duration-filter", "600000") == []
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import socket
 import struct
 import threading
-import time
 from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Any
@@ -76,8 +75,8 @@ class FakeBroker:
                 body, _ = decoder(load(key)[0], version)(frame, start)
                 self.requests.append((key, version, body))
                 answer = self.script[key](body, version)
-                if answer is None:
-                    time.sleep(60)
+                if answer is None:  # never answered: what comes next is the end of the connection, or another request
+                    continue
                 data = answer if isinstance(answer, bytes) else write_response(load(key)[1], version)(answer, correlation_id)
                 connection.sendall(data)
         except (OSError, HangUp):
