@@ -17,6 +17,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 from ottla._version import __version__
@@ -96,6 +97,9 @@ class BrokerServer:
         self.is_ready = False
         self.endpoints: list[Endpoint] = []
         self.http: HttpPort | None = None
+        self._held = ExitStack()  # what a refused start and a stop alike let go of
+        for directory in self.directories:
+            self._held.callback(directory.release)
 
     # Starting
 
@@ -124,6 +128,7 @@ class BrokerServer:
                 self._keep_offline(directory, error)
         home = self._online()[0]
         self.store = LocalStore(f"{home.path}/{FILE_NAME}")
+        self._held.callback(self.store.close)
         self.cluster_id = self._find_cluster_id()
         for directory in self.directories:
             directory.belong_to(self.config.this_broker_id, self.cluster_id, self.random)
@@ -349,7 +354,6 @@ class BrokerServer:
             is_clean = self._close_directory(directory) and is_clean
         if self.http is not None:
             await self.http.stop()
-        self.store.close()
         self.release()
         log.info("stopped%s", "" if is_clean else ", not clean: the next start recovers")
         return 0
@@ -361,8 +365,8 @@ class BrokerServer:
         os._exit(70)
 
     def release(self) -> None:
-        for directory in self.directories:
-            directory.release()
+        """Closes the metadata store, then gives the directories free."""
+        self._held.close()
 
     async def _wait_until(self, is_done: Callable[[], bool], deadline: float) -> None:
         while not is_done() and time.monotonic() < deadline:
