@@ -144,6 +144,7 @@ def test_a_restart_with_a_broken_directory_serves_the_other(
     run_until(loop, lambda: again.housekeeping.recheck_offline() or all(found.is_online for found in again.directories))
     assert with_client(loop, again, end_offsets) == [(0, 1 if index in bad else 2) for index in range(PARTITIONS)]
     loop.run_until_complete(again.stop())
+    loop.run_until_complete(again.stop())
 
 
 def test_a_directory_belongs_to_one_broker_of_one_cluster(tmp_path: Path) -> None:
