@@ -18,16 +18,23 @@ class Threads:
     def __init__(self, loop: AbstractEventLoop) -> None:
         self._loop = loop
         self._pool: ThreadPoolExecutor | None = None
+        self._is_closed = False
 
     def run(self, work: Callable[[], T], done: Callable[[T], object]) -> None:
-        """Runs `work` in a thread, then `done(result)` on the loop. What `work` raises goes to the loop's exception handler."""
+        """Runs `work` in a thread, then `done(result)` on the loop. What `work` raises goes to the loop's exception handler.
+
+        After `close` it does nothing: a timer that fires during the stop finds that its work is for the next start.
+        """
+        if self._is_closed:
+            return
         if self._pool is None:
             self._pool = ThreadPoolExecutor(THREADS_MAX, "ottla")
         future = self._pool.submit(work)
         future.add_done_callback(lambda finished: self._return(finished, done))
 
     def close(self) -> None:
-        """Waits for what is running."""
+        """Waits for what is running; nothing else begins."""
+        self._is_closed = True
         if self._pool is not None:
             self._pool.shutdown()
 

@@ -1,0 +1,37 @@
+"""Threads: what blocks runs beside the loop, its result comes back on it, and after the close nothing begins."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from ottla.adapters.threads import Threads
+
+
+@pytest.fixture
+def loop() -> Iterator[asyncio.AbstractEventLoop]:
+    made = asyncio.new_event_loop()
+    yield made
+    made.close()
+
+
+def test_the_result_comes_back_on_the_loop(loop: asyncio.AbstractEventLoop) -> None:
+    threads, done = Threads(loop), loop.create_future()
+    threads.run(threading.get_ident, lambda worker: done.set_result((worker, threading.get_ident())))
+    worker, deliverer = loop.run_until_complete(done)
+    assert worker != deliverer == threading.get_ident()
+    threads.close()
+
+
+def test_the_close_waits_for_what_runs_and_lets_nothing_else_begin(loop: asyncio.AbstractEventLoop) -> None:
+    threads, heard, may_end = Threads(loop), [], threading.Event()
+    threads.run(lambda: may_end.wait(10) and heard.append("ran"), lambda _: None)
+    threading.Timer(0.05, may_end.set).start()
+    threads.close()
+    assert heard == ["ran"]
+    threads.run(lambda: heard.append("too late"), lambda _: heard.append("told"))
+    loop.run_until_complete(asyncio.sleep(0))
+    assert heard == ["ran"]
