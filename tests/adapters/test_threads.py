@@ -27,8 +27,14 @@ def test_the_result_comes_back_on_the_loop(loop: asyncio.AbstractEventLoop) -> N
 
 
 def test_the_close_waits_for_what_runs_and_lets_nothing_else_begin(loop: asyncio.AbstractEventLoop) -> None:
-    threads, heard, may_end = Threads(loop), [], threading.Event()
-    threads.run(lambda: may_end.wait(10) and heard.append("ran"), lambda _: None)
+    threads, may_end = Threads(loop), threading.Event()
+    heard: list[str] = []
+
+    def work() -> None:
+        may_end.wait(10)
+        heard.append("ran")
+
+    threads.run(work, lambda _: None)
     threading.Timer(0.05, may_end.set).start()
     threads.close()
     assert heard == ["ran"]
