@@ -19,6 +19,7 @@ from ottla.cli.client_options import make_producer
 from ottla.cli.command import Command, Refused, UsageError, parse_pairs
 from ottla.cli.options import connect, output_of, properties_of, read_properties
 from ottla.cli.output import write
+from ottla.cli.progress import Progress
 from ottla.cli.record_input import LineReader, unescape
 from ottla.cli.topic_names import one_topic
 from ottla.wire.compression import CODEC_NAMES
@@ -74,10 +75,13 @@ def _run(args: argparse.Namespace) -> int:
         if args.transactional_id is not None:
             producer.begin()
         try:
-            if args.generate is not None:
-                _generate(producer, topic, args)
-            else:
-                _pass_on(producer, topic, args, reader, schema, descriptor if args.file else sys.stdin.fileno())
+            with Progress(
+                f"to {topic}", _steps(args, descriptor), is_quiet=args.quiet or (args.generate is None and not args.file)
+            ) as progress:
+                if args.generate is not None:
+                    _generate(producer, topic, args, progress)
+                else:
+                    _pass_on(producer, topic, args, reader, schema, descriptor if args.file else sys.stdin.fileno(), progress)
         except (Refused, KeyboardInterrupt):
             if args.transactional_id is not None:
                 producer.abort()  # or readers of committed data would wait for the transaction's timeout
@@ -89,6 +93,11 @@ def _run(args: argparse.Namespace) -> int:
         seconds = time.perf_counter() - started
     output.detail(f"client: ottla's own; {producer.delivered} records, {producer.bytes_sent} bytes in {seconds:.3f} s")
     return 0
+
+
+def _steps(args: argparse.Namespace, descriptor: int) -> int:
+    """What the work is counted in: records that are made here, or bytes of the file (0: a pipe, whose end nobody knows)."""
+    return int(args.generate) if args.generate is not None else os.fstat(descriptor).st_size if args.file else 0
 
 
 def _schema(args: argparse.Namespace) -> Schema | None:
@@ -146,7 +155,7 @@ def _reader(args: argparse.Namespace) -> LineReader:
 
 
 def _pass_on(
-    producer: Producer, topic: str, args: argparse.Namespace, reader: LineReader, schema: Schema | None, descriptor: int
+    producer: Producer, topic: str, args: argparse.Namespace, reader: LineReader, schema: Schema | None, descriptor: int, progress: Progress
 ) -> None:
     """Input to records. Plain lines go by the short loop; everything else one by one."""
     is_plain = reader.is_plain and args.partition < 0 and not args.sync and schema is None
@@ -161,6 +170,7 @@ def _pass_on(
             sys.stdout.flush()
 
     for lines in read_lines(descriptor, linger_s, on_idle):
+        progress.add(sum(map(len, lines)) + len(lines))
         if is_plain:
             producer.produce_values(topic, lines)
             continue
@@ -201,7 +211,7 @@ def read_lines(descriptor: int, linger_s: float, on_idle: object) -> Iterator[li
         yield [rest.removesuffix(b"\r")]
 
 
-def _generate(producer: Producer, topic: str, args: argparse.Namespace) -> None:
+def _generate(producer: Producer, topic: str, args: argparse.Namespace, progress: Progress) -> None:
     """Numbered records, at a rate if one is given."""
     if args.generate < 0 or (args.rate is not None and args.rate <= 0):
         raise UsageError("--generate and --rate must be positive")
@@ -212,6 +222,7 @@ def _generate(producer: Producer, topic: str, args: argparse.Namespace) -> None:
                 producer.poll(min(wait, 0.01))
                 time.sleep(min(wait, 0.01))
         producer.produce(topic, b"record %d" % number, args.key.encode() if args.key else None, partition=args.partition)
+        progress.add(1)
 
 
 COMMAND = Command("Write records from standard input or a file.", _arguments, _run, has_output=False)

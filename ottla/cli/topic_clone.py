@@ -12,6 +12,7 @@ from ottla.base.errors import ApiError
 from ottla.base.types import READ_COMMITTED, TopicPartition
 from ottla.cli.command import Command, UsageError
 from ottla.cli.options import connect, output_of
+from ottla.cli.progress import Progress
 from ottla.client import admin
 from ottla.client.cluster import Cluster
 from ottla.wire.compression import CODEC_NAMES
@@ -43,7 +44,7 @@ def _run(args: argparse.Namespace) -> int:
             cluster, args.target, partitions=len(partitions), replication_factor=factor, configs=configs, validate_only=args.dry_run
         )
         if args.records and not args.dry_run:
-            count = copy_records(cluster, args.source, args.target, partitions, args.compression_codec)
+            count = copy_records(cluster, args.source, args.target, partitions, args.compression_codec, is_quiet=args.quiet)
     what = {"source": args.source, "topic": args.target, "partitions": len(partitions), "configs": configs, "records": count}
     done = f"Topic {args.source} could be cloned to" if args.dry_run else f"Cloned topic {args.source} to"
     records = f" with {count} records" if args.records and not args.dry_run else ""
@@ -59,7 +60,7 @@ def _own_settings(cluster: Cluster, topic: str) -> dict[str, str]:
     return {entry.name: entry.value for entry in found if entry.config_source == TOPIC_CONFIG_SOURCE and not entry.is_sensitive}
 
 
-def copy_records(cluster: Cluster, source: str, target: str, partitions: list[int], codec: str) -> int:
+def copy_records(cluster: Cluster, source: str, target: str, partitions: list[int], codec: str, *, is_quiet: bool = False) -> int:
     """Copies everything that is committed now; gives the number of records."""
     from ottla.client.consumer import Consumer
     from ottla.client.producer import Producer
@@ -71,6 +72,7 @@ def copy_records(cluster: Cluster, source: str, target: str, partitions: list[in
     with (
         Consumer(cluster, isolation_level=READ_COMMITTED, partition_bytes_max=FETCH_BYTES, auto_offset_reset="earliest") as consumer,
         Producer(cluster, codec=codec) as producer,
+        Progress(f"to {target}", 0, is_quiet=is_quiet) as progress,
     ):
         consumer.assign(dict.fromkeys(wanted, admin.EARLIEST))
         while any(consumer.positions[partition] < stops[partition] for partition in wanted):
@@ -87,6 +89,7 @@ def copy_records(cluster: Cluster, source: str, target: str, partitions: list[in
                             headers=record.headers,
                         )
                         count += 1
+                        progress.add(1)
             producer.poll()
         producer.flush()
     return count
