@@ -1,4 +1,4 @@
-"""`ottla partitions`: move replicas (`reassign`, `list`, `verify`, `cancel`) and choose leaders (`elect`).
+"""`ottla partitions`: move replicas (`generate`, `reassign`, `list`, `verify`, `cancel`) and choose leaders (`elect`).
 
 Files are Kafka's: `{"version": 1, "partitions": [{"topic": "t", "partition": 0, "replicas": [1, 2]}]}`. `reassign` shows what would
 change and changes nothing without `--execute`; it prints the replicas of now in the same form, so that a move can be taken back.
@@ -12,6 +12,7 @@ from typing import Any
 
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.base.types import TopicPartition
+from ottla.cli import partitions_generate
 from ottla.cli.command import Command, UsageError, merged
 from ottla.cli.options import add_yes, confirm, connect, output_of
 from ottla.client import admin
@@ -246,6 +247,7 @@ def _elect(args: argparse.Namespace) -> int:
 
 
 COMMANDS = {
+    "generate": partitions_generate.COMMAND,
     "reassign": Command("Move replicas to other brokers.", _reassign_arguments, _reassign),
     "list": Command("Moves under way.", lambda parser: None, _list, may_watch=True),
     "verify": Command("Are the moves of a file done?", _file_argument, _verify),

@@ -129,12 +129,16 @@ def _preferred_replica_election(arguments: list[str]) -> Translation:
 
 
 def _reassign_partitions(arguments: list[str]) -> Translation:
-    verbs = {"--list": ["list"], "--verify": ["verify"], "--cancel": ["cancel", "--yes"], "--execute": ["reassign", "--yes", "--execute"]}
+    verbs = {
+        "--generate": ["generate"],
+        "--execute": ["reassign", "--yes", "--execute"],
+        "--verify": ["verify"],
+        "--cancel": ["cancel", "--yes"],
+        "--list": ["list"],
+    }
     chosen = [verbs[word] for word in arguments if word in verbs]
-    if "--generate" in arguments:
-        raise UsageError("--generate is not offered; write the file of --reassignment-json-file by hand")
     if len(chosen) != 1:
-        raise UsageError("Command must include exactly one action: --execute, --verify, --cancel, --list")
+        raise UsageError("Command must include exactly one action: --generate, --execute, --verify, --cancel, --list")
     rest = without(arguments, (*verbs, "--additional", "--preserve-throttles"))
     return Translation(["partitions", *chosen[0], *renamed(rest, {"--bootstrap-controller": "--bootstrap-server"})])
 

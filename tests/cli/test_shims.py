@@ -44,7 +44,7 @@ def test_a_tool_is_found_by_each_of_its_classes(tool: str, name: str) -> None:
         (["kafka-configs", "--topic", "t"], "exactly one action: --describe, --alter"),
         (["kafka-log-dirs"], 'Missing required argument "[describe]"'),
         (["kafka-transactions", "--bootstrap-server", "list"], "kafka-transactions needs one of list, describe"),
-        (["kafka-reassign-partitions", "--generate"], "--generate is not offered"),
+        (["kafka-reassign-partitions", "--generate"], "required: --topics-to-move-json-file, --broker-list"),
         (["kafka-reassign-partitions", "--list", "--verify"], "exactly one action"),
         (["kafka-server-start", "-daemon"], "kafka-server-start [-daemon] FILE"),
     ],

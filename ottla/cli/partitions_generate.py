@@ -1,0 +1,103 @@
+"""`ottla partitions generate`: a proposal of where the partitions of some topics could stand, in the form that `reassign` reads.
+
+The formula is Kafka's for brokers without racks: leaders go round the brokers, and the followers of each further round stand one broker
+further away. Kafka's tool begins at a broker drawn by chance; here each topic begins one broker further than the one before, so that the
+same question has the same answer. Nothing is changed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from ottla.base.types import TopicPartition
+from ottla.cli.command import Command, UsageError, merged
+from ottla.cli.options import connect, output_of
+from ottla.cli.output import write
+
+
+def _arguments(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("--topics-to-move-json-file", required=True, metavar="FILE", help='topics: {"version": 1, "topics": [{"topic": "t"}]}')
+    add("--broker-list", required=True, action="append", metavar="ID,...", help="the brokers that may hold them")
+    add("--disable-rack-aware", action="store_true", help="taken for Kafka's sake: racks are not looked at")
+
+
+def _run(args: argparse.Namespace) -> int:
+    brokers = read_brokers(merged(args.broker_list))
+    topics = read_topics(args.topics_to_move_json_file)
+    now: dict[TopicPartition, list[int]] = {}
+    proposed: dict[TopicPartition, list[int]] = {}
+    with connect(args) as cluster:
+        cluster.refresh([])
+        unknown = sorted(set(brokers) - set(cluster.brokers))
+        if unknown:
+            raise UsageError(f"there is no broker {unknown[0]}; there are {', '.join(map(str, sorted(cluster.brokers)))}")
+        for number, topic in enumerate(topics):
+            placed = {found.partition_index: list(found.replica_nodes) for found in cluster.topic(topic).partitions}
+            copies = len(placed[min(placed)])
+            if copies > len(brokers):
+                raise UsageError(f"topic {topic!r} has {copies} replicas of each partition, and only {len(brokers)} brokers are named")
+            for index, replicas in enumerate(place(len(placed), copies, brokers, start=number)):
+                now[TopicPartition(topic, index)] = placed[index]
+                proposed[TopicPartition(topic, index)] = replicas
+    output = output_of(args)
+    if output.is_structured:
+        output.show_object({"current": tree(now), "proposed": tree(proposed)})
+    else:
+        write(f"Current partition replica assignment\n{json.dumps(tree(now), separators=(',', ':'))}\n\n")
+        write(f"Proposed partition reassignment configuration\n{json.dumps(tree(proposed), separators=(',', ':'))}\n")
+    return 0
+
+
+def place(partitions: int, copies: int, brokers: Sequence[int], *, start: int) -> list[list[int]]:
+    """Replicas of each partition, the preferred leader first (Kafka's `assignReplicasToBrokersRackUnaware`)."""
+    count = len(brokers)
+    return [
+        [
+            brokers[(index + start) % count],
+            *(brokers[(index + start + 1 + (index // count + further) % (count - 1)) % count] for further in range(copies - 1)),
+        ]
+        for index in range(partitions)
+    ]
+
+
+def tree(plan: dict[TopicPartition, list[int]]) -> dict[str, Any]:
+    """As Kafka writes it."""
+    entries = [
+        {"topic": key.topic, "partition": key.partition, "replicas": replicas, "log_dirs": ["any"] * len(replicas)}
+        for key, replicas in sorted(plan.items())
+    ]
+    return {"version": 1, "partitions": entries}
+
+
+def read_brokers(words: list[str]) -> list[int]:
+    try:
+        brokers = [int(word) for word in words]
+    except ValueError:
+        raise UsageError("--broker-list is a list of broker ids, such as 0,1,2") from None
+    if not brokers or len(set(brokers)) != len(brokers):
+        raise UsageError("--broker-list names no broker, or one twice")
+    return brokers
+
+
+def read_topics(path: str) -> list[str]:
+    try:
+        with open(path, encoding="utf-8") as file:
+            found = json.load(file)
+    except OSError as error:
+        raise UsageError(f"cannot read {path}: {(error.strerror or str(error)).lower()}") from None
+    except ValueError as error:
+        raise UsageError(f"{path} is not JSON: {error}") from None
+    entries = found.get("topics") if isinstance(found, dict) else None
+    entries = entries if isinstance(entries, list) else []
+    named = [entry.get("topic") for entry in entries if isinstance(entry, dict)]
+    topics = [topic for topic in named if isinstance(topic, str)]
+    if not topics or len(topics) != len(entries) or len(set(topics)) != len(topics):
+        raise UsageError(f'{path} is not {{"version": 1, "topics": [{{"topic": "t"}}, ...]}} with each topic once')
+    return topics
+
+
+COMMAND = Command("Propose where the partitions of some topics could stand.", _arguments, _run)
