@@ -43,12 +43,17 @@ class ProcessMetrics:
         try:
             with open("/proc/self/statm", "rb") as file:
                 virtual, resident = file.read().split()[:2]
-            descriptors = len(os.listdir("/proc/self/fd"))
+            descriptors = _open_descriptors()
         except OSError:
             return
         page.put("process_virtual_memory_bytes", int(virtual) * resource.getpagesize())
         page.put("process_resident_memory_bytes", int(resident) * resource.getpagesize())
-        page.put("process_open_fds", descriptors - 1)  # the one that lists them is closed again
+        page.put("process_open_fds", descriptors)
+
+
+def _open_descriptors() -> int:
+    """Since Linux 6.2 the directory's size is their number; before, they are listed, by one that is closed again."""
+    return os.stat("/proc/self/fd").st_size or len(os.listdir("/proc/self/fd")) - 1
 
 
 def _started_seconds() -> float:

@@ -185,7 +185,7 @@ class TopicMetrics:
             known.starts = _join(row.starts for row in known.rows)
         if known.has_moved:
             known.has_moved = False
-            known.ends = _join(row.ends for row in known.rows)
+            known.ends = _join_ends(row.ends for row in known.rows)
             known.counts = tuple(map(sum, zip(known.base, *(row.counts for row in known.rows), strict=True)))
             labels = labels_text(topic=topic.name)
             known.traffic_lines = tuple(
@@ -236,14 +236,20 @@ def _starts(labels: str, start: int) -> tuple[str, ...]:
 
 
 def _ends(labels: str, partition: Partition) -> tuple[str, ...]:
-    """In the order of `ENDS`."""
+    """In the order of `ENDS`, without the families' names: those are put between them, once a topic. Most often the first two are one."""
     log = partition.log
     size = log.active.size if len(log.segments) == 1 else log.size_bytes
-    return (
-        f"kafka_topic_partition_current_offset{labels}{partition.high_watermark}\n",
-        f"kafka_log_log_logendoffset{labels}{log.log_end_offset}\n",
-        f"kafka_log_log_size{labels}{size}\n",
-    )
+    end_offset = log.log_end_offset
+    visible = end = f"{labels}{end_offset}\n"
+    if partition.high_watermark != end_offset:
+        visible = f"{labels}{partition.high_watermark}\n"
+    return visible, end, f"{labels}{size}\n"
+
+
+def _join_ends(rows: Iterator[tuple[str, ...]]) -> tuple[bytes, ...]:
+    """The lines of `ENDS`; partitions that are not here have none."""
+    columns = [[text for text in column if text] for column in zip(*rows, strict=True)]
+    return tuple((family + family.join(column) if column else "").encode() for family, column in zip(ENDS, columns, strict=True))
 
 
 def _flags(state: PartitionMetadata, partition: Partition | None) -> tuple[int, ...]:
