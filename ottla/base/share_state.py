@@ -1,0 +1,84 @@
+"""What is remembered of a share partition (KIP-932), and the port through which it is remembered.
+
+A share partition is one partition as one share group reads it. Its leader keeps what became of each record in flight; the share
+coordinator, one machine over each partition of `__share_group_state`, makes that durable. `Persister` stands between them, so that neither
+the leader nor the group coordinator cares whether the share coordinator lives on this broker.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import IntEnum
+from typing import NamedTuple, Protocol
+
+from ottla.base.errors import ErrorCode
+from ottla.base.uuids import Uuid, uuid_to_text
+
+UNINITIALIZED_START_OFFSET = -1
+"""The start offset of a share partition that nobody has read yet: its leader decides, by the group's `share.auto.offset.reset`."""
+
+UNKNOWN_DELIVERY_COMPLETE_COUNT = -1
+
+
+class SharePartitionKey(NamedTuple):
+    """One partition as one share group reads it."""
+
+    group_id: str
+    topic_id: Uuid
+    partition: int
+
+    @property
+    def coordinator_key(self) -> str:
+        """What FindCoordinator and the placement in `__share_group_state` know it by: `group:topicId:partition`."""
+        return f"{self.group_id}:{uuid_to_text(self.topic_id)}:{self.partition}"
+
+
+class DeliveryState(IntEnum):
+    """What became of records; the numbers are those of Kafka's RecordState in `__share_group_state`. ACQUIRED is never logged."""
+
+    AVAILABLE = 0
+    ACQUIRED = 1
+    ACKNOWLEDGED = 2
+    ARCHIVED = 4
+
+
+class StateBatch(NamedTuple):
+    """A run of offsets, both ends inclusive, of one delivery state and count."""
+
+    first_offset: int
+    last_offset: int
+    delivery_state: int
+    delivery_count: int
+
+
+class ShareState(NamedTuple):
+    """All that is remembered of a share partition. Offsets below `start_offset` are done with; what no batch names is as it was."""
+
+    state_epoch: int
+    leader_epoch: int
+    start_offset: int
+    delivery_complete_count: int  # records from `start_offset` on that are acknowledged or archived; -1 unknown (KIP-1226)
+    batches: tuple[StateBatch, ...] = ()
+
+
+Done = Callable[[ErrorCode], None]
+Found = Callable[[ErrorCode, ShareState | None], None]
+
+
+class Persister(Protocol):
+    """The share coordinators. Each call answers exactly once, now or later, never by raising; an error's state is None."""
+
+    def initialize(self, key: SharePartitionKey, state_epoch: int, start_offset: int, done: Done) -> None:
+        """Begins (or begins anew, with a higher state epoch) what is remembered."""
+
+    def read(self, key: SharePartitionKey, leader_epoch: int, found: Found) -> None:
+        """For the partition's leader, which takes it over with its leader epoch: FENCED_LEADER_EPOCH for an older one."""
+
+    def summary(self, key: SharePartitionKey, leader_epoch: int, found: Found) -> None:
+        """Without batches and without taking over, for tools."""
+
+    def write(self, key: SharePartitionKey, state: ShareState, done: Done) -> None:
+        """Adds what has changed: `state.batches` holds only changes. FENCED_STATE_EPOCH, FENCED_LEADER_EPOCH for who is behind."""
+
+    def delete(self, key: SharePartitionKey, done: Done) -> None:
+        """Forgets it all; NONE also when nothing was known."""
