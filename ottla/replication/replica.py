@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from operator import itemgetter
 from typing import Any
 
 from ottla.base.errors import ApiError, ErrorCode, StorageError
@@ -265,13 +266,15 @@ class Replica:
         self._watchers.pop(function, None)
 
     def call_when_acknowledged(self, last_offset: int, acks: int, function: Callable[[], None]) -> None:
-        """Calls `function` once, when what `acks` asks for `last_offset` is there, or when this replica leads no more.
-
-        To be asked right after the append, so that the offsets come in ascending order.
-        """
+        """Calls `function` once, when what `acks` asks for `last_offset` is there, or when this replica leads no more."""
         awaiting = self._awaiting_commit if acks == -1 else self._awaiting_flush
-        awaiting.pop(function, None)
-        awaiting[function] = last_offset
+        offset = max(last_offset, awaiting.pop(function, last_offset))
+        is_out_of_turn = bool(awaiting) and awaiting[next(reversed(awaiting))] > offset
+        awaiting[function] = offset
+        if is_out_of_turn:
+            # A batch that came again waits for where it was written the first time, which is before what others have appended since.
+            for waiting, _ in sorted(awaiting.items(), key=itemgetter(1)):
+                awaiting.move_to_end(waiting)
 
     def forget_acknowledgement(self, function: Callable[[], None]) -> None:
         self._awaiting_commit.pop(function, None)

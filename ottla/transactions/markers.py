@@ -58,9 +58,8 @@ class MarkerPartition(Protocol):
     def acknowledgement(self, last_offset: int, acks: int, leader_epoch: int = -1) -> ErrorCode | None:
         """None while the replicas lack `last_offset`; an error if this term of leadership is over."""
 
-    def add_watcher(self, watcher: Callable[[], None]) -> None: ...
-
-    def remove_watcher(self, watcher: Callable[[], None]) -> None: ...
+    def call_when_acknowledged(self, last_offset: int, acks: int, function: Callable[[], None]) -> None:
+        """Calls `function` once, when `last_offset` is there, or when this replica leads no more."""
 
 
 Find = Callable[[str, int], MarkerPartition | None]
@@ -117,18 +116,15 @@ class LocalMarkers:
 
 def _wait(partition: MarkerPartition, last_offset: int, done: Written) -> None:
     leader_epoch = partition.leader_epoch
-    code = partition.acknowledgement(last_offset, ALL_IN_SYNC, leader_epoch)
-    if code is not None:
-        done(code)
-        return
 
     def look() -> None:
         code = partition.acknowledgement(last_offset, ALL_IN_SYNC, leader_epoch)
-        if code is not None:
-            partition.remove_watcher(look)
+        if code is None:
+            partition.call_when_acknowledged(last_offset, ALL_IN_SYNC, look)
+        else:
             done(code)
 
-    partition.add_watcher(look)
+    look()
 
 
 class MarkerDelivery:

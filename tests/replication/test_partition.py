@@ -469,6 +469,26 @@ def test_who_waits_for_an_offset_is_called_once_and_nobody_before_his_turn(open_
     assert heard == ["a", "c", "d"], "nothing will come of it any more"
 
 
+@pytest.mark.parametrize("acks", [1, -1])
+def test_a_batch_that_came_again_waits_no_longer_than_where_it_was_first_written(open_log: OpenLog, acks: int) -> None:
+    partition = Partition(open_log(), broker_id=1, is_flush_on_ack=True, request_flush=lambda _partition: None)
+    partition.become_leader(leader_epoch=0, partition_epoch=0, replicas=(1,), isr=(1,), now_ms=0)
+    heard: list[str] = []
+    for name in "abcd":
+        append(partition, batch(name))
+    twice = functools.partial(heard.append, "twice")
+    for offset, name in ((3, "d"), (0, "a again"), (1, "b again")):
+        partition.call_when_acknowledged(offset, acks, functools.partial(heard.append, name))
+    partition.call_when_acknowledged(2, acks, twice)
+    partition.call_when_acknowledged(0, acks, twice)
+    partition.on_flushed(1)
+    assert heard == ["a again"]
+    partition.on_flushed(2)
+    assert heard == ["a again", "b again"]
+    partition.on_flushed(4)
+    assert heard == ["a again", "b again", "twice", "d"], "who waits for two offsets is called at the later one"
+
+
 def test_a_watcher_may_append_and_nobody_is_called_inside_of_another(alone: Partition) -> None:
     depths: list[int] = []
     depth = 0

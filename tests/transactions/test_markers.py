@@ -32,7 +32,7 @@ class FakePartition:
         self.written: list[tuple[int, int, bool]] = []
         self.refuses: list[ErrorCode] = []
         self.is_lost = False
-        self.watchers: list[Callable[[], None]] = []
+        self.waiting: list[tuple[int, Callable[[], None]]] = []
 
     def write_marker(
         self, producer_id: int, producer_epoch: int, coordinator_epoch: int, is_commit: bool, now_ms: int, transaction_version: int
@@ -52,21 +52,26 @@ class FakePartition:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
         return ErrorCode.NONE if self.high_watermark > last_offset else None
 
-    def add_watcher(self, watcher: Callable[[], None]) -> None:
-        self.watchers.append(watcher)
-
-    def remove_watcher(self, watcher: Callable[[], None]) -> None:
-        self.watchers.remove(watcher)
+    def call_when_acknowledged(self, last_offset: int, acks: int, function: Callable[[], None]) -> None:
+        assert acks == -1
+        self.waiting.append((last_offset, function))
 
     def commit(self) -> None:
         self.high_watermark = self.log.log_end_offset
-        for watcher in list(self.watchers):
-            watcher()
+        self._call(lambda offset: offset < self.high_watermark)
 
     def lose(self) -> None:
         self.is_lost = True
-        for watcher in list(self.watchers):
-            watcher()
+        self._call(lambda _offset: True)
+
+    def _call(self, is_due: Callable[[int], bool]) -> None:
+        """Each once, as a partition does."""
+        waiting, self.waiting = self.waiting, []
+        for offset, function in waiting:
+            if is_due(offset):
+                function()
+            else:
+                self.waiting.append((offset, function))
 
 
 class World:
@@ -122,7 +127,7 @@ def test_done_waits_for_the_high_watermark() -> None:
     world.send(T0)
     assert world.done == 0
     world.partitions[T0].commit()
-    assert world.done == 1 and world.partitions[T0].watchers == []
+    assert world.done == 1 and world.partitions[T0].waiting == []
 
 
 def test_a_marker_that_is_there_already_counts_once_it_is_committed() -> None:
