@@ -12,6 +12,7 @@ Unknown names and names that only Kafka serves become notices and never stop the
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from enum import IntEnum
 from typing import Any, NamedTuple
 
@@ -23,6 +24,7 @@ from ottla.base.settings.listeners import Endpoint, parse_endpoints, protocol_ma
 from ottla.base.settings.logs import LogSettings, ReplicationSettings
 from ottla.base.settings.network import NetworkSettings
 from ottla.base.settings.setting import Scope, Setting, SettingError, Type, Update, settings_of
+from ottla.base.settings.sharing import ShareSettings
 from ottla.base.settings.topics import GROUP_SETTINGS, TOPIC_SETTINGS
 
 __all__ = [
@@ -83,7 +85,7 @@ class Notice(NamedTuple):
     text: str
 
 
-class _AllSettings(NetworkSettings, LogSettings, ReplicationSettings, GroupSettings, TransactionSettings):
+class _AllSettings(NetworkSettings, LogSettings, ReplicationSettings, GroupSettings, ShareSettings, TransactionSettings):
     """The broker's settings in one class."""
 
 
@@ -289,20 +291,25 @@ class BrokerConfig(_AllSettings):
 
     # Groups
 
-    def group_value(self, name: str, overrides: Mapping[str, str]) -> int:
-        """The value in force of a group setting, held within the broker's bounds of today."""
+    def group_value(self, name: str, overrides: Mapping[str, str]) -> Any:
+        """The value in force of a group setting; a number is held within the broker's bounds of today."""
         setting = GROUP_SETTINGS[name]
-        broker_name = setting.broker_names[0][0]
-        try:
-            value = setting.parse(overrides[name]) if name in overrides else self.value(broker_name)
-        except SettingError:
-            value = self.value(broker_name)
+        broker_name = setting.broker_names[0][0] if setting.broker_names else ""
+        value = self.value(broker_name) if broker_name else setting.default
+        if name in overrides:
+            with suppress(SettingError):
+                value = setting.parse(overrides[name])
+        if not broker_name:
+            return value
         low, high = self._group_bounds(broker_name)
         return int(min(max(value, low), high))
 
     def group_synonyms(self, name: str, overrides: Mapping[str, str]) -> list[Synonym]:
         found = [Synonym(name, overrides[name], Source.DYNAMIC_GROUP)] if name in overrides else []
-        return found + self.synonyms(GROUP_SETTINGS[name].broker_names[0][0])
+        setting = GROUP_SETTINGS[name]
+        if setting.broker_names:
+            return found + self.synonyms(setting.broker_names[0][0])
+        return [*found, Synonym(name, setting.default_text, Source.DEFAULT)]
 
     def check_group(self, overrides: Mapping[str, str | None]) -> None:
         """Raises `ApiError` INVALID_CONFIG if a group may not have these settings."""
@@ -312,6 +319,8 @@ class BrokerConfig(_AllSettings):
             if text is None:
                 raise ApiError(ErrorCode.INVALID_CONFIG, f"Null value not supported for group configs: {name}")
             value = _parse_for_client(GROUP_SETTINGS[name], text)
+            if not GROUP_SETTINGS[name].broker_names:
+                continue
             low, high = self._group_bounds(GROUP_SETTINGS[name].broker_names[0][0])
             if not low <= value <= high:
                 raise ApiError(ErrorCode.INVALID_CONFIG, f"{name} must be between {low} and {high}")
@@ -335,8 +344,8 @@ class BrokerConfig(_AllSettings):
                 _parse_for_client(setting, text)
 
     def _group_bounds(self, broker_name: str) -> tuple[int, int]:
-        family, _, rest = broker_name.rpartition("consumer.")
-        return self.value(f"{family}consumer.min.{rest}"), self.value(f"{family}consumer.max.{rest}")
+        _, kind, rest = broker_name.split(".", 2)
+        return self.value(f"group.{kind}.min.{rest}"), self.value(f"group.{kind}.max.{rest}")
 
     def _protocols(self) -> dict[str, str]:
         return protocol_map(self.listener_security_protocol_map)

@@ -329,12 +329,31 @@ def test_what_a_topic_may_have() -> None:
         ({"consumer.session.timeout.ms": "1000"}, "between 45000 and 60000"),
         ({"consumer.heartbeat.interval.ms": "x"}, "Not a number"),
         ({"consumer.session.timeout.ms": None}, "Null value"),
+        ({"share.record.lock.duration.ms": "14999"}, "between 15000 and 60000"),
+        ({"share.delivery.count.limit": "11"}, "between 2 and 10"),
+        ({"share.isolation.level": "serializable"}, "read_committed, read_uncommitted"),
+        ({"share.auto.offset.reset": "by_duration:PT-1H"}, "by_duration"),
+        ({"share.renew.acknowledge.enable": "maybe"}, "true or false"),
     ],
 )
 def test_what_a_group_may_not_have(overrides: dict[str, str | None], words: str) -> None:
     with pytest.raises(ApiError) as caught:
         BrokerConfig().check_group(overrides)
     assert words in caught.value.message
+
+
+def test_what_a_share_group_may_have() -> None:
+    config = BrokerConfig()
+    own = {
+        "share.auto.offset.reset": "by_duration:P1DT2H",
+        "share.partition.max.record.locks": "300",
+        "share.isolation.level": "read_committed",
+    }
+    config.check_group(own)
+    assert config.group_value("share.auto.offset.reset", own) == "by_duration:P1DT2H"
+    assert config.group_value("share.partition.max.record.locks", own) == 300
+    assert config.group_value("share.renew.acknowledge.enable", own) is True
+    assert [synonym.text for synonym in config.group_synonyms("share.isolation.level", own)] == ["read_committed", "read_uncommitted"]
 
 
 def test_a_groups_value_stays_within_todays_bounds() -> None:

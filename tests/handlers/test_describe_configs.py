@@ -81,11 +81,13 @@ def test_a_dynamic_broker_value_is_the_topics() -> None:
 
 def test_a_group_that_nobody_has_seen_has_the_defaults() -> None:
     world = AdminWorld()
-    assert {entry.name: entry.value for entry in described(world, GROUP, "g").configs} == {
+    shown = {entry.name: entry.value for entry in described(world, GROUP, "g").configs}
+    assert {name: shown[name] for name in shown if name.startswith("consumer.")} == {
         "consumer.assignment.interval.ms": "1000",
         "consumer.heartbeat.interval.ms": "5000",
         "consumer.session.timeout.ms": "45000",
     }
+    assert (shown["share.auto.offset.reset"], shown["share.renew.acknowledge.enable"]) == ("latest", "true")
     set_config(world, GROUP, "g", "consumer.session.timeout.ms", "50000")
     (entry,) = described(world, GROUP, "g", "consumer.session.timeout.ms").configs
     assert (entry.value, entry.config_source) == ("50000", 8)

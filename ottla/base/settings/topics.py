@@ -20,6 +20,7 @@ from ottla.base.settings.setting import (
     at_least,
     settings_of,
 )
+from ottla.base.settings.sharing import OffsetReset
 
 HOUR_MS = 3_600_000
 
@@ -241,7 +242,7 @@ def _group(name: str, default: int, doc: str, broker_name: str, *, low: int) -> 
 
 
 class GroupOverrides:
-    """Settings of one consumer group (KIP-848); each must stay within the broker's bounds for it."""
+    """Settings of one consumer group (KIP-848) or share group (KIP-932); each must stay within the broker's bounds for it."""
 
     consumer_assignment_interval_ms = _group(
         "consumer.assignment.interval.ms",
@@ -259,6 +260,42 @@ class GroupOverrides:
         "A member silent for this long is removed.",
         "group.consumer.session.timeout.ms",
         low=1,
+    )
+    share_auto_offset_reset = Setting(
+        "share.auto.offset.reset",
+        Type.STRING,
+        "latest",
+        "Where a share group begins to read a partition that it has not read before.",
+        valid=OffsetReset(),
+        scope=Scope.GROUP,
+    )
+    share_delivery_count_limit = _group(
+        "share.delivery.count.limit", 5, "How often a record is delivered at most.", "group.share.delivery.count.limit", low=2
+    )
+    share_isolation_level = Setting(
+        "share.isolation.level",
+        Type.STRING,
+        "read_uncommitted",
+        "Whether records of transactions are delivered that are not, or never will be, committed.",
+        valid=OneOf("read_committed", "read_uncommitted"),
+        scope=Scope.GROUP,
+    )
+    share_partition_max_record_locks = _group(
+        "share.partition.max.record.locks",
+        2000,
+        "Records of one partition in flight.",
+        "group.share.partition.max.record.locks",
+        low=100,
+    )
+    share_record_lock_duration_ms = _group(
+        "share.record.lock.duration.ms", 30000, "How long a member may keep a record.", "group.share.record.lock.duration.ms", low=1000
+    )
+    share_renew_acknowledge_enable = Setting(
+        "share.renew.acknowledge.enable",
+        Type.BOOLEAN,
+        True,
+        "Whether members may keep records for longer by renewing their locks.",
+        scope=Scope.GROUP,
     )
 
 

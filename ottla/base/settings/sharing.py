@@ -1,0 +1,78 @@
+"""Settings of share groups (KIP-932) that bear on records in flight: how often, for how long, and how many at a time.
+
+The broker's values are what a group has that sets none of its own; what a group may set lies within the broker's bounds.
+"""
+
+from __future__ import annotations
+
+import re
+
+from ottla.base.settings.setting import Between, at_least, integer
+
+_DURATION = re.compile(r"P(?:(\d+)D)?(?:T(?=\d)(?:(\d+)H)?(?:(\d+)M)?(?:(\d+)(?:[.,](\d{1,9}))?S)?)?", re.IGNORECASE)
+BY_DURATION = "by_duration:"
+
+
+class ShareSettings:
+    """Records that share groups hold."""
+
+    group_share_delivery_count_limit = integer(
+        "group.share.delivery.count.limit", 5, "How often a record is delivered to a share group at most.", valid=Between(2, 10)
+    )
+    group_share_min_delivery_count_limit = integer(
+        "group.share.min.delivery.count.limit", 2, "Least value a group may set for it.", valid=Between(2, 5)
+    )
+    group_share_max_delivery_count_limit = integer(
+        "group.share.max.delivery.count.limit", 10, "Largest value a group may set for it.", valid=Between(5, 25)
+    )
+    group_share_record_lock_duration_ms = integer(
+        "group.share.record.lock.duration.ms",
+        30000,
+        "How long a member of a share group may keep a record before it is given to another.",
+        valid=Between(1000, 3600000),
+    )
+    group_share_min_record_lock_duration_ms = integer(
+        "group.share.min.record.lock.duration.ms", 15000, "Least value a group may set for it.", valid=Between(1000, 30000)
+    )
+    group_share_max_record_lock_duration_ms = integer(
+        "group.share.max.record.lock.duration.ms", 60000, "Largest value a group may set for it.", valid=Between(30000, 3600000)
+    )
+    group_share_partition_max_record_locks = integer(
+        "group.share.partition.max.record.locks",
+        2000,
+        "Records of one partition that are in flight in one share group.",
+        valid=Between(100, 10000),
+    )
+    group_share_min_partition_max_record_locks = integer(
+        "group.share.min.partition.max.record.locks", 100, "Least value a group may set for it.", valid=Between(100, 2000)
+    )
+    group_share_max_partition_max_record_locks = integer(
+        "group.share.max.partition.max.record.locks", 4000, "Largest value a group may set for it.", valid=Between(2000, 10000)
+    )
+    group_share_max_share_sessions = integer(
+        "group.share.max.share.sessions", 2000, "Share sessions that this broker keeps at a time.", valid=at_least(1)
+    )
+
+
+def duration_ms(text: str) -> int | None:
+    """The milliseconds of an ISO 8601 duration of days and smaller units; None if it is none."""
+    found = _DURATION.fullmatch(text)
+    if found is None or not any(found.groups()):
+        return None
+    days, hours, minutes, seconds, fraction = found.groups(default="0")
+    whole = ((int(days) * 24 + int(hours)) * 60 + int(minutes)) * 60 + int(seconds)
+    return whole * 1000 + int(fraction.ljust(9, "0")) // 1_000_000
+
+
+class OffsetReset:
+    """`latest`, `earliest`, or `by_duration:` and how far back."""
+
+    description = "[latest, earliest, by_duration:PnDTnHnMn.nS]"
+
+    def __call__(self, value: object) -> str:
+        text = str(value)
+        if text in ("latest", "earliest"):
+            return ""
+        if text.startswith(BY_DURATION) and duration_ms(text.removeprefix(BY_DURATION)) is not None:
+            return ""
+        return "must be latest, earliest or by_duration:<duration>, the duration as ISO 8601 writes it (PnDTnHnMn.nS) and not negative"
