@@ -44,7 +44,7 @@ def handle(broker: Broker, request: RequestContext, body: DescribeTransactionsRe
             pending.complete(response)
 
     for transactional_id in body.transactional_ids:
-        state = TransactionState(transactional_id=transactional_id, producer_id=-1, producer_epoch=-1, transaction_start_time_ms=-1)
+        state = TransactionState(transactional_id=transactional_id)
         response.transaction_states.append(state)
         if not transactional_id:
             described(state, ErrorCode.INVALID_REQUEST)

@@ -37,6 +37,13 @@ LEADER_HINT_SINCE = 10
 ABORTABLE_SINCE = 11
 TRANSACTIONS_V2_SINCE = 12
 ALL, LEADER, NONE = -1, 1, 0
+JUDGED_BY_LOG = frozenset(
+    (
+        ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.DUPLICATE_SEQUENCE_NUMBER, ErrorCode.INVALID_PRODUCER_EPOCH,
+        ErrorCode.INVALID_TXN_STATE, ErrorCode.INVALID_RECORD, ErrorCode.INVALID_TIMESTAMP, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
+    )
+)  # fmt: skip
+"""Refusals that say where the log starts, as an acknowledgement does."""
 TRANSACTIONAL_AT = ATTRIBUTES_AT + 1  # the byte of the attributes that has the bit
 
 
@@ -141,7 +148,12 @@ class Produce:
         guard: VerificationGuard | None = None,
     ) -> None:
         acks = self._acks
-        appended = partition.append(records, acks=acks, now_ms=now_ms, is_transaction_v2=self._is_v2, guard=guard)
+        try:
+            appended = partition.append(records, acks=acks, now_ms=now_ms, is_transaction_v2=self._is_v2, guard=guard)
+        except ApiError as error:
+            if error.code in JUDGED_BY_LOG:
+                result.log_start_offset = partition.log.log_start_offset
+            raise
         result.base_offset, last_offset, result.log_append_time_ms, result.log_start_offset, _ = appended
         if acks != NONE:
             code = partition.acknowledgement(last_offset, acks)

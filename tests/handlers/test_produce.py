@@ -137,3 +137,14 @@ def test_a_full_disk_is_told_and_nothing_is_acknowledged() -> None:
     assert codes(answer) == [ErrorCode.KAFKA_STORAGE_ERROR] and len(failures) == 1
     world.disk.heal()
     assert codes(handle(world.broker, request(9), body({0: batch(b"x")}))) == [ErrorCode.KAFKA_STORAGE_ERROR], "offline until reopened"
+
+
+def test_a_refusal_that_the_log_made_tells_where_the_log_starts() -> None:
+    """As Kafka does: a producer that is out of sequence may find out that its earlier batches were deleted."""
+    world = World()
+    handle(world.broker, request(9), body({0: batch(b"a", b"b", producer_id=9, producer_epoch=0, base_sequence=0)}))
+    world.partitions[0].delete_records(1)
+    [gap] = results(handle(world.broker, request(9), body({0: batch(b"c", producer_id=9, producer_epoch=0, base_sequence=7)})))
+    assert (gap.error_code, gap.base_offset, gap.log_start_offset) == (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, -1, 1)
+    [corrupt] = results(handle(world.broker, request(9), body({0: memoryview(bytes(61))})))
+    assert (corrupt.error_code, corrupt.log_start_offset) == (ErrorCode.CORRUPT_MESSAGE, -1)

@@ -318,6 +318,7 @@ def test_describe_transactions() -> None:
         "TRANSACTIONAL_ID_AUTHORIZATION_FAILED",
     ]
     assert (states[0].transaction_state, states[0].producer_id, states[0].transaction_timeout_ms) == ("Ongoing", 0, 60_000)
+    assert (states[1].producer_id, states[1].producer_epoch, states[1].transaction_start_time_ms) == (0, 0, 0), "as Kafka leaves them"
     assert [(topic.topic, topic.partitions) for topic in states[0].topics] == [("t", [0, 1])], "secret topics are left out"
     house.world.run("close")
     states = house.ask(describe_transactions, DescribeTransactionsRequest(transactional_ids=["tx"])).transaction_states

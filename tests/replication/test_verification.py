@@ -54,12 +54,22 @@ def test_i19_of_batches_in_flight_the_first_goes_first() -> None:
     verifications.check(batch(sequence=2), guard)
 
 
-def test_a_newer_epoch_asks_for_itself_and_an_older_one_gets_nothing() -> None:
+def test_each_epoch_asks_for_itself() -> None:
     verifications = Verifications()
     old = verifications.begin(7, 3, 0)
     new = verifications.begin(7, 4, 0)
     assert new is not old
-    assert refusal(verifications, batch(epoch=3), verifications.begin(7, 3, 0)) is ErrorCode.INVALID_TXN_STATE
+    assert refusal(verifications, batch(epoch=3), new) is ErrorCode.INVALID_TXN_STATE
+    assert refusal(verifications, batch(epoch=4), old) is ErrorCode.INVALID_TXN_STATE
+
+
+def test_an_epoch_that_somebody_made_up_does_not_void_the_real_ones_question() -> None:
+    """The coordinator refuses the made-up epoch; the producer that is current asks later, with a sequence that goes on."""
+    verifications = Verifications()
+    verifications.begin(7, 4, 0)
+    guard = verifications.begin(7, 3, 5)
+    verifications.check(batch(sequence=5, epoch=3), guard)
+    assert verifications.stands(7, 3, guard)
 
 
 def test_i46_those_who_never_come_back_do_not_pile_up(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -68,13 +78,18 @@ def test_i46_those_who_never_come_back_do_not_pile_up(monkeypatch: pytest.Monkey
     for producer_id in range(9):
         verifications.begin(producer_id, 0, 0)
     assert len(verifications) == 3
+    for epoch in range(99):
+        verifications.begin(8, epoch, 0)
+    assert len(verifications) < 20
 
 
 def test_a_coordinators_own_records_ask_whether_the_guard_stands() -> None:
     """Offsets of a group are not a client's batch, but their answer may be overtaken as well."""
     verifications = Verifications()
     old, new = verifications.begin(7, 0, -1), verifications.begin(7, 1, -1)
-    assert (verifications.stands(7, 0, old), verifications.stands(7, 1, new)) == (False, True)
-    assert not verifications.stands(7, 0, verifications.begin(7, 0, -1)), "a later epoch asks"
+    assert (verifications.stands(7, 0, old), verifications.stands(7, 1, new)) == (True, True)
+    assert (verifications.stands(7, 1, old), verifications.stands(7, 0, new)) == (False, False)
     verifications.forget(7)
+    assert not verifications.stands(7, 0, old), "a marker came"
     assert not verifications.stands(7, 1, new)
+    assert not verifications.stands(7, 1, old)
