@@ -146,5 +146,7 @@ def test_a_refusal_that_the_log_made_tells_where_the_log_starts() -> None:
     world.partitions[0].delete_records(1)
     [gap] = results(handle(world.broker, request(9), body({0: batch(b"c", producer_id=9, producer_epoch=0, base_sequence=7)})))
     assert (gap.error_code, gap.base_offset, gap.log_start_offset) == (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, -1, 1)
-    [corrupt] = results(handle(world.broker, request(9), body({0: memoryview(bytes(61))})))
+    broken = bytearray(batch(b"x"))
+    broken[-1] ^= 1
+    [corrupt] = results(handle(world.broker, request(9), body({0: memoryview(broken)})))
     assert (corrupt.error_code, corrupt.log_start_offset) == (ErrorCode.CORRUPT_MESSAGE, -1)
