@@ -170,6 +170,14 @@ class ApiError(OttlaError):
         self.message = message
 
 
+class RecordsRefused(ApiError):
+    """Single records of a batch are at fault: `faults` has each one's place in the batch, counted from 0, and what is wrong with it."""
+
+    def __init__(self, code: ErrorCode, message: str, faults: dict[int, str]) -> None:
+        super().__init__(code, message)
+        self.faults = faults
+
+
 class StorageError(OttlaError):
     """A read, write or fsync failed or a file is damaged beyond repair; its log directory goes offline."""
 

@@ -14,12 +14,13 @@ Not done: nothing.
 
 from __future__ import annotations
 
-from ottla.base.errors import ApiError, ErrorCode, WireError
+from ottla.base.errors import ApiError, ErrorCode, RecordsRefused, WireError
 from ottla.base.types import INTERNAL_TOPICS, TopicPartition
 from ottla.handlers.context import AclOperation, Broker, Pending, RequestContext, ResourceType, Watch, require
 from ottla.replication.partition import Partition
 from ottla.replication.verification import VerificationGuard
 from ottla.wire.messages.produce import (
+    BatchIndexAndErrorMessage,
     LeaderIdAndEpoch,
     NodeEndpoint,
     PartitionProduceResponse,
@@ -237,6 +238,10 @@ class Produce:
         result.error_code = error.code
         result.error_message = error.message or None
         result.base_offset = -1
+        if isinstance(error, RecordsRefused):
+            result.record_errors = [
+                BatchIndexAndErrorMessage(batch_index=index, batch_index_error_message=text) for index, text in error.faults.items()
+            ]
         if partition is not None:
             partition.traffic.count_refused_produce(error.code)
 

@@ -18,7 +18,7 @@ from struct import error as StructError
 
 from crc32c import crc32c
 
-from ottla.base.errors import ApiError, ErrorCode, WireError
+from ottla.base.errors import ApiError, ErrorCode, RecordsRefused, WireError
 from ottla.base.log_config import LogConfig
 from ottla.wire.batch_header import (
     BATCH_OVERHEAD,
@@ -38,7 +38,7 @@ from ottla.wire.batch_header import (
 )
 from ottla.wire.compression import CODEC_GZIP, CODEC_LZ4, CODEC_NONE, CODEC_SNAPPY, CODEC_ZSTD
 from ottla.wire.record_validation import validate_records
-from ottla.wire.records import recompress
+from ottla.wire.records import iter_records, recompress
 
 _RECORD_BYTES_MIN = 7  # length, attributes, timestamp, offset, key, value, headers: one byte each
 _CODEC_MAX = CODEC_ZSTD
@@ -79,7 +79,7 @@ def check_batch(batch: memoryview, config: LogConfig, *, now_ms: int) -> BatchHe
     elif size == BATCH_OVERHEAD:
         raise ApiError(ErrorCode.CORRUPT_MESSAGE, "a compressed batch without bytes")
     if max_timestamp >= 0 and not config.is_log_append_time:
-        _check_timestamps(base_timestamp, max_timestamp, config, now_ms)
+        _check_timestamps(batch, base_timestamp, max_timestamp, config, now_ms)
     if config.is_compacted or config.is_strict:
         validate_records(batch, decompressed_bytes_max=config.decompressed_bytes_max, is_key_required=config.is_compacted)
     return header
@@ -107,16 +107,29 @@ def is_stamped(config: LogConfig) -> bool:
     return config.is_log_append_time or config.compression_type != "producer"
 
 
-def _check_timestamps(base_timestamp: int, max_timestamp: int, config: LogConfig, now_ms: int) -> None:
+def _check_timestamps(batch: memoryview, base_timestamp: int, max_timestamp: int, config: LogConfig, now_ms: int) -> None:
     """Both ends of the batch must lie in the window that the topic allows (message.timestamp.before/after.max.ms)."""
     if max_timestamp - now_ms > config.timestamp_after_max_ms or base_timestamp - now_ms > config.timestamp_after_max_ms:
         late = max_timestamp if max_timestamp > base_timestamp else base_timestamp
         message = f"timestamp {late} is more than {config.timestamp_after_max_ms} ms ahead of the broker's {now_ms}"
-        raise ApiError(ErrorCode.INVALID_TIMESTAMP, message)
+        raise _refuse_timestamps(batch, config, now_ms, message)
     oldest = base_timestamp if 0 <= base_timestamp < max_timestamp else max_timestamp
     if now_ms - oldest > config.timestamp_before_max_ms:
         message = f"timestamp {oldest} is more than {config.timestamp_before_max_ms} ms behind the broker's {now_ms}"
-        raise ApiError(ErrorCode.INVALID_TIMESTAMP, message)
+        raise _refuse_timestamps(batch, config, now_ms, message)
+
+
+def _refuse_timestamps(batch: memoryview, config: LogConfig, now_ms: int, message: str) -> ApiError:
+    """Names the records that are outside the window; a batch whose records cannot be read is refused as a whole."""
+    faults = {}
+    try:
+        for record in iter_records(batch, decompressed_bytes_max=config.decompressed_bytes_max):
+            age_ms = now_ms - record.timestamp
+            if record.timestamp >= 0 and (age_ms > config.timestamp_before_max_ms or -age_ms > config.timestamp_after_max_ms):
+                faults[record.offset] = f"Timestamp {record.timestamp} is outside the window that the topic allows."
+    except WireError:
+        return ApiError(ErrorCode.INVALID_TIMESTAMP, message)
+    return RecordsRefused(ErrorCode.INVALID_TIMESTAMP, message, faults)
 
 
 def _refuse_framing(batch: memoryview) -> ApiError:

@@ -3,7 +3,8 @@
 `validate_records` walks every record of one batch without building any, and holds what Kafka's readers rely on: CRC, count, consecutive
 offset deltas, lengths that add up, header keys that are there and are UTF-8, timestamps inside 64 bits. Answers what a caller must judge
 by its own configuration (smallest and largest timestamp, unpacked size). `CORRUPT_MESSAGE` means bytes damaged on the way, which a client
-sends again; `INVALID_RECORD` means bytes that were made wrong, which it must not.
+sends again; `INVALID_RECORD` means bytes that were made wrong, which it must not. Records without a key are named one by one, so that a
+producer can tell its guilty records from those that only were in their company.
 
 Left out: producer sequences, transactions, who may send a control batch (`storage`).
 """
@@ -12,7 +13,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from ottla.base.errors import ApiError, ErrorCode, WireError
+from ottla.base.errors import ApiError, ErrorCode, RecordsRefused, WireError
 from ottla.wire.batch_header import DECOMPRESSED_BYTES_MAX, MAGIC, BatchHeader, Buffer, check_crc, read_batch_header, record_section
 
 _INT64_MIN = -(1 << 63)
@@ -81,6 +82,7 @@ def _walk_records(data: Buffer, header: BatchHeader, is_key_required: bool) -> R
     """Reading behind the end raises IndexError; a length beyond it moves `position` away from the record's end, which is checked."""
     min_delta = max_delta = 0
     data_end, position, zigzag_before = len(data), 0, -1
+    keyless: list[int] = []
     for index in range(header.record_count):
         number = data[position]
         if number < 128:
@@ -116,7 +118,7 @@ def _walk_records(data: Buffer, header: BatchHeader, is_key_required: bool) -> R
         if data[position] == _NULL_ZIGZAG:
             position += 1
             if is_key_required:
-                raise WireError(f"record {index} has no key, which a compacted topic needs")
+                keyless.append(index)
         else:
             position = _skip_blob(data, position, index)
         number = data[position]
@@ -132,6 +134,9 @@ def _walk_records(data: Buffer, header: BatchHeader, is_key_required: bool) -> R
     base = header.base_timestamp
     if base + min_delta < _INT64_MIN or base + max_delta > _INT64_MAX:
         raise WireError("a timestamp is beyond 64 bits")
+    if keyless:
+        message = f"{len(keyless)} of {header.record_count} records have no key, which a compacted topic needs"
+        raise RecordsRefused(ErrorCode.INVALID_RECORD, message, dict.fromkeys(keyless, "A compacted topic needs a key in every record."))
     return RecordsSummary(base + min_delta, base + max_delta, data_end)
 
 

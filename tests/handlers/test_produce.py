@@ -5,10 +5,12 @@ from __future__ import annotations
 import pytest
 
 from ottla.base.errors import ErrorCode, WireError
+from ottla.base.log_config import LogConfig
 from ottla.handlers.context import Pending
 from ottla.handlers.produce import handle
 from ottla.wire.messages.produce import PartitionProduceData, PartitionProduceResponse, ProduceRequest, ProduceResponse, TopicProduceData
-from tests.handlers.records_world import TOPIC_ID, World, batch, request
+from ottla.wire.records import Record, encode_batch
+from tests.handlers.records_world import NOW_MS, TOPIC_ID, World, batch, request
 
 
 def body(records: dict[int, memoryview | None], *, topic: str = "t", acks: int = -1, topic_id: bytes = TOPIC_ID) -> ProduceRequest:
@@ -150,3 +152,12 @@ def test_a_refusal_that_the_log_made_tells_where_the_log_starts() -> None:
     broken[-1] ^= 1
     [corrupt] = results(handle(world.broker, request(9), body({0: memoryview(broken)})))
     assert (corrupt.error_code, corrupt.log_start_offset) == (ErrorCode.CORRUPT_MESSAGE, -1)
+
+
+def test_the_records_that_are_at_fault_are_named() -> None:
+    """So that a producer can fail those and send the others again."""
+    world = World(config=LogConfig(is_compacted=True))
+    records = memoryview(encode_batch([Record(0, NOW_MS, key, b"v") for key in (b"a", None, b"b")]))
+    [refused] = results(handle(world.broker, request(9), body({0: records})))
+    assert refused.error_code == ErrorCode.INVALID_RECORD
+    assert [(error.batch_index, bool(error.batch_index_error_message)) for error in refused.record_errors] == [(1, True)]

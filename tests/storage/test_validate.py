@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.base.errors import ApiError, ErrorCode
+from ottla.base.errors import ApiError, ErrorCode, RecordsRefused
 from ottla.base.log_config import LogConfig
 from ottla.storage.validate import check_batch, is_stamped, stamp_batch
 from ottla.wire.batch_header import (
@@ -125,6 +125,21 @@ def test_r6_timestamps_out_of_the_topics_window(times: tuple[int, int]) -> None:
         assert check_batch(memoryview(batch), config, now_ms=NOW).max_timestamp == NOW
     else:
         assert refusal(batch, config) is ErrorCode.INVALID_TIMESTAMP
+
+
+def test_r6_records_out_of_the_window_are_named() -> None:
+    config = LogConfig(timestamp_before_max_ms=HOUR, timestamp_after_max_ms=HOUR)
+    batch = encode_batch([Record(0, NOW - HOUR - 1, None, b""), Record(1, NOW, None, b""), Record(2, NOW + HOUR + 1, None, b"")])
+    with pytest.raises(RecordsRefused) as caught:
+        check_batch(memoryview(batch), config, now_ms=NOW)
+    assert caught.value.code is ErrorCode.INVALID_TIMESTAMP
+    assert list(caught.value.faults) == [0, 2]
+
+
+def test_r6_a_batch_that_cannot_be_read_is_refused_as_a_whole() -> None:
+    config = LogConfig(timestamp_before_max_ms=HOUR)
+    batch = changed(RECORDS_AT + 1, b"\xff\xff", encode_batch([Record(0, NOW - HOUR - 1, None, b"v")]))
+    assert refusal(batch, config) is ErrorCode.INVALID_TIMESTAMP
 
 
 def test_r6_the_window_does_not_matter_when_the_broker_stamps() -> None:

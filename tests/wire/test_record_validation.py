@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ottla.base.errors import ApiError, ErrorCode, WireError
+from ottla.base.errors import ApiError, ErrorCode, RecordsRefused, WireError
 from ottla.wire.record_validation import RecordsSummary, read_zigzag, validate_records
 from ottla.wire.records import (
     CODEC_LZ4,
@@ -148,6 +148,13 @@ def test_a_compacted_topic_needs_keys() -> None:
     with pytest.raises(ApiError, match="no key") as caught:
         validate_records(encode_batch([*keyed, Record(0, NOW, None, b"v")]), is_key_required=True)
     assert caught.value.code is ErrorCode.INVALID_RECORD
+
+
+def test_records_without_keys_are_named() -> None:
+    batch = encode_batch([Record(0, NOW, key, b"v") for key in (None, b"a", None, b"b")])
+    with pytest.raises(RecordsRefused, match="2 of 4 records") as caught:
+        validate_records(batch, is_key_required=True)
+    assert list(caught.value.faults) == [0, 2]
 
 
 def test_control_batches_are_judged_by_their_bytes_only() -> None:
