@@ -73,7 +73,7 @@ def _describe(shard: GroupShard, group_id: str, caller: Caller) -> DescribedGrou
             client_id=member.client_id,
             client_host=member.client_host,
             member_metadata=member.metadata(group.protocol_name) if is_stable else b"",
-            member_assignment=member.assignment if is_stable else b"",
+            member_assignment=member.assignment,  # in a rebalance the last one, which the member may still work on
         )
         for member in group.members.values()
     ]

@@ -3,7 +3,7 @@
 API and versions: OffsetDelete (key 47), 0.
 
 Behaviour: refused with NON_EMPTY_GROUP for a live group that does not consume, and per partition with GROUP_SUBSCRIBED_TO_TOPIC while a
-live consumer reads the topic. A partition without an offset is no error.
+live consumer reads the topic, or UNKNOWN_TOPIC_OR_PARTITION. A partition without an offset is no error.
 
 Version notes: one version (KIP-496).
 
@@ -34,7 +34,7 @@ def handle(broker: Broker, request: RequestContext, body: OffsetDeleteRequest) -
 
     def answer(response: OffsetDeleteResponse) -> None:
         if not response.error_code:
-            response.topics.extend(refused)
+            _join(response.topics, refused)
         pending.complete(response)
 
     try:
@@ -53,11 +53,27 @@ def _sort_out(
     for topic in topics:
         if not broker.authorizer.is_allowed(request.connection, AclOperation.READ, ResourceType.TOPIC, topic.name):
             refused.append(_refuse(topic, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
-        elif broker.metadata.topic(topic.name) is None:
-            refused.append(_refuse(topic, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
-        else:
+            continue
+        known = broker.metadata.topic(topic.name)
+        count = len(known.partitions) if known is not None else 0
+        missing = [partition for partition in topic.partitions if not 0 <= partition.partition_index < count]
+        if missing:
+            absent = OffsetDeleteRequestTopic(name=topic.name, partitions=missing)
+            refused.append(_refuse(absent, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+            topic.partitions = [partition for partition in topic.partitions if 0 <= partition.partition_index < count]
+        if topic.partitions:
             kept.append(topic)
     return kept
+
+
+def _join(topics: list[OffsetDeleteResponseTopic], refused: list[OffsetDeleteResponseTopic]) -> None:
+    """Each topic stands in an answer once, or clients see only a part of it."""
+    known = {topic.name: topic for topic in topics}
+    for topic in refused:
+        if topic.name in known:
+            known[topic.name].partitions += topic.partitions
+        else:
+            topics.append(topic)
 
 
 def _refuse(topic: OffsetDeleteRequestTopic, code: ErrorCode) -> OffsetDeleteResponseTopic:

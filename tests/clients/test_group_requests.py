@@ -1,0 +1,41 @@
+"""What requests of groups are told in corners that no stock client walks into."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from ottla.base.errors import ErrorCode
+from ottla.wire.messages import offset_delete
+from ottla.wire.messages.sync_group import SyncGroupRequest
+from tests.clients.broker_process import BrokerProcess
+from tests.clients.sample_requests import World
+from tests.clients.wire_client import WireClient
+
+
+@pytest.fixture(scope="module")
+def world(broker: BrokerProcess) -> Iterator[World]:
+    with WireClient(broker.port) as client:
+        yield World(client)
+
+
+def test_from_version_5_on_a_sync_names_the_protocol(world: World) -> None:
+    member, generation = world.join("syncing")
+    fields = {"group_id": "syncing", "generation_id": generation, "member_id": member}
+    assert world.client.ask(SyncGroupRequest(**fields), 4).error_code == 0
+    nameless = SyncGroupRequest(**fields, protocol_type="consumer", protocol_name=None)
+    assert world.client.ask(nameless, 5).error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    assert world.client.ask(SyncGroupRequest(**fields, protocol_type="consumer", protocol_name="range"), 5).error_code == 0
+
+
+def test_offsets_of_partitions_that_do_not_exist_are_not_deleted_but_told(world: World) -> None:
+    partitions = [offset_delete.OffsetDeleteRequestPartition(partition_index=index) for index in (1, 7, -1)]
+    topics = [
+        offset_delete.OffsetDeleteRequestTopic(name=world.topic, partitions=partitions),
+        offset_delete.OffsetDeleteRequestTopic(name="missing", partitions=partitions[:1]),
+    ]
+    answer = world.client.ask(offset_delete.OffsetDeleteRequest(group_id="offsets", topics=topics), 0)
+    unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    told = [(topic.name, [(one.partition_index, one.error_code) for one in topic.partitions]) for topic in answer.topics]
+    assert told == [(world.topic, [(1, 0), (7, unknown), (-1, unknown)]), ("missing", [(1, unknown)])]
