@@ -24,6 +24,7 @@ from ottla.base.settings.listeners import Endpoint, parse_endpoints, protocol_ma
 from ottla.base.settings.logs import LogSettings, ReplicationSettings
 from ottla.base.settings.network import NetworkSettings
 from ottla.base.settings.setting import Scope, Setting, SettingError, Type, Update, settings_of
+from ottla.base.settings.share_coordinator import ShareCoordinatorSettings
 from ottla.base.settings.sharing import ShareSettings
 from ottla.base.settings.topics import GROUP_SETTINGS, TOPIC_SETTINGS
 
@@ -85,7 +86,9 @@ class Notice(NamedTuple):
     text: str
 
 
-class _AllSettings(NetworkSettings, LogSettings, ReplicationSettings, GroupSettings, ShareSettings, TransactionSettings):
+class _AllSettings(
+    NetworkSettings, LogSettings, ReplicationSettings, GroupSettings, ShareSettings, ShareCoordinatorSettings, TransactionSettings
+):
     """The broker's settings in one class."""
 
 
@@ -95,6 +98,8 @@ SETTINGS: tuple[Setting[Any], ...] = (*BROKER_SETTINGS.values(), *TOPIC_SETTINGS
 SINGLE_BROKER_DEFAULTS: dict[str, Any] = {
     "group.initial.rebalance.delay.ms": 0,
     "offsets.topic.replication.factor": 1,
+    "share.coordinator.state.topic.min.isr": 1,
+    "share.coordinator.state.topic.replication.factor": 1,
     "transaction.state.log.min.isr": 1,
     "transaction.state.log.replication.factor": 1,
 }

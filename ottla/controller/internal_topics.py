@@ -1,4 +1,5 @@
-"""The coordinators' topics: created at first use, compacted, with Kafka's settings for them.
+"""The coordinators' topics: created at first use, with Kafka's settings for them. Two are compacted; of the third, `__share_group_state`,
+its coordinators remove themselves what is no longer needed.
 
 `ensure` may be asked many times while the first creation is on its way; all get its answer.
 """
@@ -9,7 +10,7 @@ from collections.abc import Callable
 
 from ottla.base.config import BrokerConfig
 from ottla.base.errors import ErrorCode
-from ottla.base.types import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
+from ottla.base.types import GROUP_METADATA_TOPIC, SHARE_GROUP_STATE_TOPIC, TRANSACTION_STATE_TOPIC
 from ottla.controller.api import Controller, NewTopic, TopicResult
 from ottla.controller.state import ClusterMetadata
 
@@ -18,7 +19,7 @@ SEGMENT_BYTES_LEAST = 1 << 20
 
 
 class InternalTopics:
-    """Creates `__consumer_offsets` and `__transaction_state` when somebody needs them."""
+    """Creates `__consumer_offsets`, `__transaction_state` and `__share_group_state` when somebody needs them."""
 
     def __init__(self, controller: Controller, metadata: ClusterMetadata, config: BrokerConfig) -> None:
         self._controller = controller
@@ -52,6 +53,13 @@ def new_internal_topic(topic: str, config: BrokerConfig) -> NewTopic:
         count, replicas = config.offsets_topic_num_partitions, config.offsets_topic_replication_factor
         segment_bytes = config.offsets_topic_segment_bytes
         configs["compression.type"] = "producer"
+    elif topic == SHARE_GROUP_STATE_TOPIC:
+        count, replicas = config.share_coordinator_state_topic_num_partitions, config.share_coordinator_state_topic_replication_factor
+        segment_bytes = config.share_coordinator_state_topic_segment_bytes
+        configs["cleanup.policy"] = "delete"
+        configs["retention.ms"] = "-1"
+        configs["compression.type"] = "uncompressed"
+        configs["min.insync.replicas"] = str(config.share_coordinator_state_topic_min_isr)
     else:
         assert topic == TRANSACTION_STATE_TOPIC, f"{topic} is not an internal topic of this broker"
         count, replicas = config.transaction_state_log_num_partitions, config.transaction_state_log_replication_factor

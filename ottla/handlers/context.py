@@ -19,11 +19,13 @@ from ottla.base.ports import Clock, Random, Timers
 
 if TYPE_CHECKING:
     from ottla.base.config import BrokerConfig
+    from ottla.base.share_state import Persister
     from ottla.controller.api import Controller
     from ottla.controller.state import ClusterMetadata
     from ottla.handlers.fetch_sessions import FetchSessions
     from ottla.machine.host import MachineHost
     from ottla.replication.partition import Partition
+    from ottla.sharing.routing import ShareStateCoordinators
     from ottla.transactions.routing import TransactionCoordinators
 
 
@@ -196,6 +198,8 @@ class Broker:
     partitions: Partitions
     groups: GroupCoordinators
     transactions: TransactionCoordinators
+    share_states: ShareStateCoordinators
+    share_persister: Persister
     internal_topics: InternalTopics
     waiters: Waiters
     fetch_sessions: FetchSessions

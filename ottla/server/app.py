@@ -31,7 +31,7 @@ from ottla.adapters.threads import Threads
 from ottla.adapters.timers import LoopTimers
 from ottla.base.config import BROKER_SETTINGS, BrokerConfig, ConfigError, Endpoint, Notice
 from ottla.base.errors import DamagedLogError, StorageError
-from ottla.base.types import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
+from ottla.base.types import GROUP_METADATA_TOPIC, SHARE_GROUP_STATE_TOPIC, TRANSACTION_STATE_TOPIC
 from ottla.base.uuids import fresh_uuid, uuid_to_text
 from ottla.controller import znodes
 from ottla.controller.api import NewTopic, TopicResult
@@ -42,10 +42,16 @@ from ottla.handlers.fetch_sessions import FetchSessions
 from ottla.replication.partition import Partition
 from ottla.server.arrivals import Arrivals
 from ottla.server.controller_loop import ControllerLoop, Registration
-from ottla.server.coordinator_views import MetadataLeaders, group_settings, own_group_settings, transaction_settings
+from ottla.server.coordinator_views import (
+    MetadataLeaders,
+    group_settings,
+    own_group_settings,
+    share_state_settings,
+    transaction_settings,
+)
 from ottla.server.dispatch import Dispatcher
 from ottla.server.flusher import Flusher
-from ottla.server.hosts import CoordinatorHosts, GroupHosts, TransactionHosts
+from ottla.server.hosts import CoordinatorHosts, GroupHosts, ShareStateHosts, TransactionHosts
 from ottla.server.housekeeping import Housekeeping
 from ottla.server.listener import AddressError, Listeners
 from ottla.server.log_directories import LogDirectoryState
@@ -55,6 +61,7 @@ from ottla.server.peers import NoPeers
 from ottla.server.replicas import Replicas
 from ottla.server.service import notify_ready, on_signals
 from ottla.server.waiters import Waiters
+from ottla.sharing.routing import SharePersister, ShareStateCoordinators
 from ottla.storage.log import Log
 from ottla.transactions.markers import LocalMarkers, MarkerDelivery
 from ottla.transactions.producer_ids import ProducerIds
@@ -183,18 +190,25 @@ class BrokerServer:
             timers=timers,
         )
         self.transaction_hosts = TransactionHosts(clock, timers, self.transactions)
+        self.share_states = ShareStateCoordinators(lambda: self._partition_count(SHARE_GROUP_STATE_TOPIC))
+        self.share_state_hosts = ShareStateHosts(
+            clock, timers, self.metadata, self.share_states, share_state_settings(config), self.flusher.request
+        )
         load_bytes = {
             GROUP_METADATA_TOPIC: lambda: config.offsets_load_buffer_size,
             TRANSACTION_STATE_TOPIC: lambda: config.transaction_state_log_load_buffer_size,
+            SHARE_GROUP_STATE_TOPIC: lambda: config.share_coordinator_load_buffer_size,
         }
-        self.hosts = CoordinatorHosts(self.groups, self.transaction_hosts, load_bytes)
+        self.hosts = CoordinatorHosts(self.groups, self.transaction_hosts, self.share_state_hosts, load_bytes)
         self.replicas = Replicas(
             config=config, clock=clock, timers=timers, partitions=self.partitions, metadata=self.metadata, hosts=self.hosts,
-            groups=self.groups, remove_later=self._remove_later,
+            groups=self.groups, share_states=self.share_state_hosts, remove_later=self._remove_later,
         )  # fmt: skip
         self.controller = ControllerLoop(
             store=self.store, config=config, clock=clock, random=self.random, listener=self.replicas, metadata=self.metadata
         )
+        self.internal_topics = InternalTopics(self.controller, self.metadata, config)
+        self.share_persister = SharePersister(self.share_states, self.internal_topics, timers)
         self.broker = self._broker()
         self.dispatcher = Dispatcher(self.broker, self.waiters)
         self.listeners = Listeners(
@@ -220,7 +234,9 @@ class BrokerServer:
             partitions=self.partitions,
             groups=self.groups,
             transactions=self.transactions,
-            internal_topics=InternalTopics(self.controller, self.metadata, config),
+            share_states=self.share_states,
+            share_persister=self.share_persister,
+            internal_topics=self.internal_topics,
             waiters=self.waiters,
             fetch_sessions=FetchSessions(self.random, config.max_incremental_fetch_session_cache_slots),
             authorizer=AllowClients(),
@@ -291,6 +307,7 @@ class BrokerServer:
         self.replicas.configure_all()
         self.groups.configure(group_settings(self.config))
         self.transactions.configure(transaction_settings(self.config))
+        self.share_state_hosts.configure(share_state_settings(self.config))
 
     def _partition_count(self, topic: str) -> int:
         known = self.metadata.topic(topic)
@@ -345,6 +362,7 @@ class BrokerServer:
         deadline = time.monotonic() + self.config.ottla_shutdown_timeout_ms / 1000
         await self._wait_until(lambda: self.flusher.is_idle, deadline)
         self.waiters.expire_all()
+        self.share_persister.close()
         self.hosts.close()
         await self._wait_until(self.listeners.are_idle, deadline)
         self.listeners.close_all()

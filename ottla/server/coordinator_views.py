@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from ottla.base.config import GROUP_SETTINGS, BrokerConfig
 from ottla.controller.state import CONFIG_GROUP, ClusterMetadata
 from ottla.groups.settings import GroupSettings, OwnSettings
+from ottla.sharing.state_settings import ShareStateSettings
 from ottla.transactions.settings import TransactionSettings
 
 
@@ -53,6 +54,14 @@ def transaction_settings(config: BrokerConfig) -> TransactionSettings:
     )
 
 
+def share_state_settings(config: BrokerConfig) -> ShareStateSettings:
+    return ShareStateSettings(
+        updates_per_snapshot=config.share_coordinator_snapshot_update_records_per_snapshot,
+        cold_snapshot_interval_ms=config.share_coordinator_cold_partition_snapshot_interval_ms,
+        prune_interval_ms=config.share_coordinator_state_topic_prune_interval_ms,
+    )
+
+
 class MetadataLeaders:
     """`transactions.markers.Leaders` over the cluster's metadata."""
 
@@ -67,7 +76,7 @@ class MetadataLeaders:
 
 
 class MetadataTopics:
-    """`groups.settings.TopicsView` over the cluster's metadata."""
+    """`groups.settings.TopicsView` and `sharing.state_settings.TopicsView` over the cluster's metadata."""
 
     def __init__(self, metadata: ClusterMetadata) -> None:
         self._metadata = metadata
@@ -86,3 +95,7 @@ class MetadataTopics:
     def partition_count(self, name: str) -> int:
         topic = self._metadata.topic(name)
         return len(topic.partitions) if topic is not None else 0
+
+    def has_partition(self, topic_id: bytes, partition: int) -> bool:
+        topic = self._metadata.topic_by_id(topic_id)
+        return topic is not None and 0 <= partition < len(topic.partitions)

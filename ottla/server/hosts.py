@@ -1,5 +1,5 @@
 """The machines that live here: a group coordinator over each led partition of `__consumer_offsets`, a transaction coordinator over each of
-`__transaction_state`.
+`__transaction_state`, a share coordinator over each of `__share_group_state`.
 
 Leading a partition makes its machine and loads it from the log; losing the partition throws the machine away. Requests find their host by
 Kafka's formula, also while it loads (they are told so).
@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.base.java_hash import java_partition
 from ottla.base.ports import Clock, Random, Timers
-from ottla.base.types import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
+from ottla.base.types import GROUP_METADATA_TOPIC, SHARE_GROUP_STATE_TOPIC, TRANSACTION_STATE_TOPIC
 from ottla.controller.state import ClusterMetadata
 from ottla.groups.machine import GroupMachine
 from ottla.groups.settings import GroupSettings, OwnSettings, nothing_of_its_own
@@ -20,6 +20,10 @@ from ottla.machine.host import HostState, MachineHost
 from ottla.machine.loading import BatchReader
 from ottla.replication.partition import Partition
 from ottla.server.coordinator_views import MetadataTopics
+from ottla.sharing.pruning import Pruner
+from ottla.sharing.routing import ShareStateCoordinators
+from ottla.sharing.state_machine import ShareStateMachine
+from ottla.sharing.state_settings import ShareStateSettings
 from ottla.transactions.routing import TransactionCoordinators
 
 
@@ -147,11 +151,69 @@ class TransactionHosts:
             self.resign(index)
 
 
-class CoordinatorHosts:
-    """Both kinds, by the topic of a partition."""
+class ShareStateHosts:
+    """Makes and closes the hosts that `ShareStateCoordinators` routes to."""
 
-    def __init__(self, groups: GroupHosts, transactions: TransactionHosts, load_bytes: dict[str, Callable[[], int]]) -> None:
-        self._kinds: dict[str, GroupHosts | TransactionHosts] = {GROUP_METADATA_TOPIC: groups, TRANSACTION_STATE_TOPIC: transactions}
+    def __init__(
+        self,
+        clock: Clock,
+        timers: Timers,
+        metadata: ClusterMetadata,
+        coordinators: ShareStateCoordinators,
+        settings: ShareStateSettings,
+        flush: Callable[[Partition], object],
+    ) -> None:
+        self._flush = flush
+        self._clock = clock
+        self._timers = timers
+        self._topics = MetadataTopics(metadata)
+        self._coordinators = coordinators
+        self._settings = settings
+        self._led: dict[int, MachineHost] = {}
+
+    def lead(self, partition: Partition, load_bytes: int) -> None:
+        index = partition.topic_partition.partition
+        self.resign(index)
+        machine = ShareStateMachine(self._settings, self._topics, Pruner(partition, lambda: self._flush(partition)))
+        host = self._led[index] = MachineHost(machine, partition, self._clock, self._timers)
+        self._coordinators.attach(index, host)
+        host.load(reader_of(partition, load_bytes), partition.log.log_start_offset)
+
+    def resign(self, index: int) -> None:
+        if self._led.pop(index, None) is not None:
+            self._coordinators.detach(index)
+
+    def configure(self, settings: ShareStateSettings) -> None:
+        self._settings = settings
+        for host in self._led.values():
+            host.machine.configure(settings)
+
+    def forget_topics(self) -> None:
+        """Topics were deleted: what is remembered of them goes as well."""
+        for _, host in sorted(self._led.items()):
+            if host.state is HostState.ACTIVE:
+                host.run(host.machine.forget_topics)
+
+    def close(self) -> None:
+        for index in sorted(self._led):
+            self.resign(index)
+
+
+class CoordinatorHosts:
+    """All kinds, by the topic of a partition."""
+
+    def __init__(
+        self,
+        groups: GroupHosts,
+        transactions: TransactionHosts,
+        share_states: ShareStateHosts,
+        load_bytes: dict[str, Callable[[], int]],
+    ) -> None:
+        self._kinds: dict[str, GroupHosts | TransactionHosts | ShareStateHosts] = {
+            GROUP_METADATA_TOPIC: groups,
+            TRANSACTION_STATE_TOPIC: transactions,
+            SHARE_GROUP_STATE_TOPIC: share_states,
+        }
         self._load_bytes = load_bytes
 
     def lead(self, partition: Partition) -> None:

@@ -16,7 +16,7 @@ from ottla.base.types import TopicPartition
 from ottla.controller.api import PartitionState, StoppedReplica
 from ottla.controller.state import CONFIG_TOPIC, ClusterMetadata
 from ottla.replication.partition import Partition
-from ottla.server.hosts import CoordinatorHosts, GroupHosts
+from ottla.server.hosts import CoordinatorHosts, GroupHosts, ShareStateHosts
 from ottla.server.log_directories import LogDirectoryState
 from ottla.server.partitions import PartitionTable
 
@@ -36,6 +36,7 @@ class Replicas:
         metadata: ClusterMetadata,
         hosts: CoordinatorHosts,
         groups: GroupHosts,
+        share_states: ShareStateHosts,
         remove_later: Callable[[str, int], None],
     ) -> None:
         self._config = config
@@ -45,6 +46,7 @@ class Replicas:
         self._metadata = metadata
         self._hosts = hosts
         self._groups = groups
+        self._share_states = share_states
         self._remove_later = remove_later
         self._broker_id = config.this_broker_id
         self._missing: dict[TopicPartition, PartitionState] = {}
@@ -74,6 +76,7 @@ class Replicas:
         self._groups.topics_changed()
         if removed:
             self._groups.forget_topics(removed)
+            self._share_states.forget_topics()
 
     def on_configs(self, resource_type: int, name: str) -> None:
         if resource_type == CONFIG_TOPIC:

@@ -1,0 +1,48 @@
+"""Settings of the share coordinator and of its internal topic, `__share_group_state`.
+
+The defaults are Kafka's for a cluster; `config.py` puts a single broker's in their place (one replica).
+"""
+
+from __future__ import annotations
+
+from ottla.base.settings.setting import Between, at_least, integer, short
+
+
+class ShareCoordinatorSettings:
+    """What is remembered of share partitions, and where."""
+
+    share_coordinator_state_topic_num_partitions = integer(
+        "share.coordinator.state.topic.num.partitions", 50, "Partitions of __share_group_state; fixed once it exists.", valid=at_least(1)
+    )
+    share_coordinator_state_topic_replication_factor = short(
+        "share.coordinator.state.topic.replication.factor", 3, "Replicas of __share_group_state.", valid=at_least(1)
+    )
+    share_coordinator_state_topic_min_isr = short(
+        "share.coordinator.state.topic.min.isr", 2, "In-sync replicas __share_group_state needs.", valid=at_least(1)
+    )
+    share_coordinator_state_topic_segment_bytes = integer(
+        "share.coordinator.state.topic.segment.bytes", 104857600, "Segment size of __share_group_state.", valid=at_least(1)
+    )
+    share_coordinator_load_buffer_size = integer(
+        "share.coordinator.load.buffer.size", 5242880, "Bytes read at a time when a coordinator loads.", valid=at_least(1)
+    )
+    share_coordinator_snapshot_update_records_per_snapshot = integer(
+        "share.coordinator.snapshot.update.records.per.snapshot",
+        500,
+        "Updates of a share partition that are logged between two snapshots of its state.",
+        valid=Between(0, 500),
+    )
+    share_coordinator_cold_partition_snapshot_interval_ms = integer(
+        "share.coordinator.cold.partition.snapshot.interval.ms",
+        300000,
+        "A snapshot of this age is written again, so that the log before it can go.",
+        valid=at_least(1),
+        is_internal=True,
+    )
+    share_coordinator_state_topic_prune_interval_ms = integer(
+        "share.coordinator.state.topic.prune.interval.ms",
+        300000,
+        "How often records of __share_group_state that are no longer needed are removed.",
+        valid=at_least(1),
+        is_internal=True,
+    )

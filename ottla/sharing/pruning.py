@@ -1,0 +1,58 @@
+"""When may the head of `__share_group_state` go, if the disk can still forget the tail?
+
+What stands before the oldest needed snapshot is redundant only as long as that snapshot is there, and a crash can take the end of a log
+that was not synced. So there are two steps: one round asks for a sync of the log as it is, and the next one, if the disk has taken over
+all that was there, raises the start of the log to what the first has found.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from ottla.base.errors import ApiError, StorageError
+
+
+class PrunedLog(Protocol):
+    @property
+    def log_start_offset(self) -> int: ...
+
+    @property
+    def log_end_offset(self) -> int: ...
+
+    @property
+    def recovery_point(self) -> int:
+        """Everything below is synced."""
+
+
+class PrunedPartition(Protocol):
+    """`replication.partition.Partition`, for one."""
+
+    @property
+    def log(self) -> PrunedLog: ...
+
+    def delete_records(self, offset: int) -> int:
+        """Raises the start of the log; raises `ApiError`."""
+
+
+class Pruner:
+    """Prunes one partition; called with the end of what is redundant, each time it may have grown."""
+
+    __slots__ = ("_flush", "_partition", "_redundant_end", "_synced_end")
+
+    def __init__(self, partition: PrunedPartition, flush: Callable[[], object]) -> None:
+        self._partition = partition
+        self._flush = flush
+        self._redundant_end = 0
+        self._synced_end = 0
+
+    def __call__(self, redundant_end: int) -> None:
+        log = self._partition.log
+        if self._redundant_end > log.log_start_offset and log.recovery_point >= self._synced_end:
+            try:
+                self._partition.delete_records(self._redundant_end)
+            except (ApiError, StorageError):
+                return  # no longer led, or the disk fails: whoever leads next prunes
+        self._redundant_end, self._synced_end = redundant_end, log.log_end_offset
+        if redundant_end > log.log_start_offset and log.recovery_point < self._synced_end:
+            self._flush()

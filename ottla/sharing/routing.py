@@ -1,0 +1,264 @@
+"""Which coordinator remembers a share partition, and what happens to a call that it cannot take yet?
+
+`ShareStateCoordinators` finds the shard (Java's hash of `group:topicId:partition`, as in Kafka) and runs a command on its host; the
+answer says NOT_COORDINATOR or COORDINATOR_LOAD_IN_PROGRESS when there is none to run on. `SharePersister` is the `Persister` that share
+partitions and group coordinators use: it creates `__share_group_state` when it is missing, asks the coordinator, here or by
+`RemoteShareCoordinators` elsewhere, and tries again while a coordinator loads or moves, with a growing pause and a limited number of times.
+
+Each call is answered exactly once. Calls about one share partition reach the coordinator in the order in which they were made: while one
+of them waits for its next try the later ones wait behind it, so that a late write can never take back what a later one has said. Closing
+answers everybody who waits with NOT_COORDINATOR.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Protocol
+
+from ottla.base.errors import ApiError, ErrorCode
+from ottla.base.java_hash import java_partition
+from ottla.base.ports import TimerHandle, Timers
+from ottla.base.share_state import Done, Found, SharePartitionKey, ShareState
+from ottla.base.types import SHARE_GROUP_STATE_TOPIC
+from ottla.machine.host import MachineHost
+from ottla.sharing.commands import Command, Delete, DoneResult, Initialize, ReadState, ReadSummary, Result, Write
+
+RETRY_MS_MIN, RETRY_MS_MAX = 10, 1_000
+ATTEMPTS_MAX = 15  # about nine seconds
+
+RETRIABLE = frozenset(
+    {
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NOT_COORDINATOR,
+        ErrorCode.NETWORK_EXCEPTION,
+    }
+)
+
+
+class RemoteShareCoordinators(Protocol):
+    """Keys 83 to 87 to the broker that coordinates."""
+
+    def ask(self, command: Command, done: DoneResult) -> None:
+        """Answers once; NOT_COORDINATOR or NETWORK_EXCEPTION when nobody could be asked."""
+
+
+class NoRemoteShareCoordinators:
+    """A single broker: if it does not coordinate, nobody does."""
+
+    def ask(self, command: Command, done: DoneResult) -> None:
+        done(Result(ErrorCode.NOT_COORDINATOR))
+
+
+class EnsuresTopics(Protocol):
+    """`controller.internal_topics.InternalTopics`, for one."""
+
+    def ensure(self, topic: str, done: Callable[[ErrorCode], None]) -> None: ...
+
+
+class ShareStateCoordinators:
+    """The shards of this broker. `partition_count` is that of `__share_group_state`."""
+
+    def __init__(self, partition_count: Callable[[], int]) -> None:
+        self._partition_count = partition_count
+        self._hosts: dict[int, MachineHost] = {}
+
+    def attach(self, partition: int, host: MachineHost) -> None:
+        """From here on commands find the shard, be it loading still."""
+        self._hosts[partition] = host
+
+    def detach(self, partition: int) -> None:
+        host = self._hosts.pop(partition, None)
+        if host is not None:
+            host.close()
+
+    @property
+    def is_created(self) -> bool:
+        """`__share_group_state` is there."""
+        return self._partition_count() > 0
+
+    def partition_for(self, key: SharePartitionKey) -> int:
+        return java_partition(key.coordinator_key, self._partition_count())
+
+    def is_local(self, key: SharePartitionKey) -> bool:
+        return self.partition_for(key) in self._hosts
+
+    def host_of(self, key: SharePartitionKey) -> MachineHost:
+        """The active host of the shard. Raises ApiError NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE."""
+        if not self.is_created:
+            raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{SHARE_GROUP_STATE_TOPIC} does not exist yet")
+        host = self._hosts.get(self.partition_for(key))
+        if host is None:
+            raise ApiError(ErrorCode.NOT_COORDINATOR, f"{key.coordinator_key} is coordinated elsewhere")
+        if host.error:
+            raise ApiError(host.error, f"the coordinator of {key.coordinator_key} is {host.state.value}")
+        return host
+
+    def all_hosts(self) -> list[MachineHost]:
+        return [host for _, host in sorted(self._hosts.items())]
+
+    def run(self, command: Command, done: DoneResult) -> None:
+        """Runs a command here; `done` is called exactly once."""
+        try:
+            host = self.host_of(command.key)
+        except ApiError as error:
+            done(Result(error.code))
+            return
+        decide = host.machine.decide
+        host.run(lambda now_ms: decide(now_ms, command, done))
+
+
+class SharePersister:
+    """`base.share_state.Persister`."""
+
+    def __init__(
+        self,
+        coordinators: ShareStateCoordinators,
+        internal_topics: EnsuresTopics,
+        timers: Timers,
+        remote: RemoteShareCoordinators | None = None,
+    ) -> None:
+        self._coordinators = coordinators
+        self._internal_topics = internal_topics
+        self._timers = timers
+        self._remote: RemoteShareCoordinators = remote if remote is not None else NoRemoteShareCoordinators()
+        self._queues: dict[SharePartitionKey, _Queue] = {}
+        self._is_closed = False
+
+    # The port
+
+    def initialize(self, key: SharePartitionKey, state_epoch: int, start_offset: int, done: Done) -> None:
+        self._call(Initialize(key, state_epoch, start_offset), lambda result: done(result.code))
+
+    def read(self, key: SharePartitionKey, leader_epoch: int, found: Found) -> None:
+        self._call(ReadState(key, leader_epoch), lambda result: found(result.code, result.state))
+
+    def summary(self, key: SharePartitionKey, leader_epoch: int, found: Found) -> None:
+        self._call(ReadSummary(key, leader_epoch), lambda result: found(result.code, result.state))
+
+    def write(self, key: SharePartitionKey, state: ShareState, done: Done) -> None:
+        self._call(Write(key, state), lambda result: done(result.code))
+
+    def delete(self, key: SharePartitionKey, done: Done) -> None:
+        def deleted(result: Result) -> None:
+            # With a topic goes what is remembered of it.
+            done(ErrorCode.NONE if result.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION else result.code)
+
+        self._call(Delete(key), deleted)
+
+    def close(self) -> None:
+        """The broker stops: who waits is answered, and nobody is let in any more."""
+        self._is_closed = True
+        queues, self._queues = self._queues, {}
+        for queue in queues.values():
+            queue.give_up(Result(ErrorCode.NOT_COORDINATOR))
+
+    # Inside
+
+    def _call(self, command: Command, done: DoneResult) -> None:
+        if self._is_closed:
+            done(Result(ErrorCode.NOT_COORDINATOR))
+            return
+        attempt = _Attempt(self, command, done)
+        queue = self._queues.get(command.key)
+        if queue is not None:
+            queue.waiting.append(attempt)
+        else:
+            self.ask(attempt)
+
+    def ask(self, attempt: _Attempt) -> None:
+        coordinators, command = self._coordinators, attempt.command
+        if not coordinators.is_created:
+            self._internal_topics.ensure(SHARE_GROUP_STATE_TOPIC, lambda code: self._ensured(attempt, code))
+        elif coordinators.is_local(command.key):
+            coordinators.run(command, attempt.answered)
+        else:
+            self._remote.ask(command, attempt.answered)
+
+    def _ensured(self, attempt: _Attempt, code: ErrorCode) -> None:
+        if code or not self._coordinators.is_created:
+            attempt.answered(Result(code or ErrorCode.COORDINATOR_NOT_AVAILABLE))
+        else:
+            self.ask(attempt)
+
+    def failed(self, attempt: _Attempt, result: Result) -> None:
+        """The coordinator cannot take the call now."""
+        key = attempt.command.key
+        queue = self._queues.get(key)
+        if self._is_closed or attempt.tries >= ATTEMPTS_MAX:
+            attempt.done(result)
+            if queue is not None:
+                queue.give_up(result)
+            return
+        if queue is None:
+            queue = self._queues[key] = _Queue(self, key, self._timers)
+        queue.put(attempt)
+
+    def emptied(self, key: SharePartitionKey, queue: _Queue) -> None:
+        if self._queues.get(key) is queue:
+            del self._queues[key]
+
+
+class _Attempt:
+    """One call on its way to an answer."""
+
+    __slots__ = ("command", "done", "persister", "tries")
+
+    def __init__(self, persister: SharePersister, command: Command, done: DoneResult) -> None:
+        self.persister = persister
+        self.command = command
+        self.done = done
+        self.tries = 1
+
+    def answered(self, result: Result) -> None:
+        if result.code in RETRIABLE:
+            self.persister.failed(self, result)
+        else:
+            self.done(result)
+
+
+class _Queue:
+    """The calls about one share partition that wait for the next try, in the order in which they were made."""
+
+    __slots__ = ("_asking", "_has_failed", "_key", "_persister", "_timer", "_timers", "waiting")
+
+    def __init__(self, persister: SharePersister, key: SharePartitionKey, timers: Timers) -> None:
+        self.waiting: deque[_Attempt] = deque()
+        self._persister = persister
+        self._key = key
+        self._timers = timers
+        self._timer: TimerHandle | None = None
+        self._asking: _Attempt | None = None
+        self._has_failed = False
+
+    def put(self, attempt: _Attempt) -> None:
+        """A call that was refused; the one that is being asked again goes back to where it was."""
+        if attempt is self._asking:
+            self._has_failed = True
+            self.waiting.appendleft(attempt)
+        else:
+            self.waiting.append(attempt)
+        if self._timer is None:
+            pause_ms = min(RETRY_MS_MIN << (attempt.tries - 1), RETRY_MS_MAX)
+            self._timer = self._timers.call_later(pause_ms, self._drain)
+
+    def _drain(self) -> None:
+        self._timer = None
+        self._has_failed = False
+        while self.waiting and not self._has_failed:
+            attempt = self._asking = self.waiting.popleft()
+            attempt.tries += 1
+            self._persister.ask(attempt)
+            self._asking = None
+        if not self.waiting:
+            self._persister.emptied(self._key, self)
+
+    def give_up(self, result: Result) -> None:
+        """The first has tried for long enough, or the broker stops: the others would fare no better."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        while self.waiting:
+            self.waiting.popleft().done(result)
+        self._persister.emptied(self._key, self)

@@ -1,0 +1,195 @@
+"""The share coordinator of one partition of `__share_group_state`, as a log machine: what is remembered of share partitions, and for whom.
+
+A write is logged as an update, or as a snapshot of the whole after `updates_per_snapshot` of them. A share partition's leader reads the
+state once, with its leader epoch, and so takes it over: from then on reads and writes of an older leader are fenced. Who resets a group's
+offsets begins the state anew with a higher state epoch, and fences writes of before.
+
+Two scans: snapshots of share partitions that nobody has written for long are repeated, so that the part of the log which is still needed
+moves on, and what stands before it is removed (`prune`, a port: it raises the start of the log).
+
+The checks, their order and their codes are Kafka's. Left out: which shard a share partition belongs to and trying again (`routing.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ottla.base.errors import ErrorCode
+from ottla.base.share_state import UNINITIALIZED_START_OFFSET, UNKNOWN_DELIVERY_COMPLETE_COUNT, SharePartitionKey, ShareState
+from ottla.machine.contract import Answer, Call, Decision, LogRecord, Reply, Schedule, Transactional
+from ottla.sharing.batches import merge
+from ottla.sharing.commands import WRITTEN, Command, Delete, Initialize, ReadState, ReadSummary, Result, Write
+from ottla.sharing.state_records import Snapshot, StateRecord, Update, snapshot_record, tombstone, update_record
+from ottla.sharing.state_settings import ShareStateSettings, TopicsView
+from ottla.sharing.state_shard import Remembered, ShareStateShard, updated
+
+NO_EPOCH = -1
+FORGOTTEN_MAX = 1_000  # tombstones in one batch
+FORGET_RETRY_MS = 1_000
+NOTHING_KNOWN = ShareState(0, 0, UNINITIALIZED_START_OFFSET, UNKNOWN_DELIVERY_COMPLETE_COUNT)
+UNINITIALIZED = Result(ErrorCode.INVALID_REQUEST, None, "the share partition has not been initialized")
+
+
+class ShareStateMachine:
+    """One shard; see `machine/contract.py` for what a host does with it."""
+
+    def __init__(self, settings: ShareStateSettings, topics: TopicsView, prune: Callable[[int], None]) -> None:
+        self.settings = settings
+        self.shard = ShareStateShard()
+        self.writes = 0  # for metrics
+        self._topics = topics
+        self._prune = prune
+        self._decide: dict[type, Callable[[int, Any, Reply], Decision]] = {
+            Initialize: self._initialize,
+            ReadState: self._read,
+            ReadSummary: self._summary,
+            Write: self._write,
+            Delete: self._delete,
+        }
+
+    def configure(self, settings: ShareStateSettings) -> None:
+        """Dynamic settings have changed; what is decided from here on follows the new ones."""
+        self.settings = settings
+
+    # The machine's contract
+
+    def apply(self, offset: int, record: LogRecord, transactional: Transactional | None) -> None:
+        self.shard.apply(offset, record)
+
+    def apply_marker(self, offset: int, producer_id: int, producer_epoch: int, is_commit: bool) -> None:
+        """Nobody writes here inside a transaction of a client; a marker that stands here all the same changes nothing."""
+        self.shard.applied_end = offset + 1
+
+    def resume(self, now_ms: int) -> Decision:
+        """Also forgets the topics that were deleted while nobody coordinated."""
+        settings = self.settings
+        return Decision(
+            effects=(
+                Schedule("cold", settings.cold_snapshot_interval_ms, self.snapshot_cold),
+                Schedule("prune", settings.prune_interval_ms, self.prune),
+                Schedule("forget", 0, self.forget_topics),
+            )
+        )
+
+    def hard_state(self) -> dict[str, Any]:
+        """All that the log decides, to compare a live machine with a replayed one."""
+        return {"partitions": dict(self.shard.partitions)}
+
+    # Commands
+
+    def decide(self, now_ms: int, command: Command, reply: Reply) -> Decision:
+        """Replies a `Result`."""
+        return self._decide[type(command)](now_ms, command, reply)
+
+    def _initialize(self, now_ms: int, command: Initialize, reply: Reply) -> Decision:
+        key, state_epoch, start_offset = command
+        known = self.shard.partitions.get(key)
+        if known is not None and state_epoch != NO_EPOCH and state_epoch < known.state.state_epoch:
+            return _answer(reply, Result(ErrorCode.FENCED_STATE_EPOCH))
+        if not self._topics.has_partition(key.topic_id, key.partition):
+            return _answer(reply, Result(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+        # The leader epoch stays: a leader of before must not come back only because the group's offsets were reset.
+        leader_epoch = known.state.leader_epoch if known is not None else 0
+        state = ShareState(state_epoch, leader_epoch, start_offset, UNKNOWN_DELIVERY_COMPLETE_COUNT)
+        snapshot_epoch = known.snapshot_epoch + 1 if known is not None else 0
+        return self._log(reply, WRITTEN, snapshot_record(key, Snapshot(snapshot_epoch, state, now_ms, now_ms)))
+
+    def _read(self, now_ms: int, command: ReadState, reply: Reply) -> Decision:
+        key, leader_epoch = command
+        known = self.shard.partitions.get(key)
+        if known is None:
+            return _answer(reply, UNINITIALIZED)
+        state = known.state
+        if leader_epoch < state.leader_epoch:
+            return _answer(reply, Result(ErrorCode.FENCED_LEADER_EPOCH))
+        if not self._topics.has_partition(key.topic_id, key.partition):
+            return _answer(reply, Result(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+        if leader_epoch == state.leader_epoch:
+            return _answer(reply, Result(ErrorCode.NONE, state))
+        taken_over = state._replace(leader_epoch=leader_epoch)
+        return self._log(reply, Result(ErrorCode.NONE, taken_over), self._change(now_ms, key, known, taken_over._replace(batches=())))
+
+    def _summary(self, now_ms: int, command: ReadSummary, reply: Reply) -> Decision:
+        key = command.key
+        if not self._topics.has_partition(key.topic_id, key.partition):
+            return _answer(reply, Result(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+        known = self.shard.partitions.get(key)
+        state = known.state._replace(batches=()) if known is not None else NOTHING_KNOWN
+        return _answer(reply, Result(ErrorCode.NONE, state))
+
+    def _write(self, now_ms: int, command: Write, reply: Reply) -> Decision:
+        key, change = command
+        known = self.shard.partitions.get(key)
+        if known is None:
+            return _answer(reply, UNINITIALIZED)
+        state = known.state
+        if change.leader_epoch != NO_EPOCH and change.leader_epoch < state.leader_epoch:
+            return _answer(reply, Result(ErrorCode.FENCED_LEADER_EPOCH))
+        if change.state_epoch != NO_EPOCH and change.state_epoch < state.state_epoch:
+            return _answer(reply, Result(ErrorCode.FENCED_STATE_EPOCH))
+        if not self._topics.has_partition(key.topic_id, key.partition):
+            return _answer(reply, Result(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+        # Only a read takes over: the epoch that is logged with a write is the one that is known.
+        return self._log(reply, WRITTEN, self._change(now_ms, key, known, change._replace(leader_epoch=state.leader_epoch)))
+
+    def _delete(self, now_ms: int, command: Delete, reply: Reply) -> Decision:
+        key = command.key
+        if not self._topics.has_partition(key.topic_id, key.partition):
+            return _answer(reply, Result(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+        if key not in self.shard.partitions:
+            return _answer(reply, WRITTEN)
+        return self._log(reply, WRITTEN, tombstone(key))
+
+    def _change(self, now_ms: int, key: SharePartitionKey, known: Remembered, change: ShareState) -> StateRecord:
+        if known.updates >= self.settings.updates_per_snapshot:
+            return snapshot_record(key, Snapshot(known.snapshot_epoch + 1, updated(known.state, change), now_ms, now_ms))
+        batches = merge((), change.batches, change.start_offset)
+        return update_record(key, Update(known.snapshot_epoch, change._replace(batches=batches)))
+
+    def _log(self, reply: Reply, result: Result, record: StateRecord) -> Decision:
+        self.writes += 1
+        return Decision(records=(record,), effects=(Answer(reply, result),), refused=lambda code: (Answer(reply, Result(code)),))
+
+    # Topics that go, and what has become old
+
+    def forget_topics(self, now_ms: int) -> Decision:
+        """Topics were deleted: what is remembered of them goes as well, a bounded amount at a time."""
+        has_partition = self._topics.has_partition
+        gone = [key for key in self.shard.partitions if not has_partition(key.topic_id, key.partition)]
+        records = [tombstone(key) for key in gone[:FORGOTTEN_MAX]]
+        rest = (Schedule("forget", 0, self.forget_topics),) if len(gone) > FORGOTTEN_MAX else ()
+        again = (Schedule("forget", FORGET_RETRY_MS, self.forget_topics),)
+        return Decision(records=records, effects=rest, refused=lambda _code: again)
+
+    def snapshot_cold(self, now_ms: int) -> Decision:
+        """Repeats old snapshots, a bounded amount at a time. When every one of them is a repetition nothing happens here, and the log
+        need not move on.
+        """
+        partitions, settings = self.shard.partitions, self.settings
+        later = (Schedule("cold", settings.cold_snapshot_interval_ms, self.snapshot_cold),)
+        if all(remembered.created_ms != remembered.written_ms for remembered in partitions.values()):
+            return Decision(effects=later)
+        records: list[LogRecord] = []
+        size = 0
+        for key, remembered in partitions.items():
+            if now_ms - remembered.written_ms < settings.cold_snapshot_interval_ms:
+                continue
+            if size >= settings.scan_bytes_max:
+                rest = (Schedule("cold", 0, self.snapshot_cold),)
+                return Decision(records=records, effects=rest, refused=lambda _code: later)
+            snapshot = Snapshot(remembered.snapshot_epoch + 1, remembered.state, remembered.created_ms, now_ms)
+            record = snapshot_record(key, snapshot)
+            records.append(record)
+            size += len(record.value or b"")
+        return Decision(records=records, effects=later, refused=lambda _code: later)
+
+    def prune(self, now_ms: int) -> Decision:
+        """What stands before the oldest snapshot that is needed may go, once all that is applied is committed."""
+        end = self.shard.redundant_end()
+        return Decision(effects=(Call(lambda: self._prune(end)), Schedule("prune", self.settings.prune_interval_ms, self.prune)))
+
+
+def _answer(reply: Reply, result: Result) -> Decision:
+    """An answer without records; whoever closes the host meanwhile says something else."""
+    return Decision(effects=(Answer(reply, result),), refused=lambda code: (Answer(reply, Result(code)),))

@@ -1,0 +1,28 @@
+"""What a share coordinator is told about the world: how often it writes whole states, and which topics exist.
+
+Defaults are Kafka's; the names beside them are its configuration keys. A new `ShareStateSettings` replaces the old one when a dynamic
+setting changes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from ottla.base.uuids import Uuid
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShareStateSettings:
+    """Settings of all share partitions of a broker."""
+
+    updates_per_snapshot: int = 500  # share.coordinator.snapshot.update.records.per.snapshot
+    cold_snapshot_interval_ms: int = 300_000  # share.coordinator.cold.partition.snapshot.interval.ms
+    prune_interval_ms: int = 300_000  # share.coordinator.state.topic.prune.interval.ms
+    scan_bytes_max: int = 256 << 10  # ours: bytes that one scan logs at a time, which must fit one batch
+
+
+class TopicsView(Protocol):
+    """The topics of the cluster, as far as a share coordinator cares."""
+
+    def has_partition(self, topic_id: Uuid, partition: int) -> bool: ...

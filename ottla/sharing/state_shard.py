@@ -1,0 +1,84 @@
+"""The state of one share coordinator (a partition of `__share_group_state`): what is remembered of each share partition.
+
+All of it is hard state, a function of the log from the oldest snapshot that is still needed on, and written by `apply` alone. Epochs only
+go up while a share partition is known: a record that says less (Kafka logs a leader epoch of 0 when it begins a state anew) does not lower
+them, as in Kafka.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from ottla.base.share_state import SharePartitionKey, ShareState
+from ottla.machine.contract import LogRecord
+from ottla.sharing.batches import merge
+from ottla.sharing.state_records import Snapshot, Update, read_record
+
+
+class Remembered(NamedTuple):
+    """One share partition."""
+
+    state: ShareState
+    snapshot_epoch: int
+    created_ms: int
+    written_ms: int
+    snapshot_offset: int  # where its last snapshot stands in the log
+    updates: int  # since then
+
+
+class ShareStateShard:
+    """Everything that is remembered in one partition of `__share_group_state`."""
+
+    __slots__ = ("applied_end", "partitions")
+
+    def __init__(self) -> None:
+        self.partitions: dict[SharePartitionKey, Remembered] = {}
+        self.applied_end = 0
+
+    def apply(self, offset: int, record: LogRecord) -> None:
+        """The only writer."""
+        self.applied_end = offset + 1
+        read = read_record(record)
+        if read is None:
+            return
+        key, what = read
+        if what is None:
+            self.partitions.pop(key, None)
+        elif type(what) is Snapshot:
+            self._take_snapshot(key, what, offset)
+        else:
+            assert type(what) is Update
+            self._take_update(key, what, offset)
+
+    def _take_snapshot(self, key: SharePartitionKey, snapshot: Snapshot, offset: int) -> None:
+        state = snapshot.state
+        known = self.partitions.get(key)
+        if known is not None:
+            state = state._replace(
+                state_epoch=max(state.state_epoch, known.state.state_epoch), leader_epoch=max(state.leader_epoch, known.state.leader_epoch)
+            )
+        self.partitions[key] = Remembered(state, snapshot.snapshot_epoch, snapshot.created_ms, snapshot.written_ms, offset, 0)
+
+    def _take_update(self, key: SharePartitionKey, update: Update, offset: int) -> None:
+        known = self.partitions.get(key)
+        if known is None:
+            # Its snapshot is missing: only a log that was damaged or written by hand has this. What it says is better than nothing.
+            self.partitions[key] = Remembered(update.state, update.snapshot_epoch, 0, 0, offset, 1)
+            return
+        self.partitions[key] = known._replace(state=updated(known.state, update.state), updates=known.updates + 1)
+
+    def redundant_end(self) -> int:
+        """Everything below may be removed from the log: the oldest snapshot that is still needed stands here."""
+        return min((remembered.snapshot_offset for remembered in self.partitions.values()), default=self.applied_end)
+
+
+def updated(known: ShareState, change: ShareState) -> ShareState:
+    """A state after a change; a start offset of -1 in it means that it has not moved."""
+    start_offset = change.start_offset if change.start_offset >= 0 else known.start_offset
+    return ShareState(
+        known.state_epoch,
+        max(known.leader_epoch, change.leader_epoch),
+        start_offset,
+        change.delivery_complete_count,
+        merge(known.batches, change.batches, start_offset),
+    )
