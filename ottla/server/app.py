@@ -177,6 +177,8 @@ class BrokerServer:
         config, clock, timers = self.config, self.clock, self.timers
         self.metadata = ClusterState()
         self.partitions = PartitionTable(self.disk, clock, self.directories, self._make_partition, files_max=self.descriptors.files)
+        self.share_states = ShareStateCoordinators(lambda: self._partition_count(SHARE_GROUP_STATE_TOPIC))
+        self.share_persister = SharePersister(self.share_states, lambda topic, done: self.internal_topics.ensure(topic, done), timers)
         own_settings = own_group_settings(config, self.metadata)
         self.groups = GroupHosts(clock, timers, self.random, self.metadata, group_settings(config), own_settings)
         markers = LocalMarkers(self.partitions.get, self.groups.apply_marker, clock)
@@ -190,7 +192,6 @@ class BrokerServer:
             timers=timers,
         )
         self.transaction_hosts = TransactionHosts(clock, timers, self.transactions)
-        self.share_states = ShareStateCoordinators(lambda: self._partition_count(SHARE_GROUP_STATE_TOPIC))
         self.share_state_hosts = ShareStateHosts(
             clock, timers, self.metadata, self.share_states, share_state_settings(config), self.flusher.request
         )
@@ -208,7 +209,6 @@ class BrokerServer:
             store=self.store, config=config, clock=clock, random=self.random, listener=self.replicas, metadata=self.metadata
         )
         self.internal_topics = InternalTopics(self.controller, self.metadata, config)
-        self.share_persister = SharePersister(self.share_states, self.internal_topics, timers)
         self.broker = self._broker()
         self.dispatcher = Dispatcher(self.broker, self.waiters)
         self.listeners = Listeners(

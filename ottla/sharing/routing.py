@@ -51,10 +51,8 @@ class NoRemoteShareCoordinators:
         done(Result(ErrorCode.NOT_COORDINATOR))
 
 
-class EnsuresTopics(Protocol):
-    """`controller.internal_topics.InternalTopics`, for one."""
-
-    def ensure(self, topic: str, done: Callable[[ErrorCode], None]) -> None: ...
+Ensure = Callable[[str, Callable[[ErrorCode], None]], None]
+"""Creates an internal topic if it is missing, and then calls back."""
 
 
 class ShareStateCoordinators:
@@ -115,12 +113,12 @@ class SharePersister:
     def __init__(
         self,
         coordinators: ShareStateCoordinators,
-        internal_topics: EnsuresTopics,
+        ensure: Ensure,
         timers: Timers,
         remote: RemoteShareCoordinators | None = None,
     ) -> None:
         self._coordinators = coordinators
-        self._internal_topics = internal_topics
+        self._ensure = ensure
         self._timers = timers
         self._remote: RemoteShareCoordinators = remote if remote is not None else NoRemoteShareCoordinators()
         self._queues: dict[SharePartitionKey, _Queue] = {}
@@ -170,7 +168,7 @@ class SharePersister:
     def ask(self, attempt: _Attempt) -> None:
         coordinators, command = self._coordinators, attempt.command
         if not coordinators.is_created:
-            self._internal_topics.ensure(SHARE_GROUP_STATE_TOPIC, lambda code: self._ensured(attempt, code))
+            self._ensure(SHARE_GROUP_STATE_TOPIC, lambda code: self._ensured(attempt, code))
         elif coordinators.is_local(command.key):
             coordinators.run(command, attempt.answered)
         else:
