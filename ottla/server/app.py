@@ -30,7 +30,7 @@ from ottla.adapters.randomness import SystemRandom
 from ottla.adapters.threads import Threads
 from ottla.adapters.timers import LoopTimers
 from ottla.base.config import BROKER_SETTINGS, BrokerConfig, ConfigError, Endpoint, Notice
-from ottla.base.errors import DamagedLogError, StorageError
+from ottla.base.errors import DamagedLogError, ErrorCode, StorageError
 from ottla.base.types import GROUP_METADATA_TOPIC, SHARE_GROUP_STATE_TOPIC, TRANSACTION_STATE_TOPIC
 from ottla.base.uuids import fresh_uuid, uuid_to_text
 from ottla.controller import znodes
@@ -178,7 +178,7 @@ class BrokerServer:
         self.metadata = ClusterState()
         self.partitions = PartitionTable(self.disk, clock, self.directories, self._make_partition, files_max=self.descriptors.files)
         self.share_states = ShareStateCoordinators(lambda: self._partition_count(SHARE_GROUP_STATE_TOPIC))
-        self.share_persister = SharePersister(self.share_states, lambda topic, done: self.internal_topics.ensure(topic, done), timers)
+        self.share_persister = SharePersister(self.share_states, self._ensure_internal_topic, timers)
         own_settings = own_group_settings(config, self.metadata)
         self.groups = GroupHosts(clock, timers, self.random, self.metadata, group_settings(config), own_settings)
         markers = LocalMarkers(self.partitions.get, self.groups.apply_marker, clock)
@@ -308,6 +308,9 @@ class BrokerServer:
         self.groups.configure(group_settings(self.config))
         self.transactions.configure(transaction_settings(self.config))
         self.share_state_hosts.configure(share_state_settings(self.config))
+
+    def _ensure_internal_topic(self, topic: str, done: Callable[[ErrorCode], None]) -> None:
+        self.internal_topics.ensure(topic, done)
 
     def _partition_count(self, topic: str) -> int:
         known = self.metadata.topic(topic)
