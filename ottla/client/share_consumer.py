@@ -1,0 +1,303 @@
+"""A consumer of a share group (KIP-932): records are lent to it one by one, and given back accepted, released or rejected.
+
+`poll` gives out what brokers have lent us. Without `is_explicit` the next `poll` accepts all of it; with it, each record is acknowledged by
+hand before the next `poll` (a renewed one stays ours, and is acknowledged again later). What is to be said travels with the next
+ShareFetch, or at once by `commit`. What was not said when we close, or die, is lent to others, and so is what we hold for longer than
+`lock_timeout_ms`: an acknowledgement then comes too late, of which `on_acknowledged` tells. There is no thread: whoever is a member must
+call `poll` more often than the group's session times out.
+"""
+
+from __future__ import annotations
+
+import select
+import time
+from collections.abc import Callable, Iterable, Mapping
+
+from ottla.base.errors import ApiError, ErrorCode, WireError
+from ottla.base.types import TopicPartition
+from ottla.base.uuids import Uuid
+from ottla.client.admin import refusal
+from ottla.client.cluster import Cluster
+from ottla.client.connection import Connection
+from ottla.client.errors import RETRIABLE, ClientError, NonsenseError, error_code
+from ottla.client.share_membership import ShareMembership
+from ottla.client.share_session import ACCEPT, BATCH_OPTIMIZED, FIRST_EPOCH, Delivery, FetchLimits, Run, ShareSession
+
+MAX_POLL_RECORDS = 500
+FETCH_BYTES_MAX = 50 * 1024 * 1024
+MAX_WAIT_MS = 500
+
+_BACKOFF_S = 0.05
+_BEGIN_ANEW = (ErrorCode.SHARE_SESSION_NOT_FOUND, ErrorCode.INVALID_SHARE_SESSION_EPOCH, ErrorCode.SHARE_SESSION_LIMIT_REACHED)
+
+Acknowledged = Callable[[TopicPartition, list[Run], ApiError | None], object]
+"""Told for each partition whether what we said about these offsets was taken."""
+
+
+class ShareConsumer:
+    """See the module. Not for use by two threads at once."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        group_id: str,
+        *,
+        is_explicit: bool = False,
+        records_max: int = MAX_POLL_RECORDS,
+        acquire_mode: int = BATCH_OPTIMIZED,
+        min_bytes: int = 1,
+        max_bytes: int = FETCH_BYTES_MAX,
+        max_wait_ms: int = MAX_WAIT_MS,
+        rack: str | None = None,
+        on_acknowledged: Acknowledged | None = None,
+    ) -> None:
+        self.cluster = cluster
+        self.group_id = group_id
+        self.is_explicit = is_explicit
+        self.limits = FetchLimits(max_wait_ms, min_bytes, max_bytes, records_max, acquire_mode)
+        self.rack = rack
+        self.lock_timeout_ms: int | None = None
+        """For how long a record is ours, once a broker has said so."""
+        self.membership: ShareMembership | None = None
+        self._on_acknowledged = on_acknowledged
+        self._sessions: dict[int, ShareSession] = {}
+        self._connections: dict[int, Connection] = {}
+        self._asked: set[int] = set()
+        self._pauses: dict[TopicPartition, float] = {}
+        self._arrived: list[Delivery] = []
+        self._holders: dict[TopicPartition, ShareSession] = {}
+
+    def __enter__(self) -> ShareConsumer:
+        return self
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        if kind is None:
+            self.close()
+        else:
+            self._drop_connections()
+
+    @property
+    def assignment(self) -> list[TopicPartition]:
+        """What the group lets us fetch from."""
+        return [] if self.membership is None else sorted(self.membership.assignment)
+
+    def subscribe(self, topics: Iterable[str]) -> None:
+        """Joins the group with the next `poll`."""
+        assert self.membership is None, "a share consumer subscribes once"
+        self.membership = ShareMembership(self.cluster, self.group_id, sorted(set(topics)), rack=self.rack)
+
+    # Reading
+
+    def poll(self, timeout_s: float) -> list[Delivery]:
+        """What has been lent to us, waiting for the first of it at most `timeout_s`; an empty list when nothing has."""
+        membership = self.membership
+        assert membership is not None, "subscribe before polling"
+        if not self.is_explicit:
+            self._accept_all()
+        deadline = time.monotonic() + timeout_s
+        while True:
+            if membership.keep_alive():
+                self._pauses.clear()
+            self._send_fetches(membership.assignment)
+            left = deadline - time.monotonic()
+            self._take_answers(max(0.0, min(left, membership.heartbeat_interval_s, 1.0 if self._asked else _BACKOFF_S)))
+            if self._arrived or left <= 0:
+                found, self._arrived = self._arrived, []
+                return found
+
+    def acknowledge(self, delivery: Delivery, kind: int = ACCEPT) -> None:
+        """Notes what became of a record. ApiError when it is not ours any more."""
+        session = self._holders.get(delivery.partition)
+        if session is None or not session.acknowledge(delivery.partition, delivery.record.offset, kind):
+            raise ApiError(ErrorCode.INVALID_RECORD_STATE, f"{delivery.partition} offset {delivery.record.offset} is not ours any more")
+
+    def commit(self) -> None:
+        """Says now what is to be said, and waits for the answers; without `is_explicit`, that all was dealt with."""
+        if not self.is_explicit:
+            self._accept_all()
+        for broker_id, session in list(self._sessions.items()):
+            if session.spoken():
+                self._acknowledge_now(broker_id, session)
+
+    def close(self) -> None:
+        """Says what is to be said, gives the rest back, and leaves the group."""
+        try:
+            for broker_id, session in list(self._sessions.items()):
+                self._end_session(broker_id, session)
+            if self.membership is not None:
+                self.membership.leave()
+        finally:
+            self._drop_connections()
+
+    def _accept_all(self) -> None:
+        """What has arrived and was not given out yet is not meant."""
+        for session in self._sessions.values():
+            session.accept_all()
+        for delivery in self._arrived:
+            self._holders[delivery.partition].open[delivery.partition][delivery.record.offset] = None
+
+    # ShareFetch
+
+    def _send_fetches(self, assignment: Mapping[TopicPartition, Uuid]) -> None:
+        """One ShareFetch for each leader that has none under way."""
+        now = time.monotonic()
+        ready = [partition for partition in assignment if self._pauses.get(partition, 0.0) <= now]
+        try:
+            leaders = self.cluster.by_leader(ready)
+        except ApiError as error:
+            if error.code not in RETRIABLE:
+                raise
+            self._pause(ready)
+            return
+        for broker_id in {**leaders, **self._sessions}:
+            if broker_id not in self._asked:
+                self._fetch_from(broker_id, {partition: assignment[partition] for partition in leaders.get(broker_id, ())})
+
+    def _fetch_from(self, broker_id: int, wanted: Mapping[TopicPartition, Uuid]) -> None:
+        session = self._session(broker_id)
+        spoken = session.spoken()
+        if not wanted and not session.partitions and not spoken:
+            return
+        try:
+            if session.has_renewals() or any(partition not in wanted for partition in spoken):
+                self._acknowledge_now(broker_id, session)
+            if wanted or session.partitions:
+                self._connection(broker_id, session).send(session.fetch_request(wanted, self.limits))
+                self._asked.add(broker_id)
+        except NonsenseError:
+            raise
+        except ClientError as error:
+            self._lose(session, error, wanted)
+
+    def _take_answers(self, timeout_s: float) -> None:
+        if not self._asked:
+            time.sleep(timeout_s)
+            return
+        waiting = {self._connections[broker_id].fileno(): broker_id for broker_id in self._asked}
+        for number in select.select(list(waiting), [], [], timeout_s)[0]:
+            self._receive(waiting[number])
+
+    def _receive(self, broker_id: int) -> None:
+        """The answer to the ShareFetch under way; what it lends us waits for the next `poll`."""
+        self._asked.discard(broker_id)
+        session, connection = self._sessions[broker_id], self._connections[broker_id]
+        try:
+            answer = connection.receive()
+        except NonsenseError:
+            raise
+        except ClientError as error:
+            self._lose(session, error, session.partitions)
+            return
+        code = error_code(answer.error_code)
+        if code:
+            self._refuse(session, code, answer.error_message, f"fetching from {connection.address}")
+            return
+        self.lock_timeout_ms = answer.acquisition_lock_timeout_ms or self.lock_timeout_ms
+        for topic in answer.responses:
+            for result in topic.partitions:
+                partition = session.named(topic.topic_id, result.partition_index)
+                if partition is None:
+                    continue
+                if partition in session.said:
+                    failed = refusal(result.acknowledge_error_code, result.acknowledge_error_message, str(partition))
+                    self._report(session, partition, failed)
+                if result.error_code:
+                    self._recover(partition, error_code(result.error_code), result.error_message)
+                    continue
+                try:
+                    found = session.take(partition, result)
+                except WireError as error:
+                    raise NonsenseError(f"{connection.address}: {error}") from None
+                if found:
+                    self._holders[partition] = session
+                    self._arrived += found
+        for partition in list(session.said):
+            self._report(session, partition, None)  # a partition that is left out has nothing to complain of
+
+    def _recover(self, partition: TopicPartition, code: ErrorCode, message: str | None) -> None:
+        if code not in RETRIABLE:
+            raise ApiError(code, message or f"fetching {partition}")
+        self._pause([partition])
+
+    def _pause(self, partitions: Iterable[TopicPartition]) -> None:
+        until = time.monotonic() + _BACKOFF_S
+        for partition in partitions:
+            self._pauses[partition] = until
+            self.cluster.forget([partition])
+
+    # ShareAcknowledge
+
+    def _acknowledge_now(self, broker_id: int, session: ShareSession, *, is_final: bool = False) -> None:
+        connection = self._connection(broker_id, session)
+        if broker_id in self._asked:
+            self._receive(broker_id)
+        if session.epoch == FIRST_EPOCH:
+            return  # lost on the way: there is nothing left that we could speak of
+        answer = connection.request(session.acknowledge_request(is_final=is_final))
+        code = error_code(answer.error_code)
+        if code:
+            self._refuse(session, code, answer.error_message, f"acknowledging to {connection.address}")
+            return
+        self.lock_timeout_ms = answer.acquisition_lock_timeout_ms or self.lock_timeout_ms
+        for topic in answer.responses:
+            for result in topic.partitions:
+                partition = session.named(topic.topic_id, result.partition_index)
+                if partition in session.said:
+                    self._report(session, partition, refusal(result.error_code, result.error_message, str(partition)))
+        for partition in list(session.said):
+            self._report(session, partition, None)
+
+    def _end_session(self, broker_id: int, session: ShareSession) -> None:
+        """An open connection is told that we go; where it is lost, the broker knows."""
+        connection = self._connections.get(broker_id)
+        if connection is None or not connection.is_open or session.epoch == FIRST_EPOCH:
+            return
+        try:
+            self._acknowledge_now(broker_id, session, is_final=True)
+        except NonsenseError:
+            raise
+        except ClientError as error:
+            self._lose(session, error, ())
+
+    # Sessions and their loss
+
+    def _session(self, broker_id: int) -> ShareSession:
+        assert self.membership is not None
+        return self._sessions.setdefault(broker_id, ShareSession(self.group_id, self.membership.member_id))
+
+    def _connection(self, broker_id: int, session: ShareSession) -> Connection:
+        """A session lives on one connection: a new one begins it anew."""
+        connection = self._connections.get(broker_id)
+        if connection is None or not connection.is_open:
+            session.reset()
+            connection = self._connections[broker_id] = self.cluster.new_connection(broker_id)
+        return connection
+
+    def _refuse(self, session: ShareSession, code: ErrorCode, message: str | None, about: str) -> None:
+        failed = ApiError(code, message or about)
+        if code not in _BEGIN_ANEW and code not in RETRIABLE:
+            raise failed
+        self._forfeit(session, failed, session.partitions)
+
+    def _lose(self, session: ShareSession, error: ClientError, partitions: Iterable[TopicPartition]) -> None:
+        self._forfeit(session, ApiError(ErrorCode.NETWORK_EXCEPTION, str(error)), partitions)
+
+    def _forfeit(self, session: ShareSession, error: ApiError, partitions: Iterable[TopicPartition]) -> None:
+        """The session is no more: nobody knows whether what we said was heard, and the rest will be lent to others."""
+        self._pause(list(partitions))
+        for partition in list(session.said):
+            self._report(session, partition, error)
+        self._arrived = [delivery for delivery in self._arrived if self._holders[delivery.partition] is not session]
+        session.reset()
+
+    def _report(self, session: ShareSession, partition: TopicPartition, error: ApiError | None) -> None:
+        runs = session.said.pop(partition)
+        if self._on_acknowledged is not None:
+            self._on_acknowledged(partition, runs, error)
+
+    def _drop_connections(self) -> None:
+        for connection in self._connections.values():
+            connection.close()
+        self._connections.clear()
+        self._sessions.clear()
+        self._asked.clear()

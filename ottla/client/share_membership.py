@@ -1,0 +1,114 @@
+"""Membership of a share group (KIP-932): a heartbeat says what we want, its answer which partitions are ours to fetch.
+
+A member chooses its own id and joins with epoch 0; `keep_alive` is called between polls and sends a heartbeat when one is due. Nobody is
+waited for: partitions may be shared by members, so a new assignment holds at once. A member that the group no longer knows joins anew, with
+nothing assigned; what it had acquired is then another's.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from ottla.base.errors import ApiError, ErrorCode
+from ottla.base.types import TopicPartition
+from ottla.base.uuids import Uuid, fresh_uuid, uuid_to_text
+from ottla.client.admin import refusal
+from ottla.client.cluster import GROUP, Cluster
+from ottla.client.errors import ClientError, error_code
+from ottla.wire.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
+
+JOINING_EPOCH = 0
+LEAVING_EPOCH = -1
+
+_BACKOFF_S = 0.1
+_JOIN_ANEW = (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH)
+_COORDINATOR_MOVED = (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+
+
+class ShareMembership:
+    """See the module."""
+
+    def __init__(self, cluster: Cluster, group_id: str, topics: Sequence[str], *, rack: str | None = None) -> None:
+        self.cluster = cluster
+        self.group_id = group_id
+        self.topics = tuple(topics)
+        self.rack = rack
+        self.member_id = uuid_to_text(fresh_uuid(os.urandom(16)))
+        self.epoch = JOINING_EPOCH
+        self.heartbeat_interval_s = 1.0
+        self.assignment: dict[TopicPartition, Uuid] = {}
+        self._heartbeat_at = 0.0
+        self._assigned: list[tuple[Uuid, list[int]]] = []
+
+    def keep_alive(self) -> bool:
+        """Does what is due; whether the assignment is another one now."""
+        if time.monotonic() < self._heartbeat_at:
+            return False
+        before = self.assignment
+        is_joining = self.epoch == JOINING_EPOCH
+        try:
+            answer = self._ask(self.epoch, list(self.topics) if is_joining else None)
+        except ClientError:
+            if is_joining and not before:
+                raise
+            self._forget_coordinator()
+            return False
+        code = error_code(answer.error_code)
+        if not code:
+            self._take(answer)
+        elif code in _COORDINATOR_MOVED:
+            self._forget_coordinator()
+        elif code in _JOIN_ANEW:
+            self.epoch = JOINING_EPOCH
+            self.assignment = {}
+        else:
+            failed = refusal(code, answer.error_message, f"member of share group {self.group_id!r}")
+            assert failed is not None
+            raise failed
+        return self.assignment != before
+
+    def _take(self, answer: Any) -> None:
+        self.epoch = answer.member_epoch
+        self.heartbeat_interval_s = answer.heartbeat_interval_ms / 1000
+        self._heartbeat_at = time.monotonic() + self.heartbeat_interval_s
+        if answer.assignment is not None:
+            self._assigned = [(topic.topic_id, list(topic.partitions)) for topic in answer.assignment.topic_partitions]
+        if answer.assignment is not None or len(self.assignment) < sum(len(numbers) for _, numbers in self._assigned):
+            self.assignment = self._named(self._assigned)
+
+    def _named(self, partitions: Sequence[tuple[Uuid, list[int]]]) -> dict[TopicPartition, Uuid]:
+        """Partitions by name; those of a topic that nobody can name yet wait for the next heartbeat."""
+        names = {topic.topic_id: name for name, topic in self.cluster.topics.items()}
+        if any(topic_id not in names for topic_id, _ in partitions):
+            self.cluster.refresh(self.topics)
+            names = {topic.topic_id: name for name, topic in self.cluster.topics.items()}
+        return {
+            TopicPartition(names[topic_id], number): topic_id for topic_id, numbers in partitions if topic_id in names for number in numbers
+        }
+
+    def leave(self) -> None:
+        """Tells the group that we go, so that it need not wait for our session to end."""
+        if self.epoch == JOINING_EPOCH:
+            return
+        try:
+            self._ask(LEAVING_EPOCH, None)
+        except (ApiError, ClientError):
+            self.cluster.forget_coordinator(GROUP, self.group_id)
+        self.epoch = JOINING_EPOCH
+
+    def _ask(self, epoch: int, topics: list[str] | None) -> Any:
+        request = ShareGroupHeartbeatRequest(
+            group_id=self.group_id,
+            member_id=self.member_id,
+            member_epoch=epoch,
+            rack_id=self.rack if epoch == JOINING_EPOCH else None,
+            subscribed_topic_names=topics,
+        )
+        return self.cluster.ask_broker(self.cluster.coordinator(GROUP, self.group_id), request)
+
+    def _forget_coordinator(self) -> None:
+        self.cluster.forget_coordinator(GROUP, self.group_id)
+        self._heartbeat_at = time.monotonic() + _BACKOFF_S

@@ -1,0 +1,267 @@
+"""A share session with one broker: what it fetches for us, what it has lent us, and what we have to say about that (KIP-932).
+
+The session has an epoch, which each request of ours raises by one; a request with epoch 0 begins it with all partitions, later ones name
+only what is added or forgotten, and epoch -1 ends it, upon which the broker takes back what was not acknowledged. A record is `open` from
+its delivery until a request says what became of it; until the answer that request's offsets stand in `said`. With the session's loss all of
+them are somebody else's. Nothing here talks to a broker: `share_consumer.py` sends what `fetch_request` and `acknowledge_request` make, and
+shows us the answers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+from ottla.base.errors import WireError
+from ottla.base.types import TopicPartition
+from ottla.base.uuids import Uuid
+from ottla.wire.batch_header import MAGIC, BatchHeader, check_crc, iter_batches
+from ottla.wire.messages import share_acknowledge, share_fetch
+from ottla.wire.records import Record, iter_records
+
+GAP = 0
+ACCEPT = 1
+RELEASE = 2
+REJECT = 3
+RENEW = 4
+
+FIRST_EPOCH = 0
+FINAL_EPOCH = -1
+_EPOCH_MAX = 0x7FFFFFFF
+
+BATCH_OPTIMIZED = 0
+RECORD_LIMIT = 1
+
+
+class Delivery(NamedTuple):
+    """One record that we hold until it is acknowledged, or its lock has run out; the first delivery to anybody is number 1."""
+
+    partition: TopicPartition
+    header: BatchHeader
+    record: Record
+    number: int
+
+
+class FetchLimits(NamedTuple):
+    """How much a ShareFetch asks for, and how long it waits."""
+
+    max_wait_ms: int
+    min_bytes: int
+    max_bytes: int
+    max_records: int
+    acquire_mode: int
+
+
+class Run(NamedTuple):
+    """Offsets that follow each other, both ends included: one kind of acknowledgement for all of them, or one for each."""
+
+    first: int
+    last: int
+    kinds: list[int]
+
+    @property
+    def size(self) -> int:
+        return self.last - self.first + 1
+
+
+class ShareSession:
+    """See the module."""
+
+    def __init__(self, group_id: str, member_id: str) -> None:
+        self.group_id = group_id
+        self.member_id = member_id
+        self.epoch = FIRST_EPOCH
+        self.partitions: dict[TopicPartition, Uuid] = {}
+        self.open: dict[TopicPartition, dict[int, int | None]] = {}
+        """What we hold, by offset, with the acknowledgement that waits to be sent."""
+        self.said: dict[TopicPartition, list[Run]] = {}
+        """What the request under way says."""
+        self._ids: dict[TopicPartition, Uuid] = {}
+        self._names: dict[tuple[Uuid, int], TopicPartition] = {}
+
+    def reset(self) -> None:
+        """The broker has forgotten the session, or the connection is lost: nothing is ours any more."""
+        self.epoch = FIRST_EPOCH
+        self.partitions.clear()
+        self.open.clear()
+
+    def spoken(self) -> list[TopicPartition]:
+        """Partitions about which something is to be said."""
+        return [partition for partition, held in self.open.items() if any(kind is not None for kind in held.values())]
+
+    def has_renewals(self) -> bool:
+        return any(kind == RENEW for held in self.open.values() for kind in held.values())
+
+    def acknowledge(self, partition: TopicPartition, offset: int, kind: int) -> bool:
+        """Notes what is to be said about a record; False when it is not ours any more."""
+        held = self.open.get(partition)
+        if held is None or offset not in held:
+            return False
+        held[offset] = kind
+        return True
+
+    def accept_all(self) -> None:
+        """Everything that was given out and not spoken of was dealt with."""
+        for held in self.open.values():
+            for offset, kind in held.items():
+                if kind is None:
+                    held[offset] = ACCEPT
+
+    # Requests
+
+    def fetch_request(self, wanted: Mapping[TopicPartition, Uuid], limits: FetchLimits) -> share_fetch.ShareFetchRequest:
+        """Fetches `wanted` and says what has to be said about them; acknowledgements of other partitions go by `acknowledge_request`."""
+        self._learn(wanted)
+        said = self._take_acknowledgements()
+        assert self.epoch != FIRST_EPOCH or not said, "a session cannot begin with acknowledgements"
+        named = [partition for partition in wanted if partition in said or partition not in self.partitions]
+        gone = [partition for partition in self.partitions if partition not in wanted]
+        request = share_fetch.ShareFetchRequest(
+            group_id=self.group_id,
+            member_id=self.member_id,
+            share_session_epoch=self.epoch,
+            max_wait_ms=limits.max_wait_ms,
+            min_bytes=limits.min_bytes,
+            max_bytes=limits.max_bytes,
+            max_records=limits.max_records,
+            batch_size=limits.max_records,
+            share_acquire_mode=limits.acquire_mode,
+            topics=[
+                share_fetch.FetchTopic(
+                    topic_id=topic_id,
+                    partitions=[
+                        share_fetch.FetchPartition(
+                            partition_index=one.partition,
+                            acknowledgement_batches=[
+                                share_fetch.AcknowledgementBatch(first_offset=first, last_offset=last, acknowledge_types=kinds)
+                                for first, last, kinds in said.get(one, ())
+                            ],
+                        )
+                        for one in some
+                    ],
+                )
+                for topic_id, some in self._by_topic(named).items()
+            ],
+            forgotten_topics_data=[
+                share_fetch.ForgottenTopic(topic_id=topic_id, partitions=[one.partition for one in some])
+                for topic_id, some in self._by_topic(gone).items()
+            ],
+        )
+        self.partitions = dict(wanted)
+        self._advance()
+        return request
+
+    def acknowledge_request(self, *, is_final: bool = False) -> share_acknowledge.ShareAcknowledgeRequest:
+        """Says what has to be said, and no more; the last of a session ends it."""
+        is_renewal = self.has_renewals()
+        said = self._take_acknowledgements()
+        request = share_acknowledge.ShareAcknowledgeRequest(
+            group_id=self.group_id,
+            member_id=self.member_id,
+            share_session_epoch=FINAL_EPOCH if is_final else self.epoch,
+            is_renew_ack=is_renewal,
+            topics=[
+                share_acknowledge.AcknowledgeTopic(
+                    topic_id=topic_id,
+                    partitions=[
+                        share_acknowledge.AcknowledgePartition(
+                            partition_index=one.partition,
+                            acknowledgement_batches=[
+                                share_acknowledge.AcknowledgementBatch(first_offset=first, last_offset=last, acknowledge_types=kinds)
+                                for first, last, kinds in said[one]
+                            ],
+                        )
+                        for one in some
+                    ],
+                )
+                for topic_id, some in self._by_topic(said).items()
+            ],
+        )
+        self._advance()
+        return request
+
+    def _advance(self) -> None:
+        self.epoch = 1 if self.epoch == _EPOCH_MAX else self.epoch + 1
+
+    def _learn(self, wanted: Mapping[TopicPartition, Uuid]) -> None:
+        for partition, topic_id in wanted.items():
+            self._ids[partition] = topic_id
+            self._names[topic_id, partition.partition] = partition
+
+    def _by_topic(self, partitions: Iterable[TopicPartition]) -> dict[Uuid, list[TopicPartition]]:
+        found: dict[Uuid, list[TopicPartition]] = {}
+        for partition in sorted(partitions):
+            found.setdefault(self._ids[partition], []).append(partition)
+        return found
+
+    def _take_acknowledgements(self) -> dict[TopicPartition, list[Run]]:
+        """What waits to be said, as runs of offsets; what was renewed stays open, the rest is not ours any more."""
+        said = {}
+        for partition, held in self.open.items():
+            spoken = sorted((offset, kind) for offset, kind in held.items() if kind is not None)
+            if spoken:
+                said[partition] = list(_runs(spoken))
+                for offset, kind in spoken:
+                    if kind == RENEW:
+                        held[offset] = None
+                    else:
+                        del held[offset]
+        self.open = {partition: held for partition, held in self.open.items() if held}
+        self.said = said
+        return said
+
+    # Answers
+
+    def named(self, topic_id: Uuid, number: int) -> TopicPartition | None:
+        """The partition that a part of an answer is about."""
+        return self._names.get((topic_id, number))
+
+    def take(self, partition: TopicPartition, result: Any) -> list[Delivery]:
+        """What a partition's part of an answer lends us; offsets without a record (markers, compacted ones) are given back as gaps."""
+        acquired = result.acquired_records
+        if not acquired:
+            return []
+        found = list(_deliveries(partition, result.records, acquired))
+        held: dict[int, int | None] = dict.fromkeys((delivery.record.offset for delivery in found), None)
+        if len(found) < sum(run.last_offset - run.first_offset + 1 for run in acquired):
+            for run in acquired:
+                held.update({offset: GAP for offset in range(run.first_offset, run.last_offset + 1) if offset not in held})
+        self.open.setdefault(partition, {}).update(held)
+        return found
+
+
+def _runs(spoken: list[tuple[int, int]]) -> Iterator[Run]:
+    start = 0
+    for end in range(1, len(spoken) + 1):
+        if end == len(spoken) or spoken[end][0] != spoken[end - 1][0] + 1:
+            kinds = [kind for _, kind in spoken[start:end]]
+            is_same = kinds.count(kinds[0]) == len(kinds)
+            yield Run(spoken[start][0], spoken[end - 1][0], kinds[:1] if is_same else kinds)
+            start = end
+
+
+def _deliveries(partition: TopicPartition, data: Any, acquired: Iterable[Any]) -> Iterator[Delivery]:
+    """The records in the runs that were acquired; a batch may hold others besides. WireError when the batches are broken."""
+    runs = sorted((run.first_offset, run.last_offset, run.delivery_count) for run in acquired)
+    if data is None or not len(data):
+        return
+    at = 0
+    for position, header in iter_batches(data):
+        batch = memoryview(data)[position : position + header.size_bytes]
+        if header.magic != MAGIC:
+            raise WireError(f"{partition} holds batches of magic {header.magic}, only {MAGIC} can be read")
+        while at < len(runs) and runs[at][1] < header.base_offset:
+            at += 1
+        if at == len(runs):
+            return
+        if header.is_control or runs[at][0] > header.last_offset:
+            continue
+        if not check_crc(batch, 0, header.size_bytes):
+            raise WireError(f"the batch at offset {header.base_offset} of {partition} is damaged (its checksum is wrong)")
+        for record in iter_records(batch):
+            while at < len(runs) and runs[at][1] < record.offset:
+                at += 1
+            if at == len(runs):
+                return
+            if runs[at][0] <= record.offset:
+                yield Delivery(partition, header, record, runs[at][2])
