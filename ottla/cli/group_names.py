@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 
 from ottla.cli.command import UsageError
 from ottla.client.cluster import Cluster
 from ottla.client.group_admin import list_groups
+
+CONSUMERS = ("consumer", "")
+SHARES = ("share",)
 
 
 def add_group_options(parser: argparse.ArgumentParser) -> None:
@@ -17,11 +21,11 @@ def add_group_options(parser: argparse.ArgumentParser) -> None:
     add("--timeout", type=int, metavar="MS", help="how long to wait for the cluster")
 
 
-def chosen_groups(cluster: Cluster, args: argparse.Namespace) -> list[str]:
-    """The groups' names; at least one is named unless all are meant."""
+def chosen_groups(cluster: Cluster, args: argparse.Namespace, protocols: Sequence[str] = CONSUMERS) -> list[str]:
+    """The groups' names; at least one is named unless all of these protocols are meant."""
     names = list(dict.fromkeys([*args.names, *args.group]))
     if bool(names) == bool(args.all_groups):
         raise UsageError("name groups, or say --all-groups" if not names else "either groups or --all-groups, not both")
     if args.all_groups:
-        return [group.group_id for group in list_groups(cluster) if group.protocol_type in ("consumer", "")]
+        return [group.group_id for group in list_groups(cluster) if group.protocol_type in protocols]
     return names

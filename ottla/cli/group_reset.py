@@ -1,20 +1,21 @@
 """`ottla group reset-offsets`: a scope, a scenario and a mode; see `reset_plan.py` for what each scenario means.
 
 The order is the promise: check the usage, see that every group is inactive and every partition has a leader, make all plans, show them, and
-only then, with `--execute`, commit. Anything refused before that has changed nothing.
+only then, with `--execute`, commit. Anything refused before that has changed nothing. Where the offsets of a kind of group are kept, and
+how they are set, stands in a `Keeping`: consumer groups commit them, share groups have a start of each partition.
 """
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from ottla.base.errors import ApiError
 from ottla.base.types import TopicPartition
 from ottla.cli import reset_plan
 from ottla.cli.command import Command, Refused, UsageError
-from ottla.cli.group_names import add_group_options, chosen_groups
+from ottla.cli.group_names import CONSUMERS, add_group_options, chosen_groups
 from ottla.cli.group_scope import scope_partitions
 from ottla.cli.options import connect, output_of
 from ottla.cli.output import Output, write
@@ -34,6 +35,27 @@ class ActiveError(Refused):
         super().__init__(f"{message}; stop its members first", "NON_EMPTY_GROUP")
         self.group = group
         self.state = state
+
+
+class Keeping(NamedTuple):
+    """How one kind of group keeps offsets: the state of a group ("" for one that is not there yet), what is kept, and setting it anew."""
+
+    protocols: Sequence[str]
+    state: Callable[[Cluster, str], str]
+    kept: Callable[[Cluster, str], Mapping[TopicPartition, int]]
+    keep: Callable[[Cluster, str, Mapping[TopicPartition, int]], Mapping[TopicPartition, ApiError | None]]
+
+
+def _committed(cluster: Cluster, group: str) -> dict[TopicPartition, int]:
+    return {partition: found.offset for partition, found in group_admin.committed_offsets(cluster, group).items()}
+
+
+COMMITTED = Keeping(
+    CONSUMERS,
+    lambda cluster, group: group_admin.describe_group(cluster, group).state,
+    _committed,
+    group_admin.commit_offsets,
+)
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
@@ -62,29 +84,31 @@ def add_reset_options(parser: argparse.ArgumentParser) -> None:
     mode.add_argument("--export", action="store_true", help="print the plan as CSV for --from-file")
 
 
-def _run(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace, keeping: Keeping = COMMITTED) -> int:
     check_usage(args)
     output = output_of(args)
     with connect(args) as cluster:
-        plans = make_plans(cluster, args)
+        plans = make_plans(cluster, args, keeping)
         for found in plans.values():
             for warning in found.warnings:
                 output.note(f"warning: {warning}")
-        failures = execute(cluster, plans) if args.execute else {}
+        failures = execute(cluster, plans, keeping) if args.execute else {}
     _show(output, args, plans, failures)
     if not args.execute and not args.dry_run:
         output.note("nothing was changed; add --execute to do it")
     return 1 if failures else 0
 
 
-def make_plans(cluster: Cluster, args: argparse.Namespace) -> dict[str, Plan]:
+def make_plans(cluster: Cluster, args: argparse.Namespace, keeping: Keeping = COMMITTED) -> dict[str, Plan]:
     """The plan of each group; nothing is changed by it. `ActiveError` when a group has members."""
     scenario = check_usage(args)
-    groups = chosen_groups(cluster, args)
+    groups = chosen_groups(cluster, args, keeping.protocols)
     file = _read_file(args.from_file, groups) if scenario == "from_file" else {}
     for group in groups:
-        _refuse_active(cluster, group)
-    return {group: _plan(cluster, args, scenario, group, file.get(group, {})) for group in groups}
+        state = keeping.state(cluster, group)
+        if state not in group_admin.INACTIVE_STATES and state != "":
+            raise ActiveError(group, state)
+    return {group: _plan(cluster, args, scenario, keeping, group, file.get(group, {})) for group in groups}
 
 
 def check_usage(args: argparse.Namespace) -> str:
@@ -127,14 +151,10 @@ def _read_file(path: str, groups: list[str]) -> dict[str, dict[TopicPartition, i
     return found
 
 
-def _refuse_active(cluster: Cluster, group: str) -> None:
-    described = group_admin.describe_group(cluster, group)
-    if described.state not in group_admin.INACTIVE_STATES and described.state != "":
-        raise ActiveError(group, described.state)
-
-
-def _plan(cluster: Cluster, args: argparse.Namespace, scenario: str, group: str, file: Mapping[TopicPartition, int]) -> Plan:
-    committed = {partition: found.offset for partition, found in group_admin.committed_offsets(cluster, group).items()}
+def _plan(
+    cluster: Cluster, args: argparse.Namespace, scenario: str, keeping: Keeping, group: str, file: Mapping[TopicPartition, int]
+) -> Plan:
+    committed = keeping.kept(cluster, group)
     given: dict[TopicPartition, int] = dict(file)
     if scenario == "from_file":
         partitions = sorted(given)
@@ -143,9 +163,9 @@ def _plan(cluster: Cluster, args: argparse.Namespace, scenario: str, group: str,
     else:
         partitions = scope_partitions(cluster, args.topic, args.all_topics, list(committed))
     if scenario == "to_group":
-        other = group_admin.committed_offsets(cluster, args.to_group)
+        other = keeping.kept(cluster, args.to_group)
         partitions = [partition for partition in partitions if partition in other] if not args.all_topics else sorted(other)
-        given = {partition: other[partition].offset for partition in partitions}
+        given = {partition: other[partition] for partition in partitions}
     bounds = _bounds(cluster, partitions)
     facts = Facts(bounds, committed, _at_time(cluster, args, scenario, partitions), given)
     name = reset_plan.TO_DATETIME if scenario == "by_duration" else scenario.replace("_", "-")
@@ -183,11 +203,11 @@ def _at_time(cluster: Cluster, args: argparse.Namespace, scenario: str, partitio
     return {partition: result.offset for partition, result in found.items() if isinstance(result, OffsetAt)}
 
 
-def execute(cluster: Cluster, plans: Mapping[str, Plan]) -> dict[tuple[str, TopicPartition], ApiError]:
+def execute(cluster: Cluster, plans: Mapping[str, Plan], keeping: Keeping = COMMITTED) -> dict[tuple[str, TopicPartition], ApiError]:
     failures = {}
     for group, found in plans.items():
         if found.steps:
-            results = group_admin.commit_offsets(cluster, group, {step.partition: step.new for step in found.steps})
+            results = keeping.keep(cluster, group, {step.partition: step.new for step in found.steps})
             failures.update({(group, partition): error for partition, error in results.items() if error is not None})
     return failures
 
@@ -222,4 +242,4 @@ def _show(
     output.show("offsets", rows, columns, extra={"executed": bool(args.execute), "warnings": warnings})
 
 
-COMMAND = Command("Set committed offsets anew; shows the plan unless --execute is given.", _arguments, _run)
+COMMAND = Command("Set committed offsets anew; shows the plan unless --execute is given.", _arguments, run)
