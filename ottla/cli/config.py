@@ -1,4 +1,7 @@
-"""`ottla config`: describe and alter settings over the wire; `check` and `defaults` work on the broker's own table, without a broker."""
+"""`ottla config`: describe and alter settings over the wire; `check` and `defaults` work on the broker's own table, without a broker.
+
+Users, clients and ips have quotas instead of settings: those are in `config_quotas.py`, who is meant is worked out in `config_entities.py`.
+"""
 
 from __future__ import annotations
 
@@ -7,20 +10,15 @@ import os
 from typing import Any
 
 from ottla.base.errors import ApiError, ErrorCode
+from ottla.cli import config_quotas
 from ottla.cli.command import Command, UsageError, merged, parse_pairs
+from ottla.cli.config_entities import RESOURCES, add_entity_options, entities_of
 from ottla.cli.options import connect, output_of, read_properties
 from ottla.cli.output import Columns, write
 from ottla.client import admin
 from ottla.client.cluster import Cluster
+from ottla.client.scram_admin import MECHANISMS
 
-ENTITY_TYPES = {
-    "topics": admin.TOPIC_RESOURCE,
-    "brokers": admin.BROKER_RESOURCE,
-    "broker-loggers": admin.BROKER_LOGGER_RESOURCE,
-    "client-metrics": admin.CLIENT_METRICS_RESOURCE,
-    "groups": admin.GROUP_RESOURCE,
-}
-LATER = ("users", "clients", "ips")
 SOURCES = {
     1: "DYNAMIC_TOPIC_CONFIG",
     2: "DYNAMIC_BROKER_CONFIG",
@@ -42,42 +40,20 @@ DYNAMIC_DEFAULT_BROKER = 3
 """The source of what was set for the very entity that is described; without --all only that is shown, as by Kafka's tool."""
 
 
-def _entity_arguments(parser: argparse.ArgumentParser) -> None:
-    add = parser.add_argument
-    add("--entity-type", choices=(*ENTITY_TYPES, *LATER), metavar="TYPE", help="topics|brokers|broker-loggers|client-metrics|groups")
-    add("--entity-name", metavar="NAME", help="whose")
-    add("--entity-default", action="store_true", help="the default of all of that type")
-    for word in ("topics", "brokers", "groups", "users", "clients", "ips"):
-        add(f"--{word.removesuffix('s')}", dest=f"of_{word}", metavar="NAME", help=f"short for --entity-type {word} --entity-name NAME")
-    add("--broker-logger", dest="of_broker_loggers", metavar="ID", help="short for --entity-type broker-loggers")
-
-
-def _entity(args: argparse.Namespace) -> tuple[str, int, str | None]:
-    """(word, resource type, name); no name means the default or, on describe, all."""
-    given = [(word, getattr(args, f"of_{word.replace('-', '_')}", None)) for word in (*ENTITY_TYPES, *LATER)]
-    named = [(word, name) for word, name in given if name is not None]
-    if args.entity_type is not None:
-        named.append((args.entity_type, args.entity_name))
-    if len(named) != 1:
-        raise UsageError("say whose settings: --topic NAME, --broker ID, or --entity-type TYPE --entity-name NAME")
-    word, name = named[0]
-    if word in LATER:
-        raise ApiError(ErrorCode.UNSUPPORTED_VERSION, f"settings of {word} are not offered yet")
-    if args.entity_default and name is not None:
-        raise UsageError("either a name or --entity-default")
-    return word, ENTITY_TYPES[word], "" if args.entity_default else name
-
-
 # describe
 
 
 def _describe_arguments(parser: argparse.ArgumentParser) -> None:
-    _entity_arguments(parser)
+    add_entity_options(parser)
     parser.add_argument("--all", action="store_true", help="defaults too")
 
 
 def _describe(args: argparse.Namespace) -> int:
-    word, resource_type, name = _entity(args)
+    asked = entities_of(args)
+    if asked.has_quotas:
+        return config_quotas.describe(args, asked)
+    word, name = asked.parts[0]
+    resource_type = RESOURCES[word]
     output = output_of(args)
     with connect(args) as cluster:
         names = _names(cluster, resource_type, name)
@@ -104,8 +80,6 @@ def _names(cluster: Cluster, resource_type: int, name: str | None) -> list[str]:
     if name is not None:
         if resource_type == admin.TOPIC_RESOURCE:
             cluster.topic(name)
-        if resource_type in (admin.BROKER_RESOURCE, admin.BROKER_LOGGER_RESOURCE) and name and not name.isdigit():
-            raise UsageError(f"a broker is named by its number, not {name!r}")
         return [name]
     if resource_type == admin.TOPIC_RESOURCE:
         return cluster.topic_names()
@@ -146,7 +120,7 @@ def _as_kafka(word: str, entity: str, entries: list[Any], *, is_all: bool) -> st
 
 
 def _alter_arguments(parser: argparse.ArgumentParser) -> None:
-    _entity_arguments(parser)
+    add_entity_options(parser)
     add = parser.add_argument
     add("--add-config", action="append", metavar="K=V,...", help="set; a list goes in square brackets: k=[a,b]")
     add("--add-config-file", metavar="FILE", help="set what this properties file says")
@@ -155,26 +129,46 @@ def _alter_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _alter(args: argparse.Namespace) -> int:
-    word, resource_type, name = _entity(args)
-    if name is None:
+    entities = entities_of(args)
+    if not entities.is_named:
         raise UsageError("name the one to alter, or say --entity-default")
-    changes = read_properties(args.add_config_file) if args.add_config_file else {}
-    changes.update(parse_pairs(args.add_config, "--add-config"))
+    changes, deletions = _changes(args)
+    output = output_of(args)
+    remark = None
+    word, name = entities.parts[0]
+    if entities.has_quotas:
+        remark = config_quotas.alter(args, entities, changes, deletions)
+    else:
+        resource_type = RESOURCES[word]
+        with connect(args) as cluster:
+            _names(cluster, resource_type, name)
+            admin.alter_configs(cluster, resource_type, name or "", changes=changes, deletions=deletions, validate_only=args.dry_run)
+    if remark:
+        output.note(f"note: {remark}")
+    shown = {key: value if key not in MECHANISMS else "[hidden]" for key, value in changes.items()}
+    what = {
+        "entity_type": ",".join(part for part, _ in entities.parts),
+        "entity_name": ",".join(found or "(default)" for _, found in entities.parts),
+    }
+    done = "could be updated" if args.dry_run else "Completed updating"
+    whose = f"config for {word.removesuffix('s')} {name}" if name else f"default config for {word} in the cluster"
+    told = f"The {whose} {done}." if args.dry_run else f"{done} {whose}."
+    output.done(told, {**what, "configs": shown, "deleted_configs": deletions, "dry_run": args.dry_run})
+    return 0
+
+
+def _changes(args: argparse.Namespace) -> tuple[dict[str, str], list[str]]:
+    """What to set and what to put back."""
+    if args.add_config and args.add_config_file:
+        raise UsageError("either --add-config or --add-config-file")
+    changes = read_properties(args.add_config_file) if args.add_config_file else parse_pairs(args.add_config, "--add-config")
     deletions = merged(args.delete_config)
     if not changes and not deletions:
         raise UsageError("say what to change: --add-config, --add-config-file or --delete-config")
     both = sorted(set(changes) & set(deletions))
     if both:
         raise UsageError(f"{both[0]} is set and deleted at once")
-    with connect(args) as cluster:
-        _names(cluster, resource_type, name)
-        admin.alter_configs(cluster, resource_type, name, changes=changes, deletions=deletions, validate_only=args.dry_run)
-    what = {"entity_type": word, "entity_name": name or "(default)", "configs": changes, "deleted_configs": deletions}
-    what["dry_run"] = args.dry_run
-    done = "could be updated" if args.dry_run else "Completed updating"
-    whose = f"config for {word.removesuffix('s')} {name}" if name else f"default config for {word} in the cluster"
-    output_of(args).done(f"The {whose} {done}." if args.dry_run else f"{done} {whose}.", what)
-    return 0
+    return changes, deletions
 
 
 # check, defaults

@@ -49,7 +49,8 @@ GROUPS: dict[str, Group] = {
     "logdirs": Group("logdirs", "Log directories of the brokers: sizes and room.", "Topics and records"),
     "group": Group("group", "Consumer groups: list, describe, lag, reset offsets.", "Groups"),
     "txn": Group("txn", "Transactions: list, describe, find what hangs, abort.", "Transactions"),
-    "config": Group("config", "Settings of topics, brokers and groups; check a file.", "Settings"),
+    "config": Group("config", "Settings of topics, brokers and groups, quotas; check a file.", "Settings and access"),
+    "user": Group("user", "SCRAM users of a broker that keeps them.", "Settings and access"),
     "cluster": Group("cluster", "Brokers, health, versions.", "Cluster"),
     "partitions": Group("partitions", "Move replicas, choose leaders.", "Cluster"),
     "features": Group("features", "Feature levels.", "Cluster"),
@@ -67,9 +68,7 @@ ABSENT: dict[str, str] = {
     "acl": "access control lists",
     "console": "the console",
     "pipeline": "Spark pipelines",
-    "quota": "quotas",
     "share-group": "share groups",
-    "user": "SCRAM users",
 }
 """Commands of parts that do not exist yet: one line instead of a guess at what was meant."""
 

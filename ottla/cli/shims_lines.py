@@ -88,12 +88,7 @@ def _configs(arguments: list[str]) -> Translation:
         if "--help" in arguments:
             return Translation(["config", "describe", "--help"])
         raise UsageError("Command must include exactly one action: --describe, --alter")
-    names = {"--bootstrap-controller": "--bootstrap-server"}
-    rest = []
-    for word in without(renamed(arguments, names), ("--describe", "--alter", "--force")):
-        noun = word.removesuffix("-defaults").removeprefix("--")
-        is_default = word.startswith("--") and word.endswith("-defaults")
-        rest += ["--entity-type", f"{noun}s", "--entity-default"] if is_default else [word]
+    rest = without(renamed(arguments, {"--bootstrap-controller": "--bootstrap-server"}), ("--describe", "--alter", "--force"))
     return Translation(["config", chosen[0], *rest])
 
 

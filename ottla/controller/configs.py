@@ -28,8 +28,15 @@ from ottla.controller.state import (
 )
 from ottla.controller.topic_names import check_topic_name
 
-QUOTAS = ("producer_byte_rate", "consumer_byte_rate", "request_percentage", "controller_mutation_rate", "connection_creation_rate")
-QUOTAS_OF_IP = ("connection_creation_rate",)
+_INT_MAX, _LONG_MAX = 2**31 - 1, 2**63 - 1
+QUOTAS: Mapping[str, int | None] = {
+    "producer_byte_rate": _LONG_MAX,
+    "consumer_byte_rate": _LONG_MAX,
+    "request_percentage": None,
+    "controller_mutation_rate": None,
+}
+"""Quotas of users and client ids: the greatest whole number, or None for a share, which may be a fraction."""
+QUOTAS_OF_IP: Mapping[str, int | None] = {"connection_creation_rate": _INT_MAX}
 ENTITY_TYPES = ("client-id", "ip", "user")
 
 
@@ -161,16 +168,27 @@ def _altered_quotas(state: ClusterState, request: QuotaRequest) -> dict[str, flo
     if any(name == "" for _, name in request.entity):
         raise ApiError(ErrorCode.INVALID_REQUEST, "An entity's name must not be empty.")
     quotas = dict(state.quotas.get(request.entity, {}))
+    known = QUOTAS_OF_IP if "ip" in kinds else QUOTAS
     for name, value in request.values.items():
-        if name not in (QUOTAS_OF_IP if "ip" in kinds else QUOTAS):
-            raise ApiError(ErrorCode.INVALID_REQUEST, f"Unhandled client quota type, cannot configure {name}.")
         if value is None:
             quotas.pop(name, None)
-        elif not value > 0 or value == float("inf"):
-            raise ApiError(ErrorCode.INVALID_REQUEST, f"Quota {name} must be greater than 0.")
-        else:
-            quotas[name] = value
+            continue
+        if name not in known:
+            raise ApiError(ErrorCode.INVALID_REQUEST, f"Invalid configuration key {name}")
+        _check_quota(name, value, known[name])
+        quotas[name] = value
     return quotas
+
+
+def _check_quota(name: str, value: float, largest: int | None) -> None:
+    """Kafka takes whole numbers for rates of bytes and of connections, since it keeps those as integers."""
+    if not value > 0 or value == float("inf"):
+        raise ApiError(ErrorCode.INVALID_REQUEST, f"Quota {name} must be greater than 0.")
+    if largest is not None and value > largest:
+        kind = "an INT" if largest == _INT_MAX else "a LONG"
+        raise ApiError(ErrorCode.INVALID_REQUEST, f"Proposed value for {name} is too large for {kind}.")
+    if largest is not None and not value.is_integer():
+        raise ApiError(ErrorCode.INVALID_REQUEST, f"{name} cannot be a fractional value.")
 
 
 def _quota_writes(state: ClusterState, entity: QuotaEntity, quotas: Mapping[str, float], made: dict[QuotaEntity, None]) -> list[Operation]:

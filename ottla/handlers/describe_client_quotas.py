@@ -7,7 +7,7 @@ leaves out entities that have further parts.
 
 Version notes: KIP-546. 1 is flexible.
 
-Not done: the quotas are kept and shown; enforcing them comes with the security part.
+Not done: the quotas are kept and shown; nobody is throttled by them.
 """
 
 from __future__ import annotations

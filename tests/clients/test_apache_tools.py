@@ -11,7 +11,8 @@ import pytest
 
 from tests.clients.broker_process import ROOT, BrokerProcess
 from tests.clients.java_program import Java
-from tools.compare_tools import CASES, Seen, Verdict, run_ours, run_theirs
+from tools.compare_cases import CASES
+from tools.compare_tools import Seen, Verdict, run_ours, run_theirs
 
 SETTINGS = ("group.initial.rebalance.delay.ms=0", "offsets.topic.num.partitions=5", "transaction.state.log.num.partitions=5")
 

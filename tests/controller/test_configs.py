@@ -153,6 +153,11 @@ def test_a_removed_quota_is_gone(cluster: Cluster) -> None:
     assert alter_quota(cluster, USER, producer_byte_rate=11.0) is ErrorCode.NONE
 
 
+def test_shares_may_be_fractions(cluster: Cluster) -> None:
+    assert alter_quota(cluster, USER, request_percentage=1.5, controller_mutation_rate=0.5) is ErrorCode.NONE
+    assert cluster.metadata.quotas == {USER: {"request_percentage": 1.5, "controller_mutation_rate": 0.5}}
+
+
 @pytest.mark.parametrize(
     ("entity", "values"),
     [
@@ -164,6 +169,10 @@ def test_a_removed_quota_is_gone(cluster: Cluster) -> None:
         (USER, {"producer_byte_rate": 0.0}),
         (USER, {"producer_byte_rate": float("nan")}),
         ((("ip", "1.1.1.1"),), {"producer_byte_rate": 1.0}),
+        (USER, {"connection_creation_rate": 1.0}),
+        (USER, {"consumer_byte_rate": 1.5}),
+        (USER, {"consumer_byte_rate": 1e300}),
+        ((("ip", "1.1.1.1"),), {"connection_creation_rate": 2.0**31}),
     ],
 )
 def test_quotas_that_are_refused(cluster: Cluster, entity: QuotaEntity, values: dict[str, float | None]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ottla.base.errors import ErrorCode
+from ottla.handlers.alter_client_quotas import NOT_ENFORCED
 from ottla.wire.messages.alter_client_quotas import AlterClientQuotasRequest, EntityData, EntryData, OpData
 from ottla.wire.messages.describe_client_quotas import ComponentData, DescribeClientQuotasRequest, DescribeClientQuotasResponse
 from tests.handlers.admin_world import AdminWorld, DenyAll
@@ -81,9 +82,9 @@ def test_filters_that_are_refused(world: AdminWorld, components: list[tuple[str,
 
 
 def test_values_and_removal(world: AdminWorld) -> None:
-    alter(world, entry(BOB, "consumer_byte_rate", 2.5), version=0)
+    alter(world, entry(BOB, "request_percentage", 2.5), version=0)
     (bob,) = describe(world, ("user", EXACT, "bob"), strict=True).entries or []
-    assert {value.key: value.value for value in bob.values} == {"producer_byte_rate": 1.0, "consumer_byte_rate": 2.5}
+    assert {value.key: value.value for value in bob.values} == {"producer_byte_rate": 1.0, "request_percentage": 2.5}
     alter(world, entry(BOB, is_removal=True), entry(ALL_USERS, is_removal=True))
     assert BOB in shown(describe(world))
     assert ALL_USERS not in shown(describe(world))
@@ -106,3 +107,10 @@ def test_validate_only_and_rights(world: AdminWorld) -> None:
     denied = AdminWorld(authorizer=DenyAll(), cluster=world.cluster)
     assert alter(denied, entry(BOB)) == [ErrorCode.CLUSTER_AUTHORIZATION_FAILED]
     assert describe(denied).error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+
+
+def test_the_answer_says_that_nobody_is_throttled() -> None:
+    requests = (AlterClientQuotasRequest(entries=[entry(BOB, value=value)]) for value in (1.0, -1.0))
+    accepted, refused = (AdminWorld().ask(request, 1).entries[0] for request in requests)
+    assert (accepted.error_code, accepted.error_message) == (0, NOT_ENFORCED)
+    assert refused.error_message != NOT_ENFORCED

@@ -1,0 +1,90 @@
+"""Whose settings `ottla config` is about: types and names, as `kafka-configs` takes them.
+
+A user and a client id may stand together, everything else alone. `--entity-name` and `--entity-default` go with the types in the order
+in which they were given; no name means all there are. The default of a type has the name "".
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+from typing import NamedTuple
+
+from ottla.cli.command import UsageError
+from ottla.client import admin
+
+RESOURCES = {
+    "topics": admin.TOPIC_RESOURCE,
+    "brokers": admin.BROKER_RESOURCE,
+    "broker-loggers": admin.BROKER_LOGGER_RESOURCE,
+    "client-metrics": admin.CLIENT_METRICS_RESOURCE,
+    "groups": admin.GROUP_RESOURCE,
+}
+QUOTA_TYPES = ("clients", "users", "ips")
+ENTITY_TYPES = (*RESOURCES, *QUOTA_TYPES)
+WITH_DEFAULTS = ("brokers", *QUOTA_TYPES)
+"""Types that have a default, which Kafka calls --user-defaults and so on."""
+
+_ADDRESS = re.compile(r"[0-9A-Fa-f:]*:[0-9A-Fa-f:.]*|[A-Za-z0-9-]+(\.[A-Za-z0-9-]+)*")
+
+
+class Entities(NamedTuple):
+    """Types with their names, "" for a default, None for all of the type."""
+
+    parts: tuple[tuple[str, str | None], ...]
+
+    @property
+    def has_quotas(self) -> bool:
+        return self.parts[0][0] in QUOTA_TYPES
+
+    @property
+    def is_named(self) -> bool:
+        return all(name is not None for _, name in self.parts)
+
+
+def add_entity_options(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("--entity-type", action="append", choices=ENTITY_TYPES, metavar="TYPE", help="|".join(ENTITY_TYPES))
+    add("--entity-name", dest="entity_names", action="append", metavar="NAME", help="whose")
+    add("--entity-default", dest="entity_names", action="append_const", const="", help="the default of all of that type")
+    for word in ENTITY_TYPES:
+        name = _flag(word)
+        add(f"--{name}", dest=f"of_{word}", metavar="NAME", help=f"short for --entity-type {word} --entity-name NAME")
+    for word in WITH_DEFAULTS:
+        flag = f"--{_flag(word)}-defaults"
+        add(flag, dest=f"of_{word}", action="store_const", const="", help=f"short for --entity-type {word} --entity-default")
+
+
+def _flag(word: str) -> str:
+    return word if word == "client-metrics" else word.removesuffix("s")
+
+
+def entities_of(args: argparse.Namespace) -> Entities:
+    """Who is meant. UsageError when nobody is, or who cannot stand together."""
+    given = [(word, getattr(args, f"of_{word}")) for word in ENTITY_TYPES]
+    short = [(word, name) for word, name in given if name] + [(word, name) for word, name in given if name == ""]
+    types, names = args.entity_type or [], args.entity_names or []
+    if short and (types or names):
+        raise UsageError("--entity-type, --entity-name and --entity-default do not go with --user, --topic and so on")
+    if len(names) > len(types):
+        raise UsageError("more entity names than entity types" if types else "a name needs its --entity-type")
+    parts = short or [(word, names[number] if number < len(names) else None) for number, word in enumerate(types)]
+    words = [word for word, _ in parts]
+    if not parts:
+        raise UsageError("say whose settings: --topic NAME, --broker ID, or --entity-type TYPE --entity-name NAME")
+    if len(words) > 1 and sorted(words) != ["clients", "users"]:
+        raise UsageError(f"{' and '.join(words)} do not stand together; only users and clients do")
+    for word, name in parts:
+        _check_name(word, name)
+    return Entities(tuple(parts))
+
+
+def _check_name(word: str, name: str | None) -> None:
+    if not name:
+        if name == "" and word not in WITH_DEFAULTS:
+            raise UsageError(f"there is no default of {word}")
+        return
+    if word in ("brokers", "broker-loggers") and not (name.isascii() and name.isdigit()):
+        raise UsageError(f"a broker is named by its number, not {name!r}")
+    if word == "ips" and not _ADDRESS.fullmatch(name):
+        raise UsageError(f"{name!r} is no address and no name of a host")
