@@ -97,8 +97,6 @@ def _check_request(shard: GroupShard, request: ConsumerGroupHeartbeatRequest, ca
     if request.server_assignor is not None and request.server_assignor not in shard.settings.consumer_assignors:
         known = ", ".join(shard.settings.consumer_assignors)
         raise ApiError(ErrorCode.UNSUPPORTED_ASSIGNOR, f"assignor {request.server_assignor!r} is not one of: {known}")
-    if request.subscribed_topic_regex:
-        check_regex(request.subscribed_topic_regex)
 
 
 # Joining and staying
@@ -112,6 +110,8 @@ def _beat(shard: GroupShard, request: ConsumerGroupHeartbeatRequest, caller: Cal
     member_id = request.member_id
     before = _find_member(shard, change, request)
     position_before = change.group.position(member_id)
+    if request.subscribed_topic_regex:
+        check_regex(request.subscribed_topic_regex)
     facts = _merge(before, request, caller)
     owned = None if request.topic_partitions is None else _owned(request.topic_partitions)
     advance_member(shard, change, member_id, before, facts, owned, now_ms)

@@ -9,7 +9,6 @@ from ottla.base.uuids import Uuid
 from ottla.groups.consumer_group import ConsumerGroup, MemberFacts
 from ottla.groups.draft import answered
 from ottla.groups.shard import GroupShard
-from ottla.groups.states import DEAD
 from ottla.machine.contract import Decision, Reply
 from ottla.wire.messages.consumer_group_describe import Assignment, DescribedGroup, Member, TopicPartitions
 
@@ -30,7 +29,7 @@ def _describe(shard: GroupShard, group_id: str) -> DescribedGroup:
     group = shard.groups.get(group_id)
     if type(group) is not ConsumerGroup:
         message = f"Group {group_id} not found." if group is None else f"Group {group_id} is not a consumer group."
-        return DescribedGroup(group_id=group_id, group_state=DEAD.value, error_code=ErrorCode.GROUP_ID_NOT_FOUND, error_message=message)
+        return DescribedGroup(group_id=group_id, error_code=ErrorCode.GROUP_ID_NOT_FOUND, error_message=message)
     return DescribedGroup(
         group_id=group_id,
         group_state=group.state.value,
@@ -51,7 +50,7 @@ def _member(shard: GroupShard, group: ConsumerGroup, member_id: str, facts: Memb
         client_id=facts.client_id,
         client_host=facts.client_host,
         subscribed_topic_names=list(facts.topics),
-        subscribed_topic_regex=facts.regex,
+        subscribed_topic_regex=facts.regex or "",
         assignment=_assignment(shard, position.assigned),
         target_assignment=_assignment(shard, group.target.get(member_id, {})),
         member_type=CONSUMER_MEMBER if facts.classic is None else CLASSIC_MEMBER,
