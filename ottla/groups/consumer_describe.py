@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from ottla.base.errors import ErrorCode
 from ottla.base.uuids import Uuid
-from ottla.groups.consumer_group import ConsumerGroup, MemberFacts
+from ottla.groups.consumer_group import ConsumerGroup, MemberFacts, Position
 from ottla.groups.draft import answered
 from ottla.groups.shard import GroupShard
 from ottla.machine.contract import Decision, Reply
@@ -51,10 +51,18 @@ def _member(shard: GroupShard, group: ConsumerGroup, member_id: str, facts: Memb
         client_host=facts.client_host,
         subscribed_topic_names=list(facts.topics),
         subscribed_topic_regex=facts.regex or "",
-        assignment=_assignment(shard, position.assigned),
+        assignment=_assignment(shard, _held(position)),
         target_assignment=_assignment(shard, group.target.get(member_id, {})),
         member_type=CONSUMER_MEMBER if facts.classic is None else CLASSIC_MEMBER,
     )
+
+
+def _held(position: Position) -> dict[Uuid, tuple[int, ...]]:
+    """What the member may be reading: also what it was told to give up, until it says that it has."""
+    held = dict(position.assigned)
+    for topic_id, partitions in position.revoking.items():
+        held[topic_id] = tuple(sorted({*held.get(topic_id, ()), *partitions}))
+    return held
 
 
 def _assignment(shard: GroupShard, assigned: Mapping[Uuid, tuple[int, ...]]) -> Assignment:
