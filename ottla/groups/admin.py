@@ -1,7 +1,7 @@
 """What do operators ask: which groups are there, what are they doing, and delete these?
 
 ListGroups and DescribeGroups answer from memory, DeleteGroups logs tombstones for a group without members and all its offsets, in steps of
-a bounded number of records; it answers when the last is committed.
+a bounded number of records; it answers when the last is committed. How a share group is deleted says `share_offsets.py`.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ from ottla.groups.consumer_group import ConsumerGroup
 from ottla.groups.consumer_records import Change
 from ottla.groups.draft import Caller, answered
 from ottla.groups.shard import Group, GroupShard
+from ottla.groups.share_group import ShareGroup
+from ottla.groups.share_offsets import delete_share_group
 from ottla.groups.states import DEAD, STABLE
 from ottla.machine.contract import Answer, Decision, LogRecord, Reply, Schedule
 from ottla.wire.messages.delete_groups import DeletableGroupResult
@@ -92,6 +94,9 @@ def delete_group(shard: GroupShard, group_id: str, reply: Reply) -> Decision:
     def refusal(code: ErrorCode) -> DeletableGroupResult:
         return DeletableGroupResult(group_id=group_id, error_code=code)
 
+    group = shard.groups.get(group_id)
+    if type(group) is ShareGroup:
+        return delete_share_group(shard, group, reply)
     try:
         logged = _deletion(shard, group_id)
     except ApiError as failure:

@@ -16,6 +16,7 @@ from ottla.groups.classic_group import ClassicGroup
 from ottla.groups.draft import Draft, answered
 from ottla.groups.members import ClassicMember
 from ottla.groups.shard import GroupShard
+from ottla.groups.share_group import ShareGroup
 from ottla.groups.states import COMPLETING_REBALANCE, EMPTY, PREPARING_REBALANCE
 from ottla.machine.contract import Answer, Decision, Effect, Reply
 from ottla.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
@@ -35,6 +36,8 @@ def sync_group(shard: GroupShard, request: SyncGroupRequest, reply: Reply, now_m
     try:
         if not request.group_id:
             raise ApiError(ErrorCode.INVALID_GROUP_ID)
+        if type(shard.groups.get(request.group_id)) is ShareGroup:
+            raise ApiError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
         group = shard.classic_group(request.group_id)
         member = _check_sync(group, request)
         if group.state is COMPLETING_REBALANCE:

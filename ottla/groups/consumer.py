@@ -41,6 +41,7 @@ from ottla.groups.draft import Caller, Draft, answered
 from ottla.groups.migration import leave_classic, upgrade
 from ottla.groups.reconciliation import Owned, next_position
 from ottla.groups.shard import GroupShard
+from ottla.groups.share_group import ShareGroup
 from ottla.groups.subscriptions import (
     check_regex,
     forget_regexes,
@@ -142,6 +143,8 @@ def _find_group(shard: GroupShard, request: ConsumerGroupHeartbeatRequest) -> tu
         return Change(group), None
     if request.member_epoch != JOINING_EPOCH:
         raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {request.group_id} not found.")
+    if type(group) is ShareGroup:
+        raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {request.group_id} is not a consumer group.")
     change = Change(ConsumerGroup(request.group_id))
     if group is None:
         return change, None

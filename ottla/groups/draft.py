@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from ottla.base.errors import ErrorCode
-from ottla.machine.contract import Answer, Cancel, Decision, Effect, LogRecord, Reply, Schedule
+from ottla.machine.contract import Answer, Call, Cancel, Decision, Effect, LogRecord, Reply, Schedule
 
 
 class Caller(NamedTuple):
@@ -29,12 +29,13 @@ Refusal = Callable[[ErrorCode], Any]
 class Draft:
     """A decision in the making."""
 
-    __slots__ = ("_answers", "_timers", "_undo", "records")
+    __slots__ = ("_answers", "_calls", "_timers", "_undo", "records")
 
     def __init__(self) -> None:
         self.records: list[LogRecord] = []
         self._answers: list[tuple[Reply, Any, Refusal]] = []
         self._timers: dict[str, Effect] = {}
+        self._calls: list[Effect] = []
         self._undo: list[Callable[[Draft, ErrorCode], None]] = []
 
     def answer(self, reply: Reply, response: Any, refusal: Refusal) -> None:
@@ -46,6 +47,10 @@ class Draft:
     def cancel(self, key: str) -> None:
         self._timers[key] = Cancel(key)
 
+    def call(self, function: Callable[[], None]) -> None:
+        """Asks the shell for something, once the records are committed; not at all if the log refuses them."""
+        self._calls.append(Call(function))
+
     def on_refusal(self, undo: Callable[[Draft, ErrorCode], None]) -> None:
         """`undo(draft, code)` repairs soft state when the log refuses the records; what it puts into its draft is released."""
         self._undo.append(undo)
@@ -54,7 +59,7 @@ class Draft:
         return Decision(records=self.records, effects=self._effects(), refused=self._refused)
 
     def _effects(self) -> Sequence[Effect]:
-        return [*self._timers.values(), *(Answer(reply, response) for reply, response, _ in self._answers)]
+        return [*self._timers.values(), *(Answer(reply, response) for reply, response, _ in self._answers), *self._calls]
 
     def _refused(self, code: ErrorCode) -> Sequence[Effect]:
         repair = Draft()

@@ -2,7 +2,8 @@
 
 Offsets of a group that has members live as long as it subscribes to their topic. An empty group's offsets live for the retention after the
 last member left; those of a lone consumer, which is in no group that could become empty, for the retention after each commit. A record of
-before Kafka 2.1 carries its own date. A group that is empty and has no offset left is forgotten as well.
+before Kafka 2.1 carries its own date. A group that is empty and has no offset left is forgotten as well. A share
+group stays until it is deleted.
 
 An offset that an open transaction is about to move is left alone (Redpanda #31483): else its commit would bring back what the sweep
 removed, or the sweep would remove what was just committed.
@@ -20,6 +21,7 @@ from ottla.groups.consumer_group import ConsumerGroup
 from ottla.groups.consumer_records import Change
 from ottla.groups.offset_store import CommittedOffset
 from ottla.groups.shard import Group, GroupShard
+from ottla.groups.share_group import ShareGroup
 from ottla.groups.states import EMPTY, STABLE
 from ottla.machine.contract import Decision, LogRecord, Schedule
 
@@ -47,6 +49,8 @@ def sweep(shard: GroupShard, now_ms: int) -> Decision:
 
 
 def _sweep_group(shard: GroupShard, group: Group, now_ms: int, logged: list[LogRecord]) -> None:
+    if type(group) is ShareGroup:
+        return
     group_id, retention_ms = group.group_id, shard.settings.offsets_retention_ms
     since = _since(group)
     left = 0

@@ -1,8 +1,8 @@
 """The group coordinator of one partition of `__consumer_offsets`, as a log machine.
 
 Each request has one method here that answers a `Decision`; what it means is in the file of its question (`classic*.py`, `consumer.py`,
-`offsets.py`, `admin.py`, `expiry.py`). `apply` folds one record into the shard, `apply_marker` the end of a client's transaction, `resume`
-starts the timers of the groups that were found in the log.
+`share*.py`, `offsets.py`, `admin.py`, `expiry.py`). `apply` folds one record into the shard, `apply_marker` the end of a client's
+transaction, `resume` starts the timers of the groups that were found in the log.
 
 Invariants: only `apply` and `apply_marker` change hard state; the same log gives the same `hard_state` on every broker (P9, I36). Records
 that cannot be read change nothing.
@@ -15,6 +15,7 @@ from typing import Any
 
 from ottla.base.errors import ErrorCode
 from ottla.base.ports import Random
+from ottla.base.share_state import Persister
 from ottla.groups import (
     admin,
     classic,
@@ -36,9 +37,19 @@ from ottla.groups.draft import Caller, Draft
 from ottla.groups.offset_store import CommittedOffset
 from ottla.groups.settings import GroupSettings, OwnSettings, TopicsView, nothing_of_its_own
 from ottla.groups.shard import GroupShard
+from ottla.groups.share import share_heartbeat
+from ottla.groups.share_describe import describe_share_groups
+from ottla.groups.share_group import ShareGroup
+from ottla.groups.share_offsets import alter_share_offsets, delete_share_offsets, known_share_topics
+from ottla.groups.share_records import SHARE_KEYS, fold_share
+from ottla.groups.share_sessions import watch_share_members
+from ottla.groups.share_states import NO_SHARE_STATES
+from ottla.groups.share_topics import forget_deleted_topics, resume_share_states
 from ottla.groups.states import ALLOWED, DEAD
 from ottla.machine.contract import NOTHING, Answer, Decision, Effect, LogRecord, Reply, Transactional
+from ottla.wire.messages.alter_share_group_offsets import AlterShareGroupOffsetsRequest
 from ottla.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from ottla.wire.messages.delete_share_group_offsets import DeleteShareGroupOffsetsRequest
 from ottla.wire.messages.group_records import (
     ConsumerGroupMemberMetadataKey,
     ConsumerGroupMetadataKey,
@@ -54,19 +65,29 @@ from ottla.wire.messages.list_groups import ListGroupsRequest
 from ottla.wire.messages.offset_commit import OffsetCommitRequest
 from ottla.wire.messages.offset_delete import OffsetDeleteRequest
 from ottla.wire.messages.offset_fetch import OffsetFetchRequestGroup
+from ottla.wire.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
+from ottla.wire.messages.share_group_records import ShareGroupMemberMetadataKey, ShareGroupMetadataKey
 from ottla.wire.messages.sync_group import SyncGroupRequest
 from ottla.wire.messages.txn_offset_commit import TxnOffsetCommitRequest
 
 
 class GroupMachine:
-    """`machine.contract.Machine` for consumer groups."""
+    """`machine.contract.Machine` for consumer and share groups."""
 
-    def __init__(self, settings: GroupSettings, topics: TopicsView, random: Random, own_settings: OwnSettings = nothing_of_its_own) -> None:
-        self.shard = GroupShard(settings, topics, random, own_settings)
+    def __init__(
+        self,
+        settings: GroupSettings,
+        topics: TopicsView,
+        random: Random,
+        own_settings: OwnSettings = nothing_of_its_own,
+        persister: Persister = NO_SHARE_STATES,
+    ) -> None:
+        self.shard = GroupShard(settings, topics, random, own_settings, persister)
         self._folds: dict[type, Callable[[int, Any, Any, Transactional | None], None]] = {
             OffsetCommitKey: self._apply_offset,
             GroupMetadataKey: self._apply_group,
             **dict.fromkeys(CONSUMER_KEYS, self._apply_consumer),
+            **dict.fromkeys(SHARE_KEYS, self._apply_share),
         }
 
     def configure(self, settings: GroupSettings) -> None:
@@ -126,8 +147,23 @@ class GroupMachine:
     def describe_consumer_groups(self, group_ids: Iterable[str], reply: Reply) -> Decision:
         return describe_consumer_groups(self.shard, group_ids, reply)
 
+    def share_heartbeat(self, request: ShareGroupHeartbeatRequest, caller: Caller, reply: Reply, now_ms: int) -> Decision:
+        return share_heartbeat(self.shard, request, caller, reply, now_ms)
+
+    def describe_share_groups(self, group_ids: Iterable[str], reply: Reply) -> Decision:
+        return describe_share_groups(self.shard, group_ids, reply)
+
+    def known_share_topics(self, group_id: str, reply: Reply) -> Decision:
+        return known_share_topics(self.shard, group_id, reply)
+
+    def alter_share_offsets(self, request: AlterShareGroupOffsetsRequest, reply: Reply) -> Decision:
+        return alter_share_offsets(self.shard, request, reply)
+
+    def delete_share_offsets(self, request: DeleteShareGroupOffsetsRequest, reply: Reply) -> Decision:
+        return delete_share_offsets(self.shard, request, reply)
+
     def topics_changed(self) -> None:
-        """A topic was made, deleted or has more partitions: consumer groups look again at their members' next heartbeat."""
+        """A topic was made, deleted or has more partitions: consumer and share groups look again at their members' next heartbeat."""
         self.shard.topics_version += 1
 
     def commit_offsets(self, request: OffsetCommitRequest, caller: Caller, reply: Reply, now_ms: int) -> Decision:
@@ -152,7 +188,13 @@ class GroupMachine:
         return admin.delete_group(self.shard, group_id, reply)
 
     def forget_topics(self, names: Iterable[str]) -> Decision:
-        return offsets.forget_topics(self.shard, frozenset(names))
+        """Topics were deleted: what groups have committed in them goes, and where share groups stand in them."""
+        gone, draft = frozenset(names), Draft()
+        draft.records.extend(offsets.forget_topics(self.shard, gone).records)
+        for group in self.shard.groups.values():
+            if type(group) is ShareGroup:
+                forget_deleted_topics(self.shard, group, gone, draft)
+        return draft.decision()
 
     # The fold of the log
 
@@ -216,6 +258,20 @@ class GroupMachine:
         if value is None and type(key) is ConsumerGroupMemberMetadataKey:
             self.shard.sessions.pop((key.group_id, key.member_id), None)  # its timer will find nobody
 
+    def _apply_share(self, _offset: int, key: Any, value: Any, _transactional: Transactional | None) -> None:
+        groups = self.shard.groups
+        group = groups.get(key.group_id)
+        if type(group) is not ShareGroup:
+            if value is None:
+                return
+            group = groups[key.group_id] = ShareGroup(key.group_id)
+        if value is None and type(key) is ShareGroupMetadataKey:
+            del groups[key.group_id]
+        else:
+            fold_share(group, key, value)
+        if value is None and type(key) is ShareGroupMemberMetadataKey:
+            self.shard.sessions.pop((key.group_id, key.member_id), None)  # its timer will find nobody
+
     def apply_marker(self, offset: int, producer_id: int, producer_epoch: int, is_commit: bool) -> None:
         self.shard.offsets.end_transaction(producer_id, is_commit)
 
@@ -233,6 +289,9 @@ class GroupMachine:
                 classic.watch_members(self.shard, group, draft, now_ms)
             elif isinstance(group, ConsumerGroup):
                 watch_everybody(self.shard, group, draft, now_ms)
+            elif isinstance(group, ShareGroup):
+                watch_share_members(self.shard, group, draft, now_ms)
+                resume_share_states(self.shard, group, draft)
         timers = [*draft.decision().effects, expiry.schedule_sweep(self.shard)]
         return Decision(records=draft.records, effects=timers, refused=lambda _code: timers)
 
@@ -251,9 +310,11 @@ class GroupMachine:
         shard = self.shard
         classic_groups = [group for group in shard.groups.values() if isinstance(group, ClassicGroup)]
         consumer_groups = [group for group in shard.groups.values() if isinstance(group, ConsumerGroup)]
+        share_groups = [group for group in shard.groups.values() if isinstance(group, ShareGroup)]
         return {
             "groups": {group.group_id: group.stored for group in classic_groups if group.stored is not None},
             "consumer groups": {group.group_id: group.hard_state() for group in consumer_groups},
+            "share groups": {group.group_id: group.hard_state() for group in share_groups},
             "offsets": shard.offsets.committed,
             "pending": shard.offsets.pending,
             "rewrites": dict(shard.offsets.rewrites),

@@ -20,6 +20,7 @@ from ottla.groups.consumer_group import ConsumerGroup
 from ottla.groups.draft import Caller, answered
 from ottla.groups.offset_store import CommittedOffset
 from ottla.groups.shard import GroupShard
+from ottla.groups.share_group import ShareGroup
 from ottla.groups.states import COMPLETING_REBALANCE, EMPTY
 from ottla.machine.contract import Answer, Decision, LogRecord, Reply, Transactional
 from ottla.wire.messages.offset_commit import (
@@ -147,6 +148,8 @@ def _check_commit(shard: GroupShard, request: OffsetCommitRequest, caller: Calle
             member.deadline_ms = now_ms + member.session_timeout_ms  # whoever commits is alive
     elif type(group) is ConsumerGroup:
         _check_consumer_commit(group, request.member_id, generation, caller.version, is_transactional=False)
+    else:
+        raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND)  # a share group has no offsets of this kind
 
 
 def check_classic_commit(group: ClassicGroup, member_id: str, instance_id: str | None, generation: int, *, is_transactional: bool) -> None:
@@ -241,6 +244,8 @@ def _check_transaction_commit(shard: GroupShard, request: TxnOffsetCommitRequest
         check_classic_commit(group, request.member_id, request.group_instance_id, generation, is_transactional=True)
     elif type(group) is ConsumerGroup:
         _check_consumer_commit(group, request.member_id, generation, FIRST_VERSION_WITH_MEMBER_EPOCH, is_transactional=True)
+    else:
+        raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND)
 
 
 # Fetch
@@ -313,7 +318,7 @@ def delete_offsets(shard: GroupShard, request: OffsetDeleteRequest, reply: Reply
         return OffsetDeleteResponse(error_code=code)
 
     group = shard.groups.get(group_id)
-    if group is None:
+    if group is None or isinstance(group, ShareGroup):
         return answered(reply, refusal(ErrorCode.GROUP_ID_NOT_FOUND), refusal)
     if type(group) is ClassicGroup and group.is_active and group.protocol_type != CONSUMER_PROTOCOL_TYPE:
         return answered(reply, refusal(ErrorCode.NON_EMPTY_GROUP), refusal)

@@ -1,7 +1,7 @@
 """What stands in `__consumer_offsets`: Kafka's own records, in the versions that Kafka 4.x writes.
 
 A key is an int16 that says which kind, then the fields; a value is an int16 version, then the fields; no value is a tombstone. `read_key`
-and `read_value` answer None for what this coordinator does not know (share and streams groups, later versions, damaged bytes): such
+and `read_value` answer None for what this coordinator does not know (streams groups, later versions, damaged bytes): such
 records are passed over, never an error, because a client could have written them.
 """
 
@@ -35,6 +35,20 @@ from ottla.wire.messages.group_records import (
     OffsetCommitKey,
     OffsetCommitValue,
 )
+from ottla.wire.messages.share_group_records import (
+    ShareGroupCurrentMemberAssignmentKey,
+    ShareGroupCurrentMemberAssignmentValue,
+    ShareGroupMemberMetadataKey,
+    ShareGroupMemberMetadataValue,
+    ShareGroupMetadataKey,
+    ShareGroupMetadataValue,
+    ShareGroupStatePartitionMetadataKey,
+    ShareGroupStatePartitionMetadataValue,
+    ShareGroupTargetAssignmentMemberKey,
+    ShareGroupTargetAssignmentMemberValue,
+    ShareGroupTargetAssignmentMetadataKey,
+    ShareGroupTargetAssignmentMetadataValue,
+)
 from ottla.wire.schema import RecordKey, RecordValue, decoder, encoder
 
 _INT16 = Packer(">h")
@@ -56,6 +70,12 @@ _KEYS: dict[int, type[RecordKey]] = {
         ConsumerGroupTargetAssignmentMemberKey,
         ConsumerGroupCurrentMemberAssignmentKey,
         ConsumerGroupRegularExpressionKey,
+        ShareGroupMemberMetadataKey,
+        ShareGroupMetadataKey,
+        ShareGroupTargetAssignmentMetadataKey,
+        ShareGroupTargetAssignmentMemberKey,
+        ShareGroupCurrentMemberAssignmentKey,
+        ShareGroupStatePartitionMetadataKey,
     )
 }
 _VALUES: dict[int, type[RecordValue]] = {
@@ -71,6 +91,12 @@ _VALUES: dict[int, type[RecordValue]] = {
         ConsumerGroupTargetAssignmentMemberValue,
         ConsumerGroupCurrentMemberAssignmentValue,
         ConsumerGroupRegularExpressionValue,
+        ShareGroupMemberMetadataValue,
+        ShareGroupMetadataValue,
+        ShareGroupTargetAssignmentMetadataValue,
+        ShareGroupTargetAssignmentMemberValue,
+        ShareGroupCurrentMemberAssignmentValue,
+        ShareGroupStatePartitionMetadataValue,
     )
 }
 
@@ -141,7 +167,7 @@ def group_tombstone(group_id: str) -> LogRecord:
 
 
 def consumer_record(key: RecordKey, value: RecordValue) -> LogRecord:
-    """A record of the consumer protocol; all of them are at version 0."""
+    """A record of the consumer or share protocol; all of them are at version 0."""
     return LogRecord(write_key(key), write_value(value, 0))
 
 

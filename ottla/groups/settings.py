@@ -31,6 +31,12 @@ class GroupSettings:
     consumer_members_max: int = 2_147_483_647  # group.consumer.max.size
     consumer_assignors: tuple[str, ...] = ("uniform", "range")  # group.consumer.assignors
     consumer_migration_policy: str = "bidirectional"  # group.consumer.migration.policy
+    share_session_timeout_ms: int = 45_000  # group.share.session.timeout.ms
+    share_heartbeat_interval_ms: int = 5_000  # group.share.heartbeat.interval.ms
+    share_assignment_interval_ms: int = 1_000  # group.share.assignment.interval.ms
+    share_members_max: int = 200  # group.share.max.size
+    share_assignors: tuple[str, ...] = ("simple",)  # group.share.assignors
+    share_initialize_retry_interval_ms: int = 30_000  # group.share.initialize.retry.interval.ms
     regex_refresh_interval_ms: int = 600_000  # group.consumer.regex.refresh.interval.ms
     offsets_per_group_max: int = 1_000_000  # ours
     member_metadata_bytes_max: int = 512 * 1024  # ours: the protocols and assignment of one member, which must fit one record
@@ -40,7 +46,7 @@ class GroupSettings:
 
 
 OwnSettings = Callable[[str], Mapping[str, int]]
-"""What a consumer group has for itself instead of the broker's settings: values by Kafka's names, within the broker's bounds."""
+"""What a consumer or share group has for itself instead of the broker's settings: values by Kafka's names, within the broker's bounds."""
 
 
 def nothing_of_its_own(_group_id: str) -> Mapping[str, int]:

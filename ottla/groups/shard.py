@@ -1,7 +1,7 @@
 """The state of one group coordinator: all groups and offsets of one partition of `__consumer_offsets`, and what it was told of the world.
 
-Hard state: `offsets`, each classic group's `stored` record, and each consumer group's logged fields. Only `GroupMachine.apply` and
-`apply_marker` change it. The rest of each group is soft.
+Hard state: `offsets`, each classic group's `stored` record, and the logged fields of each consumer and share group. Only
+`GroupMachine.apply` and `apply_marker` change it. The rest of each group is soft.
 """
 
 from __future__ import annotations
@@ -10,17 +10,27 @@ from collections.abc import Callable
 
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.base.ports import Random
+from ottla.base.share_state import Persister
 from ottla.groups.classic_group import ClassicGroup
 from ottla.groups.consumer_group import ConsumerGroup
+from ottla.groups.draft import Draft
 from ottla.groups.offset_store import OffsetStore
 from ottla.groups.settings import GroupSettings, OwnSettings, TopicsView
-from ottla.machine.contract import Effect
+from ottla.groups.share_group import ShareGroup
+from ottla.machine.contract import Decision, Effect
 
-Group = ClassicGroup | ConsumerGroup
+Group = ClassicGroup | ConsumerGroup | ShareGroup
+
+Run = Callable[[Callable[[int], Decision]], None]
+"""Runs one decision on the shard's own host; silently does nothing when the machine was thrown away."""
+
+
+def run_nothing(_decide: Callable[[int], Decision]) -> None:
+    """Before the shell has said how."""
 
 
 class Session:
-    """Until when a member of a consumer group may be silent, and when the timer looks."""
+    """Until when a member of a consumer or share group may be silent, and when the timer looks."""
 
     __slots__ = ("deadline_ms", "is_join_awaited", "timer_ms")
 
@@ -31,7 +41,7 @@ class Session:
 
 
 class Refresh:
-    """When a consumer group's topics were last looked up, and in which version of the topics."""
+    """When a consumer or share group's topics were last looked up, and in which version of the topics."""
 
     __slots__ = ("looked_at_ms", "regexes_at_ms", "topics_version")
 
@@ -50,24 +60,32 @@ class GroupShard:
         "is_live",
         "offsets",
         "own_settings",
+        "persister",
         "random",
         "refreshes",
+        "run",
         "sessions",
         "settings",
+        "share_joiners",
         "topics",
         "topics_version",
     )
 
-    def __init__(self, settings: GroupSettings, topics: TopicsView, random: Random, own_settings: OwnSettings) -> None:
+    def __init__(
+        self, settings: GroupSettings, topics: TopicsView, random: Random, own_settings: OwnSettings, persister: Persister
+    ) -> None:
         self.settings = settings
+        self.persister = persister  # the share coordinators; its answers come back through `run`
+        self.run: Run = run_nothing
         self.own_settings = own_settings
         self.topics = topics
         self.random = random
         self.groups: dict[str, Group] = {}
         self.offsets = OffsetStore()
         self.deferred: dict[str, Callable[[ErrorCode], Effect]] = {}  # soft: what to answer if the rest of a command never runs
-        self.sessions: dict[tuple[str, str], Session] = {}  # soft: (group, member) of consumer groups
-        self.refreshes: dict[str, Refresh] = {}  # soft: by consumer group
+        self.sessions: dict[tuple[str, str], Session] = {}  # soft: (group, member) of consumer and share groups
+        self.refreshes: dict[str, Refresh] = {}  # soft: by consumer or share group
+        self.share_joiners: dict[str, list[Callable[[Draft], None]]] = {}  # soft: who waits for partitions to become ready
         self.topics_version = 0  # goes up when a topic was created, deleted or got more partitions
         self.is_live = False  # False while the log is loaded: then every record replaces what earlier ones said
 
@@ -87,6 +105,22 @@ class GroupShard:
 
     def assignment_interval_ms(self, group_id: str) -> int:
         return self.own_settings(group_id).get("consumer.assignment.interval.ms", self.settings.consumer_assignment_interval_ms)
+
+    def share_session_timeout_ms(self, group_id: str) -> int:
+        """Of members of share groups, as the three above."""
+        return self.own_settings(group_id).get("share.session.timeout.ms", self.settings.share_session_timeout_ms)
+
+    def share_heartbeat_interval_ms(self, group_id: str) -> int:
+        return self.own_settings(group_id).get("share.heartbeat.interval.ms", self.settings.share_heartbeat_interval_ms)
+
+    def share_assignment_interval_ms(self, group_id: str) -> int:
+        return self.own_settings(group_id).get("share.assignment.interval.ms", self.settings.share_assignment_interval_ms)
+
+    def add_joiner(self, group_id: str, go_on: Callable[[Draft], None]) -> None:
+        self.share_joiners.setdefault(group_id, []).append(go_on)
+
+    def take_joiners(self, group_id: str) -> list[Callable[[Draft], None]]:
+        return self.share_joiners.pop(group_id, [])
 
     def forget_if_idle(self, group: ClassicGroup) -> None:
         """A group that nobody is in and that the log does not know leaves no trace, or made-up names would fill the memory."""

@@ -2,10 +2,10 @@
 
 A classic group is moved by its members' requests: PreparingRebalance gathers joiners, CompletingRebalance waits for the leader's
 assignment. A consumer group's state is a consequence of its epochs: Assigning while the target assignment is older than the group,
-Reconciling while a member is not yet where the target wants it.
+Reconciling while a member is not yet where the target wants it. A share group is Empty or Stable, as it has members or not.
 
-`ALLOWED` (classic) and `CONSUMER_ALLOWED` name for each state the states that may follow; the code asserts every move against them, and
-the diagrams in the documentation are drawn from them.
+`ALLOWED` (classic), `CONSUMER_ALLOWED` and `SHARE_ALLOWED` name for each state the states that may follow; the code asserts every move
+against them, and the diagrams in the documentation are drawn from them.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ class GroupState(Enum):
 class GroupType(Enum):
     CLASSIC = "classic"
     CONSUMER = "consumer"
+    SHARE = "share"
 
 
 EMPTY = GroupState.EMPTY
@@ -51,5 +52,11 @@ CONSUMER_ALLOWED: dict[GroupState, frozenset[GroupState]] = {
     ASSIGNING: frozenset({EMPTY, RECONCILING, STABLE, DEAD}),
     RECONCILING: frozenset({EMPTY, ASSIGNING, STABLE, DEAD}),
     STABLE: frozenset({EMPTY, ASSIGNING, RECONCILING, DEAD}),
+    DEAD: frozenset(),
+}
+
+SHARE_ALLOWED: dict[GroupState, frozenset[GroupState]] = {
+    EMPTY: frozenset({STABLE, DEAD}),
+    STABLE: frozenset({EMPTY}),
     DEAD: frozenset(),
 }

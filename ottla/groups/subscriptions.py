@@ -18,6 +18,7 @@ from ottla.groups.assignors import ASSIGNORS, MemberSpec
 from ottla.groups.consumer_group import ConsumerGroup, ResolvedRegex
 from ottla.groups.consumer_records import Change
 from ottla.groups.shard import GroupShard, Refresh
+from ottla.groups.share_group import ShareGroup
 from ottla.groups.topic_regex import PatternError, TopicRegex
 
 LOOK_AGAIN_MS = 5_000
@@ -69,7 +70,7 @@ def must_look_up(shard: GroupShard, group: ConsumerGroup, change: Change, now_ms
     return True
 
 
-def metadata_hash(shard: GroupShard, group: ConsumerGroup) -> int:
+def metadata_hash(shard: GroupShard, group: ConsumerGroup | ShareGroup) -> int:
     """Differs when a topic that the group reads was made anew or got more partitions; 0 when it reads none that exists."""
     digest = blake2b(digest_size=8)
     is_empty = True

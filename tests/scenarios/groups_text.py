@@ -20,6 +20,14 @@ from ottla.wire.messages.group_records import (
     OffsetCommitKey,
     OffsetCommitValue,
 )
+from ottla.wire.messages.share_group_records import (
+    ShareGroupCurrentMemberAssignmentValue,
+    ShareGroupMemberMetadataValue,
+    ShareGroupMetadataValue,
+    ShareGroupStatePartitionMetadataValue,
+    ShareGroupTargetAssignmentMemberValue,
+    ShareGroupTargetAssignmentMetadataValue,
+)
 from ottla.wire.schema import decoder, encoder
 
 
@@ -97,7 +105,7 @@ def show_record(key: Any, value: Any) -> str:
             return f"group {key.group} tombstone"
         members = ",".join(f"{member.member_id}:{show_share(bytes(member.assignment))}" for member in value.members) or "-"
         return f"group {key.group} generation={value.generation} protocol={value.protocol} leader={value.leader} members={members}"
-    kind = type(key).__name__.removeprefix("ConsumerGroup").removesuffix("Key")
+    kind = type(key).__name__.removeprefix("ConsumerGroup").replace("ShareGroup", "Share").removesuffix("Key")
     who = getattr(key, "member_id", "") or getattr(key, "regular_expression", "")
     fields = "tombstone" if value is None else show_fields(value)
     return " ".join(part for part in (kind, key.group_id, who, fields) if part)
@@ -105,10 +113,20 @@ def show_record(key: Any, value: Any) -> str:
 
 def show_fields(value: Any) -> str:
     """The fields that say something about the group."""
-    if isinstance(value, ConsumerGroupMetadataValue):
+    if isinstance(value, ConsumerGroupMetadataValue | ShareGroupMetadataValue):
         return f"epoch={value.epoch}"
-    if isinstance(value, ConsumerGroupTargetAssignmentMetadataValue):
+    if isinstance(value, ConsumerGroupTargetAssignmentMetadataValue | ShareGroupTargetAssignmentMetadataValue):
         return f"epoch={value.assignment_epoch}"
+    if isinstance(value, ShareGroupMemberMetadataValue):
+        return f"topics={','.join(value.subscribed_topic_names)} rack={value.rack_id}"
+    if isinstance(value, ShareGroupTargetAssignmentMemberValue):
+        return show_topics(value.topic_partitions)
+    if isinstance(value, ShareGroupCurrentMemberAssignmentValue):
+        return f"epoch={value.member_epoch} has {show_topics(value.assigned_partitions)}"
+    if isinstance(value, ShareGroupStatePartitionMetadataValue):
+        lists = (("initializing", value.initializing_topics), ("initialized", value.initialized_topics))
+        shown = [f"{name} {show_topics(topics)}" for name, topics in lists if topics]
+        return " ".join([*shown, *(f"deleting {topic.topic_name}" for topic in value.deleting_topics)]) or "nothing"
     if isinstance(value, ConsumerGroupMemberMetadataValue):
         kind = " classic" if value.classic_member_metadata else ""
         return f"topics={','.join(value.subscribed_topic_names)} regex={value.subscribed_topic_regex}{kind}"

@@ -32,6 +32,7 @@ from ottla.groups.consumer_group import ConsumerGroup
 from ottla.groups.draft import Caller
 from ottla.groups.machine import GroupMachine
 from ottla.groups.settings import GroupSettings
+from ottla.groups.share_group import ShareGroup
 from ottla.machine.host import MachineHost
 from ottla.wire.messages.consumer_group_describe import DescribedGroup as DescribedConsumerGroup
 from ottla.wire.messages.consumer_group_heartbeat import (
@@ -455,6 +456,10 @@ class World:
                 + (f":revoking {show_partitions(position.revoking)}" if position.revoking else "")
                 for member_id, position in group.positions.items()
             )
+            self.say(f"{group.state.value} epoch={group.epoch} target={group.target_epoch} {members or '-'}")
+            return
+        if isinstance(group, ShareGroup):
+            members = " ".join(f"{name}:{at.epoch}:{show_partitions(at.assigned)}" for name, at in group.positions.items())
             self.say(f"{group.state.value} epoch={group.epoch} target={group.target_epoch} {members or '-'}")
             return
         members = ",".join(group.members) or "-"

@@ -1,0 +1,30 @@
+"""The share coordinators of a group coordinator that was given none: nobody is there, every call is refused."""
+
+from __future__ import annotations
+
+from ottla.base.errors import ErrorCode
+from ottla.base.share_state import Done, Found, SharePartitionKey, ShareState
+
+NOBODY = ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+
+class NoShareStates:
+    """A `Persister` without share coordinators."""
+
+    def initialize(self, key: SharePartitionKey, state_epoch: int, start_offset: int, done: Done) -> None:
+        done(NOBODY)
+
+    def read(self, key: SharePartitionKey, leader_epoch: int, found: Found) -> None:
+        found(NOBODY, None)
+
+    def summary(self, key: SharePartitionKey, leader_epoch: int, found: Found) -> None:
+        found(NOBODY, None)
+
+    def write(self, key: SharePartitionKey, state: ShareState, done: Done) -> None:
+        done(NOBODY)
+
+    def delete(self, key: SharePartitionKey, done: Done) -> None:
+        done(NOBODY)
+
+
+NO_SHARE_STATES = NoShareStates()

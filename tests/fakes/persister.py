@@ -1,0 +1,100 @@
+"""Share coordinators in memory: what they are asked they do at once, or later, or not at all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ottla.base.errors import ErrorCode
+from ottla.base.share_state import UNKNOWN_DELIVERY_COMPLETE_COUNT, Done, Found, SharePartitionKey, ShareState
+
+
+class MemoryPersister:
+    """`base.share_state.Persister`. While `is_held` calls wait for `release`; `fail_with` refuses each call, changing nothing."""
+
+    def __init__(self) -> None:
+        self.states: dict[SharePartitionKey, ShareState] = {}
+        self.calls: list[str] = []
+        self.is_held = False
+        self.fail_with: ErrorCode | None = None
+        self._waiting: list[Callable[[], None]] = []
+
+    def release(self) -> None:
+        """Carries out what has waited, in order."""
+        self.is_held = False
+        waiting, self._waiting = self._waiting, []
+        for call in waiting:
+            call()
+
+    def _carry_out(self, what: str, call: Callable[[], None], refuse: Callable[[ErrorCode], None]) -> None:
+        self.calls.append(what)
+
+        def run() -> None:
+            if self.fail_with is not None:
+                refuse(self.fail_with)
+            else:
+                call()
+
+        if self.is_held:
+            self._waiting.append(run)
+        else:
+            run()
+
+    def initialize(self, key: SharePartitionKey, state_epoch: int, start_offset: int, done: Done) -> None:
+        def call() -> None:
+            known = self.states.get(key)
+            if known is not None and known.state_epoch > state_epoch:
+                done(ErrorCode.FENCED_STATE_EPOCH)
+                return
+            count = UNKNOWN_DELIVERY_COMPLETE_COUNT if start_offset < 0 else 0
+            self.states[key] = ShareState(state_epoch, 0, start_offset, count)
+            done(ErrorCode.NONE)
+
+        self._carry_out(f"initialize {_name(key)} epoch={state_epoch} start={start_offset}", call, done)
+
+    def read(self, key: SharePartitionKey, leader_epoch: int, found: Found) -> None:
+        def call() -> None:
+            known = self.states.get(key)
+            if known is None:
+                found(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None)
+            elif known.leader_epoch > leader_epoch:
+                found(ErrorCode.FENCED_LEADER_EPOCH, None)
+            else:
+                self.states[key] = known._replace(leader_epoch=leader_epoch)
+                found(ErrorCode.NONE, self.states[key])
+
+        self._carry_out(f"read {_name(key)}", call, lambda code: found(code, None))
+
+    def summary(self, key: SharePartitionKey, leader_epoch: int, found: Found) -> None:
+        def call() -> None:
+            known = self.states.get(key)
+            code = ErrorCode.NONE if known is not None else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            found(code, known._replace(batches=()) if known is not None else None)
+
+        self._carry_out(f"summary {_name(key)}", call, lambda code: found(code, None))
+
+    def write(self, key: SharePartitionKey, state: ShareState, done: Done) -> None:
+        def call() -> None:
+            known = self.states.get(key)
+            if known is None:
+                done(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            elif known.state_epoch > state.state_epoch:
+                done(ErrorCode.FENCED_STATE_EPOCH)
+            elif known.leader_epoch > state.leader_epoch:
+                done(ErrorCode.FENCED_LEADER_EPOCH)
+            else:
+                self.states[key] = state._replace(batches=(*known.batches, *state.batches))
+                done(ErrorCode.NONE)
+
+        self._carry_out(f"write {_name(key)}", call, done)
+
+    def delete(self, key: SharePartitionKey, done: Done) -> None:
+        def call() -> None:
+            self.states.pop(key, None)
+            done(ErrorCode.NONE)
+
+        self._carry_out(f"delete {_name(key)}", call, done)
+
+
+def _name(key: SharePartitionKey) -> str:
+    """The topic by the text of its id if it has one, as in the tests' own topics."""
+    return f"{key.group_id} {key.topic_id.rstrip(bytes(1)).decode(errors='replace')}-{key.partition}"

@@ -1,0 +1,176 @@
+"""The world of the share group transcripts: that of the groups, with share coordinators beside it.
+
+    share NAME [epoch=N] [topics=t,u] [rack=R] [group=g] [id=ID]      ShareGroupHeartbeat; epoch 0 joins (topics t by default), -1 leaves
+    share-describe [group=g];   share-state [group=g];   share-known [group=g]   (the partitions whose offsets can be described)
+    share-alter [t-0=5 ...] [group=g];   share-forget TOPIC [...] [group=g]
+    persister fail=CODE|fine|hold|release|show
+
+What the share coordinators were asked is shown after each command (`asked: ...`), between the answers and the log.
+"""
+
+from __future__ import annotations
+
+from ottla.base.errors import ErrorCode
+from ottla.base.uuids import ZERO_UUID
+from ottla.groups.draft import Caller
+from ottla.groups.machine import GroupMachine
+from ottla.groups.settings import GroupSettings
+from ottla.groups.shard import Group
+from ottla.groups.share_group import ShareGroup
+from ottla.groups.share_offsets import KnownTopic
+from ottla.machine.host import HostState, MachineHost
+from ottla.wire.messages.alter_share_group_offsets import (
+    AlterShareGroupOffsetsRequest,
+    AlterShareGroupOffsetsRequestPartition,
+    AlterShareGroupOffsetsRequestTopic,
+    AlterShareGroupOffsetsResponse,
+)
+from ottla.wire.messages.delete_share_group_offsets import (
+    DeleteShareGroupOffsetsRequest,
+    DeleteShareGroupOffsetsRequestTopic,
+    DeleteShareGroupOffsetsResponse,
+)
+from ottla.wire.messages.share_group_describe import DescribedGroup
+from ottla.wire.messages.share_group_heartbeat import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
+from tests.fakes.persister import MemoryPersister
+from tests.scenarios import groups_world
+from tests.scenarios.groups_text import Arguments, by_topic, name_of, show_partitions, show_topics
+
+
+class World(groups_world.World):
+    def __init__(self, settings: GroupSettings | None = None) -> None:
+        self.persister = MemoryPersister()
+        fast = GroupSettings(initial_rebalance_delay_ms=0, consumer_assignment_interval_ms=0, share_assignment_interval_ms=0)
+        super().__init__(settings if settings is not None else fast)
+
+    def _new_host(self) -> MachineHost:
+        machine = GroupMachine(self.settings, self.topics, self.random, self.own_settings, self.persister)
+        host = MachineHost(machine, self.log, self.clock, self.timers)
+        machine.shard.run = lambda decide: host.run(decide) if host.state is HostState.ACTIVE else None
+        return host
+
+    def run(self, command: str) -> list[str]:
+        self.persister.calls.clear()
+        lines = super().run(command)
+        logged = next((index for index, line in enumerate(lines) if line.startswith("log: ")), len(lines))
+        lines[logged:logged] = [f"asked: {call}" for call in self.persister.calls]
+        return lines
+
+    def do_share(self, arguments: Arguments) -> None:
+        name, group = arguments.words[0], arguments.text("group", "g")
+        epoch, topics = arguments.number("epoch", self.epochs.get(f"{group}/{name}", 0)), arguments.maybe("topics")
+        if epoch == 0 and topics is None:
+            topics = "t"
+        request = ShareGroupHeartbeatRequest(
+            group_id=group,
+            member_id=arguments.text("id", name),
+            member_epoch=epoch,
+            rack_id=arguments.maybe("rack"),
+            subscribed_topic_names=None if topics is None else [topic for topic in topics.split(",") if topic],
+        )
+
+        def answer(response: ShareGroupHeartbeatResponse) -> None:
+            if response.error_code:
+                self.say(f"{name}: {name_of(response.error_code)} {response.error_message or ''}".rstrip())
+                return
+            self.epochs[f"{group}/{name}"] = max(response.member_epoch, 0)
+            has = "" if response.assignment is None else f" has {show_topics(response.assignment.topic_partitions)}"
+            self.say(f"{name}: epoch={response.member_epoch}{has}")
+
+        self.host.run(lambda now: self.machine.share_heartbeat(request, Caller(1, name, "/10.0.0.1"), answer, now))
+
+    def do_share_describe(self, arguments: Arguments) -> None:
+        def answer(groups: list[DescribedGroup]) -> None:
+            for group in groups:
+                if group.error_code:
+                    self.say(f"{group.group_id} {name_of(group.error_code)} {group.error_message!r}")
+                    continue
+                epochs = f"epoch={group.group_epoch} assigned={group.assignment_epoch}"
+                self.say(f"{group.group_id} {group.group_state} {epochs} {group.assignor_name}")
+                for member in group.members:
+                    reads, has = ",".join(member.subscribed_topic_names), show_topics(member.assignment.topic_partitions)
+                    self.say(f"  {member.member_id} epoch={member.member_epoch} rack={member.rack_id} reads {reads} has {has}")
+
+        self.host.run(lambda _now: self.machine.describe_share_groups([arguments.text("group", "g")], answer))
+
+    def do_share_state(self, arguments: Arguments) -> None:
+        """What the share coordinators were told about the group's partitions."""
+        group: Group | None = self.machine.shard.groups.get(arguments.text("group", "g"))
+        if not isinstance(group, ShareGroup):
+            self.say("no share group")
+            return
+        topics = group.state_topics
+        shown = (
+            ("initializing", show_partitions({topic_id: share.partitions for topic_id, share in topics.initializing.items()})),
+            ("initialized", show_partitions({topic_id: share.partitions for topic_id, share in topics.initialized.items()})),
+            ("deleting", ",".join(topics.deleting.values()) or "nothing"),
+        )
+        self.say(f"{group.state.value} " + " ".join(f"{name} {what}" for name, what in shown if what != "nothing"))
+
+    def do_share_known(self, arguments: Arguments) -> None:
+        def answer(known: list[KnownTopic]) -> None:
+            self.say(show_partitions({topic.topic_id: topic.partitions for topic in known}))
+
+        self.host.run(lambda _now: self.machine.known_share_topics(arguments.text("group", "g"), answer))
+
+    def do_share_alter(self, arguments: Arguments) -> None:
+        place = AlterShareGroupOffsetsRequestPartition
+        request = AlterShareGroupOffsetsRequest(
+            group_id=arguments.text("group", "g"),
+            topics=[
+                AlterShareGroupOffsetsRequestTopic(
+                    topic_name=topic, partitions=[place(partition_index=p, start_offset=int(offset)) for p, offset in places]
+                )
+                for topic, places in by_topic(arguments.words).items()
+            ],
+        )
+
+        def answer(response: AlterShareGroupOffsetsResponse) -> None:
+            results = [
+                f"{topic.topic_name}-{partition.partition_index} {name_of(partition.error_code)}"
+                for topic in response.responses
+                for partition in topic.partitions
+            ]
+            self.say(f"alter: {name_of(response.error_code)} {' '.join(results)}".rstrip())
+
+        self.host.run(lambda _now: self.machine.alter_share_offsets(request, answer))
+
+    def do_share_forget(self, arguments: Arguments) -> None:
+        request = DeleteShareGroupOffsetsRequest(
+            group_id=arguments.text("group", "g"),
+            topics=[DeleteShareGroupOffsetsRequestTopic(topic_name=topic) for topic in arguments.words],
+        )
+
+        def answer(response: DeleteShareGroupOffsetsResponse) -> None:
+            results = [
+                f"{topic.topic_name} {name_of(topic.error_code)}{' without id' if bytes(topic.topic_id) == ZERO_UUID else ''}"
+                for topic in response.responses
+            ]
+            self.say(f"forget: {name_of(response.error_code)} {', '.join(results)}".rstrip())
+
+        self.host.run(lambda _now: self.machine.delete_share_offsets(request, answer))
+
+    def do_persister(self, arguments: Arguments) -> None:
+        failure = arguments.maybe("fail")
+        if failure is not None:
+            self.persister.fail_with = ErrorCode[failure]
+        for word in arguments.words:
+            if word == "fine":
+                self.persister.fail_with = None
+            elif word == "hold":
+                self.persister.is_held = True
+            elif word == "release":
+                self.persister.release()
+            elif word == "show":
+                for key, state in sorted(self.persister.states.items()):
+                    where = f"{key.topic_id.rstrip(bytes(1)).decode()}-{key.partition}"
+                    self.say(f"{key.group_id} {where} epoch={state.state_epoch} start={state.start_offset}")
+            else:
+                raise AssertionError(f"a persister does not {word}")
+
+    def do_drop_topic(self, arguments: Arguments) -> None:
+        """The topics are gone, and the coordinators hear of it."""
+        for name in arguments.words:
+            self.topics.counts.pop(name, None)
+        self.machine.topics_changed()
+        super().do_drop_topic(arguments)
