@@ -180,7 +180,7 @@ class BrokerServer:
         self.share_states = ShareStateCoordinators(lambda: self._partition_count(SHARE_GROUP_STATE_TOPIC))
         self.share_persister = SharePersister(self.share_states, self._ensure_internal_topic, timers)
         own_settings = own_group_settings(config, self.metadata)
-        self.groups = GroupHosts(clock, timers, self.random, self.metadata, group_settings(config), own_settings)
+        self.groups = GroupHosts(clock, timers, self.random, self.metadata, group_settings(config), own_settings, self.share_persister)
         markers = LocalMarkers(self.partitions.get, self.groups.apply_marker, clock)
         self.transactions = TransactionCoordinators(
             partition_count=lambda: self._partition_count(TRANSACTION_STATE_TOPIC),

@@ -12,10 +12,12 @@ from collections.abc import Callable, Iterable
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.base.java_hash import java_partition
 from ottla.base.ports import Clock, Random, Timers
+from ottla.base.share_state import Persister
 from ottla.base.types import GROUP_METADATA_TOPIC, SHARE_GROUP_STATE_TOPIC, TRANSACTION_STATE_TOPIC
 from ottla.controller.state import ClusterMetadata
 from ottla.groups.machine import GroupMachine
 from ottla.groups.settings import GroupSettings, OwnSettings, nothing_of_its_own
+from ottla.groups.share_states import NO_SHARE_STATES
 from ottla.machine.host import HostState, MachineHost
 from ottla.machine.loading import BatchReader
 from ottla.replication.partition import Partition
@@ -51,6 +53,7 @@ class GroupHosts:
         metadata: ClusterMetadata,
         settings: GroupSettings,
         own_settings: OwnSettings = nothing_of_its_own,
+        persister: Persister = NO_SHARE_STATES,
     ) -> None:
         self._clock = clock
         self._timers = timers
@@ -59,13 +62,15 @@ class GroupHosts:
         self._topics = MetadataTopics(metadata)
         self._settings = settings
         self._own_settings = own_settings
+        self._persister = persister
         self._hosts: dict[int, MachineHost] = {}
 
     def lead(self, partition: Partition, load_bytes: int) -> None:
         index = partition.topic_partition.partition
         self.resign(index)
-        machine = GroupMachine(self._settings, self._topics, self._random, self._own_settings)
+        machine = GroupMachine(self._settings, self._topics, self._random, self._own_settings, self._persister)
         host = self._hosts[index] = MachineHost(machine, partition, self._clock, self._timers)
+        machine.shard.run = lambda decide: host.run(decide) if host.state is HostState.ACTIVE else None
         host.load(reader_of(partition, load_bytes), partition.log.log_start_offset)
 
     def resign(self, index: int) -> None:
