@@ -1,6 +1,7 @@
 """`ottla completion SHELL`: a script that lets the shell complete commands, options, topics and groups.
 
-The scripts are three lines each: they ask this program (`ottla complete-words ...`), which knows its own commands. Names of topics and
+The scripts are a few lines each: they ask this program (`ottla complete-words ...`), which knows its own commands, and where it knows
+nothing the shell completes names of files. Names of topics and
 groups come from the broker that the line names, within `DEADLINE_S` or not at all, and never with an error: whoever presses Tab has not
 asked a question that may fail.
 """
@@ -21,6 +22,8 @@ DEADLINE_S = 0.3
 TOPIC_OPTIONS = ("--topic", "-t", "--include")
 GROUP_OPTIONS = ("--group", "-g", "--to-group")
 
+OVERALL = ("--help", "--help-json", "--version")
+
 SCRIPTS = {
     "bash": """\
 # ottla completion bash >> ~/.bashrc
@@ -32,16 +35,21 @@ complete -o default -F _ottla ottla
 """,
     "zsh": """\
 # ottla completion zsh >> ~/.zshrc
+(( $+functions[compdef] )) || { autoload -Uz compinit && compinit }
 _ottla() {
   local -a found
-  found=("${(@f)$(ottla complete-words "${(@)words[2,CURRENT]}" 2>/dev/null)}")
-  compadd -a found
+  found=(${(f)"$(ottla complete-words "${(@Q)words[2,CURRENT]}" 2>/dev/null)"})
+  if (( $#found )); then compadd -a found; else _files; fi
 }
 compdef _ottla ottla
 """,
     "fish": """\
 # ottla completion fish > ~/.config/fish/completions/ottla.fish
-complete -c ottla -a '(ottla complete-words (commandline -opc)[2..] (commandline -ct) 2>/dev/null)'
+function __ottla_complete
+  set -l found (ottla complete-words (commandline -opc)[2..] (commandline -ct) 2>/dev/null)
+  if test (count $found) -gt 0; printf '%s\\n' $found; else; __fish_complete_path (commandline -ct); end
+end
+complete -c ottla -f -a '(__ottla_complete)'
 """,
     "powershell": """\
 # ottla completion powershell >> $PROFILE
@@ -77,7 +85,7 @@ def candidates(words: list[str]) -> list[str]:
 
     last = words[-1]
     if len(words) == 1:
-        return _beginning(last, GROUPS)
+        return _beginning(last, (*GROUPS, *OVERALL) if last.startswith("-") else GROUPS)
     found = _command_of(words)
     if found is None:
         return []
