@@ -85,7 +85,8 @@ class GroupHosts:
         return java_partition(group_id, len(topic.partitions))
 
     def host_of(self, group_id: str) -> MachineHost:
-        host = self._hosts.get(self.partition_for(group_id))
+        # Without hosts there need not even be the topic, by which a group finds its partition.
+        host = self._hosts.get(self.partition_for(group_id)) if self._hosts else None
         if host is None:
             raise ApiError(ErrorCode.NOT_COORDINATOR, f"{group_id!r} is coordinated elsewhere")
         if host.error:
