@@ -79,5 +79,7 @@ TABLE: dict[int, Api] = {
         Api(69, "consumer_group_describe", 0, 1),
         Api(74, "list_config_resources", 0, 1),
         Api(75, "describe_topic_partitions", 0, 0),
+        Api(78, "share_fetch", 1, 2),
+        Api(79, "share_acknowledge", 1, 2),
     )
 }

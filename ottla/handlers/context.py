@@ -23,8 +23,10 @@ if TYPE_CHECKING:
     from ottla.controller.api import Controller
     from ottla.controller.state import ClusterMetadata
     from ottla.handlers.fetch_sessions import FetchSessions
+    from ottla.handlers.share_sessions import ShareSessions
     from ottla.machine.host import MachineHost
     from ottla.replication.partition import Partition
+    from ottla.sharing.registry import SharePartitions
     from ottla.sharing.routing import ShareStateCoordinators
     from ottla.transactions.routing import TransactionCoordinators
 
@@ -59,7 +61,9 @@ class Pending:
 class ConnectionInfo:
     """Facts of one client connection that outlive a request."""
 
-    __slots__ = ("client_software_name", "client_software_version", "host", "identity", "is_inter_broker", "listener", "principal")
+    __slots__ = (
+        "_closing", "client_software_name", "client_software_version", "host", "identity", "is_inter_broker", "listener", "principal",
+    )  # fmt: skip
 
     def __init__(self, *, identity: str, host: str, listener: str, principal: str = "User:ANONYMOUS") -> None:
         self.identity = identity
@@ -69,6 +73,20 @@ class ConnectionInfo:
         self.is_inter_broker = False
         self.client_software_name = ""
         self.client_software_version = ""
+        self._closing: dict[object, Callable[[object], None]] = {}
+
+    def call_when_closed(self, subject: object, function: Callable[[object], None]) -> None:
+        """Calls `function(subject)` when the connection is closed, unless it is forgotten before."""
+        self._closing[subject] = function
+
+    def forget_closing(self, subject: object) -> None:
+        self._closing.pop(subject, None)
+
+    def closed(self) -> None:
+        """The connection is closed."""
+        closing, self._closing = self._closing, {}
+        for subject, function in closing.items():
+            function(subject)
 
 
 class RequestContext:
@@ -170,11 +188,19 @@ class Watch(Protocol):
     def cancel(self) -> None: ...
 
 
+class Watched(Protocol):
+    """Something that tells its watchers when it has moved: a partition, a share partition."""
+
+    def add_watcher(self, function: Callable[[], None]) -> None: ...
+
+    def remove_watcher(self, function: Callable[[], None]) -> None: ...
+
+
 class Waiters(Protocol):
     """Who waits for which partitions to move (`server/waiters.py`)."""
 
     def watch(
-        self, partitions: Sequence[Partition], timeout_ms: int, wake: Callable[[], None], on_timeout: Callable[[], None]
+        self, partitions: Sequence[Watched], timeout_ms: int, wake: Callable[[], None], on_timeout: Callable[[], None]
     ) -> Watch:
         """Calls `wake` after any of the partitions moved, and `on_timeout` once when the time is over, until cancelled."""
 
@@ -200,6 +226,8 @@ class Broker:
     transactions: TransactionCoordinators
     share_states: ShareStateCoordinators
     share_persister: Persister
+    share_partitions: SharePartitions
+    share_sessions: ShareSessions
     internal_topics: InternalTopics
     waiters: Waiters
     fetch_sessions: FetchSessions

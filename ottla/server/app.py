@@ -39,6 +39,7 @@ from ottla.controller.internal_topics import InternalTopics
 from ottla.controller.state import ClusterState
 from ottla.handlers.context import AllowClients, Broker
 from ottla.handlers.fetch_sessions import FetchSessions
+from ottla.handlers.share_sessions import ShareSessions
 from ottla.replication.partition import Partition
 from ottla.server.arrivals import Arrivals
 from ottla.server.controller_loop import ControllerLoop, Registration
@@ -47,6 +48,7 @@ from ottla.server.coordinator_views import (
     group_settings,
     own_group_settings,
     share_state_settings,
+    share_terms,
     transaction_settings,
 )
 from ottla.server.dispatch import Dispatcher
@@ -61,6 +63,7 @@ from ottla.server.peers import NoPeers
 from ottla.server.replicas import Replicas
 from ottla.server.service import notify_ready, on_signals
 from ottla.server.waiters import Waiters
+from ottla.sharing.registry import SharePartitions
 from ottla.sharing.routing import SharePersister, ShareStateCoordinators
 from ottla.storage.log import Log
 from ottla.transactions.markers import LocalMarkers, MarkerDelivery
@@ -179,6 +182,9 @@ class BrokerServer:
         self.partitions = PartitionTable(self.disk, clock, self.directories, self._make_partition, files_max=self.descriptors.files)
         self.share_states = ShareStateCoordinators(lambda: self._partition_count(SHARE_GROUP_STATE_TOPIC))
         self.share_persister = SharePersister(self.share_states, self._ensure_internal_topic, timers)
+        self.share_partitions = SharePartitions(
+            persister=self.share_persister, clock=clock, timers=timers, terms_of=share_terms(config, self.metadata)
+        )
         own_settings = own_group_settings(config, self.metadata)
         self.groups = GroupHosts(clock, timers, self.random, self.metadata, group_settings(config), own_settings, self.share_persister)
         markers = LocalMarkers(self.partitions.get, self.groups.apply_marker, clock)
@@ -236,6 +242,8 @@ class BrokerServer:
             transactions=self.transactions,
             share_states=self.share_states,
             share_persister=self.share_persister,
+            share_partitions=self.share_partitions,
+            share_sessions=ShareSessions(self.share_partitions, config.group_share_max_share_sessions),
             internal_topics=self.internal_topics,
             waiters=self.waiters,
             fetch_sessions=FetchSessions(self.random, config.max_incremental_fetch_session_cache_slots),
@@ -365,6 +373,7 @@ class BrokerServer:
         deadline = time.monotonic() + self.config.ottla_shutdown_timeout_ms / 1000
         await self._wait_until(lambda: self.flusher.is_idle, deadline)
         self.waiters.expire_all()
+        self.share_partitions.close_all()
         self.share_persister.close()
         self.hosts.close()
         await self._wait_until(self.listeners.are_idle, deadline)

@@ -207,6 +207,7 @@ class Connection:
         for slot in self._slots:
             if slot.abandon is not None:
                 slot.abandon()
+        self.info.closed()
 
     def facts(self) -> dict[str, object]:
         """What a line of the log about this connection carries."""

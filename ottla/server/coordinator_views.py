@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from ottla.base.config import GROUP_SETTINGS, BrokerConfig
 from ottla.controller.state import CONFIG_GROUP, ClusterMetadata
 from ottla.groups.settings import GroupSettings, OwnSettings
+from ottla.sharing.share_partition import GroupTerms
 from ottla.sharing.state_settings import ShareStateSettings
 from ottla.transactions.settings import TransactionSettings
 
@@ -38,6 +39,35 @@ def own_group_settings(config: BrokerConfig, metadata: ClusterMetadata) -> OwnSe
     def of_group(group_id: str) -> Mapping[str, int]:
         overrides = metadata.configs(CONFIG_GROUP, group_id)
         return {name: config.group_value(name, overrides) for name in overrides if name in GROUP_SETTINGS}
+
+    return of_group
+
+
+GROUPS_CACHED_MAX = 1000
+
+
+def share_terms(config: BrokerConfig, metadata: ClusterMetadata) -> Callable[[str], GroupTerms]:
+    """What the settings of a group say of its records; asked with every share fetch, so the last answers are kept."""
+    known: dict[str, tuple[Mapping[str, str], GroupTerms]] = {}
+
+    def of_group(group_id: str) -> GroupTerms:
+        overrides = metadata.configs(CONFIG_GROUP, group_id)
+        found = known.get(group_id)
+        if found is not None and found[0] == overrides:
+            return found[1]
+        value = config.group_value
+        terms = GroupTerms(
+            lock_duration_ms=value("share.record.lock.duration.ms", overrides),
+            delivery_count_max=value("share.delivery.count.limit", overrides),
+            in_flight_max=value("share.partition.max.record.locks", overrides),
+            offset_reset=value("share.auto.offset.reset", overrides),
+            is_read_committed=value("share.isolation.level", overrides) == "read_committed",
+            may_renew=value("share.renew.acknowledge.enable", overrides),
+        )
+        if len(known) >= GROUPS_CACHED_MAX:
+            known.clear()
+        known[group_id] = (dict(overrides), terms)
+        return terms
 
     return of_group
 

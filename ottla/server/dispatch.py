@@ -28,8 +28,8 @@ read_header = Struct(">hhih").unpack_from
 HEADER_BYTES = 10
 NO_TAGS = b"\0"
 API_VERSIONS_KEY = 18
-FETCH_KEY = 1
-METADATA_KEY = 3
+FETCH_KEYS = (1, 78)
+"""Their answers carry slices of files."""
 PRODUCE_KEY = 0
 DECODED_FACTOR = 8
 """How much more room a request takes once decoded, about. A produce that waits keeps nothing of that: its records are in the log."""
@@ -51,7 +51,7 @@ class Route:
         self.handle = handle
         self.decode: Callable[[memoryview, int], tuple[Any, int]] = decoder(request_class, version)
         self.write = write_response(response_class, version)
-        self.encode_parts = encoder_parts(response_class, version) if key == FETCH_KEY else None
+        self.encode_parts = encoder_parts(response_class, version) if key in FETCH_KEYS else None
         self.has_request_tags = is_flexible(key, version)
         self.nanoseconds = 0
         self.parked_nanoseconds = 0
@@ -95,10 +95,8 @@ class Dispatcher:
             self._name_client(connection, frame, client_length)
         if route.has_request_tags:
             at = at + 1 if frame[at : at + 1] == NO_TAGS else read_skipped_tags(frame, at)
-        body, end = route.decode(frame, at)
-        # librdkafka up to at least 2.16 leaves three stray bytes in a Metadata request for all topics, which Kafka passes over.
-        if end != len(frame) and key != METADATA_KEY:
-            raise WireError(f"{len(frame) - end} bytes behind the end of a {route.api_name} request")
+        # Bytes behind the end are passed over, as Kafka does: librdkafka leaves some in Metadata, segmentio's kafka-go in DescribeAcls.
+        body, _ = route.decode(frame, at)
         request = connection.contexts.get(version)
         if request is None:
             request = connection.contexts[version] = RequestContext(version, connection.client_id, connection.info)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from ottla.base.ports import TimerHandle, Timers
+from ottla.handlers.context import Watched
 from ottla.replication.partition import Partition
 
 
@@ -18,7 +19,7 @@ class Watch:
 
     __slots__ = ("_appended", "_is_marked", "_on_timeout", "_partitions", "_timer", "_waiters", "is_cancelled", "wake")
 
-    def __init__(self, waiters: Waiters, partitions: Sequence[Partition], wake: Callable[[], None]) -> None:
+    def __init__(self, waiters: Waiters, partitions: Sequence[Watched], wake: Callable[[], None]) -> None:
         self._waiters = waiters
         self._partitions = partitions
         self._appended: list[Partition] = []
@@ -77,7 +78,7 @@ class Waiters:
         self._is_waking = False
         self._finishing: dict[Callable[[], None], None] = {}
 
-    def watch(self, partitions: Sequence[Partition], timeout_ms: int, wake: Callable[[], None], on_timeout: Callable[[], None]) -> Watch:
+    def watch(self, partitions: Sequence[Watched], timeout_ms: int, wake: Callable[[], None], on_timeout: Callable[[], None]) -> Watch:
         """Calls `wake` after any of the partitions moved, and `on_timeout` once when the time is over, until cancelled."""
         watch = Watch(self, partitions, wake)
         watch.start(timeout_ms, on_timeout)

@@ -1,0 +1,358 @@
+"""ShareFetch: a member of a share group gets records that nobody else has, and says what became of earlier ones.
+
+API and versions: ShareFetch (key 78), 1-2.
+
+Behaviour: what the request says of earlier records is put through first (`share_acknowledge.py`). Then the partitions of the session are
+read, beginning each time with another one, each from the first offset that somebody may have, and records are acquired until there are
+`max_records`. Slices of segment files are answered, whole batches of which the member may use the offsets named as acquired. If there are
+fewer than `min_bytes` to be had, it waits up to `max_wait_ms` for a partition to move or records to become available again, and then the
+same code runs again. The answer comes when the statements are durable and the reading has ended.
+
+Version notes: 1 limits by records and batches of about `batch_size`; 2 strict limit of records (KIP-1206), renewed locks (KIP-1222): a
+request that renews reads nothing.
+
+Not done: nothing that Kafka 4.3 does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from ottla.base.errors import ApiError, ErrorCode
+from ottla.base.share_state import SharePartitionKey
+from ottla.handlers.context import AclOperation, Broker, Pending, RequestContext, ResourceType, Watch, Watched, require
+from ottla.handlers.metadata import live_brokers
+from ottla.handlers.share_acknowledge import (
+    LEADERSHIP_ERRORS,
+    RENEWAL_SINCE,
+    Codes,
+    Stated,
+    acknowledge,
+    identity,
+    leader_of,
+    statements,
+    topic_name,
+)
+from ottla.handlers.share_reads import LogWalk, find_start
+from ottla.handlers.share_sessions import FINAL_EPOCH, INITIAL_EPOCH, Place, ShareSession
+from ottla.replication.partition import Partition
+from ottla.sharing.acquisition import RECORD_LIMIT, Acquired
+from ottla.sharing.share_partition import SharePartition
+from ottla.storage.file_slice import FileSlice
+from ottla.wire.messages.share_fetch import (
+    AcquiredRecords,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
+    PartitionData,
+    ShareFetchableTopicResponse,
+    ShareFetchRequest,
+    ShareFetchResponse,
+)
+from ottla.wire.schema import maker
+
+KEY, MIN_VERSION, MAX_VERSION = 78, 1, 2
+
+make_result = maker(PartitionData)
+make_acquired = maker(AcquiredRecords)
+
+READS_MAX = 32
+"""Slices read of one partition for one answer, when all before held nothing that may be delivered."""
+
+
+class Got(NamedTuple):
+    """What a member gets of one partition."""
+
+    records: FileSlice
+    acquired: list[Acquired]
+
+
+class Reading:
+    """One partition of a session, as this request sees it; `error` ends it."""
+
+    __slots__ = ("error", "partition", "place", "share")
+
+    def __init__(self, place: Place) -> None:
+        self.place = place
+        self.partition: Partition | None = None
+        self.share: SharePartition | None = None
+        self.error = ErrorCode.NONE
+
+
+def handle(broker: Broker, request: RequestContext, body: ShareFetchRequest) -> ShareFetchResponse | Pending:
+    try:
+        group_id, member_id = identity(broker, request, body.group_id, body.member_id)
+        is_renewing = request.version >= RENEWAL_SINCE and body.is_renew_ack
+        if is_renewing:
+            check_renewal(body)
+        session, stated = enter(broker, request, body, group_id, member_id)
+    except ApiError as error:
+        return ShareFetchResponse(error_code=error.code, error_message=error.message)
+    acknowledging = acknowledge(broker, request, group_id, member_id, stated, is_renewing)
+    answer = Answer(broker, request, body, session)
+    if body.share_session_epoch == FINAL_EPOCH:
+        broker.share_sessions.end(session)
+    elif not is_renewing:
+        answer.fetch.start()
+    acknowledging(answer.on_acknowledged)
+    return answer.finish_or_wait()
+
+
+def check_renewal(body: ShareFetchRequest) -> None:
+    """A request that renews locks must not ask for records. Raises `ApiError`."""
+    for name in ("max_bytes", "min_bytes", "max_records", "max_wait_ms"):
+        if getattr(body, name):
+            raise ApiError(ErrorCode.INVALID_REQUEST, f"{name} must be zero where locks are renewed, it is {getattr(body, name)}")
+
+
+def enter(
+    broker: Broker, request: RequestContext, body: ShareFetchRequest, group_id: str, member_id: str
+) -> tuple[ShareSession, list[Stated]]:
+    """The session, and what the request says of earlier records. Raises `ApiError`."""
+    stated = [
+        ((topic.topic_id, partition.partition_index), statements(partition.acknowledgement_batches))
+        for topic in body.topics
+        for partition in topic.partitions
+        if partition.acknowledgement_batches
+    ]
+    sessions = broker.share_sessions
+    if body.share_session_epoch == INITIAL_EPOCH:
+        if stated:
+            raise ApiError(ErrorCode.INVALID_REQUEST, "a session that is opened has no records to speak of")
+        session = sessions.open(group_id, member_id, request.connection)
+        if session is None:
+            raise ApiError(ErrorCode.SHARE_SESSION_LIMIT_REACHED, "too many share sessions")
+    else:
+        found, code = sessions.step(group_id, member_id, body.share_session_epoch)
+        if found is None:
+            raise ApiError(code, f"no session of {member_id} goes on with epoch {body.share_session_epoch}")
+        session = found
+    if body.share_session_epoch != FINAL_EPOCH:
+        session.update(body)
+    return session, stated
+
+
+class ShareFetch:
+    """The reading part: tried at once, and again whenever something has moved, until it has ended."""
+
+    __slots__ = ("_body", "_broker", "_is_record_limit", "_on_end", "_readings", "_request", "_session", "_watch", "got", "is_over")
+
+    def __init__(
+        self, broker: Broker, request: RequestContext, body: ShareFetchRequest, session: ShareSession, on_end: Callable[[], None]
+    ) -> None:
+        self._broker = broker
+        self._request = request
+        self._body = body
+        self._session = session
+        self._on_end = on_end
+        self._is_record_limit = body.share_acquire_mode == RECORD_LIMIT
+        self._readings: list[Reading] = []
+        self._watch: Watch | None = None
+        self.got: dict[Place, Got] = {}
+        self.is_over = True
+
+    def start(self) -> None:
+        self._readings = [self._open(place) for place in self._session.in_turn()]
+        self.is_over = not self._readings or self._attempt(self._body.max_wait_ms <= 0)
+        if self.is_over:
+            return
+        watched: list[Watched] = []
+        for reading in self._readings:
+            if reading.partition is not None and reading.share is not None:
+                watched += (reading.partition, reading.share)
+        self._watch = self._broker.waiters.watch(watched, self._body.max_wait_ms, self._wake, self._give_up)
+
+    def errors(self) -> list[tuple[Place, ErrorCode]]:
+        return [(reading.place, reading.error) for reading in self._readings if reading.error]
+
+    def abandon(self) -> None:
+        """Nobody is there to take what would be read."""
+        if self._watch is not None:
+            self._watch.cancel()
+
+    def _wake(self) -> None:
+        if self._attempt(False):
+            self._end()
+
+    def _give_up(self) -> None:
+        self._attempt(True)
+        self._end()
+
+    def _end(self) -> None:
+        assert self._watch is not None
+        if not self._watch.is_cancelled:
+            self._watch.cancel()
+            self.is_over = True
+            self._on_end()
+
+    def _open(self, place: Place) -> Reading:
+        reading = Reading(place)
+        try:
+            name = topic_name(self._broker, place[0])
+            require(self._broker, self._request, AclOperation.READ, ResourceType.TOPIC, name)
+            partition = self._broker.partitions.get_by_id(*place)
+            if partition is None:
+                raise ApiError(self._broker.partitions.absence(name, place[1]), f"{name}-{place[1]} is not here")
+            partition.require_leading()
+        except ApiError as error:
+            reading.error = error.code
+            return reading
+        clock = self._broker.clock
+        key = SharePartitionKey(self._session.group_id, *place)
+        reading.partition = partition
+        reading.share = self._broker.share_partitions.get(
+            key, partition.leader_epoch, lambda reset: find_start(partition, reset, clock.wall_ms())
+        )
+        return reading
+
+    def _attempt(self, is_last: bool) -> bool:
+        """Acquires what there is; False if the member had better wait for more."""
+        body, session = self._body, self._session
+        if self._broker.share_sessions.find(session.group_id, session.member_id) is not session:
+            return True  # ended, or opened anew: nobody would say what became of the records
+        candidates: list[tuple[Reading, int]] = []
+        size, is_failing = 0, False
+        bytes_max = max(min(body.max_bytes, self._broker.config.fetch_max_bytes) // len(self._readings), 1)
+        for reading in self._readings:
+            offset = self._offset(reading)
+            if offset is not None:
+                candidates.append((reading, offset))
+                if body.min_bytes > 1:
+                    size += self._size(reading, offset, bytes_max)
+            is_failing = is_failing or bool(reading.error)
+        if is_failing or is_last or size >= body.min_bytes or body.min_bytes <= 1:
+            left = body.max_records
+            for reading, offset in candidates:
+                if left <= 0:
+                    break
+                left -= self._take(reading, offset, bytes_max, left)
+            is_failing = is_failing or any(reading.error for reading in self._readings)
+        return is_failing or bool(self.got) or body.min_bytes <= 0
+
+    def _offset(self, reading: Reading) -> int | None:
+        """Where something might be had."""
+        partition, share = reading.partition, reading.share
+        if partition is None or share is None or reading.error:
+            return None
+        if share.is_closed or not partition.is_leading:
+            # Who coordinates may be known in a while; until then there is nothing to be had.
+            is_passing = share.error is ErrorCode.COORDINATOR_NOT_AVAILABLE
+            reading.error = ErrorCode.NONE if is_passing else share.error or ErrorCode.NOT_LEADER_OR_FOLLOWER
+            return None
+        offset = share.fetch_offset(partition.log.log_start_offset)
+        if offset is None:
+            return None
+        end = partition.last_stable_offset if share.terms().is_read_committed else partition.high_watermark
+        return offset if offset < end else None
+
+    def _size(self, reading: Reading, offset: int, bytes_max: int) -> int:
+        assert reading.partition is not None and reading.share is not None
+        try:
+            read = reading.partition.read(offset, bytes_max, isolation=int(reading.share.terms().is_read_committed))
+        except ApiError as error:
+            reading.error = error.code
+            return 0
+        return 0 if read.slice is None else read.slice.length
+
+    def _take(self, reading: Reading, offset: int, bytes_max: int, records_max: int) -> int:
+        """Acquires records of one partition; how many."""
+        partition, share, body = reading.partition, reading.share, self._body
+        assert partition is not None and share is not None
+        for _ in range(READS_MAX):
+            partition.traffic.fetches += 1
+            try:
+                read = partition.read(offset, bytes_max, isolation=int(share.terms().is_read_committed))
+            except ApiError as error:
+                partition.traffic.count_refused_fetch(error.code)
+                reading.error = error.code
+                return 0
+            if read.slice is None:
+                return 0
+            walk = LogWalk(read.slice, read.aborted)
+            acquired = share.acquire(self._session.member_id, offset, walk, records_max, body.batch_size, self._is_record_limit)
+            if acquired:
+                piece = walk.piece(acquired[0].first_offset, acquired[-1].last_offset)
+                partition.traffic.bytes_out += piece.length
+                self.got[reading.place] = Got(piece, acquired)
+                return sum(last - first + 1 for first, last, _ in acquired)
+            further = share.fetch_offset(partition.log.log_start_offset)
+            if further is None or further <= offset:
+                return 0
+            offset = further  # nothing before may be delivered
+        return 0
+
+
+class Answer:
+    """Waits for both parts of a request, the statements and the reading."""
+
+    __slots__ = ("_body", "_broker", "_codes", "_pending", "_request", "fetch")
+
+    def __init__(self, broker: Broker, request: RequestContext, body: ShareFetchRequest, session: ShareSession) -> None:
+        self._broker = broker
+        self._request = request
+        self._body = body
+        self._codes: Codes | None = None
+        self._pending: Pending | None = None
+        self.fetch = ShareFetch(broker, request, body, session, self._maybe_complete)
+
+    def on_acknowledged(self, codes: Codes) -> None:
+        self._codes = codes
+        self._maybe_complete()
+
+    def finish_or_wait(self) -> ShareFetchResponse | Pending:
+        if self.fetch.is_over and self._codes is not None:
+            return self._response(self._codes)
+        self._pending = Pending()
+        self._pending.abandon = self.fetch.abandon
+        return self._pending
+
+    def _maybe_complete(self) -> None:
+        if self._pending is not None and self.fetch.is_over and self._codes is not None:
+            self._pending.complete(self._response(self._codes))
+
+    def _response(self, codes: Codes) -> ShareFetchResponse:
+        """Partitions that have got something, have failed, or were spoken of."""
+        results: dict[Place, PartitionData] = {}
+        leaders: dict[int, None] = {}
+        for place, got in self.fetch.got.items():
+            result = results[place] = make_result(partition_index=place[1])
+            result.records = got.records
+            result.acquired_records = [
+                make_acquired(first_offset=first, last_offset=last, delivery_count=count) for first, last, count in got.acquired
+            ]
+        for place, code in self.fetch.errors():
+            result = self._result(results, place)
+            result.error_code = code
+            self._name_leader(result, place, code, leaders)
+        for place, code in codes.items():
+            result = self._result(results, place)
+            result.acknowledge_error_code = code
+            self._name_leader(result, place, code, leaders)
+        response = ShareFetchResponse(responses=by_topic(results))
+        response.acquisition_lock_timeout_ms = self._broker.share_partitions.terms_of(self._body.group_id or "").lock_duration_ms
+        if leaders:
+            response.node_endpoints = [
+                NodeEndpoint(node_id=known.node_id, host=known.host, port=known.port, rack=known.rack)
+                for known in live_brokers(self._broker, self._request)
+                if known.node_id in leaders
+            ]
+        return response
+
+    def _result(self, results: dict[Place, PartitionData], place: Place) -> PartitionData:
+        found = results.get(place)
+        if found is None:
+            found = results[place] = make_result(partition_index=place[1])
+        return found
+
+    def _name_leader(self, result: PartitionData, place: Place, code: ErrorCode, leaders: dict[int, None]) -> None:
+        if code in LEADERSHIP_ERRORS:
+            leader_id, leader_epoch = leader_of(self._broker, place)
+            result.current_leader = LeaderIdAndEpoch(leader_id=leader_id, leader_epoch=leader_epoch)
+            leaders[leader_id] = None
+
+
+def by_topic(results: dict[Place, PartitionData]) -> list[ShareFetchableTopicResponse]:
+    topics: dict[bytes, list[PartitionData]] = {}
+    for (topic_id, _), result in results.items():
+        topics.setdefault(topic_id, []).append(result)
+    return [ShareFetchableTopicResponse(topic_id=topic_id, partitions=partitions) for topic_id, partitions in topics.items()]

@@ -1,0 +1,129 @@
+"""Share sessions (KIP-932): a member of a share group names its partitions once, later requests carry only what changed.
+
+A session belongs to a group and a member. Epoch 0 opens one (and takes the place of an earlier one), each request then carries the next
+epoch, -1 ends it. It also ends with the connection that opened it. When a session ends, what its member has acquired and said nothing of
+is available again; the group's share partitions are closed with its last session here.
+
+The number of sessions is bounded by `group.share.max.share.sessions`. Left out: what is read and acknowledged (`share_fetch.py`,
+`share_acknowledge.py`).
+"""
+
+from __future__ import annotations
+
+from ottla.base.errors import ErrorCode
+from ottla.handlers.context import ConnectionInfo
+from ottla.sharing.registry import SharePartitions
+from ottla.wire.messages.share_fetch import ShareFetchRequest
+
+INITIAL_EPOCH = 0
+FINAL_EPOCH = -1
+EPOCH_MAX = 0x7FFFFFFF
+MEMBER_ID_LENGTH_MAX = 36
+
+Place = tuple[bytes, int]
+"""Topic id and partition."""
+
+
+class ShareSession:
+    """The partitions that one member wants, in the order in which it named them; `epoch` is the one its next request carries."""
+
+    __slots__ = ("connection", "epoch", "group_id", "member_id", "turn", "wanted")
+
+    def __init__(self, group_id: str, member_id: str, connection: ConnectionInfo) -> None:
+        self.group_id = group_id
+        self.member_id = member_id
+        self.connection = connection
+        self.epoch = 1
+        self.turn = 0
+        self.wanted: dict[Place, None] = {}
+
+    def update(self, body: ShareFetchRequest) -> None:
+        """Takes over what a request adds and forgets."""
+        for forgotten in body.forgotten_topics_data:
+            for index in forgotten.partitions:
+                self.wanted.pop((forgotten.topic_id, index), None)
+        for topic in body.topics:
+            for partition in topic.partitions:
+                self.wanted[topic.topic_id, partition.partition_index] = None
+
+    def step(self) -> None:
+        self.epoch = 1 if self.epoch == EPOCH_MAX else self.epoch + 1
+
+    def in_turn(self) -> list[Place]:
+        """The partitions, beginning each time with another one, so that a limit starves nobody."""
+        places = list(self.wanted)
+        if len(places) > 1:
+            self.turn = (self.turn + 1) % len(places)
+            places = places[self.turn :] + places[: self.turn]
+        return places
+
+
+class ShareSessions:
+    """All sessions of this broker."""
+
+    def __init__(self, shares: SharePartitions, sessions_max: int) -> None:
+        self._shares = shares
+        self._sessions_max = sessions_max
+        self._groups: dict[str, dict[str, ShareSession]] = {}
+        self._count = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    def find(self, group_id: str, member_id: str) -> ShareSession | None:
+        return self._groups.get(group_id, {}).get(member_id)
+
+    def open(self, group_id: str, member_id: str, connection: ConnectionInfo) -> ShareSession | None:
+        """A new session, in the place of one that the member may have had; None when there are too many."""
+        known = self.find(group_id, member_id)
+        if known is not None:
+            self._remove(known)
+        if self._count >= self._sessions_max:
+            return None
+        session = ShareSession(group_id, member_id, connection)
+        self._groups.setdefault(group_id, {})[member_id] = session
+        self._count += 1
+        connection.call_when_closed(session, self._on_connection_closed)
+        return session
+
+    def step(self, group_id: str, member_id: str, epoch: int) -> tuple[ShareSession | None, ErrorCode]:
+        """The session that a request of this epoch belongs to, ready for the next one; a final epoch changes nothing yet."""
+        session = self.find(group_id, member_id)
+        if session is None:
+            return None, ErrorCode.SHARE_SESSION_NOT_FOUND
+        if epoch == FINAL_EPOCH:
+            return session, ErrorCode.NONE
+        if epoch != session.epoch:
+            return None, ErrorCode.INVALID_SHARE_SESSION_EPOCH
+        session.step()
+        return session, ErrorCode.NONE
+
+    def end(self, session: ShareSession) -> None:
+        """Makes available what the member has; with the group's last session its share partitions go."""
+        if self.find(session.group_id, session.member_id) is not session:
+            return
+        self._remove(session)
+        for share in self._shares.of_group(session.group_id):
+            share.release(session.member_id, ignore)
+        if session.group_id not in self._groups:
+            self._shares.close_group(session.group_id)
+
+    def _remove(self, session: ShareSession) -> None:
+        session.connection.forget_closing(session)
+        group = self._groups[session.group_id]
+        del group[session.member_id]
+        if not group:
+            del self._groups[session.group_id]
+        self._count -= 1
+
+    def _on_connection_closed(self, session: object) -> None:
+        assert isinstance(session, ShareSession)
+        self.end(session)
+
+
+def ignore(code: ErrorCode) -> None:
+    """Nobody is there to be told."""
+
+
+def is_member_id(text: str | None) -> bool:
+    return text is not None and 0 < len(text) <= MEMBER_ID_LENGTH_MAX

@@ -1,0 +1,146 @@
+"""What members say of the records they have, and what follows for them.
+
+Accepted records are done with, rejected ones and gaps (offsets that hold no record) are archived, released ones are available again unless
+they have been delivered as often as they may be. A renewal (KIP-1222) changes no state: the lock holds from now for its whole time again.
+
+A member's statements on a partition hold together: they are all looked at before any takes effect, so that one that cannot be true
+(INVALID_RECORD_STATE: not acquired, or by somebody else; INVALID_REQUEST: never handed out) leaves everything as it was.
+
+Left out: what no state is needed to see (`check`'s caller asks it first), and making changes durable (`share_partition.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from ottla.base.errors import ApiError, ErrorCode
+from ottla.base.share_state import DeliveryState
+from ottla.sharing.in_flight import ACKNOWLEDGED, ACQUIRED, ARCHIVED, AVAILABLE, InFlight, Run
+
+GAP = 0
+ACCEPT = 1
+RELEASE = 2
+REJECT = 3
+RENEW = 4
+
+OUTCOMES = {GAP: ARCHIVED, ACCEPT: ACKNOWLEDGED, RELEASE: AVAILABLE, REJECT: ARCHIVED}
+
+
+class Acknowledgement(NamedTuple):
+    """What is said of the offsets from `first` to `last`: one type for all, or one for each."""
+
+    first: int
+    last: int
+    types: Sequence[int]
+
+
+class Rules(NamedTuple):
+    """What the group lets its members do."""
+
+    delivery_count_max: int
+    may_renew: bool
+
+
+def check(acknowledgements: Sequence[Acknowledgement], is_renewing: bool) -> None:
+    """Raises INVALID_REQUEST for statements that make no sense, whatever the records' state."""
+    end = -1
+    for first, last, types in acknowledgements:
+        if first < 0 or first > last:
+            raise ApiError(ErrorCode.INVALID_REQUEST, f"no offsets lie between {first} and {last}")
+        if first < end:
+            raise ApiError(ErrorCode.INVALID_REQUEST, f"the batch from {first} on overlaps the one before it")
+        if not types or (len(types) > 1 and len(types) != last - first + 1):
+            raise ApiError(ErrorCode.INVALID_REQUEST, f"{len(types)} acknowledge types for the offsets {first} to {last}")
+        largest = max(types)
+        if min(types) < GAP or largest > RENEW:
+            raise ApiError(ErrorCode.INVALID_REQUEST, "an acknowledge type is unknown")
+        if largest == RENEW and not is_renewing:
+            raise ApiError(ErrorCode.INVALID_REQUEST, "a lock is renewed in a request that does not say so")
+        end = last + 1
+
+
+def ranges(acknowledgement: Acknowledgement) -> Iterator[tuple[int, int, int]]:
+    """(first, last, type) of each stretch of one type."""
+    first, last, types = acknowledgement
+    if len(types) == 1:
+        yield first, last, types[0]
+        return
+    begin = 0
+    for at in range(1, len(types) + 1):
+        if at == len(types) or types[at] != types[begin]:
+            yield first + begin, first + at - 1, types[begin]
+            begin = at
+
+
+def plan(
+    flight: InFlight, member: str, acknowledgements: Sequence[Acknowledgement], rules: Rules, deadline_ms: int
+) -> tuple[list[Run], list[Run]]:
+    """Sets the target of each run that is to change; (those runs, those whose lock is renewed). Raises `ApiError`, nothing changed."""
+    changing: list[Run] = []
+    renewed: list[Run] = []
+    try:
+        for acknowledgement in acknowledgements:
+            _plan_one(flight, member, acknowledgement, rules, changing, renewed)
+    except ApiError:
+        for run in changing:
+            run.target = None
+        raise
+    for run in renewed:
+        run.deadline_ms = deadline_ms
+    return changing, renewed
+
+
+def _plan_one(
+    flight: InFlight, member: str, acknowledgement: Acknowledgement, rules: Rules, changing: list[Run], renewed: list[Run]
+) -> None:
+    if acknowledgement.last < flight.start:
+        return  # the log, or everybody else, is past it
+    if acknowledgement.last >= flight.end:
+        code = ErrorCode.INVALID_REQUEST if flight.runs else ErrorCode.INVALID_RECORD_STATE
+        raise ApiError(code, f"offset {acknowledgement.last} was not handed out yet")
+    for first, last, kind in ranges(acknowledgement):
+        if last < flight.start:
+            continue
+        first = max(first, flight.start)
+        index = flight.index_of(first)
+        while index < len(flight.runs) and flight.runs[index].first <= last:
+            run = flight.runs[index]
+            if run.state is not ACQUIRED or run.member != member or run.target is not None:
+                raise ApiError(ErrorCode.INVALID_RECORD_STATE, f"{member} has not acquired the offsets {run.first} to {run.last}")
+            index = flight.isolate(index, first, last)
+            run = flight.runs[index]
+            if kind != RENEW:
+                run.target = outcome(run, kind, rules.delivery_count_max)
+                changing.append(run)
+            elif rules.may_renew:
+                renewed.append(run)
+            else:
+                raise ApiError(ErrorCode.INVALID_RECORD_STATE, "the group does not let its members renew locks")
+            index += 1
+
+
+def outcome(run: Run, kind: int, delivery_count_max: int) -> DeliveryState:
+    state = OUTCOMES[kind]
+    return ARCHIVED if state is AVAILABLE and run.delivery_count >= delivery_count_max else state
+
+
+def plan_release(flight: InFlight, member: str, delivery_count_max: int) -> list[Run]:
+    """Everything that a member has and has said nothing of is to become available."""
+    held = [run for run in flight.runs if run.state is ACQUIRED and run.member == member and run.target is None]
+    for run in held:
+        run.target = outcome(run, RELEASE, delivery_count_max)
+    return held
+
+
+def expire(flight: InFlight, now_ms: int, delivery_count_max: int) -> list[Run]:
+    """Takes from their owners, at once, the records that they have had for too long; the runs that have changed."""
+    late = [run for run in flight.runs if run.state is ACQUIRED and run.target is None and run.deadline_ms <= now_ms]
+    for run in late:
+        flight.set_state(run, outcome(run, RELEASE, delivery_count_max))
+    return late
+
+
+def next_deadline_ms(flight: InFlight) -> int | None:
+    """When the first lock runs out."""
+    return min((run.deadline_ms for run in flight.runs if run.state is ACQUIRED and run.target is None), default=None)

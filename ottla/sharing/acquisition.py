@@ -1,0 +1,222 @@
+"""A member asks for records: which of those that were read may it have?
+
+The log is walked batch by batch from where the reading began, and each batch says what can be had of it: what is available again of records
+in flight, and what lies beyond them. Walking ends when that is enough, so the rest of what was read is not even looked at. Then the runs
+are changed in one pass. What is not in the log any more (compaction), or must not be delivered (control batches, aborted transactions), is
+archived on the way.
+
+How much is enough: `batch_optimized` takes whole log batches and may exceed the number wanted by part of one, `record_limit` (KIP-1206)
+never does. Records that have been delivered half as often as they may be, or more, come in ever smaller parts, and for the last time one by
+one, so that what makes a reader fail does not take its neighbours with it.
+
+Invariants: only what is available is acquired, so no record has two owners; delivery counts go up by one with each delivery. Left out:
+reading the log, and what a batch is (`handlers/share_reads.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from ottla.sharing.in_flight import ACQUIRED, AVAILABLE, InFlight, Run
+
+BATCH_OPTIMIZED = 0
+RECORD_LIMIT = 1
+
+THROTTLED_DELIVERIES_MIN = 2
+
+LogBatch = tuple[int, int, bool]
+"""First offset, last offset, whether its records may be delivered."""
+
+
+class Acquired(NamedTuple):
+    """A run of offsets that a member got, and for which time each is delivered."""
+
+    first_offset: int
+    last_offset: int
+    delivery_count: int
+
+
+class Terms(NamedTuple):
+    """What a member wants and may have."""
+
+    records_max: int
+    batch_size: int
+    is_record_limit: bool
+    in_flight_max: int
+    delivery_count_max: int
+    deadline_ms: int
+
+
+class Stretch(NamedTuple):
+    """Neighbouring offsets of the log with the same answer to whether they may be delivered."""
+
+    first: int
+    last: int
+    is_deliverable: bool
+
+
+def may_acquire(flight: InFlight, in_flight_max: int) -> bool:
+    """Records in flight are available again, or there is room for more."""
+    return flight.available_count > 0 or flight.count < in_flight_max
+
+
+def acquire(flight: InFlight, member: str, offset: int, batches: Iterable[LogBatch], terms: Terms) -> list[Acquired]:
+    """`batches` are those of the log from the one on that holds `offset`, where the reading began."""
+    if terms.records_max <= 0:
+        return []
+    taker = Taker(flight, member, terms)
+    for stretch in survey(flight, offset, batches, terms):
+        if not stretch.is_deliverable:
+            flight.archive_free(stretch.first, stretch.last)
+        elif stretch.first < flight.end:
+            if not taker.take_again(stretch):
+                break
+        elif not taker.take_new(stretch):
+            break
+    flight.advance()
+    return taker.taken
+
+
+def survey(flight: InFlight, offset: int, batches: Iterable[LogBatch], terms: Terms) -> list[Stretch]:
+    """As much of the log as is needed, in stretches that lie either within what is in flight or beyond it."""
+    stretches: list[Stretch] = []
+    wanted = terms.records_max
+    room = terms.in_flight_max - flight.count
+    at = max(offset, flight.start)
+    index = flight.index_of(at) if at < flight.end else 0
+    for base, last, is_deliverable in batches:
+        if last < at:
+            continue
+        if base > at:
+            add(stretches, at, base - 1, False, flight.end, 0)
+            at = base
+        if at < flight.end:
+            inside = min(last, flight.end - 1)
+            add(stretches, at, inside, is_deliverable, flight.end, 0)
+            if is_deliverable:
+                found, index = count_free(flight, index, at, inside)
+                wanted -= found
+            if wanted <= 0 or (room <= 0 and inside < last):
+                return stretches
+            at = inside + 1
+        if at <= last:
+            if room <= 0:
+                return stretches
+            add(stretches, at, last, is_deliverable, flight.end, terms.batch_size)
+            if is_deliverable:
+                wanted -= last - at + 1
+                room -= last - at + 1
+        at = last + 1
+        if wanted <= 0:
+            return stretches
+    return stretches
+
+
+def add(stretches: list[Stretch], first: int, last: int, is_deliverable: bool, end: int, size_max: int) -> None:
+    """Continues the last stretch if it may be: within what is in flight always, beyond it until it holds a batch's worth."""
+    if first < end <= last:
+        add(stretches, first, end - 1, is_deliverable, end, size_max)
+        first = end
+    before = stretches[-1] if stretches else None
+    if before is not None and before.is_deliverable is is_deliverable and before.last + 1 == first:
+        is_open = not is_deliverable or last < end or before.last - before.first + 1 < size_max
+        if is_open and (first < end) is (before.first < end):
+            stretches[-1] = Stretch(before.first, last, is_deliverable)
+            return
+    stretches.append(Stretch(first, last, is_deliverable))
+
+
+def count_free(flight: InFlight, index: int, first: int, last: int) -> tuple[int, int]:
+    """How many offsets from `first` to `last` are available; the index of the run that holds `last`."""
+    runs = flight.runs
+    while runs[index].last < first:
+        index += 1
+    found = 0
+    while True:
+        run = runs[index]
+        if run.state is AVAILABLE:
+            found += min(run.last, last) - max(run.first, first) + 1
+        if run.last >= last:
+            return found, index
+        index += 1
+
+
+class Taker:
+    """Gives stretch after stretch to one member, until it has enough or must not have more at once."""
+
+    __slots__ = ("_count", "_flight", "_member", "_part_max", "_terms", "_throttle_from", "taken")
+
+    def __init__(self, flight: InFlight, member: str, terms: Terms) -> None:
+        self._flight = flight
+        self._member = member
+        self._terms = terms
+        self._count = 0
+        self._part_max = 0  # once throttled
+        self._throttle_from = max(THROTTLED_DELIVERIES_MIN, (terms.delivery_count_max + 1) // 2)
+        self.taken: list[Acquired] = []
+
+    def take_new(self, stretch: Stretch) -> bool:
+        """Offsets beyond all that is in flight; False when the member has enough."""
+        flight, terms = self._flight, self._terms
+        assert stretch.first == flight.end, "a hole of the log is archived before what lies behind it is taken"
+        last = stretch.last
+        if terms.is_record_limit:
+            left = min(terms.records_max - self._count, terms.in_flight_max - flight.count)
+            if left <= 0:
+                return False
+            last = min(last, stretch.first + left - 1)
+        flight.append(last, ACQUIRED, 1, self._member, terms.deadline_ms)
+        self._note(stretch.first, last, 1, is_new=True)
+        return not terms.is_record_limit or last == stretch.last
+
+    def take_again(self, stretch: Stretch) -> bool:
+        """What is available of offsets in flight; False when nothing more must be taken."""
+        flight, terms = self._flight, self._terms
+        if terms.is_record_limit and self._count >= terms.records_max:
+            return False
+        first_index = index = flight.index_of(stretch.first)
+        goes_on = True
+        while goes_on and index < len(flight.runs) and flight.runs[index].first <= stretch.last:
+            run = flight.runs[index]
+            if run.state is AVAILABLE:
+                first, last = max(run.first, stretch.first), min(run.last, stretch.last)
+                if terms.is_record_limit:
+                    last = min(last, first + terms.records_max - self._count - 1)
+                allowed, goes_on = self._allowed(run, last - first + 1)
+                if allowed <= 0:
+                    break
+                last = min(last, first + allowed - 1)
+                index = flight.isolate(index, first, last)
+                self._take(flight.runs[index])
+                if terms.is_record_limit and self._count >= terms.records_max:
+                    goes_on = False
+            index += 1
+        flight.join(first_index, index)
+        return goes_on
+
+    def _allowed(self, run: Run, size: int) -> tuple[int, bool]:
+        """How many of a run's records may be delivered now, and whether others may be along with them."""
+        limit, delivered = self._terms.delivery_count_max, run.delivery_count
+        if limit > THROTTLED_DELIVERIES_MIN and delivered >= limit - 1:
+            return (0 if self._count else 1), False
+        if delivered >= self._throttle_from and not self._part_max:
+            self._part_max = self._count + max(1, run.origin_size >> (delivered - self._throttle_from + 1))
+        if not self._part_max:
+            return size, True
+        left = self._part_max - self._count
+        return min(size, left), size < left
+
+    def _take(self, run: Run) -> None:
+        run.delivery_count += 1
+        self._flight.set_state(run, ACQUIRED, self._member, self._terms.deadline_ms)
+        self._note(run.first, run.last, run.delivery_count, is_new=False)
+
+    def _note(self, first: int, last: int, delivery_count: int, *, is_new: bool) -> None:
+        self._count += last - first + 1
+        if self.taken and not is_new:
+            before = self.taken[-1]
+            if before.last_offset + 1 == first and before.delivery_count == delivery_count:
+                self.taken[-1] = Acquired(before.first_offset, last, delivery_count)
+                return
+        self.taken.append(Acquired(first, last, delivery_count))

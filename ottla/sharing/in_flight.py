@@ -1,0 +1,277 @@
+"""Which records of a share partition are in flight, and what became of each?
+
+Offsets below `start` are done with, those from `end` on were never handed out. Between them lie runs: neighbouring offsets of one state,
+delivery count and owner. Whole batches are one run each and cost as much as one; a run is cut only where records of it go different
+ways, and joins its neighbours again when they have become alike.
+
+A change that is not durable yet stands beside the state (`Run.target`): until the persister has answered, nobody else can have the
+records, and taking it back is to forget the target.
+
+Invariants: the runs touch each other and reach from `start` to `end`; only ACQUIRED runs have an owner, a deadline or a target; the first
+run is not done with, unless a write is under way; `available_count` and `complete_count` are the sums over the runs.
+
+Left out: who may have which records (`acquisition.py`), what members say of them (`acknowledgement.py`), persisting (`share_partition.py`).
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
+from operator import attrgetter
+
+from ottla.base.share_state import DeliveryState, StateBatch
+
+AVAILABLE = DeliveryState.AVAILABLE
+ACQUIRED = DeliveryState.ACQUIRED
+ACKNOWLEDGED = DeliveryState.ACKNOWLEDGED
+ARCHIVED = DeliveryState.ARCHIVED
+
+TERMINAL = frozenset((ACKNOWLEDGED, ARCHIVED))
+NOBODY = ""
+
+_first = attrgetter("first")
+
+
+class Run:
+    """Offsets from `first` to `last` that share their fate. `origin_size` is the size of the batch they were once delivered in."""
+
+    __slots__ = ("deadline_ms", "delivery_count", "first", "last", "member", "origin_size", "state", "target")
+
+    def __init__(
+        self, first: int, last: int, state: DeliveryState, delivery_count: int, member: str = NOBODY, deadline_ms: int = 0
+    ) -> None:
+        self.first = first
+        self.last = last
+        self.state = state
+        self.delivery_count = delivery_count
+        self.member = member
+        self.deadline_ms = deadline_ms
+        self.target: DeliveryState | None = None
+        self.origin_size = last - first + 1
+
+    def __repr__(self) -> str:
+        return f"<{self.first}..{self.last} {self.state.name} x{self.delivery_count} {self.member}>"
+
+    def __len__(self) -> int:
+        return self.last - self.first + 1
+
+    def is_free(self) -> bool:
+        """Somebody may acquire it."""
+        return self.state is AVAILABLE
+
+    def is_alike(self, other: Run) -> bool:
+        """Nothing but the offsets tells the two apart."""
+        return (
+            self.state is other.state
+            and self.delivery_count == other.delivery_count
+            and self.member == other.member
+            and self.deadline_ms == other.deadline_ms
+            and self.target is None
+            and other.target is None
+        )
+
+
+class InFlight:
+    """See above."""
+
+    __slots__ = ("available_count", "complete_count", "end", "runs", "start")
+
+    def __init__(self, start: int, batches: Iterable[StateBatch] = ()) -> None:
+        """As it was remembered; offsets that no batch names, but later ones do, are yet to be delivered."""
+        self.start = start
+        self.end = start
+        self.runs: list[Run] = []
+        self.available_count = 0
+        self.complete_count = 0
+        for batch in sorted(batches):
+            first = max(batch.first_offset, self.end)
+            if batch.last_offset < first:
+                continue
+            if first > self.end:
+                self.append(first - 1, AVAILABLE, 0)
+            self.append(batch.last_offset, DeliveryState(batch.delivery_state), batch.delivery_count)
+        self.advance()
+
+    @property
+    def count(self) -> int:
+        """The offsets in flight, whatever their state."""
+        return self.end - self.start
+
+    def next_offset(self) -> int:
+        """The first offset that somebody could acquire."""
+        if not self.available_count:
+            return self.end
+        for run in self.runs:
+            if run.state is AVAILABLE:
+                return run.first
+        raise AssertionError(f"{self.available_count} offsets should be available")
+
+    def index_of(self, offset: int) -> int:
+        """Where in `runs` the run of this offset stands."""
+        assert self.start <= offset < self.end, f"offset {offset} is not in flight"
+        return bisect_right(self.runs, offset, key=_first) - 1
+
+    # Shaping runs
+
+    def append(self, last: int, state: DeliveryState, delivery_count: int, member: str = NOBODY, deadline_ms: int = 0) -> Run:
+        """Offsets from `end` to `last` come into flight."""
+        run = Run(self.end, last, state, delivery_count, member, deadline_ms)
+        self.runs.append(run)
+        self.end = last + 1
+        self._count(run, 1)
+        return run
+
+    def isolate(self, index: int, first: int, last: int) -> int:
+        """Cuts the run at `index` so that the part from `first` to `last` is a run of its own; the index of that one."""
+        run = self.runs[index]
+        if run.first < first:
+            self._split(index, first)
+            index += 1
+        if self.runs[index].last > last:
+            self._split(index, last + 1)
+        return index
+
+    def _split(self, index: int, offset: int) -> None:
+        run = self.runs[index]
+        assert run.first < offset <= run.last and run.target is None, f"cannot cut {run} at {offset}"
+        rest = Run(offset, run.last, run.state, run.delivery_count, run.member, run.deadline_ms)
+        rest.origin_size = run.origin_size
+        run.last = offset - 1
+        self.runs.insert(index + 1, rest)
+
+    def join(self, first_index: int, end_index: int) -> None:
+        """Joins what has become alike among the runs of [first_index, end_index) and their neighbours."""
+        runs = self.runs
+        first_index = max(first_index - 1, 0)
+        touched = runs[first_index : end_index + 1]
+        if len(touched) < 2:
+            return
+        joined = [touched[0]]
+        for run in touched[1:]:
+            before = joined[-1]
+            if before.is_alike(run):
+                before.last = run.last
+                before.origin_size = max(before.origin_size, run.origin_size, len(before))
+            else:
+                joined.append(run)
+        if len(joined) < len(touched):
+            runs[first_index : end_index + 1] = joined
+
+    # Changing states
+
+    def set_state(self, run: Run, state: DeliveryState, member: str = NOBODY, deadline_ms: int = 0) -> None:
+        self._count(run, -1)
+        run.state = state
+        run.member = member
+        run.deadline_ms = deadline_ms
+        run.target = None
+        self._count(run, 1)
+
+    def archive_free(self, first: int, last: int) -> None:
+        """What nobody has of these offsets is never delivered again; offsets beyond `end` come into flight for that."""
+        if last < self.start:
+            return
+        if first < self.end:
+            index = self.index_of(max(first, self.start))
+            while index < len(self.runs) and self.runs[index].first <= last:
+                if self.runs[index].state is AVAILABLE:
+                    index = self.isolate(index, first, last)
+                    self.set_state(self.runs[index], ARCHIVED)
+                index += 1
+        if last >= self.end:
+            self.append(last, ARCHIVED, 0)
+
+    def settle(self, runs: Sequence[Run], is_durable: bool) -> bool:
+        """Ends the changes of these runs, as planned or not at all; True if anything has become available."""
+        before = self.available_count
+        for run in runs:
+            if run.target is None or run.last < self.start:
+                continue  # the log has moved past it meanwhile
+            if is_durable:
+                self.set_state(run, run.target)
+            else:
+                run.target = None
+        if is_durable:
+            self.advance()
+            self._join_around(runs)
+        return self.available_count > before
+
+    def _join_around(self, runs: Sequence[Run]) -> None:
+        for run in runs:
+            if self.start <= run.first < self.end:
+                index = self.index_of(run.first)
+                self.join(index, index + 1)
+
+    def advance(self) -> None:
+        """Forgets what is done with at the front."""
+        done = 0
+        for run in self.runs:
+            if run.state not in TERMINAL:
+                break
+            self._count(run, -1)
+            done += 1
+        if done:
+            self.start = self.runs[done - 1].last + 1
+            del self.runs[:done]
+
+    def forget_below(self, offset: int) -> None:
+        """The log begins here now: nobody can have what lies below, and who has it may say what they like of it."""
+        if offset <= self.start:
+            return
+        gone = 0
+        for run in self.runs:
+            if run.first >= offset:
+                break
+            self._count(run, -1)
+            if run.last >= offset:
+                run.first = offset
+                self._count(run, 1)
+                break
+            gone += 1
+        del self.runs[:gone]
+        self.start = offset
+        self.end = max(self.end, offset)
+        self.advance()
+
+    def _count(self, run: Run, sign: int) -> None:
+        size = (run.last - run.first + 1) * sign
+        if run.state is AVAILABLE:
+            self.available_count += size
+        elif run.state is not ACQUIRED:
+            self.complete_count += size
+
+    # What is to be remembered
+
+    def start_after(self, changing: Sequence[Run]) -> int:
+        """Where `start` will be once these changes are durable."""
+        ids = {id(run) for run in changing}
+        for run in self.runs:
+            state = run.target if run.target is not None and id(run) in ids else run.state
+            if state not in TERMINAL:
+                return run.first
+        return self.end
+
+    def complete_after(self, changing: Sequence[Run], start: int) -> int:
+        """How many offsets from `start` on will be done with once these changes are durable."""
+        count = self.complete_count
+        for run in changing:
+            if run.target in TERMINAL:
+                count += len(run)
+        return count - (start - self.start)
+
+
+def state_batches(runs: Iterable[Run], start: int) -> tuple[StateBatch, ...]:
+    """The runs' states, or those they are about to have, from `start` on; neighbours that are alike in one."""
+    batches: list[StateBatch] = []
+    for run in sorted(runs, key=_first):
+        if run.last < start:
+            continue
+        state = int(run.state if run.target is None else run.target)
+        first = max(run.first, start)
+        if batches:
+            before = batches[-1]
+            if before.last_offset + 1 == first and before.delivery_state == state and before.delivery_count == run.delivery_count:
+                batches[-1] = StateBatch(before.first_offset, run.last, state, run.delivery_count)
+                continue
+        batches.append(StateBatch(first, run.last, state, run.delivery_count))
+    return tuple(batches)

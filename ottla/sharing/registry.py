@@ -1,0 +1,79 @@
+"""The share partitions of this broker: made when a member of a group first asks for one, closed when it cannot be this broker's any more.
+
+A share partition belongs to one term of leadership: another leader epoch makes another one. When the last session of a group on this broker
+ends, its share partitions are closed; whoever comes back reads what is remembered, which may have been altered or deleted meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from ottla.base.ports import Clock, Timers
+from ottla.base.share_state import Persister, SharePartitionKey
+from ottla.base.uuids import Uuid
+from ottla.sharing.share_partition import GroupTerms, SharePartition
+
+FindStart = Callable[[str], int]
+
+
+class SharePartitions:
+    """See above. `terms_of` answers what a group's settings say."""
+
+    def __init__(self, *, persister: Persister, clock: Clock, timers: Timers, terms_of: Callable[[str], GroupTerms]) -> None:
+        self._persister = persister
+        self._clock = clock
+        self._timers = timers
+        self.terms_of = terms_of
+        self._groups: dict[str, dict[tuple[Uuid, int], SharePartition]] = {}
+
+    def __iter__(self) -> Iterator[SharePartition]:
+        for group in list(self._groups.values()):
+            yield from list(group.values())
+
+    def find(self, key: SharePartitionKey, leader_epoch: int) -> SharePartition | None:
+        """The share partition if there is one of this term."""
+        share = self._groups.get(key.group_id, {}).get((key.topic_id, key.partition))
+        return share if share is not None and share.leader_epoch == leader_epoch else None
+
+    def get(self, key: SharePartitionKey, leader_epoch: int, find_start: FindStart) -> SharePartition:
+        """The share partition, which may be loading yet; or one that is closed and says by its `error` why it could not be loaded."""
+        place = (key.topic_id, key.partition)
+        group = self._groups.get(key.group_id)
+        known = group.get(place) if group is not None else None
+        if known is not None:
+            if known.leader_epoch == leader_epoch:
+                return known
+            known.close()
+        group_id = key.group_id
+        share = SharePartition(
+            key, leader_epoch, persister=self._persister, clock=self._clock, timers=self._timers,
+            terms=lambda: self.terms_of(group_id), find_start=find_start, on_closed=self._forget,
+        )  # fmt: skip
+        self._groups.setdefault(group_id, {})[place] = share
+        share.load()
+        return share
+
+    def of_group(self, group_id: str) -> list[SharePartition]:
+        return list(self._groups.get(group_id, {}).values())
+
+    def close_group(self, group_id: str) -> None:
+        for share in self.of_group(group_id):
+            share.close()
+
+    def close_where(self, is_gone: Callable[[SharePartition], bool]) -> None:
+        """Topics were deleted, or partitions are led elsewhere."""
+        for share in self:
+            if is_gone(share):
+                share.close()
+
+    def close_all(self) -> None:
+        for share in self:
+            share.close()
+
+    def _forget(self, share: SharePartition) -> None:
+        key = share.key
+        group = self._groups.get(key.group_id)
+        if group is not None and group.get((key.topic_id, key.partition)) is share:
+            del group[key.topic_id, key.partition]
+            if not group:
+                del self._groups[key.group_id]

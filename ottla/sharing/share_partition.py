@@ -1,0 +1,241 @@
+"""One partition as one share group reads it, on the broker that leads the partition.
+
+It takes over what is remembered of it (`Persister.read`), hands out records under locks that run out, and makes what members say of them
+durable before it says so. Members that wait are woken when records become available again, or when there is room for more in flight.
+
+One timer serves all locks: it is set for the first that runs out, and when it fires, for the next one.
+
+When the persister says that somebody else has taken over (a higher leader or state epoch), or that the group or the topic is gone, the
+share partition closes itself; who asks for it next reads anew what is remembered then.
+
+Left out: the log (`handlers/share_reads.py`), and which share partitions there are (`registry.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
+
+from ottla.base.errors import ApiError, ErrorCode
+from ottla.base.ports import Clock, TimerHandle, Timers
+from ottla.base.share_state import UNINITIALIZED_START_OFFSET, Done, Persister, SharePartitionKey, ShareState
+from ottla.sharing import acknowledgement, acquisition
+from ottla.sharing.acknowledgement import Acknowledgement, Rules
+from ottla.sharing.acquisition import Acquired, LogBatch, Terms
+from ottla.sharing.in_flight import InFlight, Run, state_batches
+
+CLOSING = frozenset(
+    {
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.FENCED_STATE_EPOCH,
+        ErrorCode.GROUP_ID_NOT_FOUND,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    }
+)
+_TOLD = {
+    ErrorCode.NOT_COORDINATOR: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.GROUP_ID_NOT_FOUND: ErrorCode.GROUP_ID_NOT_FOUND,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ErrorCode.FENCED_LEADER_EPOCH: ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    ErrorCode.FENCED_STATE_EPOCH: ErrorCode.NOT_LEADER_OR_FOLLOWER,
+}
+
+
+def told(code: ErrorCode) -> ErrorCode:
+    """What members are told of a persister's error."""
+    return _TOLD.get(code, ErrorCode.UNKNOWN_SERVER_ERROR) if code else ErrorCode.NONE
+
+
+class GroupTerms(NamedTuple):
+    """What a group's settings say of its records."""
+
+    lock_duration_ms: int
+    delivery_count_max: int
+    in_flight_max: int
+    offset_reset: str
+    is_read_committed: bool
+    may_renew: bool
+
+
+class SharePartition:
+    """See above. `find_start` answers where to begin when nobody has read before, or raises `ApiError`."""
+
+    def __init__(
+        self, key: SharePartitionKey, leader_epoch: int, *, persister: Persister, clock: Clock, timers: Timers,
+        terms: Callable[[], GroupTerms], find_start: Callable[[str], int], on_closed: Callable[[SharePartition], None],
+    ) -> None:  # fmt: skip
+        self.key = key
+        self.leader_epoch = leader_epoch
+        self.state_epoch = 0
+        self.flight = InFlight(0)
+        self.is_loaded = False
+        self.is_closed = False
+        self.error = ErrorCode.NONE  # why it could not be loaded
+        self.terms = terms
+        self._persister = persister
+        self._clock = clock
+        self._timers = timers
+        self._find_start = find_start
+        self._on_closed = on_closed
+        self._timer: TimerHandle | None = None
+        self._timer_ms = 0
+        self._watchers: dict[Callable[[], None], None] = {}
+
+    # Life
+
+    def load(self) -> None:
+        """Reads what is remembered; watchers hear of the end, whatever it is."""
+        self._persister.read(self.key, self.leader_epoch, self._found)
+
+    def _found(self, code: ErrorCode, state: ShareState | None) -> None:
+        if self.is_closed:
+            return
+        if code or state is None:
+            self.error = told(code or ErrorCode.UNKNOWN_SERVER_ERROR)
+            self.close()
+            return
+        start = state.start_offset
+        if start == UNINITIALIZED_START_OFFSET:
+            try:
+                start = self._find_start(self.terms().offset_reset)
+            except ApiError as error:
+                self.error = error.code
+                self.close()
+                return
+        self.state_epoch = state.state_epoch
+        self.flight = InFlight(start, state.batches)
+        self.is_loaded = True
+        self._notify()
+
+    def close(self) -> None:
+        """Nothing is handed out or acknowledged any more; what is being written is still answered."""
+        if self.is_closed:
+            return
+        self.is_closed = True
+        self.is_loaded = False
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._on_closed(self)
+        self._notify()
+
+    # Watching
+
+    def add_watcher(self, function: Callable[[], None]) -> None:
+        self._watchers[function] = None
+
+    def remove_watcher(self, function: Callable[[], None]) -> None:
+        self._watchers.pop(function, None)
+
+    def _notify(self) -> None:
+        for function in list(self._watchers):
+            function()
+
+    # Reading
+
+    def fetch_offset(self, log_start_offset: int) -> int | None:
+        """From where on the log may hold something for a member; None if nobody may have anything now."""
+        flight = self.flight
+        if not self.is_loaded:
+            return None
+        if flight.start < log_start_offset:
+            flight.forget_below(log_start_offset)
+        return flight.next_offset() if acquisition.may_acquire(flight, self.terms().in_flight_max) else None
+
+    def acquire(
+        self, member: str, offset: int, batches: Iterable[LogBatch], records_max: int, batch_size: int, is_record_limit: bool
+    ) -> list[Acquired]:
+        """Locks records for a member; `batches` are those of the log from `offset` on, which `fetch_offset` has named."""
+        group = self.terms()
+        deadline_ms = self._clock.monotonic_ms() + group.lock_duration_ms
+        terms = Terms(records_max, batch_size, is_record_limit, group.in_flight_max, group.delivery_count_max, deadline_ms)
+        acquired = acquisition.acquire(self.flight, member, offset, batches, terms)
+        if acquired:
+            self._arm(deadline_ms)
+        return acquired
+
+    # What members say
+
+    def acknowledge(self, member: str, acknowledgements: Sequence[Acknowledgement], done: Done) -> None:
+        """Answers when it is durable, or why it is not so."""
+        if not self.is_loaded:
+            done(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            return
+        group = self.terms()
+        deadline_ms = self._clock.monotonic_ms() + group.lock_duration_ms
+        rules = Rules(group.delivery_count_max, group.may_renew)
+        try:
+            changing, _ = acknowledgement.plan(self.flight, member, acknowledgements, rules, deadline_ms)
+        except ApiError as error:
+            done(error.code)
+            return
+        self._change(changing, done)
+
+    def release(self, member: str, done: Done) -> None:
+        """A member is gone: what it has is available again."""
+        if not self.is_loaded:
+            done(ErrorCode.NONE)
+            return
+        self._change(acknowledgement.plan_release(self.flight, member, self.terms().delivery_count_max), done)
+
+    def _change(self, changing: list[Run], done: Done) -> None:
+        if not changing:
+            done(ErrorCode.NONE)
+            return
+        flight = self.flight
+        start = flight.start_after(changing)
+        complete = flight.complete_after(changing, start)
+        state = ShareState(self.state_epoch, self.leader_epoch, start, complete, state_batches(changing, start))
+
+        def written(code: ErrorCode) -> None:
+            self._settle(changing, code)
+            done(told(code))
+
+        self._persister.write(self.key, state, written)
+
+    def _settle(self, changing: list[Run], code: ErrorCode) -> None:
+        flight = self.flight
+        was_full = self.is_loaded and flight.count >= self.terms().in_flight_max
+        has_more = flight.settle(changing, not code)
+        if code in CLOSING:
+            self.close()
+        elif code:
+            self._arm_next()
+        elif has_more or was_full:
+            self._notify()
+
+    # Locks that run out
+
+    def _arm(self, deadline_ms: int) -> None:
+        if self._timer is not None:
+            if self._timer_ms <= deadline_ms:
+                return
+            self._timer.cancel()
+        self._timer_ms = deadline_ms
+        self._timer = self._timers.call_later(max(deadline_ms - self._clock.monotonic_ms(), 0), self._on_timer)
+
+    def _arm_next(self) -> None:
+        deadline_ms = acknowledgement.next_deadline_ms(self.flight)
+        if deadline_ms is not None and self.is_loaded:
+            self._arm(deadline_ms)
+
+    def _on_timer(self) -> None:
+        self._timer = None
+        if not self.is_loaded:
+            return
+        flight = self.flight
+        late = acknowledgement.expire(flight, self._clock.monotonic_ms(), self.terms().delivery_count_max)
+        if late:
+            flight.advance()
+            state = ShareState(self.state_epoch, self.leader_epoch, flight.start, flight.complete_count, state_batches(late, flight.start))
+            self._persister.write(self.key, state, self._on_expiry_written)
+        self._arm_next()
+        if late:
+            self._notify()
+
+    def _on_expiry_written(self, code: ErrorCode) -> None:
+        """The records are available whatever came of the write: their owner may be gone, and a later write tells it too."""
+        if code in CLOSING:
+            self.close()
