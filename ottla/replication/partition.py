@@ -184,7 +184,7 @@ class Partition(Replica):
         `leader_epoch` is the one of the append: under a later one the offset may belong to another batch.
         """
         if not self._is_leading or 0 <= leader_epoch != self.leader_epoch:
-            return ErrorCode.KAFKA_STORAGE_ERROR if self.offline_reason else ErrorCode.NOT_LEADER_OR_FOLLOWER
+            return self.offline_code if self.offline_reason else ErrorCode.NOT_LEADER_OR_FOLLOWER
         if acks == 0:
             return ErrorCode.NONE
         if acks == 1:

@@ -61,6 +61,7 @@ class Replica:
         "leader_id",
         "log",
         "min_insync",
+        "offline_code",
         "offline_reason",
         "on_isr_proposal",
         "on_storage_error",
@@ -97,6 +98,7 @@ class Replica:
         # A checkpoint may be older than the log's start or, after a crash, ahead of its end.
         self.high_watermark = min(max(high_watermark, log.log_start_offset), log.log_end_offset)
         self.offline_reason = ""
+        self.offline_code = ErrorCode.KAFKA_STORAGE_ERROR
         self.verifications = Verifications()
         self.traffic = Traffic()
         self.is_verification_required = is_verification_required
@@ -187,10 +189,11 @@ class Replica:
         self.log.epochs.truncate_end(self.log.log_end_offset)
         self._stop_leading()
 
-    def go_offline(self, reason: str) -> None:
-        """The log directory failed: no read, no append, no acknowledgement until the log is opened anew."""
+    def go_offline(self, reason: str, code: ErrorCode = ErrorCode.KAFKA_STORAGE_ERROR) -> None:
+        """No read, no append, no acknowledgement until the log is opened anew: its directory failed, or, with another `code`, it went."""
         if not self.offline_reason:
             self.offline_reason = reason or "the log directory is offline"
+            self.offline_code = code
             self._stop_leading()
 
     def fail(self, error: StorageError) -> ApiError:
@@ -217,7 +220,7 @@ class Replica:
     def require_leading(self, current_leader_epoch: int = -1) -> None:
         """Refuses what only the leader of this epoch may answer (I18)."""
         if self.offline_reason:
-            raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"{self.topic_partition} is offline: {self.offline_reason}")
+            raise ApiError(self.offline_code, f"{self.topic_partition} is offline: {self.offline_reason}")
         if 0 <= current_leader_epoch != self.leader_epoch:
             is_old = current_leader_epoch < self.leader_epoch
             code = ErrorCode.FENCED_LEADER_EPOCH if is_old else ErrorCode.UNKNOWN_LEADER_EPOCH
