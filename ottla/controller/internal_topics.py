@@ -58,7 +58,7 @@ def new_internal_topic(topic: str, config: BrokerConfig) -> NewTopic:
         segment_bytes = config.share_coordinator_state_topic_segment_bytes
         configs["cleanup.policy"] = "delete"
         configs["retention.ms"] = "-1"
-        configs["compression.type"] = "uncompressed"
+        configs["compression.type"] = "producer"
         configs["min.insync.replicas"] = str(config.share_coordinator_state_topic_min_isr)
     else:
         assert topic == TRANSACTION_STATE_TOPIC, f"{topic} is not an internal topic of this broker"

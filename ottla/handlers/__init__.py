@@ -81,5 +81,10 @@ TABLE: dict[int, Api] = {
         Api(75, "describe_topic_partitions", 0, 0),
         Api(78, "share_fetch", 1, 2),
         Api(79, "share_acknowledge", 1, 2),
+        Api(83, "initialize_share_group_state", 0, 0),
+        Api(84, "read_share_group_state", 0, 0),
+        Api(85, "write_share_group_state", 0, 1),
+        Api(86, "delete_share_group_state", 0, 0),
+        Api(87, "read_share_group_state_summary", 0, 1),
     )
 }

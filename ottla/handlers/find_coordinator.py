@@ -1,14 +1,14 @@
-"""FindCoordinator: which broker coordinates this group or transactional id?
+"""FindCoordinator: which broker coordinates this group, transactional id or share partition?
 
 API and versions: FindCoordinator (key 10), 0-6.
 
-Behaviour: the broker that leads the key's partition of `__consumer_offsets` or `__transaction_state`; the topic is created at the first
-question. COORDINATOR_NOT_AVAILABLE while the partition has no leader or the topic cannot be created.
+Behaviour: the broker that leads the key's partition of `__consumer_offsets`, `__transaction_state` or `__share_group_state`; the topic is
+created at the first question. COORDINATOR_NOT_AVAILABLE while the partition has no leader or the topic cannot be created. A share
+partition is named `group:topicId:partition`, INVALID_REQUEST for anything else; only brokers may ask for it.
 
-Version notes: 1 key types (KIP-98); 4 several keys at once (KIP-699); 6 share groups' key type (KIP-932), which is refused with
-INVALID_REQUEST.
+Version notes: 1 key types (KIP-98); 4 several keys at once (KIP-699); 6 share partitions' key type (KIP-932).
 
-Not done: coordinators of share groups' state.
+Not done: nothing.
 """
 
 from __future__ import annotations
@@ -17,15 +17,16 @@ from typing import Any
 
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.base.java_hash import java_partition
-from ottla.base.types import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
+from ottla.base.types import GROUP_METADATA_TOPIC, SHARE_GROUP_STATE_TOPIC, TRANSACTION_STATE_TOPIC
+from ottla.base.uuids import uuid_from_text
 from ottla.handlers.context import AclOperation, Broker, Pending, RequestContext, ResourceType, require
 from ottla.wire.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 
 KEY, MIN_VERSION, MAX_VERSION = 10, 0, 6
 
 KEYS_SINCE = 4
-GROUP, TRANSACTION = 0, 1
-TOPICS = {GROUP: GROUP_METADATA_TOPIC, TRANSACTION: TRANSACTION_STATE_TOPIC}
+GROUP, TRANSACTION, SHARE = 0, 1, 2
+TOPICS = {GROUP: GROUP_METADATA_TOPIC, TRANSACTION: TRANSACTION_STATE_TOPIC, SHARE: SHARE_GROUP_STATE_TOPIC}
 RESOURCES = {GROUP: ResourceType.GROUP, TRANSACTION: ResourceType.TRANSACTIONAL_ID}
 
 
@@ -34,6 +35,8 @@ def handle(broker: Broker, request: RequestContext, body: FindCoordinatorRequest
     topic = TOPICS.get(body.key_type)
     if topic is None:
         return _response(request, [_refuse(key, ErrorCode.INVALID_REQUEST, f"key type {body.key_type} is not known") for key in keys])
+    if body.key_type == SHARE and not is_broker(broker, request):
+        return _response(request, [_refuse(key, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "only brokers may ask") for key in keys])
     pending = Pending()
 
     def answer(code: ErrorCode) -> None:
@@ -45,7 +48,10 @@ def handle(broker: Broker, request: RequestContext, body: FindCoordinatorRequest
 
 def _find(broker: Broker, request: RequestContext, key_type: int, topic: str, key: str, code: ErrorCode) -> Coordinator:
     try:
-        require(broker, request, AclOperation.DESCRIBE, RESOURCES[key_type], key)
+        if key_type == SHARE:
+            check_share_partition(key)
+        else:
+            require(broker, request, AclOperation.DESCRIBE, RESOURCES[key_type], key)
         metadata = broker.metadata.topic(topic)
         if code or metadata is None or not metadata.partitions:
             raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{topic} is not there yet")
@@ -57,6 +63,23 @@ def _find(broker: Broker, request: RequestContext, key_type: int, topic: str, ke
         return _refuse(key, error.code, error.message)
     host, port = endpoint
     return Coordinator(key=key, node_id=leader.broker_id, host=host, port=port)
+
+
+def is_broker(broker: Broker, request: RequestContext) -> bool:
+    return broker.authorizer.is_allowed(request.connection, AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER, "kafka-cluster")
+
+
+def check_share_partition(key: str) -> None:
+    """Raises `ApiError` INVALID_REQUEST if this does not name one. A group may have colons in its name."""
+    group_and_topic, _, partition = key.rpartition(":")
+    group_id, _, topic_id = group_and_topic.rpartition(":")
+    try:
+        uuid_from_text(topic_id)
+        int(partition)
+    except ValueError:
+        group_id = ""
+    if not group_id:
+        raise ApiError(ErrorCode.INVALID_REQUEST, f"{key!r} is not group:topicId:partition")
 
 
 def _refuse(key: str, code: ErrorCode, message: str) -> Coordinator:

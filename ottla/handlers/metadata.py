@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ottla.base.errors import ErrorCode
-from ottla.base.types import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
+from ottla.base.types import INTERNAL_TOPICS
 from ottla.base.uuids import ZERO_UUID
 from ottla.controller.api import NewTopic, TopicResult
 from ottla.controller.internal_topics import new_internal_topic
@@ -157,7 +157,7 @@ def _creatable(
     for name in missing:
         if not may_create(broker, request, name):
             answers[name] = _refusal(ErrorCode.TOPIC_AUTHORIZATION_FAILED, name)
-        elif name in (GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC):
+        elif name in INTERNAL_TOPICS:
             topics.append(new_internal_topic(name, broker.config))
         else:
             topics.append(NewTopic(name=name))

@@ -28,6 +28,7 @@ NO_EPOCH = -1
 FORGOTTEN_MAX = 1_000  # tombstones in one batch
 FORGET_RETRY_MS = 1_000
 NOTHING_KNOWN = ShareState(0, 0, UNINITIALIZED_START_OFFSET, UNKNOWN_DELIVERY_COMPLETE_COUNT)
+NO_TOPIC = Result(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None, "the topic or partition does not exist")
 UNINITIALIZED = Result(ErrorCode.INVALID_REQUEST, None, "the share partition has not been initialized")
 
 
@@ -86,12 +87,14 @@ class ShareStateMachine:
         key, state_epoch, start_offset = command
         known = self.shard.partitions.get(key)
         if known is not None and state_epoch != NO_EPOCH and state_epoch < known.state.state_epoch:
-            return _answer(reply, Result(ErrorCode.FENCED_STATE_EPOCH))
+            return _fenced(reply, ErrorCode.FENCED_STATE_EPOCH, state_epoch, known.state.state_epoch)
         if not self._topics.has_partition(key.topic_id, key.partition):
-            return _answer(reply, Result(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
-        # The leader epoch stays: a leader of before must not come back only because the group's offsets were reset.
+            return _answer(reply, NO_TOPIC)
+        # Epochs never go back: a leader of before must not return only because the group's offsets were reset.
         leader_epoch = known.state.leader_epoch if known is not None else 0
-        state = ShareState(state_epoch, leader_epoch, start_offset, UNKNOWN_DELIVERY_COMPLETE_COUNT)
+        state_epoch = max(state_epoch, known.state.state_epoch) if known is not None else state_epoch
+        complete_count = UNKNOWN_DELIVERY_COMPLETE_COUNT if start_offset == UNINITIALIZED_START_OFFSET else 0
+        state = ShareState(state_epoch, leader_epoch, start_offset, complete_count)
         snapshot_epoch = known.snapshot_epoch + 1 if known is not None else 0
         return self._log(reply, WRITTEN, snapshot_record(key, Snapshot(snapshot_epoch, state, now_ms, now_ms)))
 
@@ -102,9 +105,9 @@ class ShareStateMachine:
             return _answer(reply, UNINITIALIZED)
         state = known.state
         if leader_epoch < state.leader_epoch:
-            return _answer(reply, Result(ErrorCode.FENCED_LEADER_EPOCH))
+            return _fenced(reply, ErrorCode.FENCED_LEADER_EPOCH, leader_epoch, state.leader_epoch)
         if not self._topics.has_partition(key.topic_id, key.partition):
-            return _answer(reply, Result(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+            return _answer(reply, NO_TOPIC)
         if leader_epoch == state.leader_epoch:
             return _answer(reply, Result(ErrorCode.NONE, state))
         taken_over = state._replace(leader_epoch=leader_epoch)
@@ -113,7 +116,7 @@ class ShareStateMachine:
     def _summary(self, now_ms: int, command: ReadSummary, reply: Reply) -> Decision:
         key = command.key
         if not self._topics.has_partition(key.topic_id, key.partition):
-            return _answer(reply, Result(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+            return _answer(reply, NO_TOPIC)
         known = self.shard.partitions.get(key)
         state = known.state._replace(batches=()) if known is not None else NOTHING_KNOWN
         return _answer(reply, Result(ErrorCode.NONE, state))
@@ -125,18 +128,18 @@ class ShareStateMachine:
             return _answer(reply, UNINITIALIZED)
         state = known.state
         if change.leader_epoch != NO_EPOCH and change.leader_epoch < state.leader_epoch:
-            return _answer(reply, Result(ErrorCode.FENCED_LEADER_EPOCH))
+            return _fenced(reply, ErrorCode.FENCED_LEADER_EPOCH, change.leader_epoch, state.leader_epoch)
         if change.state_epoch != NO_EPOCH and change.state_epoch < state.state_epoch:
-            return _answer(reply, Result(ErrorCode.FENCED_STATE_EPOCH))
+            return _fenced(reply, ErrorCode.FENCED_STATE_EPOCH, change.state_epoch, state.state_epoch)
         if not self._topics.has_partition(key.topic_id, key.partition):
-            return _answer(reply, Result(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+            return _answer(reply, NO_TOPIC)
         # Only a read takes over: the epoch that is logged with a write is the one that is known.
         return self._log(reply, WRITTEN, self._change(now_ms, key, known, change._replace(leader_epoch=state.leader_epoch)))
 
     def _delete(self, now_ms: int, command: Delete, reply: Reply) -> Decision:
         key = command.key
         if not self._topics.has_partition(key.topic_id, key.partition):
-            return _answer(reply, Result(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+            return _answer(reply, NO_TOPIC)
         if key not in self.shard.partitions:
             return _answer(reply, WRITTEN)
         return self._log(reply, WRITTEN, tombstone(key))
@@ -193,3 +196,7 @@ class ShareStateMachine:
 def _answer(reply: Reply, result: Result) -> Decision:
     """An answer without records; whoever closes the host meanwhile says something else."""
     return Decision(effects=(Answer(reply, result),), refused=lambda code: (Answer(reply, Result(code)),))
+
+
+def _fenced(reply: Reply, code: ErrorCode, told: int, known: int) -> Decision:
+    return _answer(reply, Result(code, None, f"the epoch {told} is behind {known}"))

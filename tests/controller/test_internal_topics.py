@@ -6,7 +6,7 @@ import pytest
 
 from ottla.base.config import BrokerConfig, load
 from ottla.base.errors import ErrorCode
-from ottla.base.types import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
+from ottla.base.types import GROUP_METADATA_TOPIC, SHARE_GROUP_STATE_TOPIC, TRANSACTION_STATE_TOPIC
 from ottla.controller.internal_topics import InternalTopics, new_internal_topic
 from tests.controller.cluster import Cluster
 
@@ -28,6 +28,16 @@ def ensure(cluster: Cluster, topic: str) -> list[ErrorCode]:
                 "compression.type": "uncompressed",
                 "min.insync.replicas": "1",
                 "unclean.leader.election.enable": "false",
+                "segment.bytes": "104857600",
+            },
+        ),
+        (
+            SHARE_GROUP_STATE_TOPIC,
+            {
+                "cleanup.policy": "delete",
+                "retention.ms": "-1",
+                "compression.type": "producer",
+                "min.insync.replicas": "1",
                 "segment.bytes": "104857600",
             },
         ),

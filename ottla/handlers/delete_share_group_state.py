@@ -1,0 +1,48 @@
+"""DeleteShareGroupState: the group coordinator forgets share partitions.
+
+API and versions: DeleteShareGroupState (key 86), 0-0.
+
+Behaviour: what was known is gone; nothing to forget is no error. UNKNOWN_TOPIC_OR_PARTITION for a topic that does not exist.
+Only brokers may ask: CLUSTER_AUTHORIZATION_FAILED for anybody else.
+
+Version notes: there is one.
+
+Not done: passing a question on to another broker.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ottla.base.share_state import SharePartitionKey
+from ottla.handlers.context import Broker, RequestContext
+from ottla.handlers.share_state_calls import Results, ask, by_topic
+from ottla.sharing.commands import Delete, Result
+from ottla.wire.messages.delete_share_group_state import (
+    DeleteShareGroupStateRequest,
+    DeleteShareGroupStateResponse,
+    DeleteStateResult,
+    PartitionResult,
+)
+
+KEY, MIN_VERSION, MAX_VERSION = 86, 0, 0
+
+
+def handle(broker: Broker, request: RequestContext, body: DeleteShareGroupStateRequest) -> Any:
+    commands = [
+        Delete(SharePartitionKey(body.group_id, topic.topic_id, asked.partition)) for topic in body.topics for asked in topic.partitions
+    ]
+    return ask(broker, request, commands, respond)
+
+
+def respond(results: Results) -> DeleteShareGroupStateResponse:
+    return DeleteShareGroupStateResponse(
+        results=[
+            DeleteStateResult(topic_id=topic_id, partitions=[to_wire(partition, result) for partition, result in partitions])
+            for topic_id, partitions in by_topic(results).items()
+        ]
+    )
+
+
+def to_wire(partition: int, result: Result) -> PartitionResult:
+    return PartitionResult(partition=partition, error_code=result.code, error_message=result.message)

@@ -1,0 +1,50 @@
+"""InitializeShareGroupState: the group coordinator begins, or begins anew, what is remembered of share partitions.
+
+API and versions: InitializeShareGroupState (key 83), 0-0.
+
+Behaviour: what was known is replaced. FENCED_STATE_EPOCH for a state epoch behind the one that is known; UNKNOWN_TOPIC_OR_PARTITION for a
+topic that does not exist. Only brokers may ask: CLUSTER_AUTHORIZATION_FAILED for anybody else.
+
+Version notes: there is one.
+
+Not done: passing a question on to another broker.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ottla.base.share_state import SharePartitionKey
+from ottla.handlers.context import Broker, RequestContext
+from ottla.handlers.share_state_calls import Results, ask, by_topic
+from ottla.sharing.commands import Initialize, Result
+from ottla.wire.messages.initialize_share_group_state import (
+    InitializeShareGroupStateRequest,
+    InitializeShareGroupStateResponse,
+    InitializeStateResult,
+    PartitionResult,
+)
+
+KEY, MIN_VERSION, MAX_VERSION = 83, 0, 0
+
+
+def handle(broker: Broker, request: RequestContext, body: InitializeShareGroupStateRequest) -> Any:
+    commands = [
+        Initialize(SharePartitionKey(body.group_id, topic.topic_id, asked.partition), asked.state_epoch, asked.start_offset)
+        for topic in body.topics
+        for asked in topic.partitions
+    ]
+    return ask(broker, request, commands, respond)
+
+
+def respond(results: Results) -> InitializeShareGroupStateResponse:
+    return InitializeShareGroupStateResponse(
+        results=[
+            InitializeStateResult(topic_id=topic_id, partitions=[to_wire(partition, result) for partition, result in partitions])
+            for topic_id, partitions in by_topic(results).items()
+        ]
+    )
+
+
+def to_wire(partition: int, result: Result) -> PartitionResult:
+    return PartitionResult(partition=partition, error_code=result.code, error_message=result.message)

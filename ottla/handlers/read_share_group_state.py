@@ -1,0 +1,62 @@
+"""ReadShareGroupState: a share partition's leader takes over what is remembered of it.
+
+API and versions: ReadShareGroupState (key 84), 0-0.
+
+Behaviour: a leader epoch above the one that is known is logged before the answer leaves, and fences older leaders: FENCED_LEADER_EPOCH.
+INVALID_REQUEST for a share partition that was never initialized. Only brokers may ask: CLUSTER_AUTHORIZATION_FAILED for anybody else.
+
+Version notes: there is one.
+
+Not done: passing a question on to another broker.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ottla.base.share_state import SharePartitionKey
+from ottla.handlers.context import Broker, RequestContext
+from ottla.handlers.share_state_calls import Results, ask, by_topic
+from ottla.sharing.commands import ReadState, Result
+from ottla.wire.messages.read_share_group_state import (
+    PartitionResult,
+    ReadShareGroupStateRequest,
+    ReadShareGroupStateResponse,
+    ReadStateResult,
+    StateBatch,
+)
+
+KEY, MIN_VERSION, MAX_VERSION = 84, 0, 0
+
+
+def handle(broker: Broker, request: RequestContext, body: ReadShareGroupStateRequest) -> Any:
+    commands = [
+        ReadState(SharePartitionKey(body.group_id, topic.topic_id, asked.partition), asked.leader_epoch)
+        for topic in body.topics
+        for asked in topic.partitions
+    ]
+    return ask(broker, request, commands, respond)
+
+
+def respond(results: Results) -> ReadShareGroupStateResponse:
+    return ReadShareGroupStateResponse(
+        results=[
+            ReadStateResult(topic_id=topic_id, partitions=[to_wire(partition, result) for partition, result in partitions])
+            for topic_id, partitions in by_topic(results).items()
+        ]
+    )
+
+
+def to_wire(partition: int, result: Result) -> PartitionResult:
+    state = result.state
+    if state is None:
+        return PartitionResult(partition=partition, error_code=result.code, error_message=result.message)
+    return PartitionResult(
+        partition=partition,
+        state_epoch=state.state_epoch,
+        start_offset=state.start_offset,
+        state_batches=[
+            StateBatch(first_offset=first, last_offset=last, delivery_state=delivery_state, delivery_count=count)
+            for first, last, delivery_state, count in state.batches
+        ],
+    )

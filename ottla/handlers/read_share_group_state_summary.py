@@ -1,0 +1,59 @@
+"""ReadShareGroupStateSummary: where the share partitions of a group stand, for tools.
+
+API and versions: ReadShareGroupStateSummary (key 87), 0-1.
+
+Behaviour: epochs, start offset and the number of records after it that are done with; nobody takes over. A share partition of which nothing
+is known has a start offset of -1. Only brokers may ask: CLUSTER_AUTHORIZATION_FAILED for anybody else.
+
+Version notes: 1 the number of records that are done with (KIP-1226).
+
+Not done: passing a question on to another broker.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ottla.base.share_state import SharePartitionKey
+from ottla.handlers.context import Broker, RequestContext
+from ottla.handlers.share_state_calls import Results, ask, by_topic
+from ottla.sharing.commands import ReadSummary, Result
+from ottla.wire.messages.read_share_group_state_summary import (
+    PartitionResult,
+    ReadShareGroupStateSummaryRequest,
+    ReadShareGroupStateSummaryResponse,
+    ReadStateSummaryResult,
+)
+
+KEY, MIN_VERSION, MAX_VERSION = 87, 0, 1
+
+
+def handle(broker: Broker, request: RequestContext, body: ReadShareGroupStateSummaryRequest) -> Any:
+    commands = [
+        ReadSummary(SharePartitionKey(body.group_id, topic.topic_id, asked.partition), asked.leader_epoch)
+        for topic in body.topics
+        for asked in topic.partitions
+    ]
+    return ask(broker, request, commands, respond)
+
+
+def respond(results: Results) -> ReadShareGroupStateSummaryResponse:
+    return ReadShareGroupStateSummaryResponse(
+        results=[
+            ReadStateSummaryResult(topic_id=topic_id, partitions=[to_wire(partition, result) for partition, result in partitions])
+            for topic_id, partitions in by_topic(results).items()
+        ]
+    )
+
+
+def to_wire(partition: int, result: Result) -> PartitionResult:
+    state = result.state
+    if state is None:
+        return PartitionResult(partition=partition, error_code=result.code, error_message=result.message)
+    return PartitionResult(
+        partition=partition,
+        state_epoch=state.state_epoch,
+        leader_epoch=state.leader_epoch,
+        start_offset=state.start_offset,
+        delivery_complete_count=state.delivery_complete_count,
+    )

@@ -1,0 +1,49 @@
+"""One request about many share partitions: each is asked of its coordinator here, and the answer leaves when all have answered.
+
+Only brokers may send such requests: CLUSTER_AUTHORIZATION_FAILED for every share partition that a client asks about. As in Kafka a share
+partition that is named twice is asked once, and a request without a group is answered with nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from ottla.base.errors import ErrorCode
+from ottla.base.share_state import SharePartitionKey
+from ottla.base.uuids import Uuid
+from ottla.handlers.context import AclOperation, Broker, Pending, RequestContext, ResourceType
+from ottla.sharing.commands import Command, Result
+
+Results = dict[SharePartitionKey, Result]
+REFUSED = Result(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+NEGATIVE = Result(ErrorCode.INVALID_REQUEST, None, "a partition is not negative")
+
+
+def ask(broker: Broker, request: RequestContext, commands: Iterable[Command], respond: Callable[[Results], Any]) -> Any:
+    """The response, or what it will come from."""
+    asked = {command.key: command for command in commands if command.key.group_id}
+    if not broker.authorizer.is_allowed(request.connection, AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER, "kafka-cluster"):
+        return respond(dict.fromkeys(asked, REFUSED))
+    results: Results = {}
+    pending = Pending()
+
+    def answered(key: SharePartitionKey, result: Result) -> None:
+        results[key] = result
+        if len(results) == len(asked):
+            pending.complete(respond({key: results[key] for key in asked}))
+
+    for key, command in asked.items():
+        if key.partition < 0:
+            answered(key, NEGATIVE)
+        else:
+            broker.share_states.run(command, lambda result, key=key: answered(key, result))  # type: ignore[misc]
+    return pending if asked else respond({})
+
+
+def by_topic(results: Results) -> dict[Uuid, list[tuple[int, Result]]]:
+    """Partitions and results under their topics, in the order in which they were asked."""
+    topics: dict[Uuid, list[tuple[int, Result]]] = {}
+    for key, result in results.items():
+        topics.setdefault(key.topic_id, []).append((key.partition, result))
+    return topics

@@ -1,0 +1,59 @@
+"""WriteShareGroupState: a share partition's leader has remembered what has changed.
+
+API and versions: WriteShareGroupState (key 85), 0-1.
+
+Behaviour: the changes are laid over what is known and logged. FENCED_LEADER_EPOCH for a leader that was replaced, FENCED_STATE_EPOCH for
+one that does not know of a reset; INVALID_REQUEST for a share partition that was never initialized. Only brokers may ask:
+CLUSTER_AUTHORIZATION_FAILED for anybody else.
+
+Version notes: 1 the number of records that are done with (KIP-1226).
+
+Not done: passing a question on to another broker.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ottla.base.share_state import SharePartitionKey, ShareState, StateBatch
+from ottla.handlers.context import Broker, RequestContext
+from ottla.handlers.share_state_calls import Results, ask, by_topic
+from ottla.sharing.commands import Result, Write
+from ottla.wire.messages.write_share_group_state import (
+    PartitionData,
+    PartitionResult,
+    WriteShareGroupStateRequest,
+    WriteShareGroupStateResponse,
+    WriteStateResult,
+)
+
+KEY, MIN_VERSION, MAX_VERSION = 85, 0, 1
+
+
+def handle(broker: Broker, request: RequestContext, body: WriteShareGroupStateRequest) -> Any:
+    commands = [
+        Write(SharePartitionKey(body.group_id, topic.topic_id, asked.partition), to_state(asked))
+        for topic in body.topics
+        for asked in topic.partitions
+    ]
+    return ask(broker, request, commands, respond)
+
+
+def respond(results: Results) -> WriteShareGroupStateResponse:
+    return WriteShareGroupStateResponse(
+        results=[
+            WriteStateResult(topic_id=topic_id, partitions=[to_wire(partition, result) for partition, result in partitions])
+            for topic_id, partitions in by_topic(results).items()
+        ]
+    )
+
+
+def to_wire(partition: int, result: Result) -> PartitionResult:
+    return PartitionResult(partition=partition, error_code=result.code, error_message=result.message)
+
+
+def to_state(asked: PartitionData) -> ShareState:
+    batches = [
+        StateBatch(batch.first_offset, batch.last_offset, batch.delivery_state, batch.delivery_count) for batch in asked.state_batches
+    ]
+    return ShareState(asked.state_epoch, asked.leader_epoch, asked.start_offset, asked.delivery_complete_count, tuple(batches))

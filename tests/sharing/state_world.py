@@ -1,0 +1,76 @@
+"""A share coordinator on a log in memory whose tail a crash can lose and whose head pruning removes."""
+
+from __future__ import annotations
+
+from ottla.base.share_state import SharePartitionKey
+from ottla.base.uuids import Uuid
+from ottla.machine.host import MachineHost
+from ottla.sharing.commands import Command, Result
+from ottla.sharing.state_machine import ShareStateMachine
+from ottla.sharing.state_settings import ShareStateSettings
+from tests.fakes.clock import ManualClock
+from tests.fakes.machine_log import MemoryLog
+from tests.fakes.timers import ManualTimers
+
+ORDERS, PAYMENTS = bytes([1] * 16), bytes([2] * 16)
+KEY = SharePartitionKey("g", ORDERS, 0)
+
+
+class Topics:
+    """`state_settings.TopicsView`: topics of two partitions."""
+
+    def __init__(self) -> None:
+        self.known = [ORDERS, PAYMENTS]
+
+    def has_partition(self, topic_id: Uuid, partition: int) -> bool:
+        return topic_id in self.known and 0 <= partition < 2
+
+
+class StateWorld:
+    """One shard; `restart` loads it anew from what is left of the log."""
+
+    def __init__(self, settings: ShareStateSettings | None = None, *, is_instant: bool = True) -> None:
+        self.settings = settings if settings is not None else ShareStateSettings(updates_per_snapshot=3)
+        self.clock = ManualClock()
+        self.timers = ManualTimers(self.clock)
+        self.topics = Topics()
+        self.log = MemoryLog(is_instant=is_instant)
+        self.pruned_to = 0
+        self.start()
+
+    def start(self) -> None:
+        self.machine = self.new_machine()
+        self.host = MachineHost(self.machine, self.log, self.clock, self.timers)
+        self.host.load(self.log.reader(), self.pruned_to)
+        self.timers.run_due()
+
+    def new_machine(self) -> ShareStateMachine:
+        return ShareStateMachine(self.settings, self.topics, self.prune)
+
+    def prune(self, end: int) -> None:
+        assert end <= self.log.high_watermark, "what is not committed must not push anything out"
+        self.pruned_to = max(self.pruned_to, end)
+        self.log.entries = [entry for entry in self.log.entries if entry.offset >= self.pruned_to]
+
+    def crash(self) -> None:
+        """What was not committed is lost."""
+        self.host.close()
+        old, self.log = self.log, MemoryLog(is_instant=self.log.is_instant)
+        self.log.entries = [entry for entry in old.entries if entry.offset < old.high_watermark]
+        self.log.end = self.log.high_watermark = old.high_watermark
+        self.start()
+
+    def ask(self, command: Command) -> list[Result]:
+        """The answer, once it is there."""
+        told: list[Result] = []
+        self.host.run(lambda now_ms: self.machine.decide(now_ms, command, told.append))
+        return told
+
+    def answer(self, command: Command) -> Result:
+        [result] = self.ask(command)
+        return result
+
+    def replayed(self) -> ShareStateMachine:
+        machine = self.new_machine()
+        self.log.replay(machine)
+        return machine

@@ -1,0 +1,229 @@
+"""From a call to its answer: the shard by Java's hash, and patience while coordinators load, move or do not exist yet."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ottla.base.errors import ErrorCode
+from ottla.base.share_state import SharePartitionKey, ShareState, StateBatch
+from ottla.machine.host import MachineHost
+from ottla.sharing.commands import Command, DoneResult, Initialize, Result
+from ottla.sharing.routing import ATTEMPTS_MAX, SharePersister, ShareStateCoordinators
+from ottla.sharing.state_machine import ShareStateMachine
+from ottla.sharing.state_settings import ShareStateSettings
+from tests.fakes.clock import ManualClock
+from tests.fakes.machine_log import MemoryLog
+from tests.fakes.timers import ManualTimers
+from tests.sharing.state_world import KEY, Topics
+
+NONE = ErrorCode.NONE
+
+
+class Remote:
+    """A coordinator elsewhere that answers when told to."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[Command, DoneResult]] = []
+
+    def ask(self, command: Command, done: DoneResult) -> None:
+        self.asked.append((command, done))
+
+
+class House:
+    """A broker's share coordinators, two shards of them, on logs in memory."""
+
+    def __init__(self, *, remote: Remote | None = None, is_created: bool = True, is_instant: bool = True) -> None:
+        self.clock = ManualClock()
+        self.timers = ManualTimers(self.clock)
+        self.count = 2 if is_created else 0
+        self.ensured: list[Callable[[ErrorCode], None]] = []
+        self.coordinators = ShareStateCoordinators(lambda: self.count)
+        self.persister = SharePersister(self.coordinators, lambda topic, done: self.ensured.append(done), self.timers, remote)
+        self.logs = [MemoryLog(is_instant=is_instant) for _ in range(2)]
+        self.hosts: list[MachineHost] = []
+        self.answers: list[ErrorCode] = []
+        self.found: list[tuple[ErrorCode, ShareState | None]] = []
+
+    def lead(self) -> None:
+        """This broker leads the internal topic; its coordinators are still loading."""
+        self.hosts = [
+            MachineHost(ShareStateMachine(ShareStateSettings(), Topics(), lambda end: None), log, self.clock, self.timers)
+            for log in self.logs
+        ]
+        for index, host in enumerate(self.hosts):
+            self.coordinators.attach(index, host)
+
+    def activate(self) -> None:
+        for host, log in zip(self.hosts, self.logs, strict=True):
+            host.load(log.reader(), 0)
+        self.timers.run_due()
+
+    def initialize(self, key: SharePartitionKey = KEY) -> None:
+        self.persister.initialize(key, 1, 0, self.answers.append)
+
+    def write(self, first: int, count: int = 1, start: int = 0) -> None:
+        state = ShareState(1, 0, start, 0, (StateBatch(first, first, 2, count),))
+        self.persister.write(KEY, state, self.answers.append)
+
+    def read(self) -> None:
+        self.persister.read(KEY, 0, lambda code, state: self.found.append((code, state)))
+
+
+def running(*, is_instant: bool = True) -> House:
+    house = House(is_instant=is_instant)
+    house.lead()
+    house.activate()
+    return house
+
+
+def test_each_call_is_answered() -> None:
+    house = running()
+    house.initialize()
+    house.write(3)
+    house.read()
+    house.persister.summary(KEY, 0, lambda code, state: house.found.append((code, state)))
+    house.persister.delete(KEY, house.answers.append)
+    house.read()
+    assert house.answers == [NONE] * 3
+    assert house.found == [
+        (NONE, ShareState(1, 0, 0, 0, (StateBatch(3, 3, 2, 1),))),
+        (NONE, ShareState(1, 0, 0, 0)),
+        (ErrorCode.INVALID_REQUEST, None),
+    ]
+
+
+def test_share_partitions_are_spread_by_javas_hash() -> None:
+    house = running()
+    keys = [KEY._replace(group_id=f"g{number}") for number in range(20)]
+    for key in keys:
+        house.initialize(key)
+    sizes = [len(host.machine.shard.partitions) for host in house.hosts]
+    assert sum(sizes) == 20 and all(sizes)
+    # "g:" and the id, ":0", by Java's String.hashCode
+    assert house.coordinators.partition_for(KEY) == 0
+
+
+def test_deleting_with_a_deleted_topic_is_no_error() -> None:
+    house = running()
+    house.persister.delete(KEY._replace(topic_id=bytes(16)), house.answers.append)
+    assert house.answers == [NONE]
+
+
+def test_the_topic_is_created_at_the_first_call() -> None:
+    house = House(is_created=False)
+    house.initialize()
+    [created] = house.ensured
+    house.count = 2
+    house.lead()
+    created(NONE)
+    assert house.answers == [], "the coordinator loads"
+    house.activate()
+    house.timers.advance(20)
+    assert house.answers == [NONE]
+
+
+def test_a_topic_that_cannot_be_created_is_tried_again_for_a_while() -> None:
+    house = House(is_created=False)
+    house.initialize()
+    for _ in range(ATTEMPTS_MAX):
+        house.ensured.pop()(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        house.timers.advance(1_000)
+    assert house.answers == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
+    assert house.ensured == [] and house.timers.pending() == 0
+
+
+def test_calls_keep_their_order_while_they_wait() -> None:
+    house = House()
+    house.lead()
+    house.initialize()
+    house.write(1, start=1)
+    house.write(2, start=2)
+    house.activate()
+    house.read()
+    assert house.answers == [] and house.found == [], "those before wait for their next try"
+    house.timers.advance(20)
+    assert house.answers == [NONE] * 3
+    assert house.found == [(NONE, ShareState(1, 0, 2, 0, (StateBatch(2, 2, 2, 1),)))]
+    house.write(3)
+    assert len(house.answers) == 4, "nobody waits any more"
+
+
+def test_when_the_first_gives_up_those_behind_it_do() -> None:
+    house = House()
+    house.lead()
+    for _ in range(3):
+        house.initialize()
+    house.timers.advance(20_000)
+    assert house.answers == [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS] * 3
+    assert house.timers.pending() == 0
+
+
+def test_a_coordinator_that_closes_answers_and_the_call_goes_to_the_next() -> None:
+    house = running(is_instant=False)
+    house.initialize()
+    house.write(1)
+    assert house.answers == []
+    for index in range(2):
+        house.coordinators.detach(index)
+    assert house.answers == [], "both wait for the next coordinator"
+    house.lead()
+    house.activate()
+    house.timers.advance(20)
+    for log in house.logs:
+        log.commit()
+    assert house.answers == [NONE] * 2
+    assert house.hosts[house.coordinators.partition_for(KEY)].machine.shard.partitions[KEY].state.batches == (StateBatch(1, 1, 2, 1),)
+
+
+def test_closing_answers_everybody_once() -> None:
+    house = House()
+    house.lead()
+    house.initialize()
+    house.write(1)
+    house.persister.close()
+    assert house.answers == [ErrorCode.NOT_COORDINATOR] * 2
+    house.initialize()
+    house.activate()
+    house.timers.advance(20_000)
+    assert house.answers == [ErrorCode.NOT_COORDINATOR] * 3
+
+
+def test_a_coordinator_that_closes_after_the_persister_is_not_waited_for() -> None:
+    house = running(is_instant=False)
+    house.initialize()
+    house.persister.close()
+    for index in range(2):
+        house.coordinators.detach(index)
+    assert house.answers == [ErrorCode.NOT_COORDINATOR] and house.timers.pending() == 0
+
+
+def test_a_coordinator_elsewhere_is_asked() -> None:
+    remote = Remote()
+    house = House(remote=remote)
+    house.initialize()
+    [(command, done)] = remote.asked
+    assert command == Initialize(KEY, 1, 0)
+    done(Result(ErrorCode.NETWORK_EXCEPTION))
+    assert house.answers == []
+    house.timers.advance(20)
+    remote.asked[1][1](Result(NONE))
+    assert house.answers == [NONE]
+
+
+def test_a_broker_by_itself_asks_nobody_else() -> None:
+    house = House()
+    house.initialize()
+    house.timers.advance(20_000)
+    assert house.answers == [ErrorCode.NOT_COORDINATOR]
+
+
+def test_a_call_made_by_an_answer_is_taken_as_well() -> None:
+    house = running()
+    house.persister.initialize(KEY, 1, 0, lambda code: house.write(4))
+    assert house.answers == [NONE]
+
+
+def test_what_the_coordinator_refuses_for_good_is_answered_at_once() -> None:
+    house = running()
+    house.write(1)
+    assert house.answers == [ErrorCode.INVALID_REQUEST]

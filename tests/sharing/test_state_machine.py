@@ -1,0 +1,348 @@
+"""The share coordinator: what each command answers, and that live state is always the replay of what is left of the log."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from ottla.base.errors import ErrorCode
+from ottla.base.share_state import DeliveryState, SharePartitionKey, ShareState, StateBatch
+from ottla.sharing.commands import Command, Delete, Initialize, ReadState, ReadSummary, Result, Write
+from ottla.sharing.state_records import Snapshot, Update, read_record
+from ottla.sharing.state_settings import ShareStateSettings
+from tests.sharing.state_world import KEY, ORDERS, PAYMENTS, StateWorld
+
+AVAILABLE, ACKNOWLEDGED, ARCHIVED = DeliveryState.AVAILABLE, DeliveryState.ACKNOWLEDGED, DeliveryState.ARCHIVED
+NONE, FENCED_LEADER, FENCED_STATE = ErrorCode.NONE, ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.FENCED_STATE_EPOCH
+
+
+def write(
+    *batches: StateBatch, state_epoch: int = 1, leader_epoch: int = 0, start: int = 0, complete: int = 0, key: SharePartitionKey = KEY
+) -> Write:
+    return Write(key, ShareState(state_epoch, leader_epoch, start, complete, batches))
+
+
+def initialized(world: StateWorld, state_epoch: int = 1, start: int = 0) -> StateWorld:
+    assert world.answer(Initialize(KEY, state_epoch, start)).code is NONE
+    return world
+
+
+def kinds(world: StateWorld) -> list[type]:
+    reads = [read_record(entry.what) for entry in world.log.entries]  # type: ignore[arg-type]
+    return [type(read.what) for read in reads if read is not None]
+
+
+# Single answers, as Apache Kafka gives them
+
+
+def test_what_was_never_initialized_is_neither_read_nor_written() -> None:
+    world = StateWorld()
+    assert world.answer(ReadState(KEY, 0)).code is ErrorCode.INVALID_REQUEST
+    assert world.answer(write()).code is ErrorCode.INVALID_REQUEST
+    assert world.answer(ReadSummary(KEY, 0)) == Result(NONE, ShareState(0, 0, -1, -1))
+    assert world.answer(Delete(KEY)).code is NONE
+    assert world.log.end == 0
+
+
+@pytest.mark.parametrize(("start", "complete"), [(-1, -1), (0, 0), (7, 0)])
+def test_a_new_state_knows_of_no_delivery(start: int, complete: int) -> None:
+    world = initialized(StateWorld(), 4, start)
+    assert world.answer(ReadState(KEY, 0)).state == ShareState(4, 0, start, complete)
+
+
+def test_a_state_epoch_does_not_go_back() -> None:
+    world = initialized(StateWorld(), 4)
+    assert world.answer(Initialize(KEY, 3, 0)).code is FENCED_STATE
+    assert world.answer(Initialize(KEY, 4, 9)).code is NONE
+    assert world.answer(write(state_epoch=3)).code is FENCED_STATE
+    assert world.answer(write(state_epoch=-1, start=9)).code is NONE
+    assert world.answer(Initialize(KEY, -1, 2)).code is NONE
+    assert world.answer(ReadSummary(KEY, 0)).state == ShareState(4, 0, 2, 0)
+
+
+def test_a_new_leader_takes_over_and_fences_the_old_one() -> None:
+    world = initialized(StateWorld())
+    end = world.log.end
+    assert world.answer(ReadState(KEY, 0)).code is NONE and world.log.end == end, "the same epoch needs no record"
+    assert world.answer(ReadState(KEY, 5)).state == ShareState(1, 5, 0, 0)
+    assert world.log.end == end + 1
+    assert world.answer(ReadState(KEY, 4)).code is FENCED_LEADER
+    assert world.answer(ReadState(KEY, -1)).code is FENCED_LEADER
+    assert world.answer(write(leader_epoch=4)).code is FENCED_LEADER
+    assert world.answer(write(leader_epoch=4, state_epoch=0)).code is FENCED_LEADER, "the leader's epoch is looked at first"
+    assert world.answer(write(leader_epoch=9)).code is NONE
+    assert world.answer(ReadSummary(KEY, 0)).state == ShareState(1, 5, 0, 0), "only a read takes over"
+    world.crash()
+    assert world.answer(ReadState(KEY, 4)).code is FENCED_LEADER
+
+
+def test_a_reset_leaves_the_leader_where_it_is() -> None:
+    world = initialized(StateWorld())
+    world.answer(ReadState(KEY, 5))
+    world.answer(write(StateBatch(0, 3, ACKNOWLEDGED, 1), leader_epoch=5, complete=4))
+    initialized(world, 2, 1)
+    assert world.answer(ReadState(KEY, 4)).code is FENCED_LEADER
+    assert world.answer(ReadState(KEY, 5)).state == ShareState(2, 5, 1, 0)
+
+
+def test_writes_are_laid_over_one_another() -> None:
+    world = initialized(StateWorld())
+    world.answer(write(StateBatch(5, 9, AVAILABLE, 1), start=5, complete=0))
+    world.answer(write(StateBatch(7, 7, ACKNOWLEDGED, 1), start=-1, complete=1))
+    world.answer(write(StateBatch(9, 9, ARCHIVED, 2), start=6, complete=2))
+    assert world.answer(ReadState(KEY, 0)).state == ShareState(
+        1,
+        0,
+        6,
+        2,
+        (
+            StateBatch(6, 6, AVAILABLE, 1),
+            StateBatch(7, 7, ACKNOWLEDGED, 1),
+            StateBatch(8, 8, AVAILABLE, 1),
+            StateBatch(9, 9, ARCHIVED, 2),
+        ),
+    )
+
+
+def test_after_so_many_updates_comes_a_snapshot() -> None:
+    world = initialized(StateWorld(ShareStateSettings(updates_per_snapshot=2)))
+    for offset in range(6):
+        world.answer(write(StateBatch(offset, offset, ACKNOWLEDGED, 1)))
+    assert kinds(world) == [Snapshot, Update, Update, Snapshot, Update, Update, Snapshot]
+    assert world.answer(ReadState(KEY, 0)).state == ShareState(1, 0, 0, 0, (StateBatch(0, 5, ACKNOWLEDGED, 1),))
+
+
+def test_without_updates_every_write_is_a_snapshot() -> None:
+    world = initialized(StateWorld(ShareStateSettings(updates_per_snapshot=0)))
+    world.answer(write(StateBatch(1, 1, ACKNOWLEDGED, 1)))
+    assert kinds(world) == [Snapshot, Snapshot]
+
+
+def test_a_topic_that_does_not_exist() -> None:
+    world = initialized(StateWorld())
+    gone = KEY._replace(partition=2)
+    for command in (Initialize(gone, 0, 0), ReadSummary(gone, 0), Delete(gone)):
+        assert world.answer(command).code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    world.topics.known.remove(ORDERS)
+    for command in (ReadState(KEY, 0), write(), Initialize(KEY, 1, 0)):
+        assert world.answer(command).code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def test_deleted_topics_are_forgotten_also_by_the_next_coordinator() -> None:
+    world = initialized(StateWorld())
+    world.answer(Initialize(KEY._replace(topic_id=PAYMENTS), 1, 0))
+    world.topics.known.remove(ORDERS)
+    world.host.run(world.machine.forget_topics)
+    assert list(world.machine.shard.partitions) == [KEY._replace(topic_id=PAYMENTS)]
+    world.topics.known.remove(PAYMENTS)
+    world.crash()
+    assert world.machine.shard.partitions == {}
+
+
+def test_forgetting_is_tried_again_when_the_log_refuses() -> None:
+    world = initialized(StateWorld())
+    world.topics.known.remove(ORDERS)
+    world.log.refuse_next = ErrorCode.NOT_ENOUGH_REPLICAS
+    world.host.run(world.machine.forget_topics)
+    assert KEY in world.machine.shard.partitions
+    world.timers.advance(1_000)
+    assert world.machine.shard.partitions == {}
+
+
+def test_a_refused_write_has_changed_nothing_and_says_so() -> None:
+    world = initialized(StateWorld())
+    world.log.refuse_next = ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert world.answer(write(StateBatch(0, 9, ACKNOWLEDGED, 1))).code is ErrorCode.NOT_COORDINATOR
+    assert world.answer(ReadState(KEY, 0)).state == ShareState(1, 0, 0, 0)
+
+
+# The log's head
+
+
+def test_old_snapshots_are_repeated_so_that_the_log_can_go() -> None:
+    world = initialized(StateWorld(ShareStateSettings(cold_snapshot_interval_ms=1_000, prune_interval_ms=1_000)))
+    world.timers.advance(900)
+    other = KEY._replace(partition=1)
+    world.answer(Initialize(other, 1, 0))
+    world.timers.advance(200)
+    assert world.pruned_to == 1, "the old one was repeated behind the new one"
+    world.answer(write(StateBatch(3, 3, ACKNOWLEDGED, 1), key=other))
+    before = world.machine.hard_state()
+    world.crash()
+    assert world.machine.hard_state() == before
+
+
+def test_a_quiet_log_does_not_grow() -> None:
+    world = initialized(StateWorld(ShareStateSettings(cold_snapshot_interval_ms=1_000, prune_interval_ms=1_000)))
+    world.timers.advance(2_100)
+    end = world.log.end
+    world.timers.advance(60_000)
+    assert world.log.end == end == 2
+
+
+def test_cold_snapshots_are_written_a_bounded_amount_at_a_time() -> None:
+    world = StateWorld(ShareStateSettings(cold_snapshot_interval_ms=1_000, scan_bytes_max=100))
+    keys = [KEY._replace(group_id=f"g{number}") for number in range(9)]
+    for key in keys:
+        world.answer(Initialize(key, 1, 0))
+    world.timers.advance(1_000)
+    assert world.log.end == 18
+    assert {remembered.snapshot_epoch for remembered in world.machine.shard.partitions.values()} == {1}
+
+
+def test_without_anything_to_remember_the_whole_log_may_go() -> None:
+    world = initialized(StateWorld(ShareStateSettings(prune_interval_ms=1_000)))
+    world.answer(Delete(KEY))
+    world.timers.advance(1_000)
+    assert world.pruned_to == 2 and world.log.entries == []
+
+
+# Any run
+
+keys = st.sampled_from([KEY, KEY._replace(partition=1), KEY._replace(group_id="h", topic_id=PAYMENTS)])
+epochs = st.integers(-1, 3)
+batches = st.builds(
+    lambda first, length, state, count: StateBatch(first, first + length, state, count),
+    st.integers(0, 12),
+    st.integers(0, 4),
+    st.sampled_from([AVAILABLE, ACKNOWLEDGED, ARCHIVED]),
+    st.integers(1, 3),
+)
+
+
+class Remembered:
+    """What one share partition must be remembered by: each offset by itself."""
+
+    def __init__(self, state_epoch: int, leader_epoch: int, start: int) -> None:
+        self.state_epoch = state_epoch
+        self.leader_epoch = leader_epoch
+        self.start = start
+        self.complete = -1 if start < 0 else 0
+        self.offsets: dict[int, tuple[int, int]] = {}
+
+    def write(self, state: ShareState) -> None:
+        self.start = state.start_offset if state.start_offset >= 0 else self.start
+        self.complete = state.delivery_complete_count
+        for first, last, delivery_state, count in state.batches:
+            for offset in range(first, last + 1):
+                self.offsets[offset] = max(self.offsets.get(offset, (0, 0)), (count, delivery_state))
+        self.offsets = {offset: what for offset, what in self.offsets.items() if offset >= self.start}
+
+    def says(self) -> tuple[int, int, int, int, dict[int, tuple[int, int]]]:
+        return self.state_epoch, self.leader_epoch, self.start, self.complete, self.offsets
+
+
+def said(state: ShareState) -> tuple[int, int, int, int, dict[int, tuple[int, int]]]:
+    offsets = {offset: (count, what) for first, last, what, count in state.batches for offset in range(first, last + 1)}
+    return state.state_epoch, state.leader_epoch, state.start_offset, state.delivery_complete_count, offsets
+
+
+class ShareStates(RuleBasedStateMachine):
+    """Commands, commits, time, crashes that lose what was not committed. The model is kept for each end that the log has had."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.world = StateWorld(
+            ShareStateSettings(updates_per_snapshot=2, cold_snapshot_interval_ms=500, prune_interval_ms=300, scan_bytes_max=120),
+            is_instant=False,
+        )
+        self.model: dict[SharePartitionKey, Remembered] = {}
+        self.models: dict[int, dict[SharePartitionKey, Remembered]] = {0: {}}
+        self.asked: list[tuple[int, list[Result]]] = []
+
+    def ask(self, command: Command) -> Result | None:
+        """The answer of the coordinator, made to leave; checked never to leave before it is safe."""
+        told = self.world.ask(command)
+        end = self.world.log.end
+        assert not told or end <= self.world.log.high_watermark
+        self.asked.append((end, told))
+        return told[0] if told else None
+
+    def changed(self) -> None:
+        self.models[self.world.log.end] = deepcopy(self.model)
+
+    @rule(key=keys, epoch=epochs, start=st.integers(-1, 9))
+    def initialize(self, key: SharePartitionKey, epoch: int, start: int) -> None:
+        known = self.model.get(key)
+        before = self.world.log.end
+        result = self.ask(Initialize(key, epoch, start))
+        if known is not None and -1 != epoch < known.state_epoch:
+            assert self.world.log.end == before and (result is None or result.code is FENCED_STATE)
+            return
+        assert self.world.log.end == before + 1
+        self.model[key] = Remembered(max(epoch, known.state_epoch if known else -1), known.leader_epoch if known else 0, start)
+        self.changed()
+
+    @rule(key=keys, epoch=epochs)
+    def read(self, key: SharePartitionKey, epoch: int) -> None:
+        known = self.model.get(key)
+        before = self.world.log.end
+        result = self.ask(ReadState(key, epoch))
+        if known is None or epoch < known.leader_epoch:
+            assert self.world.log.end == before
+            assert result is None or result.code in (ErrorCode.INVALID_REQUEST, FENCED_LEADER)
+            return
+        is_new, known.leader_epoch = epoch > known.leader_epoch, epoch
+        assert (self.world.log.end > before) is is_new
+        assert result is None or (result.state is not None and said(result.state) == known.says())
+        self.changed()
+
+    @rule(key=keys, state_epoch=epochs, leader_epoch=epochs, start=st.integers(-1, 9), changes=st.lists(batches, max_size=3))
+    def write(self, key: SharePartitionKey, state_epoch: int, leader_epoch: int, start: int, changes: list[StateBatch]) -> None:
+        known = self.model.get(key)
+        before = self.world.log.end
+        state = ShareState(state_epoch, leader_epoch, start, len(changes), tuple(changes))
+        self.ask(Write(key, state))
+        is_fenced = known is not None and (-1 != leader_epoch < known.leader_epoch or -1 != state_epoch < known.state_epoch)
+        if known is None or is_fenced:
+            assert self.world.log.end == before
+            return
+        assert self.world.log.end == before + 1
+        known.write(state)
+        self.changed()
+
+    @rule(key=keys)
+    def delete(self, key: SharePartitionKey) -> None:
+        self.ask(Delete(key))
+        self.model.pop(key, None)
+        self.changed()
+
+    @rule()
+    def commit(self) -> None:
+        self.world.log.commit()
+        assert all(len(told) == 1 for _, told in self.asked), "everything is committed, everybody has heard"
+
+    @rule(ms=st.sampled_from([100, 400, 700]))
+    def wait(self, ms: int) -> None:
+        self.world.timers.advance(ms)
+        self.changed()
+
+    @rule()
+    def crash(self) -> None:
+        committed = self.world.log.high_watermark
+        for end, told in self.asked:
+            assert not told or told[0].code is not NONE or end <= committed, "somebody was told what is lost now"
+        self.world.crash()
+        assert all(len(told) == 1 for _, told in self.asked), "closing answers everybody"
+        self.asked.clear()
+        self.model = deepcopy(self.models[committed])
+        self.changed()
+
+    @invariant()
+    def what_is_remembered_is_the_model(self) -> None:
+        partitions = self.world.machine.shard.partitions
+        assert {key: said(remembered.state) for key, remembered in partitions.items()} == {
+            key: known.says() for key, known in self.model.items()
+        }
+
+    @invariant()
+    def live_state_is_the_replay_of_what_is_left(self) -> None:
+        assert self.world.replayed().hard_state() == self.world.machine.hard_state()
+
+
+TestShareStates = ShareStates.TestCase
+TestShareStates.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
