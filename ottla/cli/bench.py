@@ -1,6 +1,7 @@
-"""`ottla bench producer|consumer|e2e`: Kafka's performance tools with their options and their exact result lines.
+"""`ottla bench producer|consumer|share-consumer|e2e`: Kafka's performance tools with their options and their exact result lines.
 
-They measure this client together with the broker, from one thread; -o json gives the same figures as one object.
+They measure this client together with the broker, from one thread; -o json gives the same figures as one object. The test of share
+consumers stands in `bench_share.py`.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from ottla.base.types import TopicPartition
 from ottla.cli import bench_figures as figures
+from ottla.cli import bench_share
 from ottla.cli.client_options import make_consumer, make_producer
 from ottla.cli.command import Command, Refused, UsageError
 from ottla.cli.moments import now_ms
@@ -356,5 +358,6 @@ def _await_record(consumer: Any, value: bytes, timeout_s: float) -> None:
 COMMANDS = {
     "producer": Command("Write as fast as possible, or at a rate.", _producer_arguments, _producer),
     "consumer": Command("Read as fast as possible.", _consumer_arguments, _consumer),
+    "share-consumer": bench_share.COMMAND,
     "e2e": Command("One record at a time, there and back.", _end_to_end_arguments, _end_to_end),
 }

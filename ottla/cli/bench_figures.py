@@ -97,6 +97,22 @@ def consumer_line(first: str, second: str, figures: dict[str, float]) -> str:
     return ", ".join([first, second, *cells])
 
 
+SHARE_HEADER = "start.time, end.time, data.consumed.in.MB, MB.sec, nMsg.sec, data.consumed.in.nMsg, fetch.time.ms"
+
+
+def share_figures(count: int, size: int, elapsed_ms: float) -> dict[str, float]:
+    """The numbers of a line of the share consumer test, by the names of its columns."""
+    megabytes = size / BYTES_IN_MB
+    seconds = max(elapsed_ms, 1.0) / 1000
+    return {
+        "data.consumed.in.MB": megabytes,
+        "MB.sec": megabytes / seconds,
+        "nMsg.sec": count / seconds,
+        "data.consumed.in.nMsg": count,
+        "fetch.time.ms": int(elapsed_ms),
+    }
+
+
 _JAVA_DATE = (("yyyy", "%Y"), ("MM", "%m"), ("dd", "%d"), ("HH", "%H"), ("mm", "%M"), ("ss", "%S"))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
 
 from ottla.base.types import READ_COMMITTED, READ_UNCOMMITTED
 from ottla.cli.command import UsageError
@@ -10,6 +11,9 @@ from ottla.client import consumer as consuming
 from ottla.client import producer as producing
 from ottla.client.cluster import Cluster
 from ottla.wire.compression import CODEC_NAMES
+
+if TYPE_CHECKING:
+    from ottla.client.share_consumer import Acknowledged, ShareConsumer
 
 MAX_WAIT_MS = 500
 SESSION_TIMEOUT_MS = 45_000
@@ -97,4 +101,35 @@ def make_consumer(
         max_wait_ms=number(properties, "fetch.max.wait.ms", max_wait_ms),
         session_timeout_ms=number(properties, "session.timeout.ms", SESSION_TIMEOUT_MS),
         instance_id=properties.get("group.instance.id"),
+    )
+
+
+def make_share_consumer(
+    cluster: Cluster,
+    properties: Mapping[str, str],
+    group_id: str,
+    *,
+    is_explicit: bool = False,
+    has_record_limit: bool = False,
+    max_wait_ms: int = MAX_WAIT_MS,
+    on_acknowledged: Acknowledged | None = None,
+) -> ShareConsumer:
+    """A consumer of a share group; isolation and the reset of offsets are settings of the group."""
+    from ottla.client import share_consumer as sharing
+    from ottla.client.share_session import BATCH_OPTIMIZED, RECORD_LIMIT
+
+    mode = properties.get("share.acquire.mode", "record_limit" if has_record_limit else "batch_optimized").lower()
+    if mode not in ("batch_optimized", "record_limit"):
+        raise UsageError(f"share.acquire.mode={mode} is neither batch_optimized nor record_limit")
+    return sharing.ShareConsumer(
+        cluster,
+        group_id,
+        is_explicit=is_explicit,
+        records_max=max(1, number(properties, "max.poll.records", sharing.MAX_POLL_RECORDS)),
+        acquire_mode=RECORD_LIMIT if mode == "record_limit" else BATCH_OPTIMIZED,
+        min_bytes=number(properties, "fetch.min.bytes", 1),
+        max_bytes=number(properties, "fetch.max.bytes", sharing.FETCH_BYTES_MAX),
+        max_wait_ms=number(properties, "fetch.max.wait.ms", max_wait_ms),
+        rack=properties.get("client.rack") or None,
+        on_acknowledged=on_acknowledged,
     )

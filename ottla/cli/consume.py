@@ -1,7 +1,8 @@
 """`ottla consume`: records to stdout, with the options of Kafka's console consumer and of kcat.
 
 Without a start it reads what comes from now on, as Kafka's tool does; with `-e`, which stops at the end, it starts at the beginning. A
-group commits what was printed, and nothing more, when it stops after `-c` records.
+group commits what was printed, and nothing more, when it stops after `-c` records. A share group (`--share-group`) is read by
+`share_consume.py`.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.base.types import TopicPartition
+from ottla.cli import share_consume
 from ottla.cli.client_options import make_consumer
 from ottla.cli.command import Command, UsageError
 from ottla.cli.options import connect, output_of, properties_of, read_properties
@@ -41,6 +43,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     add("-t", "--topic", action="append", metavar="NAME", help="the same as an option")
     add("--include", "--whitelist", metavar="REGEX", help="topics by regular expression")
     add("-g", "--group", "-G", metavar="GROUP", help="read as a member of this group")
+    share_consume.add_options(parser)
     add("--from-beginning", action="store_true", help="start with the oldest record")
     add("-o", "--offset", action="append", default=[], metavar="START", help="beginning|end|stored|N|-N|s@TIME|e@TIME|@-1h")
     add("-p", "--partition", type=int, action="append", metavar="N", help="only this partition")
@@ -69,6 +72,10 @@ def _run(args: argparse.Namespace) -> int:
         raise UsageError("-e stops at the end, -F does not; choose one")
     output = output_of(args)
     formatter = _formatter(args)
+    share_consume.check_usage(args)
+    if args.share_group is not None:
+        with connect(args) as cluster:
+            return share_consume.run(cluster, args, _topics(cluster, args), formatter)
     keeps = _keeps(args)
     start = parse_start(args)
     started = time.perf_counter()

@@ -137,7 +137,10 @@ def _refuse_unknown(cluster: Cluster, args: argparse.Namespace, groups: list[Gro
         if group.state == "Dead" and not group_admin.committed_offsets(cluster, group.group_id):
             from ottla.client.cluster import nearest_hint
 
-            known = [found.group_id for found in group_admin.list_groups(cluster)]
+            known = {found.group_id: found.type.lower() for found in group_admin.list_groups(cluster)}
+            if known.get(group.group_id) == "share":
+                message = f"group {group.group_id!r} is a share group; see `ottla share-group describe {group.group_id}`"
+                raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, message)
             hint = nearest_hint(group.group_id, known)
             raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"group {group.group_id!r} not found{hint}")
 

@@ -42,11 +42,11 @@ class Keeping(NamedTuple):
 
     protocols: Sequence[str]
     state: Callable[[Cluster, str], str]
-    kept: Callable[[Cluster, str], Mapping[TopicPartition, int]]
+    kept: Callable[[Cluster, str], Mapping[TopicPartition, int | None]]
     keep: Callable[[Cluster, str, Mapping[TopicPartition, int]], Mapping[TopicPartition, ApiError | None]]
 
 
-def _committed(cluster: Cluster, group: str) -> dict[TopicPartition, int]:
+def _committed(cluster: Cluster, group: str) -> dict[TopicPartition, int | None]:
     return {partition: found.offset for partition, found in group_admin.committed_offsets(cluster, group).items()}
 
 
@@ -163,7 +163,7 @@ def _plan(
     else:
         partitions = scope_partitions(cluster, args.topic, args.all_topics, list(committed))
     if scenario == "to_group":
-        other = keeping.kept(cluster, args.to_group)
+        other = {partition: offset for partition, offset in keeping.kept(cluster, args.to_group).items() if offset is not None}
         partitions = [partition for partition in partitions if partition in other] if not args.all_topics else sorted(other)
         given = {partition: other[partition] for partition in partitions}
     bounds = _bounds(cluster, partitions)

@@ -48,6 +48,7 @@ GROUPS: dict[str, Group] = {
     "log": Group("log", "What stands in the files of a log, offline.", "Topics and records"),
     "logdirs": Group("logdirs", "Log directories of the brokers: sizes and room.", "Topics and records"),
     "group": Group("group", "Consumer groups: list, describe, lag, reset offsets.", "Groups"),
+    "share-group": Group("share_group", "Share groups: list, describe, reset offsets, delete.", "Groups"),
     "txn": Group("txn", "Transactions: list, describe, find what hangs, abort.", "Transactions"),
     "config": Group("config", "Settings of topics, brokers and groups, quotas; check a file.", "Settings and access"),
     "user": Group("user", "SCRAM users of a broker that keeps them.", "Settings and access"),
@@ -68,7 +69,6 @@ ABSENT: dict[str, str] = {
     "acl": "access control lists",
     "console": "the console",
     "pipeline": "Spark pipelines",
-    "share-group": "share groups",
 }
 """Commands of parts that do not exist yet: one line instead of a guess at what was meant."""
 

@@ -1,15 +1,16 @@
 r"""A record as bytes for stdout: Kafka's formatter properties, kcat's `-f` tokens, or JSON (with the member names of kcat's).
 
-A formatter is a function (topic, partition, header of the batch, record) -> bytes. The plainest one, value and newline, is `None`: the
-caller then joins values without a call for each.
+A formatter is a function (topic, partition, header of the batch, record, number of the delivery) -> bytes; only share groups count
+deliveries, elsewhere the number is 0. The plainest formatter, value and newline, is `None`: the caller then joins values without a call for
+each.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, Protocol
 
 from ottla.cli.command import UsageError
 from ottla.cli.record_input import unescape
@@ -17,7 +18,12 @@ from ottla.cli.record_numbers import deserializer
 from ottla.wire.batch_header import LOG_APPEND_TIME, BatchHeader
 from ottla.wire.records import Record
 
-Formatter = Callable[[str, int, BatchHeader, Record], bytes]
+
+class Formatter(Protocol):
+    """See the module."""
+
+    def __call__(self, topic: str, partition: int, header: BatchHeader, record: Record, delivery: int = 0, /) -> bytes: ...
+
 
 _TOKEN = re.compile(r"%([sSRkKThtpo%])")
 _NULL_LENGTH = -1
@@ -31,6 +37,7 @@ def property_formatter(properties: Mapping[str, str]) -> Formatter | None:
         "print.timestamp": "false",
         "print.partition": "false",
         "print.offset": "false",
+        "print.delivery": "false",
         "print.epoch": "false",
         "print.headers": "false",
     }
@@ -44,7 +51,7 @@ def property_formatter(properties: Mapping[str, str]) -> Formatter | None:
     if not any(shown[name] for name in shown if name != "value") and shown["value"] and is_plain:
         return None
 
-    def formatted(topic: str, partition: int, header: BatchHeader, record: Record) -> bytes:
+    def formatted(topic: str, partition: int, header: BatchHeader, record: Record, delivery: int = 0, /) -> bytes:
         parts = []
         if shown["timestamp"]:
             kind = "LogAppendTime" if header.timestamp_type == LOG_APPEND_TIME else "CreateTime"
@@ -53,8 +60,11 @@ def property_formatter(properties: Mapping[str, str]) -> Formatter | None:
             parts.append(b"Partition:%d" % partition)
         if shown["offset"]:
             parts.append(b"Offset:%d" % record.offset)
+        if shown["delivery"]:
+            parts.append(b"Delivery:%d" % delivery if delivery else b"Delivery:NOT_PRESENT")
         if shown["epoch"]:
-            parts.append(b"Epoch:%d" % header.partition_leader_epoch)
+            # A consumer of a share group is not told of epochs by Kafka, so its tool has none to print.
+            parts.append(b"Epoch:NOT_PRESENT" if delivery else b"Epoch:%d" % header.partition_leader_epoch)
         if shown["headers"]:
             parts.append(_headers(record, between_headers, null) if record.headers else b"NO_HEADERS")
         if shown["key"]:
@@ -88,7 +98,7 @@ def token_formatter(text: str) -> Formatter:
     if unknown is not None:
         raise UsageError(f"-f does not know %{unknown.group(1)}; there are %s %S %R %k %K %T %h %t %p %o %%")
 
-    def formatted(topic: str, partition: int, _: BatchHeader, record: Record) -> bytes:
+    def formatted(topic: str, partition: int, _: BatchHeader, record: Record, _delivery: int = 0, /) -> bytes:
         return b"".join([part if isinstance(part, bytes) else _token(part, topic, partition, record) for part in parts])
 
     return formatted
@@ -118,7 +128,7 @@ def _length(data: bytes | None) -> int:
     return _NULL_LENGTH if data is None else len(data)
 
 
-def json_formatter(topic: str, partition: int, header: BatchHeader, record: Record) -> bytes:
+def json_formatter(topic: str, partition: int, header: BatchHeader, record: Record, delivery: int = 0, /) -> bytes:
     """One JSON object a line. What is not text comes in base64, under a name that says so."""
     members: dict[str, Any] = {
         "topic": topic,
@@ -127,6 +137,8 @@ def json_formatter(topic: str, partition: int, header: BatchHeader, record: Reco
         "tstype": "logappend" if header.timestamp_type == LOG_APPEND_TIME else "create",
         "ts": record.timestamp,
     }
+    if delivery:
+        members["delivery"] = delivery
     if record.headers:
         members["headers"] = [part for name, value in record.headers for part in (name, _text(value)[1])]
     for name, data in (("key", record.key), ("payload", record.value)):

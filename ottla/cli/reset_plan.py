@@ -33,7 +33,7 @@ class Facts(NamedTuple):
     """What the plan rests on. `at_time` has the first offset at or after the moment, -1 where there is none."""
 
     bounds: Mapping[TopicPartition, Bounds]
-    committed: Mapping[TopicPartition, int]
+    committed: Mapping[TopicPartition, int | None]
     at_time: Mapping[TopicPartition, int] = {}
     given: Mapping[TopicPartition, int] = {}
 

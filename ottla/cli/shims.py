@@ -39,6 +39,8 @@ TOOLS: dict[str, Tool] = {
         "groups", "Consumer groups.", ("kafka.admin.ConsumerGroupCommand", f"{NEW}consumer.group.ConsumerGroupCommand")
     ),
     "kafka-groups": Tool("groups", "Groups of every kind.", (f"{NEW}GroupsCommand",)),
+    "kafka-share-groups": Tool("share", "Share groups.", (f"{NEW}consumer.group.ShareGroupCommand",)),
+    "kafka-console-share-consumer": Tool("share", "Records of a share group as lines.", (f"{NEW}consumer.ConsoleShareConsumer",)),
     "kafka-configs": Tool("lines", "Settings.", ("kafka.admin.ConfigCommand", f"{NEW}ConfigCommand")),
     "kafka-get-offsets": Tool("lines", "Offsets of partitions.", ("kafka.tools.GetOffsetShell", f"{NEW}GetOffsetShell")),
     "kafka-delete-records": Tool(
@@ -63,6 +65,7 @@ TOOLS: dict[str, Tool] = {
     "kafka-features": Tool("lines", "Feature levels.", ("kafka.admin.FeatureCommand", f"{NEW}FeatureCommand")),
     "kafka-producer-perf-test": Tool("lines", "Measure producing.", (f"{NEW}ProducerPerformance",)),
     "kafka-consumer-perf-test": Tool("lines", "Measure consuming.", ("kafka.tools.ConsumerPerformance", f"{NEW}ConsumerPerformance")),
+    "kafka-share-consumer-perf-test": Tool("share", "Measure consuming in a share group.", (f"{NEW}ShareConsumerPerformance",)),
     "kafka-e2e-latency": Tool("lines", "Measure there and back.", ("kafka.tools.EndToEndLatency", f"{NEW}EndToEndLatency")),
     "kafka-server-start": Tool("lines", "Start a broker.", ("kafka.Kafka",)),
     "kafka-server-stop": Tool("lines", "Stop the broker.", ()),
@@ -74,8 +77,6 @@ NOT_OFFERED: dict[str, str] = {
     "kafka-metadata-quorum": "a KRaft quorum",
     "kafka-metadata-shell": "a KRaft quorum",
     "kafka-replica-verification": "comparing replicas",
-    "kafka-share-groups": "share groups",
-    "kafka-console-share-consumer": "share groups",
     "kafka-streams-groups": "groups of Kafka Streams",
     "kafka-streams-application-reset": "groups of Kafka Streams",
     "kafka-client-metrics": "client metrics",

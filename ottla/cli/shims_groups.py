@@ -59,7 +59,7 @@ def _run(args: argparse.Namespace) -> int:
     return 1
 
 
-def _columns(widths: Sequence[int]) -> Callable[..., str]:
+def columns(widths: Sequence[int]) -> Callable[..., str]:
     """A line of cells as wide as given, the last without an end of its own if its width is 0; nothing is `-`."""
 
     def line(*cells: Any) -> str:
@@ -69,7 +69,7 @@ def _columns(widths: Sequence[int]) -> Callable[..., str]:
     return line
 
 
-def _widest(values: Sequence[Any], least: int = WIDTH) -> int:
+def widest(values: Sequence[Any], least: int = WIDTH) -> int:
     return max([least, *(len(str(value)) for value in values if value is not None)])
 
 
@@ -84,7 +84,7 @@ def _list(cluster: Cluster, args: argparse.Namespace) -> int:
         write("".join(f"{listed.group_id}\n" for listed in found))
         return 0
     shown = [("TYPE", "type")] * (args.type is not None) + [("STATE", "state")] * (args.state is not None)
-    line = _columns([_widest([listed.group_id for listed in found]) + 10, *(20 for _ in shown)])
+    line = columns([widest([listed.group_id for listed in found]) + 10, *(20 for _ in shown)])
     write(line("GROUP", *(title for title, _ in shown)))
     for listed in found:
         texts = {"type": listed.type.capitalize(), "state": listed.state}
@@ -132,21 +132,21 @@ def _show_offsets(rows: list[dict[str, Any]], *, is_verbose: bool) -> None:
     keys = ["group", "topic", "partition", "current_offset", "log_end_offset", "lag", "consumer_id", "host", "client_id"]
     titles = ["GROUP", "TOPIC", "PARTITION", "CURRENT-OFFSET", "LOG-END-OFFSET", "LAG", "CONSUMER-ID", "HOST", "CLIENT-ID"]
     widths = [
-        _widest([row["group"] for row in rows]),
-        _widest([row.get("topic") for row in rows]),
+        widest([row["group"] for row in rows]),
+        widest([row.get("topic") for row in rows]),
         10,
         WIDTH,
         WIDTH,
         WIDTH,
-        _widest([row.get("consumer_id") for row in rows]),
-        _widest([row.get("host") for row in rows]),
+        widest([row.get("consumer_id") for row in rows]),
+        widest([row.get("host") for row in rows]),
         0,
     ]
     if is_verbose:
         keys.insert(3, "leader_epoch")
         titles.insert(3, "LEADER-EPOCH")
         widths.insert(3, WIDTH)
-    line = _columns(widths)
+    line = columns(widths)
     write("\n" + line(*titles))
     write("".join(line(*(row.get(key) for key in keys)) for row in rows))
 
@@ -155,22 +155,22 @@ def _show_members(described: GroupDescription, *, is_verbose: bool) -> None:
     members = described.members
     has_instances = any(member.instance_id for member in members)
     widths = [
-        _widest([described.group_id]) if members else WIDTH,
-        _widest([member.member_id for member in members]),
-        _widest([member.instance_id for member in members], len("GROUP-INSTANCE-ID")),
-        _widest([member.host for member in members]),
-        _widest([member.client_id for member in members]),
+        widest([described.group_id]) if members else WIDTH,
+        widest([member.member_id for member in members]),
+        widest([member.instance_id for member in members], len("GROUP-INSTANCE-ID")),
+        widest([member.host for member in members]),
+        widest([member.client_id for member in members]),
         WIDTH,
     ]
     titles = ["GROUP", "CONSUMER-ID", "GROUP-INSTANCE-ID", "HOST", "CLIENT-ID", "#PARTITIONS"]
     if is_verbose:
-        current = [_assignment(member.assignment) for member in members]
-        target = [_assignment(member.target or ()) for member in members]
-        widths += [WIDTH, _widest(current, 20), WIDTH, _widest(target, 20)]
+        current = [assignment_text(member.assignment) for member in members]
+        target = [assignment_text(member.target or ()) for member in members]
+        widths += [WIDTH, widest(current, 20), WIDTH, widest(target, 20)]
         titles += ["CURRENT-EPOCH", "CURRENT-ASSIGNMENT", "TARGET-EPOCH", "TARGET-ASSIGNMENT"]
     if not has_instances:
         del widths[2], titles[2]
-    line = _columns(widths if is_verbose else [*widths[:-1], widths[-1] + 1])
+    line = columns(widths if is_verbose else [*widths[:-1], widths[-1] + 1])
     write("\n" + line(*titles))
     for number, member in enumerate(members):
         cells: list[Any] = [described.group_id, member.member_id, member.instance_id, member.host, member.client_id, len(member.assignment)]
@@ -181,7 +181,7 @@ def _show_members(described: GroupDescription, *, is_verbose: bool) -> None:
         write(line(*cells))
 
 
-def _assignment(partitions: Sequence[TopicPartition]) -> str:
+def assignment_text(partitions: Sequence[TopicPartition]) -> str:
     topics: dict[str, list[int]] = {}
     for topic, number in sorted(partitions):
         topics.setdefault(topic, []).append(number)
@@ -193,12 +193,12 @@ def _show_state(cluster: Cluster, described: GroupDescription, *, is_verbose: bo
     coordinator = f"{address}  ({described.coordinator})"
     titles = ["GROUP", "COORDINATOR (ID)", "ASSIGNMENT-STRATEGY", "STATE"]
     cells: list[Any] = [described.group_id, coordinator, described.assignor, described.state]
-    widths = [_widest([described.group_id]), _widest([coordinator], 25), 20, 20]
+    widths = [widest([described.group_id]), widest([coordinator], 25), 20, 20]
     if is_verbose:
         titles += ["GROUP-EPOCH", "TARGET-ASSIGNMENT-EPOCH"]
         cells += [described.epoch, described.target_epoch]
         widths += [WIDTH, 25]
-    line = _columns([*widths, 0])
+    line = columns([*widths, 0])
     write("\n" + line(*titles, "#MEMBERS") + line(*cells, len(described.members)))
 
 
@@ -206,14 +206,14 @@ def _show_state(cluster: Cluster, described: GroupDescription, *, is_verbose: bo
 
 
 def _reset(cluster: Cluster, args: argparse.Namespace) -> int:
-    _refuse_missing(cluster, args)
+    refuse_missing(cluster, args)
     try:
         plans = group_reset.make_plans(cluster, args)
     except group_reset.ActiveError as error:
         if not args.export:
             why = f"Assignments can only be reset if the group '{error.group}' is inactive, but the current state is {error.state}."
             write(f"\nError: {why}\n")
-            write("\n" + _columns([WIDTH, WIDTH, 10, 0])("GROUP", "TOPIC", "PARTITION", "NEW-OFFSET"))
+            write("\n" + columns([WIDTH, WIDTH, 10, 0])("GROUP", "TOPIC", "PARTITION", "NEW-OFFSET"))
         return 1
     except Refused as error:
         sys.stderr.write(f"error: {error}\n")
@@ -233,7 +233,7 @@ def _reset(cluster: Cluster, args: argparse.Namespace) -> int:
     return 1 if failures else 0
 
 
-def _refuse_missing(cluster: Cluster, args: argparse.Namespace) -> None:
+def refuse_missing(cluster: Cluster, args: argparse.Namespace) -> None:
     """All partitions that are named and not there, in one refusal."""
     named = [
         TopicPartition(topic, number)
@@ -252,7 +252,7 @@ def _export(plans: dict[str, Plan]) -> list[tuple[Any, ...]]:
 
 def _show_plans(plans: dict[str, Plan]) -> None:
     rows = [(name, step.partition.topic, step.partition.partition, step.new) for name, plan in plans.items() for step in plan.steps]
-    line = _columns([_widest([row[0] for row in rows]), _widest([row[1] for row in rows]), 10, 0])
+    line = columns([widest([row[0] for row in rows]), widest([row[1] for row in rows]), 10, 0])
     write("\n" + line("GROUP", "TOPIC", "PARTITION", "NEW-OFFSET") + "".join(line(*row) for row in rows))
 
 
@@ -295,7 +295,7 @@ def _delete_offsets(cluster: Cluster, args: argparse.Namespace) -> int:
         write("\nError: Encountered some partition-level error, see the follow-up details.\n")
     else:
         write(f"Request succeeded for deleting offsets from group {name}.\n")
-    line = _columns([_widest([partition.topic for partition in results]), 10, WIDTH])
+    line = columns([widest([partition.topic for partition in results]), 10, WIDTH])
     write("\n" + line("TOPIC", "PARTITION", "STATUS"))
     for partition, failed in sorted(results.items(), key=lambda item: item[0]):
         write(line(partition.topic, partition.partition, "Successful" if failed is None else f"Error: {java_error(failed)}"))
@@ -336,7 +336,7 @@ def _groups(args: argparse.Namespace) -> int:
     kinds = [args.group_type] if args.group_type else ["share"] * args.share + ["streams"] * args.streams
     found = [listed for listed in found if (not kinds or listed.type.lower() in kinds)]
     found = [listed for listed in found if args.protocol is None or listed.protocol_type == args.protocol]
-    width = _widest([listed.group_id for listed in found], 20)
+    width = widest([listed.group_id for listed in found], 20)
     write(f"{'GROUP':<{width}} {'TYPE':<{width}} {'PROTOCOL':<{width}}\n")
     for listed in found:
         write(f"{listed.group_id:<{width}} {listed.type.capitalize():<{width}} {listed.protocol_type:<{width}} \n")

@@ -85,9 +85,7 @@ def _member(member: Any) -> ShareMember:
     )
 
 
-def share_offsets(
-    cluster: Cluster, group_id: str, partitions: Iterable[TopicPartition] | None = None
-) -> dict[TopicPartition, ShareOffset]:
+def share_offsets(cluster: Cluster, group_id: str, partitions: Iterable[TopicPartition] | None = None) -> dict[TopicPartition, ShareOffset]:
     """Where the partitions of a group start (None: all that it has begun with)."""
     from ottla.wire.messages import describe_share_group_offsets as wire
 
@@ -97,9 +95,7 @@ def share_offsets(
             wire.DescribeShareGroupOffsetsRequestTopic(topic_name=topic, partitions=numbers)
             for topic, numbers in grouped(partitions).items()
         ]
-    request = wire.DescribeShareGroupOffsetsRequest(
-        groups=[wire.DescribeShareGroupOffsetsRequestGroup(group_id=group_id, topics=topics)]
-    )
+    request = wire.DescribeShareGroupOffsetsRequest(groups=[wire.DescribeShareGroupOffsetsRequestGroup(group_id=group_id, topics=topics)])
     answer = cluster.ask_coordinator(GROUP, group_id, request, error_of=lambda found: found.groups[0].error_code)
     group = answer.groups[0]
     check(group.error_code, group.error_message, f"offsets of share group {group_id!r}")

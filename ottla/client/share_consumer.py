@@ -100,7 +100,7 @@ class ShareConsumer:
                 self._pauses.clear()
             self._send_fetches(membership.assignment)
             left = deadline - time.monotonic()
-            self._take_answers(max(0.0, min(left, membership.heartbeat_interval_s, 1.0 if self._asked else _BACKOFF_S)))
+            self._take_answers(max(0.0, min(left, membership.due_s(), 1.0 if self._asked else _BACKOFF_S)))
             if self._arrived or left <= 0:
                 found, self._arrived = self._arrived, []
                 return found

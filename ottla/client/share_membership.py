@@ -2,7 +2,8 @@
 
 A member chooses its own id and joins with epoch 0; `keep_alive` is called between polls and sends a heartbeat when one is due. Nobody is
 waited for: partitions may be shared by members, so a new assignment holds at once. A member that the group no longer knows joins anew, with
-nothing assigned; what it had acquired is then another's.
+nothing assigned; what it had acquired is then another's. While nothing is assigned yet we ask a few times more often than we are told to:
+some brokers assign a moment after a member has joined, and one who waits for records should not wait for a whole interval.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ JOINING_EPOCH = 0
 LEAVING_EPOCH = -1
 
 _BACKOFF_S = 0.1
+_IMPATIENT_S = 0.25
+_IMPATIENT_TIMES = 8
 _JOIN_ANEW = (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH)
 _COORDINATOR_MOVED = (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
 
@@ -41,11 +44,16 @@ class ShareMembership:
         self.heartbeat_interval_s = 1.0
         self.assignment: dict[TopicPartition, Uuid] = {}
         self._heartbeat_at = 0.0
+        self._impatient = _IMPATIENT_TIMES
         self._assigned: list[tuple[Uuid, list[int]]] = []
+
+    def due_s(self) -> float:
+        """How long until the next heartbeat."""
+        return max(0.0, self._heartbeat_at - time.monotonic())
 
     def keep_alive(self) -> bool:
         """Does what is due; whether the assignment is another one now."""
-        if time.monotonic() < self._heartbeat_at:
+        if self.due_s():
             return False
         before = self.assignment
         is_joining = self.epoch == JOINING_EPOCH
@@ -73,11 +81,15 @@ class ShareMembership:
     def _take(self, answer: Any) -> None:
         self.epoch = answer.member_epoch
         self.heartbeat_interval_s = answer.heartbeat_interval_ms / 1000
-        self._heartbeat_at = time.monotonic() + self.heartbeat_interval_s
         if answer.assignment is not None:
             self._assigned = [(topic.topic_id, list(topic.partitions)) for topic in answer.assignment.topic_partitions]
         if answer.assignment is not None or len(self.assignment) < sum(len(numbers) for _, numbers in self._assigned):
             self.assignment = self._named(self._assigned)
+        wait_s = self.heartbeat_interval_s
+        if not self.assignment and self._impatient:
+            self._impatient -= 1
+            wait_s = min(wait_s, _IMPATIENT_S)
+        self._heartbeat_at = time.monotonic() + wait_s
 
     def _named(self, partitions: Sequence[tuple[Uuid, list[int]]]) -> dict[TopicPartition, Uuid]:
         """Partitions by name; those of a topic that nobody can name yet wait for the next heartbeat."""
