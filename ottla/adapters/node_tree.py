@@ -18,6 +18,8 @@ from ottla.base.ports import Check, Create, Delete, Node, Operation, Set, StoreR
 Watch = Callable[[], None]
 Staged = dict[str, Node | None]
 """What a multi leaves behind: a node, or None where one went."""
+Growth = dict[str, int]
+"""How many children each touched node gains or loses, so that a parent and its children may go in one multi."""
 
 ROOT = Node(data=b"", version=0, czxid=0)
 
@@ -56,14 +58,19 @@ class NodeTree:
 
     def stage(self, operations: Sequence[Operation], *, czxid: int, session_id: int) -> tuple[Staged, StoreResult, int]:
         """(what would be left behind, OK, -1), or (nothing, the failure, the index of the operation that failed)."""
-        staged: Staged = {}
-        # How many children each touched node gains or loses, so that a parent and its children may go in one multi.
-        growth: dict[str, int] = {}
+        staged, growth = Staged(), Growth()
+        result, index = self.stage_more(operations, staged, growth, czxid=czxid, session_id=session_id)
+        return (staged if result is StoreResult.OK else {}), result, index
+
+    def stage_more(
+        self, operations: Sequence[Operation], staged: Staged, growth: Growth, *, czxid: int, session_id: int
+    ) -> tuple[StoreResult, int]:
+        """The same for the next operations of a multi that is looked at piece by piece; the tree must stay as it is meanwhile."""
         for index, operation in enumerate(operations):
             result = self._stage_one(operation, staged, growth, czxid, session_id)
             if result is not StoreResult.OK:
-                return {}, result, index
-        return staged, StoreResult.OK, -1
+                return result, index
+        return StoreResult.OK, -1
 
     def commit(self, staged: Staged) -> None:
         """Puts the staged nodes in, then rings the watches."""
@@ -85,7 +92,7 @@ class NodeTree:
         """The ephemeral nodes of a session."""
         return [path for path, node in self._nodes.items() if node.ephemeral_owner == session_id]
 
-    def _stage_one(self, operation: Operation, staged: Staged, growth: dict[str, int], czxid: int, session_id: int) -> StoreResult:
+    def _stage_one(self, operation: Operation, staged: Staged, growth: Growth, czxid: int, session_id: int) -> StoreResult:
         path = operation.path
         node = staged[path] if path in staged else self._nodes.get(path)
         if isinstance(operation, Create):
@@ -106,7 +113,7 @@ class NodeTree:
         return StoreResult.OK
 
     def _stage_create(
-        self, operation: Create, node: Node | None, staged: Staged, growth: dict[str, int], czxid: int, session_id: int
+        self, operation: Create, node: Node | None, staged: Staged, growth: Growth, czxid: int, session_id: int
     ) -> StoreResult:
         path, parent = operation.path, parent_of(operation.path)
         assert path.startswith("/") and not path.endswith("/"), f"{path!r} is not a path"

@@ -197,9 +197,13 @@ class StoppedReplica:
 class ClusterListener(Protocol):
     """The broker under a controller: it is told after the store has confirmed, first about its replicas, then about metadata."""
 
-    def on_leader_and_isr(self, states: Sequence[PartitionState]) -> None: ...
+    def on_leader_and_isr(self, states: Sequence[PartitionState]) -> None:
+        """May go on after it returns, in the order in which it is told; so may stopping."""
 
     def on_stop_replica(self, stopped: Sequence[StoppedReplica]) -> None: ...
+
+    def call_when_settled(self, function: Callable[[], object]) -> None:
+        """Calls `function` when everything told before is done, at once if it is."""
 
     def on_update_metadata(self, topics: Sequence[str], removed: Sequence[str]) -> None:
         """These topics have changed or are new; those are gone."""

@@ -29,10 +29,10 @@ class InternalTopics:
 
     def ensure(self, topic: str, done: Done) -> None:
         """Calls `done(NONE)` once the topic has partitions with leaders, else with the error."""
-        if self._metadata.topic(topic) is not None:
-            done(ErrorCode.NONE)
-        elif topic in self._waiting:
+        if topic in self._waiting:
             self._waiting[topic].append(done)
+        elif self._metadata.topic(topic) is not None:
+            done(ErrorCode.NONE)
         else:
             self._waiting[topic] = [done]
             self._controller.create_topics([new_internal_topic(topic, self._config)], False, self._on_created)

@@ -223,10 +223,15 @@ class ClusterState(ClusterMetadata):
     def _offline(self, replicas: Iterable[int]) -> tuple[int, ...]:
         return tuple(replica for replica in replicas if replica not in self.brokers)
 
+    def _with_offline(self, partition: PartitionMetadata) -> PartitionMetadata:
+        """The same object where nothing changes: there are many."""
+        offline = self._offline(partition.replicas)
+        return partition if offline == partition.offline_replicas else replace(partition, offline_replicas=offline)
+
     def _put_topic(self, topic: TopicMetadata) -> None:
         known = self._topics.get(topic.name)
         assert known is None or known.topic_id == topic.topic_id, f"{topic.name} got another id without having been deleted"
-        partitions = tuple(replace(partition, offline_replicas=self._offline(partition.replicas)) for partition in topic.partitions)
+        partitions = tuple(map(self._with_offline, topic.partitions))
         self.partition_count += len(partitions) - (len(known.partitions) if known is not None else 0)
         self._topics[topic.name] = replace(topic, partitions=partitions, is_internal=topic.name in INTERNAL_TOPICS)
         self._names_by_id[topic.topic_id] = topic.name
@@ -271,6 +276,6 @@ class ClusterState(ClusterMetadata):
 
     def _renew_offline_replicas(self) -> None:
         for name, topic in self._topics.items():
-            if any(self._offline(partition.replicas) != partition.offline_replicas for partition in topic.partitions):
-                partitions = tuple(replace(partition, offline_replicas=self._offline(partition.replicas)) for partition in topic.partitions)
+            partitions = tuple(map(self._with_offline, topic.partitions))
+            if any(new is not old for new, old in zip(partitions, topic.partitions, strict=True)):
                 self._topics[name] = replace(topic, partitions=partitions)

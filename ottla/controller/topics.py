@@ -39,21 +39,38 @@ NO_EPOCH_YET = 0
 class _Batch:
     """What one request has created so far, so that its items see each other."""
 
-    def __init__(self) -> None:
+    def __init__(self, partition_count: int = 0) -> None:
         self.operations: list[Operation] = []
         self.changes: list[Change] = []
         self.results: list[TopicResult] = []
         self.names: dict[str, None] = {}
-        self.partition_count = 0
+        self.partition_count = partition_count  # of this request, also in the writes before this one
+        self.partitions_before = partition_count
 
     def refuse(self, name: str, refusal: ApiError) -> None:
         self.results.append(TopicResult(name=name, error=refusal.code, message=refusal.message))
 
 
+def in_groups(requests: Sequence[NewTopic], config: BrokerConfig, partitions_max: int) -> list[Sequence[NewTopic]]:
+    """The requests in their order, cut where a group would have more partitions than that; a topic stays whole, whatever its size."""
+    groups: list[Sequence[NewTopic]] = []
+    first, count = 0, 0
+    for index, request in enumerate(requests):
+        own = len(request.assignments) if request.assignments is not None else request.num_partitions
+        own = config.num_partitions if own < 0 else own
+        if count and count + own > partitions_max:
+            groups.append(requests[first:index])
+            first, count = index, 0
+        count += own
+    return [*groups, requests[first:]]
+
+
 def decide_create_topics(
-    state: ClusterState, config: BrokerConfig, random: Random, requests: Sequence[NewTopic], *, validate_only: bool
-) -> Plan:
-    batch = _Batch()
+    state: ClusterState, config: BrokerConfig, random: Random, requests: Sequence[NewTopic], *, validate_only: bool,
+    partitions_before: int = 0,
+) -> Plan:  # fmt: skip
+    """`partitions_before`: what the same request has created in earlier writes."""
+    batch = _Batch(partitions_before)
     for request in requests:
         try:
             _create(state, config, random, request, batch)
@@ -134,7 +151,7 @@ def _check_room(state: ClusterState, config: BrokerConfig, count: int, batch: _B
             f"Excessively large number of partitions per request: at most {config.ottla_create_topics_partitions_max} "
             "(ottla.create.topics.partitions.max).",
         )
-    if state.partition_count + batch.partition_count + count > config.ottla_topics_partitions_max:
+    if state.partition_count + batch.partition_count - batch.partitions_before + count > config.ottla_topics_partitions_max:
         raise ApiError(
             ErrorCode.POLICY_VIOLATION,
             f"There would be more than {config.ottla_topics_partitions_max} partitions (ottla.topics.partitions.max).",

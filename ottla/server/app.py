@@ -18,7 +18,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ottla._version import __version__
 from ottla.adapters.clock import SystemClock
@@ -31,6 +31,7 @@ from ottla.adapters.threads import Threads
 from ottla.adapters.timers import LoopTimers
 from ottla.base.config import BROKER_SETTINGS, BrokerConfig, ConfigError, Endpoint, Notice
 from ottla.base.errors import DamagedLogError, ErrorCode, StorageError
+from ottla.base.turns import Turns
 from ottla.base.types import GROUP_METADATA_TOPIC, SHARE_GROUP_STATE_TOPIC, TRANSACTION_STATE_TOPIC
 from ottla.base.uuids import fresh_uuid, uuid_to_text
 from ottla.controller import znodes
@@ -42,6 +43,7 @@ from ottla.handlers.fetch_sessions import FetchSessions
 from ottla.handlers.share_sessions import ShareSessions
 from ottla.replication.partition import Partition
 from ottla.server.arrivals import Arrivals
+from ottla.server.closing import close_directory, close_logs
 from ottla.server.controller_loop import ControllerLoop, Registration
 from ottla.server.coordinator_views import (
     MetadataLeaders,
@@ -76,9 +78,6 @@ if TYPE_CHECKING:
 log = logging.getLogger("ottla")
 
 STOP_POLL_SECONDS = 0.005
-
-SYNC_AT_ONCE_MIN = 100
-"""From so many logs on, a stop hands everything to the disk at once before it syncs file by file: new topics cost 10 ms a log otherwise."""
 
 
 class StartRefused(Exception):
@@ -137,7 +136,8 @@ class BrokerServer:
             except StorageError as error:
                 self._keep_offline(directory, error)
         home = self._online()[0]
-        self.store = LocalStore(f"{home.path}/{FILE_NAME}")
+        self.store_turns = Turns(self.clock, self.timers)
+        self.store = LocalStore(f"{home.path}/{FILE_NAME}", self.store_turns)
         self._held.callback(self.store.close)
         self.cluster_id = self._find_cluster_id()
         for directory in self.directories:
@@ -212,8 +212,9 @@ class BrokerServer:
             groups=self.groups, share_states=self.share_state_hosts, remove_later=self._remove_later,
         )  # fmt: skip
         self.controller = ControllerLoop(
-            store=self.store, config=config, clock=clock, random=self.random, listener=self.replicas, metadata=self.metadata
-        )
+            store=self.store, config=config, clock=clock, random=self.random, listener=self.replicas, metadata=self.metadata,
+            later=timers.call_soon,
+        )  # fmt: skip
         self.internal_topics = InternalTopics(self.controller, self.metadata, config)
         self.broker = self._broker()
         self.dispatcher = Dispatcher(self.broker, self.waiters)
@@ -307,6 +308,22 @@ class BrokerServer:
 
     # While it runs
 
+    def begin_turns(self) -> None:
+        """From here on clients wait for the loop: long work is cut into pieces."""
+        self.loop.set_exception_handler(self._on_loop_failure)
+        self.store_turns.begin()
+        self.replicas.turns.begin()
+
+    def _on_loop_failure(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """What a timer or a thread's result raised: the same as if a request had."""
+        error = context.get("exception")
+        if isinstance(error, AssertionError):
+            self.stop_at_once(error)
+        elif isinstance(error, StorageError):
+            self.storage_failed(error)
+        else:
+            loop.default_exception_handler(context)
+
     def _remove_later(self, path: str, delay_ms: int) -> None:
         self.housekeeping.remove_tree_later(path, delay_ms)
 
@@ -371,17 +388,17 @@ class BrokerServer:
         self.listeners.stop_accepting()
         self.listeners.pause_all()
         deadline = time.monotonic() + self.config.ottla_shutdown_timeout_ms / 1000
-        await self._wait_until(lambda: self.flusher.is_idle, deadline)
+        await self._wait_until(lambda: self.flusher.is_idle and self.replicas.turns.is_idle, deadline)
         self.waiters.expire_all()
         self.share_partitions.close_all()
         self.share_persister.close()
         self.hosts.close()
         await self._wait_until(self.listeners.are_idle, deadline)
         self.listeners.close_all()
-        is_clean = self._close_logs()
+        is_clean = await close_logs(self.partitions)
         self.threads.close()
         for directory in self._online():
-            is_clean = self._close_directory(directory) and is_clean
+            is_clean = close_directory(directory, self.partitions) and is_clean
         if self.http is not None:
             await self.http.stop()
         self.release()
@@ -401,29 +418,6 @@ class BrokerServer:
     async def _wait_until(self, is_done: Callable[[], bool], deadline: float) -> None:
         while not is_done() and time.monotonic() < deadline:
             await asyncio.sleep(STOP_POLL_SECONDS)
-
-    def _close_logs(self) -> bool:
-        is_clean = True
-        if self.partitions.count() >= SYNC_AT_ONCE_MIN:
-            os.sync()
-        for partition in self.partitions.all():
-            if not partition.is_online:
-                continue
-            try:
-                partition.log.close(clean=True)
-            except StorageError as error:
-                log.error("%s: %s", partition.topic_partition, error)
-                self.partitions.directory_of(partition).go_offline(str(error))
-                is_clean = False
-        return is_clean
-
-    def _close_directory(self, directory: LogDirectoryState) -> bool:
-        error = directory.plan_checkpoints(self.partitions.all())()
-        if error is None:
-            directory.close(is_clean=True)
-        else:
-            log.error("%s", error)
-        return error is None
 
 
 def reachable_host(host: str) -> str:
@@ -463,6 +457,7 @@ async def serve(server: BrokerServer, started: float, on_ready: Callable[[str], 
     address = f"{reachable_host(server.endpoints[0].host)}:{server.endpoints[0].port}"
     if on_ready is not None:
         on_ready(address)
+    server.begin_turns()
     announce(server, address, started)
     notify_ready(f"listening on {server.endpoints[0]}")
     return await server.stopped

@@ -5,7 +5,9 @@ decide and apply the controller waits for the store; the write is conditional on
 decision read, which is the check that nothing has changed meanwhile. A write that finds other versions, or whose outcome is unknown,
 makes the controller read everything anew before it goes on; a write that finds another controller epoch ends its rule.
 
-With the embedded store all this happens before a method returns. Left out: being a broker under another broker's controller (there is one
+With the embedded store all this happens before a method returns, unless it is much: topics with thousands of partitions are written a
+thousand or so at a time, one large one with a pause of the loop between decision and write, and whoever asked is answered when the broker
+has opened the last of their logs. Left out: being a broker under another broker's controller (there is one
 broker).
 """
 
@@ -57,6 +59,12 @@ from ottla.controller.state import (
 log = logging.getLogger("ottla.controller")
 ATTEMPTS_MAX = 3
 
+PARTITIONS_PER_WRITE = 1000
+"""Topics of one request are created together up to so many partitions; each takes some 30 us of the loop before its log is made."""
+
+OPERATIONS_AT_ONCE_MAX = 4 * PARTITIONS_PER_WRITE
+"""A larger write leaves the loop to others after it has been decided."""
+
 
 @dataclass(slots=True)
 class Command:
@@ -91,6 +99,7 @@ class ControllerLoop:
         random: Random,
         listener: ClusterListener,
         metadata: ClusterState | None = None,
+        later: Callable[[Callable[[], object]], object] | None = None,
     ) -> None:
         self.metadata = metadata if metadata is not None else ClusterState()
         self.is_active = False
@@ -99,6 +108,7 @@ class ControllerLoop:
         self._clock = clock
         self._random = random
         self._listener = listener
+        self._later = later
         self._broker_id = -1
         self._queue: deque[Command] = deque()
         self._is_busy = False
@@ -185,13 +195,33 @@ class ControllerLoop:
     # The controller's interface
 
     def create_topics(self, requests: Sequence[NewTopic], validate_only: bool, done: Callable[[list[TopicResult]], None]) -> None:
-        self._submit(
-            Command(
-                lambda: topics.decide_create_topics(self.metadata, self._config, self._random, requests, validate_only=validate_only),
-                done,
-                lambda code: done([TopicResult(name=request.name, error=code) for request in requests]),
+        groups = [requests] if validate_only else topics.in_groups(requests, self._config, PARTITIONS_PER_WRITE)
+        self._create_groups(groups, validate_only, [], done)
+
+    def _create_groups(
+        self,
+        groups: Sequence[Sequence[NewTopic]],
+        validate_only: bool,
+        before: list[TopicResult],
+        done: Callable[[list[TopicResult]], None],
+    ) -> None:
+        """Creates the first group, then the others in later turns of the loop; `before` is what the earlier ones have become."""
+        requests = groups[0]
+        made = sum(result.num_partitions for result in before if result.error is ErrorCode.NONE)
+
+        def created(results: list[TopicResult]) -> None:
+            results = before + results
+            if len(groups) == 1:
+                self._listener.call_when_settled(lambda: done(results))
+            else:
+                self._soon(lambda: self._create_groups(groups[1:], validate_only, results, done))
+
+        def decide() -> Plan:
+            return topics.decide_create_topics(
+                self.metadata, self._config, self._random, requests, validate_only=validate_only, partitions_before=made
             )
-        )
+
+        self._submit(Command(decide, created, lambda code: created([TopicResult(name=request.name, error=code) for request in requests])))
 
     def delete_topics(self, names: Sequence[str], done: Callable[[list[TopicResult]], None]) -> None:
         def marked(results: list[TopicResult]) -> None:
@@ -213,7 +243,7 @@ class ControllerLoop:
         self._submit(
             Command(
                 lambda: topics.decide_create_partitions(self.metadata, self._config, self._random, requests, validate_only=validate_only),
-                done,
+                lambda results: self._listener.call_when_settled(lambda: done(results)),
                 lambda code: done([TopicResult(name=request.name, error=code) for request in requests]),
             )
         )
@@ -307,12 +337,25 @@ class ControllerLoop:
             command.done(plan.answer)
             return
         self._is_busy = True
+        if len(plan.operations) > OPERATIONS_AT_ONCE_MAX:
+            self._soon(lambda: self._write(command, plan))
+        else:
+            self._write(command, plan)
+
+    def _soon(self, function: Callable[[], object]) -> None:
+        if self._later is None:
+            function()
+        else:
+            self._later(function)
+
+    def _write(self, command: Command, plan: Plan) -> None:
         try:
             self._store.multi(plan.operations, lambda result, index: self._on_written(command, plan, result, index))
         except StorageError as error:
             self._is_busy = False
             log.error("metadata store: %s", error)
             command.failed(ErrorCode.KAFKA_STORAGE_ERROR)
+            self._run()
 
     def _on_written(self, command: Command, plan: Plan, result: StoreResult, index: int) -> None:
         self._is_busy = False
@@ -398,7 +441,8 @@ class ControllerLoop:
         stopped = [_stopped(topic, partition) for topic in gone for partition in topic.partitions]
         self._listener.on_stop_replica(stopped)
         decide = lambda: topics.decide_finish_deletion(self.metadata, gone)  # noqa: E731
-        self._submit(Command(decide, lambda _: done(), lambda code: done(), is_deletion_end=True), is_urgent=True)
+        command = Command(decide, lambda _: done(), lambda code: done(), is_deletion_end=True)
+        self._listener.call_when_settled(lambda: self._submit(command, is_urgent=True))
 
     def _on_config(self, change: ConfigPut) -> None:
         if change.resource_type == CONFIG_BROKER:

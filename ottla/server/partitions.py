@@ -54,6 +54,7 @@ class PartitionTable:
         self._names: dict[bytes, str] = {}
         self._open_files = OpenFiles(files_max, min(SEALED_FILES_MAX, files_max // 2))
         self._unopened: dict[TopicPartition, bytes] = {}  # replicas whose log is damaged, and the ids of their topics
+        self._awaited: dict[TopicPartition, None] = {}  # replicas that will be opened or made in a moment
         self._found = self._find_existing()
 
     def get(self, topic: str, partition: int) -> Partition | None:
@@ -65,8 +66,16 @@ class PartitionTable:
         return of_topic.get(partition) if of_topic is not None else None
 
     def absence(self, topic: str, partition: int) -> ErrorCode:
-        is_damaged = (topic, partition) in self._unopened
-        return ErrorCode.KAFKA_STORAGE_ERROR if is_damaged else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        key = TopicPartition(topic, partition)
+        if key in self._awaited:
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        return ErrorCode.KAFKA_STORAGE_ERROR if key in self._unopened else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+    def await_opening(self, key: TopicPartition, topic_id: bytes) -> None:
+        """The metadata names this replica already; until it is open, clients are told to try again."""
+        if self.get(*key) is None:
+            self._awaited[key] = None
+            self._names[topic_id] = key.topic
 
     def topic_name(self, topic_id: bytes) -> str | None:
         return self._names.get(topic_id)
@@ -90,6 +99,7 @@ class PartitionTable:
 
     def open(self, key: TopicPartition, topic_id: bytes, config: LogConfig, *, is_new: bool = False) -> Partition:
         """The partition, opened or created. Raises `ApiError` KAFKA_STORAGE_ERROR if its directory is offline or damaged, or may be."""
+        self._awaited.pop(key, None)
         known = self.get(*key)
         if known is not None:
             return known
@@ -134,6 +144,7 @@ class PartitionTable:
     def _delete_unopened(self, key: TopicPartition, topic_id: bytes) -> str | None:
         """The log is damaged, or the deletion was begun before this start: its directory is all there is. Another topic's stays."""
         self._unopened.pop(key, None)
+        self._awaited.pop(key, None)
         if topic_id not in self._by_id:
             self._names.pop(topic_id, None)
         directory = self._found.get(str(key))

@@ -1,17 +1,20 @@
 """What this broker does on the controller's word: opens and leads replicas, stops and deletes them, takes over new settings.
 
-The controller speaks after its write is committed. A replica whose directory is offline or damaged is not opened; its partition answers
-KAFKA_STORAGE_ERROR or UNKNOWN_TOPIC_OR_PARTITION until `reopen` has succeeded.
+The controller speaks after its write is committed. Thousands of logs take seconds to open, so that is done in turns of the loop, in the
+order of what was said; a replica whose turn has not come answers NOT_LEADER_OR_FOLLOWER, which clients try again. A replica whose
+directory is offline or damaged is not opened; its partition answers KAFKA_STORAGE_ERROR or UNKNOWN_TOPIC_OR_PARTITION until `reopen` has
+succeeded.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from ottla.base.config import BrokerConfig
-from ottla.base.errors import ApiError, ErrorCode, StorageError
+from ottla.base.errors import ApiError, StorageError
 from ottla.base.ports import Clock, Timers
+from ottla.base.turns import Turns
 from ottla.base.types import TopicPartition
 from ottla.controller.api import PartitionState, StoppedReplica
 from ottla.controller.state import CONFIG_TOPIC, ClusterMetadata
@@ -50,29 +53,18 @@ class Replicas:
         self._remove_later = remove_later
         self._broker_id = config.this_broker_id
         self._missing: dict[TopicPartition, PartitionState] = {}
+        self.turns = Turns(clock, timers)
 
     def on_leader_and_isr(self, states: Sequence[PartitionState]) -> None:
         for state in states:
-            self._take(state)
+            self._partitions.await_opening(TopicPartition(state.topic, state.partition.index), state.topic_id)
+        self.turns.add(self._take_each(states))
 
     def on_stop_replica(self, stopped: Sequence[StoppedReplica]) -> None:
-        for replica in stopped:
-            key = TopicPartition(replica.topic, replica.partition)
-            self._missing.pop(key, None)
-            self._hosts.resign(*key)
-            partition = self._partitions.get(*key)
-            if partition is not None:
-                # Who waits here for records or for an acknowledgement is told what Kafka would tell: no disk has failed.
-                gone = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if replica.is_deleted else ErrorCode.NOT_LEADER_OR_FOLLOWER
-                partition.go_offline("the replica was stopped", gone)
-            try:
-                path = self._partitions.delete(key, replica.topic_id) if replica.is_deleted else None
-            except StorageError as error:
-                log.error("cannot delete %s: %s", key, error)
-                continue
-            if path is not None:
-                config = partition.log.config if partition is not None else self._config.log_config({})
-                self._remove_later(path, config.file_delete_delay_ms)
+        self.turns.add(self._stop_each(stopped))
+
+    def call_when_settled(self, function: Callable[[], object]) -> None:
+        self.turns.call_when_idle(function)
 
     def on_update_metadata(self, topics: Sequence[str], removed: Sequence[str]) -> None:
         self._groups.topics_changed()
@@ -110,15 +102,39 @@ class Replicas:
         self._partitions.drop(stopped)
         waiting = list(self._missing.values())
         self._missing.clear()
-        for state in (*states, *waiting):
-            if state is not None:
-                self._take(state)
+        self.on_leader_and_isr([state for state in (*states, *waiting) if state is not None])
 
     def _state_of(self, key: TopicPartition) -> PartitionState | None:
         topic = self._metadata.topic(key.topic)
         if topic is None or key.partition >= len(topic.partitions):
             return None
         return PartitionState(topic=topic.name, topic_id=topic.topic_id, partition=topic.partitions[key.partition])
+
+    def _take_each(self, states: Sequence[PartitionState]) -> Iterator[None]:
+        for state in states:
+            self._take(state)
+            yield
+
+    def _stop_each(self, stopped: Sequence[StoppedReplica]) -> Iterator[None]:
+        for replica in stopped:
+            self._stop(replica)
+            yield
+
+    def _stop(self, replica: StoppedReplica) -> None:
+        key = TopicPartition(replica.topic, replica.partition)
+        self._missing.pop(key, None)
+        self._hosts.resign(*key)
+        partition = self._partitions.get(*key)
+        if partition is not None:
+            partition.go_offline("the replica was stopped")
+        try:
+            path = self._partitions.delete(key, replica.topic_id) if replica.is_deleted else None
+        except StorageError as error:
+            log.error("cannot delete %s: %s", key, error)
+            return
+        if path is not None:
+            config = partition.log.config if partition is not None else self._config.log_config({})
+            self._remove_later(path, config.file_delete_delay_ms)
 
     def _take(self, state: PartitionState) -> None:
         key = TopicPartition(state.topic, state.partition.index)

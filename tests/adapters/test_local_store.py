@@ -11,9 +11,12 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from ottla.adapters.local_store import LocalStore
+from ottla.base import turns
 from ottla.base.errors import StorageError
 from ottla.base.ports import Check, Create, Delete, MetadataStore, Node, Operation, Set, StoreResult
+from ottla.base.turns import Turns
 from tests.fakes.memory_store import MemoryStore
+from tests.fakes.timers import ManualTimers
 
 PATHS = ["/a", "/b", "/a/x", "/a/y", "/a/x/1"]
 
@@ -181,3 +184,79 @@ class StoreMachine(RuleBasedStateMachine):
 
 TestStoreMachine = StoreMachine.TestCase
 TestStoreMachine.settings = settings(max_examples=40, stateful_step_count=20, deadline=None)
+
+
+LARGE = [Create("/a"), *(Create(f"/a/{index}", b"x" * 50) for index in range(5000))]
+
+
+class Turning:
+    """A store whose large multis are done in turns that the test gives."""
+
+    def __init__(self, path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(turns, "PIECE_MS", 0)
+        self.timers = ManualTimers()
+        self.turns = Turns(self.timers.clock, self.timers)
+        self.store = LocalStore(path, self.turns)
+        self.turns.begin()
+        self.answers: list[tuple[StoreResult, int]] = []
+
+    def multi(self, *operations: Operation) -> None:
+        self.store.multi(operations, lambda result, index: self.answers.append((result, index)))
+
+
+def test_a_large_multi_is_done_in_turns_and_others_wait_behind_it(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    world = Turning(path, monkeypatch)
+    world.multi(*LARGE)
+    world.multi(Create("/a/7"))
+    world.multi(Create("/a/last"))
+    assert (world.answers, get(world.store, "/a"), world.timers.pending()) == ([], None, 1)
+    world.timers.run_due()
+    assert world.answers == [(StoreResult.OK, -1), (StoreResult.NODE_EXISTS, 0), (StoreResult.OK, -1)]
+    assert len(children(world.store, "/a")) == 5001
+    first, last = get(world.store, "/a"), get(world.store, "/a/last")
+    assert first is not None and last is not None and first.czxid < last.czxid
+    world.store.close()
+    again = LocalStore(path)
+    assert get(again, "/a") == first and len(children(again, "/a")) == 5001
+    again.close()
+
+
+def test_a_large_multi_is_all_or_nothing(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    world = Turning(path, monkeypatch)
+    world.multi(*LARGE, Create("/b/c"))
+    world.timers.run_due()
+    assert world.answers == [(StoreResult.NO_NODE, 5001)] and get(world.store, "/a") is None
+    world.store.close()
+
+
+def test_a_large_multi_that_the_disk_refuses_has_an_unknown_outcome(
+    path: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    world = Turning(path, monkeypatch)
+    world.store._database.execute("PRAGMA busy_timeout=1")
+    blocker = sqlite3.connect(path, isolation_level=None)
+    blocker.execute("BEGIN IMMEDIATE")
+    world.multi(*LARGE)
+    world.timers.run_due()
+    assert world.answers == [(StoreResult.UNKNOWN, -1)] and get(world.store, "/a") is None
+    assert "cannot be written" in caplog.text
+    blocker.close()
+    world.multi(Create("/a"))
+    assert world.answers[1] == (StoreResult.OK, -1)
+    world.store.close()
+
+
+@pytest.mark.parametrize("turns_before", [1, 6, 9])
+def test_a_close_in_the_middle_of_a_large_multi_leaves_nothing_of_it(path: str, monkeypatch: pytest.MonkeyPatch, turns_before: int) -> None:
+    world = Turning(path, monkeypatch)
+    world.multi(*LARGE)
+    for _ in range(turns_before):
+        world.timers.clock.advance(1)
+        world.turns._run()
+    assert world.answers == []
+    world.store.close()
+    world.timers.run_due()
+    assert world.answers == [(StoreResult.SESSION_EXPIRED, 0)]
+    again = LocalStore(path)
+    assert get(again, "/a") is None
+    again.close()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from ottla.base.config import BrokerConfig
 from ottla.controller.api import NewTopic, PartitionState, StoppedReplica, TopicResult
@@ -22,12 +22,20 @@ class Told:
         self.updated: list[str] = []
         self.removed: list[str] = []
         self.configs: list[tuple[int, str]] = []
+        self.is_settled = True
+        self.waiting: list[Callable[[], object]] = []
 
     def on_leader_and_isr(self, states: Sequence[PartitionState]) -> None:
         self.states += states
 
     def on_stop_replica(self, stopped: Sequence[StoppedReplica]) -> None:
         self.stopped += stopped
+
+    def call_when_settled(self, function: Callable[[], object]) -> None:
+        if self.is_settled:
+            function()
+        else:
+            self.waiting.append(function)
 
     def on_update_metadata(self, topics: Sequence[str], removed: Sequence[str]) -> None:
         self.updated += topics

@@ -246,3 +246,43 @@ def test_answers_come_once() -> None:
     answers: list[list[ConfigResult]] = []
     cluster.loop.alter_configs([], False, answers.append)
     assert answers == [[]]
+
+
+def test_an_answer_waits_for_the_logs() -> None:
+    """Who was told of a topic may write to it."""
+    cluster = Cluster()
+    cluster.told.is_settled = False
+    answers: list[TopicResult] = []
+    cluster.loop.create_topics([NewTopic(name="a")], False, answers.extend)
+    cluster.loop.create_partitions([NewPartitions(name="a", count=2)], False, answers.extend)
+    cluster.loop.delete_topics(["a"], answers.extend)
+    assert (answers, len(cluster.told.waiting), len(cluster.told.stopped)) == ([], 3, 2)
+    assert cluster.metadata.topic("a") is None and "a" in cluster.metadata.deleting
+    for function in cluster.told.waiting:
+        function()
+    assert [(result.name, result.error) for result in answers] == [("a", ErrorCode.NONE)] * 3
+    assert not cluster.metadata.deleting
+
+
+def test_many_topics_are_written_in_groups_that_count_as_one_request() -> None:
+    config, _ = load(assignments=["ottla.create.topics.partitions.max=1900"])
+    cluster = Cluster(config=config)
+    before = len(cluster.store.multis)
+    results = cluster.create(*(NewTopic(name=name, num_partitions=600) for name in "abcd"), "e", "a")
+    codes = [(result.name, result.error) for result in results]
+    done = [("a", ErrorCode.NONE), ("b", ErrorCode.NONE), ("c", ErrorCode.NONE)]
+    assert codes == [*done, ("d", ErrorCode.POLICY_VIOLATION), ("e", ErrorCode.NONE), ("a", ErrorCode.TOPIC_ALREADY_EXISTS)]
+    assert len(cluster.store.multis) - before == 4, "a topic with 600 partitions each, then what is left"
+    assert cluster.metadata.partition_count == 1801
+
+
+def test_a_large_write_is_decided_first_and_then_the_loop_turns() -> None:
+    cluster = Cluster()
+    later: list[Callable[[], object]] = []
+    cluster.loop._later = later.append
+    answers: list[TopicResult] = []
+    cluster.loop.create_topics([NewTopic(name="a", num_partitions=3000)], False, answers.extend)
+    cluster.loop.create_topics([NewTopic(name="a", num_partitions=1)], False, answers.extend)
+    assert (answers, len(later)) == ([], 1)
+    later.pop()()
+    assert [result.error for result in answers] == [ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS] and not later

@@ -1,0 +1,79 @@
+"""Long work on a loop that others wait for: a bounded piece in each turn, one after the other in the order of asking.
+
+Whoever has much to do hands over an iterator that does a little each time it is asked. The first piece runs at once, so small work is done
+before `add` returns, as if there were no turns; what remains goes on in later turns, between which the loop serves everybody else. What
+comes while something is unfinished waits behind it, and `call_when_idle` tells when all of it has been done.
+
+Until `begin` nothing is bounded: nobody waits for a loop that does not run yet. An iterator that raises is dropped, what stands behind it
+goes on, and the failure is for whoever runs the loop.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator
+
+from ottla.base.ports import Clock, Timers
+
+PIECE_MS = 15
+"""A loop's turn may take this much longer for each piece; a client's answer waits for one of them at most."""
+
+
+class Turns:
+    """A queue of iterators on one loop."""
+
+    def __init__(self, clock: Clock, timers: Timers) -> None:
+        self._clock = clock
+        self._timers = timers
+        self._work: deque[Iterator[object]] = deque()
+        self._is_bounded = False
+        self._is_running = False
+        self._is_scheduled = False
+
+    @property
+    def is_idle(self) -> bool:
+        return not self._work
+
+    def begin(self) -> None:
+        """The loop runs, or is about to: from here on pieces are bounded."""
+        self._is_bounded = True
+
+    def add(self, steps: Iterator[object]) -> None:
+        self._work.append(steps)
+        if not self._is_scheduled:
+            self._run()
+
+    def call_when_idle(self, function: Callable[[], object]) -> None:
+        """Calls `function` when all that has been asked for before is done; at once if that is so already."""
+        if self._work:
+            self._work.append(_once(function))
+        else:
+            function()
+
+    def _run(self) -> None:
+        if self._is_running:
+            return  # A step has asked for more; it has its turn behind what is there.
+        self._is_running, self._is_scheduled = True, False
+        try:
+            self._run_piece()
+        finally:
+            self._is_running = False
+            if self._work:
+                self._is_scheduled = True
+                self._timers.call_soon(self._run)
+
+    def _run_piece(self) -> None:
+        end_ms = self._clock.monotonic_ms() + PIECE_MS
+        while self._work:
+            try:
+                for _ in self._work[0]:
+                    if self._is_bounded and self._clock.monotonic_ms() >= end_ms:
+                        return
+            except BaseException:
+                self._work.popleft()
+                raise
+            self._work.popleft()
+
+
+def _once(function: Callable[[], object]) -> Iterator[object]:
+    yield function()

@@ -1,0 +1,106 @@
+"""Many logs are opened and deleted in turns of the loop: who asks meanwhile is told to try again, and what was said first is done first."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from ottla.base import turns
+from ottla.base.errors import ErrorCode
+from ottla.controller.api import NewPartitions, NewTopic, TopicResult
+from ottla.server.app import BrokerServer
+from tests.server.conftest import MakeServer
+
+Answers = list[list[TopicResult]]
+
+
+@pytest.fixture
+def server(make_server: MakeServer, monkeypatch: pytest.MonkeyPatch) -> BrokerServer:
+    """One whose pieces of work are as small as can be."""
+    server = make_server()
+    monkeypatch.setattr(turns, "PIECE_MS", 0)
+    server.begin_turns()
+    return server
+
+
+def opened(server: BrokerServer, topic: str) -> int:
+    return len(server.partitions.of_topic(topic))
+
+
+def turn(loop: asyncio.AbstractEventLoop) -> None:
+    loop.run_until_complete(asyncio.sleep(0))
+
+
+def until_answered(loop: asyncio.AbstractEventLoop, answers: Answers, count: int = 1) -> None:
+    for _ in range(1000):
+        if len(answers) >= count:
+            return
+        turn(loop)
+    raise AssertionError("there is no answer")
+
+
+def test_a_creation_is_answered_when_the_last_log_is_there(loop: asyncio.AbstractEventLoop, server: BrokerServer) -> None:
+    answers: Answers = []
+    server.controller.create_topics([NewTopic(name="t", num_partitions=20)], False, answers.append)
+    topic = server.metadata.topic("t")
+    assert topic is not None and len(topic.partitions) == 20, "all or nothing of it is known"
+    assert opened(server, "t") < 20 and not answers
+    assert server.partitions.absence("t", 19) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert server.partitions.absence("t", 20) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert server.partitions.topic_name(topic.topic_id) == "t"
+    seen = {opened(server, "t")}
+    while not answers:
+        turn(loop)
+        seen.add(opened(server, "t"))
+    assert len(seen) > 5, "the loop was given to others in between"
+    assert opened(server, "t") == 20 and answers[0][0].error is ErrorCode.NONE
+
+
+def test_what_was_said_first_is_done_first(loop: asyncio.AbstractEventLoop, server: BrokerServer) -> None:
+    answers: Answers = []
+    server.controller.create_topics([NewTopic(name="t", num_partitions=5)], False, answers.append)
+    server.controller.create_partitions([NewPartitions(name="t", count=9)], False, answers.append)
+    server.controller.create_topics([NewTopic(name="u", num_partitions=1)], False, answers.append)
+    until_answered(loop, answers, 3)
+    assert [[result.name for result in results] for results in answers] == [["t"], ["t"], ["u"]]
+    assert opened(server, "t") == 9 and opened(server, "u") == 1
+
+
+def test_a_deletion_in_the_middle_of_a_creation_leaves_nothing(
+    loop: asyncio.AbstractEventLoop, server: BrokerServer, tmp_path: Path
+) -> None:
+    answers: Answers = []
+    server.controller.create_topics([NewTopic(name="t", num_partitions=9)], False, answers.append)
+    server.controller.delete_topics(["t"], answers.append)
+    refused: Answers = []
+    server.controller.create_topics([NewTopic(name="t", num_partitions=1)], False, refused.append)
+    until_answered(loop, answers, 2)
+    assert opened(server, "t") == 0 and server.partitions.absence("t", 3) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert refused[0][0].error is ErrorCode.TOPIC_ALREADY_EXISTS, "the name is free when the last log has gone"
+    assert not [path for path in (tmp_path / "data0").glob("t-*") if not path.name.endswith("-delete")]
+    server.controller.create_topics([NewTopic(name="t", num_partitions=2)], False, answers.append)
+    until_answered(loop, answers, 3)
+    assert answers[2][0].error is ErrorCode.NONE and opened(server, "t") == 2
+
+
+def test_a_stop_finishes_what_was_begun(loop: asyncio.AbstractEventLoop, server: BrokerServer, tmp_path: Path) -> None:
+    answers: Answers = []
+    server.controller.create_topics([NewTopic(name="t", num_partitions=9)], False, answers.append)
+    loop.run_until_complete(server.stop())
+    assert answers and len(list((tmp_path / "data0").glob("t-*"))) == 9
+
+
+def test_a_broken_invariant_in_a_timer_stops_the_broker_too(
+    loop: asyncio.AbstractEventLoop, server: BrokerServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[BaseException] = []
+    monkeypatch.setattr(server, "stop_at_once", seen.append)
+
+    def broken() -> None:
+        raise AssertionError("two leaders")
+
+    server.timers.call_later(0, broken)
+    loop.run_until_complete(asyncio.sleep(0.01))
+    assert [str(error) for error in seen] == ["two leaders"]
