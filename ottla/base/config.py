@@ -330,8 +330,10 @@ class BrokerConfig(_AllSettings):
             if not low <= value <= high:
                 raise ApiError(ErrorCode.INVALID_CONFIG, f"{name} must be between {low} and {high}")
         given = {name: text for name, text in overrides.items() if text is not None}
-        if self.group_value("consumer.heartbeat.interval.ms", given) >= self.group_value("consumer.session.timeout.ms", given):
-            raise ApiError(ErrorCode.INVALID_CONFIG, "consumer.session.timeout.ms must be larger than consumer.heartbeat.interval.ms")
+        for kind in ("consumer", "share"):
+            beat, session = f"{kind}.heartbeat.interval.ms", f"{kind}.session.timeout.ms"
+            if self.group_value(beat, given) >= self.group_value(session, given):
+                raise ApiError(ErrorCode.INVALID_CONFIG, f"{session} must be larger than {beat}")
 
     # Brokers
 

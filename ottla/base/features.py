@@ -1,7 +1,8 @@
 """The features of the cluster (KIP-584): what this version can do, and which level is in force.
 
 Clients read them in ApiVersions: `transaction.version` 2 tells a producer to use transactions v2 (KIP-890), `group.version` 1 that the
-consumer protocol of KIP-848 is there. A broker advertises the levels that its configuration allows.
+consumer protocol of KIP-848 is there, `share.version` 1 that share groups are (KIP-932). A broker advertises the levels that its
+configuration allows.
 """
 
 from __future__ import annotations
@@ -18,8 +19,11 @@ class Feature(NamedTuple):
     level: int
 
 
+SHARE_VERSION = "share.version"
+
 FEATURES: dict[str, Feature] = {
-    feature.name: feature for feature in (Feature("group.version", 0, 1, 1), Feature("transaction.version", 0, 2, 2))
+    feature.name: feature
+    for feature in (Feature("group.version", 0, 1, 1), Feature(SHARE_VERSION, 0, 1, 1), Feature("transaction.version", 0, 2, 2))
 }
 
 FEATURES_EPOCH = 1

@@ -35,7 +35,7 @@ def assign_simple(members: Sequence[ShareMember], partitions: Mapping[Uuid, Sequ
     members = sorted(members, key=lambda member: member.member_id)
     readers: dict[Uuid, list[int]] = {}
     for index, member in enumerate(members):
-        for topic in member.topics:
+        for topic in sorted(member.topics):
             readers.setdefault(topic, []).append(index)
     pools: dict[tuple[int, ...], list[Uuid]] = {}
     for topic in sorted(partitions):

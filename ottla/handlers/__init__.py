@@ -79,6 +79,8 @@ TABLE: dict[int, Api] = {
         Api(69, "consumer_group_describe", 0, 1),
         Api(74, "list_config_resources", 0, 1),
         Api(75, "describe_topic_partitions", 0, 0),
+        Api(76, "share_group_heartbeat", 1, 1),
+        Api(77, "share_group_describe", 1, 1),
         Api(78, "share_fetch", 1, 2),
         Api(79, "share_acknowledge", 1, 2),
         Api(83, "initialize_share_group_state", 0, 0),
@@ -86,5 +88,8 @@ TABLE: dict[int, Api] = {
         Api(85, "write_share_group_state", 0, 1),
         Api(86, "delete_share_group_state", 0, 0),
         Api(87, "read_share_group_state_summary", 0, 1),
+        Api(90, "describe_share_group_offsets", 0, 1),
+        Api(91, "alter_share_group_offsets", 0, 0),
+        Api(92, "delete_share_group_offsets", 0, 0),
     )
 }

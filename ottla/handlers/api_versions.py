@@ -15,11 +15,12 @@ Not done: nothing.
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 
 from ottla.base.errors import ErrorCode
-from ottla.base.features import FEATURES, FEATURES_EPOCH
+from ottla.base.features import FEATURES_EPOCH, Feature
 from ottla.handlers.context import Broker, RequestContext
-from ottla.handlers.levels import has_features, served
+from ottla.handlers.levels import features, served
 from ottla.wire.messages.api_versions import (
     ApiVersion,
     ApiVersionsRequest,
@@ -46,8 +47,9 @@ def handle(broker: Broker, request: RequestContext, body: ApiVersionsRequest) ->
     if request.version >= NODE_CHECK_SINCE and is_for_another(broker, body):
         return ApiVersionsResponse(error_code=ErrorCode.REBOOTSTRAP_REQUIRED)
     response = ApiVersionsResponse(api_keys=advertised(broker))
-    if request.version >= FEATURES_SINCE and has_features(broker.config.ottla_advertise_level):
-        add_features(request, response)
+    known = features(broker.config.ottla_advertise_level)
+    if request.version >= FEATURES_SINCE and known:
+        add_features(request, response, known.values())
     return response
 
 
@@ -70,16 +72,16 @@ def is_for_another(broker: Broker, body: ApiVersionsRequest) -> bool:
     return body.node_id >= 0 and body.node_id != broker.broker_id
 
 
-def add_features(request: RequestContext, response: ApiVersionsResponse) -> None:
+def add_features(request: RequestContext, response: ApiVersionsResponse, known: Collection[Feature]) -> None:
     """Supported ranges and finalised levels; below version 4 a range that starts at 0 cannot be told."""
     lowest = 0 if request.version >= ZERO_LEVEL_SINCE else 1
     response.supported_features = [
         SupportedFeatureKey(name=feature.name, min_version=max(lowest, feature.lowest), max_version=feature.highest)
-        for feature in FEATURES.values()
+        for feature in known
     ]
     response.finalized_features = [
         FinalizedFeatureKey(name=feature.name, max_version_level=feature.level, min_version_level=feature.level)
-        for feature in FEATURES.values()
+        for feature in known
         if feature.level > 0
     ]
     response.finalized_features_epoch = FEATURES_EPOCH

@@ -5,7 +5,8 @@ what it offers itself is the upper bound in any case. `CHANGES` is the highest v
 changed; the facts are those of the brokers' own ApiVersions answers, as kafka-python's table of broker versions keeps them, which a test
 compares with this one.
 
-Version notes: features (KIP-584) that clients act upon, `transaction.version` and `group.version`, came with 4.0.
+Version notes: features (KIP-584) that clients act upon, `transaction.version` and `group.version`, came with 4.0, `share.version` with
+4.1. That release had the APIs of share groups and left the feature at level 0, so their requests were refused; since 4.2 it is at 1.
 """
 
 from __future__ import annotations
@@ -13,10 +14,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import cache
 
+from ottla.base.errors import ApiError, ErrorCode
+from ottla.base.features import FEATURES, SHARE_VERSION, Feature
 from ottla.handlers import TABLE, Api
 
 NEWEST = "4.4"
-FEATURES_SINCE = "4.0"
+FEATURES_SINCE = {"group.version": "4.0", "transaction.version": "4.0", SHARE_VERSION: "4.1"}
+SHARE_GROUPS_SINCE = "4.2"
 
 CHANGES: dict[str, dict[int, int]] = {
     "3.0": {
@@ -34,8 +38,10 @@ CHANGES: dict[str, dict[int, int]] = {
     "3.8": {0: 11, 10: 5, 16: 5, 22: 5, 24: 5, 25: 4, 26: 4, 28: 4, 66: 1, 69: 0},
     "3.9": {1: 17, 2: 9, 10: 6, 18: 4},
     "4.0": {0: 12, 2: 10, 3: 13, 15: 6, 26: 5, 28: 5, 57: 2, 60: 2, 68: 1, 69: 1, 74: 0, 75: 0},
-    "4.1": {0: 13, 1: 18, 45: 1, 66: 2, 74: 1},
-    "4.2": {2: 11, 8: 10, 9: 10, 27: 2},
+    "4.1": {
+        0: 13, 1: 18, 45: 1, 66: 2, 74: 1, 76: 1, 77: 1, 78: 1, 79: 1, 83: 0, 84: 0, 85: 0, 86: 0, 87: 0, 90: 0, 91: 0, 92: 0,
+    },
+    "4.2": {2: 11, 8: 10, 9: 10, 27: 2, 78: 2, 79: 2, 85: 1, 87: 1, 90: 1},
     "4.3": {35: 5},
     NEWEST: {18: 5, 22: 6, 28: 6, 42: 3},
 }  # fmt: skip
@@ -67,6 +73,24 @@ def served(level: str | None) -> Mapping[int, Api]:
     return found
 
 
-def has_features(level: str | None) -> bool:
+@cache
+def features(level: str | None) -> Mapping[str, Feature]:
+    """The features that a broker of a level has, and what is in force there."""
+    if level is None:
+        return FEATURES
+    found = {name: feature for name, feature in FEATURES.items() if _is_since(level, FEATURES_SINCE[name])}
+    if SHARE_VERSION in found and not _is_since(level, SHARE_GROUPS_SINCE):
+        found[SHARE_VERSION] = found[SHARE_VERSION]._replace(level=0)
+    return found
+
+
+def _is_since(level: str, release: str) -> bool:
     names = list(CHANGES)
-    return level is None or names.index(level) >= names.index(FEATURES_SINCE)
+    return names.index(level) >= names.index(release)
+
+
+def require_share_groups(level: str | None) -> None:
+    """Raises `ApiError` UNSUPPORTED_VERSION if share groups are not switched on at the level."""
+    known = features(level).get(SHARE_VERSION)
+    if known is None or known.level == 0:
+        raise ApiError(ErrorCode.UNSUPPORTED_VERSION, f"the feature {SHARE_VERSION} is not enabled")

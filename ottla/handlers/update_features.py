@@ -14,8 +14,9 @@ Not done: changing a level while the broker runs.
 from __future__ import annotations
 
 from ottla.base.errors import ApiError, ErrorCode
-from ottla.base.features import FEATURES
+from ottla.base.features import Feature
 from ottla.handlers.context import AclOperation, Broker, RequestContext, ResourceType, require
+from ottla.handlers.levels import features
 from ottla.wire.messages.update_features import (
     FeatureUpdateKey,
     UpdatableFeatureResult,
@@ -37,7 +38,7 @@ def handle(broker: Broker, request: RequestContext, body: UpdateFeaturesRequest)
     for update in body.feature_updates:
         result = UpdatableFeatureResult(feature=update.feature, error_message=None)
         try:
-            _check(update)
+            _check(update, features(broker.config.ottla_advertise_level).get(update.feature))
         except ApiError as refusal:
             result.error_code, result.error_message = refusal.code, refusal.message
         results.append(result)
@@ -50,8 +51,7 @@ def handle(broker: Broker, request: RequestContext, body: UpdateFeaturesRequest)
     return UpdateFeaturesResponse(error_code=failed.error_code, error_message=message)
 
 
-def _check(update: FeatureUpdateKey) -> None:
-    feature = FEATURES.get(update.feature)
+def _check(update: FeatureUpdateKey, feature: Feature | None) -> None:
     if feature is None:
         raise ApiError(ErrorCode.INVALID_UPDATE_VERSION, f"The broker does not support the feature {update.feature}.")
     level = update.max_version_level

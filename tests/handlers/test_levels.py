@@ -9,10 +9,11 @@ import pytest
 from confluent_kafka import Consumer, Producer
 
 from ottla.base.config import BrokerConfig, ConfigError, load
-from ottla.base.errors import ErrorCode
+from ottla.base.errors import ApiError, ErrorCode
+from ottla.base.features import FEATURES
 from ottla.base.settings.network import LEVELS
 from ottla.handlers import TABLE
-from ottla.handlers.levels import CHANGES, NEWEST, has_features, highest_versions, served
+from ottla.handlers.levels import CHANGES, NEWEST, features, highest_versions, require_share_groups, served
 from ottla.wire.messages.api_versions import ApiVersionsRequest
 from ottla.wire.messages.metadata import MetadataRequest
 from tests.clients.broker_process import BrokerProcess
@@ -41,8 +42,20 @@ def test_the_table_agrees_with_kafka_pythons(level: str) -> None:
 
 def test_the_newest_level_is_all_there_is() -> None:
     assert served(NEWEST) == served(None) == TABLE
-    assert has_features(None) and has_features("4.0") and not has_features("3.9")
+    assert features(NEWEST) == features(None) == FEATURES and not features("3.9")
     assert BrokerConfig().ottla_advertise_level is None
+
+
+@pytest.mark.parametrize(("level", "in_force"), [("4.0", None), ("4.1", 0), ("4.2", 1), ("4.4", 1)])
+def test_share_groups_came_with_4_1_and_are_switched_on_since_4_2(level: str, in_force: int | None) -> None:
+    known = features(level).get("share.version")
+    assert (None if known is None else known.level) == in_force
+    if in_force:
+        require_share_groups(level)
+        return
+    with pytest.raises(ApiError) as refused:
+        require_share_groups(level)
+    assert refused.value.code is ErrorCode.UNSUPPORTED_VERSION
 
 
 @pytest.fixture(scope="module")

@@ -5,7 +5,7 @@ The defaults are Kafka's for a cluster; `config.py` puts a single broker's in th
 
 from __future__ import annotations
 
-from ottla.base.settings.setting import INT_MAX, OneOf, SomeOf, Update, at_least, boolean, integer, long, short, string, words
+from ottla.base.settings.setting import INT_MAX, Between, OneOf, SomeOf, Update, at_least, boolean, integer, long, short, string, words
 
 WIDE = Update.CLUSTER_WIDE
 MIGRATIONS = ("disabled", "downgrade", "upgrade", "bidirectional")
@@ -17,7 +17,7 @@ class GroupSettings:
     group_coordinator_rebalance_protocols = words(
         "group.coordinator.rebalance.protocols",
         ("classic", "consumer"),
-        "Kinds of group that are let in; share and streams groups are accepted here and not served.",
+        "Kinds of group that are let in. Share groups are, by the feature share.version; streams groups are accepted here and not served.",
         valid=SomeOf("classic", "consumer", "share", "streams"),
     )
     group_min_session_timeout_ms = integer("group.min.session.timeout.ms", 6000, "Shortest session timeout of a classic member.")
@@ -75,6 +75,48 @@ class GroupSettings:
         600000,
         "How often a subscription by pattern is compared with the topics.",
         valid=at_least(10000),
+        is_internal=True,
+    )
+    group_share_assignors = words(
+        "group.share.assignors", ("simple",), "Assignors of the broker for share groups; the first is used.", valid=SomeOf("simple")
+    )
+    group_share_assignment_interval_ms = integer(
+        "group.share.assignment.interval.ms",
+        1000,
+        "Least time between two assignments of a share group.",
+        valid=at_least(0),
+        update=WIDE,
+    )
+    group_share_min_assignment_interval_ms = integer(
+        "group.share.min.assignment.interval.ms", 0, "Least value a group may set for it.", valid=at_least(0)
+    )
+    group_share_max_assignment_interval_ms = integer(
+        "group.share.max.assignment.interval.ms", 15000, "Largest value a group may set for it.", valid=at_least(0)
+    )
+    group_share_heartbeat_interval_ms = integer(
+        "group.share.heartbeat.interval.ms", 5000, "How often members of share groups report.", valid=at_least(1)
+    )
+    group_share_min_heartbeat_interval_ms = integer(
+        "group.share.min.heartbeat.interval.ms", 5000, "Least value a group may set for it.", valid=at_least(1)
+    )
+    group_share_max_heartbeat_interval_ms = integer(
+        "group.share.max.heartbeat.interval.ms", 15000, "Largest value a group may set for it.", valid=at_least(1)
+    )
+    group_share_session_timeout_ms = integer(
+        "group.share.session.timeout.ms", 45000, "A member of a share group silent for this long is removed.", valid=at_least(1)
+    )
+    group_share_min_session_timeout_ms = integer(
+        "group.share.min.session.timeout.ms", 45000, "Least value a group may set for it.", valid=at_least(1)
+    )
+    group_share_max_session_timeout_ms = integer(
+        "group.share.max.session.timeout.ms", 60000, "Largest value a group may set for it.", valid=at_least(1)
+    )
+    group_share_max_size = integer("group.share.max.size", 200, "Members of a share group.", valid=Between(1, 1000))
+    group_share_initialize_retry_interval_ms = integer(
+        "group.share.initialize.retry.interval.ms",
+        30000,
+        "How long after a share coordinator has failed to begin with a partition, or to forget it, it is asked again.",
+        valid=at_least(1),
         is_internal=True,
     )
     offset_metadata_max_bytes = integer("offset.metadata.max.bytes", 4096, "Bytes of metadata with a committed offset.")

@@ -36,14 +36,9 @@ eligible.leader.replicas.enable
 fetch.purgatory.purge.interval.requests
 follower.fetch.last.tiered.offset.enable follower.replication.throttled.rate
 group.coordinator.append.linger.ms group.coordinator.background.threads group.coordinator.cached.buffer.max.bytes
-group.coordinator.new.enable group.coordinator.threads group.share.assignment.interval.ms group.share.assignors
-group.share.enable group.share.heartbeat.interval.ms group.share.initialize.retry.interval.ms
-group.share.max.assignment.interval.ms group.share.max.groups group.share.max.heartbeat.interval.ms
-group.share.max.session.timeout.ms
-group.share.max.size group.share.min.assignment.interval.ms
-group.share.min.heartbeat.interval.ms
-group.share.min.session.timeout.ms group.share.persister.class.name
-group.share.session.timeout.ms group.streams.assignment.interval.ms
+group.coordinator.new.enable group.coordinator.threads
+group.share.assignor.offload.enable group.share.enable group.share.max.groups group.share.persister.class.name
+group.streams.assignment.interval.ms
 group.streams.heartbeat.interval.ms group.streams.initial.rebalance.delay.ms group.streams.max.assignment.interval.ms
 group.streams.max.heartbeat.interval.ms group.streams.max.session.timeout.ms group.streams.max.size group.streams.max.standby.replicas
 group.streams.min.assignment.interval.ms group.streams.min.heartbeat.interval.ms group.streams.min.session.timeout.ms

@@ -261,6 +261,23 @@ class GroupOverrides:
         "group.consumer.session.timeout.ms",
         low=1,
     )
+    share_assignment_interval_ms = _group(
+        "share.assignment.interval.ms",
+        1000,
+        "Least time between two assignments of a share group.",
+        "group.share.assignment.interval.ms",
+        low=0,
+    )
+    share_heartbeat_interval_ms = _group(
+        "share.heartbeat.interval.ms", 5000, "How often members of a share group report.", "group.share.heartbeat.interval.ms", low=1
+    )
+    share_session_timeout_ms = _group(
+        "share.session.timeout.ms",
+        45000,
+        "A member of a share group silent for this long is removed.",
+        "group.share.session.timeout.ms",
+        low=1,
+    )
     share_auto_offset_reset = Setting(
         "share.auto.offset.reset",
         Type.STRING,

@@ -1,0 +1,71 @@
+"""AlterShareGroupOffsets: an operator moves a share group without members to other offsets (KIP-932).
+
+API and versions: AlterShareGroupOffsets (key 91), 0.
+
+Behaviour: each partition begins anew at the offset given, and all that was remembered of records in flight is forgotten. NON_EMPTY_GROUP
+while the group has members; a group that does not exist is made. Each partition has its own result: TOPIC_AUTHORIZATION_FAILED if the
+principal may not read the topic, UNKNOWN_TOPIC_OR_PARTITION. Whether the log has the offset is seen when somebody reads from it.
+UNSUPPORTED_VERSION while the feature `share.version` is at level 0.
+
+Version notes: there is one version.
+
+Not done: nothing.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ottla.base.errors import ApiError, ErrorCode
+from ottla.base.uuids import ZERO_UUID
+from ottla.groups.share_offsets import alter_refusal
+from ottla.handlers.context import AclOperation, Broker, Pending, RequestContext, ResourceType, require
+from ottla.handlers.coordination import run
+from ottla.handlers.levels import require_share_groups
+from ottla.wire.messages.alter_share_group_offsets import (
+    AlterShareGroupOffsetsRequest,
+    AlterShareGroupOffsetsResponse,
+    AlterShareGroupOffsetsResponsePartition,
+    AlterShareGroupOffsetsResponseTopic,
+)
+
+KEY, MIN_VERSION, MAX_VERSION = 91, 0, 0
+
+
+def handle(broker: Broker, request: RequestContext, body: AlterShareGroupOffsetsRequest) -> Any:
+    pending = Pending()
+    refused: list[AlterShareGroupOffsetsResponseTopic] = []
+
+    def answer(response: AlterShareGroupOffsetsResponse) -> None:
+        if not response.error_code:
+            response.responses += refused
+        pending.complete(response)
+
+    try:
+        require_share_groups(broker.config.ottla_advertise_level)
+        require(broker, request, AclOperation.READ, ResourceType.GROUP, body.group_id)
+        if not body.group_id:
+            raise ApiError(ErrorCode.INVALID_GROUP_ID)
+        body.topics = _sort_out(broker, request, body, refused)
+        run(broker, body.group_id, lambda machine, reply, _now: machine.alter_share_offsets(body, reply), answer)
+    except ApiError as error:
+        return alter_refusal(error.code, error.message)
+    return pending
+
+
+def _sort_out(
+    broker: Broker, request: RequestContext, body: AlterShareGroupOffsetsRequest, refused: list[AlterShareGroupOffsetsResponseTopic]
+) -> list[Any]:
+    kept = []
+    for topic in body.topics:
+        if broker.authorizer.is_allowed(request.connection, AclOperation.READ, ResourceType.TOPIC, topic.topic_name):
+            kept.append(topic)
+            continue
+        results = [
+            AlterShareGroupOffsetsResponsePartition(
+                partition_index=partition.partition_index, error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            )
+            for partition in topic.partitions
+        ]
+        refused.append(AlterShareGroupOffsetsResponseTopic(topic_name=topic.topic_name, topic_id=ZERO_UUID, partitions=results))
+    return kept

@@ -1,0 +1,57 @@
+"""DeleteShareGroupOffsets: a share group without members forgets where it stands in topics (KIP-932).
+
+API and versions: DeleteShareGroupOffsets (key 92), 0.
+
+Behaviour: NON_EMPTY_GROUP while the group has members, GROUP_ID_NOT_FOUND if it does not exist or is of another kind. Each topic has its
+own result: TOPIC_AUTHORIZATION_FAILED if the principal may not read it, UNKNOWN_TOPIC_OR_PARTITION if it does not exist or the group does
+not know it. UNSUPPORTED_VERSION while the feature `share.version` is at level 0.
+
+Version notes: there is one version.
+
+Not done: nothing.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ottla.base.errors import ApiError, ErrorCode
+from ottla.groups.share_offsets import delete_refusal
+from ottla.handlers.context import AclOperation, Broker, Pending, RequestContext, ResourceType, require
+from ottla.handlers.coordination import run
+from ottla.handlers.levels import require_share_groups
+from ottla.wire.messages.delete_share_group_offsets import (
+    DeleteShareGroupOffsetsRequest,
+    DeleteShareGroupOffsetsResponse,
+    DeleteShareGroupOffsetsResponseTopic,
+)
+
+KEY, MIN_VERSION, MAX_VERSION = 92, 0, 0
+
+
+def handle(broker: Broker, request: RequestContext, body: DeleteShareGroupOffsetsRequest) -> Any:
+    pending = Pending()
+    refused: list[DeleteShareGroupOffsetsResponseTopic] = []
+
+    def answer(response: DeleteShareGroupOffsetsResponse) -> None:
+        if not response.error_code:
+            response.responses += refused
+        pending.complete(response)
+
+    try:
+        require_share_groups(broker.config.ottla_advertise_level)
+        require(broker, request, AclOperation.DELETE, ResourceType.GROUP, body.group_id)
+        if not body.group_id:
+            raise ApiError(ErrorCode.INVALID_GROUP_ID)
+        kept = []
+        for topic in body.topics:
+            if broker.authorizer.is_allowed(request.connection, AclOperation.READ, ResourceType.TOPIC, topic.topic_name):
+                kept.append(topic)
+            else:
+                code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+                refused.append(DeleteShareGroupOffsetsResponseTopic(topic_name=topic.topic_name, error_code=code))
+        body.topics = kept
+        run(broker, body.group_id, lambda machine, reply, _now: machine.delete_share_offsets(body, reply), answer)
+    except ApiError as error:
+        return delete_refusal(error.code, error.message)
+    return pending

@@ -1,0 +1,38 @@
+"""ShareGroupHeartbeat: a member joins, stays in or leaves a share group, whose assignment the coordinator makes (KIP-932).
+
+API and versions: ShareGroupHeartbeat (key 76), 1.
+
+Behaviour: epoch 0 joins, -1 leaves. The answer has the member's epoch, and its partitions when they changed or the member said what it
+reads. Topics that the principal may not describe are TOPIC_AUTHORIZATION_FAILED. See `groups/share.py`. UNSUPPORTED_VERSION while the
+feature `share.version` is at level 0.
+
+Version notes: 0 was an early access version that no release serves any more.
+
+Not done: nothing.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ottla.base.errors import ApiError
+from ottla.groups.share import share_refusal
+from ottla.handlers.context import AclOperation, Broker, RequestContext, ResourceType, require
+from ottla.handlers.coordination import ask, caller_of
+from ottla.handlers.levels import require_share_groups
+from ottla.wire.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
+
+KEY, MIN_VERSION, MAX_VERSION = 76, 1, 1
+
+
+def handle(broker: Broker, request: RequestContext, body: ShareGroupHeartbeatRequest) -> Any:
+    caller = caller_of(request)
+    try:
+        require_share_groups(broker.config.ottla_advertise_level)
+        for topic in body.subscribed_topic_names or ():
+            require(broker, request, AclOperation.DESCRIBE, ResourceType.TOPIC, topic)
+    except ApiError as error:
+        return share_refusal(error.code, error.message)
+    return ask(
+        broker, request, body.group_id, lambda machine, reply, now_ms: machine.share_heartbeat(body, caller, reply, now_ms), share_refusal
+    )
