@@ -18,7 +18,8 @@ from ottla.cli.options import output_of
 
 _MAX_BYTES = (1 << 31) - 1
 _STRING_DECODERS = ("org.apache.kafka.tools.api.StringDecoder", "kafka.serializer.StringDecoder")
-_NOT_OFFERED = ("cluster_metadata_decoder", "remote_log_metadata_decoder", "share_group_state_decoder")
+_DECODERS = {"offsets_decoder": "offsets", "transaction_log_decoder": "transactions", "share_group_state_decoder": "shares"}
+_NOT_OFFERED = ("cluster_metadata_decoder", "remote_log_metadata_decoder")
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
@@ -34,6 +35,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     add("--index-sanity-check", action="store_true", help="the check of an index that a broker makes at its start")
     add("--offsets-decoder", action="store_true", help="decode the records of __consumer_offsets")
     add("--transaction-log-decoder", action="store_true", help="decode the records of __transaction_state")
+    add("--share-group-state-decoder", action="store_true", help="decode the records of __share_group_state")
     for name in _NOT_OFFERED:
         add("--" + name.replace("_", "-"), action="store_true", help=argparse.SUPPRESS)
     add("--key-decoder-class", nargs="?", metavar="CLASS", help=argparse.SUPPRESS)
@@ -48,11 +50,12 @@ def _options(args: argparse.Namespace) -> Options:
     for found in (args.key_decoder_class, args.value_decoder_class):
         if found not in (None, *_STRING_DECODERS):
             raise UsageError(f"a class of Java ({found}) cannot be loaded here; without it keys and values are text")
-    if args.offsets_decoder and args.transaction_log_decoder:
-        raise UsageError("either --offsets-decoder or --transaction-log-decoder")
+    asked = [name for name in _DECODERS if getattr(args, name)]
+    if len(asked) > 1:
+        raise UsageError("one decoder at a time: " + " or ".join(f"--{name.replace('_', '-')}" for name in asked))
     if args.max_bytes < 0:
         raise UsageError("--max-bytes is a number of bytes, not below 0")
-    decoder = "offsets" if args.offsets_decoder else "transactions" if args.transaction_log_decoder else ""
+    decoder = _DECODERS[asked[0]] if asked else ""
     is_printing = args.print_data_log or bool(decoder)
     return Options(
         is_printing=is_printing,

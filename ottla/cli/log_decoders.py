@@ -1,4 +1,4 @@
-"""The records of `__consumer_offsets` and `__transaction_state` as JSON, in the form of Kafka's dump tool.
+"""The records of `__consumer_offsets`, `__transaction_state` and `__share_group_state` as JSON, in the form of Kafka's dump tool.
 
 A key is an int16 that says which kind, then the fields; a value an int16 version, then the fields. Names are Kafka's camelCase, fields
 that a version does not have are left out, and tagged fields that hold their default too. What cannot be decoded is shown as text.
@@ -20,11 +20,12 @@ from ottla.wire.schema import Field, Message, RecordKey, RecordValue, Struct, de
 _MODULES = {
     "offsets": ("group_records", "share_group_records", "streams_group_records"),
     "transactions": ("transaction_records",),
+    "shares": ("share_state_records",),
 }
 
 
 def decode_record(record: Record, kind: str) -> tuple[str | None, str | None]:
-    """Key and value as they are printed; None is a null. `kind` is `offsets`, `transactions`, or empty for plain text."""
+    """Key and value as they are printed; None is a null. `kind` is one of `_MODULES`, or empty for plain text."""
     if kind and record.key is not None and len(record.key) >= 2:
         try:
             return _decode(record.key, record.value, kind)

@@ -7,7 +7,7 @@ topic that does not exist. Only brokers may ask: CLUSTER_AUTHORIZATION_FAILED fo
 
 Version notes: there is one.
 
-Not done: passing a question on to another broker.
+Not done: nothing. A share partition that is coordinated elsewhere is NOT_COORDINATOR.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ INVALID_REQUEST for a share partition that was never initialized. Only brokers m
 
 Version notes: there is one.
 
-Not done: passing a question on to another broker.
+Not done: nothing. A share partition that is coordinated elsewhere is NOT_COORDINATOR.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ is known has a start offset of -1. Only brokers may ask: CLUSTER_AUTHORIZATION_F
 
 Version notes: 1 the number of records that are done with (KIP-1226).
 
-Not done: passing a question on to another broker.
+Not done: nothing. A share partition that is coordinated elsewhere is NOT_COORDINATOR.
 """
 
 from __future__ import annotations

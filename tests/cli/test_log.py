@@ -240,6 +240,7 @@ def test_damage_anywhere_is_a_line_and_never_more(tmp_path_factory: pytest.TempP
     [
         ((), 2),
         (("--offsets-decoder", "--transaction-log-decoder", "x.log"), 2),
+        (("--share-group-state-decoder", "--offsets-decoder", "x.log"), 2),
         (("--max-bytes", "-1", "x.log"), 2),
         (("--value-decoder-class", "com.example.Decoder", "x.log"), 2),
         (("--cluster-metadata-decoder", "x.log"), 1),

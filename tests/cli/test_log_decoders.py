@@ -4,15 +4,22 @@ from __future__ import annotations
 
 import json
 
+from ottla.base.share_state import SharePartitionKey, ShareState, StateBatch
 from ottla.base.types import TopicPartition
 from ottla.cli.log_decoders import camel, decode_control, decode_record
 from ottla.groups.records import group_metadata, group_tombstone
+from ottla.sharing import state_records
 from ottla.transactions.metadata import TransactionMetadata
 from ottla.transactions.records import state_record, tombstone
 from ottla.transactions.states import ONGOING
 from ottla.wire.messages.consumer_protocol import ConsumerProtocolSubscription
 from ottla.wire.messages.control_records import LeaderChangeMessage, Voter
 from ottla.wire.messages.group_records import GroupMetadataValue, MemberMetadata
+from ottla.wire.messages.share_group_records import (
+    ShareGroupStatePartitionMetadataKey,
+    ShareGroupStatePartitionMetadataValue,
+    TopicPartitionsInfo,
+)
 from ottla.wire.records import Record
 from ottla.wire.schema import encoder
 
@@ -57,6 +64,36 @@ def test_a_group_with_what_its_members_say_to_each_other() -> None:
     assert shown["subscription"] == {"topics": ["t"], "userData": None, "ownedPartitions": [], "generationId": -1}
     assert shown["assignment"] == "/w=="
     assert decode_record(_record(group_tombstone("g").key, None), "offsets")[1] == "<DELETE>"
+
+
+def test_a_share_partitions_state() -> None:
+    key = SharePartitionKey("g", bytes(16), 3)
+    state = ShareState(2, 1, 5, 0, (StateBatch(5, 6, 0, 1),))
+    made = state_records.snapshot_record(key, state_records.Snapshot(4, state, 8, 9))
+    shown_key, value = decode_record(_record(made.key, made.value), "shares")
+    assert shown_key == '{"type":"0","data":{"groupId":"g","topicId":"AAAAAAAAAAAAAAAAAAAAAA","partition":3}}'
+    assert value == (
+        '{"version":"0","data":{"snapshotEpoch":4,"stateEpoch":2,"leaderEpoch":1,"startOffset":5,"deliveryCompleteCount":0,'
+        '"createTimestamp":8,"writeTimestamp":9,"stateBatches":[{"firstOffset":5,"lastOffset":6,"deliveryState":0,"deliveryCount":1}]}}'
+    )
+    change = ShareState(2, 1, -1, -1)
+    made = state_records.update_record(key, state_records.Update(4, change))
+    shown_key, value = decode_record(_record(made.key, made.value), "shares")
+    assert shown_key == '{"type":"1","data":{"groupId":"g","topicId":"AAAAAAAAAAAAAAAAAAAAAA","partition":3}}'
+    assert value == '{"version":"0","data":{"snapshotEpoch":4,"leaderEpoch":1,"startOffset":-1,"stateBatches":[]}}'
+    assert decode_record(_record(state_records.tombstone(key).key, None), "shares")[1] == "<DELETE>"
+
+
+def test_what_a_share_group_has_initialized() -> None:
+    topic = TopicPartitionsInfo(topic_id=bytes(16), topic_name="t", partitions=[0, 1])
+    key = b"\0\x0f" + encoder(ShareGroupStatePartitionMetadataKey, 0)(ShareGroupStatePartitionMetadataKey(group_id="g"))
+    data = ShareGroupStatePartitionMetadataValue(initialized_topics=[topic])
+    shown = decode_record(_record(key, b"\0\0" + encoder(ShareGroupStatePartitionMetadataValue, 0)(data)), "offsets")
+    assert shown == (
+        '{"type":"15","data":{"groupId":"g"}}',
+        '{"version":"0","data":{"initializingTopics":[],"initializedTopics":[{"topicId":"AAAAAAAAAAAAAAAAAAAAAA","topicName":"t",'
+        '"partitions":[0,1]}],"deletingTopics":[]}}',
+    )
 
 
 def test_what_is_not_known_is_said_or_shown_as_text() -> None:
