@@ -152,8 +152,9 @@ class ShareFetch:
         self.is_over = True
 
     def start(self) -> None:
-        self._readings = [self._open(place) for place in self._session.in_turn()]
-        self.is_over = not self._readings or self._attempt(self._body.max_wait_ms <= 0)
+        self._readings = [self._open(place) for place in self._session.in_turn(self._body.share_session_epoch)]
+        is_hurried = self._body.max_wait_ms <= 0 or self._body.max_records <= 0
+        self.is_over = not self._readings or self._attempt(is_hurried) or is_hurried
         if self.is_over:
             return
         watched: list[Watched] = []
@@ -162,8 +163,10 @@ class ShareFetch:
                 watched += (reading.partition, reading.share)
         self._watch = self._broker.waiters.watch(watched, self._body.max_wait_ms, self._wake, self._give_up)
 
-    def errors(self) -> list[tuple[Place, ErrorCode]]:
-        return [(reading.place, reading.error) for reading in self._readings if reading.error]
+    def outcomes(self) -> list[tuple[Place, ErrorCode]]:
+        """What failed; in the answer that opens a session, every partition."""
+        is_opening = self._body.share_session_epoch == INITIAL_EPOCH
+        return [(reading.place, reading.error) for reading in self._readings if reading.error or is_opening]
 
     def abandon(self) -> None:
         """Nobody is there to take what would be read."""
@@ -320,7 +323,7 @@ class Answer:
             result.acquired_records = [
                 make_acquired(first_offset=first, last_offset=last, delivery_count=count) for first, last, count in got.acquired
             ]
-        for place, code in self.fetch.errors():
+        for place, code in self.fetch.outcomes():
             result = self._result(results, place)
             result.error_code = code
             self._name_leader(result, place, code, leaders)

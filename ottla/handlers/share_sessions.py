@@ -27,14 +27,13 @@ Place = tuple[bytes, int]
 class ShareSession:
     """The partitions that one member wants, in the order in which it named them; `epoch` is the one its next request carries."""
 
-    __slots__ = ("connection", "epoch", "group_id", "member_id", "turn", "wanted")
+    __slots__ = ("connection", "epoch", "group_id", "member_id", "wanted")
 
     def __init__(self, group_id: str, member_id: str, connection: ConnectionInfo) -> None:
         self.group_id = group_id
         self.member_id = member_id
         self.connection = connection
         self.epoch = 1
-        self.turn = 0
         self.wanted: dict[Place, None] = {}
 
     def update(self, body: ShareFetchRequest) -> None:
@@ -49,12 +48,12 @@ class ShareSession:
     def step(self) -> None:
         self.epoch = 1 if self.epoch == EPOCH_MAX else self.epoch + 1
 
-    def in_turn(self) -> list[Place]:
-        """The partitions, beginning each time with another one, so that a limit starves nobody."""
+    def in_turn(self, epoch: int) -> list[Place]:
+        """The partitions, beginning with each request with another one, so that a limit starves nobody."""
         places = list(self.wanted)
         if len(places) > 1:
-            self.turn = (self.turn + 1) % len(places)
-            places = places[self.turn :] + places[: self.turn]
+            begin = epoch % len(places)
+            places = places[begin:] + places[:begin]
         return places
 
 

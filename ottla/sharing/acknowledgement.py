@@ -44,12 +44,12 @@ class Rules(NamedTuple):
 
 def check(acknowledgements: Sequence[Acknowledgement], is_renewing: bool) -> None:
     """Raises INVALID_REQUEST for statements that make no sense, whatever the records' state."""
-    end = -1
+    before = -1
     for first, last, types in acknowledgements:
-        if first < 0 or first > last:
+        if first > last:
             raise ApiError(ErrorCode.INVALID_REQUEST, f"no offsets lie between {first} and {last}")
-        if first < end:
-            raise ApiError(ErrorCode.INVALID_REQUEST, f"the batch from {first} on overlaps the one before it")
+        if first < before:
+            raise ApiError(ErrorCode.INVALID_REQUEST, f"the batch from {first} on does not stand behind the one before it")
         if not types or (len(types) > 1 and len(types) != last - first + 1):
             raise ApiError(ErrorCode.INVALID_REQUEST, f"{len(types)} acknowledge types for the offsets {first} to {last}")
         largest = max(types)
@@ -57,7 +57,7 @@ def check(acknowledgements: Sequence[Acknowledgement], is_renewing: bool) -> Non
             raise ApiError(ErrorCode.INVALID_REQUEST, "an acknowledge type is unknown")
         if largest == RENEW and not is_renewing:
             raise ApiError(ErrorCode.INVALID_REQUEST, "a lock is renewed in a request that does not say so")
-        end = last + 1
+        before = last
 
 
 def ranges(acknowledgement: Acknowledgement) -> Iterator[tuple[int, int, int]]:
