@@ -66,7 +66,7 @@ def decide_alter_configs(state: ClusterState, config: BrokerConfig, requests: Se
 
 def _altered(state: ClusterState, config: BrokerConfig, request: ConfigRequest) -> dict[str, str]:
     """The new whole configuration of the resource; raises `ApiError`."""
-    _check_resource(state, request)
+    _check_resource_name(state, request)
     names = [entry.name for entry in request.entries]
     if len(dict.fromkeys(names)) != len(names):
         raise ApiError(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
@@ -76,6 +76,8 @@ def _altered(state: ClusterState, config: BrokerConfig, request: ConfigRequest) 
         _alter_one(config, request, entry, old, configs)
     if request.resource_type == CONFIG_TOPIC:
         config.check_topic(configs)
+        if state.topic(request.name) is None:
+            raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{request.name}' does not exist.")
     elif request.resource_type == CONFIG_GROUP:
         config.check_group(configs)
     else:
@@ -85,12 +87,12 @@ def _altered(state: ClusterState, config: BrokerConfig, request: ConfigRequest) 
     return configs
 
 
-def _check_resource(state: ClusterState, request: ConfigRequest) -> None:
+def _check_resource_name(state: ClusterState, request: ConfigRequest) -> None:
     name = request.name
     if request.resource_type == CONFIG_TOPIC:
+        if not name:
+            raise ApiError(ErrorCode.INVALID_REQUEST, "Default topic resources are not allowed.")
         check_topic_name(name)
-        if state.topic(name) is None:
-            raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
     elif request.resource_type == CONFIG_BROKER:
         if name != ALL_BROKERS and not (name.isascii() and name.isdigit() and int(name) in state.brokers):
             raise ApiError(ErrorCode.INVALID_REQUEST, f"No broker with the id '{name}' is registered.")

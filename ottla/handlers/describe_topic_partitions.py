@@ -32,8 +32,7 @@ def handle(broker: Broker, request: RequestContext, body: DescribeTopicPartition
     left = max(1, min(body.response_partition_limit, broker.config.max_request_partition_size_limit))
     response = DescribeTopicPartitionsResponse(topics=[], next_cursor=None)
     names = _names(broker, body)
-    if body.cursor is not None and body.cursor.partition_index < 0:
-        # Kafka closes the connection; a refusal for every topic tells the client which field was wrong.
+    if _is_bad(body):
         response.topics = [DescribeTopicPartitionsResponseTopic(error_code=ErrorCode.INVALID_REQUEST, name=name) for name in names]
         return response
     for name in names:
@@ -44,10 +43,12 @@ def handle(broker: Broker, request: RequestContext, body: DescribeTopicPartition
         topic = broker.metadata.topic(name)
         if not broker.authorizer.is_allowed(request.connection, AclOperation.DESCRIBE, ResourceType.TOPIC, name):
             if body.topics:
-                response.topics.append(_refusal(name, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
+                refused = DescribeTopicPartitionsResponseTopic(error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, name=name)
+                response.topics.append(refused)
         elif topic is None:
             code = ErrorCode.INVALID_TOPIC_EXCEPTION if why_invalid(name) else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            response.topics.append(_refusal(name, code))
+            may = authorized_operations(broker, request, ResourceType.TOPIC, name)
+            response.topics.append(DescribeTopicPartitionsResponseTopic(error_code=code, name=name, topic_authorized_operations=may))
         else:
             page = topic.partitions[first : first + left]
             left -= len(page)
@@ -58,15 +59,20 @@ def handle(broker: Broker, request: RequestContext, body: DescribeTopicPartition
     return response
 
 
+def _is_bad(body: DescribeTopicPartitionsRequest) -> bool:
+    """A cursor before any partition (Kafka closes the connection; a refusal of every topic says which field it was), or in none of the
+    topics that are asked for."""
+    cursor = body.cursor
+    if cursor is None:
+        return False
+    return cursor.partition_index < 0 or bool(body.topics and all(topic.name != cursor.topic_name for topic in body.topics))
+
+
 def _names(broker: Broker, body: DescribeTopicPartitionsRequest) -> list[str]:
     """The topics from the cursor on, sorted, because a cursor must mean the same on the next page."""
     names = dict.fromkeys(topic.name for topic in body.topics) or dict.fromkeys(topic.name for topic in broker.metadata.topics())
     start = body.cursor.topic_name if body.cursor is not None else ""
     return sorted(name for name in names if name >= start)
-
-
-def _refusal(name: str, code: ErrorCode) -> DescribeTopicPartitionsResponseTopic:
-    return DescribeTopicPartitionsResponseTopic(error_code=code, name=name)
 
 
 def _described(

@@ -122,7 +122,9 @@ def _answer_one(
         answers[name] = _described(broker, request, body, topic)
         return
     is_invalid = bool(why_invalid(name))
-    answers[name] = _refusal(ErrorCode.INVALID_TOPIC_EXCEPTION if is_invalid else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, name)
+    refusal = answers[name] = _refusal(ErrorCode.INVALID_TOPIC_EXCEPTION if is_invalid else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, name)
+    if body.include_topic_authorized_operations:  # what the client might do with it, if it were there
+        refusal.topic_authorized_operations = authorized_operations(broker, request, ResourceType.TOPIC, name)
     if not is_invalid:
         missing.append(name)
 

@@ -6,8 +6,9 @@ Behaviour: each partition's batch is appended as it is; the answer waits for wha
 closes the connection), 1 the leader's own log, -1 the high watermark, at most `timeout_ms`. A transactional batch is let in only if its
 partition is part of the ongoing transaction: the coordinator is asked when the producer has no open transaction there.
 
-Version notes: 5 log start offset; 8 record errors (KIP-467); 10 current leader and endpoints (KIP-951); 11 TRANSACTION_ABORTABLE
-(KIP-890); 12 the partition is added to the transaction by the append itself (KIP-890, transactions v2); 13 topic ids (KIP-516).
+Version notes: 5 log start offset; 7 zstd (KIP-110); 8 record errors (KIP-467); 10 current leader and endpoints (KIP-951); 11
+TRANSACTION_ABORTABLE (KIP-890); 12 the partition is added to the transaction by the append itself (KIP-890, transactions v2); 13 topic
+ids (KIP-516).
 
 Not done: nothing.
 """
@@ -19,6 +20,8 @@ from ottla.base.types import INTERNAL_TOPICS, TopicPartition
 from ottla.handlers.context import AclOperation, Broker, Pending, RequestContext, ResourceType, Watch, require
 from ottla.replication.partition import Partition
 from ottla.replication.verification import VerificationGuard
+from ottla.wire.batch_header import CODEC_MASK
+from ottla.wire.compression import CODEC_ZSTD
 from ottla.wire.messages.produce import (
     BatchIndexAndErrorMessage,
     LeaderIdAndEpoch,
@@ -37,6 +40,7 @@ TOPIC_IDS_SINCE = 13
 LEADER_HINT_SINCE = 10
 ABORTABLE_SINCE = 11
 TRANSACTIONS_V2_SINCE = 12
+ZSTD_SINCE = 7
 ALL, LEADER, NONE = -1, 1, 0
 JUDGED_BY_LOG = frozenset(
     (
@@ -66,13 +70,14 @@ def handle(broker: Broker, request: RequestContext, body: ProduceRequest) -> Pro
 class Produce:
     """One Produce request: appended at once, answered when its appends are acknowledged."""
 
-    __slots__ = ("_acks", "_body", "_broker", "_is_v2", "_pending", "_request", "_topics", "_watch", "owed", "refusals")
+    __slots__ = ("_acks", "_body", "_broker", "_is_odd", "_is_v2", "_pending", "_request", "_topics", "_watch", "owed", "refusals")
 
     def __init__(self, broker: Broker, request: RequestContext, body: ProduceRequest) -> None:
         self._broker = broker
         self._request = request
         self._body = body
         self._acks = body.acks
+        self._is_odd = request.version < ZSTD_SINCE or not -1 <= body.acks <= 1
         self._is_v2 = request.version >= TRANSACTIONS_V2_SINCE
         self._topics: list[TopicProduceResponse] = []
         self._pending: Pending | None = None
@@ -103,7 +108,9 @@ class Produce:
                 records = data.records
                 try:
                     if records is None or len(records) < BATCH_OVERHEAD:
-                        raise ApiError(ErrorCode.CORRUPT_MESSAGE, "no whole record batch")
+                        raise ApiError(ErrorCode.INVALID_RECORD, "no whole record batch")
+                    if self._is_odd:
+                        self._check_odd(records)
                     if records[TRANSACTIONAL_AT] & TRANSACTIONAL_BIT and self._must_ask(partition, records):
                         self._ask_coordinator(partition, bytearray(records), result)
                     else:
@@ -134,11 +141,17 @@ class Produce:
         """Why nothing may be produced to a topic, whatever the batch."""
         if not self._broker.authorizer.is_allowed(self._request.connection, AclOperation.WRITE, ResourceType.TOPIC, topic):
             return ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, f"{self._request.connection.principal} may not write to {topic!r}")
-        if not -1 <= self._acks <= 1:
-            return ApiError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks={self._acks}; 0, 1 and -1 are known")
         if topic in INTERNAL_TOPICS:
             return ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic} is written by its coordinator only")
         return None
+
+    def _check_odd(self, records: memoryview | bytearray) -> None:
+        """Refuses what only odd or very old clients send."""
+        if not -1 <= self._acks <= 1:
+            raise ApiError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks={self._acks}; 0, 1 and -1 are known")
+        if self._request.version < ZSTD_SINCE and records[TRANSACTIONAL_AT] & CODEC_MASK == CODEC_ZSTD:
+            message = f"Produce requests with version {self._request.version} are not allowed to use ZStandard compression"
+            raise ApiError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, message)
 
     def _append(
         self,

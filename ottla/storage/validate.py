@@ -133,20 +133,22 @@ def _refuse_timestamps(batch: memoryview, config: LogConfig, now_ms: int, messag
 
 
 def _refuse_framing(batch: memoryview) -> ApiError:
-    """Why these bytes are not exactly one batch of magic 2."""
+    """Why these bytes are not exactly one batch of magic 2. The codes are Kafka's: none of this would be better if it were sent again."""
     size = len(batch)
     if size > MAGIC_AT and batch[MAGIC_AT] < MAGIC:
         message = f"message format v{batch[MAGIC_AT]} is not taken any more, only v{MAGIC}"
-        return ApiError(ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, message)
+        return ApiError(ErrorCode.INVALID_RECORD, message)
     if size < BATCH_OVERHEAD:
-        return ApiError(ErrorCode.CORRUPT_MESSAGE, f"a record batch needs {BATCH_OVERHEAD} bytes, there are {size}")
+        return ApiError(ErrorCode.INVALID_RECORD, f"a record batch needs {BATCH_OVERHEAD} bytes, there are {size}")
     if batch[MAGIC_AT] != MAGIC:
         return ApiError(ErrorCode.CORRUPT_MESSAGE, f"there is no message format {batch[MAGIC_AT]}")
     length: int = HEADER.unpack_from(batch, 0)[1]
-    if BATCH_OVERHEAD <= length + LOG_OVERHEAD < size:
+    if length + LOG_OVERHEAD < BATCH_OVERHEAD:
+        return ApiError(ErrorCode.CORRUPT_MESSAGE, f"a record batch says {length + LOG_OVERHEAD} bytes, {BATCH_OVERHEAD} are needed")
+    if length + LOG_OVERHEAD < size:
         message = f"a partition must be sent exactly one batch, {size - length - LOG_OVERHEAD} bytes are left behind it"
         return ApiError(ErrorCode.INVALID_RECORD, message)
-    return ApiError(ErrorCode.CORRUPT_MESSAGE, f"a record batch says {length + LOG_OVERHEAD} bytes, there are {size}")
+    return ApiError(ErrorCode.INVALID_RECORD, f"a record batch says {length + LOG_OVERHEAD} bytes, there are {size}")
 
 
 def _refuse_header(header: BatchHeader) -> ApiError:

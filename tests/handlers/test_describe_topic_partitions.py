@@ -56,6 +56,11 @@ def test_a_cursor_before_the_first_partition(world: AdminWorld) -> None:
     assert world.ask(request).topics[0].error_code == ErrorCode.INVALID_REQUEST
 
 
+def test_a_cursor_in_a_topic_that_is_not_asked_for(world: AdminWorld) -> None:
+    request = DescribeTopicPartitionsRequest(topics=[TopicRequest(name="b")], cursor=Cursor(topic_name="a", partition_index=0))
+    assert world.ask(request).topics[0].error_code == ErrorCode.INVALID_REQUEST
+
+
 def test_a_cursor_whose_topic_is_gone(world: AdminWorld) -> None:
     world.cluster.delete("b")
     answer = world.ask(DescribeTopicPartitionsRequest(topics=[], cursor=Cursor(topic_name="b", partition_index=2)))

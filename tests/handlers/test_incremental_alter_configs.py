@@ -32,3 +32,17 @@ def test_an_unknown_operation_changes_nothing() -> None:
     (result,) = world.ask(request(("retention.ms", 0, "5"), ("segment.ms", 9, "5"))).responses
     assert (result.error_code, result.resource_name) == (ErrorCode.INVALID_REQUEST, "a")
     assert world.cluster.metadata.configs(2, "a") == {}
+
+
+@pytest.mark.parametrize(
+    ("name", "row", "code"),
+    [
+        ("", ("retention.ms", 0, "5"), ErrorCode.INVALID_REQUEST),
+        ("a/b", ("retention.ms", 0, "5"), ErrorCode.INVALID_TOPIC_EXCEPTION),
+        ("no", ("retention.ms", 0, "x"), ErrorCode.INVALID_CONFIG),
+        ("no", ("retention.ms", 0, "5"), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+    ],
+)
+def test_what_is_wrong_is_said_in_kafkas_order(name: str, row: tuple[str, int, str], code: ErrorCode) -> None:
+    (result,) = AdminWorld().ask(request(row, name=name)).responses
+    assert result.error_code == code

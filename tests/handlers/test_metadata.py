@@ -151,6 +151,8 @@ def test_authorized_operations_are_told_when_asked_and_do_not_stick() -> None:
     assert asked.topics[0].topic_authorized_operations & 1 << AclOperation.WRITE
     assert not asked.cluster_authorized_operations & 1 << AclOperation.CLUSTER_ACTION
     assert world.ask(named("a"), 10).topics[0].topic_authorized_operations == -0x80000000
+    absent = world.ask(named("no", include_topic_authorized_operations=True, allow_auto_topic_creation=False), 10)
+    assert absent.topics[0].topic_authorized_operations == asked.topics[0].topic_authorized_operations, "what it might do if it were there"
 
 
 def test_the_answer_follows_every_change_of_the_topic() -> None:

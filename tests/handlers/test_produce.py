@@ -8,6 +8,7 @@ from ottla.base.errors import ErrorCode, WireError
 from ottla.base.log_config import LogConfig
 from ottla.handlers.context import Pending
 from ottla.handlers.produce import handle
+from ottla.wire.compression import CODEC_ZSTD
 from ottla.wire.messages.produce import PartitionProduceData, PartitionProduceResponse, ProduceRequest, ProduceResponse, TopicProduceData
 from ottla.wire.records import Record, encode_batch
 from tests.handlers.records_world import NOW_MS, TOPIC_ID, World, batch, request
@@ -51,8 +52,9 @@ def test_one_bad_partition_does_not_spoil_the_others() -> None:
     ("topic", "acks", "records", "code"),
     [
         ("t", 2, batch(b"x"), ErrorCode.INVALID_REQUIRED_ACKS),
-        ("t", -1, None, ErrorCode.CORRUPT_MESSAGE),
-        ("t", -1, memoryview(b"short"), ErrorCode.CORRUPT_MESSAGE),
+        ("t", -1, None, ErrorCode.INVALID_RECORD),
+        ("t", -1, memoryview(b"short"), ErrorCode.INVALID_RECORD),
+        ("u", 2, batch(b"x"), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
         ("u", -1, batch(b"x"), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
         ("__consumer_offsets", -1, batch(b"x"), ErrorCode.INVALID_TOPIC_EXCEPTION),
         ("t", -1, batch(b"x", producer_id=5, producer_epoch=0, base_sequence=3, is_transactional=True), 53),
@@ -62,6 +64,12 @@ def test_refusals(topic: str, acks: int, records: memoryview | None, code: int) 
     world = World()
     assert codes(handle(world.broker, request(9), body({0: records}, topic=topic, acks=acks))) == [code]
     assert world.partitions[0].log.log_end_offset == 0
+
+
+@pytest.mark.parametrize(("version", "code"), [(3, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE), (6, 76), (7, 0), (13, 0)])
+def test_zstd_is_taken_since_version_7(version: int, code: int) -> None:
+    """An older client could not read what it wrote."""
+    assert codes(handle(World().broker, request(version), body({0: batch(b"x", codec=CODEC_ZSTD)}))) == [code]
 
 
 def test_topics_by_id_since_version_13() -> None:
