@@ -104,10 +104,7 @@ def _change(args: argparse.Namespace, levels: dict[str, int], kind: int, *, only
         if only_offered:
             offered = {feature.name for feature in ask_versions(cluster).supported_features}
             levels = {name: level for name, level in levels.items() if name in offered}
-        updates = [
-            FeatureUpdateKey(feature=name, max_version_level=level, allow_downgrade=kind != UPGRADE, upgrade_type=kind)
-            for name, level in sorted(levels.items())
-        ]
+        updates = [FeatureUpdateKey(feature=name, max_version_level=level, upgrade_type=kind) for name, level in sorted(levels.items())]
         answer = admin.ask_controller(
             cluster,
             lambda: UpdateFeaturesRequest(timeout_ms=admin.timeout_ms(cluster), feature_updates=updates, validate_only=args.dry_run),

@@ -7,7 +7,7 @@ default entity.
 
 Version notes: KIP-546, addresses by KIP-612. 1 is flexible.
 
-Not done: the quotas are kept and shown, nobody is throttled by them; the answer says so where Kafka's has no message.
+Not done: the quotas are kept and shown, nobody is throttled by them. The answer cannot say so: sarama (Go) takes any message for an error.
 """
 
 from __future__ import annotations
@@ -24,9 +24,6 @@ from ottla.wire.messages.alter_client_quotas import (
 )
 
 KEY, MIN_VERSION, MAX_VERSION = 49, 0, 1
-
-NOT_ENFORCED = "this broker keeps quotas and shows them, but throttles nobody"
-"""Beside the code for no error: Kafka's clients pass over it, `ottla config alter` prints it."""
 
 
 def handle(broker: Broker, request: RequestContext, body: AlterClientQuotasRequest) -> AlterClientQuotasResponse | Pending:
@@ -47,7 +44,7 @@ def handle(broker: Broker, request: RequestContext, body: AlterClientQuotasReque
         answers = [
             _answer(entry, ErrorCode.INVALID_REQUEST, "The entity, or a part of it, is named more than once.")
             if index in repeated
-            else _answer(entry, by_index[index].error, by_index[index].message or (None if by_index[index].error else NOT_ENFORCED))
+            else _answer(entry, by_index[index].error, by_index[index].message or None)
             for index, entry in enumerate(body.entries)
         ]
         pending.complete(AlterClientQuotasResponse(entries=answers))

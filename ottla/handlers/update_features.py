@@ -3,10 +3,10 @@
 API and versions: UpdateFeatures (key 57), 0-2.
 
 Behaviour: asks for other finalised levels. The levels of this broker follow its version and configuration: asking for the level in force
-succeeds, another one fails with FEATURE_UPDATE_FAILED, an unknown feature or a level out of range with INVALID_UPDATE_VERSION. Nothing
-changes in any case.
+succeeds, another one fails with FEATURE_UPDATE_FAILED; an unknown feature, a level out of range and a downgrade that does not call itself
+one with INVALID_UPDATE_VERSION. Nothing changes in any case. What fails for one feature fails for all, in every version, without results.
 
-Version notes: 1 dry run and kinds of upgrade (KIP-778). 2 one error for the whole request instead of results (KIP-1022).
+Version notes: 1 dry run and kinds of upgrade (KIP-778). 2 no results at all (KIP-1022).
 
 Not done: changing a level while the broker runs.
 """
@@ -27,6 +27,8 @@ from ottla.wire.messages.update_features import (
 KEY, MIN_VERSION, MAX_VERSION = 57, 0, 2
 
 RESULTS_UNTIL = 1
+KINDS_SINCE = 1
+UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3
 
 
 def handle(broker: Broker, request: RequestContext, body: UpdateFeaturesRequest) -> UpdateFeaturesResponse:
@@ -34,31 +36,34 @@ def handle(broker: Broker, request: RequestContext, body: UpdateFeaturesRequest)
         require(broker, request, AclOperation.ALTER, ResourceType.CLUSTER, "kafka-cluster")
     except ApiError as refusal:
         return UpdateFeaturesResponse(error_code=refusal.code, error_message=refusal.message)
-    results = []
-    for update in body.feature_updates:
-        result = UpdatableFeatureResult(feature=update.feature, error_message=None)
-        try:
-            _check(update, features(broker.config.ottla_advertise_level).get(update.feature))
-        except ApiError as refusal:
-            result.error_code, result.error_message = refusal.code, refusal.message
-        results.append(result)
-    if request.version <= RESULTS_UNTIL:
-        return UpdateFeaturesResponse(error_message=None, results=results)
-    failed = next((result for result in results if result.error_code), None)
-    if failed is None:
+    offered = features(broker.config.ottla_advertise_level)
+    try:
+        for update in body.feature_updates:
+            _check(update, offered.get(update.feature), request.version)
+    except ApiError as refusal:
+        message = f"The update failed for all features since the following feature had an error: {refusal.message}"
+        return UpdateFeaturesResponse(error_code=refusal.code, error_message=message)
+    if request.version > RESULTS_UNTIL:
         return UpdateFeaturesResponse(error_message=None)
-    message = f"The update failed for all features since the following feature had an error: {failed.error_message}"
-    return UpdateFeaturesResponse(error_code=failed.error_code, error_message=message)
+    results = [UpdatableFeatureResult(feature=update.feature, error_message=None) for update in body.feature_updates]
+    return UpdateFeaturesResponse(error_message=None, results=results)
 
 
-def _check(update: FeatureUpdateKey, feature: Feature | None) -> None:
+def _check(update: FeatureUpdateKey, feature: Feature | None, version: int) -> None:
     if feature is None:
-        raise ApiError(ErrorCode.INVALID_UPDATE_VERSION, f"The broker does not support the feature {update.feature}.")
+        raise _invalid(update, "This broker does not support this feature.")
+    if version >= KINDS_SINCE and update.upgrade_type not in (UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE):
+        raise _invalid(update, "There is no such type of upgrade.")
     level = update.max_version_level
     if not feature.lowest <= level <= feature.highest:
-        raise ApiError(
-            ErrorCode.INVALID_UPDATE_VERSION,
-            f"The level of {update.feature} must be between {feature.lowest} and {feature.highest}, not {level}.",
-        )
+        raise _invalid(update, f"This broker only supports versions {feature.lowest}-{feature.highest}.")
+    is_downgrade_allowed = update.upgrade_type != UPGRADE if version >= KINDS_SINCE else update.allow_downgrade
+    if level < feature.level and not is_downgrade_allowed:
+        raise _invalid(update, "A downgrade needs a type of upgrade that allows one.")
     if level != feature.level:
         raise ApiError(ErrorCode.FEATURE_UPDATE_FAILED, f"The level of {update.feature} is {feature.level} and cannot be changed.")
+
+
+def _invalid(update: FeatureUpdateKey, why: str) -> ApiError:
+    message = f"Invalid update version {update.max_version_level} for feature {update.feature}. {why}"
+    return ApiError(ErrorCode.INVALID_UPDATE_VERSION, message)

@@ -8,7 +8,6 @@ import uuid
 import pytest
 
 from ottla.cli.config_quotas import as_java, parse_credential
-from ottla.handlers.alter_client_quotas import NOT_ENFORCED
 from tests.cli.conftest import Ottla
 
 
@@ -25,7 +24,7 @@ def quotas(ottla: Ottla, *words: str) -> dict[str, str]:
 def test_set_show_and_remove(ottla: Ottla, user: str) -> None:
     done = ottla("config", "alter", "--user", user, "--add-config", "producer_byte_rate=1024,request_percentage=12.5")
     assert (done.code, done.out) == (0, f"Completed updating config for user {user}.\n")
-    assert done.err == f"note: {NOT_ENFORCED}\n"
+    assert done.err == ""
     assert quotas(ottla, "--user", user) == {f"users {user} producer_byte_rate": "1024.0", f"users {user} request_percentage": "12.5"}
     assert ottla("config", "alter", "--user", user, "--delete-config", "producer_byte_rate").code == 0
     assert quotas(ottla, "--user", user) == {f"users {user} request_percentage": "12.5"}

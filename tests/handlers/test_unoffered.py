@@ -36,24 +36,36 @@ def test_sasl_authenticate(version: int) -> None:
     assert AdminWorld().ask(SaslAuthenticateRequest(auth_bytes=b"\0a\0b"), version).error_code == ErrorCode.ILLEGAL_SASL_STATE
 
 
+UPGRADE, DOWNGRADE = 1, 2
 FEATURES = [
-    ("transaction.version", 2, 0),
-    ("transaction.version", 1, ErrorCode.FEATURE_UPDATE_FAILED),
-    ("transaction.version", 9, ErrorCode.INVALID_UPDATE_VERSION),
-    ("transaction.version", -1, ErrorCode.INVALID_UPDATE_VERSION),
-    ("no.such", 1, ErrorCode.INVALID_UPDATE_VERSION),
+    ("transaction.version", 2, UPGRADE, 0),
+    ("transaction.version", 1, UPGRADE, ErrorCode.INVALID_UPDATE_VERSION),
+    ("transaction.version", 1, DOWNGRADE, ErrorCode.FEATURE_UPDATE_FAILED),
+    ("transaction.version", 9, UPGRADE, ErrorCode.INVALID_UPDATE_VERSION),
+    ("transaction.version", -1, DOWNGRADE, ErrorCode.INVALID_UPDATE_VERSION),
+    ("no.such", 1, UPGRADE, ErrorCode.INVALID_UPDATE_VERSION),
 ]
 
 
 @pytest.mark.parametrize("version", range(3))
-@pytest.mark.parametrize(("feature", "level", "code"), FEATURES)
-def test_features(version: int, feature: str, level: int, code: int) -> None:
-    request = UpdateFeaturesRequest(feature_updates=[FeatureUpdateKey(feature=feature, max_version_level=level)])
-    answer = AdminWorld().ask(request, version)
-    if version < 2:
-        assert (answer.error_code, [result.error_code for result in answer.results]) == (0, [code])
+@pytest.mark.parametrize(("feature", "level", "kind", "code"), FEATURES)
+def test_features(version: int, feature: str, level: int, kind: int, code: int) -> None:
+    """sarama (Go), TestFuncAdminUpdateFeatures: one feature that is refused refuses the whole request, also where there are results."""
+    update = FeatureUpdateKey(feature=feature, max_version_level=level)
+    if version:
+        update.upgrade_type = kind
     else:
-        assert (answer.error_code, answer.results) == (code, [])
+        update.allow_downgrade = kind == DOWNGRADE
+    in_force = FeatureUpdateKey(feature="group.version", max_version_level=1)
+    answer = AdminWorld().ask(UpdateFeaturesRequest(feature_updates=[in_force, update]), version)
+    assert answer.error_code == code
+    told = [(result.feature, result.error_code) for result in answer.results]
+    assert told == ([] if code or version > 1 else [("group.version", 0), (feature, 0)])
+
+
+def test_a_kind_of_upgrade_that_does_not_exist() -> None:
+    update = FeatureUpdateKey(feature="group.version", max_version_level=1, upgrade_type=0)
+    assert AdminWorld().ask(UpdateFeaturesRequest(feature_updates=[update]), 1).error_code == ErrorCode.INVALID_UPDATE_VERSION
 
 
 def test_features_need_a_right() -> None:
