@@ -219,6 +219,13 @@ def _check_member(group: ConsumerGroup, member_id: str, instance_id: str | None,
 
 
 def _find_classic(group: ConsumerGroup, member_id: str, instance_id: str | None) -> MemberFacts:
+    facts = _find(group, member_id, instance_id)
+    if facts.classic is None:
+        raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID)
+    return facts
+
+
+def _find(group: ConsumerGroup, member_id: str, instance_id: str | None) -> MemberFacts:
     if instance_id is not None:
         current_id = group.static_members.get(instance_id)
         if current_id is None:
@@ -226,7 +233,7 @@ def _find_classic(group: ConsumerGroup, member_id: str, instance_id: str | None)
         if current_id != member_id:
             raise ApiError(ErrorCode.FENCED_INSTANCE_ID)
     facts = group.facts.get(member_id)
-    if facts is None or facts.classic is None:
+    if facts is None:
         raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID)
     return facts
 
@@ -279,11 +286,11 @@ def leave_group(shard: GroupShard, group: ConsumerGroup, request: LeaveGroupRequ
 
 
 def _find_leaver(group: ConsumerGroup, identity: MemberIdentity) -> str:
-    """Operators may send away a static member of either protocol by its instance id alone."""
+    """Operators may send away members of either protocol, and static ones by their instance id alone."""
     if not identity.member_id and identity.group_instance_id is not None:
         member_id = group.static_members.get(identity.group_instance_id)
         if member_id is None:
             raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID)
         return member_id
-    _find_classic(group, identity.member_id, identity.group_instance_id)
+    _find(group, identity.member_id, identity.group_instance_id)
     return identity.member_id

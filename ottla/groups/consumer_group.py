@@ -22,6 +22,8 @@ from ottla.groups.classic_group import CONSUMER_PROTOCOL_TYPE
 from ottla.groups.members import Protocols
 from ottla.groups.states import ASSIGNING, EMPTY, RECONCILING, STABLE, GroupState, GroupType
 
+FIRST_EPOCH = 1
+"""Of a group without a past: whoever comes first raises it, so the first member's epoch is 2, as in Kafka."""
 LEFT_STATIC_EPOCH = -2  # the epoch of a static member that is away for a moment
 LEAVING_EPOCH = -1
 
@@ -100,9 +102,9 @@ class ConsumerGroup:
 
     def __init__(self, group_id: str) -> None:
         self.group_id = group_id
-        self.epoch = 0
+        self.epoch = FIRST_EPOCH
         self.metadata_hash = 0
-        self.target_epoch = 0
+        self.target_epoch = FIRST_EPOCH
         self.target_timestamp_ms = 0
         self.facts: dict[str, MemberFacts] = {}
         self.positions: dict[str, Position] = {}

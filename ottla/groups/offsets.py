@@ -175,7 +175,9 @@ def _check_consumer_commit(group: ConsumerGroup, member_id: str, epoch: int, ver
     if facts.classic is None and not is_transactional and version < FIRST_VERSION_WITH_MEMBER_EPOCH:
         raise ApiError(ErrorCode.UNSUPPORTED_VERSION)
     if epoch != group.position(member_id).epoch:
-        raise ApiError(ErrorCode.STALE_MEMBER_EPOCH if facts.classic is None else ErrorCode.ILLEGAL_GENERATION)
+        # Producers know nothing of epochs of members.
+        is_of_new_protocol = facts.classic is None and not is_transactional
+        raise ApiError(ErrorCode.STALE_MEMBER_EPOCH if is_of_new_protocol else ErrorCode.ILLEGAL_GENERATION)
 
 
 def commit_in_transaction(shard: GroupShard, request: TxnOffsetCommitRequest, reply: Reply, now_ms: int) -> Decision:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ottla.base.errors import ApiError, ErrorCode
+from ottla.base.errors import ApiError
 from ottla.handlers.context import AclOperation, Broker, Pending, RequestContext, ResourceType, require
 from ottla.handlers.coordination import Gathering, run
 from ottla.wire.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
@@ -41,8 +41,6 @@ def handle(broker: Broker, request: RequestContext, body: DeleteGroupsRequest) -
 def _delete(broker: Broker, request: RequestContext, group_id: str, add: Any) -> None:
     try:
         require(broker, request, AclOperation.DELETE, ResourceType.GROUP, group_id)
-        if not group_id:
-            raise ApiError(ErrorCode.INVALID_GROUP_ID)
         run(broker, group_id, lambda machine, reply, _now: machine.delete_group(group_id, reply), add)
     except ApiError as error:
         add(DeletableGroupResult(group_id=group_id, error_code=error.code))

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ottla.base.errors import ApiError, ErrorCode
+from ottla.base.errors import ApiError
 from ottla.handlers.context import AclOperation, Broker, Pending, RequestContext, ResourceType, require
 from ottla.handlers.coordination import Gathering, caller_of, run
 from ottla.handlers.group_operations import authorized_operations
@@ -52,8 +52,6 @@ def _describe(
 
     try:
         require(broker, request, AclOperation.DESCRIBE, ResourceType.GROUP, group_id)
-        if not group_id:
-            raise ApiError(ErrorCode.INVALID_GROUP_ID)
         run(broker, group_id, lambda machine, reply, _now: machine.describe_groups([group_id], caller, reply), answer)
     except ApiError as error:
         answer([DescribedGroup(group_id=group_id, error_code=error.code)])

@@ -39,6 +39,8 @@ def handle(broker: Broker, request: RequestContext, body: OffsetDeleteRequest) -
 
     try:
         require(broker, request, AclOperation.DELETE, ResourceType.GROUP, body.group_id)
+        if not body.group_id:
+            raise ApiError(ErrorCode.INVALID_GROUP_ID)
         body.topics = _sort_out(broker, request, body.topics, refused)
         run(broker, body.group_id, lambda machine, reply, _now: machine.delete_offsets(body, reply), answer)
     except ApiError as error:

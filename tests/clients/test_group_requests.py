@@ -8,6 +8,8 @@ import pytest
 
 from ottla.base.errors import ErrorCode
 from ottla.wire.messages import offset_delete
+from ottla.wire.messages.delete_groups import DeleteGroupsRequest
+from ottla.wire.messages.describe_groups import DescribeGroupsRequest
 from ottla.wire.messages.sync_group import SyncGroupRequest
 from tests.clients.broker_process import BrokerProcess
 from tests.clients.sample_requests import World
@@ -39,3 +41,14 @@ def test_offsets_of_partitions_that_do_not_exist_are_not_deleted_but_told(world:
     unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     told = [(topic.name, [(one.partition_index, one.error_code) for one in topic.partitions]) for topic in answer.topics]
     assert told == [(world.topic, [(1, 0), (7, unknown), (-1, unknown)]), ("missing", [(1, unknown)])]
+
+
+def test_a_group_without_a_name_is_one_that_is_not_there(world: World) -> None:
+    """Only deleting offsets is refused because of the name."""
+    world.join("named")
+    [deleted] = world.client.ask(DeleteGroupsRequest(groups_names=[""]), 2).results
+    assert deleted.error_code == ErrorCode.GROUP_ID_NOT_FOUND
+    [described] = world.client.ask(DescribeGroupsRequest(groups=[""]), 5).groups
+    assert (described.error_code, described.group_state) == (0, "Dead")
+    answer = world.client.ask(offset_delete.OffsetDeleteRequest(group_id="", topics=[]), 0)
+    assert answer.error_code == ErrorCode.INVALID_GROUP_ID

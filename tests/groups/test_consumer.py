@@ -142,4 +142,4 @@ def test_a_lost_answer_with_a_new_epoch_does_not_fence() -> None:
     first.beat()
     first.beat(is_answer_lost=True)
     first.beat()
-    assert first.epoch == 2
+    assert first.epoch == 3
