@@ -13,7 +13,6 @@ from ottla.groups.consumer_records import Change
 from ottla.groups.draft import Draft
 from ottla.groups.migration import downgrade, may_downgrade
 from ottla.groups.shard import GroupShard, Session
-from ottla.groups.share_group import ShareGroup
 from ottla.groups.subscriptions import forget_regexes
 from ottla.machine.contract import NOTHING, Decision
 
@@ -44,8 +43,8 @@ def _watch(shard: GroupShard, group_id: str, member_id: str, session: Session, d
 
 def _expire_session(shard: GroupShard, group_id: str, member_id: str, now_ms: int) -> Decision:
     session, group = shard.sessions.get((group_id, member_id)), shard.groups.get(group_id)
-    if session is None or type(group) is ShareGroup:
-        return NOTHING  # a share group that has taken the name looks after its own
+    if session is None:
+        return NOTHING
     if type(group) is not ConsumerGroup or member_id not in group.facts:
         del shard.sessions[group_id, member_id]
         return NOTHING

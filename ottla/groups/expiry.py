@@ -3,7 +3,7 @@
 Offsets of a group that has members live as long as it subscribes to their topic. An empty group's offsets live for the retention after the
 last member left; those of a lone consumer, which is in no group that could become empty, for the retention after each commit. A record of
 before Kafka 2.1 carries its own date. A group that is empty and has no offset left is forgotten as well. A share
-group stays until it is deleted.
+group stays until it is deleted; what it knows of topics that are gone is looked for here as well, in case nobody heard of their deletion.
 
 An offset that an open transaction is about to move is left alone (Redpanda #31483): else its commit would bring back what the sweep
 removed, or the sweep would remove what was just committed.
@@ -19,9 +19,11 @@ from ottla.groups import records
 from ottla.groups.classic_group import CONSUMER_PROTOCOL_TYPE, ClassicGroup
 from ottla.groups.consumer_group import ConsumerGroup
 from ottla.groups.consumer_records import Change
+from ottla.groups.draft import Draft
 from ottla.groups.offset_store import CommittedOffset
 from ottla.groups.shard import Group, GroupShard
 from ottla.groups.share_group import ShareGroup
+from ottla.groups.share_topics import forget_deleted_topics
 from ottla.groups.states import EMPTY, STABLE
 from ottla.machine.contract import Decision, LogRecord, Schedule
 
@@ -39,18 +41,21 @@ def schedule_sweep(shard: GroupShard, delay_ms: int | None = None) -> Schedule:
 
 def sweep(shard: GroupShard, now_ms: int) -> Decision:
     logged: list[LogRecord] = []
+    draft = Draft()
     for group_id in list(shard.groups):
-        _sweep_group(shard, shard.groups[group_id], now_ms, logged)
+        group = shard.groups[group_id]
+        if type(group) is ShareGroup:
+            forget_deleted_topics(shard, group, None, draft)
+        else:
+            _sweep_group(shard, group, now_ms, logged)
         if len(logged) >= RECORDS_MAX:
             again = (schedule_sweep(shard, 0),)
             return Decision(records=logged[:RECORDS_MAX], effects=again, refused=lambda _code: (schedule_sweep(shard),))
     again = (schedule_sweep(shard),)
-    return Decision(records=logged, effects=again, refused=lambda _code: again)
+    return Decision(records=[*logged, *draft.records], effects=[*draft.decision().effects, *again], refused=lambda _code: again)
 
 
 def _sweep_group(shard: GroupShard, group: Group, now_ms: int, logged: list[LogRecord]) -> None:
-    if type(group) is ShareGroup:
-        return
     group_id, retention_ms = group.group_id, shard.settings.offsets_retention_ms
     since = _since(group)
     left = 0

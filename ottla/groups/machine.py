@@ -270,7 +270,7 @@ class GroupMachine:
         else:
             fold_share(group, key, value)
         if value is None and type(key) is ShareGroupMemberMetadataKey:
-            self.shard.sessions.pop((key.group_id, key.member_id), None)  # its timer will find nobody
+            self.shard.share_sessions.pop((key.group_id, key.member_id), None)  # its timer will find nobody
 
     def apply_marker(self, offset: int, producer_id: int, producer_epoch: int, is_commit: bool) -> None:
         self.shard.offsets.end_transaction(producer_id, is_commit)

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.base.ports import Random
 from ottla.base.share_state import Persister
+from ottla.base.uuids import Uuid
 from ottla.groups.classic_group import ClassicGroup
 from ottla.groups.consumer_group import ConsumerGroup
 from ottla.groups.draft import Draft
@@ -56,6 +57,7 @@ class GroupShard:
 
     __slots__ = (
         "deferred",
+        "forgetting",
         "groups",
         "is_live",
         "offsets",
@@ -67,6 +69,7 @@ class GroupShard:
         "sessions",
         "settings",
         "share_joiners",
+        "share_sessions",
         "topics",
         "topics_version",
     )
@@ -83,8 +86,10 @@ class GroupShard:
         self.groups: dict[str, Group] = {}
         self.offsets = OffsetStore()
         self.deferred: dict[str, Callable[[ErrorCode], Effect]] = {}  # soft: what to answer if the rest of a command never runs
-        self.sessions: dict[tuple[str, str], Session] = {}  # soft: (group, member) of consumer and share groups
+        self.sessions: dict[tuple[str, str], Session] = {}  # soft: (group, member) of consumer groups
+        self.share_sessions: dict[tuple[str, str], Session] = {}  # soft: of share groups
         self.refreshes: dict[str, Refresh] = {}  # soft: by consumer or share group
+        self.forgetting: dict[tuple[str, Uuid], int] = {}  # soft: (group, topic) that share coordinators are asked to forget, how often
         self.share_joiners: dict[str, list[Callable[[Draft], None]]] = {}  # soft: who waits for partitions to become ready
         self.topics_version = 0  # goes up when a topic was created, deleted or got more partitions
         self.is_live = False  # False while the log is loaded: then every record replaces what earlier ones said

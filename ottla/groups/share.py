@@ -5,7 +5,8 @@ member's epoch and, when that changed, the partitions that it may ask records of
 once; nobody waits until somebody else has let go.
 
 A partition is assigned once its share coordinator has begun to remember what becomes of its records (`share_topics.py`). The answer to who
-joins waits a moment for that, so that a reader starts with its first heartbeat and not with its second, which comes seconds later.
+joins, or wants to read other topics, waits a moment for that, so that a reader starts with its first heartbeat and not with its second,
+which comes seconds later.
 
 Invariants: an epoch that is not the member's own is refused, save the last one, when the answer with the new one was lost; a heartbeat
 that changes nothing logs nothing and costs the same in a group of any size.
@@ -37,7 +38,7 @@ from ottla.wire.messages.share_group_heartbeat import (
 JOINING_EPOCH = 0
 LEAVING_EPOCH = -1
 JOIN_WAIT_MS = 1_000
-"""How long who joins waits for partitions to become ready; what is not ready then comes with a later heartbeat."""
+"""How long who has nothing to read waits for partitions to become ready; what is not ready then comes with a later heartbeat."""
 
 
 def share_refusal(code: ErrorCode, message: str | None = None) -> ShareGroupHeartbeatResponse:
@@ -79,12 +80,12 @@ def _beat(shard: GroupShard, request: ShareGroupHeartbeatRequest, caller: Caller
     draft.records.extend(change.records)
     extend_share_session(shard, request.group_id, member_id, draft, now_ms)
     position = change.group.position(member_id)
-    if request.member_epoch == JOINING_EPOCH and not position.assigned and change.group.state_topics.initializing:
+    says_topics = request.subscribed_topic_names is not None
+    if says_topics and not position.assigned and change.group.state_topics.initializing:
         _await_states(shard, request.group_id, member_id, reply, draft)
         return draft.decision()
-    is_full = request.member_epoch == JOINING_EPOCH or request.subscribed_topic_names is not None
-    has_moved = position.assigned != position_before.assigned
-    draft.answer(reply, _response(shard, request.group_id, member_id, position, has_partitions=is_full or has_moved), share_refusal)
+    is_new = says_topics or position.assigned != position_before.assigned
+    draft.answer(reply, _response(shard, request.group_id, member_id, position, has_partitions=is_new), share_refusal)
     return draft.decision()
 
 

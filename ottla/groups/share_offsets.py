@@ -25,6 +25,7 @@ from ottla.groups.share_topics import (
     Codes,
     ask_all,
     forget_states,
+    is_going,
     keys_to_delete,
     log_initialized,
     mark_deleting,
@@ -146,32 +147,31 @@ def _plan_alteration(
     shard: GroupShard, change: ShareChange, request: AlterShareGroupOffsetsRequest
 ) -> tuple[AlterShareGroupOffsetsResponse, Starts]:
     """The response, with what can be said already, and for each partition to be altered its offset and its place in the response."""
-    response, starts = AlterShareGroupOffsetsResponse(), Starts()
+    starts, rows = Starts(), dict[str, AlterShareGroupOffsetsResponseTopic]()
     topics = change.group.state_topics
     initializing = topics.initializing
     for topic in request.topics:
         topic_id = shard.topics.topic_id(topic.topic_name)
         count = shard.topics.partition_count(topic.topic_name)
-        results = []
+        row = rows.get(topic.topic_name)
+        if row is None:
+            row = rows[topic.topic_name] = AlterShareGroupOffsetsResponseTopic(topic_name=topic.topic_name, topic_id=topic_id or ZERO_UUID)
         for partition in topic.partitions:
             index = partition.partition_index
             result = AlterShareGroupOffsetsResponsePartition(partition_index=index)
-            results.append(result)
+            row.partitions.append(result)
             if topic_id is None or not 0 <= index < count:
                 result.error_code, result.error_message = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, NO_SUCH_PARTITION
-            elif topic_id in topics.deleting:
+            elif is_going(shard, change.group, topic_id):
                 result.error_code = ErrorCode.COORDINATOR_NOT_AVAILABLE  # soon it is forgotten, and can begin anew
             else:
                 starts[SharePartitionKey(request.group_id, topic_id, index)] = (partition.start_offset, result)
                 share = topics.initialized.get(topic_id)
                 if share is None or index not in share.partitions:
                     initializing = with_partitions(initializing, topic_id, topic.topic_name, (index,))
-        response.responses.append(
-            AlterShareGroupOffsetsResponseTopic(topic_name=topic.topic_name, topic_id=topic_id or ZERO_UUID, partitions=results)
-        )
     if initializing is not topics.initializing:
         change.put_state_topics(topics._replace(initializing=initializing))
-    return response, starts
+    return AlterShareGroupOffsetsResponse(responses=list(rows.values())), starts
 
 
 def _find_empty(shard: GroupShard, group_id: str, *, may_create: bool) -> ShareGroup:

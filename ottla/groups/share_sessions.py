@@ -13,9 +13,9 @@ from ottla.machine.contract import NOTHING, Decision
 
 
 def extend_share_session(shard: GroupShard, group_id: str, member_id: str, draft: Draft, now_ms: int) -> None:
-    session = shard.sessions.get((group_id, member_id))
+    session = shard.share_sessions.get((group_id, member_id))
     if session is None:
-        session = shard.sessions[group_id, member_id] = Session()
+        session = shard.share_sessions[group_id, member_id] = Session()
     session.deadline_ms = now_ms + shard.share_session_timeout_ms(group_id)
     if session.timer_ms is None or session.timer_ms > session.deadline_ms:
         _watch(shard, group_id, member_id, session, draft, now_ms)
@@ -29,11 +29,11 @@ def _watch(shard: GroupShard, group_id: str, member_id: str, session: Session, d
 
 
 def _expire_session(shard: GroupShard, group_id: str, member_id: str, now_ms: int) -> Decision:
-    session, group = shard.sessions.get((group_id, member_id)), shard.groups.get(group_id)
-    if session is None or type(group) is not ShareGroup:
-        return NOTHING  # a group of another kind, which has taken the name, looks after its own
-    if member_id not in group.facts:
-        del shard.sessions[group_id, member_id]
+    session, group = shard.share_sessions.get((group_id, member_id)), shard.groups.get(group_id)
+    if session is None:
+        return NOTHING
+    if type(group) is not ShareGroup or member_id not in group.facts:
+        del shard.share_sessions[group_id, member_id]
         return NOTHING
     draft = Draft()
     if now_ms < session.deadline_ms:

@@ -45,6 +45,11 @@ def ask_all(keys: Sequence[SharePartitionKey], ask: AskOne, finish: Callable[[Co
         ask(key, lambda code, key=key: answered(key, code))  # type: ignore[misc]
 
 
+def is_going(shard: GroupShard, group: ShareGroup, topic_id: Uuid) -> bool:
+    """Whether the topic is still being forgotten: what begins now might be forgotten with the rest."""
+    return topic_id in group.state_topics.deleting or (group.group_id, topic_id) in shard.forgetting
+
+
 # Beginning
 
 
@@ -54,7 +59,7 @@ def want_states(shard: GroupShard, change: ShareChange) -> bool:
     initializing = topics.initializing
     for name in change.group.subscribed_topics():
         topic_id = shard.topics.topic_id(name)
-        if topic_id is None or topic_id in topics.deleting:
+        if topic_id is None or is_going(shard, change.group, topic_id):
             continue
         known = {
             partition
@@ -78,14 +83,34 @@ def initialize(shard: GroupShard, group_id: str, draft: Draft) -> None:
         group = shard.groups.get(group_id)
         if type(group) is not ShareGroup:
             return
-        epoch, persister = group.epoch, shard.persister
+        epoch = group.epoch
         ask_all(
             group.initializing_keys(),
-            lambda key, done: persister.initialize(key, epoch, UNINITIALIZED_START_OFFSET, done),
+            lambda key, done: _begin(shard, key, epoch, done),
             lambda codes: shard.run(lambda now_ms: _initialized(shard, group_id, codes, now_ms)),
         )
 
     draft.call(ask)
+
+
+def _begin(shard: GroupShard, key: SharePartitionKey, epoch: int, done: Callable[[ErrorCode], None]) -> None:
+    """What a group of the same name has left behind may be of a higher epoch: it goes first."""
+    persister = shard.persister
+
+    def told(code: ErrorCode) -> None:
+        group = shard.groups.get(key.group_id)
+        if code is ErrorCode.FENCED_STATE_EPOCH and type(group) is ShareGroup and key in group.initializing_keys():
+            persister.delete(key, deleted)
+        else:
+            done(code)
+
+    def deleted(code: ErrorCode) -> None:
+        if code is ErrorCode.NONE:
+            persister.initialize(key, epoch, UNINITIALIZED_START_OFFSET, done)
+        else:
+            done(code)
+
+    persister.initialize(key, epoch, UNINITIALIZED_START_OFFSET, told)
 
 
 def _initialized(shard: GroupShard, group_id: str, codes: Codes, now_ms: int) -> Decision:
@@ -104,7 +129,7 @@ def _initialized(shard: GroupShard, group_id: str, codes: Codes, now_ms: int) ->
 
 
 def log_initialized(change: ShareChange, keys: Iterable[SharePartitionKey]) -> None:
-    """These are initialized now, as far as they were wanted; the group's epoch rises, so that they are assigned."""
+    """These are initialized now, as far as they were wanted; if the group has members its epoch rises, so that they are assigned."""
     topics = change.group.state_topics
     initializing, initialized = topics.initializing, topics.initialized
     for key in keys:
@@ -114,7 +139,8 @@ def log_initialized(change: ShareChange, keys: Iterable[SharePartitionKey]) -> N
             initialized = with_partitions(initialized, key.topic_id, share.name, (key.partition,))
     if initialized is not topics.initialized:
         change.put_state_topics(topics._replace(initializing=initializing, initialized=initialized))
-        change.raise_epoch()
+        if change.group.facts:
+            change.raise_epoch()
 
 
 def retry_initialization(shard: GroupShard, group_id: str, draft: Draft) -> None:
@@ -166,10 +192,18 @@ def forget_states(
     `finish` may add to that decision; the change is None if the group is gone meanwhile.
     """
 
+    places = [(group_id, topic_id) for topic_id in dict.fromkeys(key.topic_id for key in keys)]
+
     def ask() -> None:
+        for place in places:
+            shard.forgetting[place] = shard.forgetting.get(place, 0) + 1
         ask_all(keys, shard.persister.delete, lambda codes: shard.run(lambda _now_ms: forgotten(codes)))
 
     def forgotten(codes: Codes) -> Decision:
+        for place in places:
+            shard.forgetting[place] -= 1
+            if not shard.forgetting[place]:
+                del shard.forgetting[place]
         group, later = shard.groups.get(group_id), Draft()
         change = ShareChange(group) if type(group) is ShareGroup else None
         if change is not None:
@@ -181,6 +215,7 @@ def forget_states(
         finish(codes, change, later)
         if change is not None:
             later.records.extend(change.records)
+            later.on_refusal(lambda repair, _code: _retry_deletion(shard, group_id, repair))
         return later.decision()
 
     draft.call(ask)
@@ -217,6 +252,7 @@ def finish_deletions(shard: GroupShard, group: ShareGroup, draft: Draft) -> None
         left = {topic_id: name for topic_id, name in deleting.items() if topic_id not in gone}
         change.put_state_topics(group.state_topics._replace(deleting=left))
         draft.records.extend(change.records)
+        draft.on_refusal(lambda repair, _code: _retry_deletion(shard, group.group_id, repair))
     keys = keys_to_delete(shard, group, [topic_id for topic_id in deleting if topic_id not in gone])
     if keys:
         forget_states(shard, group.group_id, keys, draft, lambda _codes, _change, _draft: None)

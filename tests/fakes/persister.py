@@ -19,11 +19,10 @@ class MemoryPersister:
         self._waiting: list[Callable[[], None]] = []
 
     def release(self) -> None:
-        """Carries out what has waited, in order."""
+        """Carries out what has waited, in order, also what comes while it does."""
+        while self._waiting:
+            self._waiting.pop(0)()
         self.is_held = False
-        waiting, self._waiting = self._waiting, []
-        for call in waiting:
-            call()
 
     def _carry_out(self, what: str, call: Callable[[], None], refuse: Callable[[ErrorCode], None]) -> None:
         self.calls.append(what)

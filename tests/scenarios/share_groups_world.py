@@ -3,7 +3,7 @@
     share NAME [epoch=N] [topics=t,u] [rack=R] [group=g] [id=ID]      ShareGroupHeartbeat; epoch 0 joins (topics t by default), -1 leaves
     share-describe [group=g];   share-state [group=g];   share-known [group=g]   (the partitions whose offsets can be described)
     share-alter [t-0=5 ...] [group=g];   share-forget TOPIC [...] [group=g]
-    persister fail=CODE|fine|hold|release|show
+    persister fail=CODE|fine|hold|release|show;   drop-topic TOPIC (and the coordinators hear of it);   lose-topic TOPIC (they do not)
 
 What the share coordinators were asked is shown after each command (`asked: ...`), between the answers and the log.
 """
@@ -174,3 +174,8 @@ class World(groups_world.World):
             self.topics.counts.pop(name, None)
         self.machine.topics_changed()
         super().do_drop_topic(arguments)
+
+    def do_lose_topic(self, arguments: Arguments) -> None:
+        """The topics are gone, and nobody has told the coordinators."""
+        for name in arguments.words:
+            self.topics.counts.pop(name, None)
