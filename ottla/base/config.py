@@ -416,20 +416,42 @@ def load(
     except SettingError as error:
         raise ConfigError(f"{file_name}: {error}" if file_name else str(error)) from None
     if skipped:
-        notices.append(Notice(True, f"environment: {', '.join(skipped)} are for a JVM and have no effect here"))
+        notices.append(Notice(True, f"environment: {', '.join(skipped)} are for a JVM or an image's scripts and have no effect here"))
     for values, where in layers:
         for name, text in values.items():
             if name in BROKER_SETTINGS:
                 given[name] = Given(text, where)
             else:
                 notices.append(_unserved(name, where))
+    _listen_as_advertised(given, notices)
+    _stay_alone(given, notices)
     return BrokerConfig(given), notices
 
 
-def _unserved(name: str, where: str) -> Notice:
-    from ottla.base.settings.known import GUARDS, is_known_to_kafka
+def _listen_as_advertised(given: dict[str, Given], notices: list[Notice]) -> None:
+    """Who says what clients are told and not where to listen, as files for Confluent's image do, means these ports at every address."""
+    told = given.get("advertised.listeners")
+    if told is None or "listeners" in given or not told.text.strip():
+        return
+    entries = [entry.strip() for entry in told.text.split(",")]
+    text = ",".join(f"{entry.partition('://')[0]}://:{entry.rpartition(':')[2]}" for entry in entries)
+    given["listeners"] = Given(text, told.where)
+    notices.append(Notice(False, f"{told.where}: listeners is not set, its ports are those of advertised.listeners: {text}"))
 
-    if name in GUARDS:
+
+def _stay_alone(given: dict[str, Given], notices: list[Notice]) -> None:
+    """A cluster does not keep committed offsets on one broker: who asks for that runs one broker, and needs no ZooKeeper."""
+    zookeeper, factor = given.get("zookeeper.connect"), given.get("offsets.topic.replication.factor")
+    if zookeeper is not None and zookeeper.text.strip() and factor is not None and factor.text.strip() == "1":
+        del given["zookeeper.connect"]
+        text = "zookeeper.connect has no effect: this version runs one broker by itself, as offsets.topic.replication.factor=1 has it"
+        notices.append(Notice(True, f"{zookeeper.where}: {text}"))
+
+
+def _unserved(name: str, where: str) -> Notice:
+    from ottla.base.settings.known import GUARDS, GUARDS_OF_IMAGES, is_known_to_kafka
+
+    if name in GUARDS or name in GUARDS_OF_IMAGES:
         return Notice(True, f"{where}: {name} is not served by this version: access is NOT restricted by it")
     if is_known_to_kafka(name):
         return Notice(False, f"{where}: {name} is known to Kafka and has no effect here")

@@ -124,8 +124,6 @@ def option_assignments(args: argparse.Namespace) -> list[str]:
         found.append(f"listeners=PLAINTEXT://{host}:{9092 if args.port is None else args.port}")
     if args.data_dir:
         found.append(f"log.dirs={os.path.abspath(args.data_dir)}")
-    elif not args.config and "KAFKA_LOG_DIRS" not in os.environ and "KAFKA_LOG_DIR" not in os.environ:
-        found.append(f"log.dirs={os.path.abspath('ottla-data')}")
     if args.sync:
         found.append("ottla.flush.on.ack=true")
     for option, name in (("as_version", "ottla.advertise.level"), ("log_format", "ottla.log.format"), ("log_level", "ottla.log.level")):

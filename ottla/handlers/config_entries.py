@@ -10,6 +10,8 @@ from typing import Any, NamedTuple
 
 from ottla.base.config import BROKER_SETTINGS, GROUP_SETTINGS, TOPIC_SETTINGS, BrokerConfig, Setting, Source, Synonym
 
+BROKER_ID_NAMES = ("broker.id", "node.id")
+
 
 class ConfigEntry(NamedTuple):
     """One setting of one resource."""
@@ -43,11 +45,15 @@ def group_entries(config: BrokerConfig, overrides: Mapping[str, str]) -> list[Co
 
 
 def broker_entries(config: BrokerConfig) -> list[ConfigEntry]:
-    """The broker's own settings in force."""
+    """The broker's own settings in force, save what is for tests."""
     entries = []
     for name, setting in BROKER_SETTINGS.items():
+        if setting.is_internal:
+            continue
         synonyms = config.synonyms(name)
-        entries.append(ConfigEntry(setting, config.text(name), synonyms[0].source, not setting.is_dynamic, synonyms))
+        # Two names of one number, of which at most one is given.
+        value = str(config.this_broker_id) if name in BROKER_ID_NAMES else config.text(name)
+        entries.append(ConfigEntry(setting, value, synonyms[0].source, not setting.is_dynamic, synonyms))
     return entries
 
 

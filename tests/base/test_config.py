@@ -207,7 +207,11 @@ def test_unserved_names_never_stop_a_start(name: str, is_warning: bool, words: s
         ("listeners=PLAINTEXT://:1,PLAINTEXT://:2", ["different name"]),
         ("listeners=", ["at least one address"]),
         ("advertised.listeners=PLAINTEXT://0.0.0.0:1", ["no address"]),
-        ("advertised.listeners=OTHER://h:1\nlistener.security.protocol.map=OTHER:PLAINTEXT,PLAINTEXT:PLAINTEXT", ["OTHER"]),
+        (
+            "listeners=PLAINTEXT://:1\nadvertised.listeners=OTHER://h:1\n"
+            "listener.security.protocol.map=OTHER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
+            ["OTHER"],
+        ),
         ("zookeeper.connect=zoo:2181", ["zookeeper.connect", "one broker"]),
         ("broker.id=1\nnode.id=2", ["broker.id", "node.id"]),
         ("a=\\u00zz", ["server.properties", "escape"]),
@@ -377,3 +381,35 @@ def test_what_a_broker_cannot_change_while_it_runs(name: str, is_cluster_default
 def test_a_class_attribute_is_the_setting_and_an_instance_attribute_its_value() -> None:
     assert NetworkSettings.socket_request_max_bytes.name == "socket.request.max.bytes"
     assert BrokerConfig().socket_request_max_bytes == 104857600
+
+
+def test_without_listeners_the_ports_are_those_that_are_advertised() -> None:
+    """Files for Confluent's image say only what clients are told; its script opens these ports at every address."""
+    told = {
+        "KAFKA_ADVERTISED_LISTENERS": "PLAINTEXT://broker:29092, PLAINTEXT_HOST://localhost:9092",
+        "KAFKA_LISTENER_SECURITY_PROTOCOL_MAP": "PLAINTEXT:PLAINTEXT,PLAINTEXT_HOST:PLAINTEXT",
+    }
+    config, notices = load(environment=told)
+    assert [str(endpoint) for endpoint in config.endpoints] == ["PLAINTEXT://:29092", "PLAINTEXT_HOST://:9092"]
+    assert [str(endpoint) for endpoint in config.advertised_endpoints] == ["PLAINTEXT://broker:29092", "PLAINTEXT_HOST://localhost:9092"]
+    assert [(notice.is_warning, "listeners is not set" in notice.text) for notice in notices] == [(False, True)]
+    given, _ = load(environment=told, assignments=["listeners=PLAINTEXT://127.0.0.1:29092,PLAINTEXT_HOST://127.0.0.1:9092"])
+    assert [endpoint.host for endpoint in given.endpoints] == ["127.0.0.1", "127.0.0.1"]
+    with pytest.raises(ConfigError, match="Expected NAME://host:port"):
+        load(assignments=["advertised.listeners=nonsense"])
+
+
+def test_a_zookeeper_beside_a_single_copy_of_the_offsets_means_one_broker() -> None:
+    environment = {"KAFKA_ZOOKEEPER_CONNECT": "zookeeper:2181", "KAFKA_OFFSETS_TOPIC_REPLICATION_FACTOR": "1"}
+    config, notices = load(environment=environment)
+    assert config.is_single_broker and config.zookeeper_connect is None
+    (notice,) = notices
+    assert notice.is_warning and "zookeeper.connect has no effect" in notice.text
+    with pytest.raises(ConfigError, match="cannot join a cluster"):
+        load(environment={**environment, "KAFKA_OFFSETS_TOPIC_REPLICATION_FACTOR": "3"})
+
+
+def test_users_that_an_image_would_make_are_missed_aloud() -> None:
+    _, notices = load(environment={"KAFKA_CLIENT_USERS": "bob", "KAFKA_CLIENT_PASSWORDS": "hush"})
+    assert all(notice.is_warning and "access is NOT restricted" in notice.text for notice in notices) and len(notices) == 2
+    assert "hush" not in str(notices)

@@ -48,6 +48,18 @@ def test_sources_by_precedence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert read_config(_args("--config", str(file), "--set", "num.partitions=4"))[0].num_partitions == 4
 
 
+@pytest.mark.parametrize("variable", ["KAFKA_LOG_DIRS", "KAFKA_LOG_DIR", "KAFKA_CFG_LOG_DIRS"])
+def test_a_data_directory_of_the_environment(variable: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(variable, "/from/environment")
+    assert read_config(_args())[0].data_directories == ("/from/environment",)
+    assert read_config(_args("-d", "/data"))[0].data_directories == ("/data",)
+
+
+def test_log_dir_in_the_singular_is_as_good() -> None:
+    assert read_config(_args("--set", "log.dir=/one"))[0].data_directories == ("/one",)
+    assert read_config(_args())[0].data_directories == ("ottla-data",)
+
+
 def test_a_file_that_is_no_text(tmp_path: Path) -> None:
     file = tmp_path / "broker.properties"
     file.write_bytes(b"\xff\xfe")

@@ -104,7 +104,7 @@ def test_what_is_not_understood_is_told_and_does_not_stop_the_start(tmp_path: Pa
         assert broker.ready.startswith("READY ")
     lines = [line.split(": ", 1)[1] for line in broker.log.splitlines() if "environment: " in line]
     assert sorted(lines) == [
-        "environment: KAFKA_HEAP_OPTS, KAFKA_JMX_PORT are for a JVM and have no effect here",
+        "environment: KAFKA_HEAP_OPTS, KAFKA_JMX_PORT are for a JVM or an image's scripts and have no effect here",
         "environment: num.network.threads is known to Kafka and has no effect here",
         "environment: super.users is not served by this version: access is NOT restricted by it",
         "environment: unknown setting num.partitons; did you mean num.partitions?",

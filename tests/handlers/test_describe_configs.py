@@ -63,7 +63,7 @@ def test_a_broker() -> None:
     world = AdminWorld()
     set_config(world, BROKER, "", "message.max.bytes", "5000")
     configs = {entry.name: entry for entry in described(world, BROKER, "0").configs}
-    assert len(configs) == len(BROKER_SETTINGS)
+    assert len(configs) == sum(not setting.is_internal for setting in BROKER_SETTINGS.values())
     assert (configs["message.max.bytes"].value, configs["message.max.bytes"].config_source) == ("5000", 3)
     assert configs["num.partitions"].read_only
     assert not configs["message.max.bytes"].read_only
@@ -121,3 +121,19 @@ def test_refused(kind: int, name: str, code: ErrorCode) -> None:
 )
 def test_rights(kind: int, code: ErrorCode) -> None:
     assert described(AdminWorld(authorizer=DenyAll()), kind, "0").error_code == code
+
+
+def test_a_broker_says_its_number_whether_given_or_not() -> None:
+    """Tools read it here; Kafka's brokers say it under both names."""
+    for assignments, number in (((), "0"), (("node.id=4",), "4"), (("broker.id=4",), "4")):
+        config, _ = load(assignments=assignments)
+        world = AdminWorld(config)
+        world.broker.broker_id = int(number)
+        configs = {entry.name: entry.value for entry in described(world, BROKER, number, "broker.id", "node.id").configs}
+        assert configs == {"broker.id": number, "node.id": number}
+
+
+def test_what_is_for_tests_is_not_shown() -> None:
+    names = [entry.name for entry in described(AdminWorld(), BROKER, "0").configs]
+    assert names == sorted(name for name, setting in BROKER_SETTINGS.items() if not setting.is_internal)
+    assert "group.consumer.regex.refresh.interval.ms" not in names

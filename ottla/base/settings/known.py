@@ -120,6 +120,11 @@ PREFIXES = ("rlmm.config.", "rsm.config.", "config.providers.", "metrics.jmx.", 
 GUARDS = frozenset({"authorizer.class.name", "super.users", "allow.everyone.if.no.acl.found", "sasl.jaas.config"})
 """Who leaves one of these unserved leaves a door open, so the line says so and is a warning."""
 
+GUARDS_OF_IMAGES = frozenset(
+    {"client.users", "client.passwords", "inter.broker.user", "inter.broker.password", "kraft.bootstrap.scram.users"}
+)
+"""The same for what only an image's scripts know."""
+
 
 def is_known_to_kafka(name: str) -> bool:
     return name in KNOWN_TO_KAFKA or name.startswith(PREFIXES)

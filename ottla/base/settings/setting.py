@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from enum import IntEnum
+from math import isfinite
 from typing import Any, Generic, TypeVar, overload
 
 T = TypeVar("T")
@@ -130,6 +131,8 @@ class Setting(Generic[T]):
             return "true" if value else "false"
         if self.type is Type.LIST:
             return ",".join(value)
+        if self.type is Type.DOUBLE:
+            return double_text(value)
         return "" if value is None else str(value)
 
     def _read(self, text: str) -> T:
@@ -167,6 +170,17 @@ class Setting(Generic[T]):
     def _refusal(self, text: str, reason: str) -> str:
         shown = "[hidden]" if self.is_sensitive else text
         return f"Invalid value {shown} for configuration {self.name}: {reason}"
+
+
+def double_text(value: float) -> str:
+    """As Java writes it: `0.5`, `1.0E10`; tools compare the text."""
+    if value == 0 or not isfinite(value) or 1e-3 <= abs(value) < 1e7:
+        return repr(float(value))
+    from decimal import Decimal
+
+    sign, digits, exponent = Decimal(repr(value)).normalize().as_tuple()
+    first, *rest = map(str, digits)
+    return f"{'-' if sign else ''}{first}.{''.join(rest) or '0'}E{int(exponent) + len(rest)}"
 
 
 class Between:

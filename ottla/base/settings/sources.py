@@ -20,7 +20,13 @@ ENVIRONMENT_PREFIX_OF_BITNAMI = "KAFKA_CFG_"
 ENVIRONMENT_CLUSTER_ID = ("CLUSTER_ID", "KAFKA_KRAFT_CLUSTER_ID")
 ENVIRONMENT_SILENT = ("KAFKA_BOOTSTRAP_SERVERS",)
 ENVIRONMENT_SKIPPED = ("KAFKA_HEAP_OPTS", "KAFKA_OPTS", "KAFKA_VERSION", "KAFKA_JVM_PERFORMANCE_OPTS", "KAFKA_GC_LOG_OPTS", "KAFKA_HOME")
-ENVIRONMENT_SKIPPED_PREFIXES = ("KAFKA_JMX_", "KAFKA_LOG4J_")
+ENVIRONMENT_SKIPPED_PREFIXES = ("KAFKA_JMX_", "KAFKA_LOG4J_", "KAFKA_TOOLS_LOG4J_", "KAFKA_SERVICE_", "KAFKA_PORT_")
+"""The last two are what an orchestrator says of a service that happens to be called kafka."""
+ENVIRONMENT_OF_SCRIPTS = (
+    "KAFKA_CERTIFICATE_PASSWORD", "KAFKA_DEBUG", "KAFKA_ENABLE_KRAFT", "KAFKA_EXTRA_FLAGS", "KAFKA_INITIAL_CONTROLLERS", "KAFKA_TLS_TYPE",
+    "KAFKA_VOLUME_DIR", "KAFKA_MOUNTED_CONF_DIR", "KAFKA_BASE_DIR", "KAFKA_ZOOKEEPER_PROTOCOL", "KAFKA_SKIP_KRAFT_STORAGE_INIT",
+)  # fmt: skip
+"""For the scripts of the images that compose files are written for."""
 
 
 def parse_properties(text: str) -> dict[str, str]:
@@ -63,18 +69,25 @@ def parse_assignments(assignments: Iterable[str]) -> dict[str, str]:
 
 
 def parse_environment(environment: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
-    """The settings in the environment, and the names of variables that were passed over (they are for a JVM)."""
+    """The settings in the environment, and the names of variables that were passed over (they are for a JVM, or for an image's scripts)."""
     values, skipped = {}, []
     for variable in sorted(environment):
         if variable in ENVIRONMENT_CLUSTER_ID:
             values["ottla.cluster.id"] = environment[variable]
         elif not variable.startswith(ENVIRONMENT_PREFIX) or variable in ENVIRONMENT_SILENT:
             continue
-        elif variable in ENVIRONMENT_SKIPPED or variable.startswith(ENVIRONMENT_SKIPPED_PREFIXES):
+        elif _is_skipped(variable, environment[variable]):
             skipped.append(variable)
         else:
             values[environment_key(variable)] = environment[variable]
     return values, skipped
+
+
+def _is_skipped(variable: str, text: str) -> bool:
+    if variable == "KAFKA_PORT":
+        return "://" in text
+    names = (*ENVIRONMENT_SKIPPED, *ENVIRONMENT_OF_SCRIPTS)
+    return variable in names or variable.startswith(ENVIRONMENT_SKIPPED_PREFIXES)
 
 
 def environment_key(variable: str) -> str:

@@ -62,3 +62,17 @@ def test_any_case_where_it_is_allowed() -> None:
 def test_ranges_are_told() -> None:
     assert Setting("n", Type.INT, 1, ".", valid=Between(1, 9, also=(-1,))).valid_text == "[1,...,9] or -1"
     assert Setting("n", Type.INT, 1, ".").valid_text == ""
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (0.5, "0.5"), (1.0, "1.0"), (0.0, "0.0"), (0.001, "0.001"), (9999999.0, "9999999.0"), (1e7, "1.0E7"), (12345678.5, "1.23456785E7"),
+        (0.0001, "1.0E-4"), (-2.5e-7, "-2.5E-7"), (1.7976931348623157e308, "1.7976931348623157E308"), (4e16, "4.0E16"),
+    ],
+)  # fmt: skip
+def test_doubles_are_written_as_java_writes_them(value: float, text: str) -> None:
+    """Kafka's tools show what brokers say, and people compare it."""
+    setting = Setting("n", Type.DOUBLE, 0.0, ".")
+    assert setting.text(value) == text
+    assert setting.parse(text) == value

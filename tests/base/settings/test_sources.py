@@ -89,3 +89,14 @@ def test_assignments() -> None:
 def test_nearest_name() -> None:
     assert nearest("num.partition", ["num.partitions", "log.dirs"]) == "num.partitions"
     assert nearest("zzz", ["num.partitions"]) is None
+
+
+def test_what_is_meant_for_a_jvm_an_images_scripts_or_a_service_of_that_name_is_passed_over() -> None:
+    """An orchestrator that has a service called kafka says so in the environment of everybody."""
+    skipped = {
+        "KAFKA_HEAP_OPTS": "-Xmx1g", "KAFKA_JMX_PORT": "1", "KAFKA_LOG4J_LOGGERS": "a=INFO", "KAFKA_TOOLS_LOG4J_LOGLEVEL": "ERROR",
+        "KAFKA_ENABLE_KRAFT": "yes", "KAFKA_VOLUME_DIR": "/bitnami/kafka", "KAFKA_PORT": "tcp://10.0.0.1:9092",
+        "KAFKA_PORT_9092_TCP_ADDR": "10.0.0.1", "KAFKA_SERVICE_HOST": "10.0.0.1",
+    }  # fmt: skip
+    assert parse_environment(skipped) == ({}, sorted(skipped))
+    assert parse_environment({"KAFKA_PORT": "9092"}) == ({"port": "9092"}, [])
