@@ -176,10 +176,11 @@ class Fetch:
             partition.traffic.count_refused_fetch(error.code)
             return error.code
 
-    def _result(self, index: int, read: PartitionRead | ErrorCode) -> PartitionData:
+    def _result(self, wanted: Wanted, read: PartitionRead | ErrorCode) -> PartitionData:
+        index = wanted.index
         if type(read) is not PartitionRead:
             assert isinstance(read, ErrorCode)
-            return refusal(index, read)
+            return refusal(index, read, is_here=self._find(wanted) is not None)
         found, high_watermark, stable, log_start_offset, aborted, diverging = read
         result = make_result(
             partition_index=index,
@@ -215,18 +216,19 @@ class Fetch:
                 results = []
                 topics.append(make_topic(topic=wanted.topic, topic_id=wanted.topic_id, partitions=results))
                 last = name
-            results.append(self._result(wanted.index, read))
+            results.append(self._result(wanted, read))
         return topics
 
 
-def refusal(index: int, code: ErrorCode) -> PartitionData:
+def refusal(index: int, code: ErrorCode, *, is_here: bool) -> PartitionData:
+    """Kafka leaves the aborted transactions null when a replica refuses, and empty when there is none."""
     return PartitionData(
         partition_index=index,
         error_code=code,
         high_watermark=-1,
         last_stable_offset=-1,
         log_start_offset=-1,
-        aborted_transactions=None,
+        aborted_transactions=None if is_here else [],
         records=b"",
     )
 

@@ -75,6 +75,7 @@ def test_an_error_is_answered_at_once(version: int, index: int, offset: int, top
     world = World()
     (result,) = results(handle(world.broker, request(version), body({index: offset}, wait_ms=500, topic=topic)))
     assert result.error_code == code
+    assert result.aborted_transactions == ([] if code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION else None), "as Kafka tells them apart"
 
 
 def test_max_bytes_bounds_the_answer_but_one_batch_always_comes() -> None:
