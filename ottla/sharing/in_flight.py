@@ -240,25 +240,6 @@ class InFlight:
         elif run.state is not ACQUIRED:
             self.complete_count += size
 
-    # What is to be remembered
-
-    def start_after(self, changing: Sequence[Run]) -> int:
-        """Where `start` will be once these changes are durable."""
-        ids = {id(run) for run in changing}
-        for run in self.runs:
-            state = run.target if run.target is not None and id(run) in ids else run.state
-            if state not in TERMINAL:
-                return run.first
-        return self.end
-
-    def complete_after(self, changing: Sequence[Run], start: int) -> int:
-        """How many offsets from `start` on will be done with once these changes are durable."""
-        count = self.complete_count
-        for run in changing:
-            if run.target in TERMINAL:
-                count += len(run)
-        return count - (start - self.start)
-
 
 def state_batches(runs: Iterable[Run], start: int) -> tuple[StateBatch, ...]:
     """The runs' states, or those they are about to have, from `start` on; neighbours that are alike in one."""

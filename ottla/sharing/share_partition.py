@@ -22,7 +22,7 @@ from ottla.base.share_state import UNINITIALIZED_START_OFFSET, Done, Persister, 
 from ottla.sharing import acknowledgement, acquisition
 from ottla.sharing.acknowledgement import Acknowledgement, Rules
 from ottla.sharing.acquisition import Acquired, LogBatch, Terms
-from ottla.sharing.in_flight import InFlight, Run, state_batches
+from ottla.sharing.in_flight import TERMINAL, InFlight, Run, state_batches
 
 CLOSING = frozenset(
     {
@@ -81,6 +81,7 @@ class SharePartition:
         self._on_closed = on_closed
         self._timer: TimerHandle | None = None
         self._timer_ms = 0
+        self._completing = 0  # records that will be done with when what is being written is durable
         self._watchers: dict[Callable[[], None], None] = {}
 
     # Life
@@ -184,12 +185,16 @@ class SharePartition:
         if not changing:
             done(ErrorCode.NONE)
             return
+        # The start moves once it is durable that it may: a start that was told ahead would be taken back by the next write, and with it
+        # what its batches no longer name.
         flight = self.flight
-        start = flight.start_after(changing)
-        complete = flight.complete_after(changing, start)
-        state = ShareState(self.state_epoch, self.leader_epoch, start, complete, state_batches(changing, start))
+        completing = sum(len(run) for run in changing if run.target in TERMINAL)
+        self._completing += completing
+        complete = flight.complete_count + self._completing
+        state = ShareState(self.state_epoch, self.leader_epoch, flight.start, complete, state_batches(changing, flight.start))
 
         def written(code: ErrorCode) -> None:
+            self._completing -= completing
             self._settle(changing, code)
             done(told(code))
 
@@ -229,7 +234,8 @@ class SharePartition:
         late = acknowledgement.expire(flight, self._clock.monotonic_ms(), self.terms().delivery_count_max)
         if late:
             flight.advance()
-            state = ShareState(self.state_epoch, self.leader_epoch, flight.start, flight.complete_count, state_batches(late, flight.start))
+            complete = flight.complete_count + self._completing
+            state = ShareState(self.state_epoch, self.leader_epoch, flight.start, complete, state_batches(late, flight.start))
             self._persister.write(self.key, state, self._on_expiry_written)
         self._arm_next()
         if late:

@@ -73,12 +73,14 @@ class ShareStateShard:
 
 
 def updated(known: ShareState, change: ShareState) -> ShareState:
-    """A state after a change; a start offset of -1 in it means that it has not moved."""
-    start_offset = change.start_offset if change.start_offset >= 0 else known.start_offset
+    """A state after a change. What is done with stays so: a start offset behind the one that is known comes with a request that was late,
+    and moves nothing. (Kafka would follow it back, and forget what was said of the records between.)"""
+    is_late = change.start_offset < known.start_offset
+    start_offset = known.start_offset if is_late else change.start_offset
     return ShareState(
         known.state_epoch,
         max(known.leader_epoch, change.leader_epoch),
         start_offset,
-        change.delivery_complete_count,
+        known.delivery_complete_count if 0 <= change.start_offset < known.start_offset else change.delivery_complete_count,
         merge(known.batches, change.batches, start_offset),
     )

@@ -108,6 +108,16 @@ def test_writes_are_laid_over_one_another() -> None:
     )
 
 
+def test_a_write_that_comes_late_takes_nothing_back() -> None:
+    """Its copy had been tried again, and later writes have come meanwhile."""
+    world = initialized(StateWorld())
+    world.answer(write(StateBatch(0, 4, ACKNOWLEDGED, 1), start=0, complete=5))
+    world.answer(write(StateBatch(5, 9, AVAILABLE, 2), start=5, complete=0))
+    known = world.answer(ReadState(KEY, 0)).state
+    world.answer(write(StateBatch(0, 4, ACKNOWLEDGED, 1), StateBatch(5, 9, AVAILABLE, 1), start=0, complete=5))
+    assert world.answer(ReadState(KEY, 0)).state == known == ShareState(1, 0, 5, 0, (StateBatch(5, 9, AVAILABLE, 2),))
+
+
 def test_after_so_many_updates_comes_a_snapshot() -> None:
     world = initialized(StateWorld(ShareStateSettings(updates_per_snapshot=2)))
     for offset in range(6):
@@ -225,8 +235,9 @@ class Remembered:
         self.offsets: dict[int, tuple[int, int]] = {}
 
     def write(self, state: ShareState) -> None:
-        self.start = state.start_offset if state.start_offset >= 0 else self.start
-        self.complete = state.delivery_complete_count
+        if not 0 <= state.start_offset < self.start:
+            self.complete = state.delivery_complete_count
+        self.start = max(state.start_offset, self.start)
         for first, last, delivery_state, count in state.batches:
             for offset in range(first, last + 1):
                 self.offsets[offset] = max(self.offsets.get(offset, (0, 0)), (count, delivery_state))
