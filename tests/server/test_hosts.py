@@ -1,16 +1,31 @@
-"""Which broker coordinates a group, as long as nobody has committed anything anywhere."""
+"""Which broker coordinates a group, as long as nobody has committed anything anywhere; and who hears share coordinators."""
 
 from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from ottla.base.errors import ApiError, ErrorCode
+from ottla.base.types import GROUP_METADATA_TOPIC, TopicPartition
 from ottla.controller.state import ClusterMetadata
+from ottla.groups.draft import Caller
 from ottla.groups.settings import GroupSettings
 from ottla.server.hosts import GroupHosts
+from ottla.wire.messages.alter_share_group_offsets import (
+    AlterShareGroupOffsetsRequest,
+    AlterShareGroupOffsetsRequestPartition,
+    AlterShareGroupOffsetsRequestTopic,
+)
+from ottla.wire.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
 from tests.fakes.clock import ManualClock
+from tests.fakes.machine_log import MemoryLog
+from tests.fakes.persister import MemoryPersister
 from tests.fakes.randomness import SeededRandom
 from tests.fakes.timers import ManualTimers
+
+T_0 = AlterShareGroupOffsetsRequestTopic(topic_name="t", partitions=[AlterShareGroupOffsetsRequestPartition(partition_index=0)])
 
 
 def test_without_the_offsets_topic_no_broker_is_the_coordinator() -> None:
@@ -20,3 +35,35 @@ def test_without_the_offsets_topic_no_broker_is_the_coordinator() -> None:
     with pytest.raises(ApiError) as refused:
         hosts.host_of("g")
     assert refused.value.code is ErrorCode.NOT_COORDINATOR
+
+
+class LedPartition(MemoryLog):
+    """The first partition of `__consumer_offsets`, empty, led here."""
+
+    topic_partition = TopicPartition(GROUP_METADATA_TOPIC, 0)
+    log = SimpleNamespace(log_start_offset=0, log_end_offset=0)
+
+
+def test_what_share_coordinators_answer_is_decided_on_the_shard_that_asked() -> None:
+    clock = ManualClock()
+    timers, persister, partition = ManualTimers(clock), MemoryPersister(), LedPartition()
+    topic = SimpleNamespace(topic_id=b"t" * 16, partitions=[0, 1], name="t")
+    metadata: Any = SimpleNamespace(topic=lambda name: topic if name == "t" else None)
+    hosts = GroupHosts(clock, timers, SeededRandom(1), metadata, GroupSettings(), persister=persister)
+    hosts.lead(partition, 1024)  # type: ignore[arg-type]
+    timers.run_due()
+    host, answers = hosts.host_of_partition(0), list[Any]()
+    assert host is not None
+    request = ShareGroupHeartbeatRequest(group_id="g", member_id="m", subscribed_topic_names=["t"])
+    persister.is_held = True
+    host.run(lambda now_ms: host.machine.share_heartbeat(request, Caller(1, "c", "/h"), answers.append, now_ms))
+    timers.run_due()
+    assert not answers
+    persister.release()
+    timers.run_due()
+    assert [topic.partitions for topic in answers[0].assignment.topic_partitions] == [[0, 1]]
+    persister.is_held = True
+    host.run(lambda now_ms: host.machine.alter_share_offsets(AlterShareGroupOffsetsRequest(group_id="h", topics=[T_0]), answers.append))
+    hosts.resign(0)
+    persister.release()
+    assert answers[1].error_code == ErrorCode.NOT_COORDINATOR, "what comes after the shard has moved is nobody's"
