@@ -49,6 +49,7 @@ ExecReload=/bin/kill -HUP $MAINPID
 KillSignal=SIGTERM
 TimeoutStartSec=300
 TimeoutStopSec=60
+WatchdogSec=60
 Restart=on-failure
 RestartSec=2
 LimitNOFILE=1048576

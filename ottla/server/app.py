@@ -14,6 +14,7 @@ import asyncio
 import gc
 import logging
 import os
+import signal
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -63,7 +64,7 @@ from ottla.server.logging_setup import sources_line
 from ottla.server.partitions import PartitionTable
 from ottla.server.peers import NoPeers
 from ottla.server.replicas import Replicas
-from ottla.server.service import notify_ready, on_signals
+from ottla.server.service import feed_watchdog, notify_ready, on_signals
 from ottla.server.waiters import Waiters
 from ottla.sharing.registry import SharePartitions
 from ottla.sharing.routing import SharePersister, ShareStateCoordinators
@@ -441,12 +442,18 @@ def run(
     for notice in notices:
         log.log(logging.WARNING if notice.is_warning else logging.INFO, notice.text)
     server = BrokerServer(loop, config, read_again)
+    signal.signal(signal.SIGTERM, _stop_before_ready)
     try:
         server.start()
         server.create_topics(seed_topics)
         return loop.run_until_complete(serve(server, started, on_ready))
     finally:
         loop.close()
+
+
+def _stop_before_ready(number: int, frame: object) -> None:
+    """Recovery may take long, and the kernel ends the first process of a container only by signals that have a handler."""
+    raise StartRefused("stopped by SIGTERM before it was ready")
 
 
 async def serve(server: BrokerServer, started: float, on_ready: Callable[[str], object] | None = None) -> int:
@@ -460,6 +467,7 @@ async def serve(server: BrokerServer, started: float, on_ready: Callable[[str], 
     server.begin_turns()
     announce(server, address, started)
     notify_ready(f"listening on {server.endpoints[0]}")
+    feed_watchdog(server.loop)
     return await server.stopped
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import logging
 import sys
+import time
 from collections import Counter
 
 from ottla.base.config import BROKER_SETTINGS, BrokerConfig, Source
@@ -21,7 +22,9 @@ _ESCAPES = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160))} |
 
 
 class JsonFormatter(logging.Formatter):
-    """One JSON object a line."""
+    """One JSON object a line, its time in UTC: machines of several zones send to one place."""
+
+    converter = time.gmtime
 
     def __init__(self, broker_id: int) -> None:
         super().__init__()
@@ -29,7 +32,7 @@ class JsonFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         entry: dict[str, object] = {
-            "time": self.formatTime(record, "%Y-%m-%dT%H:%M:%S") + f".{int(record.msecs):03d}",
+            "time": self.formatTime(record, "%Y-%m-%dT%H:%M:%S") + f".{int(record.msecs):03d}Z",
             "level": record.levelname.lower(),
             "logger": record.name,
             "broker.id": self._broker_id,
@@ -64,10 +67,11 @@ def set_up_logging(form: str, level: str, broker_id: int) -> None:
     is_text = form == "text" or (form == "auto" and sys.stderr.isatty())
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(TextFormatter(broker_id) if is_text else JsonFormatter(broker_id))
-    root = logging.getLogger("ottla")
-    root.handlers[:] = [handler]
-    root.setLevel(level.upper())
-    root.propagate = False
+    for name, least in (("ottla", level.upper()), ("asyncio", "WARNING")):  # the loop speaks up when a callback fails
+        logger = logging.getLogger(name)
+        logger.handlers[:] = [handler]
+        logger.setLevel(least)
+        logger.propagate = False
 
 
 def sources_line(config: BrokerConfig) -> str:

@@ -1,9 +1,10 @@
 """The broker as a service: what it tells systemd, which signals it hears, what it owes as the first process of a container.
 
-`notify` speaks systemd's protocol, a datagram on the socket named by NOTIFY_SOCKET; without that variable it does nothing. SIGTERM and
-Ctrl-C stop cleanly, SIGHUP reloads. The first process of a container inherits every orphan in it, and a kernel that nobody asks about them
-keeps their entries for ever; so it asks every second (uvloop keeps SIGCHLD to itself). Nor does the kernel end a first process by a signal
-that has no handler, so there the second SIGTERM has one.
+`notify` speaks systemd's protocol, a datagram on the socket named by NOTIFY_SOCKET; without that variable it does nothing. Where systemd
+watches over the service (WATCHDOG_USEC), it is told that the loop turns. SIGTERM and Ctrl-C stop cleanly, SIGHUP reloads. The first
+process of a container inherits every orphan in it, and a kernel that nobody asks about them keeps their entries for ever; so it asks every
+second (uvloop keeps SIGCHLD to itself). Nor does the kernel end a first process by a signal that has no handler, so there the second
+SIGTERM has one.
 """
 
 from __future__ import annotations
@@ -18,6 +19,9 @@ from collections.abc import Callable, Mapping
 READY = "READY=1"
 STOPPING = "STOPPING=1"
 RELOADING = "RELOADING=1"
+ALIVE = "WATCHDOG=1"
+ALIVE_PER_TIMEOUT = 3
+"""So often within the time that systemd allows: one message may be late."""
 
 FIRST_PROCESS = 1
 REAP_SECONDS = 1.0
@@ -52,6 +56,21 @@ def notify_reloaded(reload: Callable[[], None]) -> None:
     notify(RELOADING, f"MONOTONIC_USEC={time.monotonic_ns() // 1000}")
     reload()
     notify(READY)
+
+
+def feed_watchdog(loop: asyncio.AbstractEventLoop, environment: Mapping[str, str] = os.environ) -> bool:
+    """Tells systemd from now on that the loop turns, if it wants to know; a loop that stands still is restarted then."""
+    microseconds, pid = environment.get("WATCHDOG_USEC", ""), environment.get("WATCHDOG_PID", str(os.getpid()))
+    if not microseconds.isdigit() or not int(microseconds) or pid != str(os.getpid()):
+        return False
+    seconds = int(microseconds) / 1e6 / ALIVE_PER_TIMEOUT
+
+    def feed() -> None:
+        notify(ALIVE, environment=environment)
+        loop.call_later(seconds, feed)
+
+    feed()
+    return True
 
 
 def on_signals(loop: asyncio.AbstractEventLoop, stop: Callable[[], None], reload: Callable[[], None]) -> None:

@@ -7,7 +7,7 @@ import logging
 import socket
 import struct
 import sys
-import time
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -31,9 +31,9 @@ def record(message: str, *, is_error: bool = False, **facts: object) -> logging.
 
 
 def test_json_says_who_and_what_it_is_about() -> None:
-    line = JsonFormatter(3).format(record("closing\nit", **FACTS))
+    line = JsonFormatter(3).format(record("closing\nit", created=1_700_000_000.25, msecs=250.0, **FACTS))
     entry = json.loads(line)
-    time.strptime(entry.pop("time").partition(".")[0], "%Y-%m-%dT%H:%M:%S")
+    assert datetime.fromisoformat(entry.pop("time")) == datetime.fromtimestamp(1_700_000_000.25, UTC)
     assert entry == {
         "level": "warning", "logger": "ottla.connection", "broker.id": 3, "listener": "OUTSIDE", "client.id": "billing",
         "correlation.id": 7, "message": "closing\nit",

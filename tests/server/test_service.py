@@ -136,3 +136,44 @@ def test_a_broker_tells_systemd_when_it_serves_reloads_and_stops(tmp_path: Path)
             process.kill()
             process.wait()
     assert log.read_text().count("nothing has changed") == 1
+
+
+def test_the_watchdog_is_fed_while_the_loop_turns(tmp_path: Path) -> None:
+    path = str(tmp_path / "notify")
+    loop = asyncio.SelectorEventLoop()
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sock:
+        sock.bind(path)
+        sock.setblocking(False)
+        environment = {"NOTIFY_SOCKET": path, "WATCHDOG_USEC": "30000", "WATCHDOG_PID": str(os.getpid())}
+
+        async def heard(times: int) -> None:
+            for _ in range(times):
+                assert await asyncio.wait_for(loop.sock_recv(sock, 100), 10) == b"WATCHDOG=1"
+
+        assert service.feed_watchdog(loop, environment)
+        loop.run_until_complete(heard(4))
+    loop.close()
+
+
+@pytest.mark.parametrize("environment", [{}, {"WATCHDOG_USEC": "0"}, {"WATCHDOG_USEC": "x"}, {"WATCHDOG_USEC": "9", "WATCHDOG_PID": "1"}])
+def test_a_watchdog_that_is_not_for_us_is_not_fed(environment: dict[str, str]) -> None:
+    loop = asyncio.SelectorEventLoop()
+    assert not service.feed_watchdog(loop, environment)
+    loop.close()
+
+
+TERMINATED_EARLY = """
+import os, signal
+from ottla.server import app
+from ottla.cli.main import main
+
+app.BrokerServer.start = lambda server: os.kill(os.getpid(), signal.SIGTERM)
+raise SystemExit(main(["start", "--ephemeral", "--port", "0"]))
+"""
+
+
+def test_sigterm_ends_a_start_that_is_not_ready() -> None:
+    """Without a handler the first process of a container would not hear it."""
+    done = subprocess.run([sys.executable, "-c", TERMINATED_EARLY], capture_output=True, text=True, timeout=30, check=False)
+    assert (done.stdout, done.returncode) == ("", 1)
+    assert done.stderr.splitlines()[-1] == "error: stopped by SIGTERM before it was ready"
