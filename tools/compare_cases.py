@@ -24,6 +24,7 @@ class Case(NamedTuple):
 
 
 _EXIT_RESET = "a refusal is exit code 1; Kafka's tool exits 0"
+_TRACE = "Kafka's tool prints a stack trace on stdout"
 _OLD_NAME = "that an option has an old name is not said on stdout"
 _EPOCH = "Kafka's client raises the producer's epoch with each transaction (KIP-890), our client keeps it"
 _WARNING = "that a partition has no record at that time is told on stderr"
@@ -172,6 +173,8 @@ CASES: tuple[Case, ...] = (
     Case("kafka-groups --list --consumer"),
     Case("kafka-groups --list --group-type classic"),
     Case("kafka-groups --list --share"),
+    Case("kafka-consumer-groups --validate-regex orders-.*"),
+    Case("kafka-consumer-groups --validate-regex a(?=b)"),
     Case("kafka-consumer-groups --delete --group g1"),
     Case("kafka-consumer-groups --delete --group g2 --group nope", exits=_EXIT_RESET),
     Case("kafka-consumer-groups --delete --group nope", exits=_EXIT_RESET),
@@ -232,6 +235,31 @@ CASES: tuple[Case, ...] = (
     Case("kafka-configs --alter --user alice --add-config SCRAM-SHA-256=[iterations=1,password=x]"),
     Case("kafka-configs --alter --user alice --add-config SCRAM-SHA-256=[password=x],producer_byte_rate=1"),
     Case("kafka-configs --alter --user-defaults --add-config SCRAM-SHA-256=[password=x]"),
+    Case("kafka-reassign-partitions --list"),
+    Case("kafka-reassign-partitions --generate --topics-to-move-json-file FILES/topics.json --broker-list NODE"),
+    Case("kafka-reassign-partitions --execute --reassignment-json-file FILES/move.json"),
+    Case("kafka-reassign-partitions --execute --reassignment-json-file FILES/move.json --throttle 5000000"),
+    Case("kafka-configs --describe --entity-type brokers --entity-name NODE"),
+    Case("kafka-configs --describe --entity-type topics --entity-name nulls"),
+    Case("kafka-reassign-partitions --verify --reassignment-json-file FILES/move.json --preserve-throttles"),
+    Case("kafka-reassign-partitions --verify --reassignment-json-file FILES/move.json"),
+    Case(
+        "kafka-reassign-partitions --execute --additional --reassignment-json-file FILES/move.json --throttle 5000000"
+        " --replica-alter-log-dirs-throttle 1000000 --timeout 1000 --disallow-replication-factor-change"
+    ),
+    Case("kafka-reassign-partitions --cancel --reassignment-json-file FILES/move.json"),
+    Case("kafka-reassign-partitions --cancel --reassignment-json-file FILES/move.json --preserve-throttles"),
+    Case("kafka-configs --describe --entity-type brokers --entity-name NODE"),
+    Case("kafka-reassign-partitions --execute --reassignment-json-file FILES/away.json", why=_TRACE),
+    Case("kafka-reassign-partitions --execute --reassignment-json-file FILES/none.json", why=_TRACE),
+    Case("kafka-reassign-partitions --execute --reassignment-json-file FILES/move.json --preserve-throttles"),
+    Case("kafka-reassign-partitions --execute --verify --reassignment-json-file FILES/move.json"),
+    Case("kafka-leader-election --election-type preferred --topic nulls --partition 0"),
+    Case("kafka-leader-election --election-type PREFERRED --all-topic-partitions"),
+    Case("kafka-leader-election --election-type preferred --path-to-json-file FILES/elect.json"),
+    Case("kafka-leader-election --election-type unclean --topic nulls --partition 0"),
+    Case("kafka-leader-election --election-type preferred --topic nulls"),
+    Case("kafka-leader-election --topic nulls --partition 0"),
     Case("kafka-log-dirs --describe --topic-list orders"),
     Case("kafka-log-dirs --describe --broker-list NODE --topic-list orders,nulls"),
     Case("kafka-log-dirs --describe --broker-list 77"),
@@ -268,6 +296,10 @@ CASES: tuple[Case, ...] = (
 )
 
 FILES = {
+    "topics.json": '{"topics":[{"topic":"nulls"}],"version":1}',
+    "move.json": '{"version":1,"partitions":[{"topic":"nulls","partition":0,"replicas":[NODE]}]}',
+    "away.json": '{"version":1,"partitions":[{"topic":"nulls","partition":0,"replicas":[77]}]}',
+    "elect.json": '{"partitions":[{"topic":"nulls","partition":0},{"topic":"nulls","partition":5}]}',
     "reset.csv": "orders,0,1\norders,1,100\n",
     "reset2.csv": "g1,orders,0,1\ng2,orders,1,0\n",
     "delete.json": '{"partitions":[{"topic":"orders","partition":1,"offset":2},{"topic":"orders","partition":0,"offset":100}],"version":1}',

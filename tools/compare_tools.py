@@ -54,9 +54,9 @@ def words_of(case: Case, address: str, files: Path, node: int) -> list[str]:
     return ["--bootstrap-server", address, *words]
 
 
-def make_files(folder: Path) -> None:
+def make_files(folder: Path, node: int) -> None:
     for name, text in FILES.items():
-        (folder / name).write_text(text)
+        (folder / name).write_text(text.replace("NODE", str(node)))
     (folder / SEGMENT).write_bytes(_segment())
 
 
@@ -82,7 +82,7 @@ def _segment() -> bytes:
 
 def run_theirs(run_java: Callable[[str, str], object], cases: Sequence[Case], address: str, folder: Path, node: int = 0) -> list[Seen]:
     """All cases by Kafka's tools in one JVM; `run_java(class, argument)` runs a class of `tests/clients/java`."""
-    make_files(folder)
+    make_files(folder, node)
     lines = []
     for number, case in enumerate(cases):
         base = folder / f"case-{number}"
@@ -105,7 +105,7 @@ def _read(base: Path) -> Seen:
 def run_ours(cases: Sequence[Case], address: str, folder: Path, node: int = 0, pause_s: float = 0) -> list[Seen]:
     """All cases by ours, in this process. Apache Kafka's brokers learn of a change a little after it was answered for, and a JVM is slow
     enough not to notice: hence the pause there."""
-    make_files(folder)
+    make_files(folder, node)
     seen = []
     for case in cases:
         seen.append(run_line([case.tool, *words_of(case, address, folder, node)], case.stdin))
@@ -141,6 +141,7 @@ _SAME = (
     (re.compile(r"\b1[67]\d{11}\b"), "TIME"),
     (re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d:\d{3}"), "DATE"),
     (re.compile(r'"logDir":"[^"]*"'), '"logDir":"DIR"'),
+    (re.compile(r'"log_dirs":\["/[^]]*\]'), '"log_dirs":["DIR"]'),
     (re.compile(r"(console-consumer|perf-consumer)-\d+ *"), r"\1-N"),
     (re.compile(r"\S+/(?=0{20}\.)"), "DIR/"),
     (re.compile(r"test-group-\d+ *"), "test-group-N"),

@@ -1,71 +1,30 @@
 """`ottla partitions`: move replicas (`generate`, `reassign`, `list`, `verify`, `cancel`) and choose leaders (`elect`).
 
-Files are Kafka's: `{"version": 1, "partitions": [{"topic": "t", "partition": 0, "replicas": [1, 2]}]}`. `reassign` shows what would
-change and changes nothing without `--execute`; it prints the replicas of now in the same form, so that a move can be taken back.
+Files are Kafka's (`partition_plans.py`). `reassign` shows what would change and changes nothing without `--execute`; `verify` and `cancel`
+take the bounds of `--throttle` away, as Kafka's tool does. By Kafka's name the same commands print what Kafka prints
+(`partitions_kafka.py`).
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 from typing import Any
 
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.base.types import TopicPartition
 from ottla.cli import partitions_generate
-from ottla.cli.command import Command, UsageError, merged
+from ottla.cli import partitions_kafka as kafka
+from ottla.cli.command import Command, Refused, UsageError, merged
 from ottla.cli.options import add_yes, confirm, connect, output_of
-from ottla.client import admin
+from ottla.cli.output import write
+from ottla.cli.partition_plans import Plan, read_entries, read_plan
+from ottla.client import admin, replica_admin
 from ottla.client.cluster import Cluster
 from ottla.client.errors import error_code
 
 COLUMNS = (("TOPIC", "topic"), ("PARTITION", "partition"), ("REPLICAS", "replicas"), ("NEW-REPLICAS", "new_replicas"), ("ERROR", "error"))
 ELECTION_TYPES = {"preferred": 0, "unclean": 1}
-
-
-def _entries(path: str) -> list[dict[str, Any]]:
-    try:
-        with open(path, encoding="utf-8") as file:
-            tree = json.load(file)
-    except OSError as error:
-        raise UsageError(f"cannot read {path}: {(error.strerror or str(error)).lower()}") from None
-    except ValueError as error:
-        raise UsageError(f"{path} is not JSON: {error}") from None
-    entries = tree.get("partitions") if isinstance(tree, dict) else None
-    if not isinstance(entries, list) or not entries:
-        raise UsageError(f'{path} is not {{"version": 1, "partitions": [...]}}')
-    for number, entry in enumerate(entries, 1):
-        if not isinstance(entry, dict) or not isinstance(entry.get("topic"), str) or not isinstance(entry.get("partition"), int):
-            raise UsageError(f"{path}, entry {number}: needs topic and partition, not {json.dumps(entry)[:80]}")
-    return entries
-
-
-def read_plan(path: str) -> dict[TopicPartition, list[int]]:
-    """The replicas that a file asks for."""
-    plan: dict[TopicPartition, list[int]] = {}
-    for number, entry in enumerate(_entries(path), 1):
-        replicas = entry.get("replicas")
-        if not isinstance(replicas, list) or not replicas or not all(type(found) is int for found in replicas):
-            raise UsageError(f"{path}, entry {number}: needs replicas, a list of broker ids")
-        if len(set(replicas)) != len(replicas):
-            raise UsageError(f"{path}, entry {number}: names a broker twice")
-        partition = TopicPartition(entry["topic"], entry["partition"])
-        if partition in plan:
-            raise UsageError(f"{path} names {partition} twice")
-        plan[partition] = replicas
-    return plan
-
-
-def _replicas(cluster: Cluster, partitions: list[TopicPartition]) -> dict[TopicPartition, list[int]]:
-    """The replicas of now. ApiError for a partition that is not there."""
-    found: dict[TopicPartition, list[int]] = {}
-    for topic in dict.fromkeys(partition.topic for partition in partitions):
-        for placed in cluster.topic(topic).partitions:
-            found[TopicPartition(topic, placed.partition_index)] = list(placed.replica_nodes)
-    for partition in partitions:
-        if partition not in found:
-            raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {partition.topic!r} has no partition {partition.partition}")
-    return {partition: found[partition] for partition in partitions}
+ALTER_REPLICA_LOG_DIRS = 34
 
 
 # Moving
@@ -77,112 +36,171 @@ def _file_argument(parser: argparse.ArgumentParser) -> None:
 
 def _reassign_arguments(parser: argparse.ArgumentParser) -> None:
     _file_argument(parser)
-    parser.add_argument("--execute", action="store_true", help="do it; without this the plan is shown")
+    add = parser.add_argument
+    add("--execute", action="store_true", help="do it; without this the plan is shown")
+    add("--additional", action="store_true", help="though other moves are under way")
+    add("--throttle", type=int, metavar="B/s", help="no faster between brokers")
+    add("--replica-alter-log-dirs-throttle", type=int, metavar="B/s", help="no faster between directories of a broker")
+    add("--disallow-replication-factor-change", action="store_true", help="refuse to add or remove copies")
+    add("--timeout", type=int, default=10_000, metavar="MS", help="wait so long for replicas that shall lie in other directories")
     add_yes(parser)
 
 
 def _reassign(args: argparse.Namespace) -> int:
     output = output_of(args)
     plan = read_plan(args.reassignment_json_file)
+    rate, log_dir_rate = (
+        _rate(value, option)
+        for value, option in (
+            (args.throttle, "--throttle"),
+            (args.replica_alter_log_dirs_throttle, "--replica-alter-log-dirs-throttle"),
+        )
+    )
     with connect(args) as cluster:
-        before = _replicas(cluster, list(plan))
-        unknown = sorted({broker for replicas in plan.values() for broker in replicas} - set(cluster.brokers))
+        before = replica_admin.replicas_of(cluster, plan.replicas)
+        unknown = sorted({broker for replicas in plan.replicas.values() for broker in replicas} - set(cluster.brokers))
         if unknown:
             raise ApiError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"there is no broker {unknown[0]}; there are {_ids(cluster.brokers)}")
-        errors: dict[TopicPartition, str | None] = {}
+        errors: dict[TopicPartition, ErrorCode] = {}
         if args.execute:
-            confirm(args, f"Move replicas of {len(plan)} partitions?")
-            errors = _send(cluster, {partition: list(replicas) for partition, replicas in plan.items()})
-    rows = [
-        {"topic": p.topic, "partition": p.partition, "replicas": before[p], "new_replicas": plan[p], "error": errors.get(p)}
-        for p in sorted(plan)
-    ]
-    output.show("partitions", rows, COLUMNS, extra={"executed": args.execute})
+            confirm(args, f"Move replicas of {len(plan.replicas)} partitions?")
+            errors = _start(cluster, args, plan, before, rate, log_dir_rate)
+    if not is_kafka(args):
+        rows = [
+            {"topic": p.topic, "partition": p.partition, "replicas": before[p], "new_replicas": replicas, "error": _name(errors.get(p))}
+            for p, replicas in sorted(plan.replicas.items())
+        ]
+        output.show("partitions", rows, COLUMNS, extra={"executed": args.execute})
     if not args.execute:
         output.note("nothing was changed; add --execute to do it")
     return 1 if any(errors.values()) else 0
+
+
+def is_kafka(args: argparse.Namespace) -> bool:
+    return getattr(args, "is_shim", False)
+
+
+def _rate(value: int | None, option: str) -> int | None:
+    """Kafka's tool takes -1 for none."""
+    if value is None or value == -1:
+        return None
+    if value < 1:
+        raise UsageError(f"{option} is a number of bytes a second, 1 or more")
+    return value
+
+
+def _name(code: ErrorCode | None) -> str | None:
+    return code.name if code else None
 
 
 def _ids(brokers: Any) -> str:
     return ", ".join(map(str, sorted(brokers)))
 
 
-def _send(cluster: Cluster, plan: dict[TopicPartition, list[int] | None]) -> dict[TopicPartition, str | None]:
-    """Asks for new replicas (None: cancel) and gives the name of each partition's error."""
-    from ottla.wire.messages import alter_partition_reassignments as wire
-
-    topics = [
-        wire.ReassignableTopic(
-            name=topic,
-            partitions=[
-                wire.ReassignablePartition(partition_index=number, replicas=plan[TopicPartition(topic, number)]) for number in numbers
-            ],
-        )
-        for topic, numbers in admin.grouped(plan).items()
-    ]
-    request = wire.AlterPartitionReassignmentsRequest(timeout_ms=admin.timeout_ms(cluster), topics=topics)
-    answer = admin.ask_controller(cluster, lambda: request, lambda found: found.error_code)
-    admin.check(answer.error_code, answer.error_message, "reassignment")
-    return {
-        TopicPartition(topic.name, partition.partition_index): error_code(partition.error_code).name if partition.error_code else None
-        for topic in answer.responses
-        for partition in topic.partitions
-    }
-
-
-def _ongoing(cluster: Cluster) -> list[dict[str, Any]]:
-    from ottla.wire.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
-
-    request = ListPartitionReassignmentsRequest(timeout_ms=admin.timeout_ms(cluster))
-    answer = admin.ask_controller(cluster, lambda: request, lambda found: found.error_code)
-    admin.check(answer.error_code, answer.error_message, "reassignments")
-    return [
-        {
-            "topic": topic.name,
-            "partition": partition.partition_index,
-            "replicas": list(partition.replicas),
-            "adding": list(partition.adding_replicas),
-            "removing": list(partition.removing_replicas),
-        }
-        for topic in answer.topics
-        for partition in topic.partitions
-    ]
+def _start(
+    cluster: Cluster,
+    args: argparse.Namespace,
+    plan: Plan,
+    before: dict[TopicPartition, list[int]],
+    rate: int | None,
+    log_dir_rate: int | None,
+) -> dict[TopicPartition, ErrorCode]:
+    """Bounds, moves between brokers, moves between directories; gives the code of each partition."""
+    if not args.additional and replica_admin.moves_under_way(cluster):
+        raise Refused("other moves are under way; --additional starts these beside them", ErrorCode.REASSIGNMENT_IN_PROGRESS.name)
+    lie = replica_admin.log_dirs_of(cluster, sorted(cluster.brokers), plan.topics) if plan.log_dirs or is_kafka(args) else {}
+    strays = {replica: path for replica, path in plan.log_dirs.items() if lie.get(replica, ("", ""))[0] != path}
+    if strays:
+        cluster.any_connection().version_of(ALTER_REPLICA_LOG_DIRS)
+    if rate is not None:
+        replica_admin.throttle_moves(cluster, plan.replicas, before, rate)
+    if log_dir_rate is not None:
+        replica_admin.throttle_log_dirs(cluster, {replica.broker for replica in strays}, log_dir_rate)
+    if is_kafka(args):
+        kafka.show_before(partitions_generate.as_json(before, lie), rate, log_dir_rate)
+    may_change = not args.disallow_replication_factor_change
+    errors = replica_admin.move_replicas(cluster, plan.replicas, may_change_factor=may_change)
+    if is_kafka(args):
+        kafka.show_started(list(plan.replicas), errors)
+    if strays and not any(errors.values()):
+        codes = replica_admin.move_log_dirs(cluster, strays, timeout_s=args.timeout / 1000)
+        errors.update({partition: code for (partition, _), code in codes.items() if code})
+        started = [replica for replica in strays if not codes.get(replica)]
+        if is_kafka(args) and started:
+            kafka.show_log_dirs_started(started)
+    return errors
 
 
 def _list(args: argparse.Namespace) -> int:
     with connect(args) as cluster:
-        rows = _ongoing(cluster)
+        moves = replica_admin.moves_under_way(cluster)
+    if is_kafka(args):
+        kafka.show_moves(moves)
+        return 0
+    rows = [{"topic": found.topic, "partition": found.partition, **move._asdict()} for found, move in sorted(moves.items())]
     columns = (("TOPIC", "topic"), ("PARTITION", "partition"), ("REPLICAS", "replicas"), ("ADDING", "adding"), ("REMOVING", "removing"))
     output_of(args).show("reassignments", rows, columns)
     return 0
 
 
+def _verify_arguments(parser: argparse.ArgumentParser) -> None:
+    _file_argument(parser)
+    parser.add_argument("--preserve-throttles", action="store_true", help="leave the bounds of --throttle; without this they go at the end")
+
+
 def _verify(args: argparse.Namespace) -> int:
-    """Exit code 1 while something is not as the file says."""
+    """Exit code 1 while something is not as the file says; 0 by Kafka's name, as there."""
     plan = read_plan(args.reassignment_json_file)
     with connect(args) as cluster:
-        now = _replicas(cluster, list(plan))
-        moving = {(row["topic"], row["partition"]) for row in _ongoing(cluster)}
+        now = replica_admin.replicas_of(cluster, plan.replicas)
+        moving = {partition for partition in replica_admin.moves_under_way(cluster) if partition in plan.replicas}
+        lie = replica_admin.log_dirs_of(cluster, sorted(cluster.brokers), plan.topics) if plan.log_dirs else {}
+        is_laid = {replica: lie.get(replica, ("", ""))[0] == path for replica, path in plan.log_dirs.items()}
+        is_busy = bool(moving) or any(lie.get(replica, ("", ""))[1] for replica in plan.log_dirs)
+        if is_kafka(args):
+            kafka.show_status(plan.replicas, now, moving)
+            kafka.show_log_dir_status(plan.log_dirs, lie)
+            write("\n")
+        if not is_busy and not args.preserve_throttles:
+            _clear(cluster, args, plan)
+    if is_kafka(args):
+        return 0
     rows = []
-    for partition in sorted(plan):
-        state = "in progress" if partition in moving else "complete" if now[partition] == plan[partition] else "not done"
+    for partition, replicas in sorted(plan.replicas.items()):
+        is_done = now[partition] == replicas and all(done for replica, done in is_laid.items() if replica.partition == partition)
+        state = "in progress" if partition in moving else "complete" if is_done else "not done"
         rows.append({"topic": partition.topic, "partition": partition.partition, "replicas": now[partition], "state": state})
     columns = (("TOPIC", "topic"), ("PARTITION", "partition"), ("REPLICAS", "replicas"), ("STATE", "state"))
     output_of(args).show("partitions", rows, columns)
     return 0 if all(row["state"] == "complete" for row in rows) else 1
 
 
+def _clear(cluster: Cluster, args: argparse.Namespace, plan: Plan) -> None:
+    if is_kafka(args):
+        named = {broker for replicas in plan.replicas.values() for broker in replicas}
+        kafka.show_cleared(sorted({*cluster.brokers, *named}), plan.topics)
+    replica_admin.clear_throttles(cluster, plan.topics)
+
+
 def _cancel_arguments(parser: argparse.ArgumentParser) -> None:
-    _file_argument(parser)
+    _verify_arguments(parser)
     add_yes(parser)
 
 
 def _cancel(args: argparse.Namespace) -> int:
     plan = read_plan(args.reassignment_json_file)
-    confirm(args, f"Cancel the moves of {len(plan)} partitions?")
+    confirm(args, f"Cancel the moves of {len(plan.replicas)} partitions?")
     with connect(args) as cluster:
-        errors = _send(cluster, dict.fromkeys(plan))
-    rows = [{"topic": partition.topic, "partition": partition.partition, "error": error} for partition, error in sorted(errors.items())]
+        replica_admin.replicas_of(cluster, plan.replicas)
+        errors = replica_admin.move_replicas(cluster, dict.fromkeys(plan.replicas))
+        cancelled = [partition for partition, code in errors.items() if not code]
+        if is_kafka(args):
+            kafka.show_cancelled(cancelled)
+        if not args.preserve_throttles:
+            _clear(cluster, args, plan)
+    if is_kafka(args):
+        return 1 if any(code not in (ErrorCode.NONE, ErrorCode.NO_REASSIGNMENT_IN_PROGRESS) for code in errors.values()) else 0
+    rows = [{"topic": found.topic, "partition": found.partition, "error": _name(code)} for found, code in sorted(errors.items())]
     output_of(args).show("partitions", rows, (("TOPIC", "topic"), ("PARTITION", "partition"), ("ERROR", "error")))
     return 1 if any(errors.values()) else 0
 
@@ -206,7 +224,7 @@ def _wanted(args: argparse.Namespace, cluster: Cluster) -> list[TopicPartition] 
     if sum(ways) != 1:
         raise UsageError("say which partitions: --topic NAME, --path-to-json-file FILE or --all-topic-partitions")
     if args.path_to_json_file:
-        return [TopicPartition(entry["topic"], entry["partition"]) for entry in _entries(args.path_to_json_file)]
+        return [TopicPartition(entry["topic"], entry["partition"]) for entry in read_entries(args.path_to_json_file)]
     if args.all_topic_partitions:
         return None
     try:
@@ -240,8 +258,11 @@ def _elect(args: argparse.Namespace) -> int:
         for topic in answer.replica_election_results
         for partition in topic.partition_result
     ]
-    columns = (("TOPIC", "topic"), ("PARTITION", "partition"), ("ERROR", "error"), ("MESSAGE", "message"))
-    output_of(args).show("partitions", rows, columns)
+    if is_kafka(args):
+        kafka.show_elections(args.election_type.upper(), rows)
+    else:
+        columns = (("TOPIC", "topic"), ("PARTITION", "partition"), ("ERROR", "error"), ("MESSAGE", "message"))
+        output_of(args).show("partitions", rows, columns)
     # That nothing had to be done is no failure: the leader that was asked for leads already.
     return 1 if any(row["error"] not in (None, "ELECTION_NOT_NEEDED") for row in rows) else 0
 
@@ -250,7 +271,7 @@ COMMANDS = {
     "generate": partitions_generate.COMMAND,
     "reassign": Command("Move replicas to other brokers.", _reassign_arguments, _reassign),
     "list": Command("Moves under way.", lambda parser: None, _list, may_watch=True),
-    "verify": Command("Are the moves of a file done?", _file_argument, _verify),
+    "verify": Command("Are the moves of a file done?", _verify_arguments, _verify),
     "cancel": Command("Stop the moves of a file.", _cancel_arguments, _cancel),
     "elect": Command("Choose leaders anew.", _elect_arguments, _elect),
 }

@@ -9,13 +9,17 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ottla.base.types import TopicPartition
 from ottla.cli.command import Command, UsageError, merged
 from ottla.cli.options import connect, output_of
 from ottla.cli.output import write
+from ottla.client.replica_admin import Replica, log_dirs_of
+
+LogDirs = Mapping[Replica, tuple[str, str]]
+"""Where replicas lie, and where they are being moved to."""
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
@@ -43,12 +47,13 @@ def _run(args: argparse.Namespace) -> int:
             for index, replicas in enumerate(place(len(placed), copies, brokers, start=number)):
                 now[TopicPartition(topic, index)] = placed[index]
                 proposed[TopicPartition(topic, index)] = replicas
+        lie = log_dirs_of(cluster, sorted(cluster.brokers), topics)
     output = output_of(args)
     if output.is_structured:
-        output.show_object({"current": tree(now), "proposed": tree(proposed)})
+        output.show_object({"current": tree(now, lie), "proposed": tree(proposed, {})})
     else:
-        write(f"Current partition replica assignment\n{json.dumps(tree(now), separators=(',', ':'))}\n\n")
-        write(f"Proposed partition reassignment configuration\n{json.dumps(tree(proposed), separators=(',', ':'))}\n")
+        write(f"Current partition replica assignment\n{as_json(now, lie)}\n\n")
+        write(f"Proposed partition reassignment configuration\n{as_json(proposed, {})}\n")
     return 0
 
 
@@ -64,13 +69,22 @@ def place(partitions: int, copies: int, brokers: Sequence[int], *, start: int) -
     ]
 
 
-def tree(plan: dict[TopicPartition, list[int]]) -> dict[str, Any]:
-    """As Kafka writes it."""
+def tree(plan: Mapping[TopicPartition, Sequence[int]], lie: LogDirs) -> dict[str, Any]:
+    """As Kafka writes it, with the directories that are known."""
     entries = [
-        {"topic": key.topic, "partition": key.partition, "replicas": replicas, "log_dirs": ["any"] * len(replicas)}
+        {
+            "topic": key.topic,
+            "partition": key.partition,
+            "replicas": list(replicas),
+            "log_dirs": [lie.get(Replica(key, broker), ("any", ""))[0] for broker in replicas],
+        }
         for key, replicas in sorted(plan.items())
     ]
     return {"version": 1, "partitions": entries}
+
+
+def as_json(plan: Mapping[TopicPartition, Sequence[int]], lie: LogDirs) -> str:
+    return json.dumps(tree(plan, lie), separators=(",", ":"))
 
 
 def read_brokers(words: list[str]) -> list[int]:
@@ -89,7 +103,7 @@ def read_topics(path: str) -> list[str]:
             found = json.load(file)
     except OSError as error:
         raise UsageError(f"cannot read {path}: {(error.strerror or str(error)).lower()}") from None
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise UsageError(f"{path} is not JSON: {error}") from None
     entries = found.get("topics") if isinstance(found, dict) else None
     entries = entries if isinstance(entries, list) else []

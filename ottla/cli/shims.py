@@ -43,9 +43,7 @@ TOOLS: dict[str, Tool] = {
     "kafka-console-share-consumer": Tool("share", "Records of a share group as lines.", (f"{NEW}consumer.ConsoleShareConsumer",)),
     "kafka-configs": Tool("lines", "Settings.", ("kafka.admin.ConfigCommand", f"{NEW}ConfigCommand")),
     "kafka-get-offsets": Tool("lines", "Offsets of partitions.", ("kafka.tools.GetOffsetShell", f"{NEW}GetOffsetShell")),
-    "kafka-delete-records": Tool(
-        "lines", "Delete old records.", ("kafka.admin.DeleteRecordsCommand", f"{NEW}DeleteRecordsCommand")
-    ),
+    "kafka-delete-records": Tool("lines", "Delete old records.", ("kafka.admin.DeleteRecordsCommand", f"{NEW}DeleteRecordsCommand")),
     "kafka-log-dirs": Tool("lines", "Log directories.", ("kafka.admin.LogDirsCommand", f"{NEW}LogDirsCommand")),
     "kafka-dump-log": Tool("lines", "What is in a segment.", ("kafka.tools.DumpLogSegments", f"{NEW}DumpLogSegments")),
     "kafka-transactions": Tool("lines", "Transactions.", (f"{NEW}TransactionsCommand",)),
@@ -86,6 +84,7 @@ NOT_OFFERED: dict[str, str] = {
 """Tools of Kafka that this program does not have, and for what they are there."""
 
 RUN_CLASS = "kafka-run-class"
+KAFKA_LEVEL = "4.4.0"
 _RUN_CLASS_FLAGS = {"-daemon": 0, "-loggc": 0, "-name": 1}
 
 
@@ -104,12 +103,24 @@ def run(argv: Sequence[str]) -> int:
     from ottla.cli.main import call, run_command
 
     name, arguments = find(argv)
+    if "--version" in arguments:
+        return _tell_version()
     _refuse_zookeeper(name, arguments)
     make: Maker = importlib.import_module(f"ottla.cli.shims_{TOOLS[name].module}").make
     made = make(name, arguments)
     if isinstance(made, Translation):
         return run_command(made.argv, {"is_shim": True})
     return call(f"ottla {name}", made, arguments, {"is_shim": True})
+
+
+def _tell_version() -> int:
+    """The level of Kafka first: that is what scripts look for."""
+    import sys
+
+    from ottla._version import __version__
+
+    sys.stdout.write(f"{KAFKA_LEVEL} (Ottla {__version__})\n")
+    return 0
 
 
 def find(argv: Sequence[str]) -> tuple[str, list[str]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -21,15 +22,17 @@ from ottla.client import group_admin
 from ottla.client.cluster import Cluster, nearest_hint
 from ottla.client.group_admin import GroupDescription
 
-ACTIONS = ("list", "describe", "delete", "reset_offsets", "delete_offsets")
+ACTIONS = ("list", "describe", "delete", "reset_offsets", "delete_offsets", "validate_regex")
+_NOT_RE2 = re.compile(r"(?:\\\\.)*(?:(?P<perl>\(\?(?:[=!>(]|<[=!]|P=))|\\(?P<back>[1-9]))")
 WIDTH = 15
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    for action in ACTIONS:
+    for action in ACTIONS[:-1]:
         name = action.replace("_", "-")
         add(f"--{name}", action="store_true", help=f"{name} groups" if "-" not in name else name.replace("-", " "))
+    add("--validate-regex", metavar="REGEX", help="is it one that a group may subscribe to?")
     add("--group", action="append", default=[], metavar="GROUP", help="a group, repeatable")
     add("--all-groups", action="store_true", help="every group")
     add("--state", nargs="?", action="append", const="", metavar="STATE[,...]", help="show states; with --list only these")
@@ -47,6 +50,8 @@ def _run(args: argparse.Namespace) -> int:
     args.names = []
     if args.new_consumer:
         sys.stderr.write("--new-consumer has no effect any more\n")
+    if action == "validate_regex":
+        return _validate_regex(args.validate_regex)
     if action == "reset_offsets":
         group_reset.check_usage(args)
     do = {"list": _list, "describe": _describe, "delete": _delete, "reset_offsets": _reset, "delete_offsets": _delete_offsets}[action]
@@ -57,6 +62,19 @@ def _run(args: argparse.Namespace) -> int:
             message = java_error(error, error.message) if error.code is ErrorCode.GROUP_ID_NOT_FOUND else plain_message(error)
             write(f"\nError: Executing consumer group command failed due to {message}\n")
     return 1
+
+
+def _validate_regex(pattern: str) -> int:
+    """Kafka's groups subscribe by RE2, which is Python's syntax without what needs backtracking."""
+    reason = None
+    try:
+        re.compile(pattern)
+    except (re.error, RecursionError, OverflowError) as error:
+        reason = str(error)
+    if reason is None and (found := re.search(_NOT_RE2, pattern)):
+        reason = "invalid or unsupported Perl syntax" if found["perl"] else f"invalid escape sequence: `\\{found['back']}`"
+    write(f"The regular expression `{pattern}` is {f'invalid: {reason}' if reason else 'valid'}.\n")
+    return 0
 
 
 def columns(widths: Sequence[int]) -> Callable[..., str]:

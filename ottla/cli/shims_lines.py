@@ -114,6 +114,13 @@ def _api_versions(arguments: list[str]) -> Translation:
 
 
 def _leader_election(arguments: list[str]) -> Translation:
+    given = {word.partition("=")[0] for word in arguments}
+    if "--help" not in given:
+        missing = [
+            name for name, is_there in (("election-type", True), ("partition", "--topic" in given)) if is_there and f"--{name}" not in given
+        ]
+        if missing:
+            raise UsageError(f"Missing required option(s): {', '.join(missing)}")
     return Translation(["partitions", "elect", "--yes", *renamed(arguments, {"--bootstrap-controller": "--bootstrap-server"})])
 
 
@@ -133,8 +140,10 @@ def _reassign_partitions(arguments: list[str]) -> Translation:
     }
     chosen = [verbs[word] for word in arguments if word in verbs]
     if len(chosen) != 1:
+        if "--help" in arguments:
+            return Translation(["partitions", "--help"])
         raise UsageError("Command must include exactly one action: --generate, --execute, --verify, --cancel, --list")
-    rest = without(arguments, (*verbs, "--additional", "--preserve-throttles"))
+    rest = without(arguments, tuple(verbs))
     return Translation(["partitions", *chosen[0], *renamed(rest, {"--bootstrap-controller": "--bootstrap-server"})])
 
 

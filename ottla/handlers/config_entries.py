@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from ottla.base.config import BROKER_SETTINGS, GROUP_SETTINGS, TOPIC_SETTINGS, BrokerConfig, Setting, Source, Synonym
+from ottla.base.config import BROKER_SETTINGS, GROUP_SETTINGS, TOPIC_SETTINGS, BrokerConfig, Setting, Source, Synonym, Type
 
 BROKER_ID_NAMES = ("broker.id", "node.id")
 
@@ -44,8 +44,8 @@ def group_entries(config: BrokerConfig, overrides: Mapping[str, str]) -> list[Co
     return entries
 
 
-def broker_entries(config: BrokerConfig) -> list[ConfigEntry]:
-    """The broker's own settings in force, save what is for tests."""
+def broker_entries(config: BrokerConfig, own: Mapping[str, str], default: Mapping[str, str]) -> list[ConfigEntry]:
+    """The broker's settings in force, save what is for tests, and what else was set: for this broker (`own`) or for all (`default`)."""
     entries = []
     for name, setting in BROKER_SETTINGS.items():
         if setting.is_internal:
@@ -54,6 +54,9 @@ def broker_entries(config: BrokerConfig) -> list[ConfigEntry]:
         # Two names of one number, of which at most one is given.
         value = str(config.this_broker_id) if name in BROKER_ID_NAMES else config.text(name)
         entries.append(ConfigEntry(setting, value, synonyms[0].source, not setting.is_dynamic, synonyms))
+    for name in sorted({*own, *default} - BROKER_SETTINGS.keys()):
+        levels = ((own, Source.DYNAMIC_BROKER), (default, Source.DYNAMIC_DEFAULT_BROKER))
+        entries.append(_stored_entry(name, [Synonym(name, values[name], source) for values, source in levels if name in values]))
     return entries
 
 
@@ -62,10 +65,21 @@ def default_broker_entries(overrides: Mapping[str, str]) -> list[ConfigEntry]:
     entries = []
     for name in sorted(overrides):
         setting = BROKER_SETTINGS.get(name)
-        if setting is not None:
-            synonym = Synonym(name, overrides[name], Source.DYNAMIC_DEFAULT_BROKER)
+        synonym = Synonym(name, overrides[name], Source.DYNAMIC_DEFAULT_BROKER)
+        if setting is None:
+            entries.append(_stored_entry(name, [synonym]))
+        else:
             entries.append(ConfigEntry(setting, overrides[name], synonym.source, not setting.is_dynamic, [synonym]))
     return entries
+
+
+def _stored_entry(name: str, synonyms: list[Synonym]) -> ConfigEntry:
+    """A setting of a broker that was taken and is of no use here. Of a name that nobody knows the value may be a secret, as in Kafka."""
+    from ottla.base.settings.known import is_known_to_kafka
+
+    is_secret = not is_known_to_kafka(name) or any(word in name for word in ("password", "secret", "jaas", ".key"))
+    setting = Setting(name, Type.PASSWORD if is_secret else Type.STRING, "", "Kept and shown; this broker makes no use of it.")
+    return ConfigEntry(setting, synonyms[0].text, synonyms[0].source, False, synonyms)
 
 
 def shown(setting: Setting[Any], text: str | None) -> str | None:

@@ -72,7 +72,7 @@ def _entries(broker: Broker, request: RequestContext, resource: DescribeConfigsR
             raise ApiError(
                 ErrorCode.INVALID_REQUEST, f"Unexpected broker id, expected {broker.broker_id} or empty string, but received {name}"
             )
-        return broker_entries(broker.config)
+        return broker_entries(broker.config, metadata.configs(CONFIG_BROKER, name), metadata.configs(CONFIG_BROKER, ALL_BROKERS))
     if kind == CONFIG_GROUP:
         require(broker, request, AclOperation.DESCRIBE_CONFIGS, ResourceType.GROUP, name)
         if not name:

@@ -14,6 +14,7 @@ from ottla.cli import shims_lines
 from ottla.cli.command import Command, UsageError
 from ottla.cli.main import main
 from ottla.cli.shims import NOT_OFFERED, TOOLS, Translation, find, java_error, plain_message
+from tests.cli.conftest import Ottla
 
 BOOTSTRAP = ["--bootstrap-server", "h:1"]
 
@@ -82,7 +83,7 @@ def test_tools_that_are_not_offered_say_so_in_one_line(capsys: pytest.CaptureFix
         (
             "kafka-configs",
             "--alter --broker-defaults --add-config a=1",
-            "config alter --entity-type brokers --entity-default --add-config a=1",
+            "config alter --broker-defaults --add-config a=1",
         ),
         ("kafka-transactions", "--bootstrap-server h:1 list", "txn list --bootstrap-server h:1"),
         ("kafka-transactions", "abort --topic t", "txn abort --yes --topic t"),
@@ -96,7 +97,11 @@ def test_tools_that_are_not_offered_say_so_in_one_line(capsys: pytest.CaptureFix
             "h:1 t 10 all 20",
             "bench e2e --bootstrap-server h:1 --topic t --num-records 10 --producer-acks all --record-size 20",
         ),
-        ("kafka-leader-election", "--election-type preferred --topic t", "partitions elect --yes --election-type preferred --topic t"),
+        (
+            "kafka-leader-election",
+            "--election-type preferred --topic t --partition 0",
+            "partitions elect --yes --election-type preferred --topic t --partition 0",
+        ),
         ("kafka-preferred-replica-election", "", "partitions elect --yes --all-topic-partitions"),
         ("kafka-preferred-replica-election", "--path-to-json-file f", "partitions elect --yes --path-to-json-file f"),
         ("kafka-reassign-partitions", "--bootstrap-server h:1 --list", "partitions list --bootstrap-server h:1"),
@@ -190,3 +195,21 @@ def test_a_daemon_that_cannot_start_says_where_to_look(
     assert main(["kafka-server-start", "-daemon", "nowhere.properties"]) == 1
     assert capsys.readouterr().err == "error: the broker did not start; kafkaServer.out says why\n"
     assert "cannot read nowhere.properties" in Path("kafkaServer.out").read_text()
+
+
+def test_the_version_names_kafkas_level_first(offline: Ottla) -> None:
+    for tool in (("kafka-topics",), ("kafka-transactions",), ("kafka-run-class", "kafka.tools.GetOffsetShell")):
+        assert offline(*tool, "--version").out.startswith("4.4.0 (Ottla ")
+
+
+@pytest.mark.parametrize(
+    ("pattern", "verdict"),
+    [
+        ("orders-.*", "valid"),
+        ("a(?=b)", "invalid: invalid or unsupported Perl syntax"),
+        (r"(a)\1", r"invalid: invalid escape sequence: `\1`"),
+    ],
+)
+def test_regular_expressions_are_judged_as_groups_take_them(offline: Ottla, pattern: str, verdict: str) -> None:
+    said = offline("kafka-consumer-groups", "--bootstrap-server", "h:1", "--validate-regex", pattern).out
+    assert said == f"The regular expression `{pattern}` is {verdict}.\n"

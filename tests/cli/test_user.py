@@ -7,7 +7,6 @@ import json
 
 import pytest
 
-from ottla.cli import user
 from ottla.client import scram_admin
 from tests.cli.conftest import Ottla
 
@@ -37,8 +36,8 @@ def test_wrong_usage(ottla: Ottla, words: tuple[str, ...]) -> None:
 
 def test_what_is_sent_for_a_user(ottla: Ottla, monkeypatch: pytest.MonkeyPatch) -> None:
     sent = []
-    monkeypatch.setattr(user.scram_admin, "alter_scram", lambda _, name, **what: sent.append((name, what)))
-    monkeypatch.setattr(user.scram_admin, "describe_scram", lambda *_: {"al": [scram_admin.Credential("SCRAM-SHA-512", 8192)]})
+    monkeypatch.setattr(scram_admin, "alter_scram", lambda _, name, **what: sent.append((name, what)))
+    monkeypatch.setattr(scram_admin, "describe_scram", lambda *_: {"al": [scram_admin.Credential("SCRAM-SHA-512", 8192)]})
     monkeypatch.setattr("sys.stdin", io.StringIO("se cret\nmore\n"))
     assert ottla("user", "create", "al", "--password-stdin", "--mechanism", "SCRAM-SHA-512", "--iterations", "8192").code == 0
     assert ottla("user", "delete", "al", "--yes").code == 0

@@ -71,6 +71,21 @@ def test_a_broker() -> None:
     assert (default.name, default.value, default.config_source) == ("message.max.bytes", "5000", 3)
 
 
+def test_what_was_set_and_is_of_no_use_here_is_shown() -> None:
+    """Throttles of replication, which one broker has none of; and a name that nobody knows, whose value may be a secret."""
+    world = AdminWorld()
+    rate, unknown = "leader.replication.throttled.rate", "made.up"
+    for name in ("0", ""):
+        set_config(world, BROKER, name, rate, f"100{name}")
+    set_config(world, BROKER, "0", unknown, "x")
+    own = {entry.name: entry for entry in described(world, BROKER, "0", rate, unknown).configs}
+    assert (own[rate].value, own[rate].config_source, own[rate].is_sensitive) == ("1000", 2, False)
+    assert [(synonym.value, synonym.source) for synonym in own[rate].synonyms] == [("1000", 2), ("100", 3)]
+    assert (own[unknown].value, own[unknown].is_sensitive, [found.value for found in own[unknown].synonyms]) == (None, True, [None])
+    (default,) = described(world, BROKER, "").configs
+    assert (default.name, default.value, default.config_source) == (rate, "100", 3)
+
+
 def test_a_dynamic_broker_value_is_the_topics() -> None:
     world = AdminWorld()
     world.cluster.create("a")

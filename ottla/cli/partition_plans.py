@@ -1,0 +1,67 @@
+"""Files that say where replicas shall stand, as Kafka writes them.
+
+`{"version": 1, "partitions": [{"topic": "t", "partition": 0, "replicas": [1, 2], "log_dirs": ["any", "/d"]}]}`; `log_dirs` may be left
+out, and `any` leaves the choice to the broker.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any, NamedTuple
+
+from ottla.base.types import TopicPartition
+from ottla.cli.command import UsageError
+from ottla.client.replica_admin import Replica
+
+
+class Plan(NamedTuple):
+    """What a file asks for: the replicas of each partition, and the directory of those that shall lie in a certain one."""
+
+    replicas: dict[TopicPartition, list[int]]
+    log_dirs: dict[Replica, str]
+
+    @property
+    def topics(self) -> list[str]:
+        return sorted({partition.topic for partition in self.replicas})
+
+
+def read_entries(path: str) -> list[dict[str, Any]]:
+    try:
+        with open(path, encoding="utf-8") as file:
+            tree = json.load(file)
+    except OSError as error:
+        raise UsageError(f"cannot read {path}: {(error.strerror or str(error)).lower()}") from None
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"{path} is not JSON: {error}") from None
+    entries = tree.get("partitions") if isinstance(tree, dict) else None
+    if not isinstance(entries, list) or not entries:
+        raise UsageError(f'{path} is not {{"version": 1, "partitions": [...]}}')
+    for number, entry in enumerate(entries, 1):
+        if not isinstance(entry, dict) or not isinstance(entry.get("topic"), str) or not _is_number(entry.get("partition")):
+            raise UsageError(f"{path}, entry {number}: needs topic and partition, not {json.dumps(entry)[:80]}")
+    return entries
+
+
+def _is_number(value: object) -> bool:
+    """A number that fits the field of four bytes in which it travels."""
+    return type(value) is int and 0 <= value < 2**31
+
+
+def read_plan(path: str) -> Plan:
+    plan = Plan({}, {})
+    for number, entry in enumerate(read_entries(path), 1):
+        replicas, dirs = entry.get("replicas"), entry.get("log_dirs")
+        if not isinstance(replicas, list) or not replicas or not all(_is_number(found) for found in replicas):
+            raise UsageError(f"{path}, entry {number}: needs replicas, a list of broker ids")
+        if len(set(replicas)) != len(replicas):
+            raise UsageError(f"{path}, entry {number}: names a broker twice")
+        if dirs is not None and (not isinstance(dirs, list) or len(dirs) != len(replicas) or not all(type(found) is str for found in dirs)):
+            raise UsageError(f"{path}, entry {number}: needs as many log_dirs as replicas, each a path or any")
+        partition = TopicPartition(entry["topic"], entry["partition"])
+        if partition in plan.replicas:
+            raise UsageError(f"{path} names {partition} twice")
+        plan.replicas[partition] = replicas
+        plan.log_dirs.update(
+            {Replica(partition, broker): path for broker, path in zip(replicas, dirs or (), strict=False) if path != "any"}
+        )
+    return plan
