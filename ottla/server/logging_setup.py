@@ -24,10 +24,9 @@ _ESCAPES = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160))} |
 class JsonFormatter(logging.Formatter):
     """One JSON object a line, its time in UTC: machines of several zones send to one place."""
 
-    converter = time.gmtime
-
     def __init__(self, broker_id: int) -> None:
         super().__init__()
+        self.converter = time.gmtime
         self._broker_id = broker_id
 
     def format(self, record: logging.LogRecord) -> str:
