@@ -13,7 +13,7 @@ Invariants: a partition is initializing, initialized or neither, never both; a t
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple
 
 from ottla.base.share_state import SharePartitionKey
@@ -160,19 +160,20 @@ class ShareGroup:
         self.state_topics = topics
 
 
-def with_partitions(topics: Mapping[Uuid, TopicShare], topic_id: Uuid, name: str, partitions: tuple[int, ...]) -> dict[Uuid, TopicShare]:
+def with_partitions(topics: Mapping[Uuid, TopicShare], topic_id: Uuid, name: str, partitions: Collection[int]) -> dict[Uuid, TopicShare]:
     """`topics` and these partitions."""
     known = topics.get(topic_id)
-    merged = partitions if known is None else tuple(sorted({*known.partitions, *partitions}))
-    return {**topics, topic_id: TopicShare(name, merged)}
+    merged = {*partitions, *(known.partitions if known is not None else ())}
+    return {**topics, topic_id: TopicShare(name, tuple(sorted(merged)))}
 
 
-def without_partitions(topics: Mapping[Uuid, TopicShare], topic_id: Uuid, partitions: tuple[int, ...]) -> dict[Uuid, TopicShare]:
+def without_partitions(topics: Mapping[Uuid, TopicShare], topic_id: Uuid, partitions: Collection[int]) -> dict[Uuid, TopicShare]:
     """`topics` less these partitions."""
     left = dict(topics)
     known = left.pop(topic_id, None)
     if known is not None:
-        rest = tuple(partition for partition in known.partitions if partition not in partitions)
+        gone = frozenset(partitions)
+        rest = tuple(partition for partition in known.partitions if partition not in gone)
         if rest:
             left[topic_id] = TopicShare(known.name, rest)
     return left

@@ -149,11 +149,12 @@ def _plan_alteration(
     """The response, with what can be said already, and for each partition to be altered its offset and its place in the response."""
     starts, rows = Starts(), dict[str, AlterShareGroupOffsetsResponseTopic]()
     topics = change.group.state_topics
-    initializing = topics.initializing
+    new: dict[Uuid, tuple[str, list[int]]] = {}
     for topic in request.topics:
         topic_id = shard.topics.topic_id(topic.topic_name)
         count = shard.topics.partition_count(topic.topic_name)
-        row = rows.get(topic.topic_name)
+        row, share = rows.get(topic.topic_name), None if topic_id is None else topics.initialized.get(topic_id)
+        known = frozenset(share.partitions if share is not None else ())
         if row is None:
             row = rows[topic.topic_name] = AlterShareGroupOffsetsResponseTopic(topic_name=topic.topic_name, topic_id=topic_id or ZERO_UUID)
         for partition in topic.partitions:
@@ -166,9 +167,11 @@ def _plan_alteration(
                 result.error_code = ErrorCode.COORDINATOR_NOT_AVAILABLE  # soon it is forgotten, and can begin anew
             else:
                 starts[SharePartitionKey(request.group_id, topic_id, index)] = (partition.start_offset, result)
-                share = topics.initialized.get(topic_id)
-                if share is None or index not in share.partitions:
-                    initializing = with_partitions(initializing, topic_id, topic.topic_name, (index,))
+                if index not in known:
+                    new.setdefault(topic_id, (topic.topic_name, []))[1].append(index)
+    initializing = topics.initializing
+    for topic_id, (name, partitions) in new.items():
+        initializing = with_partitions(initializing, topic_id, name, partitions)
     if initializing is not topics.initializing:
         change.put_state_topics(topics._replace(initializing=initializing))
     return AlterShareGroupOffsetsResponse(responses=list(rows.values())), starts

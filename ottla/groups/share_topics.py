@@ -132,11 +132,16 @@ def log_initialized(change: ShareChange, keys: Iterable[SharePartitionKey]) -> N
     """These are initialized now, as far as they were wanted; if the group has members its epoch rises, so that they are assigned."""
     topics = change.group.state_topics
     initializing, initialized = topics.initializing, topics.initialized
+    ready: dict[Uuid, set[int]] = {}
     for key in keys:
-        share = initializing.get(key.topic_id)
-        if share is not None and key.partition in share.partitions:
-            initializing = without_partitions(initializing, key.topic_id, (key.partition,))
-            initialized = with_partitions(initialized, key.topic_id, share.name, (key.partition,))
+        ready.setdefault(key.topic_id, set()).add(key.partition)
+    for topic_id, partitions in ready.items():
+        share = initializing.get(topic_id)
+        if share is not None:
+            partitions.intersection_update(share.partitions)
+            if partitions:
+                initializing = without_partitions(initializing, topic_id, partitions)
+                initialized = with_partitions(initialized, topic_id, share.name, partitions)
     if initialized is not topics.initialized:
         change.put_state_topics(topics._replace(initializing=initializing, initialized=initialized))
         if change.group.facts:

@@ -334,6 +334,8 @@ def test_what_a_topic_may_have() -> None:
         ({"consumer.heartbeat.interval.ms": "x"}, "Not a number"),
         ({"consumer.session.timeout.ms": None}, "Null value"),
         ({"share.record.lock.duration.ms": "14999"}, "between 15000 and 60000"),
+        ({"share.session.timeout.ms": "1000"}, "between 45000 and 60000"),
+        ({"share.heartbeat.interval.ms": "16000"}, "between 5000 and 15000"),
         ({"share.delivery.count.limit": "11"}, "between 2 and 10"),
         ({"share.isolation.level": "serializable"}, "read_committed, read_uncommitted"),
         ({"share.auto.offset.reset": "by_duration:PT-1H"}, "by_duration"),
@@ -344,6 +346,13 @@ def test_what_a_group_may_not_have(overrides: dict[str, str | None], words: str)
     with pytest.raises(ApiError) as caught:
         BrokerConfig().check_group(overrides)
     assert words in caught.value.message
+
+
+@pytest.mark.parametrize("kind", ["consumer", "share"])
+def test_a_session_is_longer_than_the_time_between_two_heartbeats(kind: str) -> None:
+    config = load(assignments=(f"group.{kind}.min.session.timeout.ms=1000",))[0]
+    with pytest.raises(ApiError, match=f"{kind}.session.timeout.ms must be larger"):
+        config.check_group({f"{kind}.session.timeout.ms": "5000"})
 
 
 def test_what_a_share_group_may_have() -> None:

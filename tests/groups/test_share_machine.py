@@ -6,6 +6,7 @@ from __future__ import annotations
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
+from ottla.base.share_state import SharePartitionKey, ShareState
 from ottla.groups.machine import GroupMachine
 from ottla.groups.settings import GroupSettings
 from ottla.groups.share_group import ShareGroup
@@ -157,3 +158,20 @@ def test_a_group_that_changes_its_kind_keeps_its_members_watched() -> None:
     assert world.run("state") == ["Stable epoch=3 target=3 a:3:t-0,1,2,3"]
     world.run("advance 46000")
     assert world.run("state")[0].startswith("Empty")
+
+
+def test_what_a_former_group_has_left_behind_goes_first() -> None:
+    """Its state epoch may be higher than any that the new group will have for long."""
+    world = World()
+    key = SharePartitionKey("g", b"v".ljust(16, b"\0"), 0)
+    world.persister.states[key] = ShareState(99, 0, 5, 0)
+    lines = world.run("share a topics=v")
+    assert lines[:4] == ["a: epoch=3 has v-0", "asked: initialize g v-0 epoch=2 start=-1", "asked: delete g v-0", lines[1]]
+    assert world.persister.states[key].start_offset == -1
+
+
+def test_a_group_of_many_partitions_begins_in_time() -> None:
+    world = World()
+    world.topics.counts["t"] = 20_000
+    assert world.run("share a")[0].startswith("a: epoch=3 has t-0,1,2,")
+    assert len(world.persister.states) == 20_000
