@@ -3,7 +3,8 @@
     with Broker() as broker:
         broker.get_bootstrap_server()
 
-The shape is that of testcontainers' `KafkaContainer`, so that swapping is one import. The data directory is temporary and goes with the
+The shape is that of testcontainers' `KafkaContainer`, so that swapping is one import: an image may be named and is not looked at, what its
+`with_env` says becomes settings, and what is about containers answers for this machine. The data directory is temporary and goes with the
 broker, unless one is given. `snapshot()` keeps what is in it, and `Broker.from_snapshot(path)` starts a broker on a copy of that.
 """
 
@@ -21,19 +22,30 @@ from ottla.testing.process import START_SECONDS_MAX, BrokerProcess, resume, susp
 DEFAULTS = {"offsets.topic.num.partitions": "1", "transaction.state.log.num.partitions": "1", "ottla.shutdown.timeout.ms": "1000"}
 """A test has few groups: one partition of each internal topic is made faster than fifty."""
 
+CONTAINER_PORT = 9093
+PLACES = (
+    "advertised.listeners", "controller.listener.names", "listener.security.protocol.map", "listeners", "log.dir", "log.dirs",
+    "zookeeper.connect",
+)  # fmt: skip
+"""Where a broker is and with whom: what a container is told of that does not hold here."""
+
 
 class Broker(BrokerHandle):
     """See the module. `settings` are those of `server.properties`; `topics` (`"orders:3"`) are there from the start."""
 
     def __init__(
         self,
+        image: str = "",
         *,
+        port: int | None = None,
         settings: Mapping[str, object] | None = None,
         topics: Sequence[str] = (),
         data_dir: str | Path | None = None,
         start_timeout: float = START_SECONDS_MAX,
     ) -> None:
         super().__init__()
+        self.image = image  # as a container's; nothing is downloaded
+        self.port = port if port is not None else CONTAINER_PORT
         self._settings = {**DEFAULTS, **{name: _text(value) for name, value in (settings or {}).items()}}
         self._topics = list(topics)
         self._given_data_dir = None if data_dir is None else Path(data_dir).resolve()
@@ -52,9 +64,11 @@ class Broker(BrokerHandle):
 
     # Starting and stopping
 
-    def start(self) -> Broker:
+    def start(self, timeout: float | None = None) -> Broker:
         """Ready to serve when this returns."""
         assert self._process is None, "the broker runs already"
+        if timeout is not None:
+            self._start_timeout = timeout
         home = self._home = Path(tempfile.mkdtemp(prefix="ottla-"))
         data_dir = self._given_data_dir or home / "data"
         if self._source is not None:
@@ -84,10 +98,44 @@ class Broker(BrokerHandle):
             self._is_suspended = False
 
     def __enter__(self) -> Broker:
-        return self.start()
+        return self if self._process is not None else self.start()
 
     def __exit__(self, *_: object) -> None:
         self.stop()
+
+    # What a container has
+
+    def with_env(self, key: str, value: str) -> Broker:
+        """`KAFKA_NUM_PARTITIONS` is the setting `num.partitions`; where the broker listens stays its own affair."""
+        from ottla.base.settings.sources import parse_environment
+
+        settings, _ = parse_environment({key: str(value)})
+        self._settings.update({name: text for name, text in settings.items() if name not in PLACES})
+        return self
+
+    def with_envs(self, **variables: str) -> Broker:
+        for key, value in variables.items():
+            self.with_env(key, value)
+        return self
+
+    def with_cluster_id(self, cluster_id: str) -> Broker:
+        self._settings["ottla.cluster.id"] = cluster_id
+        return self
+
+    def with_kraft(self) -> Broker:
+        """There is no ZooKeeper anyway."""
+        return self
+
+    def get_container_host_ip(self) -> str:
+        return self.address[0]
+
+    def get_exposed_port(self, port: int | str) -> int:
+        """Where this machine serves what is `port` inside of a container: there is one port only."""
+        return self.address[1]
+
+    def get_logs(self) -> tuple[bytes, bytes]:
+        """(stdout, stderr): the broker logs to the second."""
+        return b"", self.log.encode()
 
     @property
     def process(self) -> BrokerProcess:

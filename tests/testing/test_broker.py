@@ -122,3 +122,17 @@ def test_a_fork_is_quick(broker: Broker, topic: str, tmp_path: Path) -> None:
     started = time.monotonic()
     broker.snapshot(tmp_path / "snapshot")
     assert time.monotonic() - started < 2
+
+
+def test_lines_written_for_testcontainers_work() -> None:
+    """Swapping is one import: `from ottla.testing import Broker as KafkaContainer`."""
+    container = Broker("confluentinc/cp-kafka:7.6.0", port=9094).with_kraft().with_cluster_id("abcdefghijklmnopqrstuv")
+    container.with_env("KAFKA_NUM_PARTITIONS", "3").with_envs(KAFKA_LISTENERS="PLAINTEXT://0.0.0.0:9094", KAFKA_HEAP_OPTS="-Xmx1g")
+    with container.start(timeout=30) as kafka:
+        host, port = kafka.get_container_host_ip(), kafka.get_exposed_port(9094)
+        assert kafka.get_bootstrap_server() == f"{host}:{port}"
+        kafka.add_record("t", "x")
+        assert len(kafka._ends("t", "LATEST", True)) == 3
+        assert b"READY" in kafka.get_logs()[1]
+        assert "abcdefghijklmnopqrstuv" in (kafka.data_dir / "meta.properties").read_text()
+    assert container.direct_server == ""
