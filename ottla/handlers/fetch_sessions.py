@@ -52,16 +52,16 @@ class FetchSession:
         self.wanted: dict[Key, Wanted] = {}
 
     def update(self, body: FetchRequest) -> None:
-        """Takes over what an incremental request added, changed and forgot."""
-        for forgotten in body.forgotten_topics_data:
-            for index in forgotten.partitions:
-                self.wanted.pop((forgotten.topic or forgotten.topic_id, index), None)
+        """Takes over what an incremental request added, changed and forgot; what it both added and forgot is forgotten."""
         for entry in wanted_of(body):
             known = self.wanted.get(entry.key())
             if known is None:
                 self.wanted[entry.key()] = entry
             else:
                 known.partition = entry.partition
+        for forgotten in body.forgotten_topics_data:
+            for index in forgotten.partitions:
+                self.wanted.pop((forgotten.topic or forgotten.topic_id, index), None)
 
     def move_to_end(self, key: Key) -> None:
         """The partition gave data: next time the others come first."""
@@ -100,7 +100,7 @@ class FetchSessions:
         if body.session_epoch in (FINAL_EPOCH, INITIAL_EPOCH):
             self._sessions.pop(body.session_id, None)
             wanted = list(wanted_of(body))
-            if body.session_epoch == FINAL_EPOCH or not wanted or self._sessions_max < 1:
+            if body.session_epoch == FINAL_EPOCH or self._sessions_max < 1:
                 return FetchPlan(wanted)
             return FetchPlan(wanted, self._create(wanted, has_topic_ids))
         return self._step(body, has_topic_ids)
@@ -117,6 +117,9 @@ class FetchSessions:
         self._sessions[session.session_id] = session  # now the most recently used
         if body.topics or body.forgotten_topics_data:
             session.update(body)
+        if not session.wanted:  # the fetcher has nothing left to ask for, and begins anew when it has
+            del self._sessions[session.session_id]
+            return FetchPlan([])
         session.epoch = next_epoch(session.epoch)
         return FetchPlan(list(session.wanted.values()), session, is_incremental=True)
 

@@ -77,3 +77,20 @@ def test_partitions_that_gave_data_move_behind_the_others() -> None:
 
 def test_an_epoch_wraps_past_zero() -> None:
     assert next_epoch(EPOCH_MAX) == 1
+
+
+def test_what_a_request_both_adds_and_forgets_is_forgotten() -> None:
+    cache = sessions()
+    session = cache.plan(body(0, 0, {"t": {0: 5, 1: 6}}), has_topic_ids=False).session
+    assert session is not None
+    plan = cache.plan(body(session.session_id, 1, {"t": {0: 9}}, {"t": [0]}), has_topic_ids=False)
+    assert [(w.topic, w.index) for w in plan.wanted] == [("t", 1)]
+
+
+def test_a_session_begins_empty_and_ends_when_it_is_empty_again() -> None:
+    cache = sessions()
+    session = cache.plan(body(0, 0, {}), has_topic_ids=False).session
+    assert session is not None
+    assert cache.plan(body(session.session_id, 1, {"t": {0: 5}}), has_topic_ids=False).session is session
+    last = cache.plan(body(session.session_id, 2, {}, {"t": [0]}), has_topic_ids=False)
+    assert (last.session, last.error, last.wanted, len(cache)) == (None, ErrorCode.NONE, [], 0)
