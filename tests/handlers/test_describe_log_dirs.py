@@ -42,6 +42,9 @@ class Partitions:
     def get(self, topic: str, index: int) -> Any:
         return self._world.partitions[index] if topic == "t" and 0 <= index < 2 else None
 
+    def absence(self, topic: str, index: int) -> ErrorCode:
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
     def log_directories(self) -> list[Directory]:
         return self._directories
 

@@ -1,0 +1,78 @@
+"""DescribeQuorum: who leads the metadata, who votes, and how far each has come.
+
+API and versions: DescribeQuorum (key 55), 0-2.
+
+Behaviour: the controller is the one voter of its quorum and leads it. The metadata is kept in a store and not in a log; its end, and the
+term of the leader, are the epoch of the controller's registration, which is higher after each start and, in KRaft, an offset as well.
+Partitions other than 0 of `__cluster_metadata` do not exist.
+
+Version notes: 1 times of the voters (KIP-836). 2 messages, directories and the addresses of the voters (KIP-853):
+there is no listener for controllers only, so the address is that by which the client came.
+
+Not done: observers.
+"""
+
+from __future__ import annotations
+
+from ottla.base.errors import ErrorCode
+from ottla.handlers.context import AclOperation, Broker, RequestContext, ResourceType
+from ottla.wire.messages.describe_quorum import (
+    DescribeQuorumRequest,
+    DescribeQuorumResponse,
+    DescribeQuorumResponsePartitionData,
+    DescribeQuorumResponseTopicData,
+    Listener,
+    Node,
+    ReplicaState,
+)
+
+KEY, MIN_VERSION, MAX_VERSION = 55, 0, 2
+
+METADATA_TOPIC = "__cluster_metadata"
+ADDRESSES_SINCE = 2
+_TERM_MAX = (1 << 31) - 1
+
+
+def handle(broker: Broker, request: RequestContext, body: DescribeQuorumRequest) -> DescribeQuorumResponse:
+    if not broker.authorizer.is_allowed(request.connection, AclOperation.DESCRIBE, ResourceType.CLUSTER, "kafka-cluster"):
+        return DescribeQuorumResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED, error_message=None)
+    topics = [
+        DescribeQuorumResponseTopicData(
+            topic_name=topic.topic_name,
+            partitions=[_described(broker, topic.topic_name, partition.partition_index) for partition in topic.partitions],
+        )
+        for topic in body.topics
+    ]
+    return DescribeQuorumResponse(
+        error_message=None, topics=topics, nodes=_voters(broker, request) if request.version >= ADDRESSES_SINCE else []
+    )
+
+
+def _voters(broker: Broker, request: RequestContext) -> list[Node]:
+    leader = broker.metadata.brokers.get(broker.metadata.controller_id)
+    if leader is None:
+        return []
+    listener = request.connection.listener
+    address = leader.endpoints.get(listener)
+    listeners = [] if address is None else [Listener(name=listener, host=address[0], port=address[1])]
+    return [Node(node_id=leader.broker_id, listeners=listeners)]
+
+
+def _described(broker: Broker, topic: str, index: int) -> DescribeQuorumResponsePartitionData:
+    if topic != METADATA_TOPIC or index != 0:
+        return DescribeQuorumResponsePartitionData(
+            partition_index=index, error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, error_message=None
+        )
+    leader_id = broker.metadata.controller_id
+    leader = broker.metadata.brokers.get(leader_id)
+    end = max(0, leader.epoch) if leader is not None else 0
+    now_ms = broker.clock.wall_ms()
+    voter = ReplicaState(replica_id=leader_id, log_end_offset=end, last_fetch_timestamp=now_ms, last_caught_up_timestamp=now_ms)
+    return DescribeQuorumResponsePartitionData(
+        partition_index=0,
+        error_message=None,
+        leader_id=leader_id,
+        leader_epoch=min(end, _TERM_MAX),
+        high_watermark=end,
+        current_voters=[voter],
+    )
