@@ -2,9 +2,10 @@
 
 A client dials a name, asks for metadata, and from then on uses the address that the broker advertises. Where that one leads elsewhere, the
 client times out and its own message says nothing of the cause. What can be known here: nothing in Kafka's protocol tells the name that was
-dialled (TLS would, and is not served), but the socket knows its own end, the address at which the client arrived. One line is logged for
-each such address that none of the listener's advertised names stands for, once. It is a warning where the client came from another machine
-and is told a loopback address; else it is information, since a forwarded port or a second network may well be meant.
+dialled (TLS and HTTP would, and are not served at this door: `strangers.py` says their names), but the socket knows its own end, the
+address at which the client arrived. One line is logged for each such address that none of the listener's advertised names stands for,
+once; it ends with the setting that would be right if clients are meant to come by that address. It is a warning where the client came from
+another machine and is told a loopback address; else it is information, since a forwarded port or a second network may well be meant.
 
 Names are resolved in a thread of their own and only for addresses seen for the first time, so a slow name server holds nobody up. What is
 left unseen: a port forwarded to the address that is advertised, and whether the client itself can resolve the name.
@@ -17,6 +18,8 @@ import socket
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from ipaddress import IPv4Address, IPv6Address, ip_address
+
+from ottla.base.config import Endpoint
 
 log = logging.getLogger("ottla.network")
 
@@ -53,6 +56,11 @@ class Arrivals:
         work = (listener, arrived_at, client_host, host, port)
         threading.Thread(target=self._judge, args=work, name="ottla-arrivals", daemon=True).start()
 
+    def _corrected(self, listener: str, address: str) -> str:
+        """What to set: all listeners as they are, save this one, because a setting replaces the whole list."""
+        endpoints = {**self._advertised, listener: (str(_plain(address)), self._advertised[listener][1])}
+        return ",".join(str(Endpoint(name, host, port)) for name, (host, port) in endpoints.items())
+
     def _judge(self, listener: str, arrived_at: str, client_host: str, host: str, port: int) -> None:
         """In a thread: it may wait for a name server."""
         told = f"{host}:{port}"
@@ -63,11 +71,11 @@ class Arrivals:
             return
         if _plain(arrived_at) in addresses:
             return
-        text = "a client at %s came by %s, which %s does not advertise: it is told %s and must be able to reach that, else set %s"
+        text = "a client at %s came by %s, which %s does not advertise: it is told %s and must be able to reach that, else set %s=%s"
         is_lost = all(address.is_loopback for address in addresses) and not _plain(client_host).is_loopback
         log.log(
             logging.WARNING if is_lost else logging.INFO, text, client_host, arrived_at, listener, told, "advertised.listeners",
-            extra={"listener": listener},
+            self._corrected(listener, arrived_at), extra={"listener": listener},
         )  # fmt: skip
 
 

@@ -23,6 +23,7 @@ from ottla.base.errors import StorageError, WireError
 from ottla.handlers.context import ConnectionInfo, RequestContext
 from ottla.server.receive_buffer import SHARED_BYTES, LargeFrame, ReceiveBuffers
 from ottla.server.sender import Part, SocketSender
+from ottla.server.strangers import what_came
 
 log = logging.getLogger("ottla.connection")
 
@@ -247,7 +248,7 @@ class Connection:
         while end - at >= 4:
             (size,) = read_size(view, at)
             if size < HEADER_BYTES_MIN or size > bytes_max:
-                raise WireError(f"a frame of {size} bytes is outside {HEADER_BYTES_MIN}..{bytes_max}")
+                raise WireError(what_came(view[at:end]) or f"a frame of {size} bytes is outside {HEADER_BYTES_MIN}..{bytes_max}")
             if end - at - 4 < size:
                 break
             if (self._out_bytes + self._parked_bytes >= out_bytes_max or len(slots) >= in_flight_max) and not self._has_made_room():

@@ -60,7 +60,7 @@ def test_a_client_from_elsewhere_that_is_told_a_loopback_address_is_a_warning(ca
     assert level == logging.WARNING
     assert line == (
         "a client at 10.0.0.99 came by 10.0.0.5, which OUTSIDE does not advertise: it is told localhost:9092 and must be able to "
-        "reach that, else set advertised.listeners"
+        "reach that, else set advertised.listeners=OUTSIDE://10.0.0.5:9092"
     )
 
 
@@ -79,3 +79,15 @@ def test_an_advertised_name_that_does_not_resolve_is_told(caplog: pytest.LogCapt
 def test_the_memory_for_addresses_is_bounded(caplog: pytest.LogCaptureFixture) -> None:
     many = [("10.0.0.9", f"10.1.{number // 250}.{number % 250}") for number in range(ADDRESSES_MAX + 50)]
     assert len(lines_of(caplog, "kafka.example", *many)) == ADDRESSES_MAX
+
+
+def test_what_to_set_names_every_listener(caplog: pytest.LogCaptureFixture) -> None:
+    """A setting replaces the whole list, so the others must be in it as they are."""
+    caplog.set_level(logging.INFO, "ottla.network")
+    door = Arrivals({"INSIDE": ("broker", 29092), "OUTSIDE": ("localhost", 9092)}, resolve)
+    door.note("OUTSIDE", Arrived("::ffff:10.0.0.5"), "10.0.0.9")
+    for thread in threading.enumerate():
+        if thread.name == "ottla-arrivals":
+            thread.join(10)
+    (record,) = caplog.records
+    assert record.getMessage().endswith("else set advertised.listeners=INSIDE://broker:29092,OUTSIDE://10.0.0.5:9092")

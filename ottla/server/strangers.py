@@ -1,0 +1,69 @@
+"""What are these first bytes, if they are no frame of Kafka's? The two classic mistakes at this door, by their names.
+
+A client that speaks TLS to a plain listener, and a browser or scraper that takes the port for one of HTTP, would otherwise see a closed
+connection and the log a frame of absurd size. Both tell the name by which they came, which Kafka's own protocol never does. Only looks at
+what has arrived already, and believes none of it.
+"""
+
+from __future__ import annotations
+
+from struct import Struct, error
+
+TLS_HANDSHAKE, CLIENT_HELLO, SERVER_NAME = 0x16, 0x01, 0
+HTTP_METHODS = (b"GET ", b"HEAD", b"POST", b"PUT ", b"OPTI", b"DELE", b"PATC", b"CONN", b"PRI ")
+HEAD_BYTES_MAX = 8192
+NAME_CHARACTERS_MAX = 255
+
+_uint16 = Struct(">H").unpack_from
+_RANDOM_END = 5 + 4 + 2 + 32
+"""Record header, handshake header, version, random bytes."""
+
+
+def what_came(first: bytes | memoryview) -> str:
+    """One clause about a stranger, empty if it is none that is known."""
+    head = bytes(first[:HEAD_BYTES_MAX])
+    if len(head) >= 2 and head[0] == TLS_HANDSHAKE and head[1] == 3:
+        name = server_name(head)
+        by = f" by the name {name}" if name else ""
+        return f"a client came{by} and speaks TLS, this listener does not: set security.protocol=PLAINTEXT there"
+    if head[:4] in HTTP_METHODS:
+        name = http_host(head)
+        by = f" by the name {name}" if name else ""
+        return f"somebody came{by} and speaks HTTP, this port speaks Kafka's protocol: metrics and health are at ottla.metrics.listen"
+    return ""
+
+
+def server_name(hello: bytes) -> str:
+    """The name in a TLS ClientHello (SNI), empty if there is none."""
+    try:
+        if hello[5] != CLIENT_HELLO:
+            return ""
+        at = _RANDOM_END
+        at += 1 + hello[at]  # session id
+        at += 2 + _uint16(hello, at)[0]  # cipher suites
+        at += 1 + hello[at]  # compression methods
+        end = at + 2 + _uint16(hello, at)[0]
+        at += 2
+        while at + 4 <= end:
+            kind, size = _uint16(hello, at)[0], _uint16(hello, at + 2)[0]
+            if kind == SERVER_NAME:
+                # A list of names, of which only the first kind, host names, was ever defined.
+                length = _uint16(hello, at + 7)[0]
+                return _shown(hello[at + 9 : at + 9 + length])
+            at += 4 + size
+    except (IndexError, error):
+        pass  # cut short, or no ClientHello at all
+    return ""
+
+
+def http_host(head: bytes) -> str:
+    """The Host header of an HTTP request, empty if it has not arrived."""
+    for line in head.split(b"\r\n")[1:]:
+        name, _, value = line.partition(b":")
+        if name.strip().lower() == b"host":
+            return _shown(value.strip())
+    return ""
+
+
+def _shown(name: bytes) -> str:
+    return "".join(letter if letter.isprintable() else "?" for letter in name.decode("ascii", "replace"))[:NAME_CHARACTERS_MAX]
