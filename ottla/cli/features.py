@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
+from ottla.cli import features_kafka as kafka
 from ottla.cli.cluster import FEATURE_COMMANDS, ask_versions
 from ottla.cli.command import Command, UsageError, merged
 from ottla.cli.options import connect, output_of
@@ -41,11 +42,14 @@ _LEVELS = {
 }
 LEVELS: dict[str, dict[str, int]] = {release: dict(zip(_NAMES, levels, strict=True)) for release, levels in _LEVELS.items()}
 """Which levels a release brings."""
+RELEASES = {**LEVELS, **{str(kafka.metadata_name(levels[kafka.METADATA])): levels for levels in LEVELS.values()}}
+"""The same, with names such as 4.0-IV3 too."""
 
 
 def _change_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--feature", action="append", metavar="NAME=LEVEL,...", help="the new level")
+    add("--metadata", metavar="X.Y", help="the level of metadata.version that this version of Kafka brings")
     add("--dry-run", action="store_true", help="let the broker check, change nothing")
 
 
@@ -65,8 +69,10 @@ def _disable_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--dry-run", action="store_true", help="let the broker check, change nothing")
 
 
-def _levels(texts: list[str] | None) -> dict[str, int]:
-    levels: dict[str, int] = {}
+def _levels(texts: list[str] | None, metadata: str | None = None) -> dict[str, int]:
+    if metadata is not None and metadata not in LEVELS:
+        raise UsageError(f"--metadata {metadata!r} is none of {', '.join(LEVELS)}")
+    levels: dict[str, int] = {} if metadata is None else {kafka.METADATA: LEVELS[metadata][kafka.METADATA]}
     for text in merged(texts):
         name, _, level = text.partition("=")
         if not name or not level.isdigit():
@@ -76,27 +82,28 @@ def _levels(texts: list[str] | None) -> dict[str, int]:
 
 
 def _upgrade(args: argparse.Namespace) -> int:
-    levels = _levels(args.feature)
+    levels = _levels(args.feature, args.metadata)
     if bool(levels) == bool(args.release_version):
         raise UsageError("say either --feature NAME=LEVEL or --release-version X.Y")
-    return _change(args, levels or LEVELS[args.release_version], UPGRADE, only_offered=not levels)
+    wanted = levels or {name: level for name, level in LEVELS[args.release_version].items() if level}
+    return _change(args, "upgrade", wanted, UPGRADE, only_offered=not levels)
 
 
 def _downgrade(args: argparse.Namespace) -> int:
-    levels = _levels(args.feature)
+    levels = _levels(args.feature, args.metadata)
     if not levels:
         raise UsageError("say which level: --feature NAME=LEVEL")
-    return _change(args, levels, UNSAFE_DOWNGRADE if args.unsafe else SAFE_DOWNGRADE)
+    return _change(args, "downgrade", levels, UNSAFE_DOWNGRADE if args.unsafe else SAFE_DOWNGRADE)
 
 
 def _disable(args: argparse.Namespace) -> int:
     names = merged(args.feature)
     if not names or any("=" in name for name in names):
         raise UsageError("say which: --feature NAME")
-    return _change(args, dict.fromkeys(names, 0), UNSAFE_DOWNGRADE if args.unsafe else SAFE_DOWNGRADE)
+    return _change(args, "disable", dict.fromkeys(names, 0), UNSAFE_DOWNGRADE if args.unsafe else SAFE_DOWNGRADE)
 
 
-def _change(args: argparse.Namespace, levels: dict[str, int], kind: int, *, only_offered: bool = False) -> int:
+def _change(args: argparse.Namespace, verb: str, levels: dict[str, int], kind: int, *, only_offered: bool = False) -> int:
     """Asks for levels. Of a release's levels those are left out that the cluster has not heard of."""
     from ottla.wire.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 
@@ -112,8 +119,11 @@ def _change(args: argparse.Namespace, levels: dict[str, int], kind: int, *, only
         )
     results = {found.feature: (found.error_code, found.error_message) for found in answer.results}
     rows = [_row(name, level, *results.get(name, (answer.error_code, answer.error_message))) for name, level in sorted(levels.items())]
-    columns = (("FEATURE", "feature"), ("LEVEL", "level"), ("RESULT", "result"), ("ERROR", "error"), ("MESSAGE", "message"))
-    output_of(args).show("features", rows, columns, extra={"dry_run": args.dry_run})
+    if is_kafka(args):
+        kafka.show_changes(verb, rows, is_dry_run=args.dry_run)
+    else:
+        columns = (("FEATURE", "feature"), ("LEVEL", "level"), ("RESULT", "result"), ("ERROR", "error"), ("MESSAGE", "message"))
+        output_of(args).show("features", rows, columns, extra={"dry_run": args.dry_run})
     return 1 if any(row["error"] for row in rows) else 0
 
 
@@ -123,19 +133,41 @@ def _row(name: str, level: int, code: int, message: str | None) -> dict[str, Any
 
 
 def _mapping_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--release-version", choices=tuple(LEVELS), metavar="X.Y", help="only this version of Kafka")
+    parser.add_argument("--release-version", choices=tuple(RELEASES), metavar="X.Y", help="only this version of Kafka")
 
 
 def _mapping(args: argparse.Namespace) -> int:
-    """Offline: what is in the table."""
+    """Offline: what is in the table; by Kafka's name one release, the latest where none is named."""
+    if is_kafka(args):
+        kafka.show_levels(RELEASES[args.release_version or list(LEVELS)[-1]], args.release_version)
+        return 0
     rows = [
         {"release": release, "feature": name, "level": level}
-        for release, levels in LEVELS.items()
-        if args.release_version in (None, release)
+        for release, levels in (LEVELS if args.release_version is None else {args.release_version: RELEASES[args.release_version]}).items()
         for name, level in levels.items()
     ]
     output_of(args).show("levels", rows, (("RELEASE", "release"), ("FEATURE", "feature"), ("LEVEL", "level")))
     return 0
+
+
+def _dependency_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--feature", action="append", required=True, metavar="NAME=LEVEL,...", help="whose needs")
+
+
+def _dependencies(args: argparse.Namespace) -> int:
+    """Offline: what a level of a feature needs of other features."""
+    found = [(name, level, kafka.dependency(name, level)) for name, level in _levels(args.feature).items()]
+    if is_kafka(args):
+        for name, level, needed in found:
+            kafka.show_dependency(name, level, needed)
+        return 0
+    rows = [{"feature": name, "level": level, "needs": kafka.named_level(*needed) if needed else None} for name, level, needed in found]
+    output_of(args).show("dependencies", rows, (("FEATURE", "feature"), ("LEVEL", "level"), ("NEEDS", "needs")))
+    return 0
+
+
+def is_kafka(args: argparse.Namespace) -> bool:
+    return getattr(args, "is_shim", False)
 
 
 COMMANDS = {
@@ -143,5 +175,6 @@ COMMANDS = {
     "upgrade": Command("Raise feature levels.", _upgrade_arguments, _upgrade),
     "downgrade": Command("Lower feature levels.", _downgrade_arguments, _downgrade),
     "disable": Command("Put features to level 0.", _disable_arguments, _disable),
-    "version-mapping": Command("Which levels a version of Kafka brings.", _mapping_arguments, _mapping, has_connection=False),
+    "version-mapping": Command("Which levels a version of Kafka brings.", _mapping_arguments, _mapping),
+    "feature-dependencies": Command("What a level of a feature needs of others.", _dependency_arguments, _dependencies),
 }

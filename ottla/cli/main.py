@@ -140,7 +140,7 @@ def _run(argv: list[str]) -> int:
 def run_command(argv: list[str], overrides: Mapping[str, Any] | None = None) -> int:
     """`topic list -b ...` and so on. `overrides` are set on the parsed arguments: a shim says so by which name it was called."""
     name = argv[0]
-    if name.startswith("kafka-"):
+    if name.startswith(("kafka-", "connect-", "zookeeper-", "trogdor")):
         from ottla.cli.shims import run
 
         return run(argv)

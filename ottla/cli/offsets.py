@@ -21,7 +21,12 @@ TIMES = {
     "max-timestamp": admin.MAX_TIMESTAMP,
     "earliest-local": admin.EARLIEST_LOCAL,
     "latest-tiered": admin.LATEST_TIERED,
+    "earliest-pending-upload": admin.EARLIEST_PENDING_UPLOAD,
 }
+
+
+NO_EFFECT = ("--max-wait-ms", "--offsets")
+"""Options of GetOffsetShell up to 2.x."""
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
@@ -32,12 +37,14 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     add("--topic-partitions", metavar="t:0-3,...", help="topics with partitions: t, t:1, t:0-3, t:2-, t:-3")
     add("--time", default="latest", metavar="TIME", help="latest|earliest|max-timestamp|-1|-2|-3, milliseconds, or a date")
     add("--exclude-internal-topics", action="store_true", help="leave out Kafka's own topics")
+    for name in NO_EFFECT:
+        add(name, help=argparse.SUPPRESS)
 
 
 def parse_time(text: str) -> int:
     if text in TIMES:
         return TIMES[text]
-    if re.fullmatch(r"-[1-5]|\d+", text):
+    if re.fullmatch(r"-[1-6]|\d+", text):
         return int(text)
     from ottla.cli.moments import parse_moment_ms
 
@@ -96,6 +103,9 @@ def _partitions(cluster: Cluster, args: argparse.Namespace) -> list[TopicPartiti
 
 def _run(args: argparse.Namespace) -> int:
     output = output_of(args)
+    for name in NO_EFFECT:
+        if getattr(args, name.removeprefix("--").replace("-", "_")) is not None:
+            output.note(f"{name} has no effect any more")
     moment = parse_time(args.time)
     with connect(args) as cluster:
         partitions = _partitions(cluster, args)

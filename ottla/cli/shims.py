@@ -80,6 +80,18 @@ NOT_OFFERED: dict[str, str] = {
     "kafka-client-metrics": "client metrics",
     "kafka-mirror-maker": "mirroring",
     "kafka-jmx": "JMX; `ottla metrics` shows the same figures",
+    "kafka-verifiable-producer": "Kafka's own system tests; `ottla produce` writes records",
+    "kafka-verifiable-consumer": "Kafka's own system tests; `ottla consume` reads records",
+    "kafka-verifiable-share-consumer": "Kafka's own system tests",
+    "connect-standalone": "Kafka Connect",
+    "connect-distributed": "Kafka Connect",
+    "connect-mirror-maker": "Kafka Connect",
+    "connect-plugin-path": "Kafka Connect",
+    "zookeeper-server-start": "ZooKeeper, which a broker by itself does without; go on with kafka-server-start",
+    "zookeeper-server-stop": "ZooKeeper, which a broker by itself does without",
+    "zookeeper-shell": "ZooKeeper, which a broker by itself does without",
+    "zookeeper-security-migration": "ZooKeeper, which a broker by itself does without",
+    "trogdor": "faults for Kafka's own system tests",
 }
 """Tools of Kafka that this program does not have, and for what they are there."""
 
@@ -223,7 +235,7 @@ def _install(args: argparse.Namespace) -> int:
 
     directory = Path(args.directory)
     mark = "# Written by ottla shims install."
-    names = [f"{name}.sh" for name in (*TOOLS, RUN_CLASS)]
+    names = [f"{name}.sh" for name in (*TOOLS, RUN_CLASS, *NOT_OFFERED)]
     try:
         directory.mkdir(parents=True, exist_ok=True)
         for name in names:

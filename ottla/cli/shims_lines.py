@@ -153,6 +153,11 @@ def _transactions(arguments: list[str]) -> Translation | Command:
     verb, rest = split_verb("kafka-transactions", arguments)
     if verb in ("abort", "forceTerminateTransaction"):
         return Translation(["txn", "abort", "--yes", *renamed(rest, {"--transactionalId": "--transactional-id"})])
+    if verb == "find-hanging":
+        # The documentation says --broker, which is enough for the parser of Kafka's tool.
+        rest = renamed(rest, {"--broker": "--broker-id"})
+        if not {word.partition("=")[0] for word in rest} & {"--topic", "--broker-id", "-h", "--help"}:
+            raise UsageError("find-hanging needs --topic or --broker-id, to bound the search")
     return Translation(["txn", verb, *rest])
 
 
@@ -251,8 +256,10 @@ def _server_stop(arguments: list[str]) -> Translation:
     return Translation(["stop", *without(arguments, ())])
 
 
-def _storage(arguments: list[str]) -> Command:
-    verb, _ = split_verb("kafka-storage", arguments)
+def _storage(arguments: list[str]) -> Translation | Command:
+    verb, rest = split_verb("kafka-storage", arguments)
+    if verb in ("version-mapping", "feature-dependencies"):
+        return Translation(["features", verb, *renamed(rest, {"-r": "--release-version", "-f": "--feature"})])
     do = {"random-uuid": _random_uuid}.get(verb, _nothing_to_format)
     return Command("Cluster ids; there is nothing to format.", _storage_arguments, do, has_connection=False, has_output=False)
 
@@ -262,8 +269,11 @@ def _storage_arguments(parser: argparse.ArgumentParser) -> None:
     _words(parser)
     add("-t", "--cluster-id", nargs="?", metavar="ID", help="accepted")
     add("-c", "--config", metavar="FILE", help="accepted")
-    for flag in ("-s", "-g"):
-        add(flag, {"-s": "--standalone", "-g": "--ignore-formatted"}[flag], action="store_true", help="accepted")
+    for flag, name in (("-s", "--standalone"), ("-g", "--ignore-formatted"), ("-N", "--no-initial-controllers")):
+        add(flag, name, action="store_true", help="accepted")
+    for flag, name in (("-I", "--initial-controllers"), ("-r", "--release-version"), ("-f", "--feature")):
+        add(flag, name, action="append", metavar="TEXT", help="accepted")
+    add("-S", "--add-scram", action="append", metavar="TEXT", help="refused: this broker keeps no users")
 
 
 def _random_uuid(_: argparse.Namespace) -> int:
@@ -277,7 +287,9 @@ def _random_uuid(_: argparse.Namespace) -> int:
     return 0
 
 
-def _nothing_to_format(_: argparse.Namespace) -> int:
+def _nothing_to_format(args: argparse.Namespace) -> int:
+    if args.add_scram:
+        raise Refused("--add-scram is not offered: this broker keeps no SCRAM users", "UNSUPPORTED_VERSION")
     sys.stderr.write("nothing to do: the broker prepares its directories when it starts, and gives itself a cluster id\n")
     return 0
 

@@ -148,7 +148,7 @@ def test_install_writes_scripts_that_run(tmp_path: Path, capsys: pytest.CaptureF
     assert main(["shims", "install", str(tmp_path / "bin")]) == 0, "our own files may be written again"
     capsys.readouterr()
     names = sorted(path.name for path in (tmp_path / "bin").iterdir())
-    assert names == sorted([f"{tool}.sh" for tool in TOOLS] + ["kafka-run-class.sh"])
+    assert names == sorted([f"{tool}.sh" for tool in (*TOOLS, *NOT_OFFERED)] + ["kafka-run-class.sh"])
     script = tmp_path / "bin" / "kafka-storage.sh"
     assert os.access(script, os.X_OK)
     done = subprocess.run([script, "random-uuid"], capture_output=True, text=True, check=False)
@@ -213,3 +213,30 @@ def test_the_version_names_kafkas_level_first(offline: Ottla) -> None:
 def test_regular_expressions_are_judged_as_groups_take_them(offline: Ottla, pattern: str, verdict: str) -> None:
     said = offline("kafka-consumer-groups", "--bootstrap-server", "h:1", "--validate-regex", pattern).out
     assert said == f"The regular expression `{pattern}` is {verdict}.\n"
+
+
+@pytest.mark.parametrize("name", ["zookeeper-server-start", "connect-standalone.sh", "trogdor", "kafka-verifiable-producer"])
+def test_tools_that_are_not_here_say_so_in_one_line(offline: Ottla, name: str) -> None:
+    refused = offline(name, "config/any.properties")
+    assert (refused.code, refused.out, refused.err.count("\n")) == (1, "", 1)
+
+
+def test_scripts_of_every_tool_are_written(offline: Ottla, tmp_path: Path) -> None:
+    assert offline("shims", "install", tmp_path).code == 0
+    assert {"kafka-topics.sh", "kafka-run-class.sh", "kafka-acls.sh", "zookeeper-server-start.sh"} <= set(os.listdir(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("line", "code"),
+    [
+        ("format --cluster-id abc -c f --no-initial-controllers --release-version 4.0 --feature kraft.version=1", 0),
+        ("format -t abc -c f --initial-controllers 0@controller-0:1234:3Db5QLSqSZieL3rJBUUegA --ignore-formatted", 0),
+        ("format -t abc -c f --add-scram SCRAM-SHA-256=[name=admin,password=x]", 1),
+        ("version-mapping -r 4.1", 0),
+        ("feature-dependencies -f share.version=1", 0),
+    ],
+)
+def test_storage_lines_of_the_documentation(offline: Ottla, line: str, code: int) -> None:
+    result = offline("kafka-storage", *line.split())
+    assert result.code == code
+    assert (result.out + result.err).strip()

@@ -147,3 +147,42 @@ def test_performance_tools_as_blogs_have_them(paste: Paste) -> None:
     assert written.startswith("500 records sent, ") and written.endswith(" ms 99.9th.\n")
     found = paste("bin/kafka-consumer-perf-test.sh --broker-list localhost:9092 --topic speed --messages 500 --threads 1")
     assert found.splitlines()[1].split(", ")[4] == "500"
+
+
+ACCEPTED = (
+    "bin/kafka-topics.sh --bootstrap-server localhost:9092 --create --topic guide --partitions 2 --config retention.ms=3600000",
+    "bin/kafka-topics.sh --bootstrap-server localhost:9092 --alter --topic guide --partitions 4",
+    "bin/kafka-configs.sh --bootstrap-server localhost:9092 --entity-type topics --entity-name guide --alter --delete-config retention.ms",
+    "bin/kafka-leader-election.sh --bootstrap-server localhost:9092 --election-type preferred --all-topic-partitions",
+    "bin/kafka-configs.sh --bootstrap-server localhost:9092 --alter --add-config 'producer_byte_rate=1024,consumer_byte_rate=2048,"
+    "request_percentage=200' --entity-type users --entity-name user1 --entity-type clients --entity-name clientA",
+    "bin/kafka-configs.sh --bootstrap-server localhost:9092 --alter --add-config 'producer_byte_rate=1024,consumer_byte_rate=2048,"
+    "request_percentage=200' --entity-type clients --entity-default",
+    "bin/kafka-configs.sh --bootstrap-server localhost:9092 --describe --entity-type users --entity-type clients",
+    "bin/kafka-configs.sh --bootstrap-server localhost:9092 --entity-type brokers --entity-name 0 --alter --add-config num.io.threads=2",
+    "bin/kafka-configs.sh --bootstrap-server localhost:9092 --entity-type brokers --entity-default --describe",
+    "bin/kafka-transactions.sh --bootstrap-server localhost:9092 find-hanging --broker 0",
+    "bin/kafka-features.sh --bootstrap-server localhost:9092 upgrade --release-version 4.2",
+    "bin/kafka-storage.sh format --cluster-id abc --config x.properties --no-initial-controllers",
+    "bin/kafka-consumer-groups.sh --new-consumer --bootstrap-server localhost:9092 --list",
+    "bin/kafka-run-class.sh kafka.tools.GetOffsetShell --broker-list localhost:9092 --topic guide --time -1 --offsets 1",
+)
+NOT_HERE = (
+    "bin/kafka-topics.sh --create --zookeeper localhost:2181 --replication-factor 1 --partitions 1 --topic test",
+    "bin/zookeeper-server-start.sh config/zookeeper.properties",
+    "bin/connect-standalone.sh config/connect-standalone.properties config/connect-file-source.properties",
+    "bin/kafka-acls.sh --bootstrap-server localhost:9092 --add --allow-principal User:Bob --operation Read --topic Test-topic",
+    "bin/kafka-metadata-quorum.sh --bootstrap-server localhost:9092 describe --status",
+    "bin/kafka-topics.sh --create --topic tiered --bootstrap-server localhost:9092 --config remote.storage.enable=true",
+    "bin/kafka-configs.sh --bootstrap-server localhost:9092 --alter --add-config 'SCRAM-SHA-256=[iterations=8192,password=alice-secret]'"
+    " --entity-type users --entity-name alice",
+)
+
+
+def test_lines_of_the_operations_guide(paste: Paste, bin_directory: Path, tutorial_broker: BrokerProcess) -> None:
+    """Each works when it is pasted, or says in one line why not."""
+    assert "Completed" in "".join(map(paste, ACCEPTED))
+    for line in NOT_HERE:
+        command = ["sh", "-c", line.replace("localhost:9092", tutorial_broker.address)]
+        done = subprocess.run(command, capture_output=True, text=True, cwd=bin_directory, timeout=40, check=False)
+        assert (done.returncode, (done.stdout + done.stderr).count("\n")) == (1, 1), f"{line}\n{done.stdout}{done.stderr}"
