@@ -29,10 +29,13 @@ class Java:
         self.directory = self._built()
 
     def run(self, name: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-        """One run of a class; quick to start, since none runs for long."""
+        """One run of a class."""
+        return subprocess.run(self.command(name, *arguments), capture_output=True, text=True, timeout=RUN_SECONDS, check=False)
+
+    def command(self, name: str, *arguments: str) -> list[str]:
+        """How a class is run; quick to start, since none runs for long."""
         options = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx512m", "-Dorg.slf4j.simpleLogger.defaultLogLevel=error"]
-        command = [self.program, *options, "-cp", f"{self.directory}/classes:{self.directory}/lib/*", name, *arguments]
-        return subprocess.run(command, capture_output=True, text=True, timeout=RUN_SECONDS, check=False)
+        return [self.program, *options, "-cp", f"{self.directory}/classes:{self.directory}/lib/*", name, *arguments]
 
     def _built(self) -> Path:
         sources = sorted(PROJECT.rglob("*.java"))

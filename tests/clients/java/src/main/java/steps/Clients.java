@@ -8,13 +8,17 @@ import java.util.Map;
 import java.util.concurrent.Callable;
 import java.util.concurrent.Future;
 import org.apache.kafka.clients.admin.Admin;
+import org.apache.kafka.clients.admin.AlterConfigOp;
+import org.apache.kafka.clients.admin.ConfigEntry;
 import org.apache.kafka.clients.admin.NewTopic;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
+import org.apache.kafka.clients.consumer.KafkaShareConsumer;
 import org.apache.kafka.clients.producer.KafkaProducer;
 import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.clients.producer.RecordMetadata;
 import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.common.config.ConfigResource;
 import org.apache.kafka.common.serialization.StringDeserializer;
 import org.apache.kafka.common.serialization.StringSerializer;
 
@@ -65,6 +69,28 @@ final class Clients {
         }
         all.addAll(List.of(pairs));
         return consumer(all.toArray(String[]::new));
+    }
+
+    /** A member of a share group. */
+    KafkaShareConsumer<String, String> sharer(String group, String... pairs) {
+        Map<String, Object> all = settings("group.id", group, "fetch.max.wait.ms", "50");
+        all.putAll(settings(pairs));
+        return new KafkaShareConsumer<>(all, new StringDeserializer(), new StringDeserializer());
+    }
+
+    /** A share group with these settings; it starts with the first record unless they say something else. */
+    String shareGroup(String... pairs) throws Exception {
+        String group = fresh("share");
+        Map<String, String> settings = new HashMap<>(Map.of("share.auto.offset.reset", "earliest"));
+        for (int at = 0; at < pairs.length; at += 2) {
+            settings.put(pairs[at], pairs[at + 1]);
+        }
+        List<AlterConfigOp> changes = new ArrayList<>();
+        settings.forEach((key, value) -> changes.add(new AlterConfigOp(new ConfigEntry(key, value), AlterConfigOp.OpType.SET)));
+        try (Admin admin = admin()) {
+            admin.incrementalAlterConfigs(Map.of(new ConfigResource(ConfigResource.Type.GROUP, group), changes)).all().get();
+        }
+        return group;
     }
 
     String topic(int partitions) throws Exception {

@@ -1,0 +1,198 @@
+"""Share groups as Kafka's Java client sees them: one JVM goes through `ShareGroups` and `ShareAdministration`, others are killed at work.
+
+A record is shown as `value:number of the delivery`. Apache Kafka 4.3 with the same settings shows the same in every step.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from ottla.base.errors import ApiError
+from ottla.base.types import TopicPartition
+from ottla.client.admin import GROUP_RESOURCE, alter_configs, create_topic
+from ottla.client.cluster import Cluster
+from ottla.client.errors import ClientError
+from ottla.client.producer import Producer
+from ottla.client.share_admin import share_offsets
+from tests.clients.broker_process import BrokerProcess, eventually
+from tests.clients.java_program import Java
+
+SETTINGS = (
+    "group.share.assignment.interval.ms=0",
+    "group.share.heartbeat.interval.ms=100",
+    "group.share.min.heartbeat.interval.ms=100",
+    "group.share.min.record.lock.duration.ms=1000",
+    "offsets.topic.num.partitions=3",
+    "transaction.state.log.num.partitions=3",
+    "share.coordinator.state.topic.num.partitions=3",
+    "ottla.log.format=text",
+)
+EMPTY_AGAIN = "GroupNotEmptyException, GroupNotEmptyException, GroupNotEmptyException, Empty 0"
+WANTED = {
+    "implicit": "[[0:1, 1:1, 2:1], [], [0:1], [ok], []]",
+    "explicit": "[[ok], [1:2, 3:2], not before all are acknowledged, [ok], []]",
+    "renew": "[1000, [ok], 0:1, [ok], 0:1, [ok], 0:1, [ok], []]",
+    "delivery count": "[0:1, 0:2, 0:3, []]",
+    "two members": "200 both=true",
+    "lock time-out": "[[0:2, 1:2], [InvalidRecordStateException], [ok]]",
+    "closing": "[0:2, 2:2]",
+    "record limit": "[[0:1, 1:1], [2:1, 3:1]]",
+    "isolation read_uncommitted": "[[committed:1, aborted:1, also committed:1, open:1], [], [0:1]]",
+    "isolation read_committed": "[[committed:1, also committed:1], [], [open:1, 0:1]]",
+    "reset latest": "[[]]",
+    "reset by_duration": "[half an hour ago:1, now:1]",
+    "callback": "[[0, 1] null]",
+    "described": f"[Stable it /127.0.0.1, Share share Stable, {EMPTY_AGAIN}]",
+    "offsets": "[{0=4 lag 6}, [4:1, 5:1, 6:1, 7:1, 8:1, 9:1], [0, 1], [8:1, 9:1], {}, 10]",
+    "deleted": "[[0:1, 1:1], false, [0:1, 1:1]]",
+    "unknown": "[GroupIdNotFoundException, done, GroupIdNotFoundException, GroupIdNotFoundException, UnknownTopicOrPartitionException]",
+}
+
+
+@pytest.fixture(scope="module")
+def java(need_program: Callable[[str], str]) -> Java:
+    return Java(need_program)
+
+
+@pytest.fixture(scope="module")
+def sharing_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+    process = BrokerProcess(tmp_path_factory.mktemp("broker"), SETTINGS).start()
+    yield process
+    process.stop()
+
+
+@pytest.fixture(scope="module")
+def seen(sharing_broker: BrokerProcess, java: Java) -> dict[str, str]:
+    """What the steps have printed."""
+    done = java.run("steps.Steps", sharing_broker.address, "share")
+    print(done.stderr)  # pytest shows it beside a step that failed
+    lines = dict(line.split(": ", 1) for line in done.stdout.splitlines())
+    assert lines, done.stderr[-4000:]
+    return lines
+
+
+@pytest.mark.timeout(900)  # the first run fetches Kafka's jars
+@pytest.mark.parametrize("step", WANTED)
+def test_a_step_sees_what_it_must(seen: dict[str, str], step: str) -> None:
+    assert seen[step] == WANTED[step]
+
+
+def test_every_step_is_judged(seen: dict[str, str]) -> None:
+    assert sorted(seen) == sorted(WANTED)
+
+
+# Members and brokers that are killed
+
+
+RECORDS_IN_FLIGHT = 10
+
+
+class Worker:
+    """A share consumer in a JVM of its own, and what it has said so far."""
+
+    def __init__(self, java: Java, broker: BrokerProcess, group: str, topic: str, task: str) -> None:
+        command = java.command("steps.ShareWorker", broker.address, group, topic, task)
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        self.said: list[tuple[str, ...]] = []
+        self._reader = threading.Thread(target=self._read)
+        self._reader.start()
+
+    def _read(self) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            self.said.append(tuple(line.split()))
+
+    def got(self) -> list[tuple[int, int]]:
+        """Offsets and numbers of deliveries, in the order in which they came."""
+        return [(int(line[1]), int(line[2])) for line in list(self.said) if line[0] == "got"]
+
+    def done(self) -> set[int]:
+        return {int(line[1]) for line in list(self.said) if line[0] == "done"}
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait()
+        self._reader.join()
+        if self.process.stdout is not None:
+            self.process.stdout.close()
+
+
+@pytest.fixture
+def worker(java: Java) -> Iterator[Callable[..., Worker]]:
+    """Starts workers, and ends them with the test."""
+    started: list[Worker] = []
+
+    def start(*arguments: object) -> Worker:
+        started.append(Worker(java, *arguments))  # type: ignore[arg-type]
+        return started[-1]
+
+    yield start
+    for one in started:
+        one.kill()
+
+
+@pytest.fixture
+def crashing(tmp_path: Path) -> Iterator[BrokerProcess]:
+    process = BrokerProcess(tmp_path, SETTINGS).start()
+    yield process
+    process.stop()
+
+
+def prepare(broker: BrokerProcess, group: str, topic: str) -> None:
+    with Cluster(broker.address) as cluster:
+        create_topic(cluster, topic, partitions=1)
+        alter_configs(cluster, GROUP_RESOURCE, group, changes={"share.auto.offset.reset": "earliest"})
+
+
+def produce(broker: BrokerProcess, topic: str, count: int) -> None:
+    with Cluster(broker.address) as cluster, Producer(cluster) as producer:
+        for number in range(count):
+            producer.produce(topic, b"%d" % number)
+        producer.flush()
+
+
+def still_to_do(broker: BrokerProcess, group: str, topic: str) -> int | None:
+    """How many records are not dealt with for good; None while the broker cannot say."""
+    try:
+        with Cluster(broker.address) as cluster:
+            return share_offsets(cluster, group)[TopicPartition(topic, 0)].lag
+    except (ApiError, ClientError):
+        return None
+
+
+def test_killed_members_and_killed_brokers_lose_nothing_and_repeat_nothing_that_was_done(
+    crashing: BrokerProcess, worker: Callable[..., Worker]
+) -> None:
+    """One member is killed while it holds records, then the broker, twice, while another works through two hundred."""
+    prepare(crashing, "g", "t")
+    produce(crashing, "t", 5)
+    holder = worker(crashing, "g", "t", "hold")
+    eventually(lambda: len(holder.got()) == 5)
+    assert holder.got() == [(offset, 1) for offset in range(5)]
+    holder.kill()
+    killed_at = time.monotonic()
+    working = worker(crashing, "g", "t", "work")
+    eventually(lambda: len(working.done()) == 5)
+    assert working.got() == [(offset, 2) for offset in range(5)]
+    assert time.monotonic() - killed_at < 15, "locks of a dead connection are given up at once, and not after 30 s"
+
+    for goal in (50, 250):
+        produce(crashing, "t", 200)
+        eventually(lambda: len(working.done()) > goal)  # noqa: B023 - called before the next round
+        crashing.crash()
+        eventually(lambda: still_to_do(crashing, "g", "t") == 0, seconds=30)
+    assert {offset for offset, _ in working.got()} == set(range(405))
+    # What was said as the broker died may have been heard; what was confirmed has been.
+    assert len(working.done()) >= 405 - 2 * RECORDS_IN_FLIGHT
+    finished: set[int] = set()
+    for line in working.said:
+        if line[0] == "done":
+            finished.add(int(line[1]))
+        elif line[0] == "got":
+            assert int(line[1]) not in finished, f"offset {line[1]} was delivered again after it had been accepted"
