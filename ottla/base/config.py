@@ -45,7 +45,9 @@ __all__ = [
     "Synonym",
     "Type",
     "Update",
+    "gather",
     "load",
+    "problems",
 ]
 
 
@@ -406,6 +408,35 @@ def load(
     assignments: Iterable[str] = (),
 ) -> tuple[BrokerConfig, list[Notice]]:
     """Joins all sources. Raises `ConfigError`, one line that names the setting and where it was written."""
+    given, notices = gather(file_text=file_text, file_name=file_name, environment=environment, assignments=assignments)
+    return BrokerConfig(given), notices
+
+
+def problems(given: Mapping[str, Given]) -> list[str]:
+    """Everything for which the broker would refuse to start, each in one line."""
+    found, usable = [], {}
+    for name, entry in given.items():
+        try:
+            BROKER_SETTINGS[name].parse(entry.text)
+        except SettingError as error:
+            found.append(f"{error} ({entry.where})")
+        else:
+            usable[name] = entry
+    try:
+        BrokerConfig(usable)
+    except ConfigError as error:
+        found.append(str(error))
+    return found
+
+
+def gather(
+    *,
+    file_text: str = "",
+    file_name: str = "",
+    environment: Mapping[str, str] | None = None,
+    assignments: Iterable[str] = (),
+) -> tuple[dict[str, Given], list[Notice]]:
+    """What all sources say, the stronger one's word for each name. Raises `ConfigError` for what cannot be read at all."""
     notices: list[Notice] = []
     given: dict[str, Given] = {}
     try:
@@ -425,7 +456,7 @@ def load(
                 notices.append(_unserved(name, where))
     _listen_as_advertised(given, notices)
     _stay_alone(given, notices)
-    return BrokerConfig(given), notices
+    return given, notices
 
 
 def _listen_as_advertised(given: dict[str, Given], notices: list[Notice]) -> None:

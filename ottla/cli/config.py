@@ -180,7 +180,7 @@ def _check_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _check(args: argparse.Namespace) -> int:
-    from ottla.base.config import ConfigError, load
+    from ottla.base.config import ConfigError, gather, problems
 
     output = output_of(args)
     try:
@@ -191,15 +191,20 @@ def _check(args: argparse.Namespace) -> int:
     except UnicodeDecodeError:
         raise UsageError(f"cannot read {args.file}: it is not a text file") from None
     try:
-        _, notices = load(file_text=text, file_name=args.file, environment=os.environ if args.environment else {}, assignments=[])
+        given, notices = gather(file_text=text, file_name=args.file, environment=os.environ if args.environment else {})
     except ConfigError as error:
-        raise ApiError(ErrorCode.INVALID_CONFIG, f"{args.file}: {error}") from None
+        raise ApiError(ErrorCode.INVALID_CONFIG, str(error)) from None
+    wrong = problems(given)
     rows = [{"level": "warning" if notice.is_warning else "info", "message": notice.text} for notice in notices]
+    rows += [{"level": "error", "message": text} for text in wrong]
     if output.is_structured:
-        output.show_object({"file": args.file, "ok": True, "notices": rows})
-        return 0
+        error = {"error": {"name": ErrorCode.INVALID_CONFIG.name, "message": wrong[0]}} if wrong else {}
+        output.show_object({"file": args.file, "ok": not wrong, "notices": rows, **error})
+        return int(bool(wrong))
     for row in rows:
         output.note(f"{row['level']}: {row['message']}")
+    if wrong:
+        return 1
     output.done(f"{args.file} is fine.", {})
     return 0
 

@@ -108,6 +108,17 @@ def test_a_file_that_the_broker_would_refuse(offline: Ottla, tmp_path: Path, nam
     assert message in error["message"]
 
 
+def test_everything_that_is_wrong_is_told_at_once(offline: Ottla, tmp_path: Path) -> None:
+    file = tmp_path / "a.properties"
+    file.write_text("num.partitons=3\nnum.partitions=x\nlog.retention.hours=y\nbroker.id=1\nnode.id=2\n")
+    result = offline("config", "check", file)
+    assert result.code == 1
+    levels = [line.partition(": ")[0] for line in result.err.splitlines()]
+    assert levels == ["warning", "error", "error", "error"]
+    told = json.loads(offline("config", "check", file, "-o", "json").out)
+    assert told["ok"] is False and [row["level"] for row in told["notices"]] == levels
+
+
 def test_nested_toml_and_the_environment(offline: Ottla, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "a.toml"
     file.write_text("[log]\nretention.hours = 5\n[num]\npartitions = 3\n")
