@@ -39,6 +39,8 @@ def handle(broker: Broker, request: RequestContext, body: AlterShareGroupOffsets
     def answer(response: AlterShareGroupOffsetsResponse) -> None:
         if not response.error_code:
             response.responses += refused
+            # Somebody who has left without a word may keep them open; whoever comes next is to read what is remembered now.
+            broker.share_partitions.close_group(body.group_id)
         pending.complete(response)
 
     try:

@@ -6,8 +6,8 @@ partitions and group coordinators use: it creates `__share_group_state` when it 
 `RemoteShareCoordinators` elsewhere, and tries again while a coordinator loads or moves, with a growing pause and a limited number of times.
 
 Each call is answered exactly once. Calls about one share partition reach the coordinator in the order in which they were made: while one
-of them waits for its next try the later ones wait behind it, so that a late write can never take back what a later one has said. Closing
-answers everybody who waits with NOT_COORDINATOR.
+of them waits for its next try, or for the answer of a coordinator elsewhere, the later ones wait behind it. So a late write can never take
+back what a later one has said, and who reads finds all that was written before. Closing answers everybody who waits with NOT_COORDINATOR.
 """
 
 from __future__ import annotations
@@ -159,39 +159,47 @@ class SharePersister:
             done(Result(ErrorCode.NOT_COORDINATOR))
             return
         attempt = _Attempt(self, command, done)
-        queue = self._queues.get(command.key)
-        if queue is not None:
-            queue.waiting.append(attempt)
-        else:
+        key, coordinators = command.key, self._coordinators
+        queue = self._queues.get(key)
+        if queue is None and (not coordinators.is_created or coordinators.is_local(key)):
+            attempt.tries = 1
             self.ask(attempt)
+            return
+        if queue is None:
+            queue = self._queues[key] = _Queue(self, key, self._timers)
+        queue.waiting.append(attempt)
+        queue.drain()
 
-    def ask(self, attempt: _Attempt) -> None:
+    def ask(self, attempt: _Attempt) -> bool:
+        """Whether the answer comes from elsewhere; what is asked here takes its place in the order at once."""
         coordinators, command = self._coordinators, attempt.command
         if not coordinators.is_created:
-            self._ensure(SHARE_GROUP_STATE_TOPIC, lambda code: self._ensured(attempt, code))
+            self._ensure(SHARE_GROUP_STATE_TOPIC, lambda code: attempt.answered(Result(code or ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)))
         elif coordinators.is_local(command.key):
             coordinators.run(command, attempt.answered)
         else:
             self._remote.ask(command, attempt.answered)
+            return True
+        return False
 
-    def _ensured(self, attempt: _Attempt, code: ErrorCode) -> None:
-        if code or not self._coordinators.is_created:
-            attempt.answered(Result(code or ErrorCode.COORDINATOR_NOT_AVAILABLE))
-        else:
-            self.ask(attempt)
-
-    def failed(self, attempt: _Attempt, result: Result) -> None:
-        """The coordinator cannot take the call now."""
+    def answered(self, attempt: _Attempt, result: Result) -> None:
         key = attempt.command.key
         queue = self._queues.get(key)
-        if self._is_closed or attempt.tries >= ATTEMPTS_MAX:
-            attempt.done(result)
-            if queue is not None:
-                queue.give_up(result)
+        is_next = queue is not None and queue.asked is attempt
+        if result.code in RETRIABLE and not self._is_closed and attempt.tries < ATTEMPTS_MAX:
+            if queue is None:
+                queue = self._queues[key] = _Queue(self, key, self._timers)
+            queue.put(attempt, is_next)
             return
-        if queue is None:
-            queue = self._queues[key] = _Queue(self, key, self._timers)
-        queue.put(attempt)
+        if is_next:
+            assert queue is not None
+            queue.asked = None
+        attempt.finish(result)
+        if queue is not None and result.code in RETRIABLE:
+            queue.give_up(result)
+        elif is_next:
+            assert queue is not None
+            queue.drain()
 
     def emptied(self, key: SharePartitionKey, queue: _Queue) -> None:
         if self._queues.get(key) is queue:
@@ -201,55 +209,66 @@ class SharePersister:
 class _Attempt:
     """One call on its way to an answer."""
 
-    __slots__ = ("command", "done", "persister", "tries")
+    __slots__ = ("_done", "command", "persister", "tries")
 
     def __init__(self, persister: SharePersister, command: Command, done: DoneResult) -> None:
         self.persister = persister
         self.command = command
-        self.done = done
-        self.tries = 1
+        self._done: DoneResult | None = done
+        self.tries = 0
 
     def answered(self, result: Result) -> None:
-        if result.code in RETRIABLE:
-            self.persister.failed(self, result)
-        else:
-            self.done(result)
+        """By the coordinator; one that was given up meanwhile has its answer."""
+        if self._done is not None:
+            self.persister.answered(self, result)
+
+    def finish(self, result: Result) -> None:
+        done, self._done = self._done, None
+        assert done is not None, "a call was answered twice"
+        done(result)
 
 
 class _Queue:
-    """The calls about one share partition that wait for the next try, in the order in which they were made."""
+    """The calls about one share partition that wait, in the order in which they were made; `asked` is the one that is being asked."""
 
-    __slots__ = ("_asking", "_has_failed", "_key", "_persister", "_timer", "_timers", "waiting")
+    __slots__ = ("_is_draining", "_key", "_persister", "_timer", "_timers", "asked", "waiting")
 
     def __init__(self, persister: SharePersister, key: SharePartitionKey, timers: Timers) -> None:
         self.waiting: deque[_Attempt] = deque()
+        self.asked: _Attempt | None = None
         self._persister = persister
         self._key = key
         self._timers = timers
         self._timer: TimerHandle | None = None
-        self._asking: _Attempt | None = None
-        self._has_failed = False
+        self._is_draining = False
 
-    def put(self, attempt: _Attempt) -> None:
-        """A call that was refused; the one that is being asked again goes back to where it was."""
-        if attempt is self._asking:
-            self._has_failed = True
+    def put(self, attempt: _Attempt, is_next: bool) -> None:
+        """A call that was refused; the one that was being asked goes back to where it was."""
+        if is_next:
+            self.asked = None
             self.waiting.appendleft(attempt)
         else:
             self.waiting.append(attempt)
         if self._timer is None:
             pause_ms = min(RETRY_MS_MIN << (attempt.tries - 1), RETRY_MS_MAX)
-            self._timer = self._timers.call_later(pause_ms, self._drain)
+            self._timer = self._timers.call_later(pause_ms, self._again)
 
-    def _drain(self) -> None:
+    def _again(self) -> None:
         self._timer = None
-        self._has_failed = False
-        while self.waiting and not self._has_failed:
-            attempt = self._asking = self.waiting.popleft()
+        self.drain()
+
+    def drain(self) -> None:
+        """Asks one after the other, until one is refused, or its answer comes from elsewhere and has to be waited for."""
+        if self._is_draining:
+            return
+        self._is_draining = True
+        while self.waiting and self._timer is None and self.asked is None:
+            attempt = self.asked = self.waiting.popleft()
             attempt.tries += 1
-            self._persister.ask(attempt)
-            self._asking = None
-        if not self.waiting:
+            if not self._persister.ask(attempt) and self.asked is attempt:
+                self.asked = None
+        self._is_draining = False
+        if not self.waiting and self.asked is None:
             self._persister.emptied(self._key, self)
 
     def give_up(self, result: Result) -> None:
@@ -257,6 +276,9 @@ class _Queue:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+        asked, self.asked = self.asked, None
+        if asked is not None:
+            asked.finish(result)
         while self.waiting:
-            self.waiting.popleft().done(result)
+            self.waiting.popleft().finish(result)
         self._persister.emptied(self._key, self)

@@ -48,6 +48,7 @@ class House:
         self.refusal: ErrorCode | None = None
         known = {"t": SimpleNamespace(topic_id=T_ID)}
         self.admin = AdminWorld(authorizer=authorizer if authorizer is not None else AllowClients())
+        self.closed: list[str] = []
         self.admin.broker = SimpleNamespace(
             config=load(assignments=settings)[0],
             authorizer=self.admin.broker.authorizer,
@@ -55,6 +56,7 @@ class House:
             metadata=SimpleNamespace(topic=known.get, configs=lambda kind, _name: self.own if kind == CONFIG_GROUP else {}),
             partitions=SimpleNamespace(get=lambda _topic, index: Partition() if index < 3 else None),
             share_persister=self.groups.persister,
+            share_partitions=SimpleNamespace(close_group=self.closed.append),
         )
 
     def _host_of(self, _group_id: str) -> Any:
@@ -137,6 +139,7 @@ def test_offsets_are_altered_and_forgotten() -> None:
     answer = house.admin.ask(forget())
     assert [(bytes(topic.topic_id), topic.error_code) for topic in answer.responses] == [(T_ID, ErrorCode.NONE)]
     assert places(house, offsets()) == []
+    assert house.closed == ["g", "g"], "whoever comes next reads what is remembered now"
     for request in (alter(group=""), forget(group="")):
         assert house.admin.ask(request).error_code == ErrorCode.INVALID_GROUP_ID
     assert house.admin.ask(offsets(group="")).groups[0].error_code == ErrorCode.INVALID_GROUP_ID

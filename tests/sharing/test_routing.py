@@ -7,7 +7,7 @@ from collections.abc import Callable
 from ottla.base.errors import ErrorCode
 from ottla.base.share_state import SharePartitionKey, ShareState, StateBatch
 from ottla.machine.host import MachineHost
-from ottla.sharing.commands import Command, DoneResult, Initialize, Result
+from ottla.sharing.commands import Command, DoneResult, Initialize, ReadState, ReadSummary, Result, Write
 from ottla.sharing.routing import ATTEMPTS_MAX, SharePersister, ShareStateCoordinators
 from ottla.sharing.state_machine import ShareStateMachine
 from ottla.sharing.state_settings import ShareStateSettings
@@ -208,6 +208,34 @@ def test_a_coordinator_elsewhere_is_asked() -> None:
     house.timers.advance(20)
     remote.asked[1][1](Result(NONE))
     assert house.answers == [NONE]
+
+
+def test_a_coordinator_elsewhere_is_asked_one_thing_at_a_time() -> None:
+    """What is read was written before, whatever way the requests take."""
+    remote = Remote()
+    house = House(remote=remote)
+    house.write(1)
+    house.read()
+    house.persister.summary(KEY._replace(partition=1), 0, lambda code, state: house.found.append((code, state)))
+    assert [type(command) for command, _ in remote.asked] == [Write, ReadSummary], "another share partition does not wait"
+    remote.asked[0][1](Result(ErrorCode.NETWORK_EXCEPTION))
+    house.timers.advance(20)
+    assert [type(command) for command, _ in remote.asked[2:]] == [Write]
+    remote.asked[2][1](Result(NONE))
+    assert [type(command) for command, _ in remote.asked[3:]] == [ReadState]
+    remote.asked[3][1](Result(NONE, ShareState(1, 0, 0, 0)))
+    assert house.answers == [NONE] and house.found == [(NONE, ShareState(1, 0, 0, 0))]
+
+
+def test_closing_answers_who_waits_for_a_coordinator_elsewhere() -> None:
+    remote = Remote()
+    house = House(remote=remote)
+    house.write(1)
+    house.write(2)
+    house.persister.close()
+    assert house.answers == [ErrorCode.NOT_COORDINATOR] * 2
+    remote.asked[0][1](Result(NONE))
+    assert len(house.answers) == 2, "an answer that comes later is nobody's"
 
 
 def test_a_broker_by_itself_asks_nobody_else() -> None:

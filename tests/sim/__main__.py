@@ -1,12 +1,14 @@
-"""`python -m tests.sim [--seed FIRST] [--seeds NUMBER] [--faults]`, or SEED=FIRST SEEDS=NUMBER as make gives them."""
+"""`python -m tests.sim [--seed FIRST] [--seeds NUMBER] [--share] [--faults]`, or SEED=FIRST SEEDS=NUMBER as make gives them."""
 
 from __future__ import annotations
 
 import argparse
 import sys
 import traceback
+from collections.abc import Callable, Iterable
 
-from tests.sim.faults import FAULTS, catch
+from tests.sim import faults, share_faults
+from tests.sim.share_world import ShareWorld
 from tests.sim.world import World
 
 FAULT_SEEDS = 300
@@ -33,11 +35,30 @@ def run_seeds(first: int, number: int) -> int:
     return 0
 
 
-def show_faults(seeds: int) -> int:
+def run_share_seeds(first: int, number: int) -> int:
+    """The same for share groups."""
+    deliveries = crashes = resets = events = 0
+    for seed in range(first, first + number):
+        world = ShareWorld(seed)
+        try:
+            world.run()
+        except AssertionError:
+            traceback.print_exc()
+            print(f"seed {seed} failed after {world.events} events: python -m tests.sim --share --seed {seed} --seeds 1", file=sys.stderr)
+            return 1
+        deliveries += world.history.deliveries
+        crashes += world.crashes
+        resets += world.resets
+        events += world.events
+    print(f"{number} seeds from {first}: {deliveries} deliveries, {crashes} power cuts, {resets} resets, {events} events, no fault")
+    return 0
+
+
+def show_faults(seeds: int, names: Iterable[str], catch: Callable[[str, int], tuple[int, str]]) -> int:
     """A table of what is broken on purpose; the exit status is 1 if something is not noticed."""
     print("| rule that is broken | seeds until it is noticed | by |\n| --- | --- | --- |")
     is_missed = False
-    for name in FAULTS:
+    for name in names:
         seed, why = catch(name, seeds)
         is_missed = is_missed or not seed
         print(f"| {name} | {seed or f'not in {seeds}'} | {why} |", flush=True)
@@ -49,11 +70,14 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.sim")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--seeds", type=int, default=1)
+    parser.add_argument("--share", action="store_true", help="share groups instead of transactions")
     parser.add_argument("--faults", action="store_true", help="break one rule at a time and say which seed notices it")
     asked = parser.parse_args(words)
+    if asked.faults and asked.share:
+        return show_faults(max(asked.seeds, FAULT_SEEDS), share_faults.SHARE_FAULTS, share_faults.catch)
     if asked.faults:
-        return show_faults(max(asked.seeds, FAULT_SEEDS))
-    return run_seeds(asked.seed, asked.seeds)
+        return show_faults(max(asked.seeds, FAULT_SEEDS), faults.FAULTS, faults.catch)
+    return (run_share_seeds if asked.share else run_seeds)(asked.seed, asked.seeds)
 
 
 if __name__ == "__main__":

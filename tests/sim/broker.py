@@ -128,6 +128,7 @@ class SimBroker:
         self.is_up = False
         self.partitions: dict[TopicPartition, Partition] = {}
         self.recovered_ends: dict[TopicPartition, int] = {}
+        self.log_starts: dict[TopicPartition, int] = {}
         self._client = ConnectionInfo(identity="c", host="10.0.0.1", listener="PLAINTEXT")
         self._peer = ConnectionInfo(identity="p", host="10.0.0.2", listener="PLAINTEXT")
         self._peer.is_inter_broker = True
@@ -195,7 +196,15 @@ class SimBroker:
                 raise PowerCut(self)
 
     def _open(self, key: TopicPartition) -> Partition:
-        log = Log.open(self.disk, f"/data/{key}", key, LOG_CONFIG, now_ms=self.world.clock.wall_ms(), was_clean=False)
+        log = Log.open(
+            self.disk,
+            f"/data/{key}",
+            key,
+            LOG_CONFIG,
+            now_ms=self.world.clock.wall_ms(),
+            was_clean=False,
+            log_start_offset=self.log_starts.get(key, 0),
+        )
         self.recovered_ends[key] = log.log_end_offset
         partition = Partition(
             log,

@@ -7,7 +7,7 @@ transaction, because only that is safe for them (docs/transactions.md); clients 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ottla.base.errors import ErrorCode
@@ -35,12 +35,10 @@ from ottla.wire.messages.txn_offset_commit import (
 from ottla.wire.records import Record, encode_batch
 from tests.sim.history import Transaction
 from tests.sim.network import Call
+from tests.sim.process import Steps
 
 if TYPE_CHECKING:
     from tests.sim.world import World
-
-Steps = Generator[Call | int, Any, Any]
-"""Yields a call, or a pause in milliseconds."""
 
 Batch = tuple[Any, int, Callable[[], Any], Callable[[Any], int], TopicPartition]
 """The arguments of a Produce, as `_must` takes them."""

@@ -92,4 +92,3 @@ def batches(partition: Partition, start_offset: int = 0) -> list[tuple[int, memo
             found.append((header.base_offset, data[start : start + header.size_bytes]))
             offset = header.next_offset
     return found
-

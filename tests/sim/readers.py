@@ -17,7 +17,7 @@ from ottla.wire.records import CONTROL_ABORT, iter_batches, read_control_record,
 from tests.sim.network import Call
 
 if TYPE_CHECKING:
-    from tests.sim.clients import Steps
+    from tests.sim.process import Steps
     from tests.sim.world import World
 
 Seen = tuple[int, str]

@@ -22,15 +22,15 @@ from tests.fakes.memory_store import MemoryStore
 from tests.fakes.timers import ManualTimers
 from tests.sim import logs, readers
 from tests.sim.broker import KEYS, LAYOUTS, PowerCut, SimBroker
-from tests.sim.clients import OFFSETS, TIMEOUT_MS, TRANSACTIONS, PlainProducer, Producer, Steps, committed_offset
+from tests.sim.clients import OFFSETS, TIMEOUT_MS, TRANSACTIONS, PlainProducer, Producer, committed_offset
 from tests.sim.history import History
 from tests.sim.network import LATE_MS, Call, Network
+from tests.sim.process import PATIENCE_MS, Process, Steps
 from tests.sim.readers import Reader, Seen
 
 CHAOS_MS = 15_000
 HEALING_MS = LATE_MS[1] + TIMEOUT_MS + 4_000
 """The latest request of the bad times may still begin a transaction, which nobody but its timeout ends."""
-PATIENCE_MS = 250
 READ_BYTES = 1 << 20
 REPLAY_EVERY = 512
 EVENTS_MAX = 60_000
@@ -43,48 +43,6 @@ CLOCK_JUMPS_MS = (-3_600_000, -30_000, 30_000, 3_600_000)
 GROUPS = {"a": (("a",), True), "b": (("b",), True), "c": (("c",), False), "p": (("p1", "p2"), False)}
 """Each group with the transactional ids of its workers, and whether they speak transactions v2. Where there are two ids, the next worker
 takes the other one: nobody ends what the last has left open, and only stable offsets keep the next from reading past it (KIP-447)."""
-
-
-class Process:
-    """A generator that is driven by answers, pauses and patience."""
-
-    def __init__(self, world: World, steps: Steps, ended: Callable[[Any], None]) -> None:
-        self._world = world
-        self._steps = steps
-        self._ended = ended
-        self._turn = 0
-        self.is_dead = False
-
-    def start(self) -> None:
-        self._go(self._turn, None)
-
-    def die(self) -> None:
-        """What it has sent may still arrive."""
-        self.is_dead = True
-        self._steps.close()
-
-    def sleep(self, ms: int) -> None:
-        """Stopped and continued: answers of meanwhile are lost to it."""
-        self._turn += 1
-        turn = self._turn
-        self._world.timers.call_later(ms, lambda: self._go(turn, None))
-
-    def _go(self, turn: int, answer: Any) -> None:
-        if self.is_dead or turn != self._turn:
-            return
-        self._turn += 1
-        try:
-            step = self._steps.send(answer)
-        except StopIteration as stop:
-            self.is_dead = True
-            self._ended(stop.value)
-            return
-        turn, timers = self._turn, self._world.timers
-        if isinstance(step, Call):
-            self._world.send(step, lambda answer: self._go(turn, answer))
-            timers.call_later(PATIENCE_MS, lambda: self._go(turn, None))
-        else:
-            timers.call_later(step, lambda: self._go(turn, None))
 
 
 class World:

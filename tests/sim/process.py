@@ -1,0 +1,64 @@
+"""A client as a generator: it yields a call and gets the answer, or None after its patience; or it yields a pause."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from typing import Any, Protocol
+
+from tests.fakes.timers import ManualTimers
+from tests.sim.network import Call
+
+PATIENCE_MS = 250
+
+Steps = Generator[Call | int, Any, Any]
+"""Yields a call, or a pause in milliseconds."""
+
+
+class Sender(Protocol):
+    """The world in which processes live."""
+
+    timers: ManualTimers
+
+    def send(self, call: Call, answered: Callable[[Any], None]) -> None: ...
+
+
+class Process:
+    """A generator that is driven by answers, pauses and patience."""
+
+    def __init__(self, world: Sender, steps: Steps, ended: Callable[[Any], None]) -> None:
+        self._world = world
+        self._steps = steps
+        self._ended = ended
+        self._turn = 0
+        self.is_dead = False
+
+    def start(self) -> None:
+        self._go(self._turn, None)
+
+    def die(self) -> None:
+        """What it has sent may still arrive."""
+        self.is_dead = True
+        self._steps.close()
+
+    def sleep(self, ms: int) -> None:
+        """Stopped and continued: answers of meanwhile are lost to it."""
+        self._turn += 1
+        turn = self._turn
+        self._world.timers.call_later(ms, lambda: self._go(turn, None))
+
+    def _go(self, turn: int, answer: Any) -> None:
+        if self.is_dead or turn != self._turn:
+            return
+        self._turn += 1
+        try:
+            step = self._steps.send(answer)
+        except StopIteration as stop:
+            self.is_dead = True
+            self._ended(stop.value)
+            return
+        turn, timers = self._turn, self._world.timers
+        if isinstance(step, Call):
+            self._world.send(step, lambda answer: self._go(turn, answer))
+            timers.call_later(PATIENCE_MS, lambda: self._go(turn, None))
+        else:
+            timers.call_later(step, lambda: self._go(turn, None))

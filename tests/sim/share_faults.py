@@ -1,0 +1,212 @@
+"""Rules of share groups broken on purpose, to see that the judge sees it, as in `faults.py`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+from unittest import mock
+
+from ottla.base.errors import ErrorCode
+from ottla.base.share_state import Done, ShareState
+from ottla.machine.contract import Decision, Reply
+from ottla.replication.partition import Partition
+from ottla.sharing import acknowledgement, acquisition, share_partition, state_machine
+from ottla.sharing.acquisition import Taker
+from ottla.sharing.commands import ReadState, Write
+from ottla.sharing.in_flight import AVAILABLE, InFlight, Run
+from ottla.sharing.pruning import Pruner
+from ottla.sharing.share_partition import SharePartition
+from ottla.sharing.state_machine import ShareStateMachine
+from ottla.sharing.state_shard import Remembered, ShareStateShard
+from ottla.storage.log import Log
+from tests.sim.share_world import ShareWorld
+
+
+def answer_before_write() -> Any:
+    """A member is told that its word is durable while it is being written."""
+    change = SharePartition._change
+
+    def hasty(share: SharePartition, changing: list[Run], done: Done) -> None:
+        done(ErrorCode.NONE)
+        change(share, changing, lambda _code: None)
+
+    return mock.patch.object(SharePartition, "_change", hasty)
+
+
+def answer_before_durable() -> Any:
+    """The high watermark moves over records that were not synced."""
+    return mock.patch.object(Log, "flush", lambda _log: None)
+
+
+def release_early() -> Any:
+    """The coordinator answers before its records are committed."""
+    return mock.patch.object(Partition, "committed_end", lambda _partition: 1 << 62)
+
+
+def forget_state_epoch() -> Any:
+    """A write of before a reset is taken for one of after it."""
+    write = ShareStateMachine._write
+
+    def lax(machine: ShareStateMachine, now_ms: int, command: Write, reply: Reply) -> Decision:
+        return write(machine, now_ms, command._replace(state=command.state._replace(state_epoch=-1)), reply)
+
+    return mock.patch.object(ShareStateMachine, "_write", lax)
+
+
+def forget_leader_epoch() -> Any:
+    """A leader that was replaced may go on writing, and a later one finds the epoch of the first."""
+    write, read = ShareStateMachine._write, ShareStateMachine._read
+
+    def lax_write(machine: ShareStateMachine, now_ms: int, command: Write, reply: Reply) -> Decision:
+        return write(machine, now_ms, command._replace(state=command.state._replace(leader_epoch=-1)), reply)
+
+    def lax_read(machine: ShareStateMachine, now_ms: int, command: ReadState, reply: Reply) -> Decision:
+        known = machine.shard.partitions.get(command.key)
+        return read(machine, now_ms, command._replace(leader_epoch=known.state.leader_epoch if known else 0), reply)
+
+    return mock.patch.multiple(ShareStateMachine, _write=lax_write, _read=lax_read)
+
+
+def lose_snapshot_merge() -> Any:
+    """A snapshot holds only the last change."""
+
+    def unmerged(known: ShareState, change: ShareState) -> ShareState:
+        return change._replace(state_epoch=known.state_epoch, leader_epoch=known.leader_epoch)
+
+    return mock.patch.object(state_machine, "updated", unmerged)
+
+
+def let_start_go_back() -> Any:
+    """A write that was late moves the start back, and what was said of the records between is forgotten."""
+    take = ShareStateShard._take_update
+
+    def follow(shard: ShareStateShard, key: Any, update: Any, offset: int) -> None:
+        take(shard, key, update, offset)
+        known: Remembered = shard.partitions[key]
+        if update.state.start_offset >= 0:
+            shard.partitions[key] = known._replace(state=known.state._replace(start_offset=update.state.start_offset))
+
+    return mock.patch.object(ShareStateShard, "_take_update", follow)
+
+
+def tell_start_ahead() -> Any:
+    """A write tells the start as it will be if only it succeeds, whatever else is under way."""
+    change = SharePartition._change
+
+    def ahead(share: SharePartition, changing: list[Run], done: Done) -> None:
+        flight, start = share.flight, share.flight.start
+        last = max((run.last for run in changing if run.target is not AVAILABLE), default=start - 1)
+        flight.start = max(start, last + 1)
+        try:
+            change(share, changing, done)
+        finally:
+            if flight.start == max(start, last + 1):
+                flight.start = start
+
+    return mock.patch.object(SharePartition, "_change", ahead)
+
+
+def prune_too_much() -> Any:
+    """The head of the log goes with snapshots that are needed."""
+
+    def prune(pruner: Pruner, _redundant_end: int) -> None:
+        partition: Any = pruner._partition
+        partition.delete_records(partition.committed_end())
+
+    return mock.patch.object(Pruner, "__call__", prune)
+
+
+def forget_expiry() -> Any:
+    """Locks never run out."""
+    return mock.patch.object(SharePartition, "_arm", lambda _share, _deadline_ms: None)
+
+
+def forget_limit() -> Any:
+    """What nobody can read is delivered for ever."""
+    return mock.patch.object(acknowledgement, "outcome", lambda _run, kind, _limit: acknowledgement.OUTCOMES[kind])
+
+
+def forget_owner() -> Any:
+    """Whoever says something of a record is heard."""
+    plan = acknowledgement.plan
+
+    def heard(flight: InFlight, member: str, said: Any, rules: Any, deadline_ms: int) -> Any:
+        for run in flight.runs:
+            if run.member and run.target is None:
+                run.member = member
+        return plan(flight, member, said, rules, deadline_ms)
+
+    return mock.patch.object(acknowledgement, "plan", heard)
+
+
+def forget_counts() -> Any:
+    """Deliveries of before are not counted by the next leader."""
+
+    def uncounted(start: int, batches: Any = ()) -> InFlight:
+        return InFlight(start, [batch._replace(delivery_count=0) for batch in batches])
+
+    return mock.patch.object(share_partition, "InFlight", uncounted)
+
+
+def share_twice() -> Any:
+    """What a member gets stays available."""
+    take = Taker._take
+
+    def leave(taker: Taker, run: Run) -> None:
+        take(taker, run)
+        taker._flight.set_state(run, AVAILABLE)
+
+    return mock.patch.object(Taker, "_take", leave)
+
+
+def skip_records() -> Any:
+    """New records are taken from one behind the last on."""
+
+    def skip(flight: InFlight, member: str, offset: int, batches: Any, terms: Any) -> Any:
+        taken = acquire(flight, member, offset, batches, terms)
+        if taken and len(taken) > 1:
+            flight.archive_free(flight.end, flight.end)
+        return taken
+
+    acquire = acquisition.acquire
+    return mock.patch.object(acquisition, "acquire", skip)
+
+
+SHARE_FAULTS: dict[str, Callable[[], Any]] = {
+    fault.__name__: fault
+    for fault in (
+        answer_before_write,
+        answer_before_durable,
+        release_early,
+        forget_state_epoch,
+        forget_leader_epoch,
+        lose_snapshot_merge,
+        let_start_go_back,
+        tell_start_ahead,
+        prune_too_much,
+        forget_expiry,
+        forget_limit,
+        forget_owner,
+        forget_counts,
+        share_twice,
+        skip_records,
+    )
+}
+
+
+@contextmanager
+def planted(name: str) -> Iterator[None]:
+    with SHARE_FAULTS[name]():
+        yield
+
+
+def catch(name: str, seeds: int, first: int = 1) -> tuple[int, str]:
+    """The first seed that fails under the fault, and how; (0, "") if none does."""
+    with planted(name):
+        for seed in range(first, first + seeds):
+            try:
+                ShareWorld(seed).run()
+            except AssertionError as failure:
+                return seed, str(failure).split("\n", 1)[0]
+    return 0, ""

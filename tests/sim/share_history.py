@@ -1,0 +1,115 @@
+"""What happened to the records of share partitions, and was it right?
+
+Told by the broker: what members say as it comes in, what they acquire as it is decided, what they are told as it goes out. An era begins
+when a group's offsets are reset; what was true of records before is forgotten then.
+
+Verdicts: nobody gets what was accepted, rejected or archived for good, not after any crash; no record has two owners at a time; deliveries
+are counted up, never beyond the limit, never back behind what was made durable; the coordinator hears no leader that was replaced; in the
+end every record of the era has been delivered and is done with, by somebody's word or by the limit.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from ottla.base.share_state import StateBatch
+from ottla.sharing.acknowledgement import ACCEPT, REJECT, RELEASE, RENEW
+
+DELIVERIES_MAX = 4
+LOCK_MS = 300
+
+
+class Holder(NamedTuple):
+    """Who has a record, at least until when, by which share partition."""
+
+    member: str
+    until_ms: int
+    share: Any
+    count: int
+
+
+class Era:
+    """The records of one partition since the group's offsets were set."""
+
+    def __init__(self, state_epoch: int, start: int) -> None:
+        self.state_epoch = state_epoch
+        self.start = start
+        self.delivered: dict[int, int] = {}
+        self.durable_counts: dict[int, int] = {}
+        self.wished: dict[int, int] = {}  # somebody who had it has accepted or rejected it
+        self.done: dict[int, int] = {}  # and was told that it is so
+        self.holders: dict[int, Holder] = {}
+
+
+class ShareHistory:
+    def __init__(self, partitions: int) -> None:
+        self.eras = [Era(0, 0) for _ in range(partitions)]
+        self.leaders = [0] * partitions
+        self.deliveries = 0
+        self.repeated = 0
+        self.accepted = 0
+
+    def begin_era(self, partition: int, state_epoch: int, start: int) -> None:
+        self.eras[partition] = Era(state_epoch, start)
+
+    def said(self, partition: int, member: str, offset: int, kind: int) -> int:
+        """A member's word has come in; its delivery of this record, 0 if it is not the last owner. It may be refused yet."""
+        era = self.eras[partition]
+        holder = era.holders.get(offset)
+        if holder is None or holder.member != member or kind == RENEW:
+            return 0
+        del era.holders[offset]
+        if kind in (ACCEPT, REJECT):
+            era.wished[offset] = kind
+        return holder.count
+
+    def settled(self, partition: int, state_epoch: int, offset: int, kind: int, count: int) -> None:
+        """A member is told that its word is durable."""
+        era = self.eras[partition]
+        if era.state_epoch != state_epoch:
+            return
+        if kind == RELEASE:
+            era.durable_counts[offset] = max(era.durable_counts.get(offset, 0), count)
+        elif kind in (ACCEPT, REJECT):
+            era.done.setdefault(offset, kind)
+            self.accepted += kind == ACCEPT
+
+    def left(self, member: str) -> None:
+        """The member's session ends: what it has may be anybody's."""
+        for era in self.eras:
+            era.holders = {offset: holder for offset, holder in era.holders.items() if holder.member != member}
+
+    def acquired(self, partition: int, offset: int, holder: Holder, now_ms: int) -> None:
+        """A member gets this record."""
+        era = self.eras[partition]
+        if holder.share.state_epoch != era.state_epoch:
+            return  # of before a reset: what becomes of it does not count any more
+        where, count = f"s-{partition}@{offset}", holder.count
+        assert offset not in era.done, f"again: {where} was done with ({era.done[offset]}) and goes to {holder.member}"
+        assert 1 <= count <= DELIVERIES_MAX, f"limit: {where} is delivered for the {count}. time"
+        durable = era.durable_counts.get(offset, 0)
+        assert count > durable, f"uncounted: {where} is delivered for the {count}. time, {durable} deliveries were durable"
+        before = era.holders.get(offset)
+        if before is not None and before.share is holder.share:
+            assert now_ms >= before.until_ms, f"two owners: {where} goes to {holder.member}, {before.member} has it"
+        era.holders[offset] = holder
+        self.repeated += offset in era.delivered
+        era.delivered[offset] = max(era.delivered.get(offset, 0), count)
+        self.deliveries += 1
+
+    def heard(self, partition: int, leader_epoch: int) -> None:
+        """The coordinator has done as the leader of this epoch has asked."""
+        before = self.leaders[partition]
+        assert leader_epoch >= before, f"old leader: s-{partition} of epoch {leader_epoch} was heard after {before}"
+        self.leaders[partition] = leader_epoch
+
+    def judge(self, partition: int, end: int, start_offset: int, batches: tuple[StateBatch, ...]) -> None:
+        """All is over: the log reaches to `end`, the coordinator remembers this."""
+        era = self.eras[partition]
+        terminal = {offset for batch in batches if batch.delivery_state >= 2 for offset in range(batch[0], batch[1] + 1)}
+        for offset in range(era.start, end):
+            where = f"s-{partition}@{offset}"
+            assert offset in era.delivered, f"lost: {where} was never delivered"
+            assert offset < start_offset or offset in terminal, f"stuck: nobody is done with {where}, remembered from {start_offset} on"
+            is_given_up = era.delivered[offset] >= DELIVERIES_MAX
+            assert offset in era.wished or is_given_up, f"dropped: {where} is done with, and nobody has said so"

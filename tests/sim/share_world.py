@@ -1,0 +1,263 @@
+"""One run with share groups: members on a bad network, brokers that lose power, locks that run out, offsets that are reset.
+
+As in `world.py`, for `CHAOS_MS` of virtual time everything goes wrong, from a seed; then it heals, honest members read what is left, and
+the verdicts are spoken (`share_history.py`). Records are appended at the brokers themselves: how they get there is the other world's
+business.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+from ottla.base.errors import ApiError, ErrorCode
+from ottla.base.share_state import SharePartitionKey
+from ottla.machine.host import HostState
+from ottla.server.hosts import reader_of
+from ottla.sharing.state_machine import ShareStateMachine
+from ottla.wire.records import Record, encode_batch
+from tests.fakes.clock import ManualClock
+from tests.fakes.memory_store import MemoryStore
+from tests.fakes.timers import ManualTimers
+from tests.sim.broker import LifeTimers, PowerCut
+from tests.sim.network import LATE_MS, Call, Network
+from tests.sim.process import PATIENCE_MS, Process
+from tests.sim.share_broker import PARTITIONS, SHARE_KEYS, SHARED, STATES, TOPIC_ID, ShareBroker
+from tests.sim.share_history import LOCK_MS, ShareHistory
+from tests.sim.share_members import GROUP, Member
+
+CHAOS_MS = 4_000
+HEALING_MS = LATE_MS[1] + 3_000
+"""The latest request of the bad times may still come and lock records."""
+LAYOUTS = ((1, 1, 1), (1, 1, 2), (2, 1, 2), (1, 2, 2))
+MEMBERS = 4
+EVENTS_MAX = 60_000
+WITHIN = 0.5
+FUSE_MAX = 30
+REPLAY_EVERY = 256
+RESET_RETRY_MS = 300
+
+
+class ShareWorld:
+    def __init__(self, seed: int, chaos_ms: int = CHAOS_MS) -> None:
+        self.seed = seed
+        self.chaos_ms = chaos_ms
+        self.chance = random.Random(seed)
+        self.clock = ManualClock()
+        self.timers = ManualTimers(self.clock)
+        self.history = ShareHistory(PARTITIONS)
+        self.layout = dict(zip(SHARE_KEYS, self.chance.choice(LAYOUTS), strict=True))
+        store = MemoryStore()
+        world: Any = self
+        self.brokers = {number: ShareBroker(world, number, store) for number in sorted(set(self.layout.values()))}
+        self.network = Network(self.chance, self.timers)
+        self.is_ending = False
+        self.is_over = False
+        self.events = 0
+        self.crashes = 0
+        self.resets = 0
+        self._members: dict[str, tuple[Member, Process]] = {}
+        self._made = 0
+        self._state_epochs = [0] * PARTITIONS
+        self._is_resetting = False
+
+    def run(self) -> None:
+        for broker in self.brokers.values():
+            broker.start()
+        for partition in range(PARTITIONS):
+            self._reset(partition, 0)
+        self._run_until(self.clock.monotonic_ms() + 200)
+        for index in range(MEMBERS):
+            self._join(index % PARTITIONS)
+        self._later(0, 100, self._append)
+        self._later(300, 1_500, self._cut_power)
+        self._later(100, 500, self._disturb)
+        self._later(1_500, 4_000, self._reset_all)
+        self._run_until(self.clock.monotonic_ms() + self.chaos_ms)
+        self._heal()
+        self._run_until(self.clock.monotonic_ms() + HEALING_MS)
+        self._judge()
+
+    def send(self, call: Call, answered: Callable[[Any], None], *, is_peer: bool = False) -> None:
+        self.network.send(call, self.brokers[self.layout[call.place]], answered, is_peer=is_peer)
+
+    # Time
+
+    def _run_until(self, end_ms: int) -> None:
+        while (deadline_ms := self.timers.next_deadline_ms()) is not None and deadline_ms <= end_ms:
+            try:
+                self.timers.advance_to_next()
+            except PowerCut as cut:
+                assert isinstance(cut.broker, ShareBroker)
+                self._crash(cut.broker)
+            self.events += 1
+            assert self.events < EVENTS_MAX, "the world does not come to rest"
+            if self.events % REPLAY_EVERY == 0:
+                self._check_replay()
+        self.clock.advance(max(0, end_ms - self.clock.monotonic_ms()))
+
+    def _later(self, low_ms: int, high_ms: int, function: Callable[[], None]) -> None:
+        self.timers.call_later(self.chance.randint(low_ms, high_ms), function)
+
+    # What happens
+
+    def _append(self) -> None:
+        """Somebody produces; a broker that is down or in trouble takes nothing."""
+        if self.is_ending:
+            return
+        self._later(5, 150, self._append)
+        key = self.chance.choice(SHARED)
+        partition = self.brokers[self.layout[key]].partitions.get(key)
+        if partition is not None:
+            now_ms = self.clock.wall_ms()
+            records = [Record(0, now_ms, None, b"v") for _ in range(self.chance.randint(1, 8))]
+            try:
+                partition.append(memoryview(bytearray(encode_batch(records))), acks=-1, now_ms=now_ms)
+            except ApiError as error:
+                assert error.code is ErrorCode.KAFKA_STORAGE_ERROR, error
+
+    def _join(self, partition: int) -> None:
+        if self.is_over or self._is_resetting:
+            return
+        self._made += 1
+        member = Member(self, f"m{self._made}", partition)
+        process = Process(self, member.run(), lambda _value: None)
+        self._members[member.name] = member, process
+        process.start()
+
+    def _disturb(self) -> None:
+        """A member dies, with its connection or without anybody noticing, leaves, or sleeps."""
+        if self.is_ending:
+            return
+        self._later(100, 500, self._disturb)
+        if not self._members:
+            return
+        name = self.chance.choice(sorted(self._members))
+        member, process = self._members[name]
+        kind = self.chance.choice(["die", "vanish", "leave", "sleep"])
+        if kind == "sleep":
+            process.sleep(self.chance.randint(50, 1_000))
+            return
+        self._remove(name, kind)
+        self._later(1, 300, lambda: self._join(member.partition))
+
+    def _remove(self, name: str, kind: str) -> None:
+        member, process = self._members.pop(name)
+        process.die()
+        broker = self.brokers[self.layout[SHARED[member.partition]]]
+        if kind == "leave":
+            self.send(member.leave(), lambda _answer: None)
+        elif kind == "die":
+            self._later(0, 100, lambda: broker.disconnect(name))
+
+    def _cut_power(self) -> None:
+        if self.is_ending:
+            return
+        broker = self.chance.choice(list(self.brokers.values()))
+        if broker.is_up and self.chance.random() < WITHIN:
+            broker.fuse = self.chance.randint(1, FUSE_MAX)
+        elif broker.is_up:
+            self._crash(broker)
+        self._later(300, 1_500, self._cut_power)
+
+    def strike(self, broker: ShareBroker, delay_ms: int) -> None:
+        """Cuts the power in a moment, if it is still the same life and nobody heals."""
+        life = broker.life
+        self.timers.call_later(delay_ms, lambda: None if life.is_over or self.is_ending else self._crash(broker))
+
+    def _crash(self, broker: ShareBroker) -> None:
+        self.crashes += 1
+        broker.crash()
+        self._later(5, 400, broker.start)
+
+    # Resets
+
+    def _reset_all(self) -> None:
+        """An operator resets the group, which must have no members for that; requests of members that are gone may still come."""
+        if self.is_ending or self._is_resetting:
+            return
+        self._is_resetting = True
+        self._later(1_500, 4_000, self._reset_all)
+        for name in sorted(self._members):
+            self._remove(name, "die")
+        for partition in range(PARTITIONS):
+            # One by one, each an event of its own: the power may be cut within any of them.
+            start = self.chance.randint(0, max(self.history.eras[partition].delivered, default=0))
+            self._later(0, 150, lambda partition=partition, start=start: self._reset(partition, start))  # type: ignore[misc]
+
+    def _reset(self, partition: int, start: int) -> None:
+        """By a group coordinator that lives where the share coordinator does, and tries until it is done, each time with another epoch. The
+        same one twice could undo what was read in between: the protocol cannot tell a copy that comes late (as in Kafka)."""
+        key = SharePartitionKey(GROUP, TOPIC_ID, partition)
+        broker = self.brokers[self.layout[STATES]]
+
+        def attempt() -> None:
+            if not broker.is_up:
+                self.timers.call_later(RESET_RETRY_MS, attempt)
+                return
+            life = broker.life
+            self._state_epochs[partition] += 1
+            epoch = self._state_epochs[partition]
+            look(epoch, life)
+            broker.persister.initialize(key, epoch, start, lambda code: None if life.is_over else initialized(epoch, code))
+
+        def look(epoch: int, life: LifeTimers) -> None:
+            if self.history.eras[partition].state_epoch < epoch:
+                self.timers.call_later(RESET_RETRY_MS, lambda: attempt() if life.is_over else look(epoch, life))
+
+        def initialized(epoch: int, code: ErrorCode) -> None:
+            if code:
+                self.timers.call_later(RESET_RETRY_MS, attempt)
+            else:
+                self._begin_era(partition, epoch, start)
+
+        attempt()
+
+    def _begin_era(self, partition: int, state_epoch: int, start: int) -> None:
+        self.resets += 1
+        for broker in self.brokers.values():
+            if broker.is_up:
+                broker.shares.close_group(GROUP)
+        self.history.begin_era(partition, state_epoch, start)
+        if self._is_resetting and [era.state_epoch for era in self.history.eras] == self._state_epochs:
+            self._is_resetting = False
+            for index in range(MEMBERS):
+                self._join(index % PARTITIONS)
+
+    # Judging
+
+    def _heal(self) -> None:
+        self.is_ending = True
+        self.network.is_kind = True
+        for broker in self.brokers.values():
+            broker.fuse = None
+
+    def _check_replay(self) -> None:
+        """Live state is what loading the rest of the log would make of it."""
+        broker = self.brokers[self.layout[STATES]]
+        if not broker.is_up:
+            return
+        [host] = broker.share_states.all_hosts()
+        if host.state is not HostState.ACTIVE:
+            return
+        log = broker.partitions[STATES].log
+        fresh = ShareStateMachine(host.machine.settings, broker._context.metadata, lambda _end: None)
+        reader, offset = reader_of(broker.partitions[STATES], 1 << 20), log.log_start_offset
+        while (piece := reader.read_piece(offset)) is not None:
+            piece.apply_to(fresh)  # type: ignore[arg-type]
+            offset = piece.end
+        assert fresh.hard_state() == host.machine.hard_state(), "live state is not the replay of the log"
+
+    def _judge(self) -> None:
+        self.is_over = True
+        self._run_until(self.clock.monotonic_ms() + 2 * PATIENCE_MS + LOCK_MS)
+        self._check_replay()
+        [host] = self.brokers[self.layout[STATES]].share_states.all_hosts()
+        for key in SHARED:
+            partition = self.brokers[self.layout[key]].partitions[key]
+            assert self.history.eras[key.partition].state_epoch == self._state_epochs[key.partition], "a reset has no answer"
+            known = host.machine.shard.partitions.get(SharePartitionKey(GROUP, TOPIC_ID, key.partition))
+            assert known is not None, f"forgotten: nothing is remembered of {key}"
+            state = known.state
+            self.history.judge(key.partition, partition.high_watermark, state.start_offset, state.batches)

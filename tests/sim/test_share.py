@@ -1,0 +1,136 @@
+"""The simulation of share groups: nothing is found in what is right, what is broken on purpose is, and a seed repeats its run."""
+
+from __future__ import annotations
+
+import pytest
+
+from ottla.base.share_state import StateBatch
+from ottla.sharing.acknowledgement import ACCEPT, REJECT, RELEASE
+from tests.sim.__main__ import main, run_share_seeds
+from tests.sim.share_faults import SHARE_FAULTS, catch, planted
+from tests.sim.share_history import DELIVERIES_MAX, LOCK_MS, Holder, ShareHistory
+from tests.sim.share_world import ShareWorld
+
+SEEDS = 12
+SEEDS_TO_CATCH = 60
+FIRST_SEEDS = {
+    "answer_before_write": 3,
+    "answer_before_durable": 6,
+    "release_early": 6,
+    "forget_state_epoch": 3,
+    "forget_leader_epoch": 7,
+    "let_start_go_back": 24,
+    "tell_start_ahead": 6,
+    "forget_expiry": 5,
+    "forget_owner": 16,
+}
+"""Where to begin with what needs a rare turn of events: it saves time, and nothing depends on it."""
+
+
+def trace(seed: int) -> tuple[object, ...]:
+    world = ShareWorld(seed)
+    world.run()
+    history = world.history
+    return world.events, world.crashes, world.resets, history.deliveries, history.repeated, history.accepted
+
+
+@pytest.mark.parametrize("piece", range(2))
+def test_what_is_right_has_no_fault(piece: int) -> None:
+    count = SEEDS // 2
+    assert run_share_seeds(1 + piece * count, count) == 0
+
+
+def test_a_seed_repeats_its_run_and_is_worth_something() -> None:
+    events, crashes, resets, deliveries, repeated, accepted = first = trace(3)
+    assert trace(3) == first
+    assert crashes > 1 and resets > 2 and deliveries > repeated > 20 and accepted > 50, first
+    assert isinstance(events, int) and events > 500
+
+
+def test_the_program_names_the_seed_that_fails(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--share", "SEED=101", "SEEDS=1"]) == 0
+    assert "1 seeds from 101" in capsys.readouterr().out
+    with planted("prune_too_much"):
+        assert main(["--share", "SEED=1", "SEEDS=2"]) == 1
+    assert "python -m tests.sim --share --seed 1 --seeds 1" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", SHARE_FAULTS)
+def test_a_broken_rule_is_noticed(name: str) -> None:
+    seed, why = catch(name, SEEDS_TO_CATCH, FIRST_SEEDS.get(name, 1))
+    print(f"{name} was caught by seed {seed}: {why}")
+    assert seed > 0, f"{name} was not noticed in {SEEDS_TO_CATCH} seeds"
+    assert why
+
+
+# The verdicts themselves
+
+
+class Share:
+    state_epoch = 0
+
+
+def deliver(history: ShareHistory, offset: int, member: str, count: int, now_ms: int = 0, share: object = Share) -> None:
+    history.acquired(0, offset, Holder(member, now_ms + LOCK_MS, share, count), now_ms)
+
+
+def test_a_good_history_passes() -> None:
+    history = ShareHistory(1)
+    deliver(history, 0, "a", 1)
+    assert history.said(0, "a", 0, RELEASE) == 1
+    history.settled(0, 0, 0, RELEASE, 1)
+    deliver(history, 0, "b", 2)
+    assert history.said(0, "a", 0, ACCEPT) == 0, "it is b's"
+    assert history.said(0, "b", 0, ACCEPT) == 2
+    history.settled(0, 0, 0, ACCEPT, 2)
+    deliver(history, 1, "a", DELIVERIES_MAX)
+    history.judge(0, 2, 0, (StateBatch(0, 0, 2, 2), StateBatch(1, 1, 4, DELIVERIES_MAX)))
+    assert (history.deliveries, history.repeated, history.accepted) == (3, 1, 1)
+
+
+def test_two_owners() -> None:
+    history = ShareHistory(1)
+    deliver(history, 0, "a", 1)
+    with pytest.raises(AssertionError, match="two owners"):
+        deliver(history, 0, "b", 2, LOCK_MS - 1)
+    deliver(history, 0, "b", 2, LOCK_MS)
+    history.left("b")
+    deliver(history, 0, "c", 3, LOCK_MS)
+
+
+@pytest.mark.parametrize("kind", [ACCEPT, REJECT])
+def test_what_is_done_with_is_not_delivered_again(kind: int) -> None:
+    history = ShareHistory(1)
+    history.settled(0, 0, 5, kind, 1)
+    with pytest.raises(AssertionError, match="again"):
+        deliver(history, 5, "a", 2)
+    history.begin_era(0, 1, 5)
+    deliver(history, 5, "a", 2)  # by a share partition of before: it does not count
+    assert history.deliveries == 0
+
+
+def test_deliveries_are_counted() -> None:
+    history = ShareHistory(1)
+    history.settled(0, 0, 5, RELEASE, 2)
+    for count, verdict in ((2, "uncounted"), (DELIVERIES_MAX + 1, "limit"), (0, "limit")):
+        with pytest.raises(AssertionError, match=verdict):
+            deliver(history, 5, "a", count)
+
+
+def test_a_leader_that_was_replaced() -> None:
+    history = ShareHistory(1)
+    history.heard(0, 3)
+    with pytest.raises(AssertionError, match="old leader"):
+        history.heard(0, 2)
+
+
+@pytest.mark.parametrize(
+    ("count", "batches", "verdict"),
+    [(0, (), "lost"), (1, (), "stuck"), (1, (StateBatch(0, 0, 0, 1),), "stuck"), (1, (StateBatch(0, 0, 2, 1),), "dropped")],
+)
+def test_what_is_left_at_the_end(count: int, batches: tuple[StateBatch, ...], verdict: str) -> None:
+    history = ShareHistory(1)
+    if count:
+        deliver(history, 0, "a", count)
+    with pytest.raises(AssertionError, match=verdict):
+        history.judge(0, 1, 0, batches)
