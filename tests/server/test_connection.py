@@ -308,3 +308,15 @@ def test_what_waits_is_given_up_when_the_peer_goes() -> None:
     world.executor.slots[0].abandon = lambda: given_up.append(True)
     world.shell.close()
     assert given_up == [True]
+
+
+def test_who_wants_to_know_is_told_once_that_the_connection_is_closed() -> None:
+    world = World()
+    told: list[object] = []
+    info = world.connection.info
+    info.call_when_closed("kept", told.append)
+    info.call_when_closed("forgotten", told.append)
+    info.forget_closing("forgotten")
+    world.shell.close()
+    info.closed()
+    assert told == ["kept"]

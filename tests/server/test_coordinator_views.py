@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ottla.base.config import load
 from ottla.controller.state import CONFIG_GROUP, ClusterMetadata
-from ottla.server.coordinator_views import group_settings, own_group_settings
+from ottla.server.coordinator_views import group_settings, own_group_settings, share_terms
 
 
 class OneGroup(ClusterMetadata):
@@ -32,3 +32,26 @@ def test_settings_of_share_groups() -> None:
     settings = group_settings(config)
     assert (settings.share_members_max, settings.share_session_timeout_ms, settings.share_heartbeat_interval_ms) == (7, 45_000, 5_000)
     assert settings.share_initialize_retry_interval_ms == config.offsets_commit_timeout_ms, "a retry comes after the time to commit"
+
+
+class ChangingGroup(ClusterMetadata):
+    """Metadata in which group `g` has what a test puts there."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.overrides: dict[str, str] = {}
+
+    def configs(self, resource_type: int, name: str) -> dict[str, str]:
+        return self.overrides if (resource_type, name) == (CONFIG_GROUP, "g") else {}
+
+
+def test_the_terms_of_a_share_group_follow_its_settings() -> None:
+    metadata = ChangingGroup()
+    terms_of = share_terms(load(assignments=("group.share.delivery.count.limit=3",))[0], metadata)
+    assert terms_of("g") is terms_of("g")
+    assert terms_of("g") == (30_000, 3, 2000, "latest", False, True)
+    metadata.overrides["share.record.lock.duration.ms"] = "20000"
+    metadata.overrides["share.isolation.level"] = "read_committed"
+    metadata.overrides["share.renew.acknowledge.enable"] = "false"
+    assert terms_of("g") == (20_000, 3, 2000, "latest", True, False)
+    assert terms_of("h").lock_duration_ms == 30_000

@@ -1,0 +1,82 @@
+"""Share sessions: opened, gone on with by their epochs, ended by their members or their connections."""
+
+from __future__ import annotations
+
+import pytest
+
+from ottla.base.errors import ErrorCode
+from ottla.handlers.share_sessions import EPOCH_MAX, ShareSession, ShareSessions, is_member_id
+from ottla.wire.messages.share_fetch import FetchPartition, FetchTopic, ForgottenTopic, ShareFetchRequest
+from tests.handlers.share_world import ShareWorld, connection
+
+TOPIC = b"t" * 16
+
+
+def sessions(sessions_max: int = 10) -> ShareSessions:
+    return ShareSessions(ShareWorld().shares, sessions_max)
+
+
+def test_epochs_count_up_and_begin_again() -> None:
+    known = sessions()
+    session = known.open("g", "a", connection())
+    assert session is not None and known.find("g", "a") is session
+    assert known.step("g", "a", 1) == (session, ErrorCode.NONE)
+    assert known.step("g", "a", 1) == (None, ErrorCode.INVALID_SHARE_SESSION_EPOCH)
+    session.epoch = EPOCH_MAX
+    assert known.step("g", "a", EPOCH_MAX) == (session, ErrorCode.NONE)
+    assert known.step("g", "a", 1) == (session, ErrorCode.NONE)
+    assert known.step("g", "b", 1) == (None, ErrorCode.SHARE_SESSION_NOT_FOUND)
+
+
+def test_a_new_one_takes_the_place_of_an_earlier_one() -> None:
+    known = sessions()
+    first_connection = connection()
+    first = known.open("g", "a", first_connection)
+    second = known.open("g", "a", connection())
+    assert known.find("g", "a") is second is not first
+    assert len(known) == 1
+    first_connection.closed()
+    assert known.find("g", "a") is second
+
+
+def test_there_is_a_limit() -> None:
+    known = sessions(2)
+    assert known.open("g", "a", connection()) and known.open("h", "a", connection())
+    assert known.open("g", "b", connection()) is None
+    assert known.open("g", "a", connection()) is not None
+
+
+def test_it_ends_with_its_connection() -> None:
+    known = sessions()
+    shared = connection()
+    for member in ("a", "b"):
+        known.open("g", member, shared)
+    other = known.open("g", "c", connection())
+    shared.closed()
+    assert (len(known), known.find("g", "c")) == (1, other)
+    shared.closed()
+    assert len(known) == 1
+
+
+def test_ended_twice() -> None:
+    known = sessions()
+    session = known.open("g", "a", connection())
+    assert session is not None
+    known.end(session)
+    known.end(session)
+    assert (len(known), known.find("g", "a")) == (0, None)
+
+
+def test_partitions_are_named_once_and_forgotten_once() -> None:
+    session = ShareSession("g", "a", connection())
+    topic = FetchTopic(topic_id=TOPIC, partitions=[FetchPartition(partition_index=index) for index in (0, 1, 2)])
+    session.update(ShareFetchRequest(topics=[topic]))
+    assert session.in_turn(0) == [(TOPIC, 0), (TOPIC, 1), (TOPIC, 2)]
+    assert session.in_turn(4) == [(TOPIC, 1), (TOPIC, 2), (TOPIC, 0)]
+    session.update(ShareFetchRequest(forgotten_topics_data=[ForgottenTopic(topic_id=TOPIC, partitions=[1, 9])]))
+    assert session.in_turn(1) == [(TOPIC, 2), (TOPIC, 0)]
+
+
+@pytest.mark.parametrize(("text", "is_one"), [("a", True), ("x" * 36, True), ("x" * 37, False), ("", False), (None, False)])
+def test_member_ids(text: str | None, is_one: bool) -> None:
+    assert is_member_id(text) is is_one
