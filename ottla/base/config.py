@@ -18,8 +18,8 @@ from typing import Any, NamedTuple
 
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.base.log_config import LogConfig
-from ottla.base.settings import sources
 from ottla.base.settings.coordinators import GroupSettings, TransactionSettings
+from ottla.base.settings.gathering import ConfigError, Given, Notice, gather
 from ottla.base.settings.listeners import Endpoint, parse_endpoints, protocol_map
 from ottla.base.settings.logs import LogSettings, ReplicationSettings
 from ottla.base.settings.network import NetworkSettings
@@ -51,10 +51,6 @@ __all__ = [
 ]
 
 
-class ConfigError(Exception):
-    """A configuration that the broker refuses to start with, in one line."""
-
-
 class Source(IntEnum):
     """Where a value comes from; the numbers are those of DescribeConfigs."""
 
@@ -66,26 +62,12 @@ class Source(IntEnum):
     DYNAMIC_GROUP = 8
 
 
-class Given(NamedTuple):
-    """A value as somebody wrote it, and where (`--set`, `environment`, the file's name)."""
-
-    text: str
-    where: str
-
-
 class Synonym(NamedTuple):
     """One candidate for a setting's value; the first of a list is the one in force."""
 
     name: str
     text: str | None
     source: Source
-
-
-class Notice(NamedTuple):
-    """A line for the broker's log about the configuration; `is_warning` or else for information."""
-
-    is_warning: bool
-    text: str
 
 
 class _AllSettings(
@@ -408,7 +390,9 @@ def load(
     assignments: Iterable[str] = (),
 ) -> tuple[BrokerConfig, list[Notice]]:
     """Joins all sources. Raises `ConfigError`, one line that names the setting and where it was written."""
-    given, notices = gather(file_text=file_text, file_name=file_name, environment=environment, assignments=assignments)
+    given, notices = gather(
+        tuple(BROKER_SETTINGS), file_text=file_text, file_name=file_name, environment=environment, assignments=assignments
+    )
     return BrokerConfig(given), notices
 
 
@@ -427,67 +411,6 @@ def problems(given: Mapping[str, Given]) -> list[str]:
     except ConfigError as error:
         found.append(str(error))
     return found
-
-
-def gather(
-    *,
-    file_text: str = "",
-    file_name: str = "",
-    environment: Mapping[str, str] | None = None,
-    assignments: Iterable[str] = (),
-) -> tuple[dict[str, Given], list[Notice]]:
-    """What all sources say, the stronger one's word for each name. Raises `ConfigError` for what cannot be read at all."""
-    notices: list[Notice] = []
-    given: dict[str, Given] = {}
-    try:
-        layers = [(sources.parse_file(file_text, file_name), file_name)] if file_text else []
-        from_environment, skipped = sources.parse_environment(environment or {})
-        layers.append((from_environment, "environment"))
-        layers.append((sources.parse_assignments(assignments), "--set"))
-    except SettingError as error:
-        raise ConfigError(f"{file_name}: {error}" if file_name else str(error)) from None
-    if skipped:
-        notices.append(Notice(True, f"environment: {', '.join(skipped)} are for a JVM or an image's scripts and have no effect here"))
-    for values, where in layers:
-        for name, text in values.items():
-            if name in BROKER_SETTINGS:
-                given[name] = Given(text, where)
-            else:
-                notices.append(_unserved(name, where))
-    _listen_as_advertised(given, notices)
-    _stay_alone(given, notices)
-    return given, notices
-
-
-def _listen_as_advertised(given: dict[str, Given], notices: list[Notice]) -> None:
-    """Who says what clients are told and not where to listen, as files for Confluent's image do, means these ports at every address."""
-    told = given.get("advertised.listeners")
-    if told is None or "listeners" in given or not told.text.strip():
-        return
-    entries = [entry.strip() for entry in told.text.split(",")]
-    text = ",".join(f"{entry.partition('://')[0]}://:{entry.rpartition(':')[2]}" for entry in entries)
-    given["listeners"] = Given(text, told.where)
-    notices.append(Notice(False, f"{told.where}: listeners is not set, its ports are those of advertised.listeners: {text}"))
-
-
-def _stay_alone(given: dict[str, Given], notices: list[Notice]) -> None:
-    """A cluster does not keep committed offsets on one broker: who asks for that runs one broker, and needs no ZooKeeper."""
-    zookeeper, factor = given.get("zookeeper.connect"), given.get("offsets.topic.replication.factor")
-    if zookeeper is not None and zookeeper.text.strip() and factor is not None and factor.text.strip() == "1":
-        del given["zookeeper.connect"]
-        text = "zookeeper.connect has no effect: this version runs one broker by itself, as offsets.topic.replication.factor=1 has it"
-        notices.append(Notice(True, f"{zookeeper.where}: {text}"))
-
-
-def _unserved(name: str, where: str) -> Notice:
-    from ottla.base.settings.known import GUARDS, GUARDS_OF_IMAGES, is_known_to_kafka
-
-    if name in GUARDS or name in GUARDS_OF_IMAGES:
-        return Notice(True, f"{where}: {name} is not served by this version: access is NOT restricted by it")
-    if is_known_to_kafka(name):
-        return Notice(False, f"{where}: {name} is known to Kafka and has no effect here")
-    likely = sources.nearest(name, tuple(BROKER_SETTINGS))
-    return Notice(True, f"{where}: unknown setting {name}" + (f"; did you mean {likely}?" if likely else ""))
 
 
 def _usable(values: Mapping[str, str], notices: list[Notice]) -> dict[str, str]:

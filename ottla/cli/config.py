@@ -180,7 +180,7 @@ def _check_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _check(args: argparse.Namespace) -> int:
-    from ottla.base.config import ConfigError, gather, problems
+    from ottla.base.config import BROKER_SETTINGS, ConfigError, gather, problems
 
     output = output_of(args)
     try:
@@ -191,15 +191,16 @@ def _check(args: argparse.Namespace) -> int:
     except UnicodeDecodeError:
         raise UsageError(f"cannot read {args.file}: it is not a text file") from None
     try:
-        given, notices = gather(file_text=text, file_name=args.file, environment=os.environ if args.environment else {})
+        environment = os.environ if args.environment else {}
+        given, notices = gather(tuple(BROKER_SETTINGS), file_text=text, file_name=args.file, environment=environment)
     except ConfigError as error:
         raise ApiError(ErrorCode.INVALID_CONFIG, str(error)) from None
     wrong = problems(given)
     rows = [{"level": "warning" if notice.is_warning else "info", "message": notice.text} for notice in notices]
     rows += [{"level": "error", "message": text} for text in wrong]
     if output.is_structured:
-        error = {"error": {"name": ErrorCode.INVALID_CONFIG.name, "message": wrong[0]}} if wrong else {}
-        output.show_object({"file": args.file, "ok": not wrong, "notices": rows, **error})
+        refusal = {"error": {"name": ErrorCode.INVALID_CONFIG.name, "message": wrong[0]}} if wrong else {}
+        output.show_object({"file": args.file, "ok": not wrong, "notices": rows, **refusal})
         return int(bool(wrong))
     for row in rows:
         output.note(f"{row['level']}: {row['message']}")
