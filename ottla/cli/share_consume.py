@@ -68,9 +68,12 @@ def run(cluster: Cluster, args: argparse.Namespace, topics: list[str], formatter
     output = output_of(args)
     try:
         reading.run(topics)
+    except KeyboardInterrupt:
+        output.note(f"Processed a total of {reading.count} messages")
+        raise
     finally:
         sys.stdout.buffer.flush()
-        output.note(f"Processed a total of {reading.count} messages")
+    output.note(f"Processed a total of {reading.count} messages")
     for error, count in reading.refused.items():
         output.error(f"{count} acknowledgements came too late or were refused, so others get these records, too ({error})", error)
     return 1 if reading.refused else 0

@@ -1,0 +1,102 @@
+"""`consume --share-group`, `kafka-console-share-consumer` and `bench share-consumer` on a broker."""
+
+from __future__ import annotations
+
+import json
+import uuid
+
+import pytest
+
+from ottla.client.admin import GROUP_RESOURCE, alter_configs
+from ottla.client.cluster import Cluster
+from ottla.testing.broker import Broker
+from tests.cli.conftest import Ottla
+
+ALL = [str(number) for number in range(6)]
+
+
+@pytest.fixture
+def filled(broker: Broker, topic: str) -> str:
+    for number in range(6):
+        broker.add_record(topic, str(number))
+    return topic
+
+
+@pytest.fixture
+def group(broker: Broker) -> str:
+    name = f"share-{uuid.uuid4().hex[:12]}"
+    with Cluster(broker.bootstrap_server) as cluster:
+        alter_configs(cluster, GROUP_RESOURCE, name, changes={"share.auto.offset.reset": "earliest", "share.delivery.count.limit": "2"})
+    return name
+
+
+def test_what_was_printed_is_accepted_and_the_rest_is_untouched(ottla: Ottla, filled: str, group: str) -> None:
+    first = ottla("consume", filled, "--share-group", group, "-c", "2")
+    assert (first.code, first.out.split(), first.err) == (0, ALL[:2], "Processed a total of 2 messages\n")
+    rest = ottla("consume", filled, "--share-group", group, "-c", "4", "-J")
+    found = [json.loads(line) for line in rest.out.splitlines()]
+    assert [(record["payload"], record["delivery"]) for record in found] == [(value, 1) for value in ALL[2:]]
+    assert ottla("consume", filled, "--share-group", group, "--timeout-ms", "300").out == ""
+
+
+def test_what_is_released_comes_again_until_it_has_come_too_often(ottla: Ottla, filled: str, group: str) -> None:
+    for delivery in (1, 2):
+        printed = ottla(
+            "consume", filled, "--share-group", group, "-c", "6", "--release", "--formatter-property", "print.delivery=true"
+        )  # fmt: skip
+        assert printed.out.splitlines() == [f"Delivery:{delivery}\t{value}" for value in ALL]
+    assert ottla("consume", filled, "--share-group", group, "--timeout-ms", "300").out == ""
+
+
+def test_what_is_rejected_is_nobody_s(ottla: Ottla, filled: str, group: str) -> None:
+    assert ottla("consume", filled, "--share-group", group, "-c", "6", "--reject", "-q").out.split() == ALL
+    assert ottla("consume", filled, "--share-group", group, "--timeout-ms", "300").out == ""
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--share-group", "g", "--group", "h"], "--group does not go with --share-group"),
+        (["--share-group", "g", "--from-beginning"], "are its settings"),
+        (["--share-group", "g", "--accept", "--reject"], "--accept and --reject exclude each other"),
+        (["--release"], "add --share-group GROUP"),
+        (["--share-group", "g", "--grep", "x"], "--grep does not go"),
+        (["--share-group", "g", "-X", "share.acquire.mode=all"], "neither batch_optimized nor record_limit"),
+    ],
+)
+def test_wrong_usage(ottla: Ottla, topic: str, words: list[str], message: str) -> None:
+    result = ottla("consume", topic, *words)
+    assert result.code == 2 and message in result.err and result.err.count("\n") == 1
+
+
+def test_a_consumer_group_is_refused(broker: Broker, ottla: Ottla, filled: str) -> None:
+    name = f"group-{uuid.uuid4().hex[:12]}"
+    assert ottla("consume", filled, "--group", name, "-e", "-q").code == 0
+    refused = ottla("consume", filled, "--share-group", name, "--timeout-ms", "2000", "-q")
+    assert refused.code == 1 and name in refused.err and refused.err.count("\n") == 1
+
+
+def test_the_console_consumer_has_kafka_s_options(ottla: Ottla, filled: str, group: str) -> None:
+    words = ["--topic", filled, "--group", group, "--timeout-ms", "1000"]
+    printed = ottla(
+        "kafka-console-share-consumer.sh", *words, "--max-messages", "6", "--release", "--formatter-property", "print.epoch=true"
+    )
+    assert printed.out.splitlines() == [f"Epoch:NOT_PRESENT\t{value}" for value in ALL]
+    assert ottla("kafka-console-share-consumer", *words, "--max-messages", "6", "--property", "print.offset=true").out.splitlines()[0] == (
+        "Offset:0\t0"
+    )
+    assert ottla("kafka-console-share-consumer", *words, "--reject", "--release").code == 2
+    assert ottla("kafka-console-share-consumer", *words, "--consumer-property", "group.id=other").code == 2
+    assert ottla("kafka-console-share-consumer", "--topic", filled, "--timeout-ms", "300").code == 0
+    assert "console-share-consumer" in ottla("share-group", "list").out
+
+
+def test_the_performance_test_prints_kafka_s_line(ottla: Ottla, filled: str, group: str) -> None:
+    words = ["--topic", filled, "--group", group, "--num-records", "6", "--threads", "2", "--show-consumer-stats"]
+    header, first, second, total = ottla("kafka-share-consumer-perf-test", *words).out.splitlines()
+    assert header == "start.time, end.time, data.consumed.in.MB, MB.sec, nMsg.sec, data.consumed.in.nMsg, fetch.time.ms"
+    assert first.startswith("Share consumer 1 having client id perf-share-consumer-client-1 consumption metrics- ")
+    counts = [int(line.split(", ")[-2]) for line in (first, second, total)]
+    assert counts[0] + counts[1] == counts[2] == 6 and len(total.split(", ")) == 7
+    late = ottla("bench", "share-consumer", *words[:4], "--num-records", "9", "--timeout", "200", "-o", "json")
+    assert json.loads(late.out)["data.consumed.in.nMsg"] == 0 and "timeout (200 ms) exceeded" in late.err
