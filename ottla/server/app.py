@@ -210,7 +210,8 @@ class BrokerServer:
         self.hosts = CoordinatorHosts(self.groups, self.transaction_hosts, self.share_state_hosts, load_bytes)
         self.replicas = Replicas(
             config=config, clock=clock, timers=timers, partitions=self.partitions, metadata=self.metadata, hosts=self.hosts,
-            groups=self.groups, share_states=self.share_state_hosts, remove_later=self._remove_later,
+            groups=self.groups, share_states=self.share_state_hosts,
+            share_partitions=self.share_partitions, remove_later=self._remove_later,
         )  # fmt: skip
         self.controller = ControllerLoop(
             store=self.store, config=config, clock=clock, random=self.random, listener=self.replicas, metadata=self.metadata,

@@ -22,6 +22,7 @@ from ottla.replication.partition import Partition
 from ottla.server.hosts import CoordinatorHosts, GroupHosts, ShareStateHosts
 from ottla.server.log_directories import LogDirectoryState
 from ottla.server.partitions import PartitionTable
+from ottla.sharing.registry import SharePartitions
 
 log = logging.getLogger("ottla.replicas")
 
@@ -40,6 +41,7 @@ class Replicas:
         hosts: CoordinatorHosts,
         groups: GroupHosts,
         share_states: ShareStateHosts,
+        share_partitions: SharePartitions,
         remove_later: Callable[[str, int], None],
     ) -> None:
         self._config = config
@@ -50,6 +52,7 @@ class Replicas:
         self._hosts = hosts
         self._groups = groups
         self._share_states = share_states
+        self._share_partitions = share_partitions
         self._remove_later = remove_later
         self._broker_id = config.this_broker_id
         self._missing: dict[TopicPartition, PartitionState] = {}
@@ -71,6 +74,7 @@ class Replicas:
         if removed:
             self._groups.forget_topics(removed)
             self._share_states.forget_topics()
+            self._share_partitions.close_where(lambda share: self._metadata.topic_by_id(share.key.topic_id) is None)
 
     def on_configs(self, resource_type: int, name: str) -> None:
         if resource_type == CONFIG_TOPIC:
