@@ -77,16 +77,18 @@ def check_open_files() -> Finding:
     except ImportError:
         return Finding("open files", PASS, "this system has no such limit")
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return judge_open_files(soft, hard, is_unlimited=soft == resource.RLIM_INFINITY)
+    return judge_open_files(soft, hard, is_unlimited=resource.RLIM_INFINITY in (soft, hard))
 
 
 def judge_open_files(soft: int, hard: int, *, is_unlimited: bool = False) -> Finding:
-    if is_unlimited or soft >= OPEN_FILES_GOOD:
-        return Finding("open files", PASS, "no limit" if is_unlimited else f"a process may hold {soft}")
-    hint = f"raise it: ulimit -n {hard if hard > soft else OPEN_FILES_GOOD}, or LimitNOFILE in the unit"
-    if soft < OPEN_FILES_MIN:
-        return Finding("open files", FAIL, f"a process may hold only {soft}", hint)
-    return Finding("open files", WARN, f"a process may hold {soft}, enough for some hundred clients", hint)
+    """By the hard limit: a broker raises its own to that when it starts, and shares it out among files and connections."""
+    if is_unlimited or max(soft, hard) >= OPEN_FILES_GOOD:
+        return Finding("open files", PASS, "no limit" if is_unlimited else f"a broker may hold {max(soft, hard)}")
+    limit = max(soft, hard)
+    hint = f"raise the hard limit to {OPEN_FILES_GOOD} or more: /etc/security/limits.conf, or LimitNOFILE in the unit"
+    if limit < OPEN_FILES_MIN:
+        return Finding("open files", FAIL, f"a broker may hold only {limit}", hint)
+    return Finding("open files", WARN, f"a broker may hold {limit}, enough for some {limit // 200 * 100} clients", hint)
 
 
 def check_disk(directory: str) -> list[Finding]:
@@ -136,8 +138,11 @@ def judge_sync(milliseconds: float) -> Finding:
 def check_clock(directory: str) -> Finding:
     """Timestamps decide retention. The kernel knows whether somebody sets its clock; files from the future show that nobody does."""
     newest = 0.0
-    for name in os.listdir(directory) if os.path.isdir(directory) else []:
-        newest = max(newest, os.stat(os.path.join(directory, name)).st_mtime)
+    try:
+        for entry in os.scandir(directory):
+            newest = max(newest, entry.stat(follow_symlinks=False).st_mtime)
+    except OSError:
+        pass  # not there yet, or not for us to see, which the check of the disk says
     return judge_clock(newest - time.time(), _kernel_clock_state())
 
 
@@ -193,17 +198,22 @@ def check_brokers(args: argparse.Namespace) -> Iterator[Finding]:
 
 
 def _check_advertised(cluster: Any, broker_id: int, address: Any, bootstrap: str) -> Finding:
-    """Whether clients get through to the address that the broker tells them."""
+    """Whether clients get through to the address that the broker tells them, and to the cluster that they have asked."""
     from ottla.base.errors import OttlaError
+    from ottla.wire.messages.metadata import MetadataRequest
 
     name = f"advertised listener of broker {broker_id}"
     started = time.perf_counter()
     try:
-        cluster.connection(broker_id)
+        found = cluster.connection(broker_id).request(MetadataRequest(topics=[])).cluster_id
     except OttlaError as error:
         hint = "set advertised.listeners to an address that clients can reach"
         return Finding(name, FAIL, f"{address} is where it sends clients, and {error}", hint)
     milliseconds = (time.perf_counter() - started) * 1000
+    if found != cluster.cluster_id:
+        hint = "two brokers advertise one address, or a port is forwarded to the wrong one: correct advertised.listeners"
+        message = f"{address} is where it sends clients, and there answers cluster {found}, not {cluster.cluster_id}"
+        return Finding(name, FAIL, message, hint)
     is_local = str(address.host).startswith(_LOOPBACK)
     if is_local and not bootstrap.startswith(_LOOPBACK):
         hint = "other machines cannot follow; set advertised.listeners"

@@ -64,11 +64,26 @@ def test_an_advertised_address_where_nobody_is(offline: Ottla, tmp_path: Path) -
     assert all("advertised.listeners" in hint for hint in failed.values())
 
 
+def test_an_advertised_address_where_another_cluster_is(offline: Ottla, broker: Broker, tmp_path: Path) -> None:
+    """Two brokers that advertise one address, or a port that is forwarded to the wrong one: everything answers, nothing works."""
+    host, _, port = broker.direct_server.rpartition(":")
+
+    def metadata(_body: object, _version: int) -> MetadataResponse:
+        return MetadataResponse(brokers=[MetadataResponseBroker(node_id=1, host=host, port=int(port))], cluster_id="mine", controller_id=1)
+
+    with FakeBroker({3: metadata}) as fake:
+        result = offline("doctor", "-d", tmp_path, "-b", fake.address, "-o", "json")
+    (failed,) = (check for check in json.loads(result.out)["checks"] if check["status"] == FAIL)
+    assert result.code == 1
+    assert "answers cluster" in failed["message"] and "not mine" in failed["message"]
+
+
 @pytest.mark.parametrize(
     ("finding", "status"),
     [
-        (judge_open_files(256, 1024), FAIL),
+        (judge_open_files(256, 512), FAIL),
         (judge_open_files(4096, 4096), WARN),
+        (judge_open_files(256, 1 << 20), PASS),
         (judge_open_files(1 << 20, 1 << 20), PASS),
         (judge_open_files(-1, -1, is_unlimited=True), PASS),
         (judge_room("d", 1000, 10**12), FAIL),
