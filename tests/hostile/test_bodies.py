@@ -23,6 +23,7 @@ from ottla.wire.messages import (
     offset_commit,
     produce,
 )
+from ottla.wire.schema import encoder
 from tests.clients.broker_process import BrokerProcess
 from tests.clients.sample_requests import ONLY_FROM_BROKERS, World, batch
 from tests.clients.wire_client import In, WireClient, error_codes
@@ -66,6 +67,21 @@ def test_lying_lengths_close_the_connection(connect: Connect, data: bytes) -> No
     client = connect()
     client.send(data)
     assert client.receive() is None
+
+
+BEHIND = {
+    "B5 trailing bytes": frame(18, 0, b"\0"),
+    "B5 trailing bytes behind tags": frame(12, 4, encoder(load(12)[0], 4)(load(12)[0](group_id="g", member_id="m")) + bytes(100)),
+}
+
+
+@pytest.mark.parametrize("data", BEHIND.values(), ids=BEHIND)
+def test_bytes_behind_a_request_change_nothing(connect: Connect, data: bytes) -> None:
+    """As in Kafka they are passed over: there are clients that send one too many."""
+    client = connect()
+    for _ in range(2):
+        client.send(data)
+        assert client.receive() is not None
 
 
 @pytest.mark.parametrize("mebibytes", [1, 99])
