@@ -1,4 +1,4 @@
-"""What a scrape says of groups and transactions: states, members, committed offsets, lag.
+"""What a scrape says of groups, transactions and share coordinators: states, members, committed offsets, lag, writes.
 
 Lag is counted against the high watermark, as kafka_exporter does; a partition that does not live here has a committed offset and no lag.
 Shards that are still loading are left out until they are whole. One piece of work is a group, or `PIECE` of its offsets.
@@ -10,11 +10,12 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Protocol
 
-from ottla.groups.states import GroupState
+from ottla.groups.states import GroupState, GroupType
 from ottla.handlers.context import Partitions
 from ottla.machine.host import HostState, MachineHost
-from ottla.server.metric_families import GROUPS, TRANSACTIONS
+from ottla.server.metric_families import GROUP_COORDINATOR, GROUPS, SHARE_COORDINATOR, TRANSACTIONS
 from ottla.server.metric_page import Page, escape
+from ottla.sharing.routing import ShareStateCoordinators
 
 PIECE = 200
 
@@ -25,6 +26,8 @@ STATES = {
     "preparingrebalance": GroupState.PREPARING_REBALANCE,
     "completingrebalance": GroupState.COMPLETING_REBALANCE,
 }
+
+SHARE_STATES = (GroupState.EMPTY, GroupState.STABLE, GroupState.DEAD)
 
 
 class Hosts(Protocol):
@@ -42,17 +45,28 @@ class GroupMetrics:
 
     def collect(self, page: Page) -> Iterator[None]:
         states: Counter[GroupState] = Counter()
+        share_states: Counter[GroupState] = Counter()
+        types: Counter[GroupType] = Counter()
         looked_at = 0
         for shard in _active(self._hosts):
             for group_id, group in list(shard.groups.items()):
-                states[group.state] += 1
-                looked_at += 1 + self._write(page, group_id, len(group.members), shard.offsets.of_group(group_id))
+                types[group.type] += 1
+                if group.type is GroupType.SHARE:
+                    share_states[group.state] += 1
+                    looked_at += 1
+                else:
+                    states[group.state] += 1
+                    looked_at += 1 + self._write(page, group_id, len(group.members), shard.offsets.of_group(group_id))
                 if looked_at >= PIECE:
                     looked_at = 0
                     yield
         page.put(GROUPS, states.total())
         for suffix, state in STATES.items():
             page.put(f"{GROUPS}{suffix}", states[state])
+        for kind in GroupType:
+            page.put(f"{GROUP_COORDINATOR}group_count", types[kind], f'{{protocol="{kind.value}"}}')
+        for state in SHARE_STATES:
+            page.put(f"{GROUP_COORDINATOR}share_group_count", share_states[state], f'{{state="{state.value.lower()}"}}')
 
     def _write(self, page: Page, group_id: str, members: int, offsets: dict[tuple[str, int], Any]) -> int:
         """One group's lines; how many offsets it has."""
@@ -97,6 +111,17 @@ class TransactionMetrics:
         page.put(f"{TRANSACTIONS}transactional_id_count", ids)
         page.put(f"{TRANSACTIONS}transaction_timeout_count", late)
         page.put(f"{TRANSACTIONS}active_transaction_total_time_max", oldest)
+        yield
+
+
+class ShareStateMetrics:
+    """Counts what share coordinators have written."""
+
+    def __init__(self, coordinators: ShareStateCoordinators) -> None:
+        self._coordinators = coordinators
+
+    def collect(self, page: Page) -> Iterator[None]:
+        page.put(f"{SHARE_COORDINATOR}write_total", self._coordinators.writes)
         yield
 
 

@@ -31,6 +31,8 @@ TRAFFIC = "kafka_server_brokertopicmetrics_"
 REQUESTS = "kafka_network_requestmetrics_"
 GROUPS = "kafka_coordinator_group_groupmetadatamanager_numgroups"
 TRANSACTIONS = "kafka_server_transaction_coordinator_metrics_"
+GROUP_COORDINATOR = "kafka_server_group_coordinator_metrics_"
+SHARE_COORDINATOR = "kafka_server_share_coordinator_metrics_"
 SESSION = "kafka_server_sessionexpirelistener_zookeeper"
 
 FAMILIES: dict[str, Family] = {
@@ -101,12 +103,15 @@ FAMILIES: dict[str, Family] = {
         Family("kafka_server_fetch_throttle_time", GAUGE, "Throttling of consumers; no client is throttled by this version."),
         Family("kafka_server_request_throttle_time", GAUGE, "Throttling by request time; no client is throttled by this version."),
         # Coordinators and session
-        Family(GROUPS, GAUGE, "Groups coordinated here."),
+        Family(GROUPS, GAUGE, "Groups coordinated here, share groups not counted."),
         Family(f"{GROUPS}stable", GAUGE, "Groups in state Stable."),
         Family(f"{GROUPS}empty", GAUGE, "Groups in state Empty."),
         Family(f"{GROUPS}dead", GAUGE, "Groups in state Dead."),
         Family(f"{GROUPS}preparingrebalance", GAUGE, "Groups in state PreparingRebalance."),
         Family(f"{GROUPS}completingrebalance", GAUGE, "Groups in state CompletingRebalance."),
+        Family(f"{GROUP_COORDINATOR}group_count", GAUGE, "Groups coordinated here, of each kind."),
+        Family(f"{GROUP_COORDINATOR}share_group_count", GAUGE, "Share groups coordinated here, in each state."),
+        Family(f"{SHARE_COORDINATOR}write_total", COUNTER, "Records written about the state of share partitions."),
         Family(f"{TRANSACTIONS}transactional_id_count", GAUGE, "Transactional ids coordinated here."),
         Family(f"{TRANSACTIONS}transaction_timeout_count", GAUGE, "Transactions that are open for longer than their timeout."),
         Family(f"{TRANSACTIONS}active_transaction_total_time_max", GAUGE, "Age of the oldest open transaction, in milliseconds."),

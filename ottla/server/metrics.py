@@ -21,7 +21,7 @@ from ottla.server.dispatch import Dispatcher
 from ottla.server.flusher import Flusher
 from ottla.server.histogram import Histogram, Recent, quantile_ns
 from ottla.server.listener import Listeners
-from ottla.server.metric_coordinators import GroupMetrics, TransactionMetrics
+from ottla.server.metric_coordinators import GroupMetrics, ShareStateMetrics, TransactionMetrics
 from ottla.server.metric_families import SESSION
 from ottla.server.metric_page import Page, labels_text
 from ottla.server.metric_process import LoopLag, ProcessMetrics
@@ -53,6 +53,7 @@ class Metrics:
         self._topics = TopicMetrics(broker.metadata, broker.partitions)
         self._groups = GroupMetrics(self._group_hosts, broker.partitions)
         self._transactions = TransactionMetrics(broker.transactions.all_hosts, broker.clock.wall_ms)
+        self._share_states = ShareStateMetrics(broker.share_states)
         self._requests = RequestMetrics(parts.dispatcher, parts.listeners, [endpoint.name for endpoint in broker.config.endpoints])
         self._process = ProcessMetrics()
 
@@ -74,6 +75,7 @@ class Metrics:
         yield from self._topics.collect(page)
         yield from self._groups.collect(page)
         yield from self._transactions.collect(page)
+        yield from self._share_states.collect(page)
         yield from self._requests.collect(page)
         yield from self._process.collect(page)
         self._collect_cluster(page)
@@ -86,7 +88,7 @@ class Metrics:
 
     def hosts(self) -> Iterable[MachineHost]:
         """All coordinators that live here."""
-        return [*self._group_hosts(), *self._broker.transactions.all_hosts()]
+        return [*self._group_hosts(), *self._broker.transactions.all_hosts(), *self._broker.share_states.all_hosts()]
 
     def _group_hosts(self) -> Iterable[MachineHost]:
         """Those that are still loading included, which `all_hosts` refuses to name."""

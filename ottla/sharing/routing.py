@@ -61,6 +61,7 @@ class ShareStateCoordinators:
     def __init__(self, partition_count: Callable[[], int]) -> None:
         self._partition_count = partition_count
         self._hosts: dict[int, MachineHost] = {}
+        self._writes_of_closed = 0
 
     def attach(self, partition: int, host: MachineHost) -> None:
         """From here on commands find the shard, be it loading still."""
@@ -69,7 +70,14 @@ class ShareStateCoordinators:
     def detach(self, partition: int) -> None:
         host = self._hosts.pop(partition, None)
         if host is not None:
+            self._writes_of_closed += host.machine.writes
             host.close()
+
+    @property
+    def writes(self) -> int:
+        """How many records about share partitions were written here."""
+        written: int = sum(host.machine.writes for host in self._hosts.values())
+        return self._writes_of_closed + written
 
     @property
     def is_created(self) -> bool:

@@ -13,9 +13,10 @@ from ottla.base.errors import ErrorCode
 from ottla.controller.api import NewTopic
 from ottla.groups.offset_store import CommittedOffset
 from ottla.groups.shard import ClassicGroup
+from ottla.groups.share_group import ShareGroup
 from ottla.replication.partition import Partition
 from ottla.server.app import BrokerServer
-from ottla.server.metric_families import FAMILIES, SUMMARY, exported_names
+from ottla.server.metric_families import FAMILIES, GROUPS, SUMMARY, exported_names
 from ottla.server.metric_page import Page, escape, labels_text
 from ottla.server.metrics import BrokerParts, Metrics
 from ottla.wire.messages.metadata import MetadataRequest
@@ -171,6 +172,20 @@ def test_lag_is_what_a_group_has_not_read(make_server: MakeServer, loop: asyncio
     assert value(text, "kafka_consumergroup_current_offset_sum", consumergroup="billing", topic="gone") == 9
     assert value(text, "kafka_consumergroup_members", consumergroup="billing") == 0
     assert value(text, "kafka_coordinator_group_groupmetadatamanager_numgroupsempty") == 1
+
+
+def test_share_groups_are_counted_by_themselves(make_server: MakeServer, loop: asyncio.AbstractEventLoop) -> None:
+    server = make_server("offsets.topic.num.partitions=1")
+    create(server, "__consumer_offsets")
+    loop.run_until_complete(asyncio.sleep(0.02))
+    host = server.groups.host_of_partition(0)
+    assert host is not None
+    host.machine.shard.groups.update({"workers": ShareGroup("workers"), "billing": ClassicGroup("billing")})
+    text = metrics_of(server).render()
+    groups = "kafka_server_group_coordinator_metrics_"
+    assert [value(text, f"{groups}group_count", protocol=kind) for kind in ("classic", "consumer", "share")] == [1, 0, 1]
+    assert value(text, f"{groups}share_group_count", state="empty") == 1 == value(text, GROUPS)
+    assert value(text, f"{groups}share_group_count", state="stable") == 0 == value(text, f"{GROUPS}stable")
 
 
 def test_requests_have_counts_and_quantiles(make_server: MakeServer) -> None:
