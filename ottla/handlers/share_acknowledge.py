@@ -4,7 +4,7 @@ API and versions: ShareAcknowledge (key 79), 1-2.
 
 Behaviour: each partition's statements take effect together or not at all, and are answered when they are durable. A final session epoch
 (-1) ends the session: what the member has said nothing of is available to others. What ShareFetch carries of the same kind is handled here
-as well (`acknowledge`).
+as well (`acknowledge`). UNSUPPORTED_VERSION while the feature `share.version` is at level 0.
 
 Version notes: 2 renewed locks (KIP-1222) and their duration in the answer.
 
@@ -19,6 +19,7 @@ from typing import Protocol
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.base.share_state import SharePartitionKey
 from ottla.handlers.context import AclOperation, Broker, Pending, RequestContext, ResourceType, require
+from ottla.handlers.levels import require_share_groups
 from ottla.handlers.metadata import live_brokers
 from ottla.handlers.share_sessions import FINAL_EPOCH, INITIAL_EPOCH, Place, is_member_id
 from ottla.sharing import acknowledgement
@@ -81,6 +82,7 @@ def handle(broker: Broker, request: RequestContext, body: ShareAcknowledgeReques
 
 def identity(broker: Broker, request: RequestContext, group_id: str | None, member_id: str | None) -> tuple[str, str]:
     """The group and member that a request speaks for. Raises `ApiError`."""
+    require_share_groups(broker.config.ottla_advertise_level)
     if group_id is None:
         raise ApiError(ErrorCode.INVALID_REQUEST, "Invalid group id in the request.")
     require(broker, request, AclOperation.READ, ResourceType.GROUP, group_id)

@@ -7,6 +7,7 @@ read, beginning each time with another one, each from the first offset that some
 `max_records`. Slices of segment files are answered, whole batches of which the member may use the offsets named as acquired. If there are
 fewer than `min_bytes` to be had, it waits up to `max_wait_ms` for a partition to move or records to become available again, and then the
 same code runs again. The answer comes when the statements are durable and the reading has ended.
+UNSUPPORTED_VERSION while the feature `share.version` is at level 0.
 
 Version notes: 1 limits by records and batches of about `batch_size`; 2 strict limit of records (KIP-1206), renewed locks (KIP-1222): a
 request that renews reads nothing.

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from ottla.base.config import load
 from ottla.base.errors import ErrorCode
 from ottla.handlers.context import AclOperation, ConnectionInfo, Pending, ResourceType
 from ottla.wire.batch_header import iter_batches
@@ -366,6 +367,13 @@ def test_who_may_not_read() -> None:
     world.broker.authorizer = Denies(ResourceType.TOPIC)
     assert codes(world.fetch(0, partitions=(0,))) == {0: ErrorCode.TOPIC_AUTHORIZATION_FAILED}
     assert codes(world.acknowledge(1, (0, 0, 0, [ACCEPT]))) == {0: ErrorCode.TOPIC_AUTHORIZATION_FAILED}
+
+
+def test_share_groups_are_switched_off_before_4_2() -> None:
+    world = ShareWorld()
+    world.broker.config = load(assignments=("ottla.advertise.level=4.1",))[0]
+    assert world.fetch(0, partitions=(0,)).error_code == ErrorCode.UNSUPPORTED_VERSION
+    assert world.acknowledge(1, (0, 0, 0, [ACCEPT])).error_code == ErrorCode.UNSUPPORTED_VERSION
 
 
 def test_the_topic_of_an_answer_is_named_by_its_id() -> None:
