@@ -11,6 +11,7 @@ import importlib
 import io
 import os
 import re
+import struct
 import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, NoReturn
@@ -79,6 +80,14 @@ class Parser(argparse.ArgumentParser):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._negative_number_matcher = re.compile(r"^-\d")
+
+    def _get_values(self, action: argparse.Action, arg_strings: list[str]) -> Any:
+        """A value that is `--`, as in `--state=--`, is a text: argparse itself makes an empty list of it."""
+        if action.option_strings and action.nargs is None and arg_strings == ["--"]:
+            value = self._get_value(action, "--")
+            self._check_value(action, value)
+            return value
+        return super()._get_values(action, arg_strings)
 
     def error(self, message: str) -> NoReturn:
         raise UsageError(f"{message}; see `{self.prog} --help`")
@@ -201,6 +210,11 @@ def _guarded(command: Command, args: argparse.Namespace, argv: list[str]) -> int
         return _tell(argv, f"{error.message} ({error.code.name})" if error.message else error.code.name, error.code.name, EXIT_REFUSED)
     except OttlaError as error:
         return _other_failure(argv, error)
+    except (struct.error, OverflowError) as error:
+        return _tell(argv, f"a number does not fit into Kafka's protocol: {error}", "USAGE", EXIT_USAGE)
+    except UnicodeEncodeError as error:
+        # Bytes of an argument that are no UTF-8: good for the name of a file, but not for what Kafka carries.
+        return _tell(argv, f"{error.object[:80]!r} is not text: it holds bytes that are no UTF-8", "USAGE", EXIT_USAGE)
 
 
 def _other_failure(argv: list[str], error: OttlaError) -> int:

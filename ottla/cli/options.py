@@ -123,9 +123,13 @@ def read_properties(path: str) -> dict[str, str]:
         raise UsageError(f"cannot read {path}: {(error.strerror or str(error)).lower()}") from None
     except UnicodeDecodeError:
         raise UsageError(f"cannot read {path}: it is not a text file") from None
+    from ottla.base.settings.setting import SettingError
     from ottla.base.settings.sources import parse_properties
 
-    return parse_properties(text)
+    try:
+        return parse_properties(text)
+    except SettingError as error:
+        raise UsageError(f"cannot read {path}: {error}") from None
 
 
 def connect(args: argparse.Namespace, *, timeout_ms: int | None = None) -> Cluster:

@@ -11,6 +11,8 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, TextIO
 
+ERROR_LETTERS_MAX = 1_000
+"""A line of an error is for reading; the rest of what somebody pasted into an option is cut off."""
 FORMATS = ("table", "json", "jsonl", "yaml", "csv", "plain")
 
 Row = Mapping[str, Any]
@@ -82,15 +84,18 @@ class Output:
 
     def error(self, message: str, name: str = "") -> None:
         """One line on stderr; for programs the same as an object on stdout."""
-        start = f"{_RED}error{_RESET}: " if self.has_colour and sys.stderr.isatty() else "error: "
-        sys.stderr.write(start + " ".join(message.split()) + "\n")
+        start = f"{_RED}error{_RESET}: " if self.has_colour and wants_colour(sys.stderr) else "error: "
+        line = " ".join(message.split())
+        sys.stderr.write(start + (line if len(line) <= ERROR_LETTERS_MAX else line[:ERROR_LETTERS_MAX] + " ...") + "\n")
         if self.is_structured:
             write(_json({"error": {"name": name, "message": message}}, indent=2 if self.form == "json" else None) + "\n")
 
 
 def wants_colour(stream: TextIO, *, is_forbidden: bool = False) -> bool:
-    """Colour only for a terminal that can show it and a person who has not said no."""
-    return not is_forbidden and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb" and stream.isatty()
+    """Colour only for a terminal that can show it, or where FORCE_COLOR asks for it, and never against NO_COLOR."""
+    if is_forbidden or os.environ.get("NO_COLOR"):
+        return False
+    return os.environ.get("FORCE_COLOR", "") not in ("", "0") or (os.environ.get("TERM") != "dumb" and stream.isatty())
 
 
 def write(text: str) -> None:

@@ -36,6 +36,8 @@ def read_profiles(environment: Mapping[str, str]) -> tuple[str | None, dict[str,
 
 def profile_properties(name: str | None, environment: Mapping[str, str]) -> dict[str, str]:
     """The properties of a profile: the named one, else the current one, else none."""
+    if name == "":
+        raise UsageError("a profile needs a name")
     if name is None and not os.path.exists(profiles_path(environment)):
         return {}
     current, profiles = read_profiles(environment)
@@ -49,12 +51,10 @@ def profile_properties(name: str | None, environment: Mapping[str, str]) -> dict
 
 
 def write_profiles(current: str | None, profiles: Mapping[str, Mapping[str, str]], environment: Mapping[str, str]) -> None:
-    import json
-
-    lines = [f"current = {json.dumps(current)}\n"] if current else []
+    lines = [f"current = {_quoted(current)}\n"] if current else []
     for name in sorted(profiles):
-        lines.append(f"\n[profiles.{json.dumps(name)}]\n")
-        lines += [f"{json.dumps(key)} = {json.dumps(value)}\n" for key, value in sorted(profiles[name].items())]
+        lines.append(f"\n[profiles.{_quoted(name)}]\n")
+        lines += [f"{_quoted(key)} = {_quoted(value)}\n" for key, value in sorted(profiles[name].items())]
     path = profiles_path(environment)
     try:
         os.makedirs(os.path.dirname(path), exist_ok=True)
@@ -64,6 +64,13 @@ def write_profiles(current: str | None, profiles: Mapping[str, Mapping[str, str]
         os.replace(path + ".new", path)
     except OSError as error:
         raise Refused(f"cannot write {path}: {(error.strerror or str(error)).lower()}") from None
+
+
+def _quoted(text: str) -> str:
+    """A string of TOML: JSON's, but for letters beyond its escapes of two bytes, and for DEL."""
+    import json
+
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def _name_and_pairs(parser: argparse.ArgumentParser) -> None:
@@ -87,14 +94,23 @@ def _change(args: argparse.Namespace, *, is_new: bool) -> int:
     from ottla.cli.options import output_of
 
     current, profiles = read_profiles(os.environ)
+    if not args.name:
+        raise UsageError("a profile needs a name")
     if is_new == (args.name in profiles):
         raise Refused(f"profile {args.name!r} " + ("exists already; change it with `ottla profile set`" if is_new else "does not exist"))
     pairs = parse_pairs(args.pairs, "profile")
     profiles.setdefault(args.name, {}).update(pairs)
     write_profiles(current or args.name, profiles, os.environ)
-    what = {"profile": args.name, "properties": profiles[args.name]}
+    what = {"profile": args.name, "properties": without_secrets(profiles[args.name])}
     output_of(args).done(f"profile {args.name} {'created' if is_new else 'changed'}", what)
     return 0
+
+
+def without_secrets(properties: Mapping[str, str]) -> dict[str, str]:
+    return {
+        key: "(hidden)" if any(word in key for word in ("password", "jaas", "secret")) else value
+        for key, value in sorted(properties.items())
+    }
 
 
 def _use(args: argparse.Namespace) -> int:
@@ -126,7 +142,7 @@ def _list(args: argparse.Namespace) -> int:
             "name": name,
             "current": name == current,
             "bootstrap_servers": found.get("bootstrap.servers", ""),
-            "properties": {key: "(hidden)" if "password" in key or "jaas" in key else value for key, value in sorted(found.items())},
+            "properties": without_secrets(found),
         }
         for name, found in sorted(profiles.items())
     ]

@@ -33,7 +33,7 @@ class Schema:
     def __init__(self, text: str, name: str) -> None:
         try:
             self._root: Any = json.loads(text)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise UsageError(f"{name} is not JSON: {error}") from None
         _understand(self._root, name, "")
 
@@ -43,7 +43,7 @@ class Schema:
             return
         try:
             parsed = json.loads(value)
-        except ValueError:
+        except (ValueError, RecursionError):
             raise Refused(f"line {line} is not JSON: {value[:80].decode('utf-8', 'replace')!r}", "INVALID_RECORD") from None
         misfit = _misfit(self._root, parsed, "value")
         if misfit:

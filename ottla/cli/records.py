@@ -29,7 +29,7 @@ def read_offsets(path: str) -> dict[TopicPartition, int]:
             tree = json.load(file)
     except OSError as error:
         raise UsageError(f"cannot read {path}: {(error.strerror or str(error)).lower()}") from None
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise UsageError(f"{path} is not JSON: {error}") from None
     entries = tree.get("partitions") if isinstance(tree, dict) and tree.get("version", 1) == 1 else None
     if not isinstance(entries, list) or not entries:

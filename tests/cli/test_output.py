@@ -69,6 +69,7 @@ def test_colour_is_for_terminals_and_for_those_who_want_it(monkeypatch: pytest.M
             return True
 
     monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.delenv("FORCE_COLOR", raising=False)
     monkeypatch.setenv("TERM", "xterm")
     assert wants_colour(Terminal())
     assert not wants_colour(Terminal(), is_forbidden=True)
@@ -76,5 +77,11 @@ def test_colour_is_for_terminals_and_for_those_who_want_it(monkeypatch: pytest.M
     monkeypatch.setenv("TERM", "dumb")
     assert not wants_colour(Terminal())
     monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    assert wants_colour(io.StringIO()), "asked for, so that a log of CI has it"
+    monkeypatch.setenv("FORCE_COLOR", "0")
+    assert not wants_colour(io.StringIO())
+    monkeypatch.setenv("FORCE_COLOR", "1")
     monkeypatch.setenv("NO_COLOR", "1")
     assert not wants_colour(Terminal())
+    assert not wants_colour(io.StringIO())

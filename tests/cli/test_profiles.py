@@ -59,3 +59,19 @@ def test_a_broken_file(offline: Ottla) -> None:
         file.write("[profiles")
     result = offline("topic", "list")
     assert (result.code, result.err.count("\n")) == (2, 1)
+
+
+def test_a_name_is_needed_and_no_secret_is_printed(offline: Ottla) -> None:
+    for verb in ("create", "set", "use", "delete"):
+        refused = offline("profile", verb, "")
+        assert (refused.code, refused.err.count("\n")) == (2, 1)
+    made = offline("profile", "create", "p", "sasl.password=hush", "sasl.jaas.config=x password=hush;", "-o", "json")
+    assert made.code == 0
+    assert "hush" not in made.out + offline("profile", "list", "-o", "json").out
+
+
+@pytest.mark.parametrize("name", ["\U0001f600", "a\x7fb", 'quo"te', "new\nline", "back\\slash"])
+def test_names_of_any_letters_are_found_again(offline: Ottla, name: str) -> None:
+    assert offline("profile", "create", name, f"client.id={name.strip()}").code == 0
+    (found,) = json.loads(offline("profile", "list", "-o", "json").out)["profiles"]
+    assert (found["name"], found["current"], found["properties"]) == (name, True, {"client.id": name})
