@@ -25,6 +25,7 @@ from ottla.wire.messages.find_coordinator import Coordinator, FindCoordinatorReq
 KEY, MIN_VERSION, MAX_VERSION = 10, 0, 6
 
 KEYS_SINCE = 4
+SHARE_SINCE = 6
 GROUP, TRANSACTION, SHARE = 0, 1, 2
 TOPICS = {GROUP: GROUP_METADATA_TOPIC, TRANSACTION: TRANSACTION_STATE_TOPIC, SHARE: SHARE_GROUP_STATE_TOPIC}
 RESOURCES = {GROUP: ResourceType.GROUP, TRANSACTION: ResourceType.TRANSACTIONAL_ID}
@@ -33,7 +34,7 @@ RESOURCES = {GROUP: ResourceType.GROUP, TRANSACTION: ResourceType.TRANSACTIONAL_
 def handle(broker: Broker, request: RequestContext, body: FindCoordinatorRequest) -> Any:
     keys = body.coordinator_keys if request.version >= KEYS_SINCE else [body.key]
     topic = TOPICS.get(body.key_type)
-    if topic is None:
+    if topic is None or (body.key_type == SHARE and request.version < SHARE_SINCE):
         return _response(request, [_refuse(key, ErrorCode.INVALID_REQUEST, f"key type {body.key_type} is not known") for key in keys])
     if body.key_type == SHARE and not is_broker(broker, request):
         return _response(request, [_refuse(key, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "only brokers may ask") for key in keys])

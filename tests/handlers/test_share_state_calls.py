@@ -180,6 +180,14 @@ def test_the_coordinator_of_a_share_partition(key: str, code: ErrorCode) -> None
     assert (found.error_code, found.node_id) == (code, -1 if code else 0)
 
 
+@pytest.mark.parametrize("version", [3, 5])
+def test_older_versions_know_nothing_of_share_partitions(version: int) -> None:
+    key = f"g:{uuid_to_text(ORDERS)}:0"
+    body = FindCoordinatorRequest(key_type=2, key=key) if version < 4 else FindCoordinatorRequest(key_type=2, coordinator_keys=[key])
+    answer = ShareWorld().ask(body, version)
+    assert (answer.coordinators[0] if version >= 4 else answer).error_code == ErrorCode.INVALID_REQUEST
+
+
 class Ensured:
     """`InternalTopics` over the world's controller."""
 
