@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import re
 import sys
 from collections.abc import Iterator
 from typing import Any, NamedTuple
@@ -16,6 +15,7 @@ from typing import Any, NamedTuple
 from ottla.base.errors import WireError
 from ottla.cli.command import Command, Refused, UsageError
 from ottla.cli.frames import Frame, about, explain_request, explain_response, frame_object, key_of, looks_like_request, split_frames
+from ottla.cli.hex_text import from_digits
 from ottla.cli.options import output_of
 from ottla.cli.output import Output, write
 from ottla.cli.pcap import Endpoint, Piece, clients_of, is_recording, read_pieces
@@ -24,7 +24,6 @@ from ottla.wire.framing import API_NAMES, APIS
 
 FRAME_BYTES_MAX = 1 << 28
 
-_DUMP_LINE = re.compile(r"^\s*[0-9a-fA-F]{4,8}:?\s+((?:[0-9a-fA-F]{2,4}\s{1,2})*[0-9a-fA-F]{2,4})(?:\s{2,}\S.*|\s*\|.*)?$")
 
 
 class Told(NamedTuple):
@@ -115,18 +114,6 @@ def _as_bytes(data: bytes, name: str) -> bytes:
     if found is None:
         raise Refused(f"{name} is text, but not hexadecimal digits", "CORRUPT_FRAME")
     return found
-
-
-def from_digits(text: str) -> bytes | None:
-    """The bytes of hexadecimal digits in one of the usual layouts, or None."""
-    lines = [line for line in text.splitlines() if line.strip()]
-    matches = [_DUMP_LINE.match(line) for line in lines]
-    if lines and all(matches) and (len(lines) > 1 or ":" in lines[0] or "|" in lines[0]):
-        text = " ".join(match.group(1) for match in matches if match)
-    digits = re.sub(r"0x|\\x|[\s:,;\"']", "", text)
-    if not digits or len(digits) % 2 or not re.fullmatch("[0-9a-fA-F]+", digits):
-        return None
-    return bytes.fromhex(digits)
 
 
 # Explaining

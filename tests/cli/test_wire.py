@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from ottla.cli.frames import about, key_of, split_frames
-from ottla.cli.wire import from_digits
 from ottla.wire.framing import APIS, write_request, write_response
 from ottla.wire.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
 from ottla.wire.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
@@ -93,26 +92,6 @@ def test_files(offline: Ottla, tmp_path: Path, name: str) -> None:
 def test_standard_input(offline: Ottla, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(HEARTBEAT.hex().encode())))
     assert offline("wire", "--brief").out.startswith("Heartbeat request")
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "00 0a ff",
-        "00:0A:FF",
-        "0x00 0x0a 0xff",
-        '"\\x00\\x0a\\xff"',
-        "00000000: 000a ff                                  ...",
-        "00000000  00 0a ff                                          |...|",
-    ],
-)
-def test_layouts_of_digits(text: str) -> None:
-    assert from_digits(text) == b"\0\x0a\xff"
-
-
-@pytest.mark.parametrize("text", ["", "0", "xyz", "00 0g"])
-def test_what_is_no_digits(text: str) -> None:
-    assert from_digits(text) is None
 
 
 def _recording(*segments: Segment) -> bytes:
