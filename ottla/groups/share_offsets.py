@@ -46,8 +46,9 @@ from ottla.wire.messages.delete_share_group_offsets import (
 )
 
 Message = str | None
-NO_SUCH_PARTITION = "there is no such partition"
-NOTHING_REMEMBERED = "nothing is remembered of this topic"
+# Kafka's own words: its tools print what the broker says.
+NO_SUCH_PARTITION = "This server does not host this topic-partition."
+NOTHING_REMEMBERED = "There is no offset information to delete."
 
 
 def _defer(shard: GroupShard, what: str, reply: Reply, refusal: Refusal, draft: Draft) -> Callable[[Draft, object], None]:
@@ -209,7 +210,7 @@ def delete_share_offsets(shard: GroupShard, request: DeleteShareGroupOffsetsRequ
         response.responses.append(result)
         topic_id = shard.topics.topic_id(topic.topic_name)
         if topic_id is None:
-            result.error_code, result.error_message = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "there is no such topic"
+            result.error_code, result.error_message = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, NO_SUCH_PARTITION
         elif topic_id not in topics.initialized and topic_id not in topics.initializing and topic_id not in topics.deleting:
             result.error_code, result.error_message = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, NOTHING_REMEMBERED
         else:
