@@ -18,6 +18,7 @@ from ottla.wire.messages import (
     alter_configs,
     alter_partition,
     alter_partition_reassignments,
+    alter_replica_log_dirs,
     create_acls,
     create_partitions,
     create_topics,
@@ -53,11 +54,12 @@ from ottla.wire.messages import list_partition_reassignments as list_reassignmen
 from ottla.wire.records import Record, encode_batch
 from ottla.wire.schema import Request
 from tests.clients.broker_process import eventually
+from tests.clients.sample_share_requests import SHARE_REQUESTS
 from tests.clients.wire_client import In, WireClient
 
 TOPIC_RESOURCE, CLUSTER_NAME = 2, "kafka-cluster"
 NEVER_EXPIRES_MS = 60_000
-ONLY_FROM_BROKERS = {4, 5, 6, 7, 27, 56}
+ONLY_FROM_BROKERS = {4, 5, 6, 7, 27, 56, 83, 84, 85, 86, 87}
 
 # What a right answer may say besides NONE.
 MAY_ANSWER: dict[int, set[ErrorCode]] = {
@@ -68,6 +70,7 @@ MAY_ANSWER: dict[int, set[ErrorCode]] = {
     29: {ErrorCode.SECURITY_DISABLED},
     30: {ErrorCode.SECURITY_DISABLED},
     31: {ErrorCode.SECURITY_DISABLED},
+    34: {ErrorCode.LOG_DIR_NOT_FOUND},
     36: {ErrorCode.ILLEGAL_SASL_STATE},
     43: {ErrorCode.ELECTION_NOT_NEEDED},
     57: {ErrorCode.INVALID_UPDATE_VERSION, ErrorCode.FEATURE_UPDATE_FAILED},
@@ -175,7 +178,7 @@ class World:
 
 
 Maker = Callable[[World, In, Any], Any]
-REQUESTS: dict[int, Maker] = {}
+REQUESTS: dict[int, Maker] = dict(SHARE_REQUESTS)
 
 
 def api(key: int) -> Callable[[Maker], Maker]:
@@ -210,6 +213,7 @@ plain(60, include_cluster_authorized_operations=True)
 plain(66)
 plain(74)
 plain(7, broker_id=1)
+plain(55, topics=[])
 
 
 @api(0)
@@ -468,6 +472,12 @@ def _incremental_alter_configs(world: World, make: In, cls: Any) -> Any:
 def _reassign(world: World, make: In, cls: Any) -> Any:
     partition = make(alter_partition_reassignments.ReassignablePartition, partition_index=0, replicas=[world_broker_id(world)])
     return make(cls, topics=[make(alter_partition_reassignments.ReassignableTopic, name=world.topic, partitions=[partition])])
+
+
+@api(34)
+def _alter_replica_log_dirs(world: World, make: In, cls: Any) -> Any:
+    topic = make(alter_replica_log_dirs.AlterReplicaLogDirTopic, name=world.topic, partitions=[0])
+    return make(cls, dirs=[make(alter_replica_log_dirs.AlterReplicaLogDir, path="/nowhere", topics=[topic])])
 
 
 @api(46)
