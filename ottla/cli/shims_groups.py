@@ -121,9 +121,10 @@ def _describe(cluster: Cluster, args: argparse.Namespace) -> int:
     for name in names:
         described = group_admin.describe_group(cluster, name)
         if described.state == "Dead" and not group_admin.committed_offsets(cluster, name):
-            unknown = ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {name} not found.")
+            known = [listed.group_id for listed in group_admin.list_groups(cluster)]
+            unknown = ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {name} {'is not a consumer group' if name in known else 'not found'}.")
             write(f"\nError: Executing consumer group command failed due to {java_error(unknown, unknown.message)}\n")
-            hint = nearest_hint(name, [listed.group_id for listed in group_admin.list_groups(cluster)])
+            hint = "" if name in known else nearest_hint(name, known)
             sys.stderr.write(hint.removeprefix("; ") + "\n" if hint else "")
             is_refused = True
             continue

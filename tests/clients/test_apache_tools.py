@@ -14,7 +14,10 @@ from tests.clients.java_program import Java
 from tools.compare_cases import CASES
 from tools.compare_tools import Seen, Verdict, run_ours, run_theirs
 
-SETTINGS = ("group.initial.rebalance.delay.ms=0", "offsets.topic.num.partitions=5", "transaction.state.log.num.partitions=5")
+SETTINGS = (
+    "group.initial.rebalance.delay.ms=0", "offsets.topic.num.partitions=5", "transaction.state.log.num.partitions=5",
+    "share.coordinator.state.topic.num.partitions=5", "group.share.assignment.interval.ms=0",
+)  # fmt: skip
 
 
 @pytest.fixture(scope="module")

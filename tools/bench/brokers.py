@@ -131,6 +131,8 @@ def kafka_settings(folder: str, port: int, controller_port: int) -> str:
         "offsets.topic.replication.factor=1",
         "transaction.state.log.replication.factor=1",
         "transaction.state.log.min.isr=1",
+        "share.coordinator.state.topic.replication.factor=1",
+        "share.coordinator.state.topic.min.isr=1",
         "group.initial.rebalance.delay.ms=0",
     ])  # fmt: skip
 
