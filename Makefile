@@ -49,6 +49,7 @@ check: $(STAMP)
 	@$(PYTEST) tests/tidy
 	@$(BIN)/python -m tools.docs --check
 	@if [ -f tests/sim/__main__.py ]; then $(BIN)/python -m tests.sim SEED=$(SEED) SEEDS=$(SEEDS); fi
+	@if [ -f tests/sim/__main__.py ]; then $(BIN)/python -m tests.sim --share SEED=$(SEED) SEEDS=$(SEEDS); fi
 
 bench: $(STAMP)
 	@$(BIN)/python -m tools.bench.main
@@ -58,10 +59,12 @@ bench-peer: $(STAMP)
 
 sim: $(STAMP)
 	@$(BIN)/python -m tests.sim SEED=$(SEED) SEEDS=$(SEEDS)
+	@$(BIN)/python -m tests.sim --share SEED=$(SEED) SEEDS=$(SEEDS)
 
 night: $(STAMP)
 	@HYPOTHESIS_PROFILE=night $(PYTEST) -n $(WORKERS) --timeout=7200 --ignore=tests/clients
 	@if [ -f tests/sim/__main__.py ]; then $(BIN)/python -m tests.sim SEED=$$(date +%s) SEEDS=2000; fi
+	@if [ -f tests/sim/__main__.py ]; then $(BIN)/python -m tests.sim --share SEED=$$(date +%s) SEEDS=2000; fi
 
 rewrite: $(STAMP)
 	@$(BIN)/python -m tools.docs
