@@ -11,15 +11,17 @@ Invariant: given a list in that form, `merge` answers one in that form. It costs
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from ottla.base.share_state import StateBatch
 
 Batches = tuple[StateBatch, ...]
 
 
-def merge(batches: Sequence[StateBatch], changes: Iterable[StateBatch], start_offset: int) -> Batches:
+def merge(batches: Sequence[StateBatch], changes: Sequence[StateBatch], start_offset: int) -> Batches:
     """The batches after the changes; a negative `start_offset` drops nothing."""
+    if not batches and len(changes) <= 1:
+        return tuple(change for change in _cut(list(changes), start_offset) if change.first_offset <= change.last_offset)
     merged = list(batches)
     for change in changes:
         if change.first_offset <= change.last_offset:

@@ -14,9 +14,10 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Protocol
 
-from ottla.base.errors import ApiError, ErrorCode
+from ottla.base.errors import ErrorCode
 from ottla.base.java_hash import java_partition
 from ottla.base.ports import TimerHandle, Timers
 from ottla.base.share_state import Done, Found, SharePartitionKey, ShareState
@@ -85,34 +86,37 @@ class ShareStateCoordinators:
         return self._partition_count() > 0
 
     def partition_for(self, key: SharePartitionKey) -> int:
-        return java_partition(key.coordinator_key, self._partition_count())
+        return place(key, self._partition_count())
 
-    def is_local(self, key: SharePartitionKey) -> bool:
-        return self.partition_for(key) in self._hosts
-
-    def host_of(self, key: SharePartitionKey) -> MachineHost:
-        """The active host of the shard. Raises ApiError NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE."""
-        if not self.is_created:
-            raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{SHARE_GROUP_STATE_TOPIC} does not exist yet")
-        host = self._hosts.get(self.partition_for(key))
-        if host is None:
-            raise ApiError(ErrorCode.NOT_COORDINATOR, f"{key.coordinator_key} is coordinated elsewhere")
-        if host.error:
-            raise ApiError(host.error, f"the coordinator of {key.coordinator_key} is {host.state.value}")
-        return host
+    def find(self, key: SharePartitionKey) -> MachineHost | None:
+        """The host of the shard if it lives here, be it loading still."""
+        count = self._partition_count()
+        return self._hosts.get(place(key, count)) if count > 0 else None
 
     def all_hosts(self) -> list[MachineHost]:
         return [host for _, host in sorted(self._hosts.items())]
 
     def run(self, command: Command, done: DoneResult) -> None:
         """Runs a command here; `done` is called exactly once."""
-        try:
-            host = self.host_of(command.key)
-        except ApiError as error:
-            done(Result(error.code))
-            return
-        decide = host.machine.decide
-        host.run(lambda now_ms: decide(now_ms, command, done))
+        host = self.find(command.key)
+        if host is not None:
+            run_on(host, command, done)
+        else:
+            done(Result(ErrorCode.NOT_COORDINATOR if self.is_created else ErrorCode.COORDINATOR_NOT_AVAILABLE))
+
+
+@lru_cache(maxsize=4096)
+def place(key: SharePartitionKey, partition_count: int) -> int:
+    """The partition of `__share_group_state` that keeps a share partition, as in Kafka."""
+    return java_partition(key.coordinator_key, partition_count)
+
+
+def run_on(host: MachineHost, command: Command, done: DoneResult) -> None:
+    if host.error:
+        done(Result(host.error))
+        return
+    decide = host.machine.decide
+    host.run(lambda now_ms: decide(now_ms, command, done))
 
 
 class SharePersister:
@@ -169,11 +173,15 @@ class SharePersister:
         attempt = _Attempt(self, command, done)
         key, coordinators = command.key, self._coordinators
         queue = self._queues.get(key)
-        if queue is None and (not coordinators.is_created or coordinators.is_local(key)):
-            attempt.tries = 1
-            self.ask(attempt)
-            return
         if queue is None:
+            host = coordinators.find(key)
+            if host is not None or not coordinators.is_created:
+                attempt.tries = 1
+                if host is not None:
+                    run_on(host, command, attempt.answered)
+                else:
+                    self.ask(attempt)
+                return
             queue = self._queues[key] = _Queue(self, key, self._timers)
         queue.waiting.append(attempt)
         queue.drain()
@@ -183,14 +191,18 @@ class SharePersister:
         coordinators, command = self._coordinators, attempt.command
         if not coordinators.is_created:
             self._ensure(SHARE_GROUP_STATE_TOPIC, lambda code: attempt.answered(Result(code or ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)))
-        elif coordinators.is_local(command.key):
-            coordinators.run(command, attempt.answered)
-        else:
+            return False
+        host = coordinators.find(command.key)
+        if host is None:
             self._remote.ask(command, attempt.answered)
             return True
+        run_on(host, command, attempt.answered)
         return False
 
     def answered(self, attempt: _Attempt, result: Result) -> None:
+        if not self._queues and result.code not in RETRIABLE:
+            attempt.finish(result)
+            return
         key = attempt.command.key
         queue = self._queues.get(key)
         is_next = queue is not None and queue.asked is attempt

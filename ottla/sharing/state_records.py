@@ -22,12 +22,14 @@ from ottla.wire.messages.share_state_records import (
     ShareUpdateValue,
 )
 from ottla.wire.messages.share_state_records import StateBatch as WireBatch
-from ottla.wire.schema import decoder, encoder
+from ottla.wire.schema import decoder, encoder, maker
 
 _INT16 = Packer(">h")
 SNAPSHOT, UPDATE = 0, 1
 VALUE_VERSION = 0
 _VALUE_PREFIX = _INT16.pack(VALUE_VERSION)
+_make_update = maker(ShareUpdateValue)
+_make_batch = maker(WireBatch)
 _KEYS: dict[int, type[ShareSnapshotKey] | type[ShareUpdateKey]] = {SNAPSHOT: ShareSnapshotKey, UPDATE: ShareUpdateKey}
 
 
@@ -79,7 +81,7 @@ def snapshot_record(key: SharePartitionKey, snapshot: Snapshot) -> StateRecord:
 
 def update_record(key: SharePartitionKey, update: Update) -> StateRecord:
     state = update.state
-    value = ShareUpdateValue(
+    value = _make_update(
         snapshot_epoch=update.snapshot_epoch,
         leader_epoch=state.leader_epoch,
         start_offset=state.start_offset,
@@ -141,7 +143,8 @@ def _read_value(kind: int, data: bytes) -> Snapshot | Update | None:
 
 def _to_wire(batches: tuple[StateBatch, ...]) -> list[WireBatch]:
     return [
-        WireBatch(first_offset=first, last_offset=last, delivery_state=state, delivery_count=count) for first, last, state, count in batches
+        _make_batch(first_offset=first, last_offset=last, delivery_state=state, delivery_count=count)
+        for first, last, state, count in batches
     ]
 
 
