@@ -2,8 +2,8 @@
 
 API and versions: DescribeQuorum (key 55), 0-2.
 
-Behaviour: the controller is the one voter of its quorum and leads it. The metadata is kept in a store and not in a log; its end, and the
-term of the leader, are the epoch of the controller's registration, which is higher after each start and, in KRaft, an offset as well.
+Behaviour: the controller is the one voter of its quorum and leads it. The metadata is kept in a store and not in a log; its end is the
+epoch of the controller's registration, which is higher after each start and, in KRaft, an offset as well. Its upper half is the term.
 Partitions other than 0 of `__cluster_metadata` do not exist.
 
 Version notes: 1 times of the voters (KIP-836). 2 messages, directories and the addresses of the voters (KIP-853):
@@ -30,7 +30,7 @@ KEY, MIN_VERSION, MAX_VERSION = 55, 0, 2
 
 METADATA_TOPIC = "__cluster_metadata"
 ADDRESSES_SINCE = 2
-_TERM_MAX = (1 << 31) - 1
+_TERM_SHIFT = 32  # an epoch of a registration counts terms of the store above, and writes below
 
 
 def handle(broker: Broker, request: RequestContext, body: DescribeQuorumRequest) -> DescribeQuorumResponse:
@@ -72,7 +72,7 @@ def _described(broker: Broker, topic: str, index: int) -> DescribeQuorumResponse
         partition_index=0,
         error_message=None,
         leader_id=leader_id,
-        leader_epoch=min(end, _TERM_MAX),
+        leader_epoch=end >> _TERM_SHIFT,
         high_watermark=end,
         current_voters=[voter],
     )
