@@ -1,12 +1,12 @@
 """AddPartitionsToTxn: partitions become part of the ongoing transaction, or are looked up in it.
 
-API and versions: AddPartitionsToTxn (key 24), 0-5; 4 and 5 are spoken between brokers.
+API and versions: AddPartitionsToTxn (key 24), 0-5; 4 and 5 are spoken between brokers, and by @platformatic/kafka (Node).
 
 Behaviour: all partitions of a transaction are added or none; if one is unknown or forbidden the others get OPERATION_NOT_ATTEMPTED. With
 `verify_only` nothing is added: a partition outside of the transaction gets TRANSACTION_ABORTABLE.
 
-Version notes: 2 PRODUCER_FENCED instead of INVALID_PRODUCER_EPOCH (KIP-588); 4 several transactions, verification (KIP-890); needs the
-right to CLUSTER_ACTION, and tells INVALID_TXN_STATE where 5 tells TRANSACTION_ABORTABLE.
+Version notes: 2 PRODUCER_FENCED instead of INVALID_PRODUCER_EPOCH (KIP-588); 4 several transactions, verification (KIP-890); tells
+INVALID_TXN_STATE where 5 tells TRANSACTION_ABORTABLE. A broker (the right to CLUSTER_ACTION) needs no rights of its client's beside it.
 
 Not done: nothing.
 """
@@ -72,9 +72,7 @@ def handle_client(broker: Broker, request: RequestContext, body: AddPartitionsTo
 
 
 def handle_batch(broker: Broker, request: RequestContext, body: AddPartitionsToTxnRequest) -> AddPartitionsToTxnResponse | Pending:
-    """Several transactions, from a broker that leads their partitions."""
-    if not broker.authorizer.is_allowed(request.connection, AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER, "kafka-cluster"):
-        return AddPartitionsToTxnResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    """Several transactions, from a broker that leads their partitions, or a client's own."""
     pending = Pending()
     response = AddPartitionsToTxnResponse()
     missing = len(body.transactions)
@@ -100,22 +98,33 @@ def handle_batch(broker: Broker, request: RequestContext, body: AddPartitionsToT
 def run_one(broker: Broker, request: RequestContext, transaction: AddPartitionsToTxnTransaction, done: Callable[[Codes], None]) -> None:
     partitions = partitions_of(transaction.topics)
     identity = ProducerIdentity(transaction.producer_id, transaction.producer_epoch)
-    if not transaction.transactional_id:
-        done(dict.fromkeys(partitions, ErrorCode.INVALID_REQUEST))
-    elif transaction.verify_only:
-        broker.transactions.verify_partitions(transaction.transactional_id, identity, partitions, done)
-    else:
-        version = TRANSACTIONS_V2 if request.version >= ABORTABLE_SINCE else 0
-        broker.transactions.add_partitions(
-            transaction.transactional_id, identity, partitions, version, lambda code: done(dict.fromkeys(partitions, code))
-        )
+    transactional_id = transaction.transactional_id
+    is_allowed, connection = broker.authorizer.is_allowed, request.connection
+    is_broker = is_allowed(connection, AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER, "kafka-cluster")
+    if not is_broker and not is_allowed(connection, AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id):
+        return done(dict.fromkeys(partitions, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED))
+    if not transactional_id:
+        return done(dict.fromkeys(partitions, ErrorCode.INVALID_REQUEST))
+    refused = refuse_partitions(broker, request, partitions, is_broker=is_broker)
+    if refused:
+        return done({partition: refused.get(partition, ErrorCode.OPERATION_NOT_ATTEMPTED) for partition in partitions})
+    if transaction.verify_only:
+        return broker.transactions.verify_partitions(transactional_id, identity, partitions, done)
+
+    def added(code: ErrorCode) -> None:
+        if not code and not is_broker:
+            broker.transactions.saw(transactional_id, request)
+        done(dict.fromkeys(partitions, code))
+
+    # Who speaks this version knows the second protocol of transactions, even if its other requests are of the first.
+    broker.transactions.add_partitions(transactional_id, identity, partitions, TRANSACTIONS_V2, added)
 
 
-def refuse_partitions(broker: Broker, request: RequestContext, partitions: Sequence[TopicPartition]) -> Codes:
-    """Those that cannot be added, and why."""
+def refuse_partitions(broker: Broker, request: RequestContext, partitions: Sequence[TopicPartition], *, is_broker: bool = False) -> Codes:
+    """Those that cannot be added, and why. A broker asks for a client whose rights it has seen to."""
     refused: Codes = {}
     for partition in partitions:
-        if not broker.authorizer.is_allowed(request.connection, AclOperation.WRITE, ResourceType.TOPIC, partition.topic):
+        if not is_broker and not broker.authorizer.is_allowed(request.connection, AclOperation.WRITE, ResourceType.TOPIC, partition.topic):
             refused[partition] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
         elif broker.metadata.partition(partition.topic, partition.partition) is None:
             refused[partition] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

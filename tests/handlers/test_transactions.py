@@ -200,11 +200,28 @@ def batch(house: House, version: int, *, is_verify_only: bool, name: str = "t") 
     return house.ask(add_partitions_to_txn, AddPartitionsToTxnRequest(transactions=[transaction, unnamed]), version)
 
 
-def test_only_brokers_add_in_batches() -> None:
+@pytest.mark.parametrize("version", [4, 5])
+def test_a_client_adds_in_a_batch(version: int) -> None:
+    """@platformatic/kafka (Node) speaks the newest version of everything, so also this one, which Kafka's clients leave to brokers."""
     house = House()
-    assert batch(house, 4, is_verify_only=True).error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
-    house.denied.clear()
-    assert house.ask(add_partitions_to_txn, AddPartitionsToTxnRequest(), 4).results_by_transaction == []
+    house.init()
+    answer = batch(house, version, is_verify_only=False)
+    assert answer.error_code == NONE
+    assert [codes(result.topic_results)["t", 0] for result in answer.results_by_transaction] == ["NONE", "INVALID_REQUEST"]
+    assert house.world.run("describe tx")[0] == "tx Ongoing 0/0 [t-0 t-1]"
+    assert house.ask(add_partitions_to_txn, AddPartitionsToTxnRequest(), version).results_by_transaction == []
+
+
+def test_a_client_has_no_more_rights_in_a_batch() -> None:
+    house = House()
+    house.init()
+    refused = batch(house, 5, is_verify_only=False, name="secret").results_by_transaction[0]
+    assert set(codes(refused.topic_results).values()) == {"TOPIC_AUTHORIZATION_FAILED"}
+    unknown = batch(house, 5, is_verify_only=False, name="nowhere").results_by_transaction[0]
+    assert set(codes(unknown.topic_results).values()) == {"UNKNOWN_TOPIC_OR_PARTITION"}
+    house.denied.add((AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID))
+    forbidden = batch(house, 5, is_verify_only=True).results_by_transaction[0]
+    assert set(codes(forbidden.topic_results).values()) == {"TRANSACTIONAL_ID_AUTHORIZATION_FAILED"}
 
 
 def test_batches_add_and_verify() -> None:
