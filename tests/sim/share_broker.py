@@ -189,7 +189,7 @@ class ShareBroker(SimBroker):
 
     def _listen(self, body: Any) -> list[Word]:
         """What a member says of records that it has."""
-        history = self.world.history
+        history, now_ms = self.world.history, self.world.clock.monotonic_ms()
         words = []
         for topic in body.topics:
             for said in topic.partitions:
@@ -198,7 +198,7 @@ class ShareBroker(SimBroker):
                     statement = batch.first_offset, batch.last_offset, batch.acknowledge_types
                     for first, last, kind in ranges(statement):  # type: ignore[arg-type]
                         for offset in range(first, last + 1):
-                            count = history.said(said.partition_index, body.member_id, offset, kind)
+                            count = history.said(said.partition_index, body.member_id, offset, kind, now_ms)
                             if count:
                                 words.append((said.partition_index, era.state_epoch, offset, kind, count))
         if body.share_session_epoch == FINAL_EPOCH:

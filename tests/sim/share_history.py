@@ -52,8 +52,12 @@ class ShareHistory:
     def begin_era(self, partition: int, state_epoch: int, start: int) -> None:
         self.eras[partition] = Era(state_epoch, start)
 
-    def said(self, partition: int, member: str, offset: int, kind: int) -> int:
-        """A member's word has come in; its delivery of this record, 0 if it is not the last owner. It may be refused yet."""
+    def said(self, partition: int, member: str, offset: int, kind: int, now_ms: int) -> int:
+        """A member's word has come in; its delivery of this record, 0 if it is not the owner, or not any more. It may be refused yet.
+
+        To a word that comes too late nobody promises anything: when the broker has given the record up meanwhile, it answers as if all were
+        well (as Kafka does), whether that is durable or not.
+        """
         era = self.eras[partition]
         holder = era.holders.get(offset)
         if holder is None or holder.member != member or kind == RENEW:
@@ -61,7 +65,7 @@ class ShareHistory:
         del era.holders[offset]
         if kind in (ACCEPT, REJECT):
             era.wished[offset] = kind
-        return holder.count
+        return holder.count if now_ms < holder.until_ms else 0
 
     def settled(self, partition: int, state_epoch: int, offset: int, kind: int, count: int) -> None:
         """A member is told that its word is durable."""
