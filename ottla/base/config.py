@@ -380,6 +380,17 @@ class BrokerConfig(_AllSettings):
             raise ConfigError(f"broker.id is {self.broker_id} and node.id is {self.node_id}: they are two names of one number")
         if self.group_min_session_timeout_ms > self.group_max_session_timeout_ms:
             raise ConfigError("group.min.session.timeout.ms is larger than group.max.session.timeout.ms")
+        self._check_share_groups()
+
+    def _check_share_groups(self) -> None:
+        for setting in GROUP_SETTINGS.values():
+            broker_name = setting.broker_names[0][0] if setting.broker_names else ""
+            if broker_name.startswith("group.share."):
+                low, high = self._group_bounds(broker_name)
+                if not low <= self.value(broker_name) <= high:
+                    raise ConfigError(f"{broker_name} must be between {low} and {high}, the bounds of what a group may set")
+        if self.group_share_max_share_sessions < self.group_share_max_size:
+            raise ConfigError("group.share.max.share.sessions is smaller than group.share.max.size")
 
 
 def load(

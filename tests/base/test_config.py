@@ -355,6 +355,20 @@ def test_a_session_is_longer_than_the_time_between_two_heartbeats(kind: str) -> 
         config.check_group({f"{kind}.session.timeout.ms": "5000"})
 
 
+@pytest.mark.parametrize(
+    ("assignments", "words"),
+    [
+        (["group.share.record.lock.duration.ms=14000"], "group.share.record.lock.duration.ms must be between 15000 and 60000"),
+        (["group.share.min.delivery.count.limit=5", "group.share.delivery.count.limit=4"], "between 5 and 10"),
+        (["group.share.max.share.sessions=10"], "group.share.max.share.sessions is smaller"),
+    ],
+)
+def test_what_share_groups_may_have_must_agree(assignments: list[str], words: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load(assignments=assignments)
+    assert words in str(caught.value)
+
+
 def test_what_a_share_group_may_have() -> None:
     config = BrokerConfig()
     own = {
