@@ -36,7 +36,7 @@ class Era:
         self.start = start
         self.delivered: dict[int, int] = {}
         self.durable_counts: dict[int, int] = {}
-        self.wished: dict[int, int] = {}  # somebody who had it has accepted or rejected it
+        self.wished: dict[int, int] = {}  # somebody has accepted or rejected it
         self.done: dict[int, int] = {}  # and was told that it is so
         self.holders: dict[int, Holder] = {}
 
@@ -59,12 +59,12 @@ class ShareHistory:
         well (as Kafka does), whether that is durable or not.
         """
         era = self.eras[partition]
+        if kind in (ACCEPT, REJECT) and offset in era.delivered:
+            era.wished[offset] = kind
         holder = era.holders.get(offset)
         if holder is None or holder.member != member or kind == RENEW:
             return 0
         del era.holders[offset]
-        if kind in (ACCEPT, REJECT):
-            era.wished[offset] = kind
         return holder.count if now_ms < holder.until_ms else 0
 
     def settled(self, partition: int, state_epoch: int, offset: int, kind: int, count: int) -> None:
