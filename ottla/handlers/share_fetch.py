@@ -38,7 +38,7 @@ from ottla.handlers.share_acknowledge import (
 from ottla.handlers.share_reads import LogWalk, find_start
 from ottla.handlers.share_sessions import FINAL_EPOCH, INITIAL_EPOCH, Place, ShareSession
 from ottla.replication.partition import Partition
-from ottla.sharing.acquisition import RECORD_LIMIT, Acquired
+from ottla.sharing.acquisition import BATCH_OPTIMIZED, RECORD_LIMIT, Acquired
 from ottla.sharing.share_partition import SharePartition
 from ottla.storage.file_slice import FileSlice
 from ottla.wire.messages.share_fetch import (
@@ -86,9 +86,12 @@ def handle(broker: Broker, request: RequestContext, body: ShareFetchRequest) -> 
         is_renewing = request.version >= RENEWAL_SINCE and body.is_renew_ack
         if is_renewing:
             check_renewal(body)
+        if body.share_acquire_mode not in (BATCH_OPTIMIZED, RECORD_LIMIT):
+            raise ApiError(ErrorCode.INVALID_REQUEST, f"there is no acquire mode {body.share_acquire_mode}")
         session, stated = enter(broker, request, body, group_id, member_id)
     except ApiError as error:
-        return ShareFetchResponse(error_code=error.code, error_message=error.message)
+        refusal = ShareFetchResponse(error_code=error.code, error_message=error.message)
+        return refusal if error.code is not ErrorCode.SHARE_SESSION_LIMIT_REACHED else answer_later(broker, refusal, body.max_wait_ms)
     acknowledging = acknowledge(broker, request, group_id, member_id, stated, is_renewing)
     answer = Answer(broker, request, body, session)
     if body.share_session_epoch == FINAL_EPOCH:
@@ -97,6 +100,14 @@ def handle(broker: Broker, request: RequestContext, body: ShareFetchRequest) -> 
         answer.fetch.start()
     acknowledging(answer.on_acknowledged)
     return answer.finish_or_wait()
+
+
+def answer_later(broker: Broker, refusal: ShareFetchResponse, wait_ms: int) -> Pending:
+    """Who finds no place tries again at once, so the answer takes as long as the request would have waited for records."""
+    pending = Pending()
+    timer = broker.timers.call_later(max(wait_ms, 0), lambda: pending.complete(refusal))
+    pending.abandon = timer.cancel
+    return pending
 
 
 def check_renewal(body: ShareFetchRequest) -> None:
@@ -243,6 +254,8 @@ class ShareFetch:
             is_passing = share.error is ErrorCode.COORDINATOR_NOT_AVAILABLE
             reading.error = ErrorCode.NONE if is_passing else share.error or ErrorCode.NOT_LEADER_OR_FOLLOWER
             return None
+        if share.flight.end > partition.log.log_end_offset:
+            share.forget_from(partition.log.log_end_offset)
         offset = share.fetch_offset(partition.log.log_start_offset)
         if offset is None:
             return None

@@ -233,6 +233,20 @@ class InFlight:
         self.end = max(self.end, offset)
         self.advance()
 
+    def forget_from(self, offset: int) -> None:
+        """The log ends here now, and what will come next are other records."""
+        while self.runs and self.runs[-1].last >= offset:
+            run = self.runs[-1]
+            self._count(run, -1)
+            if run.first < offset:
+                run.last = offset - 1
+                self._count(run, 1)
+                break
+            run.target = None
+            self.runs.pop()
+        self.start = min(self.start, offset)
+        self.end = min(self.end, offset)
+
     def _count(self, run: Run, sign: int) -> None:
         size = (run.last - run.first + 1) * sign
         if run.state is AVAILABLE:

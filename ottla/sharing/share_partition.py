@@ -146,6 +146,10 @@ class SharePartition:
             flight.forget_below(log_start_offset)
         return flight.next_offset() if acquisition.may_acquire(flight, self.terms().in_flight_max) else None
 
+    def forget_from(self, offset: int) -> None:
+        """The log ends here: a crash has taken what was read beyond it, and other records will have those offsets."""
+        self.flight.forget_from(offset)
+
     def acquire(
         self, member: str, offset: int, batches: Iterable[LogBatch], records_max: int, batch_size: int, is_record_limit: bool
     ) -> list[Acquired]:

@@ -8,11 +8,12 @@ import pytest
 
 from ottla.base.config import load
 from ottla.base.errors import ErrorCode
+from ottla.base.share_state import SharePartitionKey, ShareState, StateBatch
 from ottla.handlers.context import AclOperation, ConnectionInfo, Pending, ResourceType
 from ottla.wire.batch_header import iter_batches
 from ottla.wire.messages.share_fetch import ShareFetchResponse
 from tests.handlers.records_world import TOPIC_ID
-from tests.handlers.share_world import LOCK_MS, ShareWorld, acquired, codes, connection
+from tests.handlers.share_world import GROUP, LOCK_MS, ShareWorld, acquired, codes, connection
 
 ACCEPT, RELEASE, REJECT, RENEW = 1, 2, 3, 4
 
@@ -182,6 +183,7 @@ def test_a_group_that_nobody_has_made() -> None:
         (0, {"member": "x" * 37}, ErrorCode.INVALID_REQUEST),
         (0, {"said": ((0, 0, 1, [ACCEPT]),)}, ErrorCode.INVALID_REQUEST),
         (0, {"is_renew_ack": True}, ErrorCode.INVALID_REQUEST),
+        (0, {"share_acquire_mode": 2}, ErrorCode.INVALID_REQUEST),
     ],
 )
 def test_requests_that_are_refused(epoch: int, options: dict[str, Any], code: ErrorCode) -> None:
@@ -199,7 +201,11 @@ def test_an_epoch_out_of_order() -> None:
 def test_too_many_sessions() -> None:
     world = ShareWorld(sessions_max=1)
     world.fetch(0, partitions=(0,), max_wait_ms=0)
-    assert world.fetch(0, member="b", partitions=(0,)).error_code == ErrorCode.SHARE_SESSION_LIMIT_REACHED
+    pending = world.fetch(0, member="b", partitions=(0,))
+    world.timers.advance(499)
+    assert not pending.is_done
+    world.timers.advance(1)
+    assert pending.response.error_code == ErrorCode.SHARE_SESSION_LIMIT_REACHED
     assert world.fetch(0, partitions=(0,), max_wait_ms=0).error_code == ErrorCode.NONE
 
 
@@ -337,6 +343,17 @@ def test_records_below_the_logs_start_are_nobodys() -> None:
     world.partitions[0].delete_records(15)
     assert acquired(world.fetch(1)) == {0: [(15, 19, 1)]}
     assert codes(world.acknowledge(2, (0, 0, 9, [ACCEPT]))) == {0: ErrorCode.NONE}
+
+
+def test_what_is_remembered_reaches_beyond_a_log_that_a_crash_has_cut() -> None:
+    world = ShareWorld()
+    world.append(5)
+    key = SharePartitionKey(GROUP, TOPIC_ID, 0)
+    world.persister.states[key] = ShareState(0, 0, 20, 5, (StateBatch(25, 29, 2, 1),))
+    pending = world.fetch(0, partitions=(0,))
+    world.append(3)
+    world.timers.run_due()
+    assert acquired(pending.response) == {0: [(5, 7, 1)]}
 
 
 def test_no_more_records_in_flight_than_the_group_may_have() -> None:

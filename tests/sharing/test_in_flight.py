@@ -85,6 +85,21 @@ def test_the_log_begins_later_now() -> None:
     assert flight.complete_count == 0
 
 
+def test_the_log_ends_earlier_now() -> None:
+    flight = InFlight(5)
+    flight.append(9, AVAILABLE, 1)
+    flight.append(19, ACQUIRED, 1, "a", 50)
+    flight.append(29, ACQUIRED, 1, "a", 50)
+    lost = flight.runs[2]
+    lost.target = ACKNOWLEDGED
+    flight.forget_from(12)
+    assert (flight.start, flight.end, flight.available_count) == (5, 12, 5)
+    assert shown(flight) == [(5, 9, AVAILABLE, 1), (10, 11, ACQUIRED, 1)]
+    assert not flight.settle([lost], is_durable=True)
+    flight.forget_from(3)
+    assert (flight.start, flight.end, flight.runs, flight.complete_count) == (3, 3, [], 0)
+
+
 def test_only_what_nobody_has_is_archived() -> None:
     flight = InFlight(0)
     flight.append(4, AVAILABLE, 1)
