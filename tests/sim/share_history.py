@@ -5,7 +5,7 @@ when a group's offsets are reset; what was true of records before is forgotten t
 
 Verdicts: nobody gets what was accepted, rejected or archived for good, not after any crash; no record has two owners at a time; deliveries
 are counted up, never beyond the limit, never back behind what was made durable; the coordinator hears no leader that was replaced; in the
-end every record of the era has been delivered and is done with, by somebody's word or by the limit.
+end every record of the era that is still there has been delivered and is done with, by somebody's word or by the limit.
 """
 
 from __future__ import annotations
@@ -45,6 +45,7 @@ class ShareHistory:
     def __init__(self, partitions: int) -> None:
         self.eras = [Era(0, 0) for _ in range(partitions)]
         self.leaders = [0] * partitions
+        self.log_starts = [0] * partitions
         self.deliveries = 0
         self.repeated = 0
         self.accepted = 0
@@ -101,6 +102,10 @@ class ShareHistory:
         era.delivered[offset] = max(era.delivered.get(offset, 0), count)
         self.deliveries += 1
 
+    def deleted(self, partition: int, log_start: int) -> None:
+        """Records below are nobody's business any more."""
+        self.log_starts[partition] = max(self.log_starts[partition], log_start)
+
     def heard(self, partition: int, leader_epoch: int) -> None:
         """The coordinator has done as the leader of this epoch has asked."""
         before = self.leaders[partition]
@@ -111,7 +116,7 @@ class ShareHistory:
         """All is over: the log reaches to `end`, the coordinator remembers this."""
         era = self.eras[partition]
         terminal = {offset for batch in batches if batch.delivery_state >= 2 for offset in range(batch[0], batch[1] + 1)}
-        for offset in range(era.start, end):
+        for offset in range(max(era.start, self.log_starts[partition]), end):
             where = f"s-{partition}@{offset}"
             assert offset in era.delivered, f"lost: {where} was never delivered"
             assert offset < start_offset or offset in terminal, f"stuck: nobody is done with {where}, remembered from {start_offset} on"

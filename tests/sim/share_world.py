@@ -37,6 +37,7 @@ WITHIN = 0.5
 FUSE_MAX = 30
 REPLAY_EVERY = 256
 RESET_RETRY_MS = 300
+DELETED_MAX = 20
 
 
 class ShareWorld:
@@ -72,6 +73,7 @@ class ShareWorld:
             self._join(index % PARTITIONS)
         self._later(0, 100, self._append)
         self._later(300, 1_500, self._cut_power)
+        self._later(500, 2_000, self._delete_records)
         self._later(100, 500, self._disturb)
         self._later(1_500, 4_000, self._reset_all)
         self._run_until(self.clock.monotonic_ms() + self.chaos_ms)
@@ -116,6 +118,18 @@ class ShareWorld:
                 partition.append(memoryview(bytearray(encode_batch(records))), acks=-1, now_ms=now_ms)
             except ApiError as error:
                 assert error.code is ErrorCode.KAFKA_STORAGE_ERROR, error
+
+    def _delete_records(self) -> None:
+        """The head of a log goes, whoever still has records of it."""
+        if self.is_ending:
+            return
+        self._later(500, 3_000, self._delete_records)
+        key = self.chance.choice(SHARED)
+        partition = self.brokers[self.layout[key]].partitions.get(key)
+        if partition is not None:
+            offset = self.chance.randint(partition.log.log_start_offset, partition.high_watermark)
+            self.history.deleted(key.partition, min(offset, partition.log.log_start_offset + DELETED_MAX))
+            partition.delete_records(min(offset, partition.log.log_start_offset + DELETED_MAX))
 
     def _join(self, partition: int) -> None:
         if self.is_over or self._is_resetting:
