@@ -24,6 +24,7 @@ WINDOW_BYTES = 1 << 14
 _read_prefix = Struct(">qi9xhi16xq").unpack_from
 """Base offset, batch length, attributes, last offset delta, producer id."""
 _PREFIX_BYTES = 51
+_WITHHELD_BITS = CONTROL_BIT | TRANSACTIONAL_BIT
 
 Aborted = Sequence[tuple[int, int]]
 """(producer id, first offset) of each aborted transaction."""
@@ -41,7 +42,8 @@ class LogWalk:
         self._ends: list[int] = []
 
     def __iter__(self) -> Iterator[LogBatch]:
-        found, lasts, ends = self._slice, self._lasts, self._ends
+        found, read_prefix = self._slice, _read_prefix
+        add_last, add_end = self._lasts.append, self._ends.append
         length = found.length
         verdict = Verdict(self._aborted) if self._aborted else None
         position = window_at = 0
@@ -53,21 +55,21 @@ class LogWalk:
                 window = found.read_piece(position, WINDOW_BYTES)
                 if len(window) < _PREFIX_BYTES:
                     return
-            base, size, attributes, delta, producer_id = _read_prefix(window, at)
+            base, size, attributes, delta, producer_id = read_prefix(window, at)
             position += size + LOG_OVERHEAD
             if position > length:
                 return  # cut off: not here
             last = base + delta
-            lasts.append(last)
-            ends.append(position)
-            if attributes & CONTROL_BIT:
+            add_last(last)
+            add_end(position)
+            if not attributes & _WITHHELD_BITS:
+                yield base, last, True
+            elif attributes & CONTROL_BIT:
                 if verdict is not None:
                     verdict.end(producer_id, last)
                 yield base, last, False
-            elif verdict is not None and attributes & TRANSACTIONAL_BIT:
-                yield base, last, not verdict.is_aborted(producer_id, last)
             else:
-                yield base, last, True
+                yield base, last, verdict is None or not verdict.is_aborted(producer_id, last)
 
     def piece(self, first_offset: int, last_offset: int) -> FileSlice:
         """The whole batches that hold these offsets, which were walked over."""

@@ -81,49 +81,67 @@ def acquire(flight: InFlight, member: str, offset: int, batches: Iterable[LogBat
 def survey(flight: InFlight, offset: int, batches: Iterable[LogBatch], terms: Terms) -> list[Stretch]:
     """As much of the log as is needed, in stretches that lie either within what is in flight or beyond it."""
     stretches: list[Stretch] = []
-    wanted = terms.records_max
+    end, batch_size, wanted = flight.end, terms.batch_size, terms.records_max
     room = terms.in_flight_max - flight.count
     at = max(offset, flight.start)
-    index = flight.index_of(at) if at < flight.end else 0
+    index = flight.index_of(at) if at < end else 0
+    fresh = -1  # where a stretch beyond what is in flight has begun that may go on
     for base, last, is_deliverable in batches:
+        if fresh >= 0:
+            if base == at and is_deliverable and at - fresh < batch_size and room > 0:
+                wanted -= last - at + 1
+                room -= last - at + 1
+                at = last + 1
+                if wanted <= 0:
+                    break
+                continue
+            stretches.append(Stretch(fresh, at - 1, True))
+            fresh = -1
         if last < at:
             continue
         if base > at:
-            add(stretches, at, base - 1, False, flight.end, 0)
+            add(stretches, at, base - 1, False, end)
             at = base
-        if at < flight.end:
-            inside = min(last, flight.end - 1)
-            add(stretches, at, inside, is_deliverable, flight.end, 0)
+        if at < end:
+            inside = min(last, end - 1)
+            add(stretches, at, inside, is_deliverable, end)
             if is_deliverable:
                 found, index = count_free(flight, index, at, inside)
                 wanted -= found
             if wanted <= 0 or (room <= 0 and inside < last):
-                return stretches
+                break
             at = inside + 1
         if at <= last:
             if room <= 0:
-                return stretches
-            add(stretches, at, last, is_deliverable, flight.end, terms.batch_size)
+                break
             if is_deliverable:
+                fresh = at
                 wanted -= last - at + 1
                 room -= last - at + 1
+            else:
+                add(stretches, at, last, False, end)
         at = last + 1
         if wanted <= 0:
-            return stretches
+            break
+    if fresh >= 0:
+        stretches.append(Stretch(fresh, at - 1, True))
     return stretches
 
 
-def add(stretches: list[Stretch], first: int, last: int, is_deliverable: bool, end: int, size_max: int) -> None:
-    """Continues the last stretch if it may be: within what is in flight always, beyond it until it holds a batch's worth."""
+def add(stretches: list[Stretch], first: int, last: int, is_deliverable: bool, end: int) -> None:
+    """Continues the last stretch if that is alike; what reaches beyond `end`, where what is in flight ends, is cut there."""
     if first < end <= last:
-        add(stretches, first, end - 1, is_deliverable, end, size_max)
+        add(stretches, first, end - 1, is_deliverable, end)
         first = end
     before = stretches[-1] if stretches else None
-    if before is not None and before.is_deliverable is is_deliverable and before.last + 1 == first:
-        is_open = not is_deliverable or last < end or before.last - before.first + 1 < size_max
-        if is_open and (first < end) is (before.first < end):
-            stretches[-1] = Stretch(before.first, last, is_deliverable)
-            return
+    if (
+        before is not None
+        and before.is_deliverable is is_deliverable
+        and before.last + 1 == first
+        and (first < end) is (before.first < end)
+    ):
+        stretches[-1] = Stretch(before.first, last, is_deliverable)
+        return
     stretches.append(Stretch(first, last, is_deliverable))
 
 
