@@ -83,6 +83,7 @@ class SharePartition:
         self._timer: TimerHandle | None = None
         self._timer_ms = 0
         self._completing = 0  # records that will be done with when what is being written is durable
+        self._told = 0  # up to where, start and records done with behind it, the last write has told
         self._watchers: dict[Callable[[], None], None] = {}
 
     # Life
@@ -108,6 +109,7 @@ class SharePartition:
                 return
         self.state_epoch = state.state_epoch
         self.flight = InFlight(start, state.batches)
+        self._told = self.flight.start + self.flight.complete_count
         self.is_loaded = True
         self._notify()
 
@@ -160,6 +162,8 @@ class SharePartition:
         acquired = acquisition.acquire(self.flight, member, offset, batches, terms)
         if acquired:
             self._arm(deadline_ms)
+        else:
+            self._tell()
         return acquired
 
     # What members say
@@ -197,6 +201,7 @@ class SharePartition:
         self._completing += completing
         complete = flight.complete_count + self._completing
         state = ShareState(self.state_epoch, self.leader_epoch, flight.start, complete, state_batches(changing, flight.start))
+        self._told = flight.start + complete
 
         def written(code: ErrorCode) -> None:
             self._completing -= completing
@@ -213,8 +218,20 @@ class SharePartition:
             self.close()
         elif code:
             self._arm_next()
-        elif has_more or was_full:
-            self._notify()
+        else:
+            self._tell()
+            if has_more or was_full:
+                self._notify()
+
+    def _tell(self) -> None:
+        """Markers, aborted and compacted records were archived on the way, which the next acknowledgement tells. Once nothing is in flight
+        there may be none for long, and the group would seem to lag."""
+        flight = self.flight
+        if flight.count or flight.start <= self._told:
+            return
+        self._told = flight.start
+        state = ShareState(self.state_epoch, self.leader_epoch, flight.start, 0)
+        self._persister.write(self.key, state, self._on_told)
 
     # Locks that run out
 
@@ -241,12 +258,13 @@ class SharePartition:
             flight.advance()
             complete = flight.complete_count + self._completing
             state = ShareState(self.state_epoch, self.leader_epoch, flight.start, complete, state_batches(late, flight.start))
-            self._persister.write(self.key, state, self._on_expiry_written)
+            self._persister.write(self.key, state, self._on_told)
         self._arm_next()
         if late:
             self._notify()
 
-    def _on_expiry_written(self, code: ErrorCode) -> None:
-        """The records are available whatever came of the write: their owner may be gone, and a later write tells it too."""
+    def _on_told(self, code: ErrorCode) -> None:
+        """What is written without being asked for holds whatever came of the write: of late records the owner may be gone, and a later
+        write tells it too."""
         if code in CLOSING:
             self.close()

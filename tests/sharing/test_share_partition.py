@@ -252,3 +252,19 @@ def test_nobody_is_called_who_watches_no_more() -> None:
     world.share.remove_watcher(world._wake)
     world.share.close()
     assert world.woken == before
+
+
+def test_what_was_archived_on_the_way_is_told_when_nothing_is_in_flight() -> None:
+    """Else a group that has read all would seem to lag by the transaction markers at the end."""
+    world = World()
+    log = [(0, 4, True), (5, 5, False)]
+    assert world.share.acquire("a", 0, iter(log), 5, 500, False) == [Acquired(0, 4, 1)]
+    assert world.share.acquire("a", 5, iter(log), 5, 500, False) == []
+    assert world.state.start_offset == 0, "records are in flight: the acknowledgement will tell"
+    assert world.say("a", 0, 4, ACCEPT) is ErrorCode.NONE
+    assert (world.state.start_offset, world.state.delivery_complete_count, world.share.flight.start) == (0, 6, 6)
+    assert world.share.acquire("a", 6, iter([(6, 7, False)]), 5, 500, False) == []
+    assert (world.state.start_offset, world.state.delivery_complete_count) == (8, 0)
+    world.persister.fail_with = ErrorCode.FENCED_STATE_EPOCH
+    assert world.share.acquire("a", 8, iter([(8, 8, False)]), 5, 500, False) == []
+    assert world.share.is_closed
