@@ -12,7 +12,7 @@ import logging
 from collections.abc import Callable, Iterator, Sequence
 
 from ottla.base.config import BrokerConfig
-from ottla.base.errors import ApiError, StorageError
+from ottla.base.errors import ApiError, ErrorCode, StorageError
 from ottla.base.ports import Clock, Timers
 from ottla.base.turns import Turns
 from ottla.base.types import TopicPartition
@@ -130,7 +130,9 @@ class Replicas:
         self._hosts.resign(*key)
         partition = self._partitions.get(*key)
         if partition is not None:
-            partition.go_offline("the replica was stopped")
+            # Who waits here for records or for an acknowledgement is told what Kafka would tell: no disk has failed.
+            gone = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if replica.is_deleted else ErrorCode.NOT_LEADER_OR_FOLLOWER
+            partition.go_offline("the replica was stopped", gone)
         try:
             path = self._partitions.delete(key, replica.topic_id) if replica.is_deleted else None
         except StorageError as error:
