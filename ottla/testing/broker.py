@@ -19,8 +19,14 @@ from pathlib import Path
 from ottla.testing.handle import BrokerHandle, Pause
 from ottla.testing.process import START_SECONDS_MAX, BrokerProcess, resume, suspend
 
-DEFAULTS = {"offsets.topic.num.partitions": "1", "transaction.state.log.num.partitions": "1", "ottla.shutdown.timeout.ms": "1000"}
-"""A test has few groups: one partition of each internal topic is made faster than fifty."""
+DEFAULTS = {
+    "offsets.topic.num.partitions": "1",
+    "transaction.state.log.num.partitions": "1",
+    "share.coordinator.state.topic.num.partitions": "1",
+    "group.share.assignment.interval.ms": "0",
+    "ottla.shutdown.timeout.ms": "1000",
+}
+"""A test has few groups: one partition of each internal topic is made faster than fifty, and a member that joins waits for no others."""
 
 CONTAINER_PORT = 9093
 PLACES = (
