@@ -58,8 +58,6 @@ CLOSING = {
     "B3 varint of six bytes": frame(3, 9, b"\x80\x80\x80\x80\x80\x01" + bytes(10)),
     "B3 varint of eleven bytes": frame(3, 9, b"\x80" * 10 + b"\x01" + bytes(10)),
     "B4 compact null where there must be a string": frame(12, 4, b"\0" + bytes(8)),
-    "B5 trailing bytes": frame(18, 0, b"\0"),
-    "B5 trailing bytes behind tags": frame(12, 4, encoder(load(12)[0], 4)(load(12)[0](group_id="g", member_id="m")) + b"\0"),
     "string that is not UTF-8": frame(12, 0, b"\0\2\xff\xfe" + bytes(6)),
 }
 
