@@ -25,7 +25,6 @@ from ottla.groups.migration import by_topic_id, is_downgrade_allowed, may_downgr
 from ottla.groups.shard import GroupShard
 from ottla.groups.subscriptions import may_assign
 from ottla.machine.contract import Decision, Reply
-from ottla.wire.messages.consumer_protocol import ConsumerProtocolSubscription
 from ottla.wire.messages.heartbeat import HeartbeatRequest
 from ottla.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from ottla.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity, MemberResponse
@@ -50,10 +49,14 @@ def _join(
 ) -> JoinGroupResponse:
     _check_session(shard, request)
     protocols: Protocols = tuple({protocol.name: bytes(protocol.metadata) for protocol in request.protocols}.items())
-    subscription = _read_protocols(group, request, protocols)
+    _check_protocols(group, request, protocols)
     member_id, instance_id = request.member_id, request.group_instance_id
     if not member_id and instance_id is None and caller.version >= FIRST_VERSION_WITH_MEMBER_ID_REQUIRED:
         return classic.join_refusal(ErrorCode.MEMBER_ID_REQUIRED, shard.fresh_member_id(caller.client_id))
+    # Read only now: who asks for a member id may leave out what it wants to read.
+    subscription = read_subscription(protocols[0][1])
+    if subscription is None:
+        raise ApiError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     change = Change(group)
     member_id, before = _find_joiner(shard, change, request, caller)
     facts = MemberFacts(
@@ -84,10 +87,9 @@ def _check_session(shard: GroupShard, request: JoinGroupRequest) -> None:
         raise ApiError(ErrorCode.INVALID_SESSION_TIMEOUT)
 
 
-def _read_protocols(group: ConsumerGroup, request: JoinGroupRequest, protocols: Protocols) -> ConsumerProtocolSubscription:
+def _check_protocols(group: ConsumerGroup, request: JoinGroupRequest, protocols: Protocols) -> None:
     """The joiner must be a consumer, and share a protocol with all other classic members, for the day the group goes back."""
-    subscription = read_subscription(protocols[0][1]) if protocols else None
-    if request.protocol_type != CONSUMER_PROTOCOL_TYPE or subscription is None:
+    if request.protocol_type != CONSUMER_PROTOCOL_TYPE or not protocols:
         raise ApiError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     shared: set[str] = set(dict(protocols))
     for member_id, facts in group.facts.items():
@@ -95,7 +97,6 @@ def _read_protocols(group: ConsumerGroup, request: JoinGroupRequest, protocols: 
             shared &= dict(facts.classic.protocols).keys()
     if not shared:
         raise ApiError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
-    return subscription
 
 
 def _find_joiner(shard: GroupShard, change: Change, request: JoinGroupRequest, caller: Caller) -> tuple[str, MemberFacts | None]:
@@ -166,8 +167,10 @@ def _fits(shard: GroupShard, group: ConsumerGroup, request: JoinGroupRequest) ->
     protocols: Protocols = tuple((protocol.name, bytes(protocol.metadata)) for protocol in request.protocols)
     try:
         _check_session(shard, request)
-        _read_protocols(group, request, protocols)
+        _check_protocols(group, request, protocols)
     except ApiError:
+        return False
+    if read_subscription(protocols[0][1]) is None:
         return False
     return not group.facts or (may_downgrade(shard, group) and protocol_after_downgrade(group) in dict(protocols))
 

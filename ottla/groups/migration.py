@@ -101,7 +101,8 @@ def upgrade(shard: GroupShard, group: ClassicGroup) -> Change:
     if held != len(change.group.owners):
         raise _cannot_upgrade(group, "some partitions have several readers")
     change.put_epoch(group.generation, metadata_hash(shard, change.group))
-    change.put_target_epoch(group.generation, group.state_since_ms)
+    # As old as can be, so that whoever comes with the new protocol has its share at once.
+    change.put_target_epoch(group.generation, 0)
     return change
 
 

@@ -70,7 +70,7 @@ def _described(broker: Broker, topic: str, index: int) -> DescribeQuorumResponse
     voter = ReplicaState(replica_id=leader_id, log_end_offset=end, last_fetch_timestamp=now_ms, last_caught_up_timestamp=now_ms)
     return DescribeQuorumResponsePartitionData(
         partition_index=0,
-        error_message=None,
+        error_message="",
         leader_id=leader_id,
         leader_epoch=end >> _TERM_SHIFT,
         high_watermark=end,

@@ -8,8 +8,10 @@ import pytest
 
 from ottla.base.errors import ErrorCode
 from ottla.wire.messages import offset_delete
+from ottla.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from ottla.wire.messages.delete_groups import DeleteGroupsRequest
 from ottla.wire.messages.describe_groups import DescribeGroupsRequest
+from ottla.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from ottla.wire.messages.sync_group import SyncGroupRequest
 from tests.clients.broker_process import BrokerProcess
 from tests.clients.sample_requests import World
@@ -52,3 +54,17 @@ def test_a_group_without_a_name_is_one_that_is_not_there(world: World) -> None:
     assert (described.error_code, described.group_state) == (0, "Dead")
     answer = world.client.ask(offset_delete.OffsetDeleteRequest(group_id="", topics=[]), 0)
     assert answer.error_code == ErrorCode.INVALID_GROUP_ID
+
+
+def test_who_only_asks_for_a_member_id_need_not_say_what_it_reads(world: World) -> None:
+    """Also not in a group of the new protocol, which has to read what a classic member subscribes to."""
+    beat = ConsumerGroupHeartbeatRequest(
+        group_id="both", member_id="m", rebalance_timeout_ms=1000, subscribed_topic_names=[world.topic], topic_partitions=[]
+    )
+    assert world.client.ask(beat, 0).error_code == 0
+    protocols = [JoinGroupRequestProtocol(name="range", metadata=b"")]
+    fields = {"group_id": "both", "session_timeout_ms": 10_000, "rebalance_timeout_ms": 10_000, "protocol_type": "consumer"}
+    answer = world.client.ask(JoinGroupRequest(**fields, protocols=protocols), 9)
+    assert answer.error_code == ErrorCode.MEMBER_ID_REQUIRED and answer.member_id
+    again = world.client.ask(JoinGroupRequest(**fields, member_id=answer.member_id, protocols=protocols), 9)
+    assert again.error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
