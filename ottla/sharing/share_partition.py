@@ -22,7 +22,7 @@ from ottla.base.share_state import UNINITIALIZED_START_OFFSET, Done, Persister, 
 from ottla.sharing import acknowledgement, acquisition
 from ottla.sharing.acknowledgement import Acknowledgement, Rules
 from ottla.sharing.acquisition import Acquired, LogBatch, Terms
-from ottla.sharing.in_flight import TERMINAL, InFlight, Run, state_batches
+from ottla.sharing.in_flight import ACQUIRED, TERMINAL, InFlight, Run, state_batches
 
 CLOSING = frozenset(
     {
@@ -149,8 +149,17 @@ class SharePartition:
         return flight.next_offset() if acquisition.may_acquire(flight, self.terms().in_flight_max) else None
 
     def forget_from(self, offset: int) -> None:
-        """The log ends here: a crash has taken what was read beyond it, and other records will have those offsets."""
-        self.flight.forget_from(offset)
+        """The log ends here: a crash has taken what was read beyond it, and other records will have those offsets. What is remembered of
+        the old ones would be taken for theirs, so the memory begins anew with what is left."""
+        flight = self.flight
+        flight.forget_from(offset)
+        self._told = flight.start + flight.complete_count
+        self._persister.initialize(self.key, self.state_epoch, flight.start, self._on_told)
+        left = [run for run in flight.runs if run.state is not ACQUIRED and run.delivery_count]
+        if left:
+            batches = state_batches(left, flight.start)
+            state = ShareState(self.state_epoch, self.leader_epoch, flight.start, flight.complete_count, batches)
+            self._persister.write(self.key, state, self._on_told)
 
     def acquire(
         self, member: str, offset: int, batches: Iterable[LogBatch], records_max: int, batch_size: int, is_record_limit: bool
