@@ -15,11 +15,12 @@ from ottla.machine.contract import Answer, Call, Cancel, Decision, Effect, LogRe
 
 
 class Caller(NamedTuple):
-    """Who sent a request: the facts that membership and answers depend on."""
+    """Who sent a request: the facts that membership and answers depend on. `connection` is never the same for two connections."""
 
     version: int
     client_id: str
     client_host: str
+    connection: str = ""
 
 
 Refusal = Callable[[ErrorCode], Any]

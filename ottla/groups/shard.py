@@ -31,11 +31,12 @@ def run_nothing(_decide: Callable[[int], Decision]) -> None:
 
 
 class Session:
-    """Until when a member of a consumer or share group may be silent, and when the timer looks."""
+    """Until when a member of a consumer or share group may be silent, and when the timer looks; by which connection it came last."""
 
-    __slots__ = ("deadline_ms", "is_join_awaited", "timer_ms")
+    __slots__ = ("connection", "deadline_ms", "is_join_awaited", "timer_ms")
 
     def __init__(self) -> None:
+        self.connection = ""
         self.deadline_ms = 0
         self.is_join_awaited = False  # a classic member was told to join again
         self.timer_ms: int | None = None

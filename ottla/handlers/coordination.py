@@ -23,7 +23,7 @@ Command = Callable[["GroupMachine", "Reply", int], "Decision"]
 
 def caller_of(request: RequestContext) -> Caller:
     """Hosts are written as Kafka's tools show them, with a slash where a name could stand."""
-    return Caller(request.version, request.client_id or "", "/" + request.connection.host)
+    return Caller(request.version, request.client_id or "", "/" + request.connection.host, request.connection.identity)
 
 
 def ask(

@@ -6,6 +6,9 @@ one owner, and a record sent to each partition must reach one member, once.
 
 from __future__ import annotations
 
+import os
+import signal
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -214,6 +217,21 @@ def test_a_regular_expression_meets_new_topics(group: Group, make_topic: MakeTop
     group.leave(group.members[0])
     group.rest(*spots)
     assert len(group.members[0].owned()) == 5
+
+
+def test_answers_that_nobody_waits_for_any_more_are_told_again(group: Group, make_topic: MakeTopic, fresh: Fresh) -> None:
+    """The broker stands still for longer than librdkafka waits for a heartbeat's answer, just when that would give a partition away."""
+    topic = fresh("topic")
+    spots = make_topic(topic, 2)
+    group.join(topic)
+    group.rest(*spots)
+    group.join(topic)
+    eventually(lambda: len(look(group.broker.port, group.name).members) == 2, 10, 0)
+    os.kill(group.broker.pid, signal.SIGSTOP)
+    time.sleep(1.2)  # the wait is librdkafka's, and there is no condition to see from here
+    os.kill(group.broker.pid, signal.SIGCONT)
+    group.rest(*spots)
+    assert [len(member.owned()) for member in group.members] == [1, 1]
 
 
 @pytest.mark.parametrize("assignor", ["range", "cooperative-sticky"])

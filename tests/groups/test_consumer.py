@@ -24,8 +24,11 @@ ROUNDS_MAX = 20  # heartbeats of everybody until a group of this size must be at
 class Client:
     """A consumer that gives up at once what it is not assigned any more, and says so with its next heartbeat."""
 
-    def __init__(self, world: World, member_id: str) -> None:
+    def __init__(self, world: World, member_id: str, *, is_terse: bool = False) -> None:
         self.world = world
+        self.is_terse = is_terse  # says only what is new, even when an answer was lost: librdkafka does so
+        self.has_news = True
+        self.connections = 0
         self.member_id = member_id
         self.epoch = 0
         self.is_in = False
@@ -41,6 +44,10 @@ class Client:
             subscribed_topic_names=self.topics,
             topic_partitions=[TopicPartitions(topic_id=topic_id, partitions=held) for topic_id, held in self.owned.items()],
         )
+        if self.is_terse and self.epoch:
+            request.rebalance_timeout_ms = -1
+            if not self.has_news:
+                request.topic_partitions = None
         answers: list[ConsumerGroupHeartbeatResponse] = []
         self._send(request, answers.append)
         (answer,) = answers
@@ -49,11 +56,14 @@ class Client:
             self.epoch, self.owned = 0, {}
             self.beat()
             return
+        if is_answer_lost:
+            self.connections += 1
         assert answer.error_code == 0, answer.error_message
         if is_answer_lost and self.is_in:
             return
         self.is_in = True
         self.epoch = answer.member_epoch
+        self.has_news = answer.assignment is not None
         if answer.assignment is not None:
             self.owned = {bytes(topic.topic_id): list(topic.partitions) for topic in answer.assignment.topic_partitions}
 
@@ -63,7 +73,7 @@ class Client:
         self.epoch, self.is_in, self.owned = 0, False, {}
 
     def _send(self, request: ConsumerGroupHeartbeatRequest, reply: Any) -> None:
-        caller = Caller(1, self.member_id, "/10.0.0.1")
+        caller = Caller(1, self.member_id, "/10.0.0.1", f"{self.member_id}:{self.connections}")
         self.world.host.run(lambda now: self.world.machine.consumer_heartbeat(request, caller, reply, now))
 
 
@@ -79,7 +89,7 @@ STEPS = st.lists(
 @given(STEPS)
 def test_nobody_shares_a_partition_and_all_find_rest(steps: list[tuple[int, str]]) -> None:
     world = World()
-    clients = [Client(world, f"m{number}") for number in range(5)]
+    clients = [Client(world, f"m{number}", is_terse=number % 2 == 1) for number in range(5)]
     for number, step in steps:
         client = clients[number]
         if step in ("t", "tu", "u"):
@@ -143,3 +153,19 @@ def test_a_lost_answer_with_a_new_epoch_does_not_fence() -> None:
     first.beat(is_answer_lost=True)
     first.beat()
     assert first.epoch == 3
+
+
+def test_who_never_heard_what_to_give_up_is_told_again() -> None:
+    """The coordinator stood still for a second: the member's request timed out, its answer went to a closed connection, and the member
+    comes again by a new one and says nothing but that it lives.
+    """
+    world = World()
+    here, there = Client(world, "m1", is_terse=True), Client(world, "m2", is_terse=True)
+    here.beat()
+    here.beat()
+    there.beat()
+    here.beat(is_answer_lost=True)
+    for _ in range(3):
+        here.beat()
+        there.beat()
+    check_at_rest(world, [here, there])
