@@ -100,6 +100,9 @@ class _Reading:
             consumer.subscribe(topics)
             try:
                 self._read(consumer)
+            except OSError:  # nobody reads our output: what was not seen must come again
+                consumer.abandon()
+                raise
             except KeyboardInterrupt:
                 from ottla.client.errors import ClientError
 

@@ -129,6 +129,12 @@ class ShareConsumer:
         finally:
             self._drop_connections()
 
+    def abandon(self) -> None:
+        """Leaves without a word about what we hold: all of it goes back, also what was acknowledged and not said yet."""
+        self._drop_connections()
+        if self.membership is not None:
+            self.membership.leave()
+
     def _accept_all(self) -> None:
         """What has arrived and was not given out yet is not meant."""
         for session in self._sessions.values():

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 import uuid
 
 import pytest
@@ -67,6 +69,21 @@ def test_what_is_rejected_is_nobody_s(ottla: Ottla, filled: str, group: str) -> 
 def test_wrong_usage(ottla: Ottla, topic: str, words: list[str], message: str) -> None:
     result = ottla("consume", topic, *words)
     assert result.code == 2 and message in result.err and result.err.count("\n") == 1
+
+
+def test_who_stops_to_look_loses_nothing(broker: Broker, ottla: Ottla, topic: str, group: str) -> None:
+    """A pipe that is closed (`| head`) ends the program in silence; what nobody has read comes again, and no member is left behind."""
+    for number in range(50):
+        broker.add_record(topic, f"{number} " + "x" * 10_000)
+    command = [sys.executable, "-m", "ottla.cli.main", "consume", topic, "--share-group", group, "-b", broker.bootstrap_server]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None and process.stderr is not None
+        assert process.stdout.readline().startswith("0 ")
+        process.stdout.close()
+        assert process.wait(20) == 0 and process.stderr.read() == ""
+    assert ottla("share-group", "describe", group, "--state").out.splitlines()[1].split()[-2:] == ["Empty", "0"]
+    again = ottla("consume", topic, "--share-group", group, "-c", "50", "-q")
+    assert [line.split()[0] for line in again.out.splitlines()] == [str(number) for number in range(50)]
 
 
 def test_a_consumer_group_is_refused(broker: Broker, ottla: Ottla, filled: str) -> None:

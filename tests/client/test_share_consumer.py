@@ -209,6 +209,15 @@ def test_a_session_that_ended_while_we_spoke_is_told_when_closing(broker: FakeSh
     assert told.all == [([Run(0, 0, [ACCEPT])], ErrorCode.SHARE_SESSION_NOT_FOUND)]
 
 
+def test_one_who_abandons_says_nothing_and_leaves(broker: FakeShareGroup, cluster: Cluster, told: Told) -> None:
+    broker.fetches = [lends(0, 2), EMPTY]
+    consumer = consumer_of(cluster, told, is_explicit=True)
+    for delivery in poll(consumer):
+        consumer.acknowledge(delivery)
+    consumer.abandon()
+    assert all_said(broker) == [] and broker.asked(HEARTBEAT)[-1].member_epoch == -1
+
+
 def test_one_who_lost_its_place_gives_its_partitions_up(broker: FakeShareGroup, cluster: Cluster, told: Told) -> None:
     broker.fetches = [EMPTY]
     with consumer_of(cluster, told) as consumer:

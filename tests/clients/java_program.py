@@ -18,7 +18,7 @@ from tests.clients.broker_process import ROOT
 
 PROJECT = ROOT / "tests" / "clients" / "java"
 BUILD = ROOT / "build" / "java"
-BUILD_SECONDS, RUN_SECONDS = 600, 120
+BUILD_SECONDS, RUN_SECONDS = 600, 300
 
 
 class Java:

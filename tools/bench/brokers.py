@@ -133,6 +133,9 @@ def kafka_settings(folder: str, port: int, controller_port: int) -> str:
         "transaction.state.log.min.isr=1",
         "share.coordinator.state.topic.replication.factor=1",
         "share.coordinator.state.topic.min.isr=1",
+        "group.share.assignment.interval.ms=0",
+        "group.share.min.heartbeat.interval.ms=500",
+        "group.share.heartbeat.interval.ms=500",
         "group.initial.rebalance.delay.ms=0",
     ])  # fmt: skip
 
