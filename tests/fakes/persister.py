@@ -6,6 +6,8 @@ from collections.abc import Callable
 
 from ottla.base.errors import ErrorCode
 from ottla.base.share_state import UNKNOWN_DELIVERY_COMPLETE_COUNT, Done, Found, SharePartitionKey, ShareState
+from ottla.sharing.state_machine import NOTHING_KNOWN
+from ottla.sharing.state_shard import updated
 
 
 class MemoryPersister:
@@ -45,7 +47,7 @@ class MemoryPersister:
                 done(ErrorCode.FENCED_STATE_EPOCH)
                 return
             count = UNKNOWN_DELIVERY_COMPLETE_COUNT if start_offset < 0 else 0
-            self.states[key] = ShareState(state_epoch, 0, start_offset, count)
+            self.states[key] = ShareState(state_epoch, known.leader_epoch if known is not None else 0, start_offset, count)
             done(ErrorCode.NONE)
 
         self._carry_out(f"initialize {_name(key)} epoch={state_epoch} start={start_offset}", call, done)
@@ -54,7 +56,7 @@ class MemoryPersister:
         def call() -> None:
             known = self.states.get(key)
             if known is None:
-                found(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None)
+                found(ErrorCode.INVALID_REQUEST, None)
             elif known.leader_epoch > leader_epoch:
                 found(ErrorCode.FENCED_LEADER_EPOCH, None)
             else:
@@ -65,9 +67,8 @@ class MemoryPersister:
 
     def summary(self, key: SharePartitionKey, leader_epoch: int, found: Found) -> None:
         def call() -> None:
-            known = self.states.get(key)
-            code = ErrorCode.NONE if known is not None else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            found(code, known._replace(batches=()) if known is not None else None)
+            known = self.states.get(key, NOTHING_KNOWN)
+            found(ErrorCode.NONE, known._replace(batches=()))
 
         self._carry_out(f"summary {_name(key)}", call, lambda code: found(code, None))
 
@@ -75,13 +76,13 @@ class MemoryPersister:
         def call() -> None:
             known = self.states.get(key)
             if known is None:
-                done(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-            elif known.state_epoch > state.state_epoch:
-                done(ErrorCode.FENCED_STATE_EPOCH)
+                done(ErrorCode.INVALID_REQUEST)
             elif known.leader_epoch > state.leader_epoch:
                 done(ErrorCode.FENCED_LEADER_EPOCH)
+            elif known.state_epoch > state.state_epoch:
+                done(ErrorCode.FENCED_STATE_EPOCH)
             else:
-                self.states[key] = state._replace(batches=(*known.batches, *state.batches))
+                self.states[key] = updated(known, state)
                 done(ErrorCode.NONE)
 
         self._carry_out(f"write {_name(key)}", call, done)
