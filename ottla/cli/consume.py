@@ -185,6 +185,7 @@ class _Reading:
                 for unread in self._unread:
                     if unread.partition in consumer.positions:
                         consumer.seek(unread.partition, unread.start)
+                self.cluster.close()  # a connection that was interrupted within an answer is of no use
                 consumer.close()  # the group goes on at once from here, and has nobody to wait for
                 raise
 

@@ -96,9 +96,7 @@ class Parser(argparse.ArgumentParser):
 def main(arguments: Sequence[str] | None = None) -> int:
     """The program; gives its exit code."""
     argv = list(sys.argv[1:] if arguments is None else arguments)
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        # What a terminal or a file cannot show becomes a question mark: names and records come from strangers.
-        sys.stdout.reconfigure(errors="replace")
+    _prepare_streams()
     try:
         code = _run(argv)
         sys.stdout.flush()
@@ -113,6 +111,27 @@ def main(arguments: Sequence[str] | None = None) -> int:
         where = error.filename or "the output"
         sys.stderr.write(f"error: {where}: {(error.strerror or str(error)).lower()}\n")
         return EXIT_REFUSED
+
+
+def _nothing() -> io.TextIOWrapper:
+    return io.TextIOWrapper(io.BufferedRandom(io.FileIO(os.devnull, "r+")), encoding="utf-8")
+
+
+def _prepare_streams() -> None:
+    """Three streams that can be used, whatever the caller has closed (`>&-`), and a stdout that writes all or fails."""
+    if sys.stdin is None or sys.stdout is None or sys.stderr is None:
+        while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:
+            continue  # a socket must not become number 1
+        os.close(descriptor)
+        sys.stdin, sys.stdout, sys.stderr = (stream or _nothing() for stream in (sys.stdin, sys.stdout, sys.stderr))
+    if not isinstance(sys.stdout, io.TextIOWrapper):
+        return
+    if isinstance(sys.stdout.buffer, io.RawIOBase):
+        # PYTHONUNBUFFERED: one system call a record, and what a closing pipe did not take would be lost without an error.
+        buffered = io.BufferedWriter(sys.stdout.buffer)
+        sys.stdout = io.TextIOWrapper(buffered, encoding=sys.stdout.encoding, line_buffering=True)
+    # What a terminal or a file cannot show becomes a question mark: names and records come from strangers.
+    sys.stdout.reconfigure(errors="replace")
 
 
 def _forget_output() -> None:

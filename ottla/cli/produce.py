@@ -71,6 +71,7 @@ def _run(args: argparse.Namespace) -> int:
     descriptor = _open(args.file) if args.file else -1
     args.transactional_id = args.transactional_id or properties_of(args).get("transactional.id")
     with connect(args) as cluster, _producer(args, cluster) as producer:
+        cluster.any_connection()  # who types learns now that nobody is there, and not after the first line
         _check_partition(cluster, topic, args.partition)
         if args.transactional_id is not None:
             producer.begin()
@@ -82,9 +83,9 @@ def _run(args: argparse.Namespace) -> int:
                     _generate(producer, topic, args, progress)
                 else:
                     _pass_on(producer, topic, args, reader, schema, descriptor if args.file else sys.stdin.fileno(), progress)
-        except (Refused, KeyboardInterrupt):
-            if args.transactional_id is not None:
-                producer.abort()  # or readers of committed data would wait for the transaction's timeout
+        except (Refused, KeyboardInterrupt) as end:
+            if args.transactional_id is not None:  # or readers of committed data would wait for the transaction's timeout
+                (producer.abort if isinstance(end, Refused) else producer.abandon)()
             raise
         if args.transactional_id is not None:
             producer.commit()

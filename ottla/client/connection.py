@@ -102,7 +102,7 @@ class Connection:
             self._handshake()
             if self.security is not None:
                 self.security.authenticate(self)
-        except OttlaError:
+        except (OttlaError, KeyboardInterrupt):
             self.close()
             raise
         return self

@@ -223,6 +223,20 @@ class Producer:
             self._failed.clear()
         self._transactional().end(is_commit=False)
 
+    def abandon(self) -> None:
+        """Aborts after an interruption, which may have come at any place, such as in the middle of an answer.
+
+        Nothing that is under way is waited for and no connection is used again. The id is taken anew instead of sending an end: that
+        aborts whatever the coordinator knows to be open, and fences what may still be on its way.
+        """
+        for waiting in (self._open, self._ready, self._failed, self._in_flight):
+            waiting.clear()
+        self._drop_connections()
+        self.cluster.close()
+        identity = self._transactional()
+        identity.initialize()
+        identity.is_open = False
+
     def send_offsets(self, group_id: str, offsets: Mapping[TopicPartition, int], *, member_id: str = "", generation: int = -1) -> None:
         """Commits a consumer's offsets as part of the transaction."""
         self._transactional().add_offsets(group_id, offsets, member_id=member_id, generation=generation)

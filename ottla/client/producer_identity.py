@@ -50,6 +50,8 @@ class ProducerIdentity:
             answer = self.cluster.retrying(lambda: self._checked(self.cluster.ask_any(request)))
         self.producer_id, self.epoch = answer.producer_id, answer.producer_epoch
         self._sequences.clear()
+        self._added.clear()
+        self._has_offsets = False
 
     def keep_prepared(self) -> tuple[int, int]:
         """Takes over a transactional id of two-phase commit and leaves its transaction open; who began that, (-1, -1) if none is open."""
