@@ -44,7 +44,7 @@ def handle(broker: Broker, request: RequestContext, body: DescribeClientQuotasRe
         for entity, quotas in broker.metadata.quotas.items()
         if _matches(entity, body)
     ]
-    return DescribeClientQuotasResponse(error_message=None, entries=entries)
+    return DescribeClientQuotasResponse(error_message="", entries=entries)
 
 
 def _check(components: list[ComponentData]) -> None:

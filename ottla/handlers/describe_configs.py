@@ -42,7 +42,7 @@ def handle(broker: Broker, request: RequestContext, body: DescribeConfigsRequest
     results = []
     for resource in body.resources:
         result = DescribeConfigsResult(
-            error_message=None, resource_type=resource.resource_type, resource_name=resource.resource_name, configs=[]
+            error_message="", resource_type=resource.resource_type, resource_name=resource.resource_name, configs=[]
         )
         try:
             keys = resource.configuration_keys

@@ -30,7 +30,7 @@ def handle(broker: Broker, request: RequestContext, body: DescribeUserScramCrede
         return DescribeUserScramCredentialsResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED, error_message=None)
     counts = Counter(user.name for user in body.users or ())
     results = [_unknown(name) if count == 1 else _repeated(name) for name, count in counts.items()]
-    return DescribeUserScramCredentialsResponse(error_message=None, results=results)
+    return DescribeUserScramCredentialsResponse(error_message="", results=results)
 
 
 def _unknown(name: str) -> DescribeUserScramCredentialsResult:
