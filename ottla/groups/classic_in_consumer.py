@@ -38,7 +38,7 @@ def join_group(shard: GroupShard, group: ConsumerGroup, request: JoinGroupReques
     try:
         response = _join(shard, group, request, caller, draft, now_ms)
     except ApiError as error:
-        response = classic.join_refusal(error.code, request.member_id)
+        response = classic.join_refusal(error.code, "")
     member_id = response.member_id
     draft.answer(reply, response, lambda code: classic.join_refusal(code, member_id))
     return draft.decision()
@@ -193,7 +193,7 @@ def sync_group(shard: GroupShard, group: ConsumerGroup, request: SyncGroupReques
         response = SyncGroupResponse(
             protocol_type=CONSUMER_PROTOCOL_TYPE,
             protocol_name=facts.classic.protocols[0][0],
-            assignment=write_assignment(shard, assigned),
+            assignment=write_assignment(shard, assigned, facts.classic.protocols[0][1]),
         )
     except ApiError as error:
         response = sync_refusal(error.code)
@@ -208,6 +208,10 @@ def heartbeat(shard: GroupShard, group: ConsumerGroup, request: HeartbeatRequest
         assert facts.classic is not None
         extend_session(shard, group.group_id, request.member_id, facts.classic.session_timeout_ms, draft, now_ms)
         _check_round(shard, group, request.member_id, draft, now_ms)
+        if group.position(request.member_id).state is MemberState.UNREVOKED_PARTITIONS:
+            # It knows since its last round what to give up, and joins again to say that it has.
+            await_join(shard, group, request.member_id, draft)
+            code = ErrorCode.REBALANCE_IN_PROGRESS
     except ApiError as error:
         code = error.code
     draft.answer(reply, heartbeat_response(code), heartbeat_response)

@@ -38,14 +38,16 @@ STICKY = ("sticky", "cooperative-sticky")
 # Assignments as classic members know them
 
 
-def write_assignment(shard: GroupShard, assigned: Mapping[Uuid, Iterable[int]]) -> bytes:
-    """A position in the form that a classic consumer reads, by names."""
+def write_assignment(shard: GroupShard, assigned: Mapping[Uuid, Iterable[int]], subscription: bytes) -> bytes:
+    """A position in the form that a classic consumer reads, by names, and in the version in which it has sent its subscription."""
     topics = []
     for topic_id, partitions in assigned.items():
         name = shard.topics.topic_name(topic_id)
         if name is not None:
             topics.append(ConsumerProtocolAssignmentTopicPartition(topic=name, partitions=list(partitions)))
-    return b"\0\0" + encoder(ConsumerProtocolAssignment, 0)(ConsumerProtocolAssignment(assigned_partitions=topics))
+    newest = ConsumerProtocolAssignment.VERSIONS[1]
+    version = min(int.from_bytes(subscription[:2], "big"), newest)
+    return version.to_bytes(2, "big") + encoder(ConsumerProtocolAssignment, version)(ConsumerProtocolAssignment(assigned_partitions=topics))
 
 
 def read_assignment(shard: GroupShard, data: bytes, protocol_name: str | None) -> Assignment | None:
@@ -158,7 +160,10 @@ def downgrade(shard: GroupShard, change: Change, draft: Draft) -> None:
     group = change.group
     twin = _as_classic(group)
     twin.protocol_name = twin.select_protocol()
-    assignments = {member_id: write_assignment(shard, group.position(member_id).assigned) for member_id in group.facts}
+    assignments = {}
+    for member_id, facts in group.facts.items():
+        assert facts.classic is not None
+        assignments[member_id] = write_assignment(shard, group.position(member_id).assigned, facts.classic.protocols[0][1])
     value = twin.to_record(assignments)
     value.leader = None  # says that members have yet to join the round which spreads what was left behind
     change.remove_group()
