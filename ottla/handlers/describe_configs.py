@@ -8,15 +8,16 @@ settings of the new protocol. With `configuration_keys` only those; a null or em
 
 Version notes: 1 synonyms (KIP-226). 3 types and documentation (KIP-569).
 
-Not done: broker loggers and client metrics, which this broker does not have: INVALID_REQUEST.
+Not done: client metrics, which this broker does not have: INVALID_REQUEST.
 """
 
 from __future__ import annotations
 
 from ottla.base.config import Synonym
 from ottla.base.errors import ApiError, ErrorCode
-from ottla.controller.state import ALL_BROKERS, CONFIG_BROKER, CONFIG_GROUP, CONFIG_TOPIC
+from ottla.controller.state import ALL_BROKERS, CONFIG_BROKER, CONFIG_BROKER_LOGGER, CONFIG_GROUP, CONFIG_TOPIC
 from ottla.controller.topic_names import check_topic_name
+from ottla.handlers.broker_loggers import logger_entries
 from ottla.handlers.config_entries import (
     ConfigEntry,
     broker_entries,
@@ -73,6 +74,11 @@ def _entries(broker: Broker, request: RequestContext, resource: DescribeConfigsR
                 ErrorCode.INVALID_REQUEST, f"Unexpected broker id, expected {broker.broker_id} or empty string, but received {name}"
             )
         return broker_entries(broker.config, metadata.configs(CONFIG_BROKER, name), metadata.configs(CONFIG_BROKER, ALL_BROKERS))
+    if kind == CONFIG_BROKER_LOGGER:
+        require(broker, request, AclOperation.DESCRIBE_CONFIGS, ResourceType.CLUSTER, "kafka-cluster")
+        if name != str(broker.broker_id):
+            raise ApiError(ErrorCode.INVALID_REQUEST, f"Unexpected broker id, expected {broker.broker_id} but received {name}")
+        return logger_entries()
     if kind == CONFIG_GROUP:
         require(broker, request, AclOperation.DESCRIBE_CONFIGS, ResourceType.GROUP, name)
         if not name:

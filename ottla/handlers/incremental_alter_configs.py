@@ -2,21 +2,23 @@
 
 API and versions: IncrementalAlterConfigs (key 44), 0-1.
 
-Behaviour: sets, deletes, appends to or subtracts from single settings of topics, brokers (one, or all by the empty name) and groups. Each
-resource is changed as a whole or not at all; what is committed is in force when the answer leaves. Appending and subtracting work on
-lists only.
+Behaviour: sets, deletes, appends to or subtracts from single settings of topics, brokers (one, or all by the empty name) and groups, and
+sets how much the parts of this broker log. Each resource is changed as a whole or not at all; what is committed is in force when the answer
+leaves. Appending and subtracting work on lists only.
 
-Version notes: KIP-339; groups by KIP-848. 1 is flexible.
+Version notes: KIP-339; loggers by KIP-412, groups by KIP-848. 1 is flexible.
 
-Not done: broker loggers and client metrics: INVALID_REQUEST.
+Not done: client metrics: INVALID_REQUEST.
 """
 
 from __future__ import annotations
 
-from ottla.base.errors import ErrorCode
+from ottla.base.errors import ApiError, ErrorCode
 from ottla.controller.api import ConfigEntry, ConfigOperation, ConfigRequest, ConfigResult
+from ottla.controller.state import CONFIG_BROKER_LOGGER
+from ottla.handlers.broker_loggers import alter_loggers
 from ottla.handlers.config_changes import alter
-from ottla.handlers.context import Broker, Pending, RequestContext
+from ottla.handlers.context import AclOperation, Broker, Pending, RequestContext, ResourceType, require
 from ottla.wire.messages.incremental_alter_configs import (
     AlterConfigsResource,
     AlterConfigsResourceResponse,
@@ -32,6 +34,8 @@ OPERATIONS = {int(operation): operation for operation in ConfigOperation}
 def handle(broker: Broker, request: RequestContext, body: IncrementalAlterConfigsRequest) -> Pending:
     known = [resource for resource in body.resources if all(config.config_operation in OPERATIONS for config in resource.configs)]
     unknown = [resource for resource in body.resources if resource not in known]
+    loggers = [resource for resource in known if resource.resource_type == CONFIG_BROKER_LOGGER]
+    logger_answers = [_alter_loggers(broker, request, resource, body.validate_only) for resource in loggers]
     pending = Pending()
 
     def altered(results: list[ConfigResult]) -> None:
@@ -41,10 +45,10 @@ def handle(broker: Broker, request: RequestContext, body: IncrementalAlterConfig
             )
             for result in results
         ]
-        responses += [_unknown_operation(resource) for resource in unknown]
+        responses += [*logger_answers, *(_answered(resource, ErrorCode.INVALID_REQUEST, "Unknown operation.") for resource in unknown)]
         pending.complete(IncrementalAlterConfigsResponse(responses=responses))
 
-    alter(broker, request, [_wanted(resource) for resource in known], body.validate_only, altered)
+    alter(broker, request, [_wanted(resource) for resource in known if resource not in loggers], body.validate_only, altered)
     return pending
 
 
@@ -55,10 +59,21 @@ def _wanted(resource: AlterConfigsResource) -> ConfigRequest:
     return ConfigRequest(resource_type=resource.resource_type, name=resource.resource_name, entries=entries)
 
 
-def _unknown_operation(resource: AlterConfigsResource) -> AlterConfigsResourceResponse:
+def _alter_loggers(
+    broker: Broker, request: RequestContext, resource: AlterConfigsResource, validate_only: bool
+) -> AlterConfigsResourceResponse:
+    try:
+        require(broker, request, AclOperation.ALTER_CONFIGS, ResourceType.CLUSTER, "kafka-cluster")
+        if resource.resource_name != str(broker.broker_id):
+            message = f"Unexpected broker id, expected {broker.broker_id} but received {resource.resource_name}"
+            raise ApiError(ErrorCode.INVALID_REQUEST, message)
+        alter_loggers(_wanted(resource).entries, validate_only=validate_only)
+    except ApiError as refusal:
+        return _answered(resource, refusal.code, refusal.message)
+    return _answered(resource, ErrorCode.NONE, None)
+
+
+def _answered(resource: AlterConfigsResource, code: ErrorCode, message: str | None) -> AlterConfigsResourceResponse:
     return AlterConfigsResourceResponse(
-        error_code=ErrorCode.INVALID_REQUEST,
-        error_message="Unknown operation.",
-        resource_type=resource.resource_type,
-        resource_name=resource.resource_name,
+        error_code=code, error_message=message, resource_type=resource.resource_type, resource_name=resource.resource_name
     )

@@ -116,7 +116,7 @@ def test_a_group_that_nobody_has_seen_has_the_defaults() -> None:
         (BROKER, "7", ErrorCode.INVALID_REQUEST),
         (BROKER, "x", ErrorCode.INVALID_REQUEST),
         (GROUP, "", ErrorCode.INVALID_REQUEST),
-        (8, "0", ErrorCode.INVALID_REQUEST),
+        (16, "0", ErrorCode.INVALID_REQUEST),
         (16, "m", ErrorCode.INVALID_REQUEST),
         (99, "m", ErrorCode.INVALID_REQUEST),
     ],
