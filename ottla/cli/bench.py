@@ -19,7 +19,7 @@ from ottla.cli import bench_share
 from ottla.cli.client_options import make_consumer, make_producer
 from ottla.cli.command import Command, Refused, UsageError
 from ottla.cli.moments import now_ms
-from ottla.cli.options import connect, output_of, properties_of
+from ottla.cli.options import add_broker_list, connect, output_of, properties_of
 from ottla.cli.output import Output, write
 from ottla.cli.topic_names import pattern_of
 
@@ -231,6 +231,7 @@ def _consumer_arguments(parser: argparse.ArgumentParser) -> None:
     for name in ("--socket-buffer-size", "--threads", "--num-fetch-threads", "--max-wait-ms"):
         add(name, help=argparse.SUPPRESS)
     add("--new-consumer", action="store_true", help=argparse.SUPPRESS)
+    add_broker_list(parser)
 
 
 def _consumer(args: argparse.Namespace) -> int:

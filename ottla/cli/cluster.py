@@ -187,4 +187,4 @@ COMMANDS = {
     "api-versions": Command("Which versions of which requests the brokers speak.", no_arguments, _api_versions),
 }
 
-FEATURE_COMMANDS = {"describe": Command("Feature levels of the cluster.", no_arguments, _features)}
+FEATURE_COMMANDS = {"describe": Command("Feature levels of the cluster.", no_arguments, _features, may_watch=True)}

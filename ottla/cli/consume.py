@@ -63,7 +63,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     add("--key-deserializer", metavar="CLASS", help="Kafka's, for keys that are numbers: LongDeserializer and so on")
     add("--value-deserializer", metavar="CLASS", help="the same for values")
     add("--formatter", metavar="CLASS", help=argparse.SUPPRESS)
-    for name in ("--skip-message-on-error", "--enable-systest-events"):
+    for name in ("--skip-message-on-error", "--enable-systest-events", "--new-consumer"):
         add(name, action="store_true", help=argparse.SUPPRESS)
 
 
@@ -71,6 +71,8 @@ def _run(args: argparse.Namespace) -> int:
     if args.at_end and args.follow:
         raise UsageError("-e stops at the end, -F does not; choose one")
     output = output_of(args)
+    if args.new_consumer:
+        output.note("--new-consumer has no effect any more")
     formatter = _formatter(args)
     share_consume.check_usage(args)
     if args.share_group is not None:

@@ -11,7 +11,7 @@ import argparse
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from ottla.base.errors import ApiError
+from ottla.base.errors import ApiError, ErrorCode
 from ottla.base.types import TopicPartition
 from ottla.cli import reset_plan
 from ottla.cli.command import Command, Refused, UsageError
@@ -22,7 +22,7 @@ from ottla.cli.output import Output, write
 from ottla.cli.reset_plan import Bounds, Facts, Plan
 from ottla.client import group_admin
 from ottla.client.admin import EARLIEST, LATEST, OffsetAt, list_offsets
-from ottla.client.cluster import Cluster
+from ottla.client.cluster import Cluster, nearest_hint
 
 SCENARIOS = ("to_earliest", "to_latest", "to_current", "to_offset", "shift_by", "to_datetime", "by_duration", "from_file", "to_group")
 
@@ -164,6 +164,11 @@ def _plan(
         partitions = scope_partitions(cluster, args.topic, args.all_topics, list(committed))
     if scenario == "to_group":
         other = {partition: offset for partition, offset in keeping.kept(cluster, args.to_group).items() if offset is not None}
+        if not other:
+            hint = nearest_hint(
+                args.to_group, [listed.group_id for listed in group_admin.list_groups(cluster) if listed.group_id != args.to_group]
+            )
+            raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"group {args.to_group!r} has committed nothing that could be taken over{hint}")
         partitions = [partition for partition in partitions if partition in other] if not args.all_topics else sorted(other)
         given = {partition: other[partition] for partition in partitions}
     bounds = _bounds(cluster, partitions)

@@ -9,7 +9,7 @@ from typing import Any
 from ottla.base.errors import ApiError
 from ottla.base.types import TopicPartition
 from ottla.cli.command import Command, UsageError
-from ottla.cli.options import connect, output_of
+from ottla.cli.options import add_broker_list, connect, output_of
 from ottla.cli.output import write
 from ottla.cli.topic_names import pattern_of
 from ottla.client import admin
@@ -37,6 +37,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     add("--topic-partitions", metavar="t:0-3,...", help="topics with partitions: t, t:1, t:0-3, t:2-, t:-3")
     add("--time", default="latest", metavar="TIME", help="latest|earliest|max-timestamp|-1|-2|-3, milliseconds, or a date")
     add("--exclude-internal-topics", action="store_true", help="leave out Kafka's own topics")
+    add_broker_list(parser)
     for name in NO_EFFECT:
         add(name, help=argparse.SUPPRESS)
 

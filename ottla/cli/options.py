@@ -69,6 +69,11 @@ def add_connection_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--profile", metavar="NAME", help="a profile made with `ottla profile create`")
 
 
+def add_broker_list(parser: argparse.ArgumentParser) -> None:
+    """What --bootstrap-server was called by the tools that write, read and ask for offsets; elsewhere it is a list of broker ids."""
+    parser.add_argument("--broker-list", dest="bootstrap", metavar="HOST:PORT[,...]", help=argparse.SUPPRESS)
+
+
 def add_output_options(parser: argparse.ArgumentParser, command: Command) -> None:
     group = parser.add_argument_group("output")
     if command.has_output:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.cli.client_options import make_producer
 from ottla.cli.command import Command, Refused, UsageError, parse_pairs
-from ottla.cli.options import connect, output_of, properties_of, read_properties
+from ottla.cli.options import add_broker_list, connect, output_of, properties_of, read_properties
 from ottla.cli.output import write
 from ottla.cli.progress import Progress
 from ottla.cli.record_input import LineReader, unescape
@@ -56,6 +56,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     add("--rate", type=float, metavar="R", help="with --generate: so many a second")
     for name in ("--line-reader", "--request-timeout-ms", "--metadata-expiry-ms", "--message-send-max-retries", "--retry-backoff-ms"):
         add(name, help=argparse.SUPPRESS)
+    add_broker_list(parser)
     for name in ("--max-block-ms", "--max-memory-bytes", "--socket-buffer-size"):
         add(name, help=argparse.SUPPRESS)
 

@@ -155,6 +155,6 @@ COMMANDS = {
     "create": Command("Make a profile.", _name_and_pairs, _create, has_connection=False),
     "set": Command("Change a profile's properties.", _name_and_pairs, _set, has_connection=False),
     "use": Command("Use a profile from now on.", _name, _use, has_connection=False),
-    "list": Command("All profiles.", lambda parser: None, _list, has_connection=False),
+    "list": Command("All profiles.", lambda parser: None, _list, may_watch=True, has_connection=False),
     "delete": Command("Delete a profile.", _name, _delete, has_connection=False),
 }

@@ -266,5 +266,5 @@ def _list(args: argparse.Namespace) -> int:
 
 COMMANDS = {
     "install": Command("Write kafka-topics.sh and so on into a directory.", _install_arguments, _install, has_connection=False),
-    "list": Command("Kafka's tools that are here, with their class names.", _list_arguments, _list, has_connection=False),
+    "list": Command("Kafka's tools that are here, with their class names.", _list_arguments, _list, may_watch=True, has_connection=False),
 }

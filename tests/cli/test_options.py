@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import argparse
+import importlib
 from pathlib import Path
 
 import pytest
 
 from ottla.cli.command import UsageError, merged, parse_pairs
+from ottla.cli.main import GROUPS
 from ottla.cli.options import add_connection_options, confirm, connect, properties_of, read_properties
+from ottla.testing.broker import Broker
+from tests.cli.conftest import Ottla
 
 
 def _args(*words: str) -> argparse.Namespace:
@@ -90,3 +94,22 @@ def test_nothing_is_destroyed_without_a_word() -> None:
     with pytest.raises(UsageError, match="--yes"):
         confirm(argparse.Namespace(yes=False), "Delete it?")
     confirm(argparse.Namespace(yes=True), "Delete it?")
+
+
+def test_the_older_name_of_the_connection(offline: Ottla, broker: Broker, topic: str) -> None:
+    """On our own commands too; elsewhere --broker-list means ids."""
+    where = ("--broker-list", broker.bootstrap_server)
+    assert offline("produce", topic, "--generate", "3", *where).code == 0
+    assert offline("offsets", topic, "-o", "plain", *where).out == f"{topic}:0:3\n"
+    assert offline("bench", "consumer", "--topic", topic, "--num-records", "3", *where).code == 0
+    read = offline("consume", topic, "-e", "--new-consumer", "-b", broker.bootstrap_server)
+    assert (read.code, read.out.count("\n")) == (0, 3)
+    assert read.err.startswith("--new-consumer has no effect any more\n")
+
+
+def test_every_list_and_description_can_be_watched() -> None:
+    modules = {name: importlib.import_module(f"ottla.cli.{group.module}") for name, group in GROUPS.items()}
+    commands = {f"{name} {verb}": command for name, module in modules.items() for verb, command in getattr(module, "COMMANDS", {}).items()}
+    listing = [name for name in commands if name.split()[1] in ("list", "describe")]
+    assert len(listing) > 10
+    assert [name for name in listing if not commands[name].may_watch] == []
