@@ -3,7 +3,8 @@
 API and versions: ConsumerGroupDescribe (key 69), 0-1.
 
 Behaviour: a group that is unknown or of the classic protocol is GROUP_ID_NOT_FOUND. A group that reads a topic which the principal may not
-describe is TOPIC_AUTHORIZATION_FAILED as a whole, since a part of its members' assignments would say something wrong.
+describe is TOPIC_AUTHORIZATION_FAILED as a whole, since a part of its members' assignments would say something wrong. Where
+`group.coordinator.rebalance.protocols` leaves the protocol out, UNSUPPORTED_VERSION.
 
 Version notes: 1 member type (classic or consumer).
 
@@ -17,7 +18,7 @@ from typing import Any
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.handlers.context import AclOperation, Broker, Pending, RequestContext, ResourceType, require
 from ottla.handlers.coordination import Gathering, run
-from ottla.handlers.group_operations import authorized_operations
+from ottla.handlers.group_operations import authorized_operations, is_offered
 from ottla.wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse, DescribedGroup
 
 KEY, MIN_VERSION, MAX_VERSION = 69, 0, 1
@@ -26,6 +27,9 @@ KEY, MIN_VERSION, MAX_VERSION = 69, 0, 1
 def handle(broker: Broker, request: RequestContext, body: ConsumerGroupDescribeRequest) -> Any:
     if not body.group_ids:
         return ConsumerGroupDescribeResponse()
+    if not is_offered(broker):
+        refused = [DescribedGroup(group_id=group_id, error_code=ErrorCode.UNSUPPORTED_VERSION) for group_id in body.group_ids]
+        return ConsumerGroupDescribeResponse(groups=refused)
     pending, described = Pending(), ConsumerGroupDescribeResponse(groups=[DescribedGroup()] * len(body.group_ids))
     gathering = Gathering(len(body.group_ids), lambda: pending.complete(described))
     for index, group_id in enumerate(body.group_ids):
