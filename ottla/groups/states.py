@@ -4,8 +4,9 @@ A classic group is moved by its members' requests: PreparingRebalance gathers jo
 assignment. A consumer group's state is a consequence of its epochs: Assigning while the target assignment is older than the group,
 Reconciling while a member is not yet where the target wants it. A share group is Empty or Stable, as it has members or not.
 
-`ALLOWED` (classic), `CONSUMER_ALLOWED` and `SHARE_ALLOWED` name for each state the states that may follow; the code asserts every move
-against them, and the diagrams in the documentation are drawn from them.
+`ALLOWED` (classic), `CONSUMER_ALLOWED` and `SHARE_ALLOWED` name for each state the states that may follow. The code asserts every move of a
+classic group; the other two are held against what the transcripts show, since nobody moves such a group. The diagrams in the documentation
+are drawn from them.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ ALLOWED: dict[GroupState, frozenset[GroupState]] = {
 }
 
 CONSUMER_ALLOWED: dict[GroupState, frozenset[GroupState]] = {
-    EMPTY: frozenset({ASSIGNING, RECONCILING, STABLE, DEAD}),
+    EMPTY: frozenset({RECONCILING, STABLE, DEAD}),
     ASSIGNING: frozenset({EMPTY, RECONCILING, STABLE, DEAD}),
     RECONCILING: frozenset({EMPTY, ASSIGNING, STABLE, DEAD}),
     STABLE: frozenset({EMPTY, ASSIGNING, RECONCILING, DEAD}),

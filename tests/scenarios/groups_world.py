@@ -440,7 +440,7 @@ class World:
                 error = f" {name_of(group.error_code)} {group.error_message!r}" if group.error_code else ""
                 self.say(f"{group.group_id} {group.group_state} {group.protocol_type or '-'} {group.protocol_data or '-'}{error}")
                 for member in group.members:
-                    assignment = bytes(member.member_assignment).decode()
+                    assignment = show_share(bytes(member.member_assignment))
                     self.say(f"  {member.member_id} {member.group_instance_id or '-'} {member.client_host} {assignment!r}")
 
         self.host.run(lambda _now: self.machine.describe_groups([arguments.text("group", "g")], caller, answer))
