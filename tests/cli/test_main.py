@@ -254,3 +254,9 @@ def test_a_command_imports_no_more_than_it_needs(broker: Broker, tmp_path: Path,
     assert loaded.isdisjoint(HEAVY)
     if words == ["--help"]:
         assert not any(name.startswith(("ottla.client", "ottla.wire", "ottla.cli.topic")) for name in loaded)
+
+
+def test_the_package_runs_as_a_module(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "ottla", "--version"]
+    result = subprocess.run(command, capture_output=True, text=True, env=_environment(tmp_path), check=True)
+    assert result.stdout.startswith("ottla ")
