@@ -87,8 +87,8 @@ class ShareHistory:
     def acquired(self, partition: int, offset: int, holder: Holder, now_ms: int) -> None:
         """A member gets this record."""
         era = self.eras[partition]
-        if holder.share.state_epoch != era.state_epoch:
-            return  # of before a reset: what becomes of it does not count any more
+        if holder.share.state_epoch != era.state_epoch or offset < self.log_starts[partition]:
+            return  # of before a reset, or deleted and found again by a restart: what becomes of it does not count any more
         where, count = f"s-{partition}@{offset}", holder.count
         assert offset not in era.done, f"again: {where} was done with ({era.done[offset]}) and goes to {holder.member}"
         assert 1 <= count <= DELIVERIES_MAX, f"limit: {where} is delivered for the {count}. time"

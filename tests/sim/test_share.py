@@ -127,6 +127,8 @@ def test_what_was_deleted_from_the_log_is_nobodys_business() -> None:
     history = ShareHistory(1)
     history.deleted(0, 5)
     history.deleted(0, 3)
+    history.settled(0, 0, 4, ACCEPT, 1)
+    deliver(history, 4, "a", 1)  # a restart has found it again
     history.judge(0, 5, 0, ())
     with pytest.raises(AssertionError, match="lost: s-0@5"):
         history.judge(0, 6, 0, ())
