@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import subprocess
 import threading
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -37,7 +36,7 @@ EMPTY_AGAIN = "GroupNotEmptyException, GroupNotEmptyException, GroupNotEmptyExce
 WANTED = {
     "implicit": "[[0:1, 1:1, 2:1], [], [0:1], [ok], []]",
     "explicit": "[[ok], [1:2, 3:2], not before all are acknowledged, [ok], []]",
-    "renew": "[1000, [ok], 0:1, [ok], 0:1, [ok], 0:1, [ok], []]",
+    "renew": "[2000, [ok], 0:1, [ok], 0:1, [ok], 0:1, [ok], []]",
     "delivery count": "[0:1, 0:2, 0:3, []]",
     "two members": "200 both=true",
     "lock time-out": "[[0:2, 1:2], [InvalidRecordStateException], [ok]]",
@@ -91,6 +90,7 @@ def test_every_step_is_judged(seen: dict[str, str]) -> None:
 
 
 RECORDS_IN_FLIGHT = 10
+PATIENCE_SECONDS = 40
 
 
 class Worker:
@@ -147,7 +147,8 @@ def crashing(tmp_path: Path) -> Iterator[BrokerProcess]:
 def prepare(broker: BrokerProcess, group: str, topic: str) -> None:
     with Cluster(broker.address) as cluster:
         create_topic(cluster, topic, partitions=1)
-        alter_configs(cluster, GROUP_RESOURCE, group, changes={"share.auto.offset.reset": "earliest"})
+        changes = {"share.auto.offset.reset": "earliest", "share.record.lock.duration.ms": "60000"}
+        alter_configs(cluster, GROUP_RESOURCE, group, changes=changes)
 
 
 def produce(broker: BrokerProcess, topic: str, count: int) -> None:
@@ -169,24 +170,23 @@ def still_to_do(broker: BrokerProcess, group: str, topic: str) -> int | None:
 def test_killed_members_and_killed_brokers_lose_nothing_and_repeat_nothing_that_was_done(
     crashing: BrokerProcess, worker: Callable[..., Worker]
 ) -> None:
-    """One member is killed while it holds records, then the broker, twice, while another works through two hundred."""
+    """One member is killed while it holds records, then the broker, twice, while another works through two hundred. Locks last for a
+    minute: what another is given before is given because a connection has broken."""
     prepare(crashing, "g", "t")
     produce(crashing, "t", 5)
     holder = worker(crashing, "g", "t", "hold")
-    eventually(lambda: len(holder.got()) == 5)
+    eventually(lambda: len(holder.got()) == 5, seconds=PATIENCE_SECONDS)
     assert holder.got() == [(offset, 1) for offset in range(5)]
     holder.kill()
-    killed_at = time.monotonic()
     working = worker(crashing, "g", "t", "work")
-    eventually(lambda: len(working.done()) == 5)
+    eventually(lambda: len(working.done()) == 5, seconds=PATIENCE_SECONDS)
     assert working.got() == [(offset, 2) for offset in range(5)]
-    assert time.monotonic() - killed_at < 15, "locks of a dead connection are given up at once, and not after 30 s"
 
     for goal in (50, 250):
         produce(crashing, "t", 200)
-        eventually(lambda: len(working.done()) > goal)  # noqa: B023 - called before the next round
+        eventually(lambda: len(working.done()) > goal, seconds=PATIENCE_SECONDS)  # noqa: B023 - called before the next round
         crashing.crash()
-        eventually(lambda: still_to_do(crashing, "g", "t") == 0, seconds=30)
+        eventually(lambda: still_to_do(crashing, "g", "t") == 0, seconds=PATIENCE_SECONDS)
     assert {offset for offset, _ in working.got()} == set(range(405))
     # What was said as the broker died may have been heard; what was confirmed has been.
     assert len(working.done()) >= 405 - 2 * RECORDS_IN_FLIGHT

@@ -57,8 +57,7 @@ final class ShareAdministration {
             consumer.subscribe(List.of(topic));
             Clients.until(() -> {
                 consumer.poll(Clients.BRIEFLY);
-                ShareGroupDescription now = admin.describeShareGroups(List.of(group)).all().get().get(group);
-                return now.members().stream().anyMatch(member -> member.assignment().topicPartitions().size() == 2);
+                return ShareGroups.assigned(admin, group, 2) == 1;
             });
             ShareGroupDescription now = admin.describeShareGroups(List.of(group)).all().get().get(group);
             ShareMemberDescription member = now.members().iterator().next();

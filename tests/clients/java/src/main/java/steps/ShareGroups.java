@@ -6,6 +6,7 @@ import java.util.Map;
 import java.util.Optional;
 import java.util.Set;
 import java.util.TreeSet;
+import java.util.concurrent.ExecutionException;
 import org.apache.kafka.clients.admin.Admin;
 import org.apache.kafka.clients.consumer.AcknowledgeType;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
@@ -14,6 +15,7 @@ import org.apache.kafka.clients.producer.KafkaProducer;
 import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.common.KafkaException;
 import org.apache.kafka.common.TopicIdPartition;
+import org.apache.kafka.common.errors.GroupIdNotFoundException;
 
 /** What members of share groups are given, and what becomes of what they say about it. A record is seen as "value:number of the delivery". */
 final class ShareGroups {
@@ -65,6 +67,19 @@ final class ShareGroups {
 
     private static List<String> all(List<ConsumerRecord<String, String>> records) {
         return records.stream().map(ShareGroups::seen).toList();
+    }
+
+    /** How many members have been given so many partitions; none while nobody has joined. */
+    static long assigned(Admin admin, String group, int partitions) throws Exception {
+        try {
+            return admin.describeShareGroups(List.of(group)).all().get().get(group).members().stream()
+                .filter(member -> member.assignment().topicPartitions().size() == partitions).count();
+        } catch (ExecutionException error) {
+            if (error.getCause() instanceof GroupIdNotFoundException) {
+                return 0;
+            }
+            throw error;
+        }
     }
 
     /** "ok" or the name of the error, for the only partition. */
@@ -119,10 +134,10 @@ final class ShareGroups {
         return found;
     }
 
-    /** A lock of one second is held for longer, and the record goes to nobody else; the client gives out what was renewed once more. */
+    /** A lock of two seconds is held for longer, and the record goes to nobody else; the client gives out what was renewed once more. */
     private Object renew() throws Exception {
         String topic = clients.topic(1);
-        String group = clients.shareGroup("share.record.lock.duration.ms", "1000");
+        String group = clients.shareGroup("share.record.lock.duration.ms", "2000");
         clients.send(topic, 1);
         List<Object> found = new ArrayList<>();
         try (KafkaShareConsumer<String, String> first = clients.sharer(group, EXPLICIT);
@@ -132,7 +147,7 @@ final class ShareGroups {
             ConsumerRecord<String, String> record = take(first, 1).get(0);
             found.add(first.acquisitionLockTimeoutMs().orElse(-1));
             for (int round = 0; round < 3; round++) {
-                Thread.sleep(600);
+                Thread.sleep(900);
                 first.acknowledge(record, AcknowledgeType.RENEW);
                 found.add(outcome(first.commitSync()));
                 record = take(first, 1).get(0);
@@ -197,15 +212,14 @@ final class ShareGroups {
         try (Admin admin = clients.admin()) {
             Clients.until(() -> {
                 members.forEach(member -> member.poll(Clients.BRIEFLY));
-                return admin.describeShareGroups(List.of(group)).all().get().get(group).members().stream()
-                    .filter(member -> member.assignment().topicPartitions().size() == 1).count() == members.size();
+                return assigned(admin, group, 1) == members.size();
             });
         }
     }
 
     private Object lockTimeout() throws Exception {
         String topic = clients.topic(1);
-        String group = clients.shareGroup("share.record.lock.duration.ms", "1000");
+        String group = clients.shareGroup("share.record.lock.duration.ms", "2000");
         clients.send(topic, 2);
         List<Object> found = new ArrayList<>();
         try (KafkaShareConsumer<String, String> first = clients.sharer(group, EXPLICIT);
