@@ -32,6 +32,8 @@ OFFSET_COLUMNS: Columns = (
     ("CLIENT-ID", "client_id"),
 )
 VERBOSE_OFFSET_COLUMNS: Columns = (*OFFSET_COLUMNS[:3], ("LEADER-EPOCH", "leader_epoch"), *OFFSET_COLUMNS[3:])
+STABLE_COLUMNS: Columns = (("LAST-STABLE-OFFSET", "last_stable_offset"), ("STABLE-LAG", "stable_lag"), ("SECONDS", "lag_seconds"))
+STABLE_OFFSET_COLUMNS: Columns = (*VERBOSE_OFFSET_COLUMNS[:7], *STABLE_COLUMNS, *VERBOSE_OFFSET_COLUMNS[7:])
 MEMBER_COLUMNS: Columns = (
     ("GROUP", "group"),
     ("CONSUMER-ID", "consumer_id"),
@@ -103,7 +105,7 @@ def _describe_arguments(parser: argparse.ArgumentParser) -> None:
     add("--offsets", action="store_true", help="what is committed and how far behind (the default)")
     add("--members", action="store_true", help="who is in the group")
     add("--state", action="store_true", help="the state of the group")
-    add("-v", "--verbose", action="store_true", help="more columns")
+    add("-v", "--verbose", action="store_true", help="more columns: leader epochs, and the lag of readers of committed data")
 
 
 def _describe(args: argparse.Namespace) -> int:
@@ -114,6 +116,9 @@ def _describe(args: argparse.Namespace) -> int:
         groups = [group_admin.describe_group(cluster, name) for name in chosen_groups(cluster, args)]
         _refuse_unknown(cluster, args, groups)
         offsets = [] if args.members or args.state else [row for group in groups for row in offset_rows(cluster, group)]
+        is_stable_shown = not getattr(args, "is_shim", False) and (args.verbose or output.is_structured)
+        if offsets and is_stable_shown:
+            _add_stable_lag(cluster, groups, offsets)
     for group in groups:
         if group.state in group_admin.INACTIVE_STATES and group.state != "Dead":
             output.note(f"Consumer group '{group.group_id}' has no active members.")
@@ -127,8 +132,17 @@ def _describe(args: argparse.Namespace) -> int:
     elif args.state:
         output.show("groups", [_state_row(cluster, group) for group in groups], STATE_COLUMNS)
     else:
-        output.show("offsets", offsets, VERBOSE_OFFSET_COLUMNS if args.verbose else OFFSET_COLUMNS)
+        verbose = STABLE_OFFSET_COLUMNS if is_stable_shown else VERBOSE_OFFSET_COLUMNS
+        output.show("offsets", offsets, verbose if args.verbose else OFFSET_COLUMNS)
     return 0
+
+
+def _add_stable_lag(cluster: Cluster, groups: list[GroupDescription], offsets: list[dict[str, Any]]) -> None:
+    """What a reader of committed data has before it, as `ottla group lag` tells it."""
+    found = {(row["group"], row["topic"], row["partition"]): row for group in groups for row in lag_rows(cluster, group.group_id)}
+    for row in offsets:
+        stable = found.get((row["group"], row.get("topic"), row.get("partition")), {})
+        row.update({key: stable.get(key) for _, key in STABLE_COLUMNS})
 
 
 def _refuse_unknown(cluster: Cluster, args: argparse.Namespace, groups: list[GroupDescription]) -> None:
@@ -278,7 +292,7 @@ def lag_rows(cluster: Cluster, group_id: str) -> list[dict[str, Any]]:
 
 
 def _ages_s(cluster: Cluster, positions: dict[TopicPartition, int]) -> dict[TopicPartition, float | None]:
-    """The age of the record at each position; what cannot be read within the time has none."""
+    """The age of the first record from each position on, 0 if only markers follow; what cannot be read within the time has none."""
     import time
 
     from ottla.cli.moments import now_ms
@@ -293,8 +307,10 @@ def _ages_s(cluster: Cluster, positions: dict[TopicPartition, int]) -> dict[Topi
         while len(ages) < len(positions) and time.monotonic() < deadline:
             for fetched in consumer.poll(0.5):
                 record = next(fetched.records(), None)
-                if record is not None and fetched.partition not in ages:
-                    ages[fetched.partition] = max(0.0, (now_ms() - record.timestamp) / 1000)
+                if record is not None:
+                    ages.setdefault(fetched.partition, max(0.0, (now_ms() - record.timestamp) / 1000))
+                elif fetched.next_offset >= fetched.high_watermark:
+                    ages.setdefault(fetched.partition, 0.0)
     return ages
 
 

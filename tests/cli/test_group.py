@@ -101,6 +101,36 @@ def test_lag_counts_to_both_ends_in_records_and_seconds(cluster: Cluster, ottla:
     assert 59 <= row["lag_seconds"] <= 90
 
 
+def test_describe_counts_to_the_last_stable_offset(cluster: Cluster, ottla: Ottla, topic: str, group: str) -> None:
+    """What holds readers of committed data back is told beside the lag, with -v or to programs."""
+    write(cluster, topic, 3, age_s=60)
+    commit(cluster, group, topic, 1)
+    with Producer(cluster, transactional_id=f"open-{group}") as producer:
+        producer.begin()
+        producer.produce(topic, b"x")
+        producer.flush()
+        header, line = ottla("group", "describe", group, "-v").out.splitlines()
+        (described,) = json.loads(ottla("group", "describe", group, "-o", "json").out)["groups"]
+        producer.abort()
+    table = dict(zip(header.split(), line.split(), strict=True))
+    assert (table["LAG"], table["LAST-STABLE-OFFSET"], table["STABLE-LAG"]) == ("3", "3", "2")
+    assert 59 <= float(table["SECONDS"]) <= 90
+    (row,) = described["offsets"]
+    assert (row["lag"], row["last_stable_offset"], row["stable_lag"]) == (3, 3, 2) and 59 <= row["lag_seconds"] <= 90
+
+
+def test_a_marker_at_the_end_is_no_record_that_waits(cluster: Cluster, ottla: Ottla, topic: str, group: str) -> None:
+    with Producer(cluster, transactional_id=f"done-{group}") as producer:
+        producer.begin()
+        producer.produce(topic, b"x", timestamp=int((time.time() - 60) * 1000))
+        producer.commit()
+    commit(cluster, group, topic, 1)
+    begun = time.monotonic()
+    (row,) = json.loads(ottla("group", "lag", group, "-o", "json").out)["offsets"]
+    assert (row["lag"], row["lag_seconds"]) == (1, 0.0)
+    assert time.monotonic() - begun < 4
+
+
 def test_lag_is_nothing_at_the_end_and_counts_deleted_records(cluster: Cluster, ottla: Ottla, topic: str, group: str) -> None:
     write(cluster, topic, 4, age_s=30)
     commit(cluster, group, topic, 4)
