@@ -20,7 +20,7 @@ from ottla.cli.output import write
 DEADLINE_S = 0.3
 
 TOPIC_OPTIONS = ("--topic", "-t", "--include")
-GROUP_OPTIONS = ("--group", "-g", "--to-group")
+GROUP_OPTIONS = ("--group", "-g", "--to-group", "--share-group")
 
 OVERALL = ("--help", "--help-json", "--version")
 
@@ -149,13 +149,16 @@ def _names(words: list[str], last: str, option: str) -> list[str]:
         signal.signal(signal.SIGALRM, lambda *_: os._exit(0))
         signal.setitimer(signal.ITIMER_REAL, DEADLINE_S)
     try:
-        return _beginning(last, _ask(words, is_group=option in GROUP_OPTIONS))
+        if option not in GROUP_OPTIONS:
+            return _beginning(last, _ask(words, None))
+        return _beginning(last, _ask(words, ["share"] if "share-group" in (words[0], option.lstrip("-")) else []))
     finally:
         if hasattr(signal, "setitimer"):
             signal.setitimer(signal.ITIMER_REAL, 0)
 
 
-def _ask(words: list[str], *, is_group: bool) -> list[str]:
+def _ask(words: list[str], group_types: list[str] | None) -> list[str]:
+    """Groups of these types, no type meaning any; without a list, topics."""
     from ottla.base.errors import OttlaError
     from ottla.cli.command import Refused, UsageError
     from ottla.cli.options import add_connection_options, connect
@@ -165,10 +168,10 @@ def _ask(words: list[str], *, is_group: bool) -> list[str]:
     try:
         args: Any = parser.parse_known_args(words[:-1])[0]
         with connect(args, timeout_ms=int(DEADLINE_S * 1000)) as cluster:
-            if is_group:
+            if group_types is not None:
                 from ottla.client import group_admin
 
-                return [found.group_id for found in group_admin.list_groups(cluster)]
+                return [found.group_id for found in group_admin.list_groups(cluster, types=group_types)]
             return cluster.topic_names()
     except (OttlaError, UsageError, Refused, argparse.ArgumentError, SystemExit):
         return []
