@@ -87,7 +87,12 @@ class HttpPort:
             raise AddressError(f"cannot listen on ottla.metrics.listen={self.host}:{self.port}: {reason}; choose another port") from error
         self.port = self._server.sockets[0].getsockname()[1]
         self._metrics.start()
-        log.info("metrics and health on http://%s:%d", self.host or "*", self.port)
+        log.info("metrics and health on %s", self.url)
+
+    @property
+    def url(self) -> str:
+        """As one would type it; `*` for every address."""
+        return f"http://{f'[{self.host}]' if ':' in self.host else self.host or '*'}:{self.port}"
 
     async def stop(self) -> None:
         """Closes the port and every connection of it."""

@@ -242,3 +242,12 @@ def test_keep_alive_is_the_default_of_its_version() -> None:
     assert parse_head(b"GET / HTTP/1.1\r\n\r\n").is_kept_alive
     assert not parse_head(b"GET / HTTP/1.0\r\n\r\n").is_kept_alive
     assert parse_head(b"GET / HTTP/1.0\r\nConnection: Keep-Alive\r\n\r\n").is_kept_alive
+
+
+@pytest.mark.parametrize(
+    ("listen", "url"),
+    [("127.0.0.1:9", "http://127.0.0.1:9"), ("[::1]:9", "http://[::1]:9"), ("localhost:9", "http://localhost:9")],
+)
+def test_the_address_is_told_as_one_would_type_it(server: BrokerServer, listen: str, url: str) -> None:
+    port = make_port(server, listen)
+    assert port.url == url
