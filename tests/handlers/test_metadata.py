@@ -149,7 +149,7 @@ def test_authorized_operations_are_told_when_asked_and_do_not_stick() -> None:
     world.cluster.create("a")
     asked = world.ask(named("a", include_topic_authorized_operations=True, include_cluster_authorized_operations=True), 10)
     assert asked.topics[0].topic_authorized_operations & 1 << AclOperation.WRITE
-    assert not asked.cluster_authorized_operations & 1 << AclOperation.CLUSTER_ACTION
+    assert asked.cluster_authorized_operations & 1 << AclOperation.CLUSTER_ACTION
     assert world.ask(named("a"), 10).topics[0].topic_authorized_operations == -0x80000000
     absent = world.ask(named("no", include_topic_authorized_operations=True, allow_auto_topic_creation=False), 10)
     assert absent.topics[0].topic_authorized_operations == asked.topics[0].topic_authorized_operations, "what it might do if it were there"
