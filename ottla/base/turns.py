@@ -38,6 +38,13 @@ class Turns:
         """The loop runs, or is about to: from here on pieces are bounded."""
         self._is_bounded = True
 
+    def call_next(self, function: Callable[[], object]) -> None:
+        """Calls `function` in a turn of its own; at once while nothing is bounded."""
+        if self._is_bounded:
+            self._timers.call_soon(function)
+        else:
+            function()
+
     def add(self, steps: Iterator[object]) -> None:
         self._work.append(steps)
         if not self._is_scheduled:

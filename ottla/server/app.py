@@ -215,7 +215,7 @@ class BrokerServer:
         )  # fmt: skip
         self.controller = ControllerLoop(
             store=self.store, config=config, clock=clock, random=self.random, listener=self.replicas, metadata=self.metadata,
-            later=timers.call_soon,
+            later=self.replicas.turns.call_next,
         )  # fmt: skip
         self.internal_topics = InternalTopics(self.controller, self.metadata, config)
         self.broker = self._broker()

@@ -78,6 +78,13 @@ def test_until_it_begins_nothing_is_bounded() -> None:
     world = World(is_bounded=False)
     world.turns.add(world.work("a", 5, PIECE_MS))
     assert len(world.done) == 5 and world.turns.is_idle
+    world.turns.call_next(lambda: world.done.append("next"))
+    assert world.done[5:] == ["next"]
+    world.turns.begin()
+    world.turns.call_next(lambda: world.done.append("later"))
+    assert world.done[5:] == ["next"]
+    world.finish()
+    assert world.done[5:] == ["next", "later"]
 
 
 def test_what_fails_is_dropped_and_the_rest_goes_on() -> None:

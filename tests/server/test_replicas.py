@@ -104,3 +104,10 @@ def test_a_broken_invariant_in_a_timer_stops_the_broker_too(
     server.timers.call_later(0, broken)
     loop.run_until_complete(asyncio.sleep(0.01))
     assert [str(error) for error in seen] == ["two leaders"]
+
+
+def test_what_is_wanted_from_the_start_is_there_at_the_start(make_server: MakeServer) -> None:
+    """`--seed-topic` with more partitions than are written at a time: READY comes after the last of them."""
+    server = make_server()
+    server.create_topics([("a", 600), ("b", 600)])
+    assert (opened(server, "a"), opened(server, "b")) == (600, 600)
