@@ -39,7 +39,7 @@ SUPPORTED = {
 def authorized_operations(broker: Broker, request: RequestContext, resource_type: ResourceType, name: str) -> int:
     """One bit for each operation that is allowed; without access control all of them, as in Kafka.
 
-    That is also what brokers do among themselves, and it is not let through: programs compare the set with Kafka's, nobody acts on that bit.
+    That is also what brokers do among themselves, and it is not let through: programs compare the set with Kafka's, and nobody acts on it.
     """
     if isinstance(broker.authorizer, AllowClients):
         return sum(1 << operation for operation in SUPPORTED[resource_type])
