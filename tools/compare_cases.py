@@ -308,23 +308,23 @@ CASES: tuple[Case, ...] = (
     Case("kafka-consumer-perf-test --topic perf --num-records 1000 --show-detailed-stats"),
     Case("kafka-e2e-latency --topic e2e --num-records 10 --producer-acks 1 --record-size 20"),
     Case("kafka-topics --create --topic shared"),
-    Case("kafka-console-producer --topic shared --sync", "one\ntwo\nthree\n"),
     Case("kafka-configs --alter --entity-type groups --entity-name s1 --add-config share.auto.offset.reset=earliest"),
     Case("kafka-configs --alter --entity-type groups --entity-name s1 --add-config share.auto.offset.reset=never"),
     Case("kafka-configs --alter --entity-type groups --entity-name s1 --add-config share.delivery.count.limit=1"),
     Case("kafka-configs --describe --entity-type groups --entity-name s1"),
+    Case("kafka-console-producer --topic shared --sync", "one\ntwo\nthree\n"),
     Case("kafka-share-groups --list"),
     Case("kafka-share-groups --describe --group s1", exits=_EXIT_RESET),
     Case("kafka-share-groups --reset-offsets --group s1 --to-earliest --topic shared --dry-run"),
     Case("kafka-share-groups --reset-offsets --group s1 --to-earliest --topic shared"),
     Case("kafka-share-groups --reset-offsets --group s1 --to-earliest --topic shared --execute"),
     Case("kafka-share-groups --describe --group s1"),
-    Case("kafka-console-share-consumer --topic shared --group s1 --max-messages 3 --release"),
+    Case("kafka-console-share-consumer --topic shared --group s1 --timeout-ms 20000 --max-messages 3 --release"),
     Case(
-        "kafka-console-share-consumer --topic shared --group s1 --max-messages 1 --reject"
+        "kafka-console-share-consumer --topic shared --group s1 --timeout-ms 20000 --max-messages 1 --reject"
         " --formatter-property print.delivery=true --formatter-property print.key=true --formatter-property print.offset=true"
     ),
-    Case("kafka-console-share-consumer --topic shared --group s1 --max-messages 2 --formatter-property print.headers=true"),
+    Case("kafka-console-share-consumer --topic shared --group s1 --timeout-ms 9000 --max-messages 2 --formatter-property print.key=true"),
     Case("kafka-console-share-consumer --topic shared --group s1 --timeout-ms 300 --reject --release"),
     Case("kafka-console-share-consumer --topic shared --group s1 --command-property group.id=s2"),
     Case("kafka-share-groups --describe --group s1 --members"),
