@@ -164,6 +164,8 @@ CASES: tuple[Case, ...] = (
     Case("kafka-consumer-groups --reset-offsets --group g1 --all-topics --to-earliest --to-latest --dry-run"),
     Case("kafka-consumer-groups --reset-offsets --group new --topic orders --shift-by 1 --dry-run"),
     Case("kafka-consumer-groups --reset-offsets --group new --topic orders --to-current --dry-run"),
+    Case("kafka-consumer-groups --reset-offsets --group g1 --topic orders --to-offset 0 --dry-run"),
+    Case("kafka-consumer-groups --reset-offsets --group g1 --topic orders:0 --shift-by 0 --dry-run"),
     Case("kafka-consumer-groups --reset-offsets --group new --topic orders:9 --to-current --dry-run", exits=_EXIT_RESET),
     Case("kafka-consumer-groups --reset-offsets --all-groups --topic orders --to-latest --export --dry-run"),
     Case("kafka-consumer-groups --delete-offsets --group g1 --topic orders:0"),

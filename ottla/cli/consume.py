@@ -20,7 +20,7 @@ from ottla.cli import share_consume
 from ottla.cli.client_options import make_consumer
 from ottla.cli.command import Command, UsageError
 from ottla.cli.options import connect, output_of, properties_of, read_properties
-from ottla.cli.record_format import Formatter, json_formatter, property_formatter, token_formatter
+from ottla.cli.record_format import INTERNAL_FORMATTERS, Formatter, internal_formatter, json_formatter, property_formatter, token_formatter
 from ottla.cli.record_input import unescape
 from ottla.cli.start_offsets import Start, parse_start, start_positions
 from ottla.cli.topic_names import pattern_of
@@ -120,11 +120,13 @@ def _topics(cluster: Cluster, args: argparse.Namespace) -> list[str]:
 def _formatter(args: argparse.Namespace) -> Formatter | None:
     if sum((args.json, args.format is not None, args.key_delimiter is not None)) > 1:
         raise UsageError("-J, -f and -K exclude each other")
-    formatter = (args.formatter or "").rpartition(".")[2]
+    formatter = re.split(r"[.$]", args.formatter or "")[-1]
     if formatter == "NoOpMessageFormatter":
         return lambda *_: b""
-    if formatter not in ("", "DefaultMessageFormatter"):
-        raise UsageError(f"--formatter {args.formatter} is not offered; `ottla log dump` decodes Kafka's own topics")
+    if formatter in INTERNAL_FORMATTERS:
+        return internal_formatter(*INTERNAL_FORMATTERS[formatter])
+    if formatter not in ("", "DefaultMessageFormatter", "LoggingMessageFormatter"):
+        raise UsageError(f"--formatter {args.formatter} is not offered: classes of Java cannot be loaded here")
     if args.json:
         return json_formatter
     if args.format is not None:
@@ -164,9 +166,7 @@ def _keeps(args: argparse.Namespace) -> Keeps | None:
 class _Reading:
     """One run: what to print, when to stop."""
 
-    def __init__(
-        self, args: argparse.Namespace, cluster: Cluster, start: Start, formatter: Formatter | None, keeps: Keeps | None
-    ) -> None:
+    def __init__(self, args: argparse.Namespace, cluster: Cluster, start: Start, formatter: Formatter | None, keeps: Keeps | None) -> None:
         self.args = args
         self.cluster = cluster
         self.start = start

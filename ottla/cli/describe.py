@@ -42,6 +42,6 @@ def _option(action: argparse.Action) -> dict[str, Any]:
     found: dict[str, Any] = {"names": list(action.option_strings) or [action.metavar or action.dest], "help": action.help or ""}
     if action.choices is not None:
         found["choices"] = list(action.choices)
-    if action.default not in (None, False, argparse.SUPPRESS, []):
+    if action.default is not None and action.default is not False and action.default not in (argparse.SUPPRESS, []):
         found["default"] = str(action.default)
     return found

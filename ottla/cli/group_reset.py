@@ -113,7 +113,8 @@ def make_plans(cluster: Cluster, args: argparse.Namespace, keeping: Keeping = CO
 
 def check_usage(args: argparse.Namespace) -> str:
     """The one scenario. Everything wrong with the options is found before a broker is asked."""
-    chosen = [name for name in SCENARIOS if getattr(args, name) not in (None, False)]
+    given_to = {name: getattr(args, name) for name in SCENARIOS}
+    chosen = [name for name, value in given_to.items() if value is not None and value is not False]  # an offset of 0 is one
     if len(chosen) != 1:
         given = " and ".join("--" + name.replace("_", "-") for name in chosen)
         raise UsageError(f"{given} exclude each other" if chosen else "say where to: --to-earliest, --to-offset N, --shift-by N and so on")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import importlib
 import json
+from collections.abc import Container
 from functools import cache
 from typing import Any
 
@@ -32,6 +33,27 @@ def decode_record(record: Record, kind: str) -> tuple[str | None, str | None]:
         except WireError:
             pass
     return _text(record.key), _text(record.value)
+
+
+def message_json(record: Record, kind: str, types: Container[int]) -> str | None:
+    """A record as the formatters of Kafka's console consumer write it; None for a key of another type than these."""
+    key, value = record.key, record.value
+    if key is None or len(key) < 2 or (number := int.from_bytes(key[:2], "big", signed=True)) not in types:
+        return None
+    classes = _classes(kind).get(number)
+    if classes is None:
+        return None
+    try:
+        shown: dict[str, Any] = {"key": {"type": number, "data": struct_object(decoder(classes[0], 0)(key, 2)[0], 0)}, "value": None}
+        if value is not None:
+            version = int.from_bytes(value[:2], "big", signed=True)
+            lowest, highest = classes[1].VERSIONS
+            known = len(value) >= 2 and lowest <= version <= highest
+            data = struct_object(decoder(classes[1], version)(value, 2)[0], version) if known else "unknown"
+            shown["value"] = {"version": version, "data": data}
+    except WireError:
+        return None
+    return _json(shown)
 
 
 def _text(data: bytes | None) -> str | None:

@@ -29,6 +29,25 @@ _TOKEN = re.compile(r"%([sSRkKThtpo%])")
 _NULL_LENGTH = -1
 
 
+INTERNAL_FORMATTERS: Mapping[str, tuple[str, tuple[int, ...]]] = {
+    "OffsetsMessageFormatter": ("offsets", (0, 1)),
+    "GroupMetadataMessageFormatter": ("offsets", (2,)),
+    "TransactionLogMessageFormatter": ("transactions", (0,)),
+    "ShareGroupStateMessageFormatter": ("shares", (0, 1)),
+}
+"""Kafka's formatters of its own topics: whose records, and which types of keys; what else stands there is passed over."""
+
+
+def internal_formatter(kind: str, types: tuple[int, ...]) -> Formatter:
+    from ottla.cli.log_decoders import message_json
+
+    def shown(topic: str, partition: int, header: BatchHeader, record: Record, delivery: int = 0, /) -> bytes:
+        text = message_json(record, kind, types)
+        return b"" if text is None else text.encode() + b"\n"
+
+    return shown
+
+
 def property_formatter(properties: Mapping[str, str]) -> Formatter | None:
     """Kafka's default formatter. None when the properties ask for the value and nothing else."""
     known = {

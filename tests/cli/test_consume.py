@@ -226,3 +226,26 @@ def test_nothing_to_read_ends_a_follow_in_time(broker: Broker, topic: str, ottla
     started = time.monotonic()
     assert ottla("consume", topic, "--timeout-ms", 300, "-q").code == 0
     assert 0.25 <= time.monotonic() - started < 5
+
+
+@pytest.mark.parametrize("prefix", ["org.apache.kafka.tools.consumer.", "kafka.coordinator.group.GroupMetadataManager$", ""])
+def test_offsets_as_kafkas_formatter_writes_them(ottla: Ottla, topic: str, prefix: str) -> None:
+    group = f"group-{topic}"
+    assert ottla("group", "reset-offsets", "--group", group, "--topic", topic, "--to-offset", "0", "--execute").code == 0
+    shown = ottla("consume", "__consumer_offsets", "-e", "-q", "--formatter", f"{prefix}OffsetsMessageFormatter")
+    records = [json.loads(line) for line in shown.out.splitlines()]
+    assert {record["key"]["type"] for record in records} == {1}
+    (mine,) = [record for record in records if record["key"]["data"]["group"] == group]
+    assert mine["key"]["data"] == {"group": group, "topic": topic, "partition": 0}
+    assert mine["value"]["data"]["offset"] == 0
+
+
+def test_other_formatters_of_kafkas_own_topics(ottla: Ottla, topic: str) -> None:
+    assert ottla("produce", topic, "--generate", "1", "--transactional-id", f"id-{topic}").code == 0
+    shown = ottla(
+        "consume", "__transaction_state", "-e", "-q", "--formatter", "org.apache.kafka.tools.consumer.TransactionLogMessageFormatter"
+    )
+    mine = [record for record in map(json.loads, shown.out.splitlines()) if record["key"]["data"]["transactionalId"] == f"id-{topic}"]
+    assert len(mine) >= 3 and mine[-1]["value"]["data"]["producerId"] >= 0
+    assert ottla("consume", topic, "-e", "-q", "--formatter", "OffsetsMessageFormatter").out == "", "strangers are passed over"
+    assert ottla("consume", topic, "-e", "-q", "--formatter", "org.example.Mine").code == 2

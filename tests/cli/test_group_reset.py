@@ -260,3 +260,15 @@ def test_json_says_old_new_and_distance(cluster: Cluster, run: Ottla) -> None:
 def test_a_group_without_commits_has_nothing_to_take_over(ottla: Ottla, topic: str) -> None:
     refused = ottla("group", "reset-offsets", "--group", "g", "--topic", topic, "--to-group", "nobody", "--execute", "-o", "json")
     assert (refused.code, json.loads(refused.out)["error"]["name"], refused.err.count("\n")) == (1, "GROUP_ID_NOT_FOUND", 1)
+
+
+def test_nought_is_a_number(ottla: Ottla, topic: str) -> None:
+    """`--to-offset 0` is what most people type, and 0 is not the same as nothing."""
+    scope = ("group", "reset-offsets", "--group", f"g-{topic}", "--topic", topic)
+    for scenario in (("--to-offset", "0"), ("--shift-by", "0"), ("--to-offset=0",)):
+        done = ottla(*scope, *scenario, "--execute", "-o", "json")
+        assert done.code == 0, done
+        assert '"new_offset": 0' in done.out
+    shim = ottla("kafka-consumer-groups", "--reset-offsets", "--group", f"g-{topic}", "--topic", topic, "--to-offset", "0", "--execute")
+    assert (shim.code, shim.out.split()[-1]) == (0, "0")
+    assert ottla(*scope, "--to-offset", "0", "--to-latest").code == 2
