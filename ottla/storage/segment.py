@@ -22,7 +22,7 @@ from ottla.base.log_config import LogConfig
 from ottla.base.ports import Disk, File
 from ottla.base.types import NO_OFFSET, NO_TIMESTAMP
 from ottla.storage.aborted import ENTRY_BYTES, AbortedTransaction, decode_aborted, encode_aborted, size_below
-from ottla.storage.checkpoints import read_whole
+from ottla.storage.checkpoints import read_whole, write_atomically
 from ottla.storage.file_slice import BytesFile, FileSlice, SharedFile
 from ottla.storage.index import (
     OFFSET_ENTRY_BYTES,
@@ -450,13 +450,8 @@ class Segment:
             self.replace_aborted(known[: kept // ENTRY_BYTES])
 
     def replace_aborted(self, transactions: list[AbortedTransaction]) -> None:
-        file = self.disk.open(self.path(ABORTED_SUFFIX), create=True)
-        try:
-            file.truncate(0)
-            file.pwrite(b"".join(map(encode_aborted, transactions)), 0)
-            file.sync()
-        finally:
-            file.close()
+        """Whole or not at all: what an interrupted recovery lost here could not be told from what was never aborted."""
+        write_atomically(self.disk, self.path(ABORTED_SUFFIX), b"".join(map(encode_aborted, transactions)))
         self.has_aborted = bool(transactions)
         self._aborted = list(transactions)
 

@@ -106,6 +106,26 @@ def test_after_a_kill_only_what_lies_behind_the_recovery_point_is_read() -> None
     assert built.log.log_end_offset == 9_010
 
 
+def test_a_power_cut_within_a_recovery_loses_no_aborted_transaction() -> None:
+    """I24, I43: below the recovery point the index of aborted transactions is all there is, so it is replaced whole or not at all."""
+    built = LogBuilder()
+    for number in range(3):
+        built.append(batch_of(producer_id=number, producer_epoch=0, base_sequence=0, is_transactional=True))
+        built.append(marker_of(is_commit=False, producer_id=number))
+    built.log.flush()
+    built.checkpoint()
+    disk = memory(built)
+    images: list[MemDisk] = []
+    disk.on_change = lambda _operation, _path: images.extend(disk.image(SeededRandom(seed)) for seed in range(5))
+    built.kill()
+    built.log.truncate_to(4)
+    disk.on_change = None
+    assert len(images) > 15
+    for image in images:
+        again = LogBuilder(disk=image, recovery_point=min(built.recovery_point, 4))
+        assert again.log.aborted_transactions(0, 4) == [(0, 0), (1, 2)]
+
+
 @pytest.mark.parametrize(
     ("suffix", "damage", "was_clean"),
     [
