@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,8 @@ import pytest
 from ottla.base import turns
 from ottla.base.errors import ErrorCode
 from ottla.controller.api import NewPartitions, NewTopic, TopicResult
+from ottla.replication.partition import Partition
+from ottla.server import replicas
 from ottla.server.app import BrokerServer
 from tests.server.conftest import MakeServer
 
@@ -111,3 +114,21 @@ def test_what_is_wanted_from_the_start_is_there_at_the_start(make_server: MakeSe
     server = make_server()
     server.create_topics([("a", 600), ("b", 600)])
     assert (opened(server, "a"), opened(server, "b")) == (600, 600)
+
+
+def test_many_partitions_are_no_work_for_the_collector(make_server: MakeServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are frozen; so they must go by themselves, or they would stay for ever."""
+    monkeypatch.setattr(replicas, "OPENED_PER_FREEZE", 10)
+    server = make_server()
+    gc.collect()
+    gc.disable()
+    try:
+        server.create_topics([("t", 40)])
+        assert gc.get_freeze_count() > 40
+        made = id(server.partitions.of_topic("t")[0])
+        server.controller.delete_topics(["t"], lambda results: None)
+        gc.unfreeze()
+        assert made not in [id(found) for found in gc.get_objects() if isinstance(found, Partition)]
+    finally:
+        gc.unfreeze()
+        gc.enable()
