@@ -42,7 +42,9 @@ KEYS = [TopicPartition(name, index) for name, count in TOPICS.items() for index 
 LAYOUTS = ((1, 1, 1, 1, 1), (1, 2, 1, 2, 1), (2, 1, 1, 1, 2), (1, 1, 1, 2, 2))
 """Which broker leads each of KEYS."""
 SETTINGS = TransactionSettings(timeout_scan_interval_ms=500, completion_wait_ms=100)
-LOG_CONFIG = LogConfig(segment_bytes=8_192, index_interval_bytes=512)
+LOG_CONFIG = LogConfig(segment_bytes=2_048, index_interval_bytes=256)
+CHECKPOINTS = 0.3
+"""How many flushes are noted as recovery point: what lies below it the next life takes from snapshots and indexes."""
 LOAD_BYTES = 4_096
 FLUSH_MS = (0, 25)
 STRIKES = 0.01
@@ -129,6 +131,7 @@ class SimBroker:
         self.partitions: dict[TopicPartition, Partition] = {}
         self.recovered_ends: dict[TopicPartition, int] = {}
         self.log_starts: dict[TopicPartition, int] = {}
+        self.recovery_points: dict[TopicPartition, int] = {}
         self._client = ConnectionInfo(identity="c", host="10.0.0.1", listener="PLAINTEXT")
         self._peer = ConnectionInfo(identity="p", host="10.0.0.2", listener="PLAINTEXT")
         self._peer.is_inter_broker = True
@@ -204,6 +207,7 @@ class SimBroker:
             now_ms=self.world.clock.wall_ms(),
             was_clean=False,
             log_start_offset=self.log_starts.get(key, 0),
+            recovery_point=self.recovery_points.get(key, 0),
         )
         self.recovered_ends[key] = log.log_end_offset
         partition = Partition(
@@ -233,6 +237,8 @@ class SimBroker:
             self._flushing.discard(key)
             end = partition.log.log_end_offset
             partition.log.flush()
+            if self._chance.random() < CHECKPOINTS:
+                self.recovery_points[key] = partition.log.recovery_point
             partition.on_flushed(end)
 
         self.life.call_later(self._chance.randint(*FLUSH_MS), flush)

@@ -12,19 +12,23 @@ from typing import Any
 from unittest import mock
 
 from ottla.base.errors import ErrorCode
+from ottla.groups.machine import GroupMachine
 from ottla.groups.offset_store import OffsetStore
 from ottla.machine.contract import Call, Decision
 from ottla.machine.host import MachineHost
 from ottla.replication.partition import Partition
 from ottla.replication.verification import Verifications
+from ottla.storage import producer_snapshot
 from ottla.storage.log import Log
-from ottla.storage.producers import ProducerStates
-from ottla.transactions import add_partitions, end_transaction, expiry, init_producer_id
+from ottla.storage.producer_snapshot import CachedBatch
+from ottla.storage.producers import ProducerEntry, ProducerStates
+from ottla.transactions import add_partitions, end_transaction, expiry, init_producer_id, markers
 from ottla.transactions.expiry import next_expiry_scan, next_timeout_scan
 from ottla.transactions.machine import TransactionMachine
 from ottla.transactions.markers import LocalMarkers
 from ottla.transactions.metadata import TransactionMetadata, prepared
 from ottla.transactions.routing import TransactionCoordinators
+from ottla.wire.batch_header import BatchHeader
 from tests.sim.world import World
 
 
@@ -168,6 +172,76 @@ def forget_producers() -> Any:
     return mock.patch.object(Log, "open", opened)
 
 
+def forget_completed() -> Any:
+    """A marker that may still be lost holds the last stable offset no more."""
+    follow = ProducerStates.apply_marker
+
+    def apply_marker(producers: ProducerStates, *arguments: Any) -> Any:
+        ended = follow(producers, *arguments)
+        producers._completed.clear()
+        producers._find_first_unstable()
+        return ended
+
+    return mock.patch.object(ProducerStates, "apply_marker", apply_marker)
+
+
+def snapshot_without_open() -> Any:
+    """A snapshot of the producers does not say what was open."""
+    keep = ProducerStates.snapshot
+
+    def snapshot(producers: ProducerStates) -> bytes:
+        return producer_snapshot.encode_snapshot(
+            [row._replace(transaction_first_offset=-1) for row in producer_snapshot.decode_snapshot(keep(producers), "")[0]], []
+        )
+
+    return mock.patch.object(ProducerStates, "snapshot", snapshot)
+
+
+def forget_markers_of_groups_on_load() -> Any:
+    """A group coordinator that loads its log passes markers over."""
+    apply = GroupMachine.apply_marker
+
+    def apply_marker(machine: GroupMachine, *arguments: Any) -> None:
+        if machine.shard.is_live:
+            apply(machine, *arguments)
+
+    return mock.patch.object(GroupMachine, "apply_marker", apply_marker)
+
+
+def replace_partitions() -> Any:
+    """What is added to a transaction takes the place of what was in it."""
+    add = add_partitions.with_partitions
+
+    def with_partitions(metadata: TransactionMetadata, partitions: Any, version: int, now_ms: int) -> TransactionMetadata:
+        return add(metadata, partitions, version, now_ms)._replace(partitions=partitions)
+
+    return mock.patch.object(add_partitions, "with_partitions", with_partitions)
+
+
+def end_any_epoch() -> Any:
+    """EndTxn of an earlier epoch ends what the present one has open."""
+    judge = end_transaction._judge_v2
+    return mock.patch.object(
+        end_transaction, "_judge_v2", lambda metadata, _identity, is_commit: judge(metadata, metadata.identity, is_commit)
+    )
+
+
+def complete_before_markers() -> Any:
+    """A transaction is complete before its markers are safe."""
+    return mock.patch.object(markers, "_wait", lambda _partition, _last_offset, done: done(ErrorCode.NONE))
+
+
+def answer_with_another_offset() -> Any:
+    """A batch that was there already is said to be elsewhere."""
+    find = ProducerEntry.find_duplicate
+
+    def find_duplicate(entry: ProducerEntry, header: BatchHeader) -> CachedBatch | None:
+        batch = find(entry, header)
+        return None if batch is None else batch._replace(base_offset=batch.base_offset + 1)
+
+    return mock.patch.object(ProducerEntry, "find_duplicate", find_duplicate)
+
+
 FAULTS: dict[str, Callable[[], Any]] = {
     fault.__name__: fault
     for fault in (
@@ -190,6 +264,13 @@ FAULTS: dict[str, Callable[[], Any]] = {
         forget_aborted,
         show_pending_offsets,
         ignore_pending_offsets,
+        forget_completed,
+        snapshot_without_open,
+        forget_markers_of_groups_on_load,
+        replace_partitions,
+        end_any_epoch,
+        complete_before_markers,
+        answer_with_another_offset,
     )
 }
 

@@ -48,6 +48,24 @@ def judge_markers(partition: Partition) -> None:
             story.end(where, (header.producer_epoch, control.coordinator_epoch))
 
 
+def judge_stable(partition: Partition) -> None:
+    """I24: the last stable offset is the smaller of the high watermark and the first offset of the earliest transaction that is open, be it
+    only because its marker may still be lost; found from the log alone."""
+    opened: dict[int, int] = {}
+    high_watermark = partition.high_watermark
+    for start, batch in batches(partition):
+        if start >= high_watermark:
+            break
+        header: BatchHeader = read_batch_header(batch, 0)
+        if header.is_control:
+            opened.pop(header.producer_id, None)
+        elif header.is_transactional:
+            opened.setdefault(header.producer_id, start)
+    expected = min([high_watermark, *opened.values()])
+    found = partition.last_stable_offset
+    assert found == expected, f"{partition.topic_partition}: the last stable offset is {found}, the log says {expected} (I24)"
+
+
 def judge_moves(partition: Partition) -> None:
     """I27: every record of a transactional id is a move that the table allows."""
     states: dict[str, TransactionState] = {}

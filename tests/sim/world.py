@@ -12,10 +12,10 @@ from collections.abc import Callable
 from typing import Any
 
 from ottla.base.types import GROUP_METADATA_TOPIC, READ_COMMITTED, TRANSACTION_STATE_TOPIC, TopicPartition
-from ottla.machine.host import HostState
+from ottla.groups.machine import GroupMachine
+from ottla.machine.host import HostState, MachineHost
 from ottla.replication.partition import Partition
 from ottla.server.hosts import reader_of
-from ottla.transactions.machine import TransactionMachine
 from ottla.transactions.markers import Marker
 from tests.fakes.clock import ManualClock
 from tests.fakes.memory_store import MemoryStore
@@ -33,6 +33,7 @@ HEALING_MS = LATE_MS[1] + TIMEOUT_MS + 4_000
 """The latest request of the bad times may still begin a transaction, which nobody but its timeout ends."""
 READ_BYTES = 1 << 20
 REPLAY_EVERY = 512
+STABLE_EVERY = 32
 EVENTS_MAX = 60_000
 WITHIN = 0.5
 """How many power cuts come in the middle of an event."""
@@ -192,6 +193,10 @@ class World:
                 assert partition.log.log_start_offset <= stable <= high <= end, f"{key}: {stable}, {high}, {end} (I2)"
                 assert high >= self._floors.get(key, 0), f"{key}: the high watermark fell to {high} (I11)"
                 self._floors[key] = high
+        if self.events % STABLE_EVERY == 0:
+            for broker in self.brokers.values():
+                for partition in broker.partitions.values():
+                    logs.judge_stable(partition)
         if self.events % REPLAY_EVERY == 0:
             self._check_replay()
 
@@ -207,19 +212,16 @@ class World:
             logs.judge_decision(partition, durable_end, marker)
 
     def _check_replay(self) -> None:
-        """Live state is what loading the log would make of it (I36 for transactions)."""
-        broker = self.brokers[self.layout[TRANSACTIONS]]
-        if not broker.is_up:
-            return
-        host = next(iter(broker.transactions.all_hosts()))
-        if host.state is not HostState.ACTIVE:
-            return
-        fresh: TransactionMachine = broker.transactions.new_machine(0)
-        reader, offset = reader_of(broker.partitions[TRANSACTIONS], 1 << 20), 0
-        while (piece := reader.read_piece(offset)) is not None:
-            piece.apply_to(fresh)
-            offset = piece.end
-        assert fresh.shard.transactions == host.machine.shard.transactions, "live state is not the replay of the log"
+        """Live state is what loading the log would make of it (I36): transactions, and the offsets of groups, pending ones among them."""
+        for broker in self.brokers.values():
+            partition = broker.partitions.get(TRANSACTIONS)
+            for host in broker.transactions.all_hosts() if partition is not None else ():
+                _compare(host, partition, broker.transactions.new_machine(0), lambda machine: machine.shard.transactions)
+            partition = broker.partitions.get(OFFSETS)
+            host = broker.groups.host_of_partition(OFFSETS.partition) if partition is not None else None
+            if host is not None:
+                shard = host.machine.shard
+                _compare(host, partition, GroupMachine(shard.settings, shard.topics, shard.random), GroupMachine.hard_state)
 
     def _judge(self) -> None:
         """All faults have healed, all timeouts have passed."""
@@ -262,3 +264,13 @@ class World:
         self._run_until(self.clock.monotonic_ms() + PATIENCE_MS)
         assert found, f"OffsetFetch of {group_id} failed"
         return found[0]
+
+
+def _compare(host: MachineHost, partition: Any, fresh: Any, state_of: Callable[[Any], Any]) -> None:
+    if host.state is not HostState.ACTIVE:
+        return
+    reader, offset = reader_of(partition, 1 << 20), 0
+    while (piece := reader.read_piece(offset)) is not None:
+        piece.apply_to(fresh)
+        offset = piece.end
+    assert state_of(fresh) == state_of(host.machine), f"live state is not the replay of {partition.topic_partition} (I36)"
