@@ -9,7 +9,8 @@ that was logged.
     admit NAME TOPIC-PARTITION [...] [v2];   end NAME commit|abort [v=1|2]
     hold-markers / release-markers (their acknowledgement);   hold / release (the high watermark)
     given TXID P/E STATE [TOPIC-PARTITION ...] [previous=P] (a record that is there already)
-    advance MS;   refuse CODE (the next append);   restart;   close;   set NAME=VALUE;   describe TXID;   list [state=S] [open-for=MS]
+    advance MS;   refuse CODE (the next append);   restart (load, and loaded at once);   close;   set NAME=VALUE
+    describe TXID;   list [state=S] [open-for=MS]
 """
 
 from __future__ import annotations
@@ -322,13 +323,19 @@ class World:
         self.host.close()
 
     def do_restart(self, arguments: Arguments) -> None:
-        """The leader is gone with its soft state; another one loads the log."""
+        self.do_load(arguments)
+        self.do_loaded(arguments)
+
+    def do_load(self, arguments: Arguments) -> None:
+        """The leader is gone with its soft state; another one begins to load the log."""
         self.host.close()
         self.markers.held.clear()
         self.log.commit()
         self.epoch += 1
         self._start()
         self.host.load(self.log.reader(), 0)
+
+    def do_loaded(self, arguments: Arguments) -> None:
         self.timers.run_due()
 
     def do_set(self, arguments: Arguments) -> None:

@@ -21,6 +21,13 @@ SOURCES = [
 ]
 
 
+TRANSCRIPTS = [path for area in ("transactions", "producers", "groups") for path in sorted((ROOT / "tests/scenarios" / area).glob("*.txt"))]
+OF_REQUESTS = ROOT / "tests/handlers/test_transactions.py"
+"""What handlers refuse before anybody coordinates."""
+NEVER_TO_CLIENTS = {"NETWORK_EXCEPTION", "LEADER_NOT_AVAILABLE", "UNKNOWN_PRODUCER_ID"}
+"""The first two pass between brokers, when one cannot be asked or a partition has no leader; the last is told as never sent."""
+
+
 def section(title: str) -> str:
     return DOCUMENT.split(f"\n## {title}\n", 1)[1].split("\n## ", 1)[0]
 
@@ -31,6 +38,15 @@ def test_every_error_is_told() -> None:
     assert len(given) > 20
     assert sorted(given - told) == []
     assert sorted(name for name in told if name not in ErrorCode.__members__) == []
+
+
+def test_every_error_is_shown() -> None:
+    """In a transcript, or in a request that a handler refuses."""
+    cells = [row.split("|")[1] for row in section("Errors").splitlines() if row.startswith("| ")]
+    told = {name for cell in cells for name in re.findall(r"\b[A-Z]{2,}(?:_[A-Z]+)+\b", cell)}
+    shown = {name for path in (*TRANSCRIPTS, OF_REQUESTS) for name in re.findall(r"\b[A-Z]+(?:_[A-Z]+)+\b", path.read_text())}
+    assert len(told) > 30
+    assert told - shown == NEVER_TO_CLIENTS
 
 
 def test_every_setting_is_told() -> None:
