@@ -67,6 +67,7 @@ LAG_COLUMNS: Columns = (
 def _list_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--state", nargs="?", action="append", const="", metavar="STATE[,...]", help="only groups in these states")
     parser.add_argument("--type", action="append", nargs="?", const="", metavar="TYPE[,...]", help="classic, consumer, share")
+    parser.add_argument("--timeout", type=int, metavar="MS", help="how long to wait for the cluster")
 
 
 def check_list_filters(args: argparse.Namespace) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import socket
+import time
 from pathlib import Path
 
 import pytest
@@ -99,3 +101,13 @@ def test_a_long_word_makes_no_long_line(offline: Ottla) -> None:
     result = offline("topic", "list", "-X", "a" * 100_000)
     assert (result.code, result.err.count("\n")) == (2, 1)
     assert len(result.err) < 1_100
+
+
+@pytest.mark.parametrize("line", ["group list --timeout 300", "group describe g --timeout 300", "topic list -X request.timeout.ms=300"])
+def test_a_broker_that_says_nothing_costs_no_more_than_the_timeout(offline: Ottla, line: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        started = time.monotonic()
+        result = offline(*line.split(), "-b", f"127.0.0.1:{silent.getsockname()[1]}")
+        seconds = time.monotonic() - started
+    assert (result.code, result.err.count("\n")) == (3, 1)
+    assert 0.3 <= seconds < 5
