@@ -218,12 +218,15 @@ class BrokerConfig(_AllSettings):
         return setting.default
 
     def topic_synonyms(self, name: str, overrides: Mapping[str, str]) -> list[Synonym]:
-        """Every value of a topic setting and of the broker settings behind it, the one in force first."""
+        """Every value of a topic setting and of the broker settings behind it, the one in force first.
+
+        Of defaults only that of the first name is told, as in Kafka: none in another unit.
+        """
         setting = TOPIC_SETTINGS[name]
         found = [Synonym(name, overrides[name], Source.DYNAMIC_TOPIC)] if name in overrides else []
         for broker_name, _ in setting.broker_names:
             found += [synonym for synonym in self.synonyms(broker_name) if synonym.source is not Source.DEFAULT]
-        for broker_name, _ in setting.broker_names:
+        for broker_name, _ in setting.broker_names[:1]:
             found += [synonym for synonym in self.synonyms(broker_name) if synonym.source is Source.DEFAULT and synonym.text is not None]
         return found
 

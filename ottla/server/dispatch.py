@@ -31,6 +31,12 @@ API_VERSIONS_KEY = 18
 FETCH_KEYS = (1, 78)
 """Their answers carry slices of files."""
 PRODUCE_KEY = 0
+METADATA_KEY = 3
+DESCRIBE_ACLS_KEY = 29
+WITH_STRAY_BYTES = frozenset((METADATA_KEY, DESCRIBE_ACLS_KEY))
+"""Behind these requests bytes are passed over, as Kafka does behind all: librdkafka up to at least 2.16 leaves three in a Metadata request
+for all topics, segmentio's kafka-go one in DescribeAcls. Behind another one they mean that the two sides disagree about the message, and
+what was read may not be what was meant: the connection is closed before anything is done."""
 DECODED_FACTOR = 8
 """How much more room a request takes once decoded, about. A produce that waits keeps nothing of that: its records are in the log."""
 
@@ -95,9 +101,9 @@ class Dispatcher:
             self._name_client(connection, frame, client_length)
         if route.has_request_tags:
             at = at + 1 if frame[at : at + 1] == NO_TAGS else read_skipped_tags(frame, at)
-        # Bytes behind the end of any request are passed over, as Kafka does: librdkafka leaves three in Metadata, segmentio's kafka-go one
-        # in DescribeAcls, and a test of a client that we have not seen may leave some in another.
-        body, _ = route.decode(frame, at)
+        body, end = route.decode(frame, at)
+        if end != len(frame) and key not in WITH_STRAY_BYTES:
+            raise WireError(f"{len(frame) - end} bytes behind the end of a {route.api_name} request")
         request = connection.contexts.get(version)
         if request is None:
             request = connection.contexts[version] = RequestContext(version, connection.client_id, connection.info)

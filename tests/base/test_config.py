@@ -278,7 +278,6 @@ def test_topic_synonyms_name_the_one_in_force_first() -> None:
     assert [(synonym.name, synonym.source) for synonym in config.topic_synonyms("retention.ms", {"retention.ms": "5"})] == [
         ("retention.ms", Source.DYNAMIC_TOPIC),
         ("log.retention.hours", Source.STATIC_BROKER),
-        ("log.retention.hours", Source.DEFAULT),
     ]
 
 

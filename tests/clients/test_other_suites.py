@@ -25,9 +25,9 @@ def world(broker: BrokerProcess) -> Iterator[World]:
         yield World(client)
 
 
-@pytest.mark.parametrize(("key", "version"), [(0, 9), (1, 11), (3, 9), (12, 4), (18, 0), (18, 3), (29, 1), (29, 2)])
-def test_bytes_behind_the_end_of_a_request_are_passed_over(world: World, broker: BrokerProcess, key: int, version: int) -> None:
-    """segmentio/kafka-go (Go) sends one such byte with DescribeAcls, librdkafka three with Metadata. Kafka minds them nowhere."""
+@pytest.mark.parametrize(("key", "version"), [(3, 9), (29, 1), (29, 2)])
+def test_bytes_behind_the_end_of_two_requests_are_passed_over(world: World, broker: BrokerProcess, key: int, version: int) -> None:
+    """segmentio/kafka-go (Go) sends one such byte with DescribeAcls, librdkafka three with Metadata."""
     with WireClient(broker.port) as client:
         frame = client.frame(world.request(key, version), version)
         client.send(struct.pack(">i", len(frame) - 4 + 3) + frame[4:] + bytes(3))

@@ -39,7 +39,6 @@ def test_a_topic_in_every_version(version: int) -> None:
     assert (retention.value, retention.config_source, retention.read_only) == ("3600000", 4, False)
     assert [(synonym.name, synonym.value, synonym.source) for synonym in retention.synonyms] == [
         ("log.retention.hours", "1", 4),
-        ("log.retention.hours", "168", 5),
     ]
     if version >= 3:
         assert retention.config_type == 5

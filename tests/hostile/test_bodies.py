@@ -58,6 +58,8 @@ CLOSING = {
     "B3 varint of six bytes": frame(3, 9, b"\x80\x80\x80\x80\x80\x01" + bytes(10)),
     "B3 varint of eleven bytes": frame(3, 9, b"\x80" * 10 + b"\x01" + bytes(10)),
     "B4 compact null where there must be a string": frame(12, 4, b"\0" + bytes(8)),
+    "B5 trailing bytes": frame(18, 0, b"\0"),
+    "B5 trailing bytes behind tags": frame(12, 4, encoder(load(12)[0], 4)(load(12)[0](group_id="g", member_id="m")) + bytes(100)),
     "string that is not UTF-8": frame(12, 0, b"\0\2\xff\xfe" + bytes(6)),
 }
 
@@ -67,21 +69,6 @@ def test_lying_lengths_close_the_connection(connect: Connect, data: bytes) -> No
     client = connect()
     client.send(data)
     assert client.receive() is None
-
-
-BEHIND = {
-    "B5 trailing bytes": frame(18, 0, b"\0"),
-    "B5 trailing bytes behind tags": frame(12, 4, encoder(load(12)[0], 4)(load(12)[0](group_id="g", member_id="m")) + bytes(100)),
-}
-
-
-@pytest.mark.parametrize("data", BEHIND.values(), ids=BEHIND)
-def test_bytes_behind_a_request_change_nothing(connect: Connect, data: bytes) -> None:
-    """As in Kafka they are passed over: there are clients that send one too many."""
-    client = connect()
-    for _ in range(2):
-        client.send(data)
-        assert client.receive() is not None
 
 
 @pytest.mark.parametrize("mebibytes", [1, 99])

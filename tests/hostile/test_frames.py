@@ -36,7 +36,7 @@ def header(key: int, version: int, client_id: bytes = b"\xff\xff") -> bytes:
 
 
 HEARTBEAT = HeartbeatRequest(group_id="grp", generation_id=-1)
-"""One byte further on it has a member id of length -1; bytes behind the end alone would be passed over."""
+"""One byte further on it has a member id of length -1."""
 
 CLOSING = {
     "F1 size -1": struct.pack(">i", -1) + bytes(20),
