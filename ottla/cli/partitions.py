@@ -8,6 +8,7 @@ take the bounds of `--throttle` away, as Kafka's tool does. By Kafka's name the 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Mapping
 from typing import Any
 
 from ottla.base.errors import ApiError, ErrorCode
@@ -112,6 +113,7 @@ def _start(
     strays = {replica: path for replica, path in plan.log_dirs.items() if lie.get(replica, ("", ""))[0] != path}
     if strays:
         cluster.any_connection().version_of(ALTER_REPLICA_LOG_DIRS)
+        _check_directories(cluster, strays)
     if rate is not None:
         replica_admin.throttle_moves(cluster, plan.replicas, before, rate)
     if log_dir_rate is not None:
@@ -129,6 +131,16 @@ def _start(
         if is_kafka(args) and started:
             kafka.show_log_dirs_started(started)
     return errors
+
+
+def _check_directories(cluster: Cluster, wanted: Mapping[replica_admin.Replica, str]) -> None:
+    """Each is one of its broker's; found before anything has changed."""
+    for broker in sorted({replica.broker for replica in wanted}):
+        there = [str(found.log_dir) for found in admin.describe_log_dirs(cluster, broker, [])]
+        for replica, path in sorted(wanted.items()):
+            if replica.broker == broker and path not in there:
+                message = f"broker {broker} has no log directory {path!r}; it has {', '.join(sorted(there))}"
+                raise ApiError(ErrorCode.LOG_DIR_NOT_FOUND, message)
 
 
 def _list(args: argparse.Namespace) -> int:

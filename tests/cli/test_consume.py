@@ -170,7 +170,7 @@ def test_several_topics_by_name_and_by_pattern(ottla: Ottla, broker: Broker, top
         (["--grep", "("], 2, "is not a regular expression"),
         (["--where", "open('x')"], 2, "--where takes comparisons"),
         (["--where", "valu == 1"], 2, "does not know 'valu'"),
-        (["--formatter", "kafka.coordinator.group.GroupMetadataManager$OffsetsMessageFormatter"], 2, "is not offered"),
+        (["--formatter", "org.example.OffsetsPrinter"], 2, "is not offered"),
         (["--value-deserializer", "com.example.Thing"], 2, "no deserializer 'com.example.Thing'"),
         (["-o", "99", "-c", "1", "-X", "auto.offset.reset=none"], 1, "OFFSET_OUT_OF_RANGE"),
     ],

@@ -118,12 +118,12 @@ def test_throttles_are_set_and_taken_away(ottla: Ottla, topic: str, tmp_path: Pa
     assert ottla(*start, "--throttle", "-1", "--disallow-replication-factor-change").code == 0
 
 
-def test_a_directory_of_its_own_is_refused_before_anything_changes(ottla: Ottla, topic: str, tmp_path: Path) -> None:
+def test_a_directory_that_is_not_there_is_refused_before_anything_changes(ottla: Ottla, topic: str, tmp_path: Path) -> None:
     entry = {"topic": topic, "partition": 0, "replicas": [0], "log_dirs": ["/elsewhere"]}
     file = _plan(tmp_path / "plan.json", entry)
     start = ("partitions", "reassign", "--reassignment-json-file", file, "--execute", "--yes", "--throttle", "5000")
     refused = ottla(*start, "-o", "json")
-    assert (refused.code, json.loads(refused.out)["error"]["name"]) == (1, "UNSUPPORTED_VERSION")
+    assert (refused.code, json.loads(refused.out)["error"]["name"]) == (1, "LOG_DIR_NOT_FOUND")
     assert _throttles(ottla, topic) == []
     assert ottla("partitions", "verify", "--reassignment-json-file", file).code == 1
     topics = tmp_path / "topics.json"
