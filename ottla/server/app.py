@@ -438,7 +438,8 @@ def run(
     """Runs one broker until it is told to stop; returns the exit code. `on_ready` is given its address. Raises `StartRefused`."""
     loop = new_event_loop()
     asyncio.set_event_loop(loop)
-    log.info("ottla %s, broker.id=%d, data in %s", __version__, config.this_broker_id, ", ".join(config.data_directories))
+    directories = ", ".join(map(os.path.abspath, config.data_directories))
+    log.info("ottla %s, broker.id=%d, data in %s", __version__, config.this_broker_id, directories)
     log.info("%s", sources_line(config))
     for notice in notices:
         log.log(logging.WARNING if notice.is_warning else logging.INFO, notice.text)

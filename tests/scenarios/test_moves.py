@@ -116,7 +116,7 @@ def seen() -> dict[object, set[Move]]:
         (GroupType.CONSUMER, CONSUMER_ALLOWED),
         (GroupType.SHARE, SHARE_ALLOWED),
     ],
-    ids=str,
+    ids=["transaction", "classic", "consumer", "share"],
 )
 def test_every_move_of_the_table_is_seen(seen: dict[object, set[Move]], kind: object, table: dict[Enum, frozenset[Enum]]) -> None:
     allowed = {(state, following) for state in table for following in table[state] if not {state, following} & NEVER_REACHED}
