@@ -130,22 +130,11 @@ def _beat(shard: GroupShard, request: ConsumerGroupHeartbeatRequest, caller: Cal
     response = ConsumerGroupHeartbeatResponse(
         member_id=member_id, member_epoch=position.epoch, heartbeat_interval_ms=shard.heartbeat_interval_ms(request.group_id)
     )
-    has_moved = _has_moved(shard, request.group_id, member_id, caller)
+    has_moved = shard.sessions[request.group_id, member_id].has_moved(caller.connection)
     if is_full or has_moved or position.assigned != position_before.assigned:
         response.assignment = _assignment(position)
     draft.answer(reply, response, refusal)
     return draft.decision()
-
-
-def _has_moved(shard: GroupShard, group_id: str, member_id: str, caller: Caller) -> bool:
-    """Whether the member came by another connection last time, so that it may not have got its last answer.
-
-    Kafka tells an assignment once, and again to who asks for everything. librdkafka (2.16) does not ask after a request that timed out:
-    then the group waits for it to give up what it was never told to, up to its rebalance timeout. Being told twice does no harm.
-    """
-    session = shard.sessions[group_id, member_id]
-    before, session.connection = session.connection, caller.connection
-    return before != caller.connection
 
 
 def _find_group(shard: GroupShard, request: ConsumerGroupHeartbeatRequest) -> tuple[Change, ClassicGroup | None]:

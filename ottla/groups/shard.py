@@ -41,6 +41,15 @@ class Session:
         self.is_join_awaited = False  # a classic member was told to join again
         self.timer_ms: int | None = None
 
+    def has_moved(self, connection: str) -> bool:
+        """Whether the member came by another connection last time, so that it may not have got its last answer.
+
+        Kafka tells an assignment once, and again to who asks for everything. librdkafka (2.16) does not ask after a request that timed out:
+        then the group waits for it to give up what it was never told to, up to its rebalance timeout. Being told twice does no harm.
+        """
+        before, self.connection = self.connection, connection
+        return before != connection
+
 
 class Refresh:
     """When a consumer or share group's topics were last looked up, and in which version of the topics."""

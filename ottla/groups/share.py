@@ -81,10 +81,11 @@ def _beat(shard: GroupShard, request: ShareGroupHeartbeatRequest, caller: Caller
     extend_share_session(shard, request.group_id, member_id, draft, now_ms)
     position = change.group.position(member_id)
     says_topics = request.subscribed_topic_names is not None
+    has_moved = shard.share_sessions[request.group_id, member_id].has_moved(caller.connection)
     if says_topics and not position.assigned and change.group.state_topics.initializing:
         _await_states(shard, request.group_id, member_id, reply, draft)
         return draft.decision()
-    is_new = says_topics or position.assigned != position_before.assigned
+    is_new = says_topics or has_moved or position.assigned != position_before.assigned
     draft.answer(reply, _response(shard, request.group_id, member_id, position, has_partitions=is_new), share_refusal)
     return draft.decision()
 

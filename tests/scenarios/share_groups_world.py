@@ -1,6 +1,7 @@
 """The world of the share group transcripts: that of the groups, with share coordinators beside it.
 
-    share NAME [epoch=N] [topics=t,u] [rack=R] [group=g] [id=ID]      ShareGroupHeartbeat; epoch 0 joins (topics t by default), -1 leaves
+    share NAME [epoch=N] [topics=t,u] [rack=R] [group=g] [id=ID] [via=CONNECTION]
+                                          ShareGroupHeartbeat; epoch 0 joins (topics t by default), -1 leaves
     share-describe [group=g];   share-state [group=g];   share-known [group=g]   (the partitions whose offsets can be described)
     share-alter [t-0=5 ...] [group=g];   share-forget TOPIC [...] [group=g]
     persister fail=CODE|fine|hold|release|show;   drop-topic TOPIC (and the coordinators hear of it);   lose-topic TOPIC (they do not)
@@ -77,7 +78,8 @@ class World(groups_world.World):
             has = "" if response.assignment is None else f" has {show_topics(response.assignment.topic_partitions)}"
             self.say(f"{name}: epoch={response.member_epoch}{has}")
 
-        self.host.run(lambda now: self.machine.share_heartbeat(request, Caller(1, name, "/10.0.0.1"), answer, now))
+        caller = Caller(1, name, "/10.0.0.1", arguments.text("via", ""))
+        self.host.run(lambda now: self.machine.share_heartbeat(request, caller, answer, now))
 
     def do_share_describe(self, arguments: Arguments) -> None:
         def answer(groups: list[DescribedGroup]) -> None:
