@@ -194,12 +194,12 @@ def completed(metadata: TransactionMetadata, now_ms: int) -> TransactionMetadata
 
 
 def kept(metadata: TransactionMetadata, identity: ProducerIdentity, timeout_ms: int, now_ms: int) -> TransactionMetadata:
-    """The transaction stays open; its owner will end it as `identity` (KIP-939)."""
+    """The transaction stays open; its owner will end it as `identity` (KIP-939). One without a timeout gets none by being asked for."""
     return move(
         metadata,
         ONGOING,
         next_producer_id=identity.producer_id,
         next_producer_epoch=identity.epoch,
-        timeout_ms=timeout_ms,
+        timeout_ms=NO_TIMEOUT_MS if metadata.timeout_ms == NO_TIMEOUT_MS else timeout_ms,
         update_timestamp_ms=now_ms,
     )
