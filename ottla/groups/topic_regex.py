@@ -19,6 +19,7 @@ from unicodedata import category
 PATTERN_LENGTH_MAX = 512
 PROGRAM_LENGTH_MAX = 5_000
 REPEAT_MAX = 1_000
+MOVES_MAX = 1_000
 
 Ranges = tuple[tuple[int, int], ...]
 ANY: Ranges = ((0, 9), (11, 0x10FFFF))  # all but the line feed
@@ -94,9 +95,42 @@ class TopicRegex:
             raise PatternError(f"a pattern of {len(pattern)} characters is longer than {PATTERN_LENGTH_MAX}")
         self.pattern = pattern
         self._program = _Parser(pattern).parse()
+        # What was found once is known: sets of states, by number, and which follows which. Assertions depend on more than the next letter.
+        self._has_assertions = any(isinstance(instruction, Assertion) for instruction in self._program)
+        self._sets: list[tuple[int, ...]] = []
+        self._moves: list[dict[str, int]] = []
+        self._moves_left = MOVES_MAX
+        self._number_of(() if self._has_assertions else tuple(self._follow([0], "", 0)))
 
     def matches(self, name: str) -> bool:
         """Whether the whole name matches."""
+        if self._has_assertions:
+            return self._run(name)
+        number = 0
+        for character in name:
+            following = self._moves[number].get(character)
+            if following is None:
+                if not self._moves_left:
+                    return self._run(name)
+                following = self._learn(number, character)
+            number = following
+        return len(self._program) in self._sets[number]
+
+    def _learn(self, number: int, character: str) -> int:
+        code = ord(character)
+        moved = [state + 1 for state in self._sets[number] if self._accepts(state, code)]
+        following = self._number_of(tuple(sorted(self._follow(moved, "", 0))))
+        self._moves[number][character] = following
+        self._moves_left -= 1
+        return following
+
+    def _number_of(self, states: tuple[int, ...]) -> int:
+        if states not in self._sets:
+            self._sets.append(states)
+            self._moves.append({})
+        return self._sets.index(states)
+
+    def _run(self, name: str) -> bool:
         states = self._follow([0], name, 0)
         for position, character in enumerate(name):
             code = ord(character)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.groups.topic_regex import PatternError, TopicRegex
+from ottla.groups.topic_regex import MOVES_MAX, PatternError, TopicRegex
 
 ATOMS = st.sampled_from(["a", "b", ".", "[ab]", "[^a]", "[a-c]", r"\.", r"\d", r"\w", "-", "1", "_", r"[\w.-]", "^", "$"])
 
@@ -125,6 +125,13 @@ def test_examples(pattern: str, name: str, is_match: bool) -> None:
 def test_what_is_refused(pattern: str) -> None:
     with pytest.raises(PatternError):
         TopicRegex(pattern)
+
+
+def test_what_is_learned_has_a_bound_and_changes_nothing() -> None:
+    """Each new letter is a new move; beyond the bound names are run as if nothing were known."""
+    regex = TopicRegex("[^a]*b")
+    names = ["b", "cb", "ab", *(chr(0x4E00 + number) + "b" for number in range(2 * MOVES_MAX)), "cb", "ab"]
+    assert [name for name in names if not regex.matches(name)] == ["ab", "ab"]
 
 
 def test_patterns_that_kill_backtrackers_are_cheap() -> None:
