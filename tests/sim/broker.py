@@ -44,7 +44,8 @@ LAYOUTS = ((1, 1, 1, 1, 1), (1, 2, 1, 2, 1), (2, 1, 1, 1, 2), (1, 1, 1, 2, 2))
 SETTINGS = TransactionSettings(timeout_scan_interval_ms=500, completion_wait_ms=100)
 LOG_CONFIG = LogConfig(segment_bytes=2_048, index_interval_bytes=256)
 CHECKPOINTS = 0.3
-"""How many flushes are noted as recovery point: what lies below it the next life takes from snapshots and indexes."""
+"""After how many flushes aids to recovery are written and the recovery point is noted: what lies below it the next life takes from
+snapshots and indexes."""
 LOAD_BYTES = 4_096
 FLUSH_MS = (0, 25)
 STRIKES = 0.01
@@ -238,6 +239,7 @@ class SimBroker:
             end = partition.log.log_end_offset
             partition.log.flush()
             if self._chance.random() < CHECKPOINTS:
+                partition.log.write_recovery_aids(0)
                 self.recovery_points[key] = partition.log.recovery_point
             partition.on_flushed(end)
 
