@@ -11,7 +11,7 @@ import pytest
 from ottla.base.errors import ErrorCode
 from ottla.base.types import GROUP_METADATA_TOPIC, TopicPartition
 from ottla.handlers import txn_offset_commit
-from ottla.handlers.context import AllowClients, ConnectionInfo, Pending, RequestContext
+from ottla.handlers.context import AclOperation, AllowClients, ConnectionInfo, RequestContext, ResourceType
 from ottla.replication.verification import VerificationGuard, Verifications
 from ottla.wire.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
@@ -53,13 +53,11 @@ class House:
         self.committed += 1
         reply(TxnOffsetCommitResponse())
 
-    def ask(self) -> Pending:
+    def ask(self) -> Any:
         topic = TxnOffsetCommitRequestTopic(name="in", partitions=[TxnOffsetCommitRequestPartition(committed_offset=5)])
         body = TxnOffsetCommitRequest(transactional_id="tx", group_id="g", producer_id=7, producer_epoch=0, topics=[topic])
         connection = ConnectionInfo(identity="c", host="10.0.0.1", listener="PLAINTEXT")
-        pending = txn_offset_commit.handle(self.broker, RequestContext(3, "c", connection), body)
-        assert isinstance(pending, Pending)
-        return pending
+        return txn_offset_commit.handle(self.broker, RequestContext(3, "c", connection), body)
 
 
 def test_an_answer_in_time_lets_the_offsets_in() -> None:
@@ -96,3 +94,21 @@ def test_a_transaction_that_has_written_here_is_not_asked_about() -> None:
     house.is_open = True
     assert house.ask().is_done
     assert (house.committed, house.asked) == (1, [])
+
+
+@pytest.mark.parametrize(
+    ("operation", "kind", "code"),
+    [
+        (AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED),
+        (AclOperation.READ, ResourceType.GROUP, ErrorCode.GROUP_AUTHORIZATION_FAILED),
+        (AclOperation.READ, ResourceType.TOPIC, ErrorCode.TOPIC_AUTHORIZATION_FAILED),
+    ],
+)
+def test_each_right_is_needed(operation: AclOperation, kind: ResourceType, code: ErrorCode) -> None:
+    """A6: to the transactional id, to the group, and to the topics; nobody is asked and nothing is written without."""
+    house = House()
+    house.broker.authorizer = SimpleNamespace(is_allowed=lambda _connection, *asked: asked[:2] != (operation, kind))
+    answer = house.ask()
+    (topic,) = answer.topics
+    assert [partition.error_code for partition in topic.partitions] == [code]
+    assert (house.committed, house.asked) == (0, [])
