@@ -26,7 +26,7 @@ async def close_logs(partitions: PartitionTable) -> bool:
     """Whether all of them could be closed cleanly."""
     is_clean = True
     if partitions.count() >= SYNC_AT_ONCE_MIN:
-        os.sync()
+        await asyncio.to_thread(os.sync)  # others' files go with it: who asks whether the broker lives must not wait for them
     piece_end = time.monotonic() + PIECE_MS / 1000
     for partition in partitions.all():
         if not partition.is_online:
