@@ -17,6 +17,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
+from tools.bench.bare_transactions import BareTransactions
 from tools.bench.brokers import Broker
 
 Figures = dict[str, float]
@@ -192,6 +193,25 @@ def transactions(records: int) -> Load:
     return load
 
 
+def bare_transactions(records: int) -> Load:
+    """The same without a client's pauses (`bare_transactions.py`)."""
+
+    def load(broker: Broker, scale: float) -> Figures:
+        topic, times = new_topic(broker), []
+        producer = BareTransactions(broker.address, topic, records)
+        started = time.perf_counter()
+        for _ in range(int(300 * scale) + 10):
+            began = time.perf_counter()
+            producer.run_one()
+            times.append(time.perf_counter() - began)
+        seconds = time.perf_counter() - started
+        producer.close()
+        drop_topic(broker, topic)
+        return {"txn/s": len(times) / seconds, **percentiles(times, "us")}
+
+    return load
+
+
 def first_consume(broker: Broker, _scale: float) -> Figures:
     """A new group's first record: join, sync, fetch."""
     topic = new_topic(broker)
@@ -231,9 +251,10 @@ LOADS: dict[str, Load] = {
     "round trip 100 B, acks=all": round_trip("all"),
     "produce to consume": produce_to_consume,
     "transaction of 10 records": transactions(10),
+    "transaction of 10 records, bare requests": bare_transactions(10),
     "first consume of a new group": first_consume,
 }
 
-WITHOUT_COORDINATORS = [name for name in LOADS if name not in ("transaction of 10 records", "first consume of a new group")]
+WITHOUT_COORDINATORS = [name for name in LOADS if not name.startswith("transaction") and name != "first consume of a new group"]
 """What the bare loop can serve: it has no coordinators, and one isolation level."""
 WITHOUT_COORDINATORS.remove("consume 1 KB, read_committed")
