@@ -1,0 +1,71 @@
+"""How are groups of the newer protocols described: each asked of its coordinator, one answer when all have answered, and who may see what?
+
+A group that reads a topic which the principal may not describe is hidden as a whole, since a part of its members' assignments would say
+something wrong. What differs from protocol to protocol stands in a `Kind`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ottla.base.errors import ApiError, ErrorCode
+from ottla.handlers.context import AclOperation, Broker, Pending, RequestContext, ResourceType, require
+from ottla.handlers.coordination import Gathering, run
+from ottla.handlers.group_operations import authorized_operations
+
+if TYPE_CHECKING:
+    from ottla.groups.machine import GroupMachine
+    from ottla.machine.contract import Decision, Reply
+
+
+class Kind(NamedTuple):
+    """One protocol's part: its message classes, its question to the coordinator, and which topics a member's entry tells of."""
+
+    response: Callable[..., Any]
+    group: Callable[..., Any]
+    ask: Callable[[GroupMachine, str, Reply], Decision]
+    topics_of: Callable[[Any], Iterable[str]]
+    require_offered: Callable[[Broker], None]
+    """Raises ApiError where the configuration leaves the protocol out."""
+
+
+def describe_groups(broker: Broker, request: RequestContext, kind: Kind, group_ids: Sequence[str], *, with_operations: bool) -> Any:
+    """The response, or a `Pending` that the groups' coordinators complete."""
+    if not group_ids:
+        return kind.response()
+    pending, described = Pending(), kind.response(groups=[None] * len(group_ids))
+    gathering = Gathering(len(group_ids), lambda: pending.complete(described))
+
+    def answered(index: int, group: Any) -> None:
+        shown = group if _may_see(broker, request, kind, group) else _hidden(kind, group.group_id)
+        if with_operations and not shown.error_code:
+            shown.authorized_operations = authorized_operations(broker, request, shown.group_id)
+        described.groups[index] = shown
+        gathering.part_done()
+
+    for index, group_id in enumerate(group_ids):
+        _describe_one(broker, request, kind, group_id, lambda group, index=index: answered(index, group))  # type: ignore[misc]
+    return pending
+
+
+def _describe_one(broker: Broker, request: RequestContext, kind: Kind, group_id: str, answer: Callable[[Any], None]) -> None:
+    try:
+        kind.require_offered(broker)
+        require(broker, request, AclOperation.DESCRIBE, ResourceType.GROUP, group_id)
+        if not group_id:
+            raise ApiError(ErrorCode.INVALID_GROUP_ID)
+        run(broker, group_id, lambda machine, reply, _now: kind.ask(machine, group_id, reply), lambda groups: answer(groups[0]))
+    except ApiError as error:
+        answer(kind.group(group_id=group_id, error_code=error.code, error_message=error.message or None))
+
+
+def _may_see(broker: Broker, request: RequestContext, kind: Kind, group: Any) -> bool:
+    topics = dict.fromkeys(topic for member in group.members for topic in kind.topics_of(member))
+    is_allowed = broker.authorizer.is_allowed
+    return all(is_allowed(request.connection, AclOperation.DESCRIBE, ResourceType.TOPIC, topic) for topic in topics)
+
+
+def _hidden(kind: Kind, group_id: str) -> Any:
+    message = "the group reads a topic that may not be described"
+    return kind.group(group_id=group_id, error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, error_message=message)
