@@ -14,6 +14,7 @@ from ottla.controller.api import NewTopic
 from ottla.groups.offset_store import CommittedOffset
 from ottla.groups.shard import ClassicGroup
 from ottla.groups.share_group import ShareGroup
+from ottla.machine.host import HostState, MachineHost
 from ottla.replication.partition import Partition
 from ottla.server.app import BrokerServer
 from ottla.server.metric_families import FAMILIES, GROUPS, SUMMARY, exported_names
@@ -22,6 +23,7 @@ from ottla.server.metrics import BrokerParts, Metrics
 from ottla.wire.messages.metadata import MetadataRequest
 from ottla.wire.records import Record, encode_batch
 from tests.server.conftest import MakeServer
+from tests.server.threads import run_until
 from tools.bench import metrics_cost
 
 Sample = Callable[..., float]
@@ -152,14 +154,20 @@ def test_a_failed_directory_is_counted(make_server: MakeServer) -> None:
     server.directories[0].is_online = True
 
 
+def coordinator(server: BrokerServer, loop: asyncio.AbstractEventLoop) -> MachineHost:
+    """The group coordinator, once it has loaded."""
+    host = server.groups.host_of_partition(0)
+    assert host is not None
+    run_until(loop, lambda: host.state is HostState.ACTIVE)
+    return host
+
+
 def test_lag_is_what_a_group_has_not_read(make_server: MakeServer, loop: asyncio.AbstractEventLoop) -> None:
     server = make_server("offsets.topic.num.partitions=1")
     create(server, "orders")
     create(server, "__consumer_offsets")
-    loop.run_until_complete(asyncio.sleep(0.02))
     append(server, "orders", records=10)
-    host = server.groups.host_of_partition(0)
-    assert host is not None
+    host = coordinator(server, loop)
     shard = host.machine.shard
     shard.groups["billing"] = ClassicGroup("billing")
     shard.offsets.put("billing", ("orders", 0), CommittedOffset(4, 0, "", 0))
@@ -177,9 +185,7 @@ def test_lag_is_what_a_group_has_not_read(make_server: MakeServer, loop: asyncio
 def test_share_groups_are_counted_by_themselves(make_server: MakeServer, loop: asyncio.AbstractEventLoop) -> None:
     server = make_server("offsets.topic.num.partitions=1")
     create(server, "__consumer_offsets")
-    loop.run_until_complete(asyncio.sleep(0.02))
-    host = server.groups.host_of_partition(0)
-    assert host is not None
+    host = coordinator(server, loop)
     host.machine.shard.groups.update({"workers": ShareGroup("workers"), "billing": ClassicGroup("billing")})
     text = metrics_of(server).render()
     groups = "kafka_server_group_coordinator_metrics_"

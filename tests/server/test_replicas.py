@@ -15,6 +15,7 @@ from ottla.replication.partition import Partition
 from ottla.server import replicas
 from ottla.server.app import BrokerServer
 from tests.server.conftest import MakeServer
+from tests.server.threads import run_until
 
 Answers = list[list[TopicResult]]
 
@@ -105,7 +106,7 @@ def test_a_broken_invariant_in_a_timer_stops_the_broker_too(
         raise AssertionError("two leaders")
 
     server.timers.call_later(0, broken)
-    loop.run_until_complete(asyncio.sleep(0.01))
+    run_until(loop, lambda: seen)
     assert [str(error) for error in seen] == ["two leaders"]
 
 
