@@ -37,14 +37,14 @@ def test_commands_verbs_and_options() -> None:
 
 def test_names_of_topics_and_groups(broker: Broker, topic: str, ottla: Ottla) -> None:
     server = ["-b", broker.bootstrap_server]
-    assert candidates(["consume", *server, "--topic", topic[:9]]) == [topic]
+    assert candidates(["consume", *server, "--topic", topic[:-1]]) == [topic]
     assert topic in candidates(["topic", "describe", *server, ""])
     assert ottla("group", "reset-offsets", "--group", "g-tab", "--topic", topic, "--to-earliest", "--execute").code == 0
-    assert candidates(["group", "describe", *server, "--group", "g-t"]) == ["g-tab"]
+    assert candidates(["group", "describe", *server, "--group", "g-ta"]) == ["g-tab"]
     assert ottla("share-group", "reset-offsets", "g-tab-shared", "--topic", topic, "--to-earliest", "--execute").code == 0
-    assert candidates(["share-group", "describe", *server, "g-t"]) == ["g-tab-shared"]
-    assert candidates(["consume", topic, *server, "--share-group", "g-t"]) == ["g-tab-shared"]
-    assert candidates(["group", "describe", *server, "--group", "g-t"]) == ["g-tab", "g-tab-shared"]
+    assert candidates(["share-group", "describe", *server, "g-ta"]) == ["g-tab-shared"]
+    assert candidates(["consume", topic, *server, "--share-group", "g-ta"]) == ["g-tab-shared"]
+    assert candidates(["group", "describe", *server, "--group", "g-ta"]) == ["g-tab", "g-tab-shared"]
 
 
 def test_a_silent_broker_costs_no_more_than_the_deadline() -> None:
