@@ -15,8 +15,9 @@ from typing import Any
 
 from ottla.base.errors import WireError
 from ottla.base.uuids import uuid_to_text
+from ottla.wire.codec import decoder
 from ottla.wire.records import Record
-from ottla.wire.schema import Field, Message, RecordKey, RecordValue, Struct, decoder
+from ottla.wire.schema import Field, Message, RecordKey, RecordValue, Struct
 
 _MODULES = {
     "offsets": ("group_records", "share_group_records", "streams_group_records"),

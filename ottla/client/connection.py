@@ -22,9 +22,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ottla.base.errors import ApiError, ErrorCode, OttlaError, WireError
 from ottla.client.addresses import Address
 from ottla.client.errors import ClientError, ConnectError, NonsenseError, RequestTimeoutError
+from ottla.wire.codec import decoder, encoder
 from ottla.wire.framing import API_NAMES, API_VERSION_RANGES, load, read_response_header, write_request
 from ottla.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from ottla.wire.schema import Request, decoder, encoder
+from ottla.wire.schema import Request
 
 if TYPE_CHECKING:
     from ottla.client.security import Security

@@ -164,8 +164,8 @@ def _describe_classic_group(cluster: Cluster, group_id: str) -> GroupDescription
 
 def read_assignment(data: bytes) -> tuple[TopicPartition, ...]:
     """The partitions in a classic member's assignment; a member whose bytes are no such thing has none that we can show."""
+    from ottla.wire.codec import decoder
     from ottla.wire.messages.consumer_protocol import ConsumerProtocolAssignment
-    from ottla.wire.schema import decoder
 
     if len(data) < 2:
         return ()

@@ -17,11 +17,11 @@ from ottla.client.assignors import COOPERATIVE_STICKY, RANGE, ROUND_ROBIN, Subsc
 from ottla.client.cluster import GROUP, Cluster
 from ottla.client.errors import ClientError, error_code
 from ottla.client.group_admin import read_assignment
+from ottla.wire.codec import decoder, encoder
 from ottla.wire.messages import consumer_protocol as protocol
 from ottla.wire.messages import join_group, sync_group
 from ottla.wire.messages.heartbeat import HeartbeatRequest
 from ottla.wire.messages.leave_group import LeaveGroupRequest, MemberIdentity
-from ottla.wire.schema import decoder, encoder
 
 SESSION_TIMEOUT_MS = 45_000
 REBALANCE_TIMEOUT_MS = 60_000

@@ -15,9 +15,9 @@ from collections.abc import Mapping
 from ottla.base.errors import ApiError, ErrorCode, WireError
 from ottla.groups.members import ClassicMember, Protocols
 from ottla.groups.states import ALLOWED, COMPLETING_REBALANCE, DEAD, EMPTY, PREPARING_REBALANCE, STABLE, GroupState, GroupType
+from ottla.wire.codec import decoder
 from ottla.wire.messages.consumer_protocol import ConsumerProtocolSubscription
 from ottla.wire.messages.group_records import GroupMetadataValue
-from ottla.wire.schema import decoder
 
 CONSUMER_PROTOCOL_TYPE = "consumer"
 

@@ -29,9 +29,9 @@ from ottla.groups.shard import GroupShard
 from ottla.groups.states import STABLE
 from ottla.groups.subscriptions import metadata_hash
 from ottla.machine.contract import NOTHING, Decision
+from ottla.wire.codec import decoder, encoder
 from ottla.wire.messages.consumer_protocol import ConsumerProtocolAssignment, ConsumerProtocolAssignmentTopicPartition
 from ottla.wire.messages.sync_group import SyncGroupResponse
-from ottla.wire.schema import decoder, encoder
 
 STICKY = ("sticky", "cooperative-sticky")
 

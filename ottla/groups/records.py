@@ -13,6 +13,7 @@ from typing import TypeVar
 from ottla.base.errors import WireError
 from ottla.groups.offset_store import CommittedOffset
 from ottla.machine.contract import LogRecord
+from ottla.wire.codec import decoder, encoder
 from ottla.wire.messages.group_records import (
     ConsumerGroupCurrentMemberAssignmentKey,
     ConsumerGroupCurrentMemberAssignmentValue,
@@ -49,7 +50,7 @@ from ottla.wire.messages.share_group_records import (
     ShareGroupTargetAssignmentMetadataKey,
     ShareGroupTargetAssignmentMetadataValue,
 )
-from ottla.wire.schema import RecordKey, RecordValue, decoder, encoder
+from ottla.wire.schema import RecordKey, RecordValue
 
 _INT16 = Packer(">h")
 

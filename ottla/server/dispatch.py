@@ -20,9 +20,9 @@ from ottla.server.connection import Connection
 from ottla.server.histogram import new_buckets
 from ottla.server.sender import Part
 from ottla.server.waiters import Waiters
+from ottla.wire.codec import decoder, encoder_parts
 from ottla.wire.framing import CONTROLLED_SHUTDOWN, is_flexible, load, response_head, write_response
 from ottla.wire.primitives import read_skipped_tags
-from ottla.wire.schema import decoder, encoder_parts
 
 read_header = Struct(">hhih").unpack_from
 HEADER_BYTES = 10

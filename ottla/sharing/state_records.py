@@ -15,6 +15,7 @@ from typing import NamedTuple
 from ottla.base.errors import WireError
 from ottla.base.share_state import SharePartitionKey, ShareState, StateBatch
 from ottla.machine.contract import LogRecord
+from ottla.wire.codec import decoder, encoder
 from ottla.wire.messages.share_state_records import (
     ShareSnapshotKey,
     ShareSnapshotValue,
@@ -22,7 +23,7 @@ from ottla.wire.messages.share_state_records import (
     ShareUpdateValue,
 )
 from ottla.wire.messages.share_state_records import StateBatch as WireBatch
-from ottla.wire.schema import decoder, encoder, maker
+from ottla.wire.schema import maker
 
 _INT16 = Packer(">h")
 SNAPSHOT, UPDATE = 0, 1

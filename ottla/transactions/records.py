@@ -16,8 +16,8 @@ from ottla.base.types import TopicPartition
 from ottla.machine.contract import LogRecord
 from ottla.transactions.metadata import TransactionMetadata
 from ottla.transactions.states import DEAD, EMPTY, STATUS_NUMBERS, STATUS_STATES
+from ottla.wire.codec import decoder, encoder
 from ottla.wire.messages.transaction_records import PartitionsSchema, TransactionLogKey, TransactionLogValue
-from ottla.wire.schema import decoder, encoder
 
 _INT16 = Packer(">h")
 KEY_VERSION = 0

@@ -18,8 +18,9 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, TypeVar, cast
 
 from ottla.base.errors import WireError
+from ottla.wire.codec import writer
 from ottla.wire.primitives import encode_string, read_skipped_tags
-from ottla.wire.schema import VERSION_MAX, Buffer, Request, Response, writer
+from ottla.wire.schema import VERSION_MAX, Buffer, Request, Response
 
 FRAME_SIZE_BYTES = 4
 
@@ -236,7 +237,7 @@ def write_response(cls: type[ResponseT], version: int) -> Callable[[ResponseT, i
 
 
 def response_head(key: int, version: int, correlation_id: int, body_bytes: int) -> bytes:
-    """Size and header of a response whose body, of so many bytes, is sent in parts (`schema.encoder_parts`)."""
+    """Size and header of a response whose body, of so many bytes, is sent in parts (`codec.encoder_parts`)."""
     if has_flexible_response_header(key, version):
         return b"%b\0" % struct.pack(">ii", body_bytes + 5, correlation_id)
     return struct.pack(">ii", body_bytes + 4, correlation_id)

@@ -7,8 +7,8 @@ from typing import Any
 
 from ottla.cli.eos.proxy import Rule
 from ottla.wire.batch_header import stamp_crc
+from ottla.wire.codec import decoder, encoder
 from ottla.wire.framing import load, read_request_header, read_response_header
-from ottla.wire.schema import decoder, encoder
 
 PRODUCE, FETCH, OFFSET_FETCH, API_VERSIONS, INIT_PRODUCER_ID, END_TXN = 0, 1, 9, 18, 22, 26
 PRODUCER_FIELDS = struct.Struct(">qhi")  # id, epoch and first sequence

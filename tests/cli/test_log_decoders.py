@@ -12,6 +12,7 @@ from ottla.sharing import state_records
 from ottla.transactions.metadata import TransactionMetadata
 from ottla.transactions.records import state_record, tombstone
 from ottla.transactions.states import ONGOING
+from ottla.wire.codec import encoder
 from ottla.wire.messages.consumer_protocol import ConsumerProtocolSubscription
 from ottla.wire.messages.control_records import LeaderChangeMessage, Voter
 from ottla.wire.messages.group_records import GroupMetadataValue, MemberMetadata
@@ -21,7 +22,6 @@ from ottla.wire.messages.share_group_records import (
     TopicPartitionsInfo,
 )
 from ottla.wire.records import Record
-from ottla.wire.schema import encoder
 
 
 def _record(key: bytes, value: bytes | None) -> Record:

@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 from ottla.base.errors import ApiError, WireError
 from ottla.cli.span_messages import note_of, walk_message
 from ottla.cli.spans import SpanReader, as_moment, as_text
+from ottla.wire.codec import encoder
 from ottla.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from ottla.wire.messages.produce import ProduceRequest
-from ottla.wire.schema import Message, encoder
+from ottla.wire.schema import Message
 from tests.wire.samples import message_versions, sample
 
 

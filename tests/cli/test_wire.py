@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from ottla.cli.frames import about, key_of, split_frames
+from ottla.wire.codec import encoder
 from ottla.wire.framing import APIS, write_request, write_response
 from ottla.wire.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
 from ottla.wire.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
 from ottla.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
-from ottla.wire.schema import encoder
 from tests.cli.conftest import Ottla
 from tests.cli.recordings import BROKER, CLIENT, SYN, Segment, ethernet, pcap
 from tests.cli.segment_files import batch

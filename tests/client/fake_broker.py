@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Any
 
+from ottla.wire.codec import decoder
 from ottla.wire.framing import API_VERSION_RANGES, load, read_request_header, write_response
 from ottla.wire.messages.api_versions import ApiVersion, ApiVersionsResponse
 from ottla.wire.messages.metadata import (
@@ -20,7 +21,6 @@ from ottla.wire.messages.metadata import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
-from ottla.wire.schema import decoder
 
 Answer = Callable[[Any, int], Any]
 

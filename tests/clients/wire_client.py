@@ -7,8 +7,9 @@ import struct
 from collections.abc import Iterable
 from typing import Any
 
+from ottla.wire.codec import decoder, encoder
 from ottla.wire.framing import load, read_response_header, write_request
-from ottla.wire.schema import Request, Response, Struct, decoder, encoder
+from ottla.wire.schema import Request, Response, Struct
 
 TIMEOUT_SECONDS = 20
 

@@ -13,7 +13,7 @@ from typing import Any
 from ottla.base.config import BrokerConfig
 from ottla.handlers import TABLE
 from ottla.handlers.context import AclOperation, AllowClients, ConnectionInfo, Pending, RequestContext, ResourceType
-from ottla.wire.schema import decoder, encoder
+from ottla.wire.codec import decoder, encoder
 from tests.controller.cluster import Cluster
 
 

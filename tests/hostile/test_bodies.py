@@ -11,6 +11,7 @@ import pytest
 
 from ottla.base.errors import ErrorCode
 from ottla.handlers import TABLE
+from ottla.wire.codec import encoder
 from ottla.wire.framing import load, write_request
 from ottla.wire.messages import (
     create_partitions,
@@ -23,7 +24,6 @@ from ottla.wire.messages import (
     offset_commit,
     produce,
 )
-from ottla.wire.schema import encoder
 from tests.clients.broker_process import BrokerProcess
 from tests.clients.sample_requests import ONLY_FROM_BROKERS, World, batch
 from tests.clients.wire_client import In, WireClient, error_codes

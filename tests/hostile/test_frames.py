@@ -14,9 +14,9 @@ import psutil
 import pytest
 
 from ottla.handlers import TABLE
+from ottla.wire.codec import decoder, encoder
 from ottla.wire.framing import load, read_response_header, write_request
 from ottla.wire.messages.heartbeat import HeartbeatRequest
-from ottla.wire.schema import decoder, encoder
 from tests.clients.broker_process import BrokerProcess, eventually
 from tests.clients.sample_requests import World
 from tests.clients.wire_client import WireClient

@@ -13,8 +13,8 @@ import struct
 import pytest
 
 from ottla.handlers import TABLE
+from ottla.wire.codec import encoder
 from ottla.wire.framing import write_request
-from ottla.wire.schema import encoder
 from tests.clients.broker_process import BrokerProcess
 from tests.clients.sample_requests import World
 from tests.clients.wire_client import WireClient

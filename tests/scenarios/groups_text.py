@@ -7,6 +7,7 @@ from typing import Any
 
 from ottla.base.errors import ErrorCode
 from ottla.groups.consumer_group import MemberState
+from ottla.wire.codec import decoder, encoder
 from ottla.wire.messages.consumer_protocol import ConsumerProtocolAssignment, ConsumerProtocolAssignmentTopicPartition
 from ottla.wire.messages.group_records import (
     ConsumerGroupCurrentMemberAssignmentValue,
@@ -28,7 +29,6 @@ from ottla.wire.messages.share_group_records import (
     ShareGroupTargetAssignmentMemberValue,
     ShareGroupTargetAssignmentMetadataValue,
 )
-from ottla.wire.schema import decoder, encoder
 
 
 class FixedTopics:

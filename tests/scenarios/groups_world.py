@@ -34,6 +34,7 @@ from ottla.groups.machine import GroupMachine
 from ottla.groups.settings import GroupSettings
 from ottla.groups.share_group import ShareGroup
 from ottla.machine.host import MachineHost
+from ottla.wire.codec import encoder
 from ottla.wire.messages.consumer_group_describe import DescribedGroup as DescribedConsumerGroup
 from ottla.wire.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
@@ -70,7 +71,6 @@ from ottla.wire.messages.txn_offset_commit import (
     TxnOffsetCommitRequestTopic,
     TxnOffsetCommitResponse,
 )
-from ottla.wire.schema import encoder
 from tests.fakes.clock import ManualClock
 from tests.fakes.machine_log import MemoryLog
 from tests.fakes.randomness import SeededRandom

@@ -12,10 +12,10 @@ import pytest
 
 from ottla.server.app import BrokerServer
 from ottla.server.listener import per_host, request_bytes_max
+from ottla.wire.codec import encoder
 from ottla.wire.framing import write_request
 from ottla.wire.messages.api_versions import ApiVersionsRequest
 from ottla.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from ottla.wire.schema import encoder
 from tests.server.conftest import MakeServer, config_for
 from tests.server.threads import run_until
 

@@ -8,6 +8,7 @@ import pytest
 
 from ottla.testing import refusals
 from ottla.testing.faults import code_of, key_of
+from ottla.wire.codec import decoder, encoder
 from ottla.wire.framing import APIS, load
 from ottla.wire.messages import fetch, metadata, produce
 from ottla.wire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic, AddPartitionsToTxnTransaction
@@ -19,7 +20,7 @@ from ottla.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRe
 from ottla.wire.messages.offset_commit import OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic
 from ottla.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchRequestTopic
 from ottla.wire.messages.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitRequestPartition, TxnOffsetCommitRequestTopic
-from ottla.wire.schema import Struct, decoder, encoder
+from ottla.wire.schema import Struct
 
 CODE = 29  # TOPIC_AUTHORIZATION_FAILED
 

@@ -9,6 +9,7 @@ import pytest
 
 from ottla.base.errors import WireError
 from ottla.wire import decoding
+from ottla.wire.codec import decoder, encoder
 from ottla.wire.decoding import compile_decoder, holds_records
 from ottla.wire.messages.api_versions import ApiVersionsResponse
 from ottla.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
@@ -19,7 +20,7 @@ from ottla.wire.messages.metadata import MetadataRequest, MetadataResponse
 from ottla.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from ottla.wire.messages.streams_group_heartbeat import StreamsGroupHeartbeatRequest
 from ottla.wire.messages.write_txn_markers import WriteTxnMarkersRequest
-from ottla.wire.schema import Message, decoder, encoder
+from ottla.wire.schema import Message
 from tests.wire.samples import all_messages, sample
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from ottla.base.errors import ApiError
 from ottla.wire import encoding
+from ottla.wire.codec import decoder, encoder
 from ottla.wire.encoding import ClassicStrings, CompactCounts, CompactStrings, Shapes
 from ottla.wire.messages.api_versions import ApiVersionsResponse
 from ottla.wire.messages.assign_replicas_to_dirs import AssignReplicasToDirsRequest
@@ -17,7 +18,7 @@ from ottla.wire.messages.heartbeat import HeartbeatRequest
 from ottla.wire.messages.metadata import MetadataRequest, MetadataResponse, MetadataResponsePartition, MetadataResponseTopic
 from ottla.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
 from ottla.wire.primitives import uvarint
-from ottla.wire.schema import Message, decoder, encoder
+from ottla.wire.schema import Message
 
 
 def check_refused(message: Message, version: int, reason: str) -> None:

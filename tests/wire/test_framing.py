@@ -16,6 +16,7 @@ from kio.serial import entity_writer
 
 from ottla.base.errors import WireError
 from ottla.wire import framing
+from ottla.wire.codec import encoder, encoder_parts
 from ottla.wire.framing import (
     API_NAMES,
     API_VERSION_RANGES,
@@ -34,7 +35,6 @@ from ottla.wire.framing import (
 )
 from ottla.wire.messages.api_versions import ApiVersionsResponse
 from ottla.wire.messages.heartbeat import HeartbeatResponse
-from ottla.wire.schema import encoder, encoder_parts
 from tests.wire.samples import sample
 
 CLIENT_IDS = st.one_of(st.none(), st.text(max_size=40))

@@ -20,6 +20,7 @@ from kio.serial import entity_reader, entity_writer
 from kio.static.constants import EntityType
 
 from ottla.base.errors import WireError
+from ottla.wire.codec import decoder, encoder, encoder_parts
 from ottla.wire.messages import produce
 from ottla.wire.messages.group_records import ClassicMemberMetadata, ConsumerGroupMemberMetadataValue, OffsetCommitValue
 from ottla.wire.messages.headers import RequestHeader
@@ -27,7 +28,7 @@ from ottla.wire.messages.heartbeat import HeartbeatRequest
 from ottla.wire.messages.metadata import MetadataRequest
 from ottla.wire.messages.produce import ProduceRequest
 from ottla.wire.messages.transaction_records import TransactionLogValue
-from ottla.wire.schema import Data, Message, Request, Response, Struct, StructType, decoder, encoder, encoder_parts
+from ottla.wire.schema import Data, Message, Request, Response, Struct, StructType
 from tests.wire.samples import all_messages, message_versions, sample, versions
 
 MESSAGES = all_messages()

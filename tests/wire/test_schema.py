@@ -9,23 +9,11 @@ from typing import Any
 import pytest
 
 from ottla.base.errors import ApiError
+from ottla.wire.codec import decoder, encoder, encoder_parts, writer
 from ottla.wire.messages.fetch import EpochEndOffset, FetchableTopicResponse, FetchResponse, PartitionData, SnapshotId
 from ottla.wire.messages.heartbeat import HeartbeatRequest
 from ottla.wire.messages.produce import PartitionProduceData
-from ottla.wire.schema import (
-    Struct,
-    array,
-    decoder,
-    encoder,
-    encoder_parts,
-    frozen_default,
-    i32,
-    is_flexible,
-    maker,
-    nested,
-    string,
-    writer,
-)
+from ottla.wire.schema import Struct, array, frozen_default, i32, is_flexible, maker, nested, string
 
 
 class Inner(Struct):

@@ -17,8 +17,8 @@ from typing import Any
 
 from ottla.base.errors import OttlaError
 from ottla.client.addresses import Address
+from ottla.wire.codec import decoder, encoder
 from ottla.wire.framing import load, read_response_header
-from ottla.wire.schema import decoder, encoder
 
 METADATA = 3
 FIND_COORDINATOR = 10
