@@ -1,7 +1,7 @@
 """What do operators ask: which groups are there, what are they doing, and delete these?
 
 ListGroups and DescribeGroups answer from memory, DeleteGroups logs tombstones for a group without members and all its offsets, in steps of
-a bounded number of records; it answers when the last is committed. How a share group is deleted says `share_offsets.py`.
+a bounded number of records; it answers when the last is committed. How a share group is deleted says `share/offsets.py`.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ from collections.abc import Iterable
 
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.groups import records
-from ottla.groups.classic_group import ClassicGroup
-from ottla.groups.consumer_group import ConsumerGroup
-from ottla.groups.consumer_records import Change
+from ottla.groups.classic.group import ClassicGroup
+from ottla.groups.consumer.group import ConsumerGroup
+from ottla.groups.consumer.records import Change
 from ottla.groups.draft import Caller, answered
 from ottla.groups.shard import Group, GroupShard
-from ottla.groups.share_group import ShareGroup
-from ottla.groups.share_offsets import delete_share_group
+from ottla.groups.share.group import ShareGroup
+from ottla.groups.share.offsets import delete_share_group
 from ottla.groups.states import DEAD, STABLE
 from ottla.machine.contract import Answer, Decision, LogRecord, Reply, Schedule
 from ottla.wire.messages.delete_groups import DeletableGroupResult

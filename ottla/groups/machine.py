@@ -1,7 +1,7 @@
 """The group coordinator of one partition of `__consumer_offsets`, as a log machine.
 
-Each request has one method here that answers a `Decision`; what it means is in the file of its question (`classic*.py`, `consumer.py`,
-`share*.py`, `offsets.py`, `admin.py`, `expiry.py`). `apply` folds one record into the shard, `apply_marker` the end of a client's
+Each request has one method here that answers a `Decision`; what it means is in the file of its question (`classic/`, `consumer/`,
+`share/`, `offsets/`, `admin.py`). `apply` folds one record into the shard, `apply_marker` the end of a client's
 transaction, `resume` starts the timers of the groups that were found in the log.
 
 Invariants: only `apply` and `apply_marker` change hard state; the same log gives the same `hard_state` on every broker (P9, I36). Records
@@ -16,35 +16,27 @@ from typing import Any
 from ottla.base.errors import ErrorCode
 from ottla.base.ports import Random
 from ottla.base.share_state import Persister
-from ottla.groups import (
-    admin,
-    classic,
-    classic_in_consumer,
-    classic_join,
-    classic_leave,
-    classic_sync,
-    consumer,
-    expiry,
-    offsets,
-    records,
-)
-from ottla.groups.classic_group import ClassicGroup
-from ottla.groups.consumer_describe import describe_consumer_groups
-from ottla.groups.consumer_group import ConsumerGroup
-from ottla.groups.consumer_records import CONSUMER_KEYS, fold
-from ottla.groups.consumer_sessions import watch_everybody
+from ottla.groups import admin, records
+from ottla.groups.classic import join, leave, rebalance, sync
+from ottla.groups.classic.group import ClassicGroup
+from ottla.groups.consumer import classic_members, heartbeat
+from ottla.groups.consumer.describe import describe_consumer_groups
+from ottla.groups.consumer.group import ConsumerGroup
+from ottla.groups.consumer.records import CONSUMER_KEYS, fold
+from ottla.groups.consumer.sessions import watch_everybody
 from ottla.groups.draft import Caller, Draft
-from ottla.groups.offset_store import CommittedOffset
+from ottla.groups.offsets import commit, expiry
+from ottla.groups.offsets.store import CommittedOffset
 from ottla.groups.settings import GroupSettings, OwnSettings, TopicsView, nothing_of_its_own
 from ottla.groups.shard import GroupShard
-from ottla.groups.share import share_heartbeat
-from ottla.groups.share_describe import describe_share_groups
-from ottla.groups.share_group import ShareGroup
-from ottla.groups.share_offsets import alter_share_offsets, delete_share_offsets, known_share_topics
-from ottla.groups.share_records import SHARE_KEYS, fold_share
-from ottla.groups.share_sessions import watch_share_members
-from ottla.groups.share_states import NO_SHARE_STATES
-from ottla.groups.share_topics import forget_deleted_topics, resume_share_states
+from ottla.groups.share.describe import describe_share_groups
+from ottla.groups.share.group import ShareGroup
+from ottla.groups.share.heartbeat import share_heartbeat
+from ottla.groups.share.no_states import NO_SHARE_STATES
+from ottla.groups.share.offsets import alter_share_offsets, delete_share_offsets, known_share_topics
+from ottla.groups.share.records import SHARE_KEYS, fold_share
+from ottla.groups.share.sessions import watch_share_members
+from ottla.groups.share.topics import forget_deleted_topics, resume_share_states
 from ottla.groups.states import ALLOWED, DEAD
 from ottla.machine.contract import NOTHING, Answer, Decision, Effect, LogRecord, Reply, Transactional
 from ottla.wire.messages.alter_share_group_offsets import AlterShareGroupOffsetsRequest
@@ -99,11 +91,11 @@ class GroupMachine:
     def join_group(self, request: JoinGroupRequest, caller: Caller, reply: Reply, now_ms: int) -> Decision:
         group = self.shard.groups.get(request.group_id)
         if type(group) is not ConsumerGroup:
-            return classic_join.join_group(self.shard, request, caller, reply, now_ms)
+            return join.join_group(self.shard, request, caller, reply, now_ms)
         draft = Draft()
-        if classic_in_consumer.give_way(self.shard, group, request, draft):
+        if classic_members.give_way(self.shard, group, request, draft):
             return self._join_afterwards(draft, request, caller, reply)
-        return classic_in_consumer.join_group(self.shard, group, request, caller, reply, now_ms)
+        return classic_members.join_group(self.shard, group, request, caller, reply, now_ms)
 
     def _join_afterwards(self, draft: Draft, request: JoinGroupRequest, caller: Caller, reply: Reply) -> Decision:
         """A consumer group gives way to a classic one: when that is logged the member joins."""
@@ -111,7 +103,7 @@ class GroupMachine:
 
         def refused(code: ErrorCode) -> Effect:
             deferred.pop(key, None)
-            return Answer(reply, classic.join_refusal(code, request.member_id))
+            return Answer(reply, rebalance.join_refusal(code, request.member_id))
 
         def join(now_ms: int) -> Decision:
             if deferred.pop(key, None) is None:
@@ -126,23 +118,23 @@ class GroupMachine:
     def sync_group(self, request: SyncGroupRequest, reply: Reply, now_ms: int) -> Decision:
         group = self.shard.groups.get(request.group_id)
         if type(group) is ConsumerGroup:
-            return classic_in_consumer.sync_group(self.shard, group, request, reply, now_ms)
-        return classic_sync.sync_group(self.shard, request, reply, now_ms)
+            return classic_members.sync_group(self.shard, group, request, reply, now_ms)
+        return sync.sync_group(self.shard, request, reply, now_ms)
 
     def heartbeat(self, request: HeartbeatRequest, reply: Reply, now_ms: int) -> Decision:
         group = self.shard.groups.get(request.group_id)
         if type(group) is ConsumerGroup:
-            return classic_in_consumer.heartbeat(self.shard, group, request, reply, now_ms)
-        return classic_sync.heartbeat(self.shard, request, reply, now_ms)
+            return classic_members.heartbeat(self.shard, group, request, reply, now_ms)
+        return sync.heartbeat(self.shard, request, reply, now_ms)
 
     def leave_group(self, request: LeaveGroupRequest, reply: Reply, now_ms: int) -> Decision:
         group = self.shard.groups.get(request.group_id)
         if type(group) is ConsumerGroup:
-            return classic_in_consumer.leave_group(self.shard, group, request, reply)
-        return classic_leave.leave_group(self.shard, request, reply, now_ms)
+            return classic_members.leave_group(self.shard, group, request, reply)
+        return leave.leave_group(self.shard, request, reply, now_ms)
 
     def consumer_heartbeat(self, request: ConsumerGroupHeartbeatRequest, caller: Caller, reply: Reply, now_ms: int) -> Decision:
-        return consumer.heartbeat(self.shard, request, caller, reply, now_ms)
+        return heartbeat.heartbeat(self.shard, request, caller, reply, now_ms)
 
     def describe_consumer_groups(self, group_ids: Iterable[str], reply: Reply) -> Decision:
         return describe_consumer_groups(self.shard, group_ids, reply)
@@ -167,16 +159,16 @@ class GroupMachine:
         self.shard.topics_version += 1
 
     def commit_offsets(self, request: OffsetCommitRequest, caller: Caller, reply: Reply, now_ms: int) -> Decision:
-        return offsets.commit_offsets(self.shard, request, caller, reply, now_ms)
+        return commit.commit_offsets(self.shard, request, caller, reply, now_ms)
 
     def commit_in_transaction(self, request: TxnOffsetCommitRequest, reply: Reply, now_ms: int) -> Decision:
-        return offsets.commit_in_transaction(self.shard, request, reply, now_ms)
+        return commit.commit_in_transaction(self.shard, request, reply, now_ms)
 
     def fetch_offsets(self, request: OffsetFetchRequestGroup, require_stable: bool, reply: Reply) -> Decision:
-        return offsets.fetch_offsets(self.shard, request, require_stable, reply)
+        return commit.fetch_offsets(self.shard, request, require_stable, reply)
 
     def delete_offsets(self, request: OffsetDeleteRequest, reply: Reply) -> Decision:
-        return offsets.delete_offsets(self.shard, request, reply)
+        return commit.delete_offsets(self.shard, request, reply)
 
     def list_groups(self, request: ListGroupsRequest, reply: Reply) -> Decision:
         return admin.list_groups(self.shard, request, reply)
@@ -190,7 +182,7 @@ class GroupMachine:
     def forget_topics(self, names: Iterable[str]) -> Decision:
         """Topics were deleted: what groups have committed in them goes, and where share groups stand in them."""
         gone, draft = frozenset(names), Draft()
-        draft.records.extend(offsets.forget_topics(self.shard, gone).records)
+        draft.records.extend(commit.forget_topics(self.shard, gone).records)
         for group in self.shard.groups.values():
             if type(group) is ShareGroup:
                 forget_deleted_topics(self.shard, group, gone, draft)
@@ -277,16 +269,16 @@ class GroupMachine:
 
     def follow_up(self, now_ms: int) -> Decision:
         """After a marker: what compaction would get wrong is logged once more."""
-        return offsets.rewrite_overtaken(self.shard)
+        return commit.rewrite_overtaken(self.shard)
 
     def resume(self, now_ms: int) -> Decision:
         """Members found in the log have one session timeout to be heard of."""
         self.shard.is_live = True
         draft = Draft()
-        draft.records.extend(offsets.rewrite_overtaken(self.shard).records)
+        draft.records.extend(commit.rewrite_overtaken(self.shard).records)
         for group in self.shard.groups.values():
             if type(group) is ClassicGroup:
-                classic.watch_members(self.shard, group, draft, now_ms)
+                rebalance.watch_members(self.shard, group, draft, now_ms)
             elif isinstance(group, ConsumerGroup):
                 watch_everybody(self.shard, group, draft, now_ms)
             elif isinstance(group, ShareGroup):
@@ -301,8 +293,8 @@ class GroupMachine:
         for group in self.shard.groups.values():
             if type(group) is ClassicGroup:
                 for member in group.members.values():
-                    classic.answer_join(member, group, draft, classic.join_refusal(code, member.member_id))
-                    classic.answer_sync(member, draft, classic_sync.sync_refusal(code))
+                    rebalance.answer_join(member, group, draft, rebalance.join_refusal(code, member.member_id))
+                    rebalance.answer_sync(member, draft, sync.sync_refusal(code))
         return [*draft.decision().effects, *(refused(code) for refused in list(self.shard.deferred.values()))]
 
     def hard_state(self) -> dict[str, Any]:

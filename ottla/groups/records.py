@@ -11,7 +11,7 @@ from struct import Struct as Packer
 from typing import TypeVar
 
 from ottla.base.errors import WireError
-from ottla.groups.offset_store import CommittedOffset
+from ottla.groups.offsets.store import CommittedOffset
 from ottla.machine.contract import LogRecord
 from ottla.wire.codec import decoder, encoder
 from ottla.wire.messages.group_records import (

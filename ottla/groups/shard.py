@@ -12,12 +12,12 @@ from ottla.base.errors import ApiError, ErrorCode
 from ottla.base.ports import Random
 from ottla.base.share_state import Persister
 from ottla.base.uuids import Uuid
-from ottla.groups.classic_group import ClassicGroup
-from ottla.groups.consumer_group import ConsumerGroup
+from ottla.groups.classic.group import ClassicGroup
+from ottla.groups.consumer.group import ConsumerGroup
 from ottla.groups.draft import Draft
-from ottla.groups.offset_store import OffsetStore
+from ottla.groups.offsets.store import OffsetStore
 from ottla.groups.settings import GroupSettings, OwnSettings, TopicsView
-from ottla.groups.share_group import ShareGroup
+from ottla.groups.share.group import ShareGroup
 from ottla.machine.contract import Decision, Effect
 
 Group = ClassicGroup | ConsumerGroup | ShareGroup

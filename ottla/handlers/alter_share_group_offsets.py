@@ -18,7 +18,7 @@ from typing import Any
 
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.base.uuids import ZERO_UUID
-from ottla.groups.share_offsets import alter_refusal
+from ottla.groups.share.offsets import alter_refusal
 from ottla.handlers.context import AclOperation, Broker, Pending, RequestContext, ResourceType, require
 from ottla.handlers.coordination import run
 from ottla.handlers.levels import require_share_groups

@@ -4,7 +4,7 @@ API and versions: ConsumerGroupHeartbeat (key 68), 0-1.
 
 Behaviour: epoch 0 joins, -1 leaves, -2 leaves for a moment (static members). The answer has the member's epoch, and its partitions when
 they changed. Topics that the principal may not describe are TOPIC_AUTHORIZATION_FAILED. Where `group.coordinator.rebalance.protocols`
-leaves the protocol out, UNSUPPORTED_VERSION. See `groups/consumer.py`.
+leaves the protocol out, UNSUPPORTED_VERSION. See `groups/consumer/heartbeat.py`.
 
 Version notes: 1 regular expressions, and member ids made by the client (0: a member that joins may leave it to the coordinator).
 
@@ -16,7 +16,7 @@ from __future__ import annotations
 from typing import Any
 
 from ottla.base.errors import ApiError, ErrorCode
-from ottla.groups.consumer import refusal
+from ottla.groups.consumer.heartbeat import refusal
 from ottla.handlers.context import AclOperation, Broker, RequestContext, ResourceType, require
 from ottla.handlers.coordination import ask, caller_of
 from ottla.handlers.group_operations import is_offered

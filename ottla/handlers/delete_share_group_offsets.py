@@ -16,7 +16,7 @@ from __future__ import annotations
 from typing import Any
 
 from ottla.base.errors import ApiError, ErrorCode
-from ottla.groups.share_offsets import delete_refusal
+from ottla.groups.share.offsets import delete_refusal
 from ottla.handlers.context import AclOperation, Broker, Pending, RequestContext, ResourceType, require
 from ottla.handlers.coordination import run
 from ottla.handlers.levels import require_share_groups

@@ -21,7 +21,7 @@ from ottla.base.errors import ApiError, ErrorCode, WireError
 from ottla.base.share_state import SharePartitionKey, ShareState
 from ottla.base.uuids import ZERO_UUID
 from ottla.controller.state import CONFIG_GROUP
-from ottla.groups.share_offsets import KnownTopic
+from ottla.groups.share.offsets import KnownTopic
 from ottla.handlers.context import AclOperation, Broker, Pending, RequestContext, ResourceType, require
 from ottla.handlers.coordination import Gathering, run
 from ottla.handlers.levels import require_share_groups

@@ -3,7 +3,7 @@
 API and versions: JoinGroup (key 11), 0-9.
 
 Behaviour: the answer comes when the round is complete: the new generation, the chosen protocol, and for the leader the subscriptions of
-all. What each member may and must bring is in `groups/classic_join.py`.
+all. What each member may and must bring is in `groups/classic/join.py`.
 
 Version notes: 1 rebalance timeout (0 uses the session timeout for both); 4 MEMBER_ID_REQUIRED (KIP-394); 5 static members (KIP-345);
 7 protocol type, and a protocol name that may be null (KIP-559); 8 reason (KIP-800); 9 skip assignment (KIP-814).
@@ -16,7 +16,7 @@ from __future__ import annotations
 from typing import Any
 
 from ottla.base.errors import ApiError
-from ottla.groups.classic import join_refusal
+from ottla.groups.classic.rebalance import join_refusal
 from ottla.handlers.context import AclOperation, Broker, Pending, RequestContext, ResourceType, require
 from ottla.handlers.coordination import caller_of, run
 from ottla.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse

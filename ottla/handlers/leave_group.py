@@ -15,7 +15,7 @@ from __future__ import annotations
 from typing import Any
 
 from ottla.base.errors import ApiError
-from ottla.groups.classic_leave import leave_refusal
+from ottla.groups.classic.leave import leave_refusal
 from ottla.handlers.context import AclOperation, Broker, Pending, RequestContext, ResourceType, require
 from ottla.handlers.coordination import run
 from ottla.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity

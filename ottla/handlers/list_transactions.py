@@ -6,7 +6,7 @@ Behaviour: an unknown state name is reported beside the answer, not refused. Ids
 shard loads the answer is COORDINATOR_LOAD_IN_PROGRESS.
 
 Version notes: 1 how long a transaction has been open, at least (KIP-994); 2 a pattern that the whole id must match (KIP-1152), in the
-language of subscriptions, which never runs wild (`groups/topic_regex.py`).
+language of subscriptions, which never runs wild (`groups/consumer/topic_regex.py`).
 
 Not done: nothing.
 """
@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ottla.base.errors import ApiError, ErrorCode
-from ottla.groups.topic_regex import PatternError, TopicRegex
+from ottla.groups.consumer.topic_regex import PatternError, TopicRegex
 from ottla.handlers.context import AclOperation, Broker, Pending, RequestContext, ResourceType
 from ottla.transactions.metadata import TransactionMetadata
 from ottla.transactions.queries import ListFilter

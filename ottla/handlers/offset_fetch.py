@@ -16,7 +16,7 @@ from __future__ import annotations
 from typing import Any
 
 from ottla.base.errors import ApiError, ErrorCode
-from ottla.groups.offsets import missing_offset
+from ottla.groups.offsets.commit import missing_offset
 from ottla.handlers.context import AclOperation, Broker, Pending, RequestContext, ResourceType, require
 from ottla.handlers.coordination import Gathering, run
 from ottla.wire.messages.offset_fetch import (

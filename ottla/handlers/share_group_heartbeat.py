@@ -3,8 +3,8 @@
 API and versions: ShareGroupHeartbeat (key 76), 1.
 
 Behaviour: epoch 0 joins, -1 leaves. The answer has the member's epoch, and its partitions when they changed or the member said what it
-reads. Topics that the principal may not describe are TOPIC_AUTHORIZATION_FAILED. See `groups/share.py`. UNSUPPORTED_VERSION while the
-feature `share.version` is at level 0.
+reads. Topics that the principal may not describe are TOPIC_AUTHORIZATION_FAILED. See
+`groups/share/heartbeat.py`. UNSUPPORTED_VERSION while the feature `share.version` is at level 0.
 
 Version notes: 0 was an early access version that no release serves any more.
 
@@ -16,7 +16,7 @@ from __future__ import annotations
 from typing import Any
 
 from ottla.base.errors import ApiError
-from ottla.groups.share import share_refusal
+from ottla.groups.share.heartbeat import share_refusal
 from ottla.handlers.context import AclOperation, Broker, RequestContext, ResourceType, require
 from ottla.handlers.coordination import ask, caller_of
 from ottla.handlers.levels import require_share_groups

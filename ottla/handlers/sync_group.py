@@ -2,7 +2,7 @@
 
 API and versions: SyncGroup (key 14), 0-5.
 
-Behaviour: followers are answered when the leader's assignment is committed to the log; later ones at once. See `groups/classic_sync.py`.
+Behaviour: followers are answered when the leader's assignment is committed to the log; later ones at once. See `groups/classic/sync.py`.
 
 Version notes: 3 static members (KIP-345); 5 protocol type and name, which must be there and be those that were chosen (KIP-559).
 
@@ -14,7 +14,7 @@ from __future__ import annotations
 from typing import Any
 
 from ottla.base.errors import ErrorCode
-from ottla.groups.classic_sync import sync_refusal
+from ottla.groups.classic.sync import sync_refusal
 from ottla.handlers.context import Broker, RequestContext
 from ottla.handlers.coordination import ask
 from ottla.wire.messages.sync_group import SyncGroupRequest

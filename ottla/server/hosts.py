@@ -17,7 +17,7 @@ from ottla.base.types import GROUP_METADATA_TOPIC, SHARE_GROUP_STATE_TOPIC, TRAN
 from ottla.controller.state import ClusterMetadata
 from ottla.groups.machine import GroupMachine
 from ottla.groups.settings import GroupSettings, OwnSettings, nothing_of_its_own
-from ottla.groups.share_states import NO_SHARE_STATES
+from ottla.groups.share.no_states import NO_SHARE_STATES
 from ottla.machine.host import HostState, MachineHost
 from ottla.machine.loading import BatchReader
 from ottla.replication.partition import Partition

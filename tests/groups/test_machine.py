@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from ottla.base.errors import ErrorCode
-from ottla.groups.classic_group import ClassicGroup
-from ottla.groups.consumer_group import ConsumerGroup
+from ottla.groups.classic.group import ClassicGroup
+from ottla.groups.consumer.group import ConsumerGroup
 from ottla.groups.machine import GroupMachine
 from ottla.groups.settings import GroupSettings
 from ottla.groups.states import COMPLETING_REBALANCE, EMPTY, STABLE

@@ -28,11 +28,11 @@ from typing import Any
 from ottla.base.errors import ErrorCode
 from ottla.base.uuids import ZERO_UUID
 from ottla.groups import records
-from ottla.groups.consumer_group import ConsumerGroup
+from ottla.groups.consumer.group import ConsumerGroup
 from ottla.groups.draft import Caller
 from ottla.groups.machine import GroupMachine
 from ottla.groups.settings import GroupSettings
-from ottla.groups.share_group import ShareGroup
+from ottla.groups.share.group import ShareGroup
 from ottla.machine.host import MachineHost
 from ottla.wire.codec import encoder
 from ottla.wire.messages.consumer_group_describe import DescribedGroup as DescribedConsumerGroup

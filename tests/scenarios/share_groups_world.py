@@ -17,8 +17,8 @@ from ottla.groups.draft import Caller
 from ottla.groups.machine import GroupMachine
 from ottla.groups.settings import GroupSettings
 from ottla.groups.shard import Group
-from ottla.groups.share_group import ShareGroup
-from ottla.groups.share_offsets import KnownTopic
+from ottla.groups.share.group import ShareGroup
+from ottla.groups.share.offsets import KnownTopic
 from ottla.machine.host import HostState, MachineHost
 from ottla.wire.messages.alter_share_group_offsets import (
     AlterShareGroupOffsetsRequest,

@@ -16,7 +16,7 @@ from unittest import mock
 import pytest
 
 from ottla.groups import states as group_states
-from ottla.groups.classic_group import ClassicGroup
+from ottla.groups.classic.group import ClassicGroup
 from ottla.groups.machine import GroupMachine
 from ottla.groups.states import ALLOWED as CLASSIC_ALLOWED
 from ottla.groups.states import CONSUMER_ALLOWED, SHARE_ALLOWED, GroupState, GroupType

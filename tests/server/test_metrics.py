@@ -11,9 +11,9 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from ottla.base.errors import ErrorCode
 from ottla.controller.api import NewTopic
-from ottla.groups.offset_store import CommittedOffset
+from ottla.groups.offsets.store import CommittedOffset
 from ottla.groups.shard import ClassicGroup
-from ottla.groups.share_group import ShareGroup
+from ottla.groups.share.group import ShareGroup
 from ottla.machine.host import HostState, MachineHost
 from ottla.replication.partition import Partition
 from ottla.server.app import BrokerServer

@@ -13,7 +13,7 @@ from unittest import mock
 
 from ottla.base.errors import ErrorCode
 from ottla.groups.machine import GroupMachine
-from ottla.groups.offset_store import OffsetStore
+from ottla.groups.offsets.store import OffsetStore
 from ottla.machine.contract import Call, Decision
 from ottla.machine.host import MachineHost
 from ottla.replication.partition import Partition

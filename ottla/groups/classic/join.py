@@ -1,0 +1,288 @@
+"""What does JoinGroup do: who may come in, under which id, and does it start a rebalance?
+
+A dynamic member that comes without an id is given one and told to come back with it (MEMBER_ID_REQUIRED, KIP-394), so that a client that
+gave up waiting leaves no ghost. A static member (KIP-345) that comes without an id takes the place of its former self: the old id is
+fenced, and if the group is stable and its protocol stays the same, no rebalance happens; since version 9 even the leader may come back so
+and is told to skip the assignment (KIP-814).
+
+Invariants: a group never has more members than `group.max.size`; every member shares a protocol with all others.
+"""
+
+from __future__ import annotations
+
+from ottla.base.errors import ApiError, ErrorCode
+from ottla.groups import records
+from ottla.groups.classic import rebalance
+from ottla.groups.classic.group import ClassicGroup
+from ottla.groups.classic.member import ClassicMember, Protocols
+from ottla.groups.draft import Caller, Draft
+from ottla.groups.shard import GroupShard
+from ottla.groups.states import COMPLETING_REBALANCE, EMPTY, PREPARING_REBALANCE, STABLE
+from ottla.machine.contract import Decision, Reply
+from ottla.wire.messages.join_group import JoinGroupRequest
+from ottla.wire.messages.sync_group import SyncGroupResponse
+
+FIRST_VERSION_WITH_MEMBER_ID_REQUIRED = 4
+FIRST_VERSION_WITH_SKIP_ASSIGNMENT = 9
+
+
+def join_group(shard: GroupShard, request: JoinGroupRequest, caller: Caller, reply: Reply, now_ms: int) -> Decision:
+    draft = Draft()
+    try:
+        protocols = _read_protocols(shard, request)
+        group = _find_group(shard, request, now_ms)
+        _check_size(shard, group, request.member_id, draft, now_ms)
+        _check_metadata(shard, group, request.member_id, protocols)
+        if not group.may_use(request.protocol_type, protocols):
+            raise ApiError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+        if request.member_id:
+            _join_known(shard, group, request, protocols, caller, reply, draft, now_ms)
+        elif request.group_instance_id is not None:
+            _join_static(shard, group, request, protocols, caller, reply, draft, now_ms)
+        else:
+            _join_dynamic(shard, group, request, protocols, caller, reply, draft, now_ms)
+    except ApiError as refusal:
+        created = shard.groups.get(request.group_id)
+        if type(created) is ClassicGroup:
+            shard.forget_if_idle(created)
+        member_id = request.member_id
+        draft.answer(reply, rebalance.join_refusal(refusal.code, member_id), lambda code: rebalance.join_refusal(code, member_id))
+    return draft.decision()
+
+
+def _read_protocols(shard: GroupShard, request: JoinGroupRequest) -> Protocols:
+    settings = shard.settings
+    if not request.group_id:
+        raise ApiError(ErrorCode.INVALID_GROUP_ID)
+    if not settings.session_timeout_min_ms <= request.session_timeout_ms <= settings.session_timeout_max_ms:
+        raise ApiError(ErrorCode.INVALID_SESSION_TIMEOUT)
+    protocols = {protocol.name: bytes(protocol.metadata) for protocol in request.protocols}
+    if len(protocols) > settings.protocols_per_member_max:
+        raise ApiError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+    if sum(map(len, protocols.values())) > settings.member_metadata_bytes_max:
+        raise ApiError(ErrorCode.GROUP_MAX_SIZE_REACHED)
+    return tuple(protocols.items())
+
+
+def _find_group(shard: GroupShard, request: JoinGroupRequest, now_ms: int) -> ClassicGroup:
+    group = shard.groups.get(request.group_id)
+    if group is None:
+        if request.member_id:
+            raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID)
+        group = shard.groups[request.group_id] = ClassicGroup(request.group_id, now_ms)
+    if type(group) is not ClassicGroup:
+        raise ApiError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+    return group
+
+
+def _check_size(shard: GroupShard, group: ClassicGroup, member_id: str, draft: Draft, now_ms: int) -> None:
+    """Counts those who wait while the group gathers, since members that do not come back will be dropped; who is too many is out."""
+    limit = shard.settings.members_max
+    member = group.members.get(member_id)
+    if group.state is PREPARING_REBALANCE:
+        is_full = (member is None or member.join_reply is None) and group.joining >= limit
+    else:
+        is_full = group.state is not EMPTY and member is None and len(group.members) >= limit
+    if not is_full:
+        return
+    if member_id in group.pending_members:
+        rebalance.forget_pending(shard, group, member_id, draft, now_ms)
+    elif member is not None:
+        rebalance.drop_member(group, member, draft)
+        rebalance.maybe_complete_join(shard, group, draft, now_ms)
+    raise ApiError(ErrorCode.GROUP_MAX_SIZE_REACHED)
+
+
+def _check_metadata(shard: GroupShard, group: ClassicGroup, member_id: str, protocols: Protocols) -> None:
+    """What the members of a group say of themselves is kept in memory, so there is a limit to it."""
+    settings = shard.settings
+    if (len(group.members) + 1) * settings.member_metadata_bytes_max <= settings.group_metadata_bytes_max:
+        return
+    kept = sum(len(data) for member in group.members.values() if member.member_id != member_id for _, data in member.protocols)
+    if kept + sum(len(data) for _, data in protocols) > settings.group_metadata_bytes_max:
+        raise ApiError(ErrorCode.GROUP_MAX_SIZE_REACHED)
+
+
+def _join_dynamic(
+    shard: GroupShard,
+    group: ClassicGroup,
+    request: JoinGroupRequest,
+    protocols: Protocols,
+    caller: Caller,
+    reply: Reply,
+    draft: Draft,
+    now_ms: int,
+) -> None:
+    member_id = shard.fresh_member_id(caller.client_id)
+    if caller.version >= FIRST_VERSION_WITH_MEMBER_ID_REQUIRED:
+        if len(group.pending_members) >= shard.settings.pending_members_max:
+            raise ApiError(ErrorCode.GROUP_MAX_SIZE_REACHED)
+        rebalance.expect_member(shard, group, member_id, request.session_timeout_ms, draft)
+        refusal = rebalance.join_refusal(ErrorCode.MEMBER_ID_REQUIRED, member_id)
+        draft.answer(reply, refusal, lambda code: rebalance.join_refusal(code, ""))
+        return
+    _add_member(shard, group, request, protocols, caller, member_id, reply, draft, now_ms)
+
+
+def _add_member(
+    shard: GroupShard,
+    group: ClassicGroup,
+    request: JoinGroupRequest,
+    protocols: Protocols,
+    caller: Caller,
+    member_id: str,
+    reply: Reply,
+    draft: Draft,
+    now_ms: int,
+) -> None:
+    if not group.members:
+        group.protocol_type = request.protocol_type
+    member = ClassicMember(
+        member_id=member_id,
+        instance_id=request.group_instance_id,
+        client_id=caller.client_id,
+        client_host=caller.client_host,
+        rebalance_timeout_ms=_rebalance_timeout_ms(request),
+        session_timeout_ms=request.session_timeout_ms,
+        protocols=protocols,
+    )
+    member.is_new = True
+    if group.state is PREPARING_REBALANCE and group.previous_state is EMPTY:
+        group.has_new_member = True
+    group.add(member)
+    member.join_reply = reply
+    group.joining += 1
+    # A client that gave up waiting cannot be told from one that waits, so a new member is not waited with for ever.
+    rebalance.extend_session(shard, group, member, draft, now_ms, shard.settings.new_member_join_timeout_ms)
+    rebalance.maybe_rebalance(shard, group, draft, now_ms)
+
+
+def _rebalance_timeout_ms(request: JoinGroupRequest) -> int:
+    """Version 0 has no field for it: the session timeout served for both."""
+    return request.rebalance_timeout_ms if request.rebalance_timeout_ms >= 0 else request.session_timeout_ms
+
+
+def _update_member(
+    group: ClassicGroup, member: ClassicMember, request: JoinGroupRequest, protocols: Protocols, reply: Reply, draft: Draft
+) -> None:
+    """The member joins the coming generation; a JoinGroup of it that still waits was given up by the client."""
+    rebalance.answer_join(member, group, draft, rebalance.join_refusal(ErrorCode.REBALANCE_IN_PROGRESS, member.member_id))
+    group.set_protocols(member, protocols)
+    member.rebalance_timeout_ms = _rebalance_timeout_ms(request)
+    member.session_timeout_ms = request.session_timeout_ms
+    member.join_reply = reply
+    group.joining += 1
+
+
+def _join_known(
+    shard: GroupShard,
+    group: ClassicGroup,
+    request: JoinGroupRequest,
+    protocols: Protocols,
+    caller: Caller,
+    reply: Reply,
+    draft: Draft,
+    now_ms: int,
+) -> None:
+    """A member comes with its id: for the first time after MEMBER_ID_REQUIRED, or again."""
+    member_id = request.member_id
+    if member_id in group.pending_members and request.group_instance_id is None:
+        _add_member(shard, group, request, protocols, caller, member_id, reply, draft, now_ms)
+        return
+    member = group.check_member(member_id, request.group_instance_id)
+    is_retry = member.protocols == protocols
+    is_leader = group.leader_id == member_id
+    if group.state is COMPLETING_REBALANCE and is_retry:
+        # The answer to its JoinGroup was lost: the same answer again.
+        _answer_present(group, member_id, reply, draft, with_members=is_leader)
+    elif group.state is STABLE and is_retry and not is_leader:
+        _answer_present(group, member_id, reply, draft, with_members=False)
+    elif group.state is EMPTY:
+        raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID)
+    else:
+        _update_member(group, member, request, protocols, reply, draft)
+        rebalance.maybe_rebalance(shard, group, draft, now_ms)
+
+
+def _answer_present(group: ClassicGroup, member_id: str, reply: Reply, draft: Draft, *, with_members: bool) -> None:
+    response = rebalance.joined(group, member_id, with_members=with_members)
+    draft.answer(reply, response, lambda code: rebalance.join_refusal(code, member_id))
+
+
+# Static members
+
+
+def _join_static(
+    shard: GroupShard,
+    group: ClassicGroup,
+    request: JoinGroupRequest,
+    protocols: Protocols,
+    caller: Caller,
+    reply: Reply,
+    draft: Draft,
+    now_ms: int,
+) -> None:
+    instance_id = request.group_instance_id
+    assert instance_id is not None
+    member_id = shard.fresh_member_id(instance_id)
+    old_id = group.static_members.get(instance_id)
+    if old_id is None:
+        _add_member(shard, group, request, protocols, caller, member_id, reply, draft, now_ms)
+        return
+    member = group.members[old_id]
+    old = _Former(group, member)
+    _take_place(group, member, member_id, draft)
+    _update_member(group, member, request, protocols, reply, draft)
+    rebalance.extend_session(shard, group, member, draft, now_ms)
+    if group.state is STABLE and group.select_protocol() == group.protocol_name:
+        _persist_replacement(shard, group, member, old, caller, draft, now_ms)
+    else:
+        rebalance.maybe_rebalance(shard, group, draft, now_ms)
+
+
+class _Former:
+    """What a static member was before somebody took its place."""
+
+    def __init__(self, group: ClassicGroup, member: ClassicMember) -> None:
+        self.leader_id = group.leader_id
+        self.member_id = member.member_id
+        self.protocols = member.protocols
+        self.rebalance_timeout_ms = member.rebalance_timeout_ms
+        self.session_timeout_ms = member.session_timeout_ms
+
+
+def _take_place(group: ClassicGroup, member: ClassicMember, member_id: str, draft: Draft) -> None:
+    """Requests of the former process are fenced; its session timer finds nobody of that name."""
+    rebalance.answer_join(member, group, draft, rebalance.join_refusal(ErrorCode.FENCED_INSTANCE_ID, member.member_id))
+    rebalance.answer_sync(member, draft, SyncGroupResponse(error_code=ErrorCode.FENCED_INSTANCE_ID))
+    group.rename(member, member_id)
+    member.timer_ms = None
+
+
+def _persist_replacement(
+    shard: GroupShard, group: ClassicGroup, member: ClassicMember, old: _Former, caller: Caller, draft: Draft, now_ms: int
+) -> None:
+    """The group is stable and stays so: the new id is logged, and the member goes on with the assignment it has."""
+    new_id = member.member_id
+    is_leader = group.leader_id == new_id
+    may_skip = caller.version >= FIRST_VERSION_WITH_SKIP_ASSIGNMENT
+    response = rebalance.joined(group, new_id, with_members=may_skip and is_leader)
+    if may_skip:
+        response.skip_assignment = is_leader
+    else:
+        # Told that the leader is its former self, an old client does not begin to assign.
+        response.leader = old.leader_id or ""
+    rebalance.answer_join(member, group, draft, response)
+    draft.records.append(records.group_metadata(group.group_id, group.to_record({})))
+
+    def undo(repair: Draft, _code: ErrorCode) -> None:
+        if group.members.get(new_id) is not member:
+            return
+        group.rename(member, old.member_id)
+        group.set_protocols(member, old.protocols)
+        member.rebalance_timeout_ms = old.rebalance_timeout_ms
+        member.session_timeout_ms = old.session_timeout_ms
+        member.timer_ms = None
+        rebalance.extend_session(shard, group, member, repair, now_ms)
+
+    draft.on_refusal(undo)

@@ -1,0 +1,322 @@
+"""How does a classic group rebalance: who is waited for, how long, and what each member hears when the round is over?
+
+A rebalance begins when the membership or a subscription changes (`prepare_rebalance`). The group waits until all known members have sent
+JoinGroup, at most for the slowest member's rebalance timeout; a new group waits `group.initial.rebalance.delay.ms` for company. Then
+(`complete_join`) those who did not come are dropped, save static members, who keep their place until their session ends; the generation
+goes up, a protocol is voted for, and everybody is answered, the leader with all subscriptions. What SyncGroup makes of it is in
+`sync.py`.
+
+Sessions are deadlines in memory. A heartbeat only moves its member's deadline; one timer a member looks whether it has passed.
+
+Invariants: a JoinGroup is answered exactly once; the generation goes up by one with each completed round. All of this is soft state, but
+for the record of a group that has become empty.
+"""
+
+from __future__ import annotations
+
+from ottla.base.errors import ErrorCode
+from ottla.groups import records
+from ottla.groups.classic.group import ClassicGroup
+from ottla.groups.classic.member import ClassicMember
+from ottla.groups.draft import Draft
+from ottla.groups.shard import GroupShard
+from ottla.groups.states import COMPLETING_REBALANCE, EMPTY, PREPARING_REBALANCE, STABLE
+from ottla.machine.contract import NOTHING, Decision
+from ottla.wire.messages.join_group import JoinGroupResponse, JoinGroupResponseMember
+from ottla.wire.messages.sync_group import SyncGroupResponse
+
+# Answers
+
+
+def join_refusal(code: ErrorCode, member_id: str) -> JoinGroupResponse:
+    return JoinGroupResponse(error_code=code, member_id=member_id, protocol_name=None)
+
+
+def answer_join(member: ClassicMember, group: ClassicGroup, draft: Draft, response: JoinGroupResponse) -> None:
+    """Answers a member's waiting JoinGroup."""
+    reply = member.join_reply
+    if reply is None:
+        return
+    member.join_reply = None
+    group.joining -= 1
+    member_id = member.member_id
+    draft.answer(reply, response, lambda code: join_refusal(code, member_id))
+
+
+def answer_sync(member: ClassicMember, draft: Draft, response: SyncGroupResponse) -> None:
+    """Answers a member's waiting SyncGroup."""
+    reply = member.sync_reply
+    if reply is None:
+        return
+    member.sync_reply = None
+    draft.answer(reply, response, lambda code: SyncGroupResponse(error_code=code))
+
+
+def joined(group: ClassicGroup, member_id: str, *, with_members: bool) -> JoinGroupResponse:
+    """What a member of the present generation hears; the leader gets the subscriptions of all."""
+    name = group.protocol_name
+    members: list[JoinGroupResponseMember] = []
+    if with_members:
+        members = [
+            JoinGroupResponseMember(member_id=member.member_id, group_instance_id=member.instance_id, metadata=member.metadata(name))
+            for member in group.members.values()
+        ]
+    return JoinGroupResponse(
+        generation_id=group.generation,
+        protocol_type=group.protocol_type,
+        protocol_name=name,
+        leader=group.leader_id or "",
+        member_id=member_id,
+        members=members,
+    )
+
+
+# Rebalancing
+
+
+def maybe_rebalance(shard: GroupShard, group: ClassicGroup, draft: Draft, now_ms: int) -> None:
+    """Something changed: a round begins, or the one under way may now be complete."""
+    if group.may_rebalance:
+        prepare_rebalance(shard, group, draft, now_ms)
+    else:
+        maybe_complete_join(shard, group, draft, now_ms)
+
+
+def prepare_rebalance(shard: GroupShard, group: ClassicGroup, draft: Draft, now_ms: int) -> None:
+    if group.state is COMPLETING_REBALANCE:
+        fail_syncs(shard, group, draft, ErrorCode.REBALANCE_IN_PROGRESS, now_ms)
+    draft.cancel(_sync_key(group))
+    is_initial = group.state is EMPTY
+    group.move_to(PREPARING_REBALANCE, now_ms)
+    if not is_initial:
+        if group.have_all_joined:
+            complete_join(shard, group, draft, now_ms)
+        else:
+            _schedule_completion(shard, group, draft)
+        return
+    delay_ms = shard.settings.initial_rebalance_delay_ms
+    if delay_ms <= 0:
+        complete_join(shard, group, draft, now_ms)
+        return
+    group.has_new_member = False
+    _schedule_initial(shard, group, draft, delay_ms, max(group.rebalance_timeout_ms - delay_ms, 0))
+
+
+def maybe_complete_join(shard: GroupShard, group: ClassicGroup, draft: Draft, now_ms: int) -> None:
+    """Ends the round early when everybody is there; a new group sits out its delay."""
+    if group.state is PREPARING_REBALANCE and group.previous_state is not EMPTY and group.have_all_joined:
+        complete_join(shard, group, draft, now_ms)
+
+
+def complete_join(shard: GroupShard, group: ClassicGroup, draft: Draft, now_ms: int) -> None:
+    """Ends the gathering: whoever came is the next generation."""
+    draft.cancel(_join_key(group))
+    for member in [member for member in group.members.values() if member.join_reply is None and not member.is_static]:
+        drop_member(group, member, draft)
+    if group.members and not _elect_joined_leader(group):
+        # Only static members are left and none came: wait for their sessions to end, or for one of them.
+        _schedule_completion(shard, group, draft)
+        return
+    group.generation += 1
+    group.pending_syncs.clear()
+    if not group.members:
+        _become_empty(group, draft, now_ms)
+        return
+    group.protocol_name = group.select_protocol()
+    group.find_subscribed_topics()
+    group.move_to(COMPLETING_REBALANCE, now_ms)
+    for member in group.members.values():
+        answer_join(member, group, draft, joined(group, member.member_id, with_members=member.member_id == group.leader_id))
+        member.is_new = False
+        group.pending_syncs[member.member_id] = None
+        extend_session(shard, group, member, draft, now_ms)
+    group_id, generation = group.group_id, group.generation
+    draft.schedule(_sync_key(group), group.rebalance_timeout_ms, lambda now: _expire_syncs(shard, group_id, generation, now))
+
+
+def _become_empty(group: ClassicGroup, draft: Draft, now_ms: int) -> None:
+    group.protocol_name = None
+    group.leader_id = None
+    group.subscribed_topics = frozenset()
+    group.move_to(EMPTY, now_ms)
+    draft.records.append(records.group_metadata(group.group_id, group.to_record({})))
+
+
+def _elect_joined_leader(group: ClassicGroup) -> bool:
+    """Keeps the leader if it came, else takes the first who did; False when nobody came."""
+    leader = group.members.get(group.leader_id or "")
+    if leader is not None and leader.join_reply is not None:
+        return True
+    for member in group.members.values():
+        if member.join_reply is not None:
+            group.leader_id = member.member_id
+            return True
+    return False
+
+
+def fail_syncs(shard: GroupShard, group: ClassicGroup, draft: Draft, code: ErrorCode, now_ms: int) -> None:
+    """The assignment of this generation will never come: everybody who waits for it must join again."""
+    for member in group.members.values():
+        member.assignment = b""
+        if member.sync_reply is not None:
+            answer_sync(member, draft, SyncGroupResponse(error_code=code))
+            extend_session(shard, group, member, draft, now_ms)
+
+
+def drop_member(group: ClassicGroup, member: ClassicMember, draft: Draft) -> None:
+    """Takes a member out; a request of it that waits is told to join as somebody new."""
+    answer_join(member, group, draft, join_refusal(ErrorCode.UNKNOWN_MEMBER_ID, member.member_id))
+    answer_sync(member, draft, SyncGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID))
+    if member.timer_ms is not None:
+        member.timer_ms = None
+        draft.cancel(_session_key(group.group_id, member.member_id))
+    group.remove(member)
+
+
+# Timers
+
+
+def _join_key(group: ClassicGroup) -> str:
+    return f"join/{group.group_id}"
+
+
+def _sync_key(group: ClassicGroup) -> str:
+    return f"sync/{group.group_id}"
+
+
+def _session_key(group_id: str, member_id: str) -> str:
+    return f"session/{group_id}/{member_id}"
+
+
+def _schedule_initial(shard: GroupShard, group: ClassicGroup, draft: Draft, delay_ms: int, remaining_ms: int) -> None:
+    group_id = group.group_id
+
+    def look_again(now_ms: int) -> Decision:
+        group = shard.groups.get(group_id)
+        if type(group) is not ClassicGroup or group.state is not PREPARING_REBALANCE:
+            return NOTHING
+        draft = Draft()
+        if group.has_new_member and remaining_ms > 0:
+            group.has_new_member = False
+            delay_next_ms = min(shard.settings.initial_rebalance_delay_ms, remaining_ms)
+            _schedule_initial(shard, group, draft, delay_next_ms, max(remaining_ms - delay_ms, 0))
+        else:
+            complete_join(shard, group, draft, now_ms)
+        return draft.decision()
+
+    draft.schedule(_join_key(group), delay_ms, look_again)
+
+
+def _schedule_completion(shard: GroupShard, group: ClassicGroup, draft: Draft) -> None:
+    group_id = group.group_id
+
+    def complete(now_ms: int) -> Decision:
+        group = shard.groups.get(group_id)
+        if type(group) is not ClassicGroup or group.state is not PREPARING_REBALANCE:
+            return NOTHING
+        draft = Draft()
+        complete_join(shard, group, draft, now_ms)
+        return draft.decision()
+
+    draft.schedule(_join_key(group), group.rebalance_timeout_ms, complete)
+
+
+def _expire_syncs(shard: GroupShard, group_id: str, generation: int, now_ms: int) -> Decision:
+    """Members who took the new generation but never asked for their share are dropped, or the others would wait for their partitions."""
+    group = shard.groups.get(group_id)
+    if type(group) is not ClassicGroup or group.generation != generation or not group.pending_syncs:
+        return NOTHING
+    if group.state is not COMPLETING_REBALANCE and group.state is not STABLE:
+        return NOTHING
+    draft = Draft()
+    for member_id in list(group.pending_syncs):
+        member = group.members.get(member_id)
+        if member is not None:
+            drop_member(group, member, draft)
+    prepare_rebalance(shard, group, draft, now_ms)
+    return draft.decision()
+
+
+def all_synced(group: ClassicGroup, draft: Draft) -> None:
+    """The last member has asked for its share: nobody is waited for any more."""
+    draft.cancel(_sync_key(group))
+
+
+def extend_session(
+    shard: GroupShard, group: ClassicGroup, member: ClassicMember, draft: Draft, now_ms: int, timeout_ms: int | None = None
+) -> None:
+    """The member was heard of. A timer is made only if none looks before the new deadline."""
+    delay_ms = member.session_timeout_ms if timeout_ms is None else timeout_ms
+    member.deadline_ms = now_ms + delay_ms
+    if member.timer_ms is None or member.timer_ms > member.deadline_ms:
+        _watch_session(shard, group.group_id, member, draft, now_ms)
+
+
+def _watch_session(shard: GroupShard, group_id: str, member: ClassicMember, draft: Draft, now_ms: int) -> None:
+    member.timer_ms = member.deadline_ms
+    member_id = member.member_id
+    draft.schedule(
+        _session_key(group_id, member_id), member.deadline_ms - now_ms, lambda now: _expire_session(shard, group_id, member_id, now)
+    )
+
+
+def _expire_session(shard: GroupShard, group_id: str, member_id: str, now_ms: int) -> Decision:
+    group = shard.groups.get(group_id)
+    member = group.members.get(member_id) if type(group) is ClassicGroup else None
+    if member is None or type(group) is not ClassicGroup:
+        return NOTHING
+    draft = Draft()
+    if now_ms < member.deadline_ms:
+        _watch_session(shard, group_id, member, draft, now_ms)
+        return draft.decision()
+    member.timer_ms = None
+    if member.is_waiting and not member.is_new:
+        return NOTHING  # we hold its request; the answer starts the session again
+    drop_member(group, member, draft)
+    if group.state is not EMPTY:
+        maybe_rebalance(shard, group, draft, now_ms)
+    return draft.decision()
+
+
+def watch_members(shard: GroupShard, group: ClassicGroup, draft: Draft, now_ms: int) -> None:
+    """Makes the timers of a group that came out of the log, for whom there is none yet."""
+    for member in group.members.values():
+        if member.timer_ms is None:
+            extend_session(shard, group, member, draft, now_ms)
+    if group.state is PREPARING_REBALANCE:
+        _schedule_completion(shard, group, draft)
+
+
+def watch_again(shard: GroupShard, group: ClassicGroup, draft: Draft, now_ms: int) -> None:
+    """Makes the group's timers anew, after something was tried that took them away and the log refused it."""
+    for member in group.members.values():
+        member.timer_ms = None
+        extend_session(shard, group, member, draft, now_ms)
+    if group.state is PREPARING_REBALANCE:
+        _schedule_completion(shard, group, draft)
+    elif group.state is COMPLETING_REBALANCE:
+        prepare_rebalance(shard, group, draft, now_ms)
+
+
+def expect_member(shard: GroupShard, group: ClassicGroup, member_id: str, timeout_ms: int, draft: Draft) -> None:
+    """An id was given out by MEMBER_ID_REQUIRED; its owner has one session timeout to come back with it."""
+    group.pending_members[member_id] = None
+    group_id = group.group_id
+
+    def give_up(now_ms: int) -> Decision:
+        group = shard.groups.get(group_id)
+        if type(group) is not ClassicGroup or member_id not in group.pending_members:
+            return NOTHING
+        draft = Draft()
+        forget_pending(shard, group, member_id, draft, now_ms)
+        return draft.decision()
+
+    draft.schedule(_session_key(group_id, member_id), timeout_ms, give_up)
+
+
+def forget_pending(shard: GroupShard, group: ClassicGroup, member_id: str, draft: Draft, now_ms: int) -> None:
+    """A pending member will not come: nobody waits for it any more."""
+    del group.pending_members[member_id]
+    draft.cancel(_session_key(group.group_id, member_id))
+    maybe_complete_join(shard, group, draft, now_ms)
+    shard.forget_if_idle(group)

@@ -1,0 +1,303 @@
+"""What do the classic requests mean in a consumer group, where members of both protocols live together (KIP-848)?
+
+A JoinGroup is a heartbeat that says everything: it is answered at once with the member's own epoch as the generation, and nobody is the
+leader, since the coordinator assigns. SyncGroup fetches what the member may have. A Heartbeat answers REBALANCE_IN_PROGRESS when the group
+has moved on and the member should join again; a member that does not come within its rebalance timeout is removed.
+
+Invariants: a member speaks one protocol at a time; one of the new protocol is unknown to classic requests.
+"""
+
+from __future__ import annotations
+
+from ottla.base.errors import ApiError, ErrorCode
+from ottla.groups.classic import rebalance
+from ottla.groups.classic.group import CONSUMER_PROTOCOL_TYPE, read_subscription
+from ottla.groups.classic.join import FIRST_VERSION_WITH_MEMBER_ID_REQUIRED
+from ottla.groups.classic.leave import leave_refusal
+from ottla.groups.classic.member import Protocols
+from ottla.groups.classic.sync import heartbeat_response, sync_refusal
+from ottla.groups.consumer.group import ClassicFacts, ConsumerGroup, MemberFacts, MemberState, Position
+from ottla.groups.consumer.heartbeat import advance_member, follow_member
+from ottla.groups.consumer.migration import by_topic_id, is_downgrade_allowed, may_downgrade, protocol_after_downgrade, write_assignment
+from ottla.groups.consumer.records import Change
+from ottla.groups.consumer.sessions import await_join, extend_session, finish_removal, joined_in_time, remove_members
+from ottla.groups.consumer.subscriptions import may_assign
+from ottla.groups.draft import Caller, Draft, answered
+from ottla.groups.shard import GroupShard
+from ottla.machine.contract import Decision, Reply
+from ottla.wire.messages.heartbeat import HeartbeatRequest
+from ottla.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
+from ottla.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity, MemberResponse
+from ottla.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+
+# Join
+
+
+def join_group(shard: GroupShard, group: ConsumerGroup, request: JoinGroupRequest, caller: Caller, reply: Reply, now_ms: int) -> Decision:
+    draft = Draft()
+    try:
+        response = _join(shard, group, request, caller, draft, now_ms)
+    except ApiError as error:
+        response = rebalance.join_refusal(error.code, "")
+    member_id = response.member_id
+    draft.answer(reply, response, lambda code: rebalance.join_refusal(code, member_id))
+    return draft.decision()
+
+
+def _join(
+    shard: GroupShard, group: ConsumerGroup, request: JoinGroupRequest, caller: Caller, draft: Draft, now_ms: int
+) -> JoinGroupResponse:
+    _check_session(shard, request)
+    protocols: Protocols = tuple({protocol.name: bytes(protocol.metadata) for protocol in request.protocols}.items())
+    _check_protocols(group, request, protocols)
+    member_id, instance_id = request.member_id, request.group_instance_id
+    if not member_id and instance_id is None and caller.version >= FIRST_VERSION_WITH_MEMBER_ID_REQUIRED:
+        return rebalance.join_refusal(ErrorCode.MEMBER_ID_REQUIRED, shard.fresh_member_id(caller.client_id))
+    # Read only now: who asks for a member id may leave out what it wants to read.
+    subscription = read_subscription(protocols[0][1])
+    if subscription is None:
+        raise ApiError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+    change = Change(group)
+    member_id, before = _find_joiner(shard, change, request, caller)
+    facts = MemberFacts(
+        instance_id=instance_id,
+        rack_id=subscription.rack_id,
+        client_id=caller.client_id,
+        client_host=caller.client_host,
+        topics=tuple(sorted(dict.fromkeys(subscription.topics))),
+        rebalance_timeout_ms=request.rebalance_timeout_ms if request.rebalance_timeout_ms >= 0 else request.session_timeout_ms,
+        classic=ClassicFacts(request.session_timeout_ms, protocols),
+    )
+    owned = by_topic_id(shard, {topic.topic: topic.partitions for topic in subscription.owned_partitions})
+    position_before = change.group.position(member_id)
+    advance_member(shard, change, member_id, before, facts, owned, now_ms)
+    draft.records.extend(change.records)
+    joined_in_time(shard, group.group_id, member_id, draft)
+    follow_member(shard, change.group, member_id, position_before, draft, now_ms)
+    return JoinGroupResponse(
+        member_id=member_id,
+        generation_id=change.group.position(member_id).epoch,
+        protocol_type=CONSUMER_PROTOCOL_TYPE,
+        protocol_name=protocols[0][0],
+    )
+
+
+def _check_session(shard: GroupShard, request: JoinGroupRequest) -> None:
+    if not shard.settings.session_timeout_min_ms <= request.session_timeout_ms <= shard.settings.session_timeout_max_ms:
+        raise ApiError(ErrorCode.INVALID_SESSION_TIMEOUT)
+
+
+def _check_protocols(group: ConsumerGroup, request: JoinGroupRequest, protocols: Protocols) -> None:
+    """The joiner must be a consumer, and share a protocol with all other classic members, for the day the group goes back."""
+    if request.protocol_type != CONSUMER_PROTOCOL_TYPE or not protocols:
+        raise ApiError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+    shared: set[str] = set(dict(protocols))
+    for member_id, facts in group.facts.items():
+        if facts.classic is not None and member_id != request.member_id:
+            shared &= dict(facts.classic.protocols).keys()
+    if not shared:
+        raise ApiError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+
+
+def _find_joiner(shard: GroupShard, change: Change, request: JoinGroupRequest, caller: Caller) -> tuple[str, MemberFacts | None]:
+    """The id under which the joiner will be known, and what was known of it."""
+    group, member_id, instance_id = change.group, request.member_id, request.group_instance_id
+    if instance_id is not None:
+        current_id = group.static_members.get(instance_id)
+        if current_id is not None and not member_id:
+            return _take_place(shard, change, instance_id, current_id)
+        if current_id is not None and current_id != member_id:
+            raise ApiError(ErrorCode.FENCED_INSTANCE_ID)
+        if current_id is None and member_id:
+            raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID)
+    if not member_id:
+        member_id = shard.fresh_member_id(instance_id if instance_id is not None else caller.client_id)
+    facts = group.facts.get(member_id)
+    if facts is None and len(group.facts) >= shard.settings.consumer_members_max:
+        raise ApiError(ErrorCode.GROUP_MAX_SIZE_REACHED)
+    return member_id, facts
+
+
+def _take_place(shard: GroupShard, change: Change, instance_id: str, old_id: str) -> tuple[str, MemberFacts]:
+    """A static member that comes without its id takes over what its former self had."""
+    member_id = shard.fresh_member_id(instance_id)
+    facts, target, position = change.group.facts[old_id], change.group.target.get(old_id, {}), change.group.position(old_id)
+    change.remove_member(old_id)
+    change.put_member(member_id, facts)
+    change.put_target(member_id, target)
+    change.put_position(member_id, Position(change.group.epoch, 0, MemberState.STABLE, position.assigned))
+    return member_id, facts
+
+
+# The last of the new protocol gives way
+
+
+def give_way(shard: GroupShard, group: ConsumerGroup, request: JoinGroupRequest, draft: Draft) -> bool:
+    """Whether the group becomes a classic one before the member joins; the draft then holds what makes it so.
+
+    That is when nobody is in it, or when the joiner is the next process of a static member and all others are classic members already.
+    """
+    change = Change(group)
+    if group.facts:
+        former = _last_of_the_new(group, request)
+        if former is None or not is_downgrade_allowed(shard):
+            return False
+        remove_members(change, [former])
+        if not _fits(shard, change.group, request):
+            return False
+    if change.group.facts:
+        finish_removal(shard, change, draft)
+    else:
+        change.remove_group()
+        draft.records.extend(change.records)
+    return True
+
+
+def _last_of_the_new(group: ConsumerGroup, request: JoinGroupRequest) -> str | None:
+    """The member whose place the joiner takes, if no other speaks the new protocol."""
+    if request.member_id or request.group_instance_id is None:
+        return None
+    former = group.static_members.get(request.group_instance_id)
+    of_new_protocol = [member_id for member_id, facts in group.facts.items() if facts.classic is None]
+    return former if of_new_protocol == [former] else None
+
+
+def _fits(shard: GroupShard, group: ConsumerGroup, request: JoinGroupRequest) -> bool:
+    """Whether the joiner can be a member of the classic group that this one would become."""
+    protocols: Protocols = tuple((protocol.name, bytes(protocol.metadata)) for protocol in request.protocols)
+    try:
+        _check_session(shard, request)
+        _check_protocols(group, request, protocols)
+    except ApiError:
+        return False
+    if read_subscription(protocols[0][1]) is None:
+        return False
+    return not group.facts or (may_downgrade(shard, group) and protocol_after_downgrade(group) in dict(protocols))
+
+
+# Sync and heartbeat
+
+
+def sync_group(shard: GroupShard, group: ConsumerGroup, request: SyncGroupRequest, reply: Reply, now_ms: int) -> Decision:
+    draft = Draft()
+    try:
+        facts = _check_member(group, request.member_id, request.group_instance_id, request.generation_id)
+        if request.protocol_type not in (None, CONSUMER_PROTOCOL_TYPE):
+            raise ApiError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+        assert facts.classic is not None
+        if request.protocol_name is not None and request.protocol_name != facts.classic.protocols[0][0]:
+            raise ApiError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+        _check_round(shard, group, request.member_id, draft, now_ms)
+        extend_session(shard, group.group_id, request.member_id, facts.classic.session_timeout_ms, draft, now_ms)
+        assigned = group.position(request.member_id).assigned
+        response = SyncGroupResponse(
+            protocol_type=CONSUMER_PROTOCOL_TYPE,
+            protocol_name=facts.classic.protocols[0][0],
+            assignment=write_assignment(shard, assigned, facts.classic.protocols[0][1]),
+        )
+    except ApiError as error:
+        response = sync_refusal(error.code)
+    draft.answer(reply, response, sync_refusal)
+    return draft.decision()
+
+
+def heartbeat(shard: GroupShard, group: ConsumerGroup, request: HeartbeatRequest, reply: Reply, now_ms: int) -> Decision:
+    draft, code = Draft(), ErrorCode.NONE
+    try:
+        facts = _check_member(group, request.member_id, request.group_instance_id, request.generation_id)
+        assert facts.classic is not None
+        extend_session(shard, group.group_id, request.member_id, facts.classic.session_timeout_ms, draft, now_ms)
+        _check_round(shard, group, request.member_id, draft, now_ms)
+        if group.position(request.member_id).state is MemberState.UNREVOKED_PARTITIONS:
+            # It knows since its last round what to give up, and joins again to say that it has.
+            await_join(shard, group, request.member_id, draft)
+            code = ErrorCode.REBALANCE_IN_PROGRESS
+    except ApiError as error:
+        code = error.code
+    draft.answer(reply, heartbeat_response(code), heartbeat_response)
+    return draft.decision()
+
+
+def _check_member(group: ConsumerGroup, member_id: str, instance_id: str | None, generation: int) -> MemberFacts:
+    facts = _find_classic(group, member_id, instance_id)
+    if generation != group.position(member_id).epoch:
+        raise ApiError(ErrorCode.ILLEGAL_GENERATION)
+    return facts
+
+
+def _find_classic(group: ConsumerGroup, member_id: str, instance_id: str | None) -> MemberFacts:
+    facts = _find(group, member_id, instance_id)
+    if facts.classic is None:
+        raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID)
+    return facts
+
+
+def _find(group: ConsumerGroup, member_id: str, instance_id: str | None) -> MemberFacts:
+    if instance_id is not None:
+        current_id = group.static_members.get(instance_id)
+        if current_id is None:
+            raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID)
+        if current_id != member_id:
+            raise ApiError(ErrorCode.FENCED_INSTANCE_ID)
+    facts = group.facts.get(member_id)
+    if facts is None:
+        raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID)
+    return facts
+
+
+def _check_round(shard: GroupShard, group: ConsumerGroup, member_id: str, draft: Draft, now_ms: int) -> None:
+    """A member behind the target's epoch must join again, unless it is about to: it was just told what to give up.
+
+    One that waits for partitions of others joins again to hear whether they are free, and anybody to make a new target that is due.
+    """
+    position = group.position(member_id)
+    is_behind = group.target_epoch > position.epoch or may_assign(shard, group, now_ms)
+    is_behind = is_behind and position.state is not MemberState.UNREVOKED_PARTITIONS
+    may_have_more = position.state is MemberState.UNRELEASED_PARTITIONS and _has_free(group, member_id, position)
+    if is_behind or may_have_more:
+        await_join(shard, group, member_id, draft)
+        raise ApiError(ErrorCode.REBALANCE_IN_PROGRESS)
+
+
+def _has_free(group: ConsumerGroup, member_id: str, position: Position) -> bool:
+    """Whether a partition that the member waits for has no owner any more."""
+    for topic_id, partitions in group.target.get(member_id, {}).items():
+        has = position.assigned.get(topic_id, ())
+        if any(partition not in has and (topic_id, partition) not in group.owners for partition in partitions):
+            return True
+    return False
+
+
+# Leave
+
+
+def leave_group(shard: GroupShard, group: ConsumerGroup, request: LeaveGroupRequest, reply: Reply) -> Decision:
+    draft, leaving = Draft(), dict[str, None]()
+    members: list[MemberResponse] = []
+    for identity in request.members:
+        code = ErrorCode.NONE
+        try:
+            leaving[_find_leaver(group, identity)] = None
+        except ApiError as error:
+            code = error.code
+        members.append(MemberResponse(member_id=identity.member_id, group_instance_id=identity.group_instance_id, error_code=code))
+    if leaving:
+        change = Change(group)
+        remove_members(change, leaving)
+        finish_removal(shard, change, draft)
+    response = LeaveGroupResponse(members=members)
+    if not draft.records:
+        return answered(reply, response, leave_refusal)
+    draft.answer(reply, response, leave_refusal)
+    return draft.decision()
+
+
+def _find_leaver(group: ConsumerGroup, identity: MemberIdentity) -> str:
+    """Operators may send away members of either protocol, and static ones by their instance id alone."""
+    if not identity.member_id and identity.group_instance_id is not None:
+        member_id = group.static_members.get(identity.group_instance_id)
+        if member_id is None:
+            raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID)
+        return member_id
+    _find(group, identity.member_id, identity.group_instance_id)
+    return identity.member_id

@@ -1,0 +1,233 @@
+"""The state of one consumer group under the new protocol (KIP-848): members, epochs, the target assignment and who owns what meanwhile.
+
+All of it is hard state, a fold of the group's records; a coordinator that takes over goes on where the last one stopped. Values are
+immutable and replaced as a whole, so a decision can try its changes on a `copy`, which is a handful of dict copies.
+
+Three epochs tell how far things are: `epoch` rises when the members or what they want change, `target_epoch` is the group epoch that the
+target assignment was made for, and each member's own epoch says which target it has reached.
+
+Invariants: `owners` maps each partition that a member has, or is giving up, to that member, and to no other (I34); a target belongs to a
+member.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import Enum
+from typing import Any, NamedTuple
+
+from ottla.base.uuids import Uuid
+from ottla.groups.classic.group import CONSUMER_PROTOCOL_TYPE
+from ottla.groups.classic.member import Protocols
+from ottla.groups.consumer.assignors import Assignment
+from ottla.groups.states import ASSIGNING, EMPTY, RECONCILING, STABLE, GroupState, GroupType
+
+FIRST_EPOCH = 1
+"""Of a group without a past: whoever comes first raises it, so the first member's epoch is 2, as in Kafka."""
+LEFT_STATIC_EPOCH = -2  # the epoch of a static member that is away for a moment
+LEAVING_EPOCH = -1
+
+
+class MemberState(Enum):
+    """Where a member is on the way to its target; the numbers stand in records."""
+
+    STABLE = 0
+    UNREVOKED_PARTITIONS = 1  # it was told to give partitions up and has not said that it did
+    UNRELEASED_PARTITIONS = 2  # it waits for partitions that others still have
+    UNKNOWN = 127
+
+
+class ClassicFacts(NamedTuple):
+    """What a member that still speaks the classic protocol brought along."""
+
+    session_timeout_ms: int
+    protocols: Protocols
+
+
+class MemberFacts(NamedTuple):
+    """What a member says of itself."""
+
+    instance_id: str | None = None
+    rack_id: str | None = None
+    client_id: str = ""
+    client_host: str = ""
+    topics: tuple[str, ...] = ()
+    regex: str | None = None
+    rebalance_timeout_ms: int = -1
+    assignor: str | None = None
+    classic: ClassicFacts | None = None
+
+
+class Position(NamedTuple):
+    """What a member has, and which epoch it has reached."""
+
+    epoch: int = 0
+    previous_epoch: int = 0
+    state: MemberState = MemberState.STABLE
+    assigned: Mapping[Uuid, tuple[int, ...]] = {}
+    revoking: Mapping[Uuid, tuple[int, ...]] = {}
+
+
+class ResolvedRegex(NamedTuple):
+    """The topics that a regular expression matched."""
+
+    topics: tuple[str, ...]
+    version: int
+    timestamp_ms: int
+
+
+NEW_POSITION = Position()
+NO_PARTITIONS: Assignment = {}
+
+
+class ConsumerGroup:
+    """One group. `set_*` and `remove_*` are the folds of its records."""
+
+    __slots__ = (
+        "epoch",
+        "facts",
+        "group_id",
+        "metadata_hash",
+        "owners",
+        "positions",
+        "regexes",
+        "static_members",
+        "target",
+        "target_epoch",
+        "target_timestamp_ms",
+    )
+
+    type = GroupType.CONSUMER
+    protocol_type = CONSUMER_PROTOCOL_TYPE
+
+    def __init__(self, group_id: str) -> None:
+        self.group_id = group_id
+        self.epoch = FIRST_EPOCH
+        self.metadata_hash = 0
+        self.target_epoch = FIRST_EPOCH
+        self.target_timestamp_ms = 0
+        self.facts: dict[str, MemberFacts] = {}
+        self.positions: dict[str, Position] = {}
+        self.static_members: dict[str, str] = {}
+        self.target: dict[str, Assignment] = {}
+        self.owners: dict[tuple[Uuid, int], str] = {}
+        self.regexes: dict[str, ResolvedRegex] = {}
+
+    def copy(self) -> ConsumerGroup:
+        twin = ConsumerGroup(self.group_id)
+        for name in self.__slots__:
+            value = getattr(self, name)
+            setattr(twin, name, value.copy() if type(value) is dict else value)
+        return twin
+
+    def hard_state(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in self.__slots__}
+
+    # Questions
+
+    @property
+    def members(self) -> Mapping[str, MemberFacts]:
+        return self.facts
+
+    @property
+    def state(self) -> GroupState:
+        if not self.facts:
+            return EMPTY
+        if self.epoch > self.target_epoch:
+            return ASSIGNING
+        if all(self.is_reconciled(member_id) for member_id in self.facts):
+            return STABLE
+        return RECONCILING
+
+    def is_reconciled(self, member_id: str) -> bool:
+        position = self.position(member_id)
+        return position.state is MemberState.STABLE and position.epoch == self.target_epoch
+
+    def position(self, member_id: str) -> Position:
+        return self.positions.get(member_id, NEW_POSITION)
+
+    def topics_of(self, facts: MemberFacts) -> tuple[str, ...]:
+        """The topics by name and by regular expression, in order and once each."""
+        if facts.regex is None:
+            return facts.topics
+        resolved = self.regexes.get(facts.regex)
+        return facts.topics if resolved is None else tuple(sorted({*facts.topics, *resolved.topics}))
+
+    def subscribed_topics(self) -> list[str]:
+        """Every topic that somebody in the group reads, in order."""
+        topics: dict[str, None] = {}
+        for names in {facts.topics: None for facts in self.facts.values()}:
+            topics.update(dict.fromkeys(names))
+        for regex in {facts.regex: None for facts in self.facts.values() if facts.regex is not None}:
+            if regex in self.regexes:
+                topics.update(dict.fromkeys(self.regexes[regex].topics))
+        return sorted(topics)
+
+    def is_subscribed_to(self, topic: str) -> bool:
+        return any(topic in self.topics_of(facts) for facts in self.facts.values())
+
+    def uses_regex(self, regex: str) -> bool:
+        return any(facts.regex == regex for facts in self.facts.values())
+
+    def preferred_assignor(self, known: tuple[str, ...]) -> str:
+        """What most members ask for; the first one configured if nobody asks, and among equals the one configured first."""
+        votes = dict.fromkeys(known, 0)
+        for facts in self.facts.values():
+            if facts.assignor in votes:
+                votes[facts.assignor] += 1
+        return max(known, key=lambda name: votes[name])
+
+    # The fold of the log
+
+    def set_member(self, member_id: str, facts: MemberFacts) -> None:
+        self._forget_instance(member_id)  # it may have been another instance, or none
+        self.facts[member_id] = facts
+        if facts.instance_id is not None:
+            self.static_members[facts.instance_id] = member_id
+
+    def remove_member(self, member_id: str) -> None:
+        self._forget_instance(member_id)
+        self.facts.pop(member_id, None)
+
+    def _forget_instance(self, member_id: str) -> None:
+        facts = self.facts.get(member_id)
+        if facts is not None and facts.instance_id is not None and self.static_members.get(facts.instance_id) == member_id:
+            del self.static_members[facts.instance_id]
+
+    def set_epoch(self, epoch: int, metadata_hash: int) -> None:
+        self.epoch = epoch
+        self.metadata_hash = metadata_hash
+
+    def set_target_epoch(self, epoch: int, timestamp_ms: int) -> None:
+        self.target_epoch = epoch
+        self.target_timestamp_ms = timestamp_ms
+
+    def set_target(self, member_id: str, target: Assignment) -> None:
+        self.target[member_id] = target
+
+    def remove_target(self, member_id: str) -> None:
+        self.target.pop(member_id, None)
+
+    def set_position(self, member_id: str, position: Position) -> None:
+        self.remove_position(member_id)
+        self.positions[member_id] = position
+        for assignment in (position.assigned, position.revoking):
+            for topic_id, partitions in assignment.items():
+                for partition in partitions:
+                    self.owners[topic_id, partition] = member_id
+
+    def remove_position(self, member_id: str) -> None:
+        before = self.positions.pop(member_id, None)
+        if before is None:
+            return
+        for assignment in (before.assigned, before.revoking):
+            for topic_id, partitions in assignment.items():
+                for partition in partitions:
+                    if self.owners.get((topic_id, partition)) == member_id:
+                        del self.owners[topic_id, partition]
+
+    def set_regex(self, regex: str, resolved: ResolvedRegex) -> None:
+        self.regexes[regex] = resolved
+
+    def remove_regex(self, regex: str) -> None:
+        self.regexes.pop(regex, None)

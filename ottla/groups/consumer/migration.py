@@ -1,0 +1,206 @@
+"""How does a live group change from the classic protocol to the new one, and back?
+
+Up: the first member that comes with the new protocol turns the classic group into a consumer group. The classic members stay members; what
+they were assigned is their position and their target, the generation is the group's epoch. They are told to join again and go on by the
+classic requests (`classic_members.py`).
+
+Down: when the last member of the new protocol has gone and only classic ones are left, the group becomes a classic one again, with the
+epoch as its generation, and rebalances.
+
+Invariants: nobody loses what it has by the change itself; a group that cannot change is left as it is; a classic group that was a
+consumer group a moment ago is in the middle of a rebalance, so that no request finds it at rest before everybody has joined again.
+`group.consumer.migration.policy` says which ways are open.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from ottla.base.errors import ApiError, ErrorCode, WireError
+from ottla.base.uuids import Uuid
+from ottla.groups import records
+from ottla.groups.classic import rebalance
+from ottla.groups.classic.group import CONSUMER_PROTOCOL_TYPE, ClassicGroup, read_subscription
+from ottla.groups.classic.member import ClassicMember
+from ottla.groups.consumer.assignors import Assignment
+from ottla.groups.consumer.group import ClassicFacts, ConsumerGroup, MemberFacts, MemberState, Position
+from ottla.groups.consumer.records import Change
+from ottla.groups.consumer.subscriptions import metadata_hash
+from ottla.groups.draft import Draft
+from ottla.groups.shard import GroupShard
+from ottla.groups.states import STABLE
+from ottla.machine.contract import NOTHING, Decision
+from ottla.wire.codec import decoder, encoder
+from ottla.wire.messages.consumer_protocol import ConsumerProtocolAssignment, ConsumerProtocolAssignmentTopicPartition
+from ottla.wire.messages.sync_group import SyncGroupResponse
+
+STICKY = ("sticky", "cooperative-sticky")
+
+# Assignments as classic members know them
+
+
+def write_assignment(shard: GroupShard, assigned: Mapping[Uuid, Iterable[int]], subscription: bytes) -> bytes:
+    """A position in the form that a classic consumer reads, by names, and in the version in which it has sent its subscription."""
+    topics = []
+    for topic_id, partitions in assigned.items():
+        name = shard.topics.topic_name(topic_id)
+        if name is not None:
+            topics.append(ConsumerProtocolAssignmentTopicPartition(topic=name, partitions=list(partitions)))
+    newest = ConsumerProtocolAssignment.VERSIONS[1]
+    version = min(int.from_bytes(subscription[:2], "big"), newest)
+    return version.to_bytes(2, "big") + encoder(ConsumerProtocolAssignment, version)(ConsumerProtocolAssignment(assigned_partitions=topics))
+
+
+def read_assignment(shard: GroupShard, data: bytes, protocol_name: str | None) -> Assignment | None:
+    """The reverse; None if it cannot be read, or carries data of an assignor of the user's own, which nobody here would keep up.
+
+    The sticky assignors of some clients note there what the subscription says as well.
+    """
+    if not data:
+        return {}
+    try:
+        version = min(int.from_bytes(data[:2], "big"), ConsumerProtocolAssignment.VERSIONS[1])
+        assignment, _ = decoder(ConsumerProtocolAssignment, version)(data, 2)
+    except WireError:
+        return None
+    if assignment.user_data and protocol_name not in STICKY:
+        return None
+    return by_topic_id(shard, {topic.topic: topic.partitions for topic in assignment.assigned_partitions})
+
+
+def by_topic_id(shard: GroupShard, partitions: Mapping[str, Iterable[int]]) -> Assignment:
+    """Names turned into ids; topics that do not exist, and partitions that cannot, are left out."""
+    found: Assignment = {}
+    for name, wanted in partitions.items():
+        topic_id = shard.topics.topic_id(name)
+        if topic_id is not None and (mine := tuple(sorted({partition for partition in wanted if partition >= 0}))):
+            found[topic_id] = mine
+    return found
+
+
+# Up
+
+
+def upgrade(shard: GroupShard, group: ClassicGroup) -> Change:
+    """The group under the new protocol; GROUP_ID_NOT_FOUND if it cannot be. `leave_classic` has to follow once all else is agreed."""
+    if shard.settings.consumer_migration_policy not in ("bidirectional", "upgrade"):
+        raise _cannot_upgrade(group, "the migration policy does not allow it")
+    if group.protocol_type != CONSUMER_PROTOCOL_TYPE:
+        raise _cannot_upgrade(group, f"its members are no consumers but {group.protocol_type!r}")
+    if len(group.members) > shard.settings.consumer_members_max:
+        raise _cannot_upgrade(group, "it has too many members")
+    change, held = Change(ConsumerGroup(group.group_id)), 0
+    change.records.append(records.group_tombstone(group.group_id))
+    for member_id, member in group.members.items():
+        assigned = read_assignment(shard, bytes(member.assignment), group.protocol_name) if group.state is STABLE or group.stored else {}
+        metadata = member.metadata(group.protocol_name) or member.protocols[0][1]
+        subscription = read_subscription(metadata)
+        if subscription is None or assigned is None:
+            raise _cannot_upgrade(group, f"what member {member_id} uses is not one of the known assignors")
+        change.put_member(member_id, _facts(member, tuple(sorted(dict.fromkeys(subscription.topics)))))
+        change.put_target(member_id, assigned)
+        change.put_position(member_id, Position(group.generation, group.generation, MemberState.STABLE, assigned))
+        held += sum(map(len, assigned.values()))
+    if held != len(change.group.owners):
+        raise _cannot_upgrade(group, "some partitions have several readers")
+    change.put_epoch(group.generation, metadata_hash(shard, change.group))
+    # As old as can be, so that whoever comes with the new protocol has its share at once.
+    change.put_target_epoch(group.generation, 0)
+    return change
+
+
+def _cannot_upgrade(group: ClassicGroup, why: str) -> ApiError:
+    return ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group.group_id} is a classic group and cannot be upgraded: {why}.")
+
+
+def _facts(member: ClassicMember, topics: tuple[str, ...]) -> MemberFacts:
+    return MemberFacts(
+        instance_id=member.instance_id,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        topics=topics,
+        rebalance_timeout_ms=member.rebalance_timeout_ms,
+        classic=ClassicFacts(member.session_timeout_ms, member.protocols),
+    )
+
+
+def leave_classic(shard: GroupShard, group: ClassicGroup, draft: Draft, now_ms: int) -> None:
+    """Whoever waits in the classic rebalance is told to join again. If the log refuses the change, the classic group goes on."""
+    for member in group.members.values():
+        rebalance.answer_join(member, group, draft, rebalance.join_refusal(ErrorCode.REBALANCE_IN_PROGRESS, member.member_id))
+        rebalance.answer_sync(member, draft, SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS))
+    draft.cancel(f"join/{group.group_id}")
+    draft.cancel(f"sync/{group.group_id}")
+    draft.on_refusal(lambda repair, _code: rebalance.watch_again(shard, group, repair, now_ms))
+
+
+# Down
+
+
+def is_downgrade_allowed(shard: GroupShard) -> bool:
+    return shard.settings.consumer_migration_policy in ("bidirectional", "downgrade")
+
+
+def may_downgrade(shard: GroupShard, group: ConsumerGroup) -> bool:
+    """Whether only classic members are left, and they could be a classic group."""
+    if not is_downgrade_allowed(shard):
+        return False
+    if not 0 < len(group.facts) <= shard.settings.members_max:
+        return False
+    shared: set[str] | None = None
+    for facts in group.facts.values():
+        if facts.classic is None:
+            return False
+        names = {name for name, _ in facts.classic.protocols}
+        shared = names if shared is None else shared & names
+    return bool(shared)
+
+
+def downgrade(shard: GroupShard, change: Change, draft: Draft) -> None:
+    """Adds the records that make a group of classic members a classic group, of the generation that they have reached."""
+    group = change.group
+    twin = _as_classic(group)
+    twin.protocol_name = twin.select_protocol()
+    assignments = {}
+    for member_id, facts in group.facts.items():
+        assert facts.classic is not None
+        assignments[member_id] = write_assignment(shard, group.position(member_id).assigned, facts.classic.protocols[0][1])
+    value = twin.to_record(assignments)
+    value.leader = None  # says that members have yet to join the round which spreads what was left behind
+    change.remove_group()
+    change.records.append(records.group_metadata(group.group_id, value))
+    group_id = group.group_id
+    draft.schedule(f"downgrade/{group_id}", 0, lambda now_ms: _start_classic(shard, group_id, now_ms))
+
+
+def protocol_after_downgrade(group: ConsumerGroup) -> str:
+    return _as_classic(group).select_protocol()
+
+
+def _as_classic(group: ConsumerGroup) -> ClassicGroup:
+    twin = ClassicGroup(group.group_id, group.target_timestamp_ms)
+    twin.protocol_type = CONSUMER_PROTOCOL_TYPE
+    twin.generation = group.epoch
+    for member_id, facts in group.facts.items():
+        assert facts.classic is not None
+        twin.add(
+            ClassicMember(
+                member_id=member_id,
+                instance_id=facts.instance_id,
+                client_id=facts.client_id,
+                client_host=facts.client_host,
+                rebalance_timeout_ms=facts.rebalance_timeout_ms,
+                session_timeout_ms=facts.classic.session_timeout_ms,
+                protocols=facts.classic.protocols,
+            )
+        )
+    return twin
+
+
+def _start_classic(shard: GroupShard, group_id: str, now_ms: int) -> Decision:
+    group = shard.groups.get(group_id)
+    if type(group) is not ClassicGroup:
+        return NOTHING
+    draft = Draft()
+    rebalance.watch_members(shard, group, draft, now_ms)
+    return draft.decision()

@@ -1,0 +1,68 @@
+"""What may a member have next, on its way from what it has to what it is meant to have?
+
+First it gives up what is no longer its own, and keeps its epoch until it says that it did (UnrevokedPartitions). Then it moves to the
+target's epoch and gets what is free; what another member still holds comes later (UnreleasedPartitions). So a partition never has two
+owners (I34), and members that lose nothing go on working all the while.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+
+from ottla.base.uuids import Uuid
+from ottla.groups.consumer.assignors import Assignment
+from ottla.groups.consumer.group import ConsumerGroup, MemberState, Position
+
+Owned = Mapping[Uuid, Collection[int]]
+"""What a member says it has; None where it is passed means "as before"."""
+
+
+def next_position(group: ConsumerGroup, member_id: str, owned: Owned | None) -> Position:
+    """The member's new position; the one it has, the very object, if it cannot move."""
+    position = group.position(member_id)
+    target = group.target.get(member_id, {})
+    if position.state is MemberState.STABLE and position.epoch == group.target_epoch:
+        return position
+    if position.state is MemberState.UNREVOKED_PARTITIONS and _holds(owned, position.revoking):
+        return position
+
+    def is_free(topic_id: Uuid, partition: int) -> bool:
+        return group.owners.get((topic_id, partition), member_id) == member_id
+
+    moved = _advance(position, target, group.target_epoch, owned, is_free)
+    return position if moved == position else moved
+
+
+def _advance(
+    position: Position, target: Assignment, target_epoch: int, owned: Owned | None, is_free: Callable[[Uuid, int], bool]
+) -> Position:
+    kept: Assignment = {}
+    granted: Assignment = {}
+    revoking: Assignment = {}
+    is_waiting = False
+    for topic_id in dict.fromkeys([*target, *position.assigned]):
+        wanted, has = target.get(topic_id, ()), position.assigned.get(topic_id, ())
+        wanted_set, has_set = frozenset(wanted), frozenset(has)
+        stays = tuple(partition for partition in has if partition in wanted_set)
+        goes = tuple(partition for partition in has if partition not in wanted_set)
+        comes = [partition for partition in wanted if partition not in has_set]
+        free = [partition for partition in comes if is_free(topic_id, partition)]
+        is_waiting = is_waiting or len(free) < len(comes)
+        if stays:
+            kept[topic_id] = stays
+        if goes:
+            revoking[topic_id] = goes
+        if stays or free:
+            granted[topic_id] = tuple(sorted([*stays, *free]))
+    if revoking and _holds(owned, revoking):
+        return Position(position.epoch, position.previous_epoch, MemberState.UNREVOKED_PARTITIONS, kept, revoking)
+    state = MemberState.UNRELEASED_PARTITIONS if is_waiting else MemberState.STABLE
+    previous_epoch = position.previous_epoch if position.epoch == target_epoch else position.epoch
+    return Position(target_epoch, previous_epoch, state, granted)
+
+
+def _holds(owned: Owned | None, partitions: Mapping[Uuid, Collection[int]]) -> bool:
+    """Whether the member still has one of these; one that does not say has them."""
+    if owned is None:
+        return True
+    return any(partition in owned.get(topic_id, ()) for topic_id, wanted in partitions.items() for partition in wanted)

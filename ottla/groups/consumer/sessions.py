@@ -1,0 +1,156 @@
+"""How long may a member of a consumer group be silent, or hold what it should give up?
+
+Sessions are deadlines in memory with one timer a member, as in the classic protocol. A member that was told to give partitions up has its
+own rebalance timeout to do so. Whoever is late is removed, and the group's epoch rises.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ottla.groups.consumer.group import ConsumerGroup, MemberState
+from ottla.groups.consumer.migration import downgrade, may_downgrade
+from ottla.groups.consumer.records import Change
+from ottla.groups.consumer.subscriptions import forget_regexes
+from ottla.groups.draft import Draft
+from ottla.groups.shard import GroupShard, Session
+from ottla.machine.contract import NOTHING, Decision
+
+
+def session_timeout_ms(shard: GroupShard, group: ConsumerGroup, member_id: str) -> int:
+    facts = group.facts.get(member_id)
+    if facts is not None and facts.classic is not None:
+        return facts.classic.session_timeout_ms
+    return shard.session_timeout_ms(group.group_id)
+
+
+def extend_session(shard: GroupShard, group_id: str, member_id: str, timeout_ms: int, draft: Draft, now_ms: int) -> None:
+    session = shard.sessions.get((group_id, member_id))
+    if session is None:
+        session = shard.sessions[group_id, member_id] = Session()
+    session.deadline_ms = now_ms + timeout_ms
+    if session.timer_ms is None or session.timer_ms > session.deadline_ms:
+        _watch(shard, group_id, member_id, session, draft, now_ms)
+
+
+def _watch(shard: GroupShard, group_id: str, member_id: str, session: Session, draft: Draft, now_ms: int) -> None:
+    # The key is not the one of classic sessions: what becomes of those is no concern of this timer.
+    session.timer_ms = session.deadline_ms
+    draft.schedule(
+        f"alive/{group_id}/{member_id}", session.deadline_ms - now_ms, lambda now: _expire_session(shard, group_id, member_id, now)
+    )
+
+
+def _expire_session(shard: GroupShard, group_id: str, member_id: str, now_ms: int) -> Decision:
+    session, group = shard.sessions.get((group_id, member_id)), shard.groups.get(group_id)
+    if session is None:
+        return NOTHING
+    if type(group) is not ConsumerGroup or member_id not in group.facts:
+        del shard.sessions[group_id, member_id]
+        return NOTHING
+    draft = Draft()
+    if now_ms < session.deadline_ms:
+        _watch(shard, group_id, member_id, session, draft, now_ms)
+        return draft.decision()
+    session.timer_ms = None
+    return _fence(shard, group, member_id, now_ms)
+
+
+def _fence(shard: GroupShard, group: ConsumerGroup, member_id: str, now_ms: int) -> Decision:
+    """Removes a member that is late; tried again after a session's time if the log refuses."""
+    draft, change = Draft(), Change(group)
+    remove_members(change, [member_id])
+    finish_removal(shard, change, draft)
+    draft.on_refusal(
+        lambda repair, _code: extend_session(shard, group.group_id, member_id, session_timeout_ms(shard, group, member_id), repair, now_ms)
+    )
+    return draft.decision()
+
+
+def remove_members(change: Change, member_ids: Iterable[str]) -> None:
+    """Takes members out; `finish_removal` has to follow. Their timers stay and will find nobody, so a refusal need not make them anew."""
+    for member_id in member_ids:
+        change.remove_member(member_id)
+    forget_regexes(change)
+
+
+def finish_removal(shard: GroupShard, change: Change, draft: Draft) -> None:
+    """Logs a removal: a group of classic members goes back to the classic protocol.
+
+    Any other group's epoch rises, so that the next heartbeat of anybody spreads what the removed ones had.
+    """
+    if may_downgrade(shard, change.group):
+        downgrade(shard, change, draft)
+    else:
+        change.put_epoch(change.group.epoch + 1, change.group.metadata_hash)
+    draft.records.extend(change.records)
+
+
+# The time to give partitions up
+
+
+def _rebalance_key(group_id: str, member_id: str) -> str:
+    return f"rebalance/{group_id}/{member_id}"
+
+
+def watch_revocation(group: ConsumerGroup, shard: GroupShard, member_id: str, draft: Draft) -> None:
+    """The member was told to give something up: its time runs."""
+    group_id, epoch = group.group_id, group.position(member_id).epoch
+    delay_ms = max(group.facts[member_id].rebalance_timeout_ms, 0)
+
+    def look(now_ms: int) -> Decision:
+        live = shard.groups.get(group_id)
+        if type(live) is not ConsumerGroup or member_id not in live.facts:
+            return NOTHING
+        position = live.position(member_id)
+        if position.state is not MemberState.UNREVOKED_PARTITIONS or position.epoch != epoch:
+            return NOTHING
+        return _fence(shard, live, member_id, now_ms)
+
+    draft.schedule(_rebalance_key(group_id, member_id), delay_ms, look)
+
+
+def stop_watching_revocation(group: ConsumerGroup, member_id: str, draft: Draft) -> None:
+    draft.cancel(_rebalance_key(group.group_id, member_id))
+
+
+# The time of a classic member to join again
+
+
+def await_join(shard: GroupShard, group: ConsumerGroup, member_id: str, draft: Draft) -> None:
+    """The member was told that it must join again; it has its rebalance timeout to do so, from the first time it is told."""
+    group_id, epoch = group.group_id, group.position(member_id).epoch
+    session = shard.sessions.get((group_id, member_id))
+    if session is None or session.is_join_awaited:
+        return
+    session.is_join_awaited = True
+
+    def look(now_ms: int) -> Decision:
+        live, present = shard.groups.get(group_id), shard.sessions.get((group_id, member_id))
+        if type(live) is not ConsumerGroup or present is not session or not session.is_join_awaited:
+            return NOTHING
+        session.is_join_awaited = False
+        if member_id not in live.facts or live.position(member_id).epoch != epoch:
+            return NOTHING
+        return _fence(shard, live, member_id, now_ms)
+
+    draft.schedule(_join_key(group_id, member_id), max(group.facts[member_id].rebalance_timeout_ms, 0), look)
+
+
+def joined_in_time(shard: GroupShard, group_id: str, member_id: str, draft: Draft) -> None:
+    session = shard.sessions.get((group_id, member_id))
+    if session is not None and session.is_join_awaited:
+        session.is_join_awaited = False
+        draft.cancel(_join_key(group_id, member_id))
+
+
+def _join_key(group_id: str, member_id: str) -> str:
+    return f"rejoin/{group_id}/{member_id}"
+
+
+def watch_everybody(shard: GroupShard, group: ConsumerGroup, draft: Draft, now_ms: int) -> None:
+    """The group was just loaded, or was a classic one: every member has one session's time to be heard of."""
+    for member_id in group.facts:
+        extend_session(shard, group.group_id, member_id, session_timeout_ms(shard, group, member_id), draft, now_ms)
+        if group.position(member_id).state is MemberState.UNREVOKED_PARTITIONS:
+            watch_revocation(group, shard, member_id, draft)

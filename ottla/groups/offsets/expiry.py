@@ -1,0 +1,96 @@
+"""When are offsets and groups forgotten (KIP-211)?
+
+Offsets of a group that has members live as long as it subscribes to their topic. An empty group's offsets live for the retention after the
+last member left; those of a lone consumer, which is in no group that could become empty, for the retention after each commit. A record of
+before Kafka 2.1 carries its own date. A group that is empty and has no offset left is forgotten as well. A share
+group stays until it is deleted; what it knows of topics that are gone is looked for here as well, in case nobody heard of their deletion.
+
+An offset that an open transaction is about to move is left alone (Redpanda #31483): else its commit would bring back what the sweep
+removed, or the sweep would remove what was just committed.
+
+Invariants: nothing with a live use expires (I35). The sweep writes at most `RECORDS_MAX` tombstones at a time and goes on in the next turn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ottla.groups import records
+from ottla.groups.classic.group import CONSUMER_PROTOCOL_TYPE, ClassicGroup
+from ottla.groups.consumer.group import ConsumerGroup
+from ottla.groups.consumer.records import Change
+from ottla.groups.draft import Draft
+from ottla.groups.offsets.store import CommittedOffset
+from ottla.groups.shard import Group, GroupShard
+from ottla.groups.share.group import ShareGroup
+from ottla.groups.share.topics import forget_deleted_topics
+from ottla.groups.states import EMPTY, STABLE
+from ottla.machine.contract import Decision, LogRecord, Schedule
+
+RECORDS_MAX = 1_000
+SWEEP_KEY = "expiry"
+
+Since = Callable[[str, CommittedOffset], int | None]
+"""From when the retention of an offset in this topic counts; None while it may not expire."""
+
+
+def schedule_sweep(shard: GroupShard, delay_ms: int | None = None) -> Schedule:
+    delay_ms = shard.settings.offsets_retention_check_interval_ms if delay_ms is None else delay_ms
+    return Schedule(SWEEP_KEY, delay_ms, lambda now_ms: sweep(shard, now_ms))
+
+
+def sweep(shard: GroupShard, now_ms: int) -> Decision:
+    logged: list[LogRecord] = []
+    draft = Draft()
+    for group_id in list(shard.groups):
+        group = shard.groups[group_id]
+        if type(group) is ShareGroup:
+            forget_deleted_topics(shard, group, None, draft)
+        else:
+            _sweep_group(shard, group, now_ms, logged)
+        if len(logged) >= RECORDS_MAX:
+            again = (schedule_sweep(shard, 0),)
+            return Decision(records=logged[:RECORDS_MAX], effects=again, refused=lambda _code: (schedule_sweep(shard),))
+    again = (schedule_sweep(shard),)
+    return Decision(records=[*logged, *draft.records], effects=[*draft.decision().effects, *again], refused=lambda _code: again)
+
+
+def _sweep_group(shard: GroupShard, group: Group, now_ms: int, logged: list[LogRecord]) -> None:
+    group_id, retention_ms = group.group_id, shard.settings.offsets_retention_ms
+    since = _since(group)
+    left = 0
+    for (topic, partition), committed in shard.offsets.of_group(group_id).items():
+        start_ms = since(topic, committed)
+        if start_ms is None or shard.offsets.is_pending(group_id, topic, partition):
+            left += 1
+        elif now_ms >= (committed.expire_timestamp_ms if committed.expire_timestamp_ms >= 0 else start_ms + retention_ms):
+            logged.append(records.offset_tombstone(group_id, topic, partition))
+        else:
+            left += 1
+    if left or shard.offsets.pending_count(group_id):
+        return
+    if type(group) is ConsumerGroup:
+        if not group.facts:
+            change = Change(group)
+            change.remove_group()
+            logged += change.records
+    elif group.state is EMPTY and isinstance(group, ClassicGroup) and not group.pending_members:
+        if group.stored is None and not shard.offsets.has_offsets(group_id):
+            shard.forget_if_idle(group)
+        else:
+            logged.append(records.group_tombstone(group_id))
+
+
+def _since(group: Group) -> Since:
+    if type(group) is ConsumerGroup:
+        return lambda topic, committed: None if group.is_subscribed_to(topic) else committed.commit_timestamp_ms
+    assert isinstance(group, ClassicGroup)
+    if group.protocol_type is None:
+        return lambda _topic, committed: committed.commit_timestamp_ms
+    if group.state is EMPTY:
+        empty_since_ms = group.state_since_ms
+        return lambda _topic, committed: empty_since_ms if empty_since_ms >= 0 else committed.commit_timestamp_ms
+    if group.state is STABLE and group.protocol_type == CONSUMER_PROTOCOL_TYPE and group.subscribed_topics is not None:
+        subscribed = group.subscribed_topics
+        return lambda topic, committed: None if topic in subscribed else committed.commit_timestamp_ms
+    return lambda _topic, _committed: None

@@ -1,0 +1,130 @@
+"""Which member of a share group should read which partitions? The server-side assignor `simple` of KIP-932.
+
+A partition may have many readers. Topics that the same members subscribe to are one pool: if its partitions are at least as many as its
+members, each partition has one reader and the partitions are spread evenly; if they are fewer, each has as many readers as it takes for
+every member to read something. What a member was meant to have it keeps as far as that stays even.
+
+Invariants: every partition of a subscribed topic has a reader, and its readers subscribe to it; every member of a pool reads something of
+it; two members of a pool differ by one partition at most; the result depends only on the arguments. Cost: linear in what is assigned,
+times a logarithm.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from ottla.base.uuids import Uuid
+from ottla.groups.consumer.assignors import Assignment
+
+ShareAssignments = dict[str, Assignment]
+Spot = tuple[Uuid, int]
+
+
+class ShareMember(NamedTuple):
+    """What the assignor knows of a member."""
+
+    member_id: str
+    topics: frozenset[Uuid]
+    target: Mapping[Uuid, Sequence[int]]  # what it was meant to have so far
+
+
+def assign_simple(members: Sequence[ShareMember], partitions: Mapping[Uuid, Sequence[int]]) -> ShareAssignments:
+    """(members, the partitions of each topic that may be assigned) -> each member's assignment."""
+    members = sorted(members, key=lambda member: member.member_id)
+    readers: dict[Uuid, list[int]] = {}
+    for index, member in enumerate(members):
+        for topic in sorted(member.topics):
+            readers.setdefault(topic, []).append(index)
+    pools: dict[tuple[int, ...], list[Uuid]] = {}
+    for topic in sorted(partitions):
+        if partitions[topic] and topic in readers:
+            pools.setdefault(tuple(readers[topic]), []).append(topic)
+    chosen: list[set[Spot]] = [set() for _ in members]
+    for pool in sorted(pools, key=lambda pool: (len(pool), pool)):
+        # Pools with few readers first: those who read more will take less of the next.
+        spots = [(topic, partition) for topic in pools[pool] for partition in sorted(partitions[topic])]
+        for index, mine in zip(pool, _Pool(members, pool, spots, [len(chosen[index]) for index in pool]).run(), strict=True):
+            chosen[index] |= mine
+    return {member.member_id: _by_topic(mine) for member, mine in zip(members, chosen, strict=True)}
+
+
+def _by_topic(spots: set[Spot]) -> Assignment:
+    found: dict[Uuid, list[int]] = {}
+    for topic, partition in sorted(spots):
+        found.setdefault(topic, []).append(partition)
+    return {topic: tuple(partitions) for topic, partitions in found.items()}
+
+
+SHARE_ASSIGNORS = {"simple": assign_simple}
+
+
+class _Pool:
+    """Topics with the same readers; the readers are numbered here from 0."""
+
+    def __init__(self, members: Sequence[ShareMember], pool: Sequence[int], spots: list[Spot], burden: list[int]) -> None:
+        self._targets = [members[index].target for index in pool]
+        self._burden = burden  # what each has from other pools, which decides between equals
+        self._spots = spots
+        size = len(pool)
+        self._wanted = -(-size // len(spots))  # readers of each partition, rounded up
+        self._quota, self._extra = divmod(self._wanted * len(spots), size)
+        self._mine: list[set[Spot]] = [set() for _ in pool]
+        self._missing = dict.fromkeys(spots, self._wanted)
+
+    def run(self) -> list[set[Spot]]:
+        self._keep()
+        self._fill()
+        self._even_out()
+        return self._mine
+
+    def _keep(self) -> None:
+        """What members keep: at most their even part, or one more while there are extra ones."""
+        missing, extra = self._missing, self._extra
+        for mine, target in zip(self._mine, self._targets, strict=True):
+            limit = self._quota + (extra > 0)
+            for topic in sorted(target):
+                for partition in target[topic]:
+                    spot = (topic, partition)
+                    if len(mine) < limit and missing.get(spot) and spot not in mine:
+                        missing[spot] -= 1
+                        mine.add(spot)
+            extra -= len(mine) > self._quota
+
+    def _fill(self) -> None:
+        """Gives each partition the readers it lacks: those who have least."""
+        heap = [(len(mine), burden, index) for index, (mine, burden) in enumerate(zip(self._mine, self._burden, strict=True))]
+        heapq.heapify(heap)
+        for spot in self._spots:
+            passed = []
+            while self._missing[spot]:
+                load, burden, index = heapq.heappop(heap)
+                if spot in self._mine[index]:
+                    passed.append((load, burden, index))
+                    continue
+                self._mine[index].add(spot)
+                self._missing[spot] -= 1
+                passed.append((load + 1, burden, index))
+            for entry in passed:
+                heapq.heappush(heap, entry)
+
+    def _even_out(self) -> None:
+        """Whoever has two more than another gives it one that the other lacks; there is one, since it has more."""
+        mine = self._mine
+        least = [(len(held), index) for index, held in enumerate(mine)]
+        most = [(-len(held), index) for index, held in enumerate(mine)]
+        heapq.heapify(least)
+        heapq.heapify(most)
+        while True:
+            giver, taker = most[0][1], least[0][1]
+            if -most[0][0] != len(mine[giver]):
+                heapq.heapreplace(most, (-len(mine[giver]), giver))
+            elif least[0][0] != len(mine[taker]):
+                heapq.heapreplace(least, (len(mine[taker]), taker))
+            elif len(mine[giver]) - len(mine[taker]) <= 1:
+                return
+            else:
+                spot = min(mine[giver] - mine[taker])
+                mine[giver].discard(spot)
+                mine[taker].add(spot)

@@ -1,0 +1,290 @@
+"""For which partitions does a share coordinator remember something on behalf of a share group, and how does that begin and end?
+
+Before a partition is assigned its share coordinator is told to begin (`Persister.initialize`): the wish is logged first (initializing),
+the answer afterwards (initialized), and what failed is tried again after `group.share.initialize.retry.interval.ms`. Forgetting works the
+same way: a topic is logged as deleting until the share coordinators of all its partitions have forgotten it. So a coordinator that takes
+over in between goes on: `resume_share_states` asks for all that is logged as open.
+
+A topic that was deleted has nothing left to remember; what a share coordinator still has of it is deleted as far as its partitions are
+known.
+
+Invariants: a partition becomes initialized only by its share coordinator's yes; a topic that is deleting is not initialized anew before it
+is gone. Answers come back as decisions of their own (`GroupShard.run`), never inside the one that asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from ottla.base.errors import ErrorCode
+from ottla.base.share_state import UNINITIALIZED_START_OFFSET, SharePartitionKey
+from ottla.base.uuids import Uuid
+from ottla.groups.draft import Draft
+from ottla.groups.shard import GroupShard
+from ottla.groups.share.group import ShareGroup, StateTopics, TopicShare, with_partitions, without_partitions
+from ottla.groups.share.records import ShareChange
+from ottla.machine.contract import NOTHING, Decision
+
+Codes = dict[SharePartitionKey, ErrorCode]
+AskOne = Callable[[SharePartitionKey, Callable[[ErrorCode], None]], None]
+
+
+def ask_all(keys: Sequence[SharePartitionKey], ask: AskOne, finish: Callable[[Codes], None]) -> None:
+    """Asks for each key, and calls `finish` once when all have answered."""
+    codes: Codes = {}
+    if not keys:
+        finish(codes)
+        return
+
+    def answered(key: SharePartitionKey, code: ErrorCode) -> None:
+        codes[key] = code
+        if len(codes) == len(keys):
+            finish(codes)
+
+    for key in keys:
+        ask(key, lambda code, key=key: answered(key, code))  # type: ignore[misc]
+
+
+def is_going(shard: GroupShard, group: ShareGroup, topic_id: Uuid) -> bool:
+    """Whether the topic is still being forgotten: what begins now might be forgotten with the rest."""
+    return topic_id in group.state_topics.deleting or (group.group_id, topic_id) in shard.forgetting
+
+
+# Beginning
+
+
+def want_states(shard: GroupShard, change: ShareChange) -> bool:
+    """Logs partitions of subscribed topics that nothing is remembered of yet; whether there are any. `initialize` has to follow."""
+    topics = change.group.state_topics
+    initializing = topics.initializing
+    for name in change.group.subscribed_topics():
+        topic_id = shard.topics.topic_id(name)
+        if topic_id is None or is_going(shard, change.group, topic_id):
+            continue
+        known = {
+            partition
+            for share in (topics.initializing.get(topic_id), topics.initialized.get(topic_id))
+            if share is not None
+            for partition in share.partitions
+        }
+        new = tuple(partition for partition in range(shard.topics.partition_count(name)) if partition not in known)
+        if new:
+            initializing = with_partitions(initializing, topic_id, name, new)
+    if initializing is topics.initializing:
+        return False
+    change.put_state_topics(topics._replace(initializing=initializing))
+    return True
+
+
+def initialize(shard: GroupShard, group_id: str, draft: Draft) -> None:
+    """Has the share coordinators asked for all that is logged as initializing. Asking twice does no harm."""
+
+    def ask() -> None:
+        group = shard.groups.get(group_id)
+        if type(group) is not ShareGroup:
+            return
+        epoch = group.epoch
+        ask_all(
+            group.initializing_keys(),
+            lambda key, done: _begin(shard, key, epoch, done),
+            lambda codes: shard.run(lambda now_ms: _initialized(shard, group_id, codes, now_ms)),
+        )
+
+    draft.call(ask)
+
+
+def _begin(shard: GroupShard, key: SharePartitionKey, epoch: int, done: Callable[[ErrorCode], None]) -> None:
+    """What a group of the same name has left behind may be of a higher epoch: it goes first."""
+    persister = shard.persister
+
+    def told(code: ErrorCode) -> None:
+        group = shard.groups.get(key.group_id)
+        if code is ErrorCode.FENCED_STATE_EPOCH and type(group) is ShareGroup and key in group.initializing_keys():
+            persister.delete(key, deleted)
+        else:
+            done(code)
+
+    def deleted(code: ErrorCode) -> None:
+        if code is ErrorCode.NONE:
+            persister.initialize(key, epoch, UNINITIALIZED_START_OFFSET, done)
+        else:
+            done(code)
+
+    persister.initialize(key, epoch, UNINITIALIZED_START_OFFSET, told)
+
+
+def _initialized(shard: GroupShard, group_id: str, codes: Codes, now_ms: int) -> Decision:
+    group = shard.groups.get(group_id)
+    if type(group) is not ShareGroup:
+        return NOTHING
+    draft, change = Draft(), ShareChange(group)
+    log_initialized(change, [key for key, code in codes.items() if code is ErrorCode.NONE])
+    draft.records.extend(change.records)
+    if any(code is not ErrorCode.NONE for code in codes.values()):
+        retry_initialization(shard, group_id, draft)
+    draft.on_refusal(lambda repair, _code: retry_initialization(shard, group_id, repair))
+    for waiting in shard.take_joiners(group_id):
+        waiting(draft)
+    return draft.decision()
+
+
+def log_initialized(change: ShareChange, keys: Iterable[SharePartitionKey]) -> None:
+    """These are initialized now, as far as they were wanted; if the group has members its epoch rises, so that they are assigned."""
+    topics = change.group.state_topics
+    initializing, initialized = topics.initializing, topics.initialized
+    ready: dict[Uuid, set[int]] = {}
+    for key in keys:
+        ready.setdefault(key.topic_id, set()).add(key.partition)
+    for topic_id, partitions in ready.items():
+        share = initializing.get(topic_id)
+        if share is not None:
+            partitions.intersection_update(share.partitions)
+            if partitions:
+                initializing = without_partitions(initializing, topic_id, partitions)
+                initialized = with_partitions(initialized, topic_id, share.name, partitions)
+    if initialized is not topics.initialized:
+        change.put_state_topics(topics._replace(initializing=initializing, initialized=initialized))
+        if change.group.facts:
+            change.raise_epoch()
+
+
+def retry_initialization(shard: GroupShard, group_id: str, draft: Draft) -> None:
+    def again(_now_ms: int) -> Decision:
+        later = Draft()
+        initialize(shard, group_id, later)
+        return later.decision()
+
+    draft.schedule(f"share-initialize/{group_id}", shard.settings.share_initialize_retry_interval_ms, again)
+
+
+# Ending
+
+
+def mark_deleting(change: ShareChange, topic_ids: Iterable[Uuid]) -> None:
+    """Logs that these are to be forgotten. `forget_states` has to follow."""
+    topics = change.group.state_topics
+    initializing, initialized, deleting = dict(topics.initializing), dict(topics.initialized), dict(topics.deleting)
+    for topic_id in topic_ids:
+        for shares in (initializing, initialized):
+            share = shares.pop(topic_id, None)
+            if share is not None:
+                deleting[topic_id] = share.name
+    if deleting != topics.deleting:
+        change.put_state_topics(StateTopics(initializing, initialized, deleting))
+
+
+def keys_to_delete(shard: GroupShard, group: ShareGroup, topic_ids: Iterable[Uuid]) -> list[SharePartitionKey]:
+    """All partitions of these topics that something may be remembered of."""
+    topics, keys = group.state_topics, []
+    for topic_id in topic_ids:
+        name = shard.topics.topic_name(topic_id)
+        partitions = set(range(shard.topics.partition_count(name) if name is not None else 0))
+        for share in (topics.initializing.get(topic_id), topics.initialized.get(topic_id)):
+            partitions.update(share.partitions if share is not None else ())
+        keys += [SharePartitionKey(group.group_id, topic_id, partition) for partition in sorted(partitions)]
+    return keys
+
+
+def forget_states(
+    shard: GroupShard,
+    group_id: str,
+    keys: Sequence[SharePartitionKey],
+    draft: Draft,
+    finish: Callable[[Codes, ShareChange | None, Draft], None],
+) -> None:
+    """Has the share coordinators asked to forget these, and logs which topics that concludes.
+
+    `finish` may add to that decision; the change is None if the group is gone meanwhile.
+    """
+
+    places = [(group_id, topic_id) for topic_id in dict.fromkeys(key.topic_id for key in keys)]
+
+    def ask() -> None:
+        for place in places:
+            shard.forgetting[place] = shard.forgetting.get(place, 0) + 1
+        ask_all(keys, shard.persister.delete, lambda codes: shard.run(lambda _now_ms: forgotten(codes)))
+
+    def forgotten(codes: Codes) -> Decision:
+        for place in places:
+            shard.forgetting[place] -= 1
+            if not shard.forgetting[place]:
+                del shard.forgetting[place]
+        group, later = shard.groups.get(group_id), Draft()
+        change = ShareChange(group) if type(group) is ShareGroup else None
+        if change is not None:
+            _log_forgotten(change, codes)
+            if change.group.state_topics.deleting:
+                _retry_deletion(shard, group_id, later)
+            if change.group.facts and want_states(shard, change):
+                initialize(shard, group_id, later)  # somebody joined meanwhile
+        finish(codes, change, later)
+        if change is not None:
+            later.records.extend(change.records)
+            later.on_refusal(lambda repair, _code: _retry_deletion(shard, group_id, repair))
+        return later.decision()
+
+    draft.call(ask)
+
+
+def _log_forgotten(change: ShareChange, codes: Codes) -> None:
+    """A topic is done with when none of its partitions failed."""
+    topics = change.group.state_topics
+    failed = {key.topic_id for key, code in codes.items() if code is not ErrorCode.NONE}
+    done = {key.topic_id for key in codes} - failed
+    left = {topic_id: name for topic_id, name in topics.deleting.items() if topic_id not in done}
+    if len(left) < len(topics.deleting):
+        change.put_state_topics(topics._replace(deleting=left))
+
+
+def _retry_deletion(shard: GroupShard, group_id: str, draft: Draft) -> None:
+    """After a while, as for what could not be begun."""
+
+    def again(_now_ms: int) -> Decision:
+        group, later = shard.groups.get(group_id), Draft()
+        if type(group) is ShareGroup:
+            finish_deletions(shard, group, later)
+        return later.decision()
+
+    draft.schedule(f"share-delete/{group_id}", shard.settings.share_initialize_retry_interval_ms, again)
+
+
+def finish_deletions(shard: GroupShard, group: ShareGroup, draft: Draft) -> None:
+    """Goes on with what is logged as deleting. A topic that does not exist any more has no partitions to ask for."""
+    deleting = group.state_topics.deleting
+    gone = [topic_id for topic_id in deleting if shard.topics.topic_name(topic_id) is None]
+    if gone:
+        change = ShareChange(group)
+        left = {topic_id: name for topic_id, name in deleting.items() if topic_id not in gone}
+        change.put_state_topics(group.state_topics._replace(deleting=left))
+        draft.records.extend(change.records)
+        draft.on_refusal(lambda repair, _code: _retry_deletion(shard, group.group_id, repair))
+    keys = keys_to_delete(shard, group, [topic_id for topic_id in deleting if topic_id not in gone])
+    if keys:
+        forget_states(shard, group.group_id, keys, draft, lambda _codes, _change, _draft: None)
+
+
+def forget_deleted_topics(shard: GroupShard, group: ShareGroup, names: frozenset[str] | None, draft: Draft) -> None:
+    """Topics of these names (None: of any) that do not exist any more are taken out of the group's books."""
+    topics = group.state_topics
+    shares: dict[Uuid, TopicShare] = {**topics.initializing, **topics.initialized}
+    gone = [
+        topic_id
+        for topic_id, share in shares.items()
+        if (names is None or share.name in names) and shard.topics.topic_id(share.name) != topic_id
+    ]
+    if not gone:
+        return
+    keys, change = keys_to_delete(shard, group, gone), ShareChange(group)
+    initializing = {topic_id: share for topic_id, share in topics.initializing.items() if topic_id not in gone}
+    initialized = {topic_id: share for topic_id, share in topics.initialized.items() if topic_id not in gone}
+    change.put_state_topics(StateTopics(initializing, initialized, topics.deleting))
+    draft.records.extend(change.records)
+    draft.call(lambda: ask_all(keys, shard.persister.delete, lambda _codes: None))
+
+
+def resume_share_states(shard: GroupShard, group: ShareGroup, draft: Draft) -> None:
+    """A coordinator takes over: what is logged as open is asked for again."""
+    if group.state_topics.initializing:
+        initialize(shard, group.group_id, draft)
+    if group.state_topics.deleting:
+        finish_deletions(shard, group, draft)

@@ -1,0 +1,171 @@
+"""Clients of the consumer protocol, as they really behave, against the coordinator: nobody ever shares a partition, and all find rest."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ottla.base.errors import ErrorCode
+from ottla.groups.consumer.group import ConsumerGroup
+from ottla.groups.draft import Caller
+from ottla.groups.states import EMPTY, STABLE
+from ottla.wire.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+    TopicPartitions,
+)
+from tests.scenarios.groups_world import World
+
+ROUNDS_MAX = 20  # heartbeats of everybody until a group of this size must be at rest
+
+
+class Client:
+    """A consumer that gives up at once what it is not assigned any more, and says so with its next heartbeat."""
+
+    def __init__(self, world: World, member_id: str, *, is_terse: bool = False) -> None:
+        self.world = world
+        self.is_terse = is_terse  # says only what is new, even when an answer was lost: librdkafka does so
+        self.has_news = True
+        self.connections = 0
+        self.member_id = member_id
+        self.epoch = 0
+        self.is_in = False
+        self.topics: list[str] = ["t"]
+        self.owned: dict[bytes, list[int]] = {}
+
+    def beat(self, *, is_answer_lost: bool = False) -> None:
+        request = ConsumerGroupHeartbeatRequest(
+            group_id="g",
+            member_id=self.member_id,
+            member_epoch=self.epoch,
+            rebalance_timeout_ms=60_000,
+            subscribed_topic_names=self.topics,
+            topic_partitions=[TopicPartitions(topic_id=topic_id, partitions=held) for topic_id, held in self.owned.items()],
+        )
+        if self.is_terse and self.epoch:
+            request.rebalance_timeout_ms = -1
+            if not self.has_news:
+                request.topic_partitions = None
+        answers: list[ConsumerGroupHeartbeatResponse] = []
+        self._send(request, answers.append)
+        (answer,) = answers
+        if answer.error_code == ErrorCode.FENCED_MEMBER_EPOCH:
+            # Two answers in a row were lost: it gives up all it has and comes again.
+            self.epoch, self.owned = 0, {}
+            self.beat()
+            return
+        if is_answer_lost:
+            self.connections += 1
+        assert answer.error_code == 0, answer.error_message
+        if is_answer_lost and self.is_in:
+            return
+        self.is_in = True
+        self.epoch = answer.member_epoch
+        self.has_news = answer.assignment is not None
+        if answer.assignment is not None:
+            self.owned = {bytes(topic.topic_id): list(topic.partitions) for topic in answer.assignment.topic_partitions}
+
+    def leave(self) -> None:
+        request = ConsumerGroupHeartbeatRequest(group_id="g", member_id=self.member_id, member_epoch=-1)
+        self._send(request, lambda _answer: None)
+        self.epoch, self.is_in, self.owned = 0, False, {}
+
+    def _send(self, request: ConsumerGroupHeartbeatRequest, reply: Any) -> None:
+        caller = Caller(1, self.member_id, "/10.0.0.1", f"{self.member_id}:{self.connections}")
+        self.world.host.run(lambda now: self.world.machine.consumer_heartbeat(request, caller, reply, now))
+
+
+STEPS = st.lists(
+    st.tuples(
+        st.integers(0, 4),
+        st.sampled_from(["beat", "beat", "beat", "lost", "leave", "t", "tu", "u", "grow", "restart"]),
+    ),
+    max_size=60,
+)
+
+
+@given(STEPS)
+def test_nobody_shares_a_partition_and_all_find_rest(steps: list[tuple[int, str]]) -> None:
+    world = World()
+    clients = [Client(world, f"m{number}", is_terse=number % 2 == 1) for number in range(5)]
+    for number, step in steps:
+        client = clients[number]
+        if step in ("t", "tu", "u"):
+            client.topics = list(step)
+        elif step == "grow":
+            world.run(f"topic u {world.topics.counts['u'] + 1}")
+        elif step == "restart":
+            world.run("restart")
+        elif step == "leave" and client.is_in:
+            client.leave()
+        else:
+            client.beat(is_answer_lost=step == "lost")
+        check_no_overlap(clients)
+    for _ in range(ROUNDS_MAX):
+        for client in clients:
+            if client.is_in:
+                client.beat()
+                check_no_overlap(clients)
+    check_at_rest(world, [client for client in clients if client.is_in])
+
+
+def check_no_overlap(clients: list[Client]) -> None:
+    held = [(topic_id, partition) for client in clients for topic_id, held in client.owned.items() for partition in held]
+    assert len(held) == len(set(held)), "two clients read one partition"
+
+
+def check_at_rest(world: World, members: list[Client]) -> None:
+    group = world.machine.shard.groups.get("g")
+    if group is None:
+        assert not members
+        return
+    assert isinstance(group, ConsumerGroup)
+    assert group.state is (STABLE if members else EMPTY)
+    for client in members:
+        assert client.owned == {topic_id: list(partitions) for topic_id, partitions in group.position(client.member_id).assigned.items()}
+    read = {topic for client in members for topic in client.topics}
+    held = sorted(
+        (topic_id.rstrip(b"\0").decode(), partition) for client in members for topic_id, ps in client.owned.items() for partition in ps
+    )
+    assert held == sorted((topic, partition) for topic in read for partition in range(world.topics.counts[topic]))
+
+
+def test_a_heartbeat_that_changes_nothing_logs_nothing_and_makes_no_timer() -> None:
+    world = World()
+    client = Client(world, "m")
+    client.beat()
+    logged, timers = len(world.log.entries), world.timers.pending()
+    for _ in range(20):
+        world.run("advance 100")
+        client.beat()
+    assert (len(world.log.entries), world.timers.pending()) == (logged, timers)
+
+
+def test_a_lost_answer_with_a_new_epoch_does_not_fence() -> None:
+    """The member comes again with its former epoch and a part of what it has now."""
+    world = World()
+    first, second = Client(world, "a"), Client(world, "b")
+    first.beat()
+    second.beat()
+    first.beat()
+    first.beat(is_answer_lost=True)
+    first.beat()
+    assert first.epoch == 3
+
+
+def test_who_never_heard_what_to_give_up_is_told_again() -> None:
+    """The coordinator stood still for a second: the member's request timed out, its answer went to a closed connection, and the member
+    comes again by a new one and says nothing but that it lives.
+    """
+    world = World()
+    here, there = Client(world, "m1", is_terse=True), Client(world, "m2", is_terse=True)
+    here.beat()
+    here.beat()
+    there.beat()
+    here.beat(is_answer_lost=True)
+    for _ in range(3):
+        here.beat()
+        there.beat()
+    check_at_rest(world, [here, there])

@@ -1,0 +1,77 @@
+"""The assignor `simple`: everything is read, evenly, by those who want it, and what can stay stays."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ottla.groups.consumer.assignors import Assignment
+from ottla.groups.share.assignor import ShareMember, assign_simple
+
+T, U = b"t" * 16, b"u" * 16
+TOPICS = [bytes([letter]) * 16 for letter in b"abcd"]
+COUNTS = st.dictionaries(st.sampled_from(TOPICS), st.integers(0, 6), max_size=4)
+SUBSCRIPTIONS = st.dictionaries(st.integers(0, 9), st.frozensets(st.sampled_from(TOPICS), min_size=1), min_size=1, max_size=8)
+
+
+def members(subscriptions: dict[int, frozenset[bytes]], targets: dict[str, Assignment] | None = None) -> list[ShareMember]:
+    before = targets or {}
+    return [ShareMember(f"m{number}", topics, before.get(f"m{number}", {})) for number, topics in subscriptions.items()]
+
+
+def check(subscriptions: dict[int, frozenset[bytes]], partitions: dict[bytes, range], result: dict[str, Assignment]) -> None:
+    pools: dict[tuple[str, ...], list[bytes]] = {}
+    for topic, numbers in partitions.items():
+        readers = tuple(sorted(f"m{number}" for number, topics in subscriptions.items() if topic in topics))
+        having = {member_id for member_id, assignment in result.items() if topic in assignment}
+        assert having <= set(readers)
+        if readers and numbers:
+            pools.setdefault(readers, []).append(topic)
+    for readers, topics in pools.items():
+        loads = [sum(len(result[member_id].get(topic, ())) for topic in topics) for member_id in readers]
+        assert max(loads) - min(loads) <= 1 and min(loads) >= 1
+        size = sum(len(partitions[topic]) for topic in topics)
+        for topic in topics:
+            for partition in partitions[topic]:
+                assert sum(partition in result[member_id].get(topic, ()) for member_id in readers) == -(-len(readers) // size)
+
+
+@given(COUNTS, SUBSCRIPTIONS, SUBSCRIPTIONS)
+def test_every_partition_is_read_evenly_and_nothing_moves_without_need(
+    counts: dict[bytes, int], first: dict[int, frozenset[bytes]], second: dict[int, frozenset[bytes]]
+) -> None:
+    partitions = {topic: range(count) for topic, count in counts.items()}
+    result = assign_simple(members(first), partitions)
+    check(first, partitions, result)
+    assert assign_simple(members(first, result), partitions) == result, "what is even stays"
+    later = assign_simple(members(second, result), partitions)
+    check(second, partitions, later)
+    assert assign_simple(members(second, result)[::-1], partitions) == later, "the order of members says nothing"
+
+
+def test_more_partitions_than_members_are_dealt_out() -> None:
+    everybody = {1: frozenset({T}), 2: frozenset({T})}
+    assert assign_simple(members(everybody), {T: range(5)}) == {"m1": {T: (0, 2, 4)}, "m2": {T: (1, 3)}}
+
+
+def test_fewer_partitions_than_members_are_shared() -> None:
+    everybody = {number: frozenset({T}) for number in range(3)}
+    result = assign_simple(members(everybody), {T: range(1)})
+    assert result == {"m0": {T: (0,)}, "m1": {T: (0,)}, "m2": {T: (0,)}}
+
+
+def test_who_comes_takes_no_more_than_its_part() -> None:
+    before = assign_simple(members({1: frozenset({T}), 2: frozenset({T})}), {T: range(6)})
+    after = assign_simple(members({number: frozenset({T}) for number in (1, 2, 3)}, before), {T: range(6)})
+    assert all(len(after[name][T]) == 2 for name in after)
+    assert set(after["m1"][T]) < set(before["m1"][T]) and set(after["m2"][T]) < set(before["m2"][T])
+
+
+def test_who_reads_other_topics_gets_them_alone() -> None:
+    result = assign_simple(members({1: frozenset({T}), 2: frozenset({T, U})}), {T: range(2), U: range(2)})
+    assert result["m1"].keys() == {T} and result["m2"][U] == (0, 1)
+
+
+def test_nothing_to_read_is_nothing() -> None:
+    assert assign_simple(members({1: frozenset({T})}), {T: range(0)}) == {"m1": {}}
+    assert assign_simple([], {T: range(3)}) == {}

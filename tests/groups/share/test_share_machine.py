@@ -1,0 +1,177 @@
+"""Whatever members, operators and share coordinators do in whatever order: the live state is the replay of the log, who asks is answered
+once, and what share coordinators remember and what the group says of it agree once they have answered."""
+
+from __future__ import annotations
+
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from ottla.base.share_state import SharePartitionKey, ShareState
+from ottla.groups.machine import GroupMachine
+from ottla.groups.settings import GroupSettings
+from ottla.groups.share.group import ShareGroup
+from tests.scenarios.share_groups_world import World
+
+NAMES = st.sampled_from(["a", "b", "c"])
+SETTINGS = GroupSettings(
+    initial_rebalance_delay_ms=0, consumer_assignment_interval_ms=0, share_assignment_interval_ms=500, share_members_max=2
+)
+
+
+class ShareGroupsUnderChange(RuleBasedStateMachine):
+    """Three members on one share group, an operator, and share coordinators that fail and recover; a step is a transcript's command."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.world = World(SETTINGS)
+
+    @rule(name=NAMES, topics=st.sampled_from(["", "topics=t", "topics=t,u", "topics=u", "topics=w"]))
+    def beat(self, name: str, topics: str) -> None:
+        self.world.run(f"share {name} {topics}")
+
+    @rule(name=NAMES, epoch=st.sampled_from([-1, 0, 1, 3]))
+    def beat_with_epoch(self, name: str, epoch: int) -> None:
+        self.world.run(f"share {name} epoch={epoch}")
+
+    @rule(name=NAMES)
+    def join_otherwise(self, name: str) -> None:
+        self.world.run(f"beat {name}")
+        self.world.run("commit - t-0=5")
+
+    @rule(count=st.integers(1, 3))
+    def grow_topic(self, count: int) -> None:
+        if count >= self.world.topics.counts.get("u", 0):
+            self.world.run(f"topic u {count}")
+
+    @rule()
+    def drop_topic(self) -> None:
+        self.world.run("drop-topic u")
+
+    @rule(offset=st.integers(0, 9))
+    def alter(self, offset: int) -> None:
+        self.world.run(f"share-alter t-0={offset} u-0={offset}")
+
+    @rule(topic=st.sampled_from(["t", "u"]))
+    def forget(self, topic: str) -> None:
+        self.world.run(f"share-forget {topic}")
+
+    @rule()
+    def delete_group(self) -> None:
+        self.world.run("delete-group g")
+
+    @rule(what=st.sampled_from(["fine", "hold", "release", "fail=COORDINATOR_NOT_AVAILABLE"]))
+    def change_share_coordinators(self, what: str) -> None:
+        self.world.run(f"persister {what}")
+
+    @rule(ms=st.sampled_from([600, 6_000, 31_000, 46_000]))
+    def wait(self, ms: int) -> None:
+        self.world.run(f"advance {ms}")
+
+    @rule(code=st.sampled_from(["NOT_ENOUGH_REPLICAS", "NOT_LEADER_OR_FOLLOWER"]))
+    def refuse_next_append(self, code: str) -> None:
+        self.world.run(f"refuse {code}")
+
+    @rule(is_held=st.booleans())
+    def hold(self, is_held: bool) -> None:
+        self.world.run("hold" if is_held else "release")
+
+    @rule()
+    def restart(self) -> None:
+        self.world.log.refuse_next = None
+        self.world.run("restart")
+
+    @invariant()
+    def live_state_is_the_replay_of_the_log(self) -> None:
+        replica = GroupMachine(self.world.settings, self.world.topics, self.world.random)
+        self.world.log.replay(replica)
+        assert replica.hard_state() == self.world.machine.hard_state()
+
+    @invariant()
+    def the_parts_of_a_group_agree(self) -> None:
+        for group in self.world.machine.shard.groups.values():
+            if not isinstance(group, ShareGroup):
+                continue
+            assert group.positions.keys() == group.facts.keys() and group.target.keys() <= group.facts.keys()
+            assert group.target_epoch <= group.epoch and len(group.facts) <= 2
+            topics = group.state_topics
+            assert not topics.deleting.keys() & (topics.initializing.keys() | topics.initialized.keys())
+            for topic_id, share in topics.initializing.items():
+                ready = topics.initialized.get(topic_id)
+                assert ready is None or not set(share.partitions) & set(ready.partitions)
+
+    @invariant()
+    def members_are_watched(self) -> None:
+        """Timers are effects: while a decision is held, those of what it made are not there yet."""
+        if not self.world.host.is_idle:
+            return
+        for group in self.world.machine.shard.groups.values():
+            for member_id in group.facts if isinstance(group, ShareGroup) else ():
+                assert self.world.machine.shard.share_sessions[group.group_id, member_id].timer_ms is not None
+                assert f"share-alive/g/{member_id}" in self.world.host._scheduled
+
+    def teardown(self) -> None:
+        """When all is well again and time has passed, nobody waits and nothing is open."""
+        world = self.world
+        world.log.refuse_next = None
+        for command in ("release", "persister fine", "persister release", "advance 31000", "advance 31000"):
+            world.run(command)
+        group = world.machine.shard.groups.get("g")
+        assert not world.machine.shard.deferred
+        if isinstance(group, ShareGroup):
+            assert not group.state_topics.initializing and not group.state_topics.deleting
+            for topic_id, share in group.state_topics.initialized.items():
+                for partition in share.partitions:
+                    assert any(key.topic_id == topic_id and key.partition == partition for key in world.persister.states)
+        super().teardown()
+
+
+TestShareGroupsUnderChange = ShareGroupsUnderChange.TestCase
+
+
+def test_a_heartbeat_makes_no_timer_and_no_record() -> None:
+    world = World()
+    world.run("share a")
+    timers = world.timers.pending()
+    for _ in range(20):
+        world.run("advance 50")
+        assert world.run("share a") == ["a: epoch=3"]
+    assert world.timers.pending() == timers
+
+
+def test_a_machine_without_share_coordinators_assigns_nothing() -> None:
+    world = World()
+    world.host.machine.shard.persister = GroupMachine(world.settings, world.topics, world.random).shard.persister
+    lines = world.run("share a")
+    assert lines[0] == "a: epoch=2 has nothing"
+
+
+def test_a_group_that_changes_its_kind_keeps_its_members_watched() -> None:
+    """A timer of the consumer group that was here before must not forget the session of the share group's member."""
+    world = World()
+    world.run("beat a id=a")
+    world.run("beat a id=a epoch=-1")
+    world.run("delete-group g")
+    world.run("share a")
+    world.run("advance 44000")
+    world.run("share a")
+    world.run("advance 2000")
+    assert world.run("state") == ["Stable epoch=3 target=3 a:3:t-0,1,2,3"]
+    world.run("advance 46000")
+    assert world.run("state")[0].startswith("Empty")
+
+
+def test_what_a_former_group_has_left_behind_goes_first() -> None:
+    """Its state epoch may be higher than any that the new group will have for long."""
+    world = World()
+    key = SharePartitionKey("g", b"v".ljust(16, b"\0"), 0)
+    world.persister.states[key] = ShareState(99, 0, 5, 0)
+    lines = world.run("share a topics=v")
+    assert lines[:4] == ["a: epoch=3 has v-0", "asked: initialize g v-0 epoch=2 start=-1", "asked: delete g v-0", lines[1]]
+    assert world.persister.states[key].start_offset == -1
+
+
+def test_a_group_of_many_partitions_begins_in_time() -> None:
+    world = World()
+    world.topics.counts["t"] = 20_000
+    assert world.run("share a")[0].startswith("a: epoch=3 has t-0,1,2,")
+    assert len(world.persister.states) == 20_000
