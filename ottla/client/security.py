@@ -65,7 +65,7 @@ class Security:
     def _scram(self, connection: Connection) -> None:
         import os
 
-        from ottla.client.scram import ScramClient
+        from ottla.security.scram import ScramClient
 
         exchange = ScramClient(self._username, self._password, self.mechanism, base64.b64encode(os.urandom(18)).decode())
         try:

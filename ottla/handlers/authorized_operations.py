@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from ottla.handlers.context import AclOperation, AllowClients, Broker, RequestContext, ResourceType
+from ottla.handlers.context import Broker, RequestContext
+from ottla.security.acl import AclOperation, ResourceType
+from ottla.security.authorizer import AllowClients
 
 NOT_ASKED = -0x80000000
 

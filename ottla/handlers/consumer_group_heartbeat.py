@@ -17,9 +17,10 @@ from typing import Any
 
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.groups.consumer.heartbeat import refusal
-from ottla.handlers.context import AclOperation, Broker, RequestContext, ResourceType, require
+from ottla.handlers.context import Broker, RequestContext, require
 from ottla.handlers.coordination import ask, caller_of
 from ottla.handlers.group_operations import is_offered
+from ottla.security.acl import AclOperation, ResourceType
 from ottla.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 
 KEY, MIN_VERSION, MAX_VERSION = 68, 0, 1

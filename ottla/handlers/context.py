@@ -11,11 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from enum import IntEnum
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.base.ports import Clock, Random, Timers
+from ottla.security.acl import DENIED, AclOperation, ResourceType
+from ottla.security.authorizer import Authorizer
+from ottla.security.principal import ANONYMOUS
 
 if TYPE_CHECKING:
     from ottla.base.config import BrokerConfig
@@ -65,7 +67,7 @@ class ConnectionInfo:
         "_closing", "client_software_name", "client_software_version", "host", "identity", "is_inter_broker", "listener", "principal",
     )  # fmt: skip
 
-    def __init__(self, *, identity: str, host: str, listener: str, principal: str = "User:ANONYMOUS") -> None:
+    def __init__(self, *, identity: str, host: str, listener: str, principal: str = ANONYMOUS) -> None:
         self.identity = identity
         self.host = host
         self.listener = listener
@@ -98,42 +100,6 @@ class RequestContext:
         self.version = version
         self.client_id = client_id
         self.connection = connection
-
-
-class ResourceType(IntEnum):
-    """Kafka's resource types of access control."""
-
-    TOPIC = 2
-    GROUP = 3
-    CLUSTER = 4
-    TRANSACTIONAL_ID = 5
-
-
-class AclOperation(IntEnum):
-    """Kafka's operations of access control; the number is the bit in an "authorized operations" field."""
-
-    READ = 3
-    WRITE = 4
-    CREATE = 5
-    DELETE = 6
-    ALTER = 7
-    DESCRIBE = 8
-    CLUSTER_ACTION = 9
-    DESCRIBE_CONFIGS = 10
-    ALTER_CONFIGS = 11
-    IDEMPOTENT_WRITE = 12
-    TWO_PHASE_COMMIT = 15
-
-
-class Authorizer(Protocol):
-    def is_allowed(self, connection: ConnectionInfo, operation: AclOperation, resource_type: ResourceType, name: str) -> bool: ...
-
-
-class AllowClients:
-    """The rule without access control: clients may do everything but speak as a broker."""
-
-    def is_allowed(self, connection: ConnectionInfo, operation: AclOperation, resource_type: ResourceType, name: str) -> bool:
-        return operation is not AclOperation.CLUSTER_ACTION or connection.is_inter_broker
 
 
 class LogDirectory(Protocol):
@@ -238,11 +204,3 @@ def require(broker: Broker, request: RequestContext, operation: AclOperation, re
     """Raises the resource's own AUTHORIZATION_FAILED error if the principal may not do this."""
     if not broker.authorizer.is_allowed(request.connection, operation, resource_type, name):
         raise ApiError(DENIED[resource_type], f"{request.connection.principal} may not {operation.name} {resource_type.name} {name!r}")
-
-
-DENIED = {
-    ResourceType.TOPIC: ErrorCode.TOPIC_AUTHORIZATION_FAILED,
-    ResourceType.GROUP: ErrorCode.GROUP_AUTHORIZATION_FAILED,
-    ResourceType.CLUSTER: ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
-    ResourceType.TRANSACTIONAL_ID: ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
-}

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.groups.draft import Caller
-from ottla.handlers.context import AclOperation, Broker, Pending, RequestContext, ResourceType, require
+from ottla.handlers.context import Broker, Pending, RequestContext, require
+from ottla.security.acl import AclOperation, ResourceType
 
 if TYPE_CHECKING:
     from ottla.groups.machine import GroupMachine

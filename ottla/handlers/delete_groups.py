@@ -15,8 +15,9 @@ from __future__ import annotations
 from typing import Any
 
 from ottla.base.errors import ApiError
-from ottla.handlers.context import AclOperation, Broker, Pending, RequestContext, ResourceType, require
+from ottla.handlers.context import Broker, Pending, RequestContext, require
 from ottla.handlers.coordination import Gathering, run
+from ottla.security.acl import AclOperation, ResourceType
 from ottla.wire.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
 
 KEY, MIN_VERSION, MAX_VERSION = 42, 0, 3

@@ -17,9 +17,10 @@ from typing import Any
 
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.groups.share.offsets import delete_refusal
-from ottla.handlers.context import AclOperation, Broker, Pending, RequestContext, ResourceType, require
+from ottla.handlers.context import Broker, Pending, RequestContext, require
 from ottla.handlers.coordination import run
 from ottla.handlers.levels import require_share_groups
+from ottla.security.acl import AclOperation, ResourceType
 from ottla.wire.messages.delete_share_group_offsets import (
     DeleteShareGroupOffsetsRequest,
     DeleteShareGroupOffsetsResponse,

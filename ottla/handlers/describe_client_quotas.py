@@ -15,7 +15,8 @@ from __future__ import annotations
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.controller.configs import ENTITY_TYPES
 from ottla.controller.state import QuotaEntity
-from ottla.handlers.context import AclOperation, Broker, RequestContext, ResourceType, require
+from ottla.handlers.context import Broker, RequestContext, require
+from ottla.security.acl import AclOperation, ResourceType
 from ottla.wire.messages.describe_client_quotas import (
     ComponentData,
     DescribeClientQuotasRequest,

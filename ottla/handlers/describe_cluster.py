@@ -14,8 +14,9 @@ from __future__ import annotations
 
 from ottla.base.errors import ErrorCode
 from ottla.handlers.authorized_operations import NOT_ASKED, authorized_operations
-from ottla.handlers.context import AclOperation, Broker, RequestContext, ResourceType
+from ottla.handlers.context import Broker, RequestContext
 from ottla.handlers.metadata import live_brokers
+from ottla.security.acl import AclOperation, ResourceType
 from ottla.wire.messages.describe_cluster import DescribeClusterBroker, DescribeClusterRequest, DescribeClusterResponse
 
 KEY, MIN_VERSION, MAX_VERSION = 60, 0, 2

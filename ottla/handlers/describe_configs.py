@@ -26,7 +26,8 @@ from ottla.handlers.config_entries import (
     shown,
     topic_entries,
 )
-from ottla.handlers.context import AclOperation, Broker, RequestContext, ResourceType, require
+from ottla.handlers.context import Broker, RequestContext, require
+from ottla.security.acl import AclOperation, ResourceType
 from ottla.wire.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,

@@ -15,9 +15,10 @@ from __future__ import annotations
 from typing import Any
 
 from ottla.base.errors import ApiError
-from ottla.handlers.context import AclOperation, Broker, Pending, RequestContext, ResourceType, require
+from ottla.handlers.context import Broker, Pending, RequestContext, require
 from ottla.handlers.coordination import Gathering, caller_of, run
 from ottla.handlers.group_operations import authorized_operations
+from ottla.security.acl import AclOperation, ResourceType
 from ottla.wire.messages.describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
 
 KEY, MIN_VERSION, MAX_VERSION = 15, 0, 6

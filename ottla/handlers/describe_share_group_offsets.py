@@ -22,9 +22,10 @@ from ottla.base.share_state import SharePartitionKey, ShareState
 from ottla.base.uuids import ZERO_UUID
 from ottla.controller.state import CONFIG_GROUP
 from ottla.groups.share.offsets import KnownTopic
-from ottla.handlers.context import AclOperation, Broker, Pending, RequestContext, ResourceType, require
+from ottla.handlers.context import Broker, Pending, RequestContext, require
 from ottla.handlers.coordination import Gathering, run
 from ottla.handlers.levels import require_share_groups
+from ottla.security.acl import AclOperation, ResourceType
 from ottla.wire.messages.describe_share_group_offsets import (
     DescribeShareGroupOffsetsRequest,
     DescribeShareGroupOffsetsRequestGroup,

@@ -16,7 +16,8 @@ from ottla.base.errors import ErrorCode
 from ottla.controller.state import PartitionMetadata, TopicMetadata
 from ottla.controller.topic_names import why_invalid
 from ottla.handlers.authorized_operations import authorized_operations
-from ottla.handlers.context import AclOperation, Broker, RequestContext, ResourceType
+from ottla.handlers.context import Broker, RequestContext
+from ottla.security.acl import AclOperation, ResourceType
 from ottla.wire.messages.describe_topic_partitions import (
     Cursor,
     DescribeTopicPartitionsRequest,

@@ -19,7 +19,8 @@ from ottla.base.errors import ApiError, ErrorCode
 from ottla.base.java_hash import java_partition
 from ottla.base.types import GROUP_METADATA_TOPIC, SHARE_GROUP_STATE_TOPIC, TRANSACTION_STATE_TOPIC
 from ottla.base.uuids import uuid_from_text
-from ottla.handlers.context import AclOperation, Broker, Pending, RequestContext, ResourceType, require
+from ottla.handlers.context import Broker, Pending, RequestContext, require
+from ottla.security.acl import AclOperation, ResourceType
 from ottla.wire.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 
 KEY, MIN_VERSION, MAX_VERSION = 10, 0, 6

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from ottla.handlers.context import AclOperation, Broker, RequestContext, ResourceType
+from ottla.handlers.context import Broker, RequestContext
+from ottla.security.acl import AclOperation, ResourceType
 
 GROUP_OPERATIONS = (
     AclOperation.READ,

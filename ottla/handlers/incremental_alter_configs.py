@@ -18,7 +18,8 @@ from ottla.controller.api import ConfigEntry, ConfigOperation, ConfigRequest, Co
 from ottla.controller.state import CONFIG_BROKER_LOGGER
 from ottla.handlers.broker_loggers import alter_loggers
 from ottla.handlers.config_changes import alter
-from ottla.handlers.context import AclOperation, Broker, Pending, RequestContext, ResourceType, require
+from ottla.handlers.context import Broker, Pending, RequestContext, require
+from ottla.security.acl import AclOperation, ResourceType
 from ottla.wire.messages.incremental_alter_configs import (
     AlterConfigsResource,
     AlterConfigsResourceResponse,

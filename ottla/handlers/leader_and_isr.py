@@ -13,7 +13,8 @@ Not done: being led by another broker's controller; not advertised.
 from __future__ import annotations
 
 from ottla.base.errors import ErrorCode
-from ottla.handlers.context import AclOperation, Broker, RequestContext, ResourceType
+from ottla.handlers.context import Broker, RequestContext
+from ottla.security.acl import AclOperation, ResourceType
 from ottla.wire.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
 
 KEY, MIN_VERSION, MAX_VERSION = 4, 0, 7

@@ -16,8 +16,9 @@ from typing import Any
 
 from ottla.base.errors import ApiError
 from ottla.groups.classic.leave import leave_refusal
-from ottla.handlers.context import AclOperation, Broker, Pending, RequestContext, ResourceType, require
+from ottla.handlers.context import Broker, Pending, RequestContext, require
 from ottla.handlers.coordination import run
+from ottla.security.acl import AclOperation, ResourceType
 from ottla.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
 
 KEY, MIN_VERSION, MAX_VERSION = 13, 0, 5

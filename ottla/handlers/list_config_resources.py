@@ -14,7 +14,8 @@ from __future__ import annotations
 
 from ottla.base.errors import ErrorCode
 from ottla.controller.state import CONFIG_BROKER, CONFIG_BROKER_LOGGER, CONFIG_CLIENT_METRICS, CONFIG_GROUP, CONFIG_TOPIC
-from ottla.handlers.context import AclOperation, Broker, RequestContext, ResourceType
+from ottla.handlers.context import Broker, RequestContext
+from ottla.security.acl import AclOperation, ResourceType
 from ottla.wire.messages.list_config_resources import ConfigResource, ListConfigResourcesRequest, ListConfigResourcesResponse
 
 KEY, MIN_VERSION, MAX_VERSION = 74, 0, 1

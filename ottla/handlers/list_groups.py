@@ -15,9 +15,10 @@ from __future__ import annotations
 from typing import Any
 
 from ottla.base.errors import ApiError
-from ottla.handlers.context import AclOperation, Broker, Pending, RequestContext, ResourceType
+from ottla.handlers.context import Broker, Pending, RequestContext
 from ottla.handlers.coordination import Gathering
 from ottla.machine.host import MachineHost
+from ottla.security.acl import AclOperation, ResourceType
 from ottla.wire.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 
 KEY, MIN_VERSION, MAX_VERSION = 16, 0, 5

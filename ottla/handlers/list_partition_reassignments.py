@@ -16,7 +16,8 @@ from collections.abc import Iterator
 from ottla.base.errors import ErrorCode
 from ottla.controller.reassignment import is_moving
 from ottla.controller.state import PartitionMetadata
-from ottla.handlers.context import AclOperation, Broker, RequestContext, ResourceType
+from ottla.handlers.context import Broker, RequestContext
+from ottla.security.acl import AclOperation, ResourceType
 from ottla.wire.messages.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,

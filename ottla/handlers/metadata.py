@@ -25,7 +25,8 @@ from ottla.controller.internal_topics import new_internal_topic
 from ottla.controller.state import TopicMetadata
 from ottla.controller.topic_names import why_invalid
 from ottla.handlers.authorized_operations import NOT_ASKED, authorized_operations
-from ottla.handlers.context import AclOperation, Broker, Pending, RequestContext, ResourceType
+from ottla.handlers.context import Broker, Pending, RequestContext
+from ottla.security.acl import AclOperation, ResourceType
 from ottla.wire.messages.metadata import (
     MetadataRequest,
     MetadataRequestTopic,

@@ -16,9 +16,10 @@ from __future__ import annotations
 from typing import Any
 
 from ottla.base.errors import ApiError, ErrorCode
-from ottla.handlers.context import AclOperation, Broker, Pending, RequestContext, ResourceType, require
+from ottla.handlers.context import Broker, Pending, RequestContext, require
 from ottla.handlers.coordination import caller_of, run
 from ottla.handlers.offset_topics import sort_out
+from ottla.security.acl import AclOperation, ResourceType
 from ottla.wire.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestTopic,

@@ -10,7 +10,8 @@ from collections.abc import Collection
 from typing import Any, TypeVar
 
 from ottla.base.errors import ErrorCode
-from ottla.handlers.context import AclOperation, Broker, RequestContext, ResourceType
+from ottla.handlers.context import Broker, RequestContext
+from ottla.security.acl import AclOperation, ResourceType
 
 TopicT = TypeVar("TopicT", bound=Any)
 """A topic of a request: `name`, `topic_id`, and `partitions` with a `partition_index` each."""

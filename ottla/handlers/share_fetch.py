@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.base.share_state import SharePartitionKey
-from ottla.handlers.context import AclOperation, Broker, Pending, RequestContext, ResourceType, Watch, Watched, require
+from ottla.handlers.context import Broker, Pending, RequestContext, Watch, Watched, require
 from ottla.handlers.metadata import live_brokers
 from ottla.handlers.share_acknowledge import (
     LEADERSHIP_ERRORS,
@@ -38,6 +38,7 @@ from ottla.handlers.share_acknowledge import (
 from ottla.handlers.share_reads import LogWalk, find_start
 from ottla.handlers.share_sessions import FINAL_EPOCH, INITIAL_EPOCH, Place, ShareSession
 from ottla.replication.partition import Partition
+from ottla.security.acl import AclOperation, ResourceType
 from ottla.sharing.acquisition import BATCH_OPTIMIZED, RECORD_LIMIT, Acquired
 from ottla.sharing.share_partition import SharePartition
 from ottla.storage.file_slice import FileSlice

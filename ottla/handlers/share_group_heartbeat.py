@@ -17,9 +17,10 @@ from typing import Any
 
 from ottla.base.errors import ApiError
 from ottla.groups.share.heartbeat import share_refusal
-from ottla.handlers.context import AclOperation, Broker, RequestContext, ResourceType, require
+from ottla.handlers.context import Broker, RequestContext, require
 from ottla.handlers.coordination import ask, caller_of
 from ottla.handlers.levels import require_share_groups
+from ottla.security.acl import AclOperation, ResourceType
 from ottla.wire.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
 
 KEY, MIN_VERSION, MAX_VERSION = 76, 1, 1

@@ -15,8 +15,9 @@ from __future__ import annotations
 
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.base.features import Feature
-from ottla.handlers.context import AclOperation, Broker, RequestContext, ResourceType, require
+from ottla.handlers.context import Broker, RequestContext, require
 from ottla.handlers.levels import features
+from ottla.security.acl import AclOperation, ResourceType
 from ottla.wire.messages.update_features import (
     FeatureUpdateKey,
     UpdatableFeatureResult,

@@ -39,10 +39,11 @@ from ottla.controller import znodes
 from ottla.controller.api import NewTopic, TopicResult
 from ottla.controller.internal_topics import InternalTopics
 from ottla.controller.state import ClusterState
-from ottla.handlers.context import AllowClients, Broker
+from ottla.handlers.context import Broker
 from ottla.handlers.fetch_sessions import FetchSessions
 from ottla.handlers.share_sessions import ShareSessions
 from ottla.replication.partition import Partition
+from ottla.security.authorizer import AllowClients
 from ottla.server.arrivals import Arrivals
 from ottla.server.closing import close_directory, close_logs
 from ottla.server.controller_loop import ControllerLoop, Registration

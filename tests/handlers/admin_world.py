@@ -12,7 +12,9 @@ from typing import Any
 
 from ottla.base.config import BrokerConfig
 from ottla.handlers import TABLE
-from ottla.handlers.context import AclOperation, AllowClients, ConnectionInfo, Pending, RequestContext, ResourceType
+from ottla.handlers.context import ConnectionInfo, Pending, RequestContext
+from ottla.security.acl import AclOperation, ResourceType
+from ottla.security.authorizer import AllowClients
 from ottla.wire.codec import decoder, encoder
 from tests.controller.cluster import Cluster
 

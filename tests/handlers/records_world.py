@@ -9,9 +9,10 @@ from ottla.base.config import BrokerConfig
 from ottla.base.errors import ErrorCode
 from ottla.base.log_config import LogConfig
 from ottla.base.types import TopicPartition
-from ottla.handlers.context import AllowClients, ConnectionInfo, RequestContext
+from ottla.handlers.context import ConnectionInfo, RequestContext
 from ottla.handlers.fetch_sessions import FetchSessions
 from ottla.replication.partition import Partition
+from ottla.security.authorizer import AllowClients
 from ottla.server.waiters import Waiters
 from ottla.storage.log import Log
 from ottla.wire.records import Record, encode_batch

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ottla.base.errors import ErrorCode
-from ottla.handlers.context import AclOperation
+from ottla.security.acl import AclOperation
 from ottla.wire.messages.create_topics import (
     CreatableReplicaAssignment,
     CreatableTopic,

@@ -6,7 +6,7 @@ import pytest
 
 from ottla.base.config import load
 from ottla.base.errors import ErrorCode
-from ottla.handlers.context import AclOperation
+from ottla.security.acl import AclOperation
 from ottla.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from tests.handlers.admin_world import AdminWorld, DenyAll
 

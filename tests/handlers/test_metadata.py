@@ -9,7 +9,7 @@ from ottla.base.errors import ErrorCode
 from ottla.base.types import GROUP_METADATA_TOPIC
 from ottla.controller.api import NewTopic
 from ottla.controller.machine import decide_brokers_changed
-from ottla.handlers.context import AclOperation
+from ottla.security.acl import AclOperation
 from ottla.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from tests.handlers.admin_world import AdminWorld, DenyAll
 

@@ -16,9 +16,10 @@ from ottla.base.errors import ApiError
 from ottla.base.log_config import LogConfig
 from ottla.base.types import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC, TopicPartition
 from ottla.groups.settings import GroupSettings
-from ottla.handlers.context import AllowClients, ConnectionInfo, Pending, RequestContext
+from ottla.handlers.context import ConnectionInfo, Pending, RequestContext
 from ottla.handlers.fetch_sessions import FetchSessions
 from ottla.replication.partition import Partition
+from ottla.security.authorizer import AllowClients
 from ottla.server.hosts import GroupHosts, TransactionHosts
 from ottla.server.waiters import Waiters
 from ottla.storage.log import Log

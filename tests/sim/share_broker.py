@@ -22,9 +22,10 @@ from ottla.handlers import (
     share_fetch,
     write_share_group_state,
 )
-from ottla.handlers.context import AllowClients, ConnectionInfo, Pending, RequestContext
+from ottla.handlers.context import ConnectionInfo, Pending, RequestContext
 from ottla.handlers.share_sessions import FINAL_EPOCH, ShareSessions
 from ottla.machine.contract import Decision, Reply
+from ottla.security.authorizer import AllowClients
 from ottla.server.hosts import ShareStateHosts
 from ottla.server.waiters import Waiters
 from ottla.sharing.acknowledgement import ranges

@@ -1,0 +1,27 @@
+"""The one point of authorization: `Authorizer.is_allowed`, asked by handlers with an operation, a resource and who asks."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from ottla.security.acl import AclOperation, ResourceType
+from ottla.security.principal import Requester
+
+
+class Authorizer(Protocol):
+    """Decides what the principal of a connection may do."""
+
+    def is_allowed(self, requester: Requester, operation: AclOperation, resource_type: ResourceType, name: str) -> bool: ...
+
+    def allows_clients_everything(self, requester: Requester) -> bool:
+        """Whether every operation but CLUSTER_ACTION is allowed on every resource, so that a request need not ask for each of them."""
+
+
+class AllowClients:
+    """The rule without access control: clients may do everything but speak as a broker."""
+
+    def is_allowed(self, requester: Requester, operation: AclOperation, resource_type: ResourceType, name: str) -> bool:
+        return operation is not AclOperation.CLUSTER_ACTION or requester.is_inter_broker
+
+    def allows_clients_everything(self, requester: Requester) -> bool:
+        return True

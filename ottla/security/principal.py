@@ -1,0 +1,18 @@
+"""Principals: the names under which rights are given, written as Kafka's ACLs write them (`User:alice`)."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+ANONYMOUS = "User:ANONYMOUS"
+"""The principal of a connection that has not authenticated."""
+
+
+class Requester(Protocol):
+    """Where a request comes from, as an authorizer sees it."""
+
+    principal: str
+    host: str
+    listener: str
+    is_inter_broker: bool
+    """Whether the connection is another broker's."""
