@@ -24,8 +24,8 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from ottla.cli.kafka_tools.shims import TOOLS
 from ottla.cli.main import main as ottla
-from ottla.cli.shims import TOOLS
 from ottla.wire.compression import CODEC_GZIP
 from ottla.wire.records import CONTROL_COMMIT, Record, encode_batch, encode_control_batch
 from tools.compare_cases import CASES, FILES, SEGMENT, Case

@@ -1,7 +1,7 @@
 """The whole table of `group reset-offsets`: partitions that a test makes on a broker, and where each scenario must set them.
 
-tests/cli/test_group_reset.py runs every scenario in every scope and mode against a broker and compares with this; tools/docs.py makes
-docs/reference/resets.md of it. So the page says what is tested, and nothing else.
+tests/cli/groups/test_reset_offsets.py runs every scenario in every scope and mode against a broker and compares with this; tools/docs.py
+makes docs/reference/resets.md of it. So the page says what is tested, and nothing else.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""The command line, one module for each group of commands; imported on use."""
+"""The command line: one package for each thing people do, and beside the packages what all commands share; imported on use."""

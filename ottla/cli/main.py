@@ -35,33 +35,33 @@ class Group(NamedTuple):
 
 
 GROUPS: dict[str, Group] = {
-    "start": Group("server", "Run a broker until Ctrl-C.", "Servers"),
-    "dev": Group("server", "Run a broker on data that goes with it.", "Servers"),
-    "stop": Group("server", "Stop the broker of a data directory.", "Servers"),
-    "status": Group("server", "Does a broker run in a data directory, and does it answer?", "Servers"),
-    "reset": Group("server", "Remove all data of a broker that does not run.", "Servers"),
-    "service": Group("service", "The systemd unit of a broker.", "Servers"),
-    "topic": Group("topic", "Topics: list, describe, create, alter, delete.", "Topics and records"),
-    "produce": Group("produce", "Write records from standard input or a file.", "Topics and records"),
-    "consume": Group("consume", "Read records and print them.", "Topics and records"),
-    "offsets": Group("offsets", "Offsets of each partition: the end, the start, or at a time.", "Topics and records"),
-    "records": Group("records", "Delete records.", "Topics and records"),
-    "log": Group("log", "What stands in the files of a log, offline.", "Topics and records"),
-    "logdirs": Group("logdirs", "Log directories of the brokers: sizes and room.", "Topics and records"),
-    "group": Group("group", "Consumer groups: list, describe, lag, reset offsets.", "Groups"),
-    "share-group": Group("share_group", "Share groups: list, describe, reset offsets, delete.", "Groups"),
-    "txn": Group("txn", "Transactions: list, describe, find what hangs, abort.", "Transactions"),
-    "config": Group("config", "Settings of topics, brokers and groups, quotas; check a file.", "Settings and access"),
-    "user": Group("user", "SCRAM users of a broker that keeps them.", "Settings and access"),
-    "cluster": Group("cluster", "Brokers, health, versions.", "Cluster"),
-    "partitions": Group("partitions", "Move replicas, choose leaders.", "Cluster"),
-    "features": Group("features", "Feature levels.", "Cluster"),
-    "bench": Group("bench", "Measure producing, consuming, and the way there and back.", "Measuring"),
-    "metrics": Group("metrics", "One scrape of a broker's metrics.", "Measuring"),
-    "check": Group("check", "Check any Kafka-compatible broker: the promises of exactly-once.", "Measuring"),
-    "doctor": Group("doctor", "Is this machine fit for a broker, and can clients reach it?", "Ours only"),
-    "wire": Group("wire", "Explain a frame of the protocol, in hex or from a recording of packets.", "Ours only"),
-    "shims": Group("shims", "Kafka's tools by their own names: kafka-topics and so on.", "This program"),
+    "start": Group("broker.server", "Run a broker until Ctrl-C.", "Servers"),
+    "dev": Group("broker.server", "Run a broker on data that goes with it.", "Servers"),
+    "stop": Group("broker.server", "Stop the broker of a data directory.", "Servers"),
+    "status": Group("broker.server", "Does a broker run in a data directory, and does it answer?", "Servers"),
+    "reset": Group("broker.server", "Remove all data of a broker that does not run.", "Servers"),
+    "service": Group("broker.service", "The systemd unit of a broker.", "Servers"),
+    "topic": Group("topics.topic", "Topics: list, describe, create, alter, delete.", "Topics and records"),
+    "produce": Group("records.produce", "Write records from standard input or a file.", "Topics and records"),
+    "consume": Group("records.consume", "Read records and print them.", "Topics and records"),
+    "offsets": Group("records.offsets", "Offsets of each partition: the end, the start, or at a time.", "Topics and records"),
+    "records": Group("records.records", "Delete records.", "Topics and records"),
+    "log": Group("inspect.log", "What stands in the files of a log, offline.", "Topics and records"),
+    "logdirs": Group("cluster.logdirs", "Log directories of the brokers: sizes and room.", "Topics and records"),
+    "group": Group("groups.group", "Consumer groups: list, describe, lag, reset offsets.", "Groups"),
+    "share-group": Group("groups.share_group", "Share groups: list, describe, reset offsets, delete.", "Groups"),
+    "txn": Group("transactions.txn", "Transactions: list, describe, find what hangs, abort.", "Transactions"),
+    "config": Group("cluster.config", "Settings of topics, brokers and groups, quotas; check a file.", "Settings and access"),
+    "user": Group("cluster.user", "SCRAM users of a broker that keeps them.", "Settings and access"),
+    "cluster": Group("cluster.cluster", "Brokers, health, versions.", "Cluster"),
+    "partitions": Group("cluster.partitions", "Move replicas, choose leaders.", "Cluster"),
+    "features": Group("cluster.features", "Feature levels.", "Cluster"),
+    "bench": Group("bench.bench", "Measure producing, consuming, and the way there and back.", "Measuring"),
+    "metrics": Group("inspect.metrics", "One scrape of a broker's metrics.", "Measuring"),
+    "check": Group("check.check", "Check any Kafka-compatible broker: the promises of exactly-once.", "Measuring"),
+    "doctor": Group("check.doctor", "Is this machine fit for a broker, and can clients reach it?", "Ours only"),
+    "wire": Group("inspect.wire", "Explain a frame of the protocol, in hex or from a recording of packets.", "Ours only"),
+    "shims": Group("kafka_tools.shims", "Kafka's tools by their own names: kafka-topics and so on.", "This program"),
     "completion": Group("completion", "Let the shell complete commands, topics and groups.", "This program"),
     "profile": Group("profiles", "Named connections.", "This program"),
 }
@@ -169,7 +169,7 @@ def run_command(argv: list[str], overrides: Mapping[str, Any] | None = None) -> 
     """`topic list -b ...` and so on. `overrides` are set on the parsed arguments: a shim says so by which name it was called."""
     name = argv[0]
     if name.startswith(("kafka-", "connect-", "zookeeper-", "trogdor")):
-        from ottla.cli.shims import run
+        from ottla.cli.kafka_tools.shims import run
 
         return run(argv)
     group = GROUPS.get(name)

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from ottla.base.config import load
-from ottla.cli.service import unit_text
+from ottla.cli.broker.service import unit_text
 from tests.docs.pages import DOCS, Block, blocks_of, pages
 from tests.docs.runner import PageFailed, PageRun, normal, transcript_of
 

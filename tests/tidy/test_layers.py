@@ -69,7 +69,7 @@ def test_a_planted_import_breaks_its_contract(contract: str, module: str, line: 
 
 
 def test_the_start_command_alone_may_import_the_server(copy: Path) -> None:
-    (copy / "ottla" / "cli" / "start.py").write_text("import ottla.server\n")
+    (copy / "ottla" / "cli" / "broker" / "start.py").write_text("import ottla.server\n")
     assert _lint(copy, "client").returncode == 0
-    (copy / "ottla" / "cli" / "stop.py").write_text("import ottla.server\n")
+    (copy / "ottla" / "cli" / "broker" / "stop.py").write_text("import ottla.server\n")
     assert _lint(copy, "client").returncode == 1

@@ -1,0 +1,1 @@
+"""`ottla bench`: Kafka's performance tools."""

@@ -1,0 +1,1 @@
+"""Commands that run one broker: start, dev, stop, status, reset, service."""

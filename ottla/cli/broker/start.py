@@ -1,0 +1,146 @@
+"""`ottla start`: one broker in this process, until SIGTERM or Ctrl-C.
+
+Prints exactly one line on stdout, when the first request can be served: `READY host:port broker.id=N in M ms`. The only module of the
+command line that imports the server. What cannot be started is told in one line, exit code 1.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+
+from ottla.base.config import BrokerConfig, ConfigError, Notice, load
+
+SNIPPETS = """
+  kcat                 kcat -b {address} -L
+  confluent-kafka      Producer({{"bootstrap.servers": "{address}"}})
+  kafka-python         KafkaProducer(bootstrap_servers="{address}")
+  aiokafka             AIOKafkaProducer(bootstrap_servers="{address}")
+  Java, Spark          bootstrap.servers={address}
+  this program         echo hello | ottla produce first -b {address}
+                       ottla consume first --from-beginning -b {address}
+
+"""
+
+
+class StartError(Exception):
+    """Why the broker does not start, in one line."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of `start` and `dev`."""
+    add = parser.add_argument
+    add("--config", metavar="FILE", help="server.properties or TOML file")
+    add("--set", "--override", "-c", action="append", default=[], metavar="KEY=VALUE", dest="assignments", help="a setting; beats all")
+    add("--port", type=int, metavar="PORT", help="port to listen on, 0 for any free one (default 9092)")
+    add("--host", metavar="HOST", help="address to listen on (default 127.0.0.1)")
+    add("-d", "--data-dir", metavar="DIR", help="where the logs lie (default: log.dirs, else ./ottla-data)")
+    add("--ephemeral", action="store_true", help="a temporary data directory, removed at the end")
+    add("--sync", action="store_true", help="no acknowledgement before fsync (ottla.flush.on.ack=true)")
+    add("--seed-topic", action="append", default=[], metavar="NAME[:PARTITIONS]", help="create these topics, separated by commas")
+    add("--as-version", metavar="X.Y", help="advertise the API versions of this Kafka version (ottla.advertise.level)")
+    add("--log-format", choices=("text", "json"), help="form of the log on stderr")
+    add("--log-level", choices=("debug", "info", "warning", "error"), help="how much the log says")
+
+
+def main(args: argparse.Namespace) -> int:
+    """Runs the broker; returns the exit code."""
+    started = time.perf_counter()
+    if not __debug__:
+        raise StartError("the broker checks its invariants with assert; start it without python -O")
+    seed_topics = parse_seed_topics(args.seed_topic)
+    if not args.ephemeral:
+        return _run(args, seed_topics, started)
+    args.data_dir = tempfile.mkdtemp(prefix="ottla-")
+    try:
+        return _run(args, seed_topics, started)
+    finally:
+        import shutil
+
+        # Only what was made here: log.dirs may have been given in full, and then that is where the data lies.
+        shutil.rmtree(args.data_dir, ignore_errors=True)
+
+
+def _run(args: argparse.Namespace, seed_topics: list[tuple[str, int]], started: float) -> int:
+    config, notices = read_config(args)
+    from ottla.server.app import StartRefused, run
+    from ottla.server.logging_setup import set_up_logging
+
+    set_up_logging(config.ottla_log_format, config.ottla_log_level, config.this_broker_id)
+    try:
+        return run(
+            config, notices, seed_topics=seed_topics, started=started, read_again=lambda: read_config_again(args),
+            on_ready=lambda address: _ready(config.data_directories, address, is_quiet=getattr(args, "quiet", False)),
+        )  # fmt: skip
+    except StartRefused as error:
+        raise StartError(str(error)) from error
+
+
+def _ready(directories: Sequence[str], address: str, *, is_quiet: bool) -> None:
+    """Says where this broker is to `ottla stop` and `ottla status`, and to a person what may come next."""
+    from ottla.cli.broker.running import note_address
+
+    note_address([os.path.abspath(path) for path in directories], address)
+    if sys.stderr.isatty() and not is_quiet:
+        sys.stderr.write(SNIPPETS.format(address=address))
+        sys.stderr.flush()
+
+
+def read_config(args: argparse.Namespace) -> tuple[BrokerConfig, list[Notice]]:
+    """Joins the configuration file, the environment and the options. Raises `StartError`."""
+    assignments = [*args.assignments, *option_assignments(args)]
+    try:
+        text = ""
+        if args.config:
+            with open(args.config, encoding="utf-8") as file:
+                text = file.read()
+        return load(file_text=text, file_name=args.config or "", environment=os.environ, assignments=assignments)
+    except OSError as error:
+        raise StartError(f"cannot read {args.config}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise StartError(f"cannot read {args.config}: it is not UTF-8 text") from error
+    except ConfigError as error:
+        raise StartError(str(error)) from error
+
+
+def read_config_again(args: argparse.Namespace) -> BrokerConfig:
+    """The same sources as at the start, read again. Raises `ConfigError`."""
+    try:
+        return read_config(args)[0]
+    except StartError as error:
+        raise ConfigError(str(error)) from error
+
+
+def option_assignments(args: argparse.Namespace) -> list[str]:
+    """The short options as settings; a setting that was given in full wins."""
+    given = {assignment.partition("=")[0].strip() for assignment in args.assignments}
+    found = []
+    if args.port is not None or args.host is not None:
+        host = "127.0.0.1" if args.host is None else args.host
+        found.append(f"listeners=PLAINTEXT://{host}:{9092 if args.port is None else args.port}")
+    if args.data_dir:
+        found.append(f"log.dirs={os.path.abspath(args.data_dir)}")
+    if args.sync:
+        found.append("ottla.flush.on.ack=true")
+    for option, name in (("as_version", "ottla.advertise.level"), ("log_format", "ottla.log.format"), ("log_level", "ottla.log.level")):
+        if getattr(args, option):
+            found.append(f"{name}={getattr(args, option)}")
+    return [assignment for assignment in found if assignment.partition("=")[0] not in given]
+
+
+def parse_seed_topics(texts: list[str]) -> list[tuple[str, int]]:
+    """`a:3,b` -> (a, 3), (b, -1: the default number of partitions)."""
+    topics = []
+    for entry in ",".join(texts).split(","):
+        if not entry.strip():
+            continue
+        name, colon, count = entry.strip().partition(":")
+        if colon and not count.isdigit():
+            raise StartError(f"--seed-topic {entry!r} is not NAME or NAME:PARTITIONS")
+        topics.append((name, int(count) if colon else -1))
+    return topics
+

@@ -1,0 +1,1 @@
+"""Commands that judge: `check eos` any Kafka-compatible broker, `doctor` this machine."""

@@ -1,0 +1,53 @@
+"""`ottla check eos`: does a Kafka-compatible broker keep what it promises of exactly-once? A black box, asked by a stock client.
+
+Each check is one line: pass, fail, or not supported and why. Exit codes beside the general ones: 1 when a check has failed, 2 without the
+stock client. It makes topics, groups and transactional ids named `ottla-check-eos-...` and deletes the topics when it is done.
+"""
+
+from __future__ import annotations
+
+import argparse
+
+from ottla.cli.command import Command, UsageError
+from ottla.cli.options import DEFAULT_BOOTSTRAP, connect, output_of, properties_of
+from ottla.cli.output import Columns
+
+COLUMNS: Columns = (("CHECK", "check"), ("VERDICT", "verdict"), ("SECONDS", "seconds"), ("DETAIL", "detail"))
+
+
+def _arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--only", action="append", metavar="CHECK", help="only this check; may be repeated")
+    parser.add_argument("--list", action="store_true", dest="is_list", help="say what is checked, and do nothing")
+
+
+def _eos(args: argparse.Namespace) -> int:
+    from ottla.cli.check.eos.checks import CHECKS, run_checks
+    from ottla.cli.check.eos.verdict import FAIL
+    from ottla.cli.check.eos.world import World, settings_of
+
+    output = output_of(args)
+    if args.is_list:
+        output.show("checks", [{"check": one.name, "promise": one.promise} for one in CHECKS], (("CHECK", "check"), ("PROMISE", "promise")))
+        return 0
+    known = {one.name: one for one in CHECKS}
+    for name in args.only or ():
+        if name not in known:
+            raise UsageError(f"no check {name!r}; there are: {', '.join(known)}")
+    checks = tuple(one for one in CHECKS if not args.only or one.name in args.only)
+    properties = {"bootstrap.servers": DEFAULT_BOOTSTRAP, **properties_of(args)}
+    with connect(args) as cluster:
+        world = World(settings_of(properties), cluster)
+        world.reach()
+        rows: dict[str, dict[str, object]] = {one.name: {} for one in checks}
+        try:
+            for found in run_checks(world, checks):
+                output.detail(f"{found.name}: {found.verdict}")
+                rows[found.name] = {"check": found.name, "verdict": found.verdict, "seconds": found.seconds, "detail": found.detail}
+        finally:
+            world.tidy_up()
+    is_whole = all(row["verdict"] != FAIL for row in rows.values())
+    output.show("checks", list(rows.values()), COLUMNS, extra={"broker": world.bootstrap, "passed": is_whole})
+    return 0 if is_whole else 1
+
+
+COMMANDS = {"eos": Command("Check the promises of exactly-once.", _arguments, _eos)}

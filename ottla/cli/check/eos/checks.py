@@ -1,0 +1,78 @@
+"""The list of checks, and how they are run: one after the other, but for the time-out, which waits beside the others.
+
+What a check meets that it does not expect, such as an error of the client, is a failure of the promise and told as such.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+from ottla.base.errors import ApiError
+from ottla.cli.check.eos.fencing import late_end_touches_nothing, zombie_is_fenced
+from ottla.cli.check.eos.offsets import offsets_follow_the_transaction
+from ottla.cli.check.eos.retry import retry_writes_once
+from ottla.cli.check.eos.time_out import time_out_is_enforced
+from ottla.cli.check.eos.verdict import FAIL, NOT_SUPPORTED, PASS, Broken, NotSupported, Verdict
+from ottla.cli.check.eos.visibility import aborted_is_hidden, all_or_nothing, open_holds_back
+from ottla.cli.check.eos.world import World
+from ottla.client.errors import ClientError
+
+
+class Check(NamedTuple):
+    name: str
+    promise: str
+    run: Callable[[World], str]
+    is_slow: bool = False
+
+
+CHECKS = (
+    Check("aborted-hidden", "Aborted records are hidden from read_committed readers.", aborted_is_hidden),
+    Check("open-holds-back", "An open transaction holds read_committed readers back.", open_holds_back),
+    Check("zombie-fenced", "A replaced producer is fenced, and its records never show.", zombie_is_fenced),
+    Check("offsets", "Offsets sent in a transaction count if it commits, and only then.", offsets_follow_the_transaction),
+    Check("timeout", "A forgotten transaction is aborted after its time-out.", time_out_is_enforced, is_slow=True),
+    Check("atomicity", "Of a transaction over partitions and topics all records show, or none.", all_or_nothing),
+    Check("late-end", "A delayed EndTxn does not touch a later transaction.", late_end_touches_nothing),
+    Check("retry", "A batch sent again after a cut connection is written once.", retry_writes_once),
+)
+
+
+def run_checks(world: World, checks: tuple[Check, ...] = CHECKS) -> Iterator[Verdict]:
+    """The verdicts as they are found; slow checks are begun first and waited for last."""
+    slow = [_Beside(check, world) for check in checks if check.is_slow]
+    for check in checks:
+        if not check.is_slow:
+            yield run_check(check, world)
+    for beside in slow:
+        yield beside.verdict()
+
+
+class _Beside:
+    """A check in a thread of its own."""
+
+    def __init__(self, check: Check, world: World) -> None:
+        self._found: list[Verdict] = []
+        self._thread = threading.Thread(target=lambda: self._found.append(run_check(check, world)), daemon=True)
+        self._thread.start()
+
+    def verdict(self) -> Verdict:
+        self._thread.join()
+        return self._found[0]
+
+
+def run_check(check: Check, world: World) -> Verdict:
+    start = time.monotonic()
+    try:
+        verdict, detail = PASS, check.run(world)
+    except NotSupported as reason:
+        verdict, detail = NOT_SUPPORTED, str(reason)
+    except Broken as reason:
+        verdict, detail = FAIL, str(reason)
+    except world.kafka.KafkaException as error:
+        verdict, detail = FAIL, f"the client was told {error.args[0].name()}: {error.args[0].str()}"
+    except (ApiError, ClientError) as error:
+        verdict, detail = FAIL, f"the client was told {error}"
+    return Verdict(check.name, verdict, " ".join(detail.split()), round(time.monotonic() - start, 1))

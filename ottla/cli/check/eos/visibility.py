@@ -1,0 +1,122 @@
+"""What do readers under read_committed see: nothing aborted, nothing open, and of each transaction all or nothing?"""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections import Counter
+from typing import Any
+
+from ottla.cli.check.eos.verdict import Broken
+from ottla.cli.check.eos.world import WAIT_SECONDS, World, shown
+
+HOLD_SECONDS = 1.0
+TRANSACTIONS = 40
+ABORTS = 0.4
+PARTITIONS = 3
+
+
+def aborted_is_hidden(world: World) -> str:
+    """Aborted records between committed and plain ones never show."""
+    topic = world.topic("aborted")
+    producer, plain = world.transactional("aborted"), world.producer()
+    wanted: list[str] = []
+    for number in range(3):
+        for word, end in (("kept", producer.commit_transaction), ("aborted", producer.abort_transaction)):
+            producer.begin_transaction()
+            world.write(producer, topic, f"{word}-{number}a", f"{word}-{number}b")
+            end(WAIT_SECONDS)
+        world.write(plain, topic, f"plain-{number}")
+        wanted += [f"kept-{number}a", f"kept-{number}b", f"plain-{number}"]
+    world.expect(topic, wanted)
+    return "3 aborted transactions among committed and plain records"
+
+
+def open_holds_back(world: World) -> str:
+    """Behind the first record of an open transaction nothing shows, plain records neither; after the commit all do, in order."""
+    topic = world.topic("open")
+    producer, plain = world.transactional("open"), world.producer()
+    world.write(plain, topic, "before")
+    producer.begin_transaction()
+    world.write(producer, topic, "inside")
+    world.write(plain, topic, "behind")
+    world.expect(topic, ["before"])
+    deadline = time.monotonic() + HOLD_SECONDS
+    while time.monotonic() < deadline:
+        seen = world.read(topic)
+        if seen != ["before"]:
+            raise Broken(f"with a transaction open, read_committed readers got {shown(seen)} instead of before")
+    producer.commit_transaction(WAIT_SECONDS)
+    world.expect(topic, ["before", "inside", "behind"])
+    return f"readers waited {HOLD_SECONDS:g} s and got all after the commit"
+
+
+# Atomicity
+
+
+class _Watcher:
+    """Reads along under read_committed and notes when each record was seen, and how often."""
+
+    def __init__(self, world: World, topics: list[str]) -> None:
+        self.seen: Counter[str] = Counter()
+        self.first_seen: dict[str, float] = {}
+        self._is_over = threading.Event()
+        self._consumer: Any = world.consumer("watcher", fetch_wait_max_ms=10)
+        self._consumer.assign([world.kafka.TopicPartition(topic, partition, 0) for topic in topics for partition in range(PARTITIONS)])
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+        self._thread.start()
+
+    def _watch(self) -> None:
+        while not self._is_over.is_set():
+            for message in self._consumer.consume(500, 0.05):
+                if message.error() is None:
+                    value = f"{message.topic()}/{message.partition()}/{message.value().decode()}"
+                    self.seen[value] += 1
+                    self.first_seen.setdefault(value, time.monotonic())
+
+    def stop(self) -> None:
+        self._is_over.set()
+        self._thread.join(WAIT_SECONDS)
+        self._consumer.close()
+
+
+def all_or_nothing(world: World) -> str:
+    """Transactions over two topics and six partitions, some aborted, under a reader's eyes."""
+    topics = [world.topic("atomic-a", PARTITIONS), world.topic("atomic-b", PARTITIONS)]
+    producer, dice = world.transactional("atomic"), random.Random(1)
+    watcher = _Watcher(world, topics)
+    committed: dict[int, float] = {}
+    try:
+        for number in range(TRANSACTIONS):
+            producer.begin_transaction()
+            for topic in topics:
+                for partition in range(PARTITIONS):
+                    world.write(producer, topic, str(number), partition=partition)
+            if dice.random() < ABORTS and number != TRANSACTIONS - 1:
+                producer.abort_transaction(WAIT_SECONDS)
+            else:
+                committed[number] = time.monotonic()
+                producer.commit_transaction(WAIT_SECONDS)
+        wanted = {f"{topic}/{partition}/{number}" for topic in topics for partition in range(PARTITIONS) for number in committed}
+        deadline = time.monotonic() + WAIT_SECONDS
+        while not wanted <= watcher.seen.keys() and time.monotonic() < deadline:
+            time.sleep(0.02)
+    finally:
+        watcher.stop()
+    _judge(watcher, wanted, committed)
+    return f"{len(committed)} committed and {TRANSACTIONS - len(committed)} aborted transactions over 2 topics and 6 partitions"
+
+
+def _judge(watcher: _Watcher, wanted: set[str], committed: dict[int, float]) -> None:
+    missing, extra = wanted - watcher.seen.keys(), watcher.seen.keys() - wanted
+    if extra:
+        raise Broken(f"{len(extra)} records of aborted transactions were read")
+    if missing:
+        torn = {value.rsplit("/", 1)[1] for value in missing} & {value.rsplit("/", 1)[1] for value in watcher.seen}
+        raise Broken(f"{len(missing)} committed records were not read, {len(torn)} transactions showed in part")
+    if max(watcher.seen.values()) > 1:
+        raise Broken("a committed record was read twice")
+    early = [value for value, at in watcher.first_seen.items() if at < committed[int(value.rsplit("/", 1)[1])]]
+    if early:
+        raise Broken(f"{len(early)} records were read before their commit was asked for")

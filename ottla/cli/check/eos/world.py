@@ -1,0 +1,184 @@
+"""Topics and clients for the checks: stock ones (librdkafka by confluent-kafka), and one way to say what a topic must show.
+
+`expect` is the judge of visibility: it reads under read_committed until the last expected record is there, and then everything before it
+must be as expected too. So a check writes a plain record last, behind which nothing can hide.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+import uuid
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ottla.cli.check.eos.verdict import Broken, NotSupported
+from ottla.cli.command import UsageError
+
+if TYPE_CHECKING:
+    from ottla.client.cluster import Cluster
+
+WAIT_SECONDS = 10.0
+READ_SECONDS = 10.0
+GROUP_PREFIX = "ottla-check-eos"
+
+_LIBRDKAFKA = {"ssl.truststore.location": "ssl.ca.location", "request.timeout.ms": "socket.timeout.ms"}
+_OURS_ALONE = ("sasl.jaas.config", "ssl.truststore.type", "ssl.truststore.password", "ssl.keystore.type")
+
+
+def stock_client() -> Any:
+    """The module `confluent_kafka`; UsageError where it is not installed."""
+    try:
+        import confluent_kafka
+        import confluent_kafka.admin
+    except ImportError:
+        raise UsageError("these checks are made by a stock client: pip install confluent-kafka") from None
+    return confluent_kafka
+
+
+def settings_of(properties: Mapping[str, str]) -> dict[str, Any]:
+    """Kafka's names of client properties as librdkafka calls them."""
+    from ottla.client.security import credentials
+
+    found: dict[str, Any] = {_LIBRDKAFKA.get(key, key): value for key, value in properties.items() if key not in _OURS_ALONE}
+    if properties.get("security.protocol", "").upper().startswith("SASL"):
+        found["sasl.username"], found["sasl.password"] = credentials(properties)
+    return found
+
+
+def _silent() -> logging.Logger:
+    """librdkafka writes to stderr what the checks provoke on purpose, unless it is given a logger."""
+    logger = logging.getLogger("ottla.check.eos.librdkafka")
+    logger.propagate = False
+    logger.addHandler(logging.NullHandler())
+    return logger
+
+
+class World:
+    """One run of the checks. `cluster_of` opens a connection of our own, for what no stock client can be made to do."""
+
+    def __init__(self, settings: Mapping[str, Any], cluster: Cluster) -> None:
+        self.kafka = stock_client()
+        self.settings = {"logger": _silent(), "client.id": "ottla-check-eos", **settings}
+        self.cluster = cluster
+        self.name = f"{GROUP_PREFIX}-{uuid.uuid4().hex[:8]}"
+        self.topics: list[str] = []
+        self.admin = self.kafka.admin.AdminClient(self.settings)
+
+    @property
+    def bootstrap(self) -> str:
+        return str(self.settings["bootstrap.servers"])
+
+    @property
+    def is_readable_on_the_way(self) -> bool:
+        """Whether a proxy can look into the connection."""
+        return not str(self.settings.get("security.protocol", "")).upper().endswith("SSL")
+
+    def reach(self) -> None:
+        """ConnectError when no broker answers; librdkafka would go on trying."""
+        self.cluster.refresh([])
+
+    # Topics
+
+    def topic(self, suffix: str, partitions: int = 1) -> str:
+        name = f"{self.name}-{suffix}"
+        made = self.admin.create_topics([self.kafka.admin.NewTopic(name, partitions, -1)], operation_timeout=WAIT_SECONDS)
+        made[name].result(WAIT_SECONDS)
+        self.topics.append(name)
+        return name
+
+    def tidy_up(self) -> None:
+        """Deletes what was made; a broker that will not is left with it."""
+        if not self.topics:
+            return
+        for deletion in self.admin.delete_topics(self.topics, operation_timeout=WAIT_SECONDS).values():
+            try:
+                deletion.result(WAIT_SECONDS)
+            except self.kafka.KafkaException:
+                continue
+
+    # Clients
+
+    def producer(self, **settings: Any) -> Any:
+        named = {name.replace("_", "."): value for name, value in settings.items()}
+        common = {"linger.ms": 0, "reconnect.backoff.ms": 20, "retry.backoff.ms": 20, "enable.idempotence": True}
+        return self.kafka.Producer({**self.settings, **common, **named})
+
+    def transactional(self, suffix: str, *, timeout_ms: int = 60_000) -> Any:
+        """A transactional producer that has introduced itself."""
+        producer = self.producer(transactional_id=f"{self.name}-{suffix}", transaction_timeout_ms=timeout_ms)
+        try:
+            producer.init_transactions(WAIT_SECONDS)
+        except self.kafka.KafkaException as error:
+            unsupported = (self.kafka.KafkaError._UNSUPPORTED_FEATURE, self.kafka.KafkaError.UNSUPPORTED_VERSION)
+            if error.args[0].code() in unsupported:
+                raise NotSupported(f"no transactions: {error.args[0].str()}") from None
+            raise
+        return producer
+
+    def consumer(self, group: str, isolation: str = "read_committed", **settings: Any) -> Any:
+        named = {name.replace("_", "."): value for name, value in settings.items()}
+        common = {
+            "group.id": f"{self.name}-{group}",
+            "isolation.level": isolation,
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+            "fetch.wait.max.ms": 50,
+        }
+        return self.kafka.Consumer({**self.settings, **common, **named})
+
+    # Writing and reading
+
+    def write(self, producer: Any, topic: str, *values: str, partition: int = 0) -> None:
+        """Writes and waits until every record is acknowledged."""
+        refused: list[str] = []
+
+        def report(error: Any, _message: Any) -> None:
+            if error is not None:
+                refused.append(error.str())
+
+        for value in values:
+            producer.produce(topic, value, partition=partition, on_delivery=report)
+        if producer.flush(WAIT_SECONDS) or refused:
+            raise Broken(f"a record was not taken within {WAIT_SECONDS:g} s: {refused[0] if refused else 'no answer'}")
+
+    def read(self, topic: str, isolation: str = "read_committed", partitions: int = 1) -> list[str]:
+        """What a reader from the beginning to the end of each partition gets, partition by partition."""
+        consumer = self.consumer("reader", isolation)
+        consumer.assign([self.kafka.TopicPartition(topic, partition, 0) for partition in range(partitions)])
+        found: dict[int, list[str]] = {partition: [] for partition in range(partitions)}
+        ended: set[int] = set()
+        deadline = time.monotonic() + READ_SECONDS
+        try:
+            while len(ended) < partitions:
+                if time.monotonic() > deadline:
+                    got = shown([value for values in found.values() for value in values])
+                    raise Broken(f"a {isolation} reader got {got}, but did not come to the end of {topic} within {READ_SECONDS:g} s")
+                for message in consumer.consume(1000, 0.05):
+                    error = message.error()
+                    if error is None:
+                        found[message.partition()].append(message.value().decode())
+                    elif error.code() == self.kafka.KafkaError._PARTITION_EOF:
+                        ended.add(message.partition())
+        finally:
+            consumer.close()
+        return [value for partition in range(partitions) for value in found[partition]]
+
+    def expect(self, topic: str, wanted: Sequence[str], seconds: float = WAIT_SECONDS) -> None:
+        """Under read_committed the topic shows exactly this, as soon as it shows the last of it. Broken otherwise."""
+        deadline = time.monotonic() + seconds
+        while True:
+            seen = self.read(topic)
+            if wanted[-1] in seen:
+                break
+            if time.monotonic() > deadline:
+                raise Broken(f"read_committed readers did not get {wanted[-1]!r} within {seconds:g} s; they got {shown(seen)}")
+            time.sleep(0.05)
+        if seen != list(wanted):
+            raise Broken(f"read_committed readers got {shown(seen)} instead of {shown(wanted)}")
+
+
+def shown(values: Sequence[str], most: int = 8) -> str:
+    """A list of values in one line."""
+    return (", ".join(values[:most]) + (f", ... ({len(values)})" if len(values) > most else "")) or "nothing"

@@ -1,0 +1,1 @@
+"""Commands on a cluster: brokers, features, replicas, log directories, settings, quotas, users."""

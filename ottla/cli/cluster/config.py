@@ -1,0 +1,246 @@
+"""`ottla config`: describe and alter settings over the wire; `check` and `defaults` work on the broker's own table, without a broker.
+
+Users, clients and ips have quotas instead of settings: those are in `config_quotas.py`, who is meant is worked out in `config_entities.py`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+from typing import Any
+
+from ottla.base.errors import ApiError, ErrorCode
+from ottla.cli.cluster import config_quotas
+from ottla.cli.cluster.config_entities import RESOURCES, add_entity_options, entities_of
+from ottla.cli.command import Command, UsageError, merged, parse_pairs
+from ottla.cli.options import connect, output_of, read_properties
+from ottla.cli.output import Columns, write
+from ottla.client import admin
+from ottla.client.cluster import Cluster
+from ottla.client.scram_admin import MECHANISMS
+
+SOURCES = {
+    1: "DYNAMIC_TOPIC_CONFIG",
+    2: "DYNAMIC_BROKER_CONFIG",
+    3: "DYNAMIC_DEFAULT_BROKER_CONFIG",
+    4: "STATIC_BROKER_CONFIG",
+    5: "DEFAULT_CONFIG",
+    6: "DYNAMIC_BROKER_LOGGER_CONFIG",
+    7: "DYNAMIC_CLIENT_METRICS_CONFIG",
+    8: "DYNAMIC_GROUP_CONFIG",
+}
+DYNAMIC = {
+    admin.TOPIC_RESOURCE: 1,
+    admin.BROKER_RESOURCE: 2,
+    admin.BROKER_LOGGER_RESOURCE: 6,
+    admin.CLIENT_METRICS_RESOURCE: 7,
+    admin.GROUP_RESOURCE: 8,
+}
+DYNAMIC_DEFAULT_BROKER = 3
+"""The source of what was set for the very entity that is described; without --all only that is shown, as by Kafka's tool."""
+
+
+# describe
+
+
+def _describe_arguments(parser: argparse.ArgumentParser) -> None:
+    add_entity_options(parser)
+    parser.add_argument("--all", action="store_true", help="defaults too")
+
+
+def _describe(args: argparse.Namespace) -> int:
+    asked = entities_of(args)
+    if asked.has_quotas:
+        return config_quotas.describe(args, asked)
+    word, name = asked.parts[0]
+    resource_type = RESOURCES[word]
+    output = output_of(args)
+    with connect(args) as cluster:
+        names = _names(cluster, resource_type, name)
+        found = admin.describe_configs(cluster, resource_type, names, synonyms=True) if names else {}
+    entities = []
+    for entity, configs in sorted(found.items()):
+        if isinstance(configs, ApiError):
+            raise configs
+        own = DYNAMIC_DEFAULT_BROKER if resource_type == admin.BROKER_RESOURCE and not entity else DYNAMIC[resource_type]
+        shown = [entry for entry in configs if args.all or entry.config_source == own]
+        entities.append((entity, sorted(shown, key=lambda entry: str(entry.name))))
+    if getattr(args, "is_shim", False):
+        for entity, shown in entities:
+            write(_as_kafka(word, entity, shown, is_all=args.all))
+        return 0
+    rows = [_row(word, entity, entry) for entity, shown in entities for entry in shown]
+    columns: Columns = (("NAME", "entity_name"), ("KEY", "key"), ("VALUE", "value"), ("SOURCE", "source"), ("SENSITIVE", "sensitive"))
+    output.show("configs", rows, columns)
+    return 0
+
+
+def _names(cluster: Cluster, resource_type: int, name: str | None) -> list[str]:
+    """The entities to describe: the one named, or all there are."""
+    if name is not None:
+        if resource_type == admin.TOPIC_RESOURCE:
+            cluster.topic(name)
+        return [name]
+    if resource_type == admin.TOPIC_RESOURCE:
+        return cluster.topic_names()
+    if resource_type in (admin.BROKER_RESOURCE, admin.BROKER_LOGGER_RESOURCE):
+        cluster.refresh([])
+        return [str(broker_id) for broker_id in sorted(cluster.brokers)]
+    return [found for _, found in admin.list_config_resources(cluster, [resource_type])]
+
+
+def _row(word: str, entity: str, entry: Any) -> dict[str, Any]:
+    return {
+        "entity_type": word,
+        "entity_name": entity or "(default)",
+        "key": entry.name,
+        "value": None if entry.is_sensitive else entry.value,
+        "source": SOURCES.get(entry.config_source, "UNKNOWN"),
+        "sensitive": entry.is_sensitive,
+        "read_only": entry.read_only,
+        "synonyms": [
+            {"key": synonym.name, "value": synonym.value, "source": SOURCES.get(synonym.source, "UNKNOWN")} for synonym in entry.synonyms
+        ],
+    }
+
+
+def _as_kafka(word: str, entity: str, entries: list[Any], *, is_all: bool) -> str:
+    noun = word.removesuffix("s")
+    whose = f"{noun} {entity}" if entity else f"{noun}s in the cluster"
+    adjective = "All" if is_all else "Dynamic" if entity else "Default"
+    lines = [f"{adjective} configs for {whose} are:"]
+    for entry in entries:
+        synonyms = ", ".join(f"{SOURCES.get(found.source, 'UNKNOWN')}:{found.name}={found.value}" for found in entry.synonyms)
+        value = "null" if entry.is_sensitive or entry.value is None else entry.value
+        lines.append(f"  {entry.name}={value} sensitive={str(entry.is_sensitive).lower()} synonyms={{{synonyms}}}")
+    return "\n".join(lines) + "\n"
+
+
+# alter
+
+
+def _alter_arguments(parser: argparse.ArgumentParser) -> None:
+    add_entity_options(parser)
+    add = parser.add_argument
+    add("--add-config", action="append", metavar="K=V,...", help="set; a list goes in square brackets: k=[a,b]")
+    add("--add-config-file", metavar="FILE", help="set what this properties file says")
+    add("--delete-config", action="append", metavar="K,...", help="put back to the default")
+    add("--dry-run", action="store_true", help="let the broker check, change nothing")
+
+
+def _alter(args: argparse.Namespace) -> int:
+    entities = entities_of(args)
+    if not entities.is_named:
+        raise UsageError("name the one to alter, or say --entity-default")
+    changes, deletions = _changes(args)
+    output = output_of(args)
+    remark = None
+    word, name = entities.parts[0]
+    if entities.has_quotas:
+        remark = config_quotas.alter(args, entities, changes, deletions)
+    else:
+        resource_type = RESOURCES[word]
+        with connect(args) as cluster:
+            _names(cluster, resource_type, name)
+            admin.alter_configs(cluster, resource_type, name or "", changes=changes, deletions=deletions, validate_only=args.dry_run)
+    if remark:
+        output.note(f"note: {remark}")
+    shown = {key: value if key not in MECHANISMS else "[hidden]" for key, value in changes.items()}
+    what = {
+        "entity_type": ",".join(part for part, _ in entities.parts),
+        "entity_name": ",".join(found or "(default)" for _, found in entities.parts),
+    }
+    done = "could be updated" if args.dry_run else "Completed updating"
+    whose = f"config for {word.removesuffix('s')} {name}" if name else f"default config for {word} in the cluster"
+    told = f"The {whose} {done}." if args.dry_run else f"{done} {whose}."
+    output.done(told, {**what, "configs": shown, "deleted_configs": deletions, "dry_run": args.dry_run})
+    return 0
+
+
+def _changes(args: argparse.Namespace) -> tuple[dict[str, str], list[str]]:
+    """What to set and what to put back."""
+    if args.add_config and args.add_config_file:
+        raise UsageError("either --add-config or --add-config-file")
+    changes = read_properties(args.add_config_file) if args.add_config_file else parse_pairs(args.add_config, "--add-config")
+    deletions = merged(args.delete_config)
+    if not changes and not deletions:
+        raise UsageError("say what to change: --add-config, --add-config-file or --delete-config")
+    both = sorted(set(changes) & set(deletions))
+    if both:
+        raise UsageError(f"{both[0]} is set and deleted at once")
+    return changes, deletions
+
+
+# check, defaults
+
+
+def _check_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("file", metavar="FILE", help="server.properties or TOML")
+    parser.add_argument("--environment", action="store_true", help="with this environment's KAFKA_* variables too")
+
+
+def _check(args: argparse.Namespace) -> int:
+    from ottla.base.config import BROKER_SETTINGS, ConfigError, gather, problems
+
+    output = output_of(args)
+    try:
+        with open(args.file, encoding="utf-8") as file:
+            text = file.read()
+    except OSError as error:
+        raise UsageError(f"cannot read {args.file}: {(error.strerror or str(error)).lower()}") from None
+    except UnicodeDecodeError:
+        raise UsageError(f"cannot read {args.file}: it is not a text file") from None
+    try:
+        environment = os.environ if args.environment else {}
+        given, notices = gather(tuple(BROKER_SETTINGS), file_text=text, file_name=args.file, environment=environment)
+    except ConfigError as error:
+        raise ApiError(ErrorCode.INVALID_CONFIG, str(error)) from None
+    wrong = problems(given)
+    rows = [{"level": "warning" if notice.is_warning else "info", "message": notice.text} for notice in notices]
+    rows += [{"level": "error", "message": text} for text in wrong]
+    if output.is_structured:
+        refusal = {"error": {"name": ErrorCode.INVALID_CONFIG.name, "message": wrong[0]}} if wrong else {}
+        output.show_object({"file": args.file, "ok": not wrong, "notices": rows, **refusal})
+        return int(bool(wrong))
+    for row in rows:
+        output.note(f"{row['level']}: {row['message']}")
+    if wrong:
+        return 1
+    output.done(f"{args.file} is fine.", {})
+    return 0
+
+
+def _defaults_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--scope", choices=("broker", "topic", "group"), default="broker", help="broker|topic|group")
+    parser.add_argument("names", nargs="*", metavar="KEY", help="only these")
+
+
+def _defaults(args: argparse.Namespace) -> int:
+    from ottla.base.config import BROKER_SETTINGS, GROUP_SETTINGS, TOPIC_SETTINGS
+
+    table: dict[str, Any] = dict({"broker": BROKER_SETTINGS, "topic": TOPIC_SETTINGS, "group": GROUP_SETTINGS}[args.scope])
+    for name in args.names:
+        if name not in table:
+            from ottla.client.cluster import nearest_hint
+
+            raise UsageError(f"no setting {name!r}{nearest_hint(name, table)}")
+    rows = [
+        {
+            "key": name,
+            "default": None if setting.default is None else setting.text(setting.default),
+            "type": setting.type.name.lower(),
+            "doc": setting.doc,
+        }
+        for name, setting in sorted(table.items())
+        if not args.names or name in args.names
+    ]
+    output_of(args).show("settings", rows, (("KEY", "key"), ("DEFAULT", "default"), ("TYPE", "type"), ("DOC", "doc")))
+    return 0
+
+
+COMMANDS = {
+    "describe": Command("Settings of topics, brokers, groups.", _describe_arguments, _describe, may_watch=True),
+    "alter": Command("Change settings.", _alter_arguments, _alter),
+    "check": Command("Check a broker's configuration file.", _check_arguments, _check, has_connection=False),
+    "defaults": Command("The settings that this broker knows, with defaults.", _defaults_arguments, _defaults, has_connection=False),
+}

@@ -1,0 +1,181 @@
+"""`ottla config` for users, clients and ips: quotas, and the SCRAM credentials of users.
+
+Quotas travel by DescribeClientQuotas and AlterClientQuotas, credentials by the two APIs of KIP-554. One order changes quotas or
+credentials, not both, since the two would not be one change for the broker.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import re
+from collections.abc import Mapping, Sequence
+from decimal import Decimal
+from typing import Any
+
+from ottla.base.errors import ApiError, ErrorCode
+from ottla.cli.cluster.config_entities import Entities
+from ottla.cli.command import UsageError
+from ottla.cli.options import connect, output_of
+from ottla.cli.output import Columns, write
+from ottla.client import quota_admin, scram_admin
+from ottla.client.cluster import Cluster, nearest_hint
+
+KINDS = {"users": quota_admin.USER, "clients": quota_admin.CLIENT_ID, "ips": quota_admin.IP}
+QUOTAS = ("producer_byte_rate", "consumer_byte_rate", "request_percentage", "controller_mutation_rate")
+QUOTAS_OF_IP = ("connection_creation_rate",)
+_NOUNS = {quota_admin.USER: "user-principal", quota_admin.CLIENT_ID: "client-id", quota_admin.IP: "ip"}
+_CREDENTIAL = re.compile(r"(?:iterations=(-?[0-9]+),)?password=(.+)", re.DOTALL)
+_COLUMNS: Columns = (("TYPE", "entity_type"), ("NAME", "entity_name"), ("KEY", "key"), ("VALUE", "value"))
+
+
+# describe
+
+
+def describe(args: argparse.Namespace, entities: Entities) -> int:
+    filters = [_filter(KINDS[word], name) for word, name in entities.parts]
+    with connect(args) as cluster:
+        quotas = quota_admin.describe_quotas(cluster, filters)
+        credentials = _credentials(cluster, entities)
+    if getattr(args, "is_shim", False):
+        write("".join(_quotas_as_kafka(entity, found) for entity, found in quotas.items()))
+        write("".join(_credentials_as_kafka(user, found) for user, found in credentials.items()))
+        return 0
+    words = {kind: word for word, kind in KINDS.items()}
+    rows = [
+        _row([(words[kind], name) for kind, name in entity], key, as_java(value))
+        for entity, found in sorted(quotas.items(), key=lambda pair: [(kind, name or "") for kind, name in pair[0]])
+        for key, value in sorted(found.items())
+    ]
+    for user, scram in sorted(credentials.items()):
+        if isinstance(scram, ApiError):
+            raise scram
+        rows += [_row([("users", user)], found.mechanism, f"iterations={found.iterations}") for found in scram]
+    output_of(args).show("configs", rows, _COLUMNS)
+    return 0
+
+
+def _filter(kind: str, name: str | None) -> tuple[str, int, str | None]:
+    if name is None:
+        return kind, quota_admin.ANY, None
+    return (kind, quota_admin.EXACT, name) if name else (kind, quota_admin.DEFAULT, None)
+
+
+def _credentials(cluster: Cluster, entities: Entities) -> dict[str, Any]:
+    """Credentials are shown where one user or all are asked for; who has none, and a broker that knows none, is no failure."""
+    word, name = entities.parts[0]
+    if word != "users" or len(entities.parts) > 1 or name == "":
+        return {}
+    try:
+        found = scram_admin.describe_scram(cluster, [name] if name else [])
+    except ApiError as error:
+        if error.code is not ErrorCode.UNSUPPORTED_VERSION:
+            raise
+        return {}
+    return {user: scram for user, scram in found.items() if getattr(scram, "code", None) is not ErrorCode.RESOURCE_NOT_FOUND}
+
+
+def _row(entity: Sequence[tuple[str, str | None]], key: str, value: str) -> dict[str, Any]:
+    return {
+        "entity_type": ",".join(word for word, _ in entity),
+        "entity_name": ",".join(name or "(default)" for _, name in entity),
+        "entity": dict(entity),
+        "key": key,
+        "value": value,
+    }
+
+
+def _quotas_as_kafka(entity: quota_admin.Entity, quotas: Mapping[str, float]) -> str:
+    parts = dict(entity)
+    whose = [
+        f"{noun} '{parts[kind]}'" if parts[kind] is not None else f"the default {noun}" for kind, noun in _NOUNS.items() if kind in parts
+    ]
+    found = ", ".join(f"{key}={as_java(value)}" for key, value in sorted(quotas.items()))
+    return f"Quota configs for {', '.join(whose)} are {found}\n"
+
+
+def _credentials_as_kafka(user: str, found: list[scram_admin.Credential] | ApiError) -> str:
+    if isinstance(found, ApiError):
+        return f"Error retrieving SCRAM credential configs for user-principal '{user}': {found.code.name}: {found.message}\n"
+    texts = ", ".join(f"{scram.mechanism}=iterations={scram.iterations}" for scram in found)
+    return f"SCRAM credential configs for user-principal '{user}' are {texts}\n"
+
+
+def as_java(value: float) -> str:
+    """A number as Java prints a double: `1024.0`, and `1.0E7` from ten million on."""
+    if value == 0 or not math.isfinite(value) or 1e-3 <= abs(value) < 1e7:
+        return repr(float(value))
+    sign, digits, exponent = Decimal(repr(value)).normalize().as_tuple()
+    rest = "".join(map(str, digits[1:])) or "0"
+    return f"{'-' if sign else ''}{digits[0]}.{rest}E{int(exponent) + len(digits) - 1}"
+
+
+# alter
+
+
+def alter(args: argparse.Namespace, entities: Entities, changes: Mapping[str, str], deletions: Sequence[str]) -> str | None:
+    """Carries the changes out; gives what the broker has to say about them."""
+    named = [key for key in (*changes, *deletions) if key in scram_admin.MECHANISMS]
+    if named and entities.parts[0][0] == "users" and len(entities.parts) == 1:
+        _alter_credentials(args, entities, changes, deletions, named)
+        return None
+    known = QUOTAS_OF_IP if entities.parts[0][0] == "ips" else QUOTAS
+    for key in (*changes, *deletions):
+        if key not in known:
+            raise UsageError(f"no quota {key!r}{nearest_hint(key, known) or '; there are ' + ', '.join(known)}")
+    values = {key: _number(key, value) for key, value in changes.items()}
+    entity = tuple((KINDS[word], name or None) for word, name in entities.parts)
+    with connect(args) as cluster:
+        if deletions:
+            _check_there(cluster, entities, deletions)
+        return quota_admin.alter_quotas(cluster, entity, changes=values, deletions=deletions, validate_only=args.dry_run)
+
+
+def _check_there(cluster: Cluster, entities: Entities, deletions: Sequence[str]) -> None:
+    """What is not set cannot be deleted: most often it is set for somebody else."""
+    found = quota_admin.describe_quotas(cluster, [_filter(KINDS[word], name) for word, name in entities.parts])
+    there = {key for quotas in found.values() for key in quotas}
+    absent = [key for key in deletions if key not in there]
+    if absent:
+        raise ApiError(ErrorCode.INVALID_CONFIG, f"Invalid config(s): {','.join(absent)}; not set there")
+
+
+def _number(key: str, text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        raise UsageError(f"{key}={text} is not a number") from None
+    if not math.isfinite(value) or value <= 0:
+        raise UsageError(f"{key}={text} must be greater than 0")
+    return value
+
+
+def _alter_credentials(
+    args: argparse.Namespace, entities: Entities, changes: Mapping[str, str], deletions: Sequence[str], named: Sequence[str]
+) -> None:
+    user = entities.parts[0][1]
+    others = [key for key in (*changes, *deletions) if key not in named]
+    if others:
+        raise UsageError(f"{others[0]} cannot be changed together with SCRAM credentials; change one after the other")
+    if not user:
+        raise UsageError("there are no default SCRAM credentials; name a user")
+    passwords = {mechanism: parse_credential(mechanism, text) for mechanism, text in changes.items()}
+    if args.dry_run:
+        raise UsageError("SCRAM credentials cannot be tried: the broker has no dry run for them")
+    with connect(args) as cluster:
+        scram_admin.alter_scram(cluster, user, passwords=passwords, deletions=deletions)
+
+
+def parse_credential(mechanism: str, text: str) -> tuple[str, int]:
+    """`[iterations=8192,]password=...` as (password, iterations)."""
+    match = _CREDENTIAL.fullmatch(text)
+    if match is None:
+        raise UsageError(f"{mechanism} wants [iterations=N,password=...]")
+    iterations = int(match[1]) if match[1] and match[1] != "-1" else scram_admin.ITERATIONS
+    check_iterations(iterations)
+    return match[2], iterations
+
+
+def check_iterations(iterations: int) -> None:
+    if not scram_admin.ITERATIONS_MIN <= iterations <= scram_admin.ITERATIONS_MAX:
+        raise UsageError(f"iterations must be {scram_admin.ITERATIONS_MIN} to {scram_admin.ITERATIONS_MAX}, not {iterations}")

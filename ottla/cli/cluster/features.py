@@ -1,0 +1,180 @@
+"""`ottla features`: the feature levels of a cluster, what they could be, and changing them.
+
+`upgrade`, `downgrade` and `disable` take `--feature NAME=LEVEL` (repeatable; `disable` only names) or, for upgrades, `--release-version`:
+the levels that a version of Kafka brings. A broker that refuses a level is told by its name, and nothing is changed then.
+"""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from ottla.cli.cluster.cluster import FEATURE_COMMANDS, ask_versions
+from ottla.cli.command import Command, UsageError, merged
+from ottla.cli.kafka_tools import features_output as kafka
+from ottla.cli.options import connect, output_of
+from ottla.client import admin
+from ottla.client.errors import error_code
+
+UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3
+
+_NAMES = (
+    "metadata.version",
+    "kraft.version",
+    "transaction.version",
+    "group.version",
+    "eligible.leader.replicas.version",
+    "share.version",
+    "streams.version",
+)
+_LEVELS = {
+    "3.3": (7, 0, 0, 0, 0, 0, 0),
+    "3.4": (8, 0, 0, 0, 0, 0, 0),
+    "3.5": (11, 0, 0, 0, 0, 0, 0),
+    "3.6": (14, 0, 0, 0, 0, 0, 0),
+    "3.7": (19, 0, 0, 0, 0, 0, 0),
+    "3.8": (20, 0, 0, 0, 0, 0, 0),
+    "3.9": (21, 1, 0, 0, 0, 0, 0),
+    "4.0": (25, 1, 2, 1, 0, 0, 0),
+    "4.1": (27, 1, 2, 1, 1, 0, 0),
+    "4.2": (29, 1, 2, 1, 1, 1, 1),
+    "4.3": (30, 1, 2, 1, 1, 1, 1),
+}
+LEVELS: dict[str, dict[str, int]] = {release: dict(zip(_NAMES, levels, strict=True)) for release, levels in _LEVELS.items()}
+"""Which levels a release brings."""
+RELEASES = {**LEVELS, **{str(kafka.metadata_name(levels[kafka.METADATA])): levels for levels in LEVELS.values()}}
+"""The same, with names such as 4.0-IV3 too."""
+
+
+def _change_arguments(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("--feature", action="append", metavar="NAME=LEVEL,...", help="the new level")
+    add("--metadata", metavar="X.Y", help="the level of metadata.version that this version of Kafka brings")
+    add("--dry-run", action="store_true", help="let the broker check, change nothing")
+
+
+def _upgrade_arguments(parser: argparse.ArgumentParser) -> None:
+    _change_arguments(parser)
+    parser.add_argument("--release-version", choices=tuple(LEVELS), metavar="X.Y", help="the levels of this version of Kafka")
+
+
+def _downgrade_arguments(parser: argparse.ArgumentParser) -> None:
+    _change_arguments(parser)
+    parser.add_argument("--unsafe", action="store_true", help="even where metadata may be lost")
+
+
+def _disable_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--feature", action="append", metavar="NAME,...", help="which")
+    parser.add_argument("--unsafe", action="store_true", help="even where metadata may be lost")
+    parser.add_argument("--dry-run", action="store_true", help="let the broker check, change nothing")
+
+
+def _levels(texts: list[str] | None, metadata: str | None = None) -> dict[str, int]:
+    if metadata is not None and metadata not in LEVELS:
+        raise UsageError(f"--metadata {metadata!r} is none of {', '.join(LEVELS)}")
+    levels: dict[str, int] = {} if metadata is None else {kafka.METADATA: LEVELS[metadata][kafka.METADATA]}
+    for text in merged(texts):
+        name, _, level = text.partition("=")
+        if not name or not level.isdigit():
+            raise UsageError(f"--feature {text!r} is not NAME=LEVEL, such as transaction.version=2")
+        levels[name] = int(level)
+    return levels
+
+
+def _upgrade(args: argparse.Namespace) -> int:
+    levels = _levels(args.feature, args.metadata)
+    if bool(levels) == bool(args.release_version):
+        raise UsageError("say either --feature NAME=LEVEL or --release-version X.Y")
+    wanted = levels or {name: level for name, level in LEVELS[args.release_version].items() if level}
+    return _change(args, "upgrade", wanted, UPGRADE, only_offered=not levels)
+
+
+def _downgrade(args: argparse.Namespace) -> int:
+    levels = _levels(args.feature, args.metadata)
+    if not levels:
+        raise UsageError("say which level: --feature NAME=LEVEL")
+    return _change(args, "downgrade", levels, UNSAFE_DOWNGRADE if args.unsafe else SAFE_DOWNGRADE)
+
+
+def _disable(args: argparse.Namespace) -> int:
+    names = merged(args.feature)
+    if not names or any("=" in name for name in names):
+        raise UsageError("say which: --feature NAME")
+    return _change(args, "disable", dict.fromkeys(names, 0), UNSAFE_DOWNGRADE if args.unsafe else SAFE_DOWNGRADE)
+
+
+def _change(args: argparse.Namespace, verb: str, levels: dict[str, int], kind: int, *, only_offered: bool = False) -> int:
+    """Asks for levels. Of a release's levels those are left out that the cluster has not heard of."""
+    from ottla.wire.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
+
+    with connect(args) as cluster:
+        if only_offered:
+            offered = {feature.name for feature in ask_versions(cluster).supported_features}
+            levels = {name: level for name, level in levels.items() if name in offered}
+        updates = [FeatureUpdateKey(feature=name, max_version_level=level, upgrade_type=kind) for name, level in sorted(levels.items())]
+        answer = admin.ask_controller(
+            cluster,
+            lambda: UpdateFeaturesRequest(timeout_ms=admin.timeout_ms(cluster), feature_updates=updates, validate_only=args.dry_run),
+            lambda found: found.error_code,
+        )
+    results = {found.feature: (found.error_code, found.error_message) for found in answer.results}
+    rows = [_row(name, level, *results.get(name, (answer.error_code, answer.error_message))) for name, level in sorted(levels.items())]
+    if is_kafka(args):
+        kafka.show_changes(verb, rows, is_dry_run=args.dry_run)
+    else:
+        columns = (("FEATURE", "feature"), ("LEVEL", "level"), ("RESULT", "result"), ("ERROR", "error"), ("MESSAGE", "message"))
+        output_of(args).show("features", rows, columns, extra={"dry_run": args.dry_run})
+    return 1 if any(row["error"] for row in rows) else 0
+
+
+def _row(name: str, level: int, code: int, message: str | None) -> dict[str, Any]:
+    error = error_code(code).name if code else None
+    return {"feature": name, "level": level, "result": "refused" if code else "done", "error": error, "message": message or None}
+
+
+def _mapping_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--release-version", choices=tuple(RELEASES), metavar="X.Y", help="only this version of Kafka")
+
+
+def _mapping(args: argparse.Namespace) -> int:
+    """Offline: what is in the table; by Kafka's name one release, the latest where none is named."""
+    if is_kafka(args):
+        kafka.show_levels(RELEASES[args.release_version or list(LEVELS)[-1]], args.release_version)
+        return 0
+    rows = [
+        {"release": release, "feature": name, "level": level}
+        for release, levels in (LEVELS if args.release_version is None else {args.release_version: RELEASES[args.release_version]}).items()
+        for name, level in levels.items()
+    ]
+    output_of(args).show("levels", rows, (("RELEASE", "release"), ("FEATURE", "feature"), ("LEVEL", "level")))
+    return 0
+
+
+def _dependency_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--feature", action="append", required=True, metavar="NAME=LEVEL,...", help="whose needs")
+
+
+def _dependencies(args: argparse.Namespace) -> int:
+    """Offline: what a level of a feature needs of other features."""
+    found = [(name, level, kafka.dependency(name, level)) for name, level in _levels(args.feature).items()]
+    if is_kafka(args):
+        for name, level, needed in found:
+            kafka.show_dependency(name, level, needed)
+        return 0
+    rows = [{"feature": name, "level": level, "needs": kafka.named_level(*needed) if needed else None} for name, level, needed in found]
+    output_of(args).show("dependencies", rows, (("FEATURE", "feature"), ("LEVEL", "level"), ("NEEDS", "needs")))
+    return 0
+
+
+def is_kafka(args: argparse.Namespace) -> bool:
+    return getattr(args, "is_shim", False)
+
+
+COMMANDS = {
+    **FEATURE_COMMANDS,
+    "upgrade": Command("Raise feature levels.", _upgrade_arguments, _upgrade),
+    "downgrade": Command("Lower feature levels.", _downgrade_arguments, _downgrade),
+    "disable": Command("Put features to level 0.", _disable_arguments, _disable),
+    "version-mapping": Command("Which levels a version of Kafka brings.", _mapping_arguments, _mapping),
+    "feature-dependencies": Command("What a level of a feature needs of others.", _dependency_arguments, _dependencies),
+}

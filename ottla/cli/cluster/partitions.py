@@ -1,0 +1,289 @@
+"""`ottla partitions`: move replicas (`generate`, `reassign`, `list`, `verify`, `cancel`) and choose leaders (`elect`).
+
+Files are Kafka's (`partition_plans.py`). `reassign` shows what would change and changes nothing without `--execute`; `verify` and `cancel`
+take the bounds of `--throttle` away, as Kafka's tool does. By Kafka's name the same commands print what Kafka prints
+(`partitions_output.py`).
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping
+from typing import Any
+
+from ottla.base.errors import ApiError, ErrorCode
+from ottla.base.types import TopicPartition
+from ottla.cli.cluster import partitions_generate
+from ottla.cli.cluster.partition_plans import Plan, read_entries, read_plan
+from ottla.cli.command import Command, Refused, UsageError, merged
+from ottla.cli.kafka_tools import partitions_output as kafka
+from ottla.cli.options import add_yes, confirm, connect, output_of
+from ottla.cli.output import write
+from ottla.client import admin, replica_admin
+from ottla.client.cluster import Cluster
+from ottla.client.errors import error_code
+
+COLUMNS = (("TOPIC", "topic"), ("PARTITION", "partition"), ("REPLICAS", "replicas"), ("NEW-REPLICAS", "new_replicas"), ("ERROR", "error"))
+ELECTION_TYPES = {"preferred": 0, "unclean": 1}
+ALTER_REPLICA_LOG_DIRS = 34
+
+
+# Moving
+
+
+def _file_argument(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--reassignment-json-file", required=True, metavar="FILE", help="partitions with their new replicas")
+
+
+def _reassign_arguments(parser: argparse.ArgumentParser) -> None:
+    _file_argument(parser)
+    add = parser.add_argument
+    add("--execute", action="store_true", help="do it; without this the plan is shown")
+    add("--additional", action="store_true", help="though other moves are under way")
+    add("--throttle", type=int, metavar="B/s", help="no faster between brokers")
+    add("--replica-alter-log-dirs-throttle", type=int, metavar="B/s", help="no faster between directories of a broker")
+    add("--disallow-replication-factor-change", action="store_true", help="refuse to add or remove copies")
+    add("--timeout", type=int, default=10_000, metavar="MS", help="wait so long for replicas that shall lie in other directories")
+    add_yes(parser)
+
+
+def _reassign(args: argparse.Namespace) -> int:
+    output = output_of(args)
+    plan = read_plan(args.reassignment_json_file)
+    rate, log_dir_rate = (
+        _rate(value, option)
+        for value, option in (
+            (args.throttle, "--throttle"),
+            (args.replica_alter_log_dirs_throttle, "--replica-alter-log-dirs-throttle"),
+        )
+    )
+    with connect(args) as cluster:
+        before = replica_admin.replicas_of(cluster, plan.replicas)
+        unknown = sorted({broker for replicas in plan.replicas.values() for broker in replicas} - set(cluster.brokers))
+        if unknown:
+            raise ApiError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"there is no broker {unknown[0]}; there are {_ids(cluster.brokers)}")
+        errors: dict[TopicPartition, ErrorCode] = {}
+        if args.execute:
+            confirm(args, f"Move replicas of {len(plan.replicas)} partitions?")
+            errors = _start(cluster, args, plan, before, rate, log_dir_rate)
+    if not is_kafka(args):
+        rows = [
+            {"topic": p.topic, "partition": p.partition, "replicas": before[p], "new_replicas": replicas, "error": _name(errors.get(p))}
+            for p, replicas in sorted(plan.replicas.items())
+        ]
+        output.show("partitions", rows, COLUMNS, extra={"executed": args.execute})
+    if not args.execute:
+        output.note("nothing was changed; add --execute to do it")
+    return 1 if any(errors.values()) else 0
+
+
+def is_kafka(args: argparse.Namespace) -> bool:
+    return getattr(args, "is_shim", False)
+
+
+def _rate(value: int | None, option: str) -> int | None:
+    """Kafka's tool takes -1 for none."""
+    if value is None or value == -1:
+        return None
+    if value < 1:
+        raise UsageError(f"{option} is a number of bytes a second, 1 or more")
+    return value
+
+
+def _name(code: ErrorCode | None) -> str | None:
+    return code.name if code else None
+
+
+def _ids(brokers: Any) -> str:
+    return ", ".join(map(str, sorted(brokers)))
+
+
+def _start(
+    cluster: Cluster,
+    args: argparse.Namespace,
+    plan: Plan,
+    before: dict[TopicPartition, list[int]],
+    rate: int | None,
+    log_dir_rate: int | None,
+) -> dict[TopicPartition, ErrorCode]:
+    """Bounds, moves between brokers, moves between directories; gives the code of each partition."""
+    if not args.additional and replica_admin.moves_under_way(cluster):
+        raise Refused("other moves are under way; --additional starts these beside them", ErrorCode.REASSIGNMENT_IN_PROGRESS.name)
+    lie = replica_admin.log_dirs_of(cluster, sorted(cluster.brokers), plan.topics) if plan.log_dirs or is_kafka(args) else {}
+    strays = {replica: path for replica, path in plan.log_dirs.items() if lie.get(replica, ("", ""))[0] != path}
+    if strays:
+        cluster.any_connection().version_of(ALTER_REPLICA_LOG_DIRS)
+        _check_directories(cluster, strays)
+    if rate is not None:
+        replica_admin.throttle_moves(cluster, plan.replicas, before, rate)
+    if log_dir_rate is not None:
+        replica_admin.throttle_log_dirs(cluster, {replica.broker for replica in strays}, log_dir_rate)
+    if is_kafka(args):
+        kafka.show_before(partitions_generate.as_json(before, lie), rate, log_dir_rate)
+    may_change = not args.disallow_replication_factor_change
+    errors = replica_admin.move_replicas(cluster, plan.replicas, may_change_factor=may_change)
+    if is_kafka(args):
+        kafka.show_started(list(plan.replicas), errors)
+    if strays and not any(errors.values()):
+        codes = replica_admin.move_log_dirs(cluster, strays, timeout_s=args.timeout / 1000)
+        errors.update({partition: code for (partition, _), code in codes.items() if code})
+        started = [replica for replica in strays if not codes.get(replica)]
+        if is_kafka(args) and started:
+            kafka.show_log_dirs_started(started)
+    return errors
+
+
+def _check_directories(cluster: Cluster, wanted: Mapping[replica_admin.Replica, str]) -> None:
+    """Each is one of its broker's; found before anything has changed."""
+    for broker in sorted({replica.broker for replica in wanted}):
+        there = [str(found.log_dir) for found in admin.describe_log_dirs(cluster, broker, [])]
+        for replica, path in sorted(wanted.items()):
+            if replica.broker == broker and path not in there:
+                message = f"broker {broker} has no log directory {path!r}; it has {', '.join(sorted(there))}"
+                raise ApiError(ErrorCode.LOG_DIR_NOT_FOUND, message)
+
+
+def _list(args: argparse.Namespace) -> int:
+    with connect(args) as cluster:
+        moves = replica_admin.moves_under_way(cluster)
+    if is_kafka(args):
+        kafka.show_moves(moves)
+        return 0
+    rows = [{"topic": found.topic, "partition": found.partition, **move._asdict()} for found, move in sorted(moves.items())]
+    columns = (("TOPIC", "topic"), ("PARTITION", "partition"), ("REPLICAS", "replicas"), ("ADDING", "adding"), ("REMOVING", "removing"))
+    output_of(args).show("reassignments", rows, columns)
+    return 0
+
+
+def _verify_arguments(parser: argparse.ArgumentParser) -> None:
+    _file_argument(parser)
+    parser.add_argument("--preserve-throttles", action="store_true", help="leave the bounds of --throttle; without this they go at the end")
+
+
+def _verify(args: argparse.Namespace) -> int:
+    """Exit code 1 while something is not as the file says; 0 by Kafka's name, as there."""
+    plan = read_plan(args.reassignment_json_file)
+    with connect(args) as cluster:
+        now = replica_admin.replicas_of(cluster, plan.replicas)
+        moving = {partition for partition in replica_admin.moves_under_way(cluster) if partition in plan.replicas}
+        lie = replica_admin.log_dirs_of(cluster, sorted(cluster.brokers), plan.topics) if plan.log_dirs else {}
+        is_laid = {replica: lie.get(replica, ("", ""))[0] == path for replica, path in plan.log_dirs.items()}
+        is_busy = bool(moving) or any(lie.get(replica, ("", ""))[1] for replica in plan.log_dirs)
+        if is_kafka(args):
+            kafka.show_status(plan.replicas, now, moving)
+            kafka.show_log_dir_status(plan.log_dirs, lie)
+            write("\n")
+        if not is_busy and not args.preserve_throttles:
+            _clear(cluster, args, plan)
+    if is_kafka(args):
+        return 0
+    rows = []
+    for partition, replicas in sorted(plan.replicas.items()):
+        is_done = now[partition] == replicas and all(done for replica, done in is_laid.items() if replica.partition == partition)
+        state = "in progress" if partition in moving else "complete" if is_done else "not done"
+        rows.append({"topic": partition.topic, "partition": partition.partition, "replicas": now[partition], "state": state})
+    columns = (("TOPIC", "topic"), ("PARTITION", "partition"), ("REPLICAS", "replicas"), ("STATE", "state"))
+    output_of(args).show("partitions", rows, columns)
+    return 0 if all(row["state"] == "complete" for row in rows) else 1
+
+
+def _clear(cluster: Cluster, args: argparse.Namespace, plan: Plan) -> None:
+    if is_kafka(args):
+        named = {broker for replicas in plan.replicas.values() for broker in replicas}
+        kafka.show_cleared(sorted({*cluster.brokers, *named}), plan.topics)
+    replica_admin.clear_throttles(cluster, plan.topics)
+
+
+def _cancel_arguments(parser: argparse.ArgumentParser) -> None:
+    _verify_arguments(parser)
+    add_yes(parser)
+
+
+def _cancel(args: argparse.Namespace) -> int:
+    plan = read_plan(args.reassignment_json_file)
+    confirm(args, f"Cancel the moves of {len(plan.replicas)} partitions?")
+    with connect(args) as cluster:
+        replica_admin.replicas_of(cluster, plan.replicas)
+        errors = replica_admin.move_replicas(cluster, dict.fromkeys(plan.replicas))
+        cancelled = [partition for partition, code in errors.items() if not code]
+        if is_kafka(args):
+            kafka.show_cancelled(cancelled)
+        if not args.preserve_throttles:
+            _clear(cluster, args, plan)
+    if is_kafka(args):
+        return 1 if any(code not in (ErrorCode.NONE, ErrorCode.NO_REASSIGNMENT_IN_PROGRESS) for code in errors.values()) else 0
+    rows = [{"topic": found.topic, "partition": found.partition, "error": _name(code)} for found, code in sorted(errors.items())]
+    output_of(args).show("partitions", rows, (("TOPIC", "topic"), ("PARTITION", "partition"), ("ERROR", "error")))
+    return 1 if any(errors.values()) else 0
+
+
+# Leaders
+
+
+def _elect_arguments(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("--election-type", type=str.lower, choices=tuple(ELECTION_TYPES), default="preferred", help="preferred|unclean (may lose records)")
+    add("--topic", metavar="TOPIC", help="only this topic")
+    add("--partition", action="append", metavar="N,...", help="only these partitions of the topic")
+    add("--path-to-json-file", metavar="FILE", help="only these partitions")
+    add("--all-topic-partitions", action="store_true", help="all there are")
+    add_yes(parser)
+
+
+def _wanted(args: argparse.Namespace, cluster: Cluster) -> list[TopicPartition] | None:
+    """The partitions to elect leaders for; None is all."""
+    ways = [args.topic is not None, args.path_to_json_file is not None, args.all_topic_partitions]
+    if sum(ways) != 1:
+        raise UsageError("say which partitions: --topic NAME, --path-to-json-file FILE or --all-topic-partitions")
+    if args.path_to_json_file:
+        return [TopicPartition(entry["topic"], entry["partition"]) for entry in read_entries(args.path_to_json_file)]
+    if args.all_topic_partitions:
+        return None
+    try:
+        numbers = [int(part) for part in merged(args.partition)]
+    except ValueError:
+        raise UsageError("--partition is a number") from None
+    return [TopicPartition(args.topic, number) for number in numbers or cluster.partitions(args.topic)]
+
+
+def _elect(args: argparse.Namespace) -> int:
+    from ottla.wire.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
+
+    kind = ELECTION_TYPES[args.election_type]
+    if kind == 1:
+        confirm(args, "An unclean election may lose records that were acknowledged. Do it?")
+    with connect(args) as cluster:
+        wanted = _wanted(args, cluster)
+        topics = (
+            None if wanted is None else [TopicPartitions(topic=name, partitions=found) for name, found in admin.grouped(wanted).items()]
+        )
+        request = ElectLeadersRequest(election_type=kind, topic_partitions=topics, timeout_ms=admin.timeout_ms(cluster))
+        answer = admin.ask_controller(cluster, lambda: request, lambda found: found.error_code)
+    admin.check(answer.error_code, None, "election")
+    rows = [
+        {
+            "topic": topic.topic,
+            "partition": partition.partition_id,
+            "error": error_code(partition.error_code).name if partition.error_code else None,
+            "message": partition.error_message or None,
+        }
+        for topic in answer.replica_election_results
+        for partition in topic.partition_result
+    ]
+    if is_kafka(args):
+        kafka.show_elections(args.election_type.upper(), rows)
+    else:
+        columns = (("TOPIC", "topic"), ("PARTITION", "partition"), ("ERROR", "error"), ("MESSAGE", "message"))
+        output_of(args).show("partitions", rows, columns)
+    # That nothing had to be done is no failure: the leader that was asked for leads already.
+    return 1 if any(row["error"] not in (None, "ELECTION_NOT_NEEDED") for row in rows) else 0
+
+
+COMMANDS = {
+    "generate": partitions_generate.COMMAND,
+    "reassign": Command("Move replicas to other brokers.", _reassign_arguments, _reassign),
+    "list": Command("Moves under way.", lambda parser: None, _list, may_watch=True),
+    "verify": Command("Are the moves of a file done?", _verify_arguments, _verify),
+    "cancel": Command("Stop the moves of a file.", _cancel_arguments, _cancel),
+    "elect": Command("Choose leaders anew.", _elect_arguments, _elect),
+}

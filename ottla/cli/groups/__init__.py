@@ -1,0 +1,1 @@
+"""`ottla group` and `ottla share-group`."""

@@ -1,0 +1,134 @@
+"""What would a reset change? A pure function of what is committed and where the partitions begin and end.
+
+`plan` takes one scenario and gives for each partition the new offset with what it was before, and a warning for each that had to be moved
+into range. Nothing here talks to a broker: `reset_offsets.py` gathers the facts, shows the plan and carries it out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from ottla.base.types import TopicPartition
+from ottla.cli.command import Refused, UsageError
+
+TO_EARLIEST = "to-earliest"
+TO_LATEST = "to-latest"
+TO_CURRENT = "to-current"
+TO_OFFSET = "to-offset"
+SHIFT_BY = "shift-by"
+TO_DATETIME = "to-datetime"
+FROM_FILE = "from-file"
+TO_GROUP = "to-group"
+
+
+class Bounds(NamedTuple):
+    """Where a partition begins and ends."""
+
+    start: int
+    end: int
+
+
+class Facts(NamedTuple):
+    """What the plan rests on. `at_time` has the first offset at or after the moment, -1 where there is none."""
+
+    bounds: Mapping[TopicPartition, Bounds]
+    committed: Mapping[TopicPartition, int | None]
+    at_time: Mapping[TopicPartition, int] = {}
+    given: Mapping[TopicPartition, int] = {}
+
+
+class Step(NamedTuple):
+    """One partition's reset."""
+
+    partition: TopicPartition
+    old: int | None
+    new: int
+
+
+class Plan(NamedTuple):
+    steps: list[Step]
+    warnings: list[str]
+
+
+def plan(scenario: str, partitions: Sequence[TopicPartition], facts: Facts, number: int = 0) -> Plan:
+    """The new offset of each partition. `Refused` when one has no answer: then nothing may be changed."""
+    steps, warnings = [], []
+    for partition in partitions:
+        old = facts.committed.get(partition)
+        wanted, remark = _target(scenario, partition, facts, number)
+        bounds = facts.bounds[partition]
+        new = min(max(wanted, bounds.start), bounds.end)
+        if new != wanted:
+            side = "below the log start offset" if wanted < bounds.start else "beyond the log end offset"
+            remark = f"{partition}: {wanted} is {side}, so the offset is set to {new}"
+        if remark:
+            warnings.append(remark)
+        steps.append(Step(partition, old, new))
+    return Plan(steps, warnings)
+
+
+def _target(scenario: str, partition: TopicPartition, facts: Facts, number: int) -> tuple[int, str]:
+    """Where the scenario points, in range or not, and a remark."""
+    bounds, old = facts.bounds[partition], facts.committed.get(partition)
+    if scenario == TO_EARLIEST:
+        return bounds.start, ""
+    if scenario == TO_LATEST:
+        return bounds.end, ""
+    if scenario == TO_CURRENT:
+        return (bounds.end, "") if old is None else (old, "")
+    if scenario == TO_OFFSET:
+        return number, ""
+    if scenario == SHIFT_BY:
+        if old is None:
+            raise Refused(f"{partition} has no committed offset to shift; leave it out or use another scenario", "INVALID_REQUEST")
+        return old + number, ""
+    if scenario == TO_DATETIME:
+        found = facts.at_time.get(partition, -1)
+        if found < 0:
+            return bounds.end, f"{partition}: no record at or after that time, so the offset is set to the end, {bounds.end}"
+        return found, ""
+    assert scenario in (FROM_FILE, TO_GROUP), f"no scenario {scenario}"
+    return facts.given[partition], ""
+
+
+# The file of --from-file and --export
+
+
+def parse_reset_file(text: str, name: str, groups: Sequence[str]) -> dict[str, dict[TopicPartition, int]]:
+    """`topic,partition,offset` (one group) or `group,topic,partition,offset`; a bad line is named by its number."""
+    found: dict[str, dict[TopicPartition, int]] = {}
+    widths = set()
+    for number, line in enumerate(text.splitlines(), 1):
+        if not line.strip():
+            continue
+        fields = _fields(line)
+        widths.add(len(fields))
+        if len(fields) not in (3, 4) or len(widths) > 1:
+            raise UsageError(f"{name}, line {number}: write topic,partition,offset or group,topic,partition,offset, not {line.strip()!r}")
+        if len(fields) == 3 and len(groups) != 1:
+            raise UsageError(f"{name}, line {number}: with several groups each line must begin with the group")
+        group = groups[0] if len(fields) == 3 else fields[0]
+        topic, partition, offset = fields[-3:]
+        if not (partition.isascii() and partition.isdigit() and offset.isascii() and offset.isdigit()):
+            raise UsageError(f"{name}, line {number}: partition and offset must be numbers, not {line.strip()!r}")
+        found.setdefault(group, {})[TopicPartition(topic, int(partition))] = int(offset)
+    if not found:
+        raise UsageError(f"{name} names no partition")
+    return found
+
+
+def _fields(line: str) -> list[str]:
+    import csv
+
+    return [field.strip() for field in next(csv.reader([line]))]
+
+
+def format_reset_file(plans: Mapping[str, Plan]) -> str:
+    """The plans in the form that `parse_reset_file` reads; the group stands before each line when there are several."""
+    lines = []
+    for group, found in plans.items():
+        for step in found.steps:
+            prefix = f'"{group}",' if len(plans) > 1 else ""
+            lines.append(f'{prefix}"{step.partition.topic}",{step.partition.partition},{step.new}\n')
+    return "".join(lines)

@@ -1,0 +1,296 @@
+"""`ottla share-group`: list, describe, delete, reset-offsets, delete-offsets.
+
+A share group has no position of its own in a partition: START-OFFSET is the first record that is not dealt with for good, LAG the number of
+records that are still to be dealt with. Resetting moves the start, with the scopes, scenarios and modes of `reset_offsets.py`.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping
+from typing import Any
+
+from ottla.base.errors import ApiError, ErrorCode
+from ottla.base.types import TopicPartition
+from ottla.cli.command import Command, UsageError, merged
+from ottla.cli.groups import reset_offsets
+from ottla.cli.groups.group_names import SHARES, add_group_options, chosen_groups
+from ottla.cli.options import add_yes, confirm, connect, output_of
+from ottla.cli.output import Columns, Output, Row
+from ottla.client import group_admin, share_admin
+from ottla.client.cluster import Cluster, nearest_hint
+from ottla.client.share_admin import ShareGroup
+
+STATES = ("Empty", "Stable", "Dead")
+
+OFFSET_COLUMNS: Columns = (
+    ("GROUP", "group"),
+    ("TOPIC", "topic"),
+    ("PARTITION", "partition"),
+    ("START-OFFSET", "start_offset"),
+    ("LAG", "lag"),
+)
+VERBOSE_OFFSET_COLUMNS: Columns = (*OFFSET_COLUMNS[:3], ("LEADER-EPOCH", "leader_epoch"), *OFFSET_COLUMNS[3:])
+MEMBER_COLUMNS: Columns = (
+    ("GROUP", "group"),
+    ("CONSUMER-ID", "consumer_id"),
+    ("HOST", "host"),
+    ("CLIENT-ID", "client_id"),
+    ("#PARTITIONS", "partition_count"),
+    ("ASSIGNMENT", "assignment"),
+)
+VERBOSE_MEMBER_COLUMNS: Columns = (*MEMBER_COLUMNS[:5], ("MEMBER-EPOCH", "member_epoch"), MEMBER_COLUMNS[5])
+STATE_COLUMNS: Columns = (
+    ("GROUP", "group"),
+    ("COORDINATOR (ID)", "coordinator"),
+    ("STATE", "state"),
+    ("#MEMBERS", "member_count"),
+)
+VERBOSE_STATE_COLUMNS: Columns = (*STATE_COLUMNS[:3], ("GROUP-EPOCH", "epoch"), ("ASSIGNMENT-EPOCH", "assignment_epoch"), STATE_COLUMNS[3])
+
+
+# list
+
+
+def _list_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--state", nargs="?", action="append", const="", metavar="STATE[,...]", help="only groups in these states")
+
+
+def check_states(texts: list[str] | None) -> list[str]:
+    """States as they are written on the wire; a word that is none of them would otherwise find nothing, in silence."""
+    found = merged(texts)
+    known = {state.lower() for state in STATES}
+    if any(word.lower() not in known for word in found):
+        raise UsageError(f"Invalid state list '{','.join(found)}'. Valid states are: {', '.join(STATES)}")
+    return found
+
+
+def listed_groups(cluster: Cluster, states: list[str]) -> list[group_admin.ListedGroup]:
+    """All share groups, by name. A state's name is sent as Kafka writes it, since brokers compare letter by letter."""
+    named = [state for state in STATES if state.lower() in {word.lower() for word in states}]
+    return group_admin.list_groups(cluster, states=named, types=[share_admin.TYPE])
+
+
+def _list(args: argparse.Namespace) -> int:
+    states = check_states(args.state)
+    with connect(args) as cluster:
+        found = listed_groups(cluster, states)
+    rows = [{"group": group.group_id, "state": group.state, "coordinator": group.coordinator} for group in found]
+    output_of(args).show("groups", rows, (("GROUP", "group"), ("STATE", "state"), ("COORDINATOR", "coordinator")))
+    return 0
+
+
+# describe
+
+
+def _describe_arguments(parser: argparse.ArgumentParser) -> None:
+    add_group_options(parser)
+    add = parser.add_argument
+    add("--offsets", action="store_true", help="where each partition starts and how far behind (the default)")
+    add("--members", action="store_true", help="who is in the group")
+    add("--state", action="store_true", help="the state of the group")
+    add("-v", "--verbose", action="store_true", help="more columns")
+
+
+def _describe(args: argparse.Namespace) -> int:
+    if sum((args.offsets, args.members, args.state)) > 1:
+        raise UsageError("--offsets, --members and --state exclude each other")
+    output = output_of(args)
+    with connect(args) as cluster:
+        groups = [described(cluster, name) for name in chosen_groups(cluster, args, SHARES)]
+        has_offsets = output.is_structured or not (args.members or args.state)
+        offsets = [row for group in groups for row in offset_rows(cluster, group.group_id)] if has_offsets else []
+        addresses = {group.coordinator: cluster.brokers.get(group.coordinator) for group in groups}
+    for group in groups:
+        if not group.members:
+            output.note(f"Share group '{group.group_id}' has no active members.")
+    if output.is_structured:
+        output.show("groups", [_as_object(group, offsets) for group in groups], ())
+    elif args.members:
+        rows = [row for group in groups for row in member_rows(group)]
+        output.show("members", rows, VERBOSE_MEMBER_COLUMNS if args.verbose else MEMBER_COLUMNS)
+    elif args.state:
+        states = [_state_row(group, addresses[group.coordinator]) for group in groups]
+        output.show("groups", states, VERBOSE_STATE_COLUMNS if args.verbose else STATE_COLUMNS)
+    else:
+        output.show("offsets", offsets, VERBOSE_OFFSET_COLUMNS if args.verbose else OFFSET_COLUMNS)
+    return 0
+
+
+def described(cluster: Cluster, name: str) -> ShareGroup:
+    """A share group. One that is not there is refused, with the nearest name or what else bears this one."""
+    try:
+        return share_admin.describe_share_group(cluster, name)
+    except ApiError as error:
+        if error.code is not ErrorCode.GROUP_ID_NOT_FOUND:
+            raise
+    kinds = {group.group_id: group.type.lower() for group in group_admin.list_groups(cluster)}
+    if kinds.get(name, share_admin.TYPE) != share_admin.TYPE:
+        raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"group {name!r} is a {kinds[name]} group; see `ottla group describe {name}`")
+    shares = [known for known, kind in kinds.items() if kind == share_admin.TYPE]
+    raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"share group {name!r} not found{nearest_hint(name, shares)}")
+
+
+def offset_rows(cluster: Cluster, name: str) -> list[dict[str, Any]]:
+    """Each partition that the group has begun with. One that cannot be told about ends the command: half a table misleads."""
+    rows = []
+    for partition, found in share_admin.share_offsets(cluster, name).items():
+        if found.error is not None:
+            raise found.error
+        rows.append(
+            {
+                "group": name,
+                "topic": partition.topic,
+                "partition": partition.partition,
+                "leader_epoch": None if found.start_offset is None else found.leader_epoch,
+                "start_offset": found.start_offset,
+                "lag": found.lag,
+            }
+        )
+    return rows
+
+
+def member_rows(group: ShareGroup) -> list[dict[str, Any]]:
+    return [
+        {
+            "group": group.group_id,
+            "consumer_id": member.member_id,
+            "host": member.host,
+            "client_id": member.client_id,
+            "rack": member.rack,
+            "partition_count": len(member.assignment),
+            "member_epoch": member.epoch,
+            "assignment": [str(partition) for partition in member.assignment],
+        }
+        for member in group.members
+    ]
+
+
+def _state_row(group: ShareGroup, address: object) -> Row:
+    return {
+        "group": group.group_id,
+        "coordinator": f"{address} ({group.coordinator})" if address else str(group.coordinator),
+        "state": group.state,
+        "epoch": group.epoch,
+        "assignment_epoch": group.assignment_epoch,
+        "member_count": len(group.members),
+    }
+
+
+def _as_object(group: ShareGroup, offsets: list[dict[str, Any]]) -> Row:
+    """The JSON contract: one object a group, whichever view was asked for."""
+    own = [{key: value for key, value in row.items() if key != "group"} for row in offsets if row["group"] == group.group_id]
+    return {
+        "group": group.group_id,
+        "type": "Share",
+        "state": group.state,
+        "epoch": group.epoch,
+        "assignment_epoch": group.assignment_epoch,
+        "assignor": group.assignor,
+        "coordinator": group.coordinator,
+        "members": [{key: value for key, value in row.items() if key != "group"} for row in member_rows(group)],
+        "offsets": own,
+        "lag": sum(row["lag"] or 0 for row in own),
+    }
+
+
+# delete, delete-offsets
+
+
+def _delete_arguments(parser: argparse.ArgumentParser) -> None:
+    add_group_options(parser)
+    add_yes(parser)
+
+
+def _delete(args: argparse.Namespace) -> int:
+    output = output_of(args)
+    with connect(args) as cluster:
+        names = chosen_groups(cluster, args, SHARES)
+        for name in names:
+            described(cluster, name)  # a consumer group is not deleted by this name
+        confirm(args, f"Delete {', '.join(names)} with all that is known of their records?")
+        failures = delete_groups(cluster, names)
+    deleted = [name for name in names if name not in failures]
+    _report(output, deleted, failures)
+    return 1 if failures else 0
+
+
+def delete_groups(cluster: Cluster, names: list[str]) -> dict[str, ApiError]:
+    """Deletes what can be deleted, and says why the others stay."""
+    failures: dict[str, ApiError] = {}
+    for name in names:
+        try:
+            group_admin.delete_group(cluster, name)
+        except ApiError as error:
+            failures[name] = error
+    return failures
+
+
+def _report(output: Output, deleted: list[str], failures: Mapping[str, ApiError]) -> None:
+    if output.is_structured:
+        output.show_object({"deleted": deleted, "errors": {name: error.code.name for name, error in failures.items()}})
+        return
+    if deleted:
+        output.done(f"Deleted {', '.join(deleted)}.", {})
+    for name, error in failures.items():
+        output.error(f"{name}: {error.message or 'refused'} ({error.code.name})")
+
+
+def _delete_offsets_arguments(parser: argparse.ArgumentParser) -> None:
+    add_group_options(parser)
+    parser.add_argument("--topic", action="append", metavar="TOPIC", help="forget where the group is in this topic; repeatable")
+    add_yes(parser)
+
+
+def _delete_offsets(args: argparse.Namespace) -> int:
+    if not args.topic:
+        raise UsageError("say which: --topic TOPIC, as often as needed")
+    output = output_of(args)
+    topics = list(dict.fromkeys(args.topic))
+    rows = []
+    with connect(args) as cluster:
+        for name in chosen_groups(cluster, args, SHARES):
+            described(cluster, name)
+            confirm(args, f"Forget where {name} is in {', '.join(topics)}?")
+            for topic, error in sorted(share_admin.delete_share_offsets(cluster, name, topics).items()):
+                rows.append({"group": name, "topic": topic, "status": "Successful" if error is None else error.code.name})
+    output.show("topics", rows, (("GROUP", "group"), ("TOPIC", "topic"), ("STATUS", "status")))
+    return 1 if any(row["status"] != "Successful" for row in rows) else 0
+
+
+# reset-offsets
+
+
+def state_of(cluster: Cluster, name: str) -> str:
+    """A share group that is not there can be reset: it begins with that. A name that another kind of group has cannot."""
+    try:
+        return share_admin.describe_share_group(cluster, name).state
+    except ApiError as error:
+        if error.code is not ErrorCode.GROUP_ID_NOT_FOUND:
+            raise
+    if any(group.group_id == name and group.type.lower() != share_admin.TYPE for group in group_admin.list_groups(cluster)):
+        described(cluster, name)
+    return ""
+
+
+def _starts(cluster: Cluster, name: str) -> dict[TopicPartition, int | None]:
+    """What the group has begun with; where nobody has read yet there is no start."""
+    if not state_of(cluster, name):
+        return {}
+    return {partition: found.start_offset for partition, found in share_admin.share_offsets(cluster, name).items()}
+
+
+STARTS = reset_offsets.Keeping(SHARES, state_of, _starts, share_admin.alter_share_offsets)
+
+
+COMMANDS = {
+    "list": Command("All share groups.", _list_arguments, _list, may_watch=True),
+    "describe": Command("Offsets, members or state of share groups.", _describe_arguments, _describe, may_watch=True),
+    "reset-offsets": Command(
+        "Move where share groups start; shows the plan unless --execute is given.",
+        reset_offsets.COMMAND.add_arguments,
+        lambda args: reset_offsets.run(args, STARTS),
+    ),
+    "delete": Command("Delete share groups.", _delete_arguments, _delete),
+    "delete-offsets": Command("Forget where share groups are in some topics.", _delete_offsets_arguments, _delete_offsets),
+}

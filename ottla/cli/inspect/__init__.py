@@ -1,0 +1,1 @@
+"""Commands that show what is inside: files of a log, frames of the protocol, metrics."""

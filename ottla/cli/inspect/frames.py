@@ -1,0 +1,163 @@
+"""Frames of the protocol explained: header and body of a request or response as spans.
+
+A request says by itself what it is. A response does not: its key and version come from the request it answers, found by correlation id in
+a recorded conversation, or from the caller. Nonsense raises `WireError`, with what was read until then in the frame's spans.
+"""
+
+from __future__ import annotations
+
+import importlib
+import re
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from ottla.base.errors import WireError
+from ottla.cli.inspect.span_messages import walk_message
+from ottla.cli.inspect.spans import Span, SpanReader
+from ottla.wire.framing import (
+    API_NAMES,
+    APIS,
+    CONTROLLED_SHUTDOWN,
+    FRAME_SIZE_BYTES,
+    has_flexible_response_header,
+    is_flexible,
+    load,
+    module_name,
+)
+from ottla.wire.primitives import Buffer
+
+
+class Frame(NamedTuple):
+    """An explained frame. `problem` says what is wrong with it, where something is; the spans reach that far."""
+
+    is_response: bool
+    api_key: int
+    version: int
+    correlation_id: int
+    size: int
+    spans: list[Span]
+    problem: str
+
+    @property
+    def title(self) -> str:
+        kind = "response" if self.is_response else "request"
+        name = API_NAMES.get(self.api_key, f"key {self.api_key}")
+        return f"{name} {kind}, version {self.version}, correlation id {self.correlation_id}, {self.size} bytes"
+
+
+def key_of(text: str) -> int | None:
+    """An API by number or name; `list-offsets`, `ListOffsets` and `list_offsets` are the same."""
+    if text.isdigit():
+        return int(text) if int(text) in APIS else None
+    plain = re.sub("[^a-z]", "", text.lower())
+    return next((key for key, name in API_NAMES.items() if name.lower() == plain), None)
+
+
+def about(key: int) -> str:
+    """One sentence about an API: the first of the module that declares it."""
+    text = importlib.import_module(module_name(key)).__doc__ or ""
+    return " ".join(text.split("\n\n", maxsplit=1)[0].split()).rstrip(".")
+
+
+def split_frames(data: Buffer) -> Iterator[tuple[int, int]]:
+    """(start, end) of each frame, its size included; bytes without a size in front are one frame."""
+    position, end = 0, len(data)
+    while position < end:
+        size = int.from_bytes(data[position : position + FRAME_SIZE_BYTES], "big", signed=True)
+        if end - position < FRAME_SIZE_BYTES or not 0 < size <= end - position - FRAME_SIZE_BYTES:
+            yield position, end
+            return
+        yield position, position + FRAME_SIZE_BYTES + size
+        position += FRAME_SIZE_BYTES + size
+
+
+def looks_like_request(data: Buffer) -> bool:
+    """Whether a frame opens with a key and a version that exist."""
+    start = _body_start(data)
+    if len(data) - start < 8:
+        return False
+    key = int.from_bytes(data[start : start + 2], "big", signed=True)
+    version = int.from_bytes(data[start + 2 : start + 4], "big", signed=True)
+    return key in APIS and 0 <= version <= APIS[key].highest + 1
+
+
+def explain_request(data: Buffer, base: int = 0) -> Frame:
+    """A request, with or without its size in front."""
+    reader = _reader(data, base)
+    key = version = correlation_id = -1
+    try:
+        key = reader.fixed("api_key", "h", lambda found: API_NAMES.get(found, "no such API"))
+        version = reader.fixed("api_version", "h")
+        correlation_id = reader.fixed("correlation_id", "i", "the answer carries the same")
+        if key not in APIS:
+            raise WireError(f"there is no API {key}; an answer needs --response with --api and --version")
+        if not (key == CONTROLLED_SHUTDOWN and version == 0):
+            length = reader.fixed("client_id_length", "h", lambda found: "null" if found == -1 else "")
+            if length >= 0:
+                reader.octets("client_id", length)
+        if is_flexible(key, version):
+            reader.uvarint("header_tagged_fields")
+        _walk_body(reader, key, version, is_response=False)
+    except WireError as error:
+        return _frame(reader, False, key, version, correlation_id, str(error))
+    return _frame(reader, False, key, version, correlation_id, "")
+
+
+def explain_response(data: Buffer, key: int, version: int, base: int = 0) -> Frame:
+    """The answer to a request of this key and version."""
+    reader = _reader(data, base)
+    correlation_id = -1
+    try:
+        correlation_id = reader.fixed("correlation_id", "i", "of the request that is answered")
+        if key == 18 and bytes(data[reader.position : reader.position + 2]) == b"\0\x23":
+            version = 0  # a broker that lacks the version asked for answers in the oldest form (KIP-511)
+        if has_flexible_response_header(key, version):
+            reader.uvarint("header_tagged_fields")
+        _walk_body(reader, key, version, is_response=True)
+    except WireError as error:
+        return _frame(reader, True, key, version, correlation_id, str(error))
+    return _frame(reader, True, key, version, correlation_id, "")
+
+
+def _walk_body(reader: SpanReader, key: int, version: int, *, is_response: bool) -> None:
+    lowest, highest = APIS[key].lowest, APIS[key].highest
+    if not lowest <= version <= highest:
+        raise WireError(f"{API_NAMES[key]} has versions {lowest} to {highest}, not {version}")
+    walk_message(reader, load(key)[1 if is_response else 0], version)
+    if reader.left:
+        left = reader.left
+        reader.octets("left_over", left)
+        raise WireError(f"{left} bytes are left after the last field")
+
+
+def _body_start(data: Buffer) -> int:
+    """4 where a size stands in front that fits, else 0."""
+    size = int.from_bytes(data[:FRAME_SIZE_BYTES], "big", signed=True)
+    return FRAME_SIZE_BYTES if len(data) > FRAME_SIZE_BYTES and size == len(data) - FRAME_SIZE_BYTES else 0
+
+
+def _reader(data: Buffer, base: int) -> SpanReader:
+    reader = SpanReader(data, base=base)
+    if _body_start(data):
+        reader.fixed("size", "i", "bytes that follow")
+    return reader
+
+
+def _frame(reader: SpanReader, is_response: bool, key: int, version: int, correlation_id: int, problem: str) -> Frame:
+    return Frame(is_response, key, version, correlation_id, len(reader.data), reader.spans, problem)
+
+
+def frame_object(frame: Frame) -> dict[str, Any]:
+    """A frame for programs; the fields are in `spans`."""
+    from ottla.cli.inspect.spans import span_objects
+
+    return {
+        "kind": "response" if frame.is_response else "request",
+        "api": API_NAMES.get(frame.api_key),
+        "api_key": frame.api_key,
+        "version": frame.version,
+        "correlation_id": frame.correlation_id,
+        "size": frame.size,
+        "problem": frame.problem or None,
+        "spans": span_objects(frame.spans),
+    }

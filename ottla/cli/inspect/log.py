@@ -1,0 +1,140 @@
+"""`ottla log dump`: what stands in the files of a log, offline, with Kafka's own lines; `--hex` shows each byte with its meaning.
+
+Files are told apart by their names, as Kafka names them: segments, both indexes, aborted transactions, producer snapshots, checkpoints,
+`partition.metadata` and `meta.properties`. Nothing is ever written. A file that is none of these, or whose first bytes cannot be what its
+name says, is told in one line with exit code 1; the other files are dumped all the same.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Callable
+
+from ottla.base.errors import ApiError, ErrorCode, StorageError, WireError
+from ottla.cli.command import Command, Refused, UsageError, merged
+from ottla.cli.inspect.log_dump import Dump, Options, map_file
+from ottla.cli.options import output_of
+
+_MAX_BYTES = (1 << 31) - 1
+_STRING_DECODERS = ("org.apache.kafka.tools.api.StringDecoder", "kafka.serializer.StringDecoder")
+_DECODERS = {"offsets_decoder": "offsets", "transaction_log_decoder": "transactions", "share_group_state_decoder": "shares"}
+_NOT_OFFERED = ("cluster_metadata_decoder", "remote_log_metadata_decoder")
+
+
+def _arguments(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("paths", nargs="*", metavar="FILE", help="files, or directories of partitions")
+    add("--files", action="append", metavar="FILE,...", help="the same, as Kafka's tool takes them")
+    add("--print-data-log", action="store_true", help="keys and values too")
+    add("--deep-iteration", action="store_true", help="each record, not only each batch")
+    add("--hex", action="store_true", help="each byte with its field and value")
+    add("--max-bytes", type=int, default=_MAX_BYTES, metavar="N", help="no more than this much of a segment")
+    add("--skip-record-metadata", action="store_true", help="of records only key and value; no control records")
+    add("--verify-index-only", action="store_true", help="compare indexes with the segment, print only what differs")
+    add("--index-sanity-check", action="store_true", help="the check of an index that a broker makes at its start")
+    add("--offsets-decoder", action="store_true", help="decode the records of __consumer_offsets")
+    add("--transaction-log-decoder", action="store_true", help="decode the records of __transaction_state")
+    add("--share-group-state-decoder", action="store_true", help="decode the records of __share_group_state")
+    for name in _NOT_OFFERED:
+        add("--" + name.replace("_", "-"), action="store_true", help=argparse.SUPPRESS)
+    add("--key-decoder-class", nargs="?", metavar="CLASS", help=argparse.SUPPRESS)
+    add("--value-decoder-class", nargs="?", metavar="CLASS", help=argparse.SUPPRESS)
+    add("--max-message-size", type=int, metavar="N", help=argparse.SUPPRESS)
+
+
+def _options(args: argparse.Namespace) -> Options:
+    for name in _NOT_OFFERED:
+        if getattr(args, name):
+            raise ApiError(ErrorCode.UNSUPPORTED_VERSION, f"--{name.replace('_', '-')} is not offered: this broker writes no such topic")
+    for found in (args.key_decoder_class, args.value_decoder_class):
+        if found not in (None, *_STRING_DECODERS):
+            raise UsageError(f"a class of Java ({found}) cannot be loaded here; without it keys and values are text")
+    asked = [name for name in _DECODERS if getattr(args, name)]
+    if len(asked) > 1:
+        raise UsageError("one decoder at a time: " + " or ".join(f"--{name.replace('_', '-')}" for name in asked))
+    if args.max_bytes < 0:
+        raise UsageError("--max-bytes is a number of bytes, not below 0")
+    decoder = _DECODERS[asked[0]] if asked else ""
+    is_printing = args.print_data_log or bool(decoder)
+    return Options(
+        is_printing=is_printing,
+        is_deep=is_printing or args.deep_iteration,
+        is_hex=args.hex,
+        bytes_max=args.max_bytes if args.max_bytes != _MAX_BYTES else None,
+        is_bare=args.skip_record_metadata,
+        is_verifying=args.verify_index_only,
+        is_checking=args.index_sanity_check,
+        decoder=decoder,
+    )
+
+
+def _run(args: argparse.Namespace) -> int:
+    options = _options(args)
+    names = [*args.paths, *merged(args.files)]
+    if not names:
+        raise UsageError("name a file: ottla log dump --files 00000000000000000000.log")
+    output = output_of(args)
+    dump = Dump(output, options)
+    failures = []
+    for path in [found for name in names for found in _files_of(name)]:
+        try:
+            _dump_file(dump, path)
+        except (Refused, StorageError, WireError) as error:
+            failures.append(str(error))
+            dump.failed(path, str(error))
+    dump.finish()
+    if failures and output.is_structured:
+        output.note("\n".join(f"error: {message}" for message in failures))
+        return 1
+    if failures:
+        for message in failures[:-1]:
+            output.note(f"error: {message}")
+        raise Refused(failures[-1], "CORRUPT_FILE")
+    return 1 if dump.has_mismatches else 0
+
+
+def _files_of(name: str) -> list[str]:
+    """The file, or the files of a partition's directory that we can read."""
+    if not os.path.isdir(name):
+        return [name]
+    found = [os.path.join(name, entry) for entry in sorted(os.listdir(name)) if _dumper_of(entry) is not None]
+    if not found:
+        raise Refused(f"no file of a log in {name}", "NO_SUCH_FILE")
+    return found
+
+
+def _dumper_of(path: str) -> Callable[[Dump, str, bytes | memoryview], None] | None:
+    from ottla.cli.inspect import log_indexes, log_segments, log_state
+
+    suffixes = {
+        ".log": log_segments.dump_segment,
+        ".index": log_indexes.dump_offset_index,
+        ".timeindex": log_indexes.dump_time_index,
+        ".txnindex": log_state.dump_aborted,
+        ".snapshot": log_state.dump_producers,
+    }
+    name = os.path.basename(path)
+    # A file that waits for its deletion, or that compaction has not put in its place yet, is what it was.
+    stem = name.removesuffix(".deleted").removesuffix(".cleaned").removesuffix(".swap")
+    for suffix, dumper in suffixes.items():
+        if stem.endswith(suffix) and stem.removesuffix(suffix).isdigit():
+            return dumper
+    return log_state.NAMED.get(name)
+
+
+def _dump_file(dump: Dump, path: str) -> None:
+    dumper = _dumper_of(path)
+    if dumper is None:
+        raise Refused(f"{path} is no file of a log: known are *.log, *.index, *.timeindex, *.txnindex, *.snapshot and checkpoints")
+    try:
+        data = map_file(path)
+    except OSError as error:
+        raise Refused(f"cannot read {path}: {(error.strerror or str(error)).lower()}") from None
+    dump.begin(path)
+    dumper(dump, path, data)
+
+
+COMMANDS = {
+    "dump": Command("What stands in segments, indexes, snapshots and checkpoints.", _arguments, _run, has_connection=False),
+}

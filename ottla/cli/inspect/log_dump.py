@@ -1,0 +1,94 @@
+"""How a dump is told: line by line as Kafka's tool does, or as one JSON object a file or an entry."""
+
+from __future__ import annotations
+
+import json
+import mmap
+import os
+from typing import Any, NamedTuple
+
+from ottla.cli.inspect.spans import SpanReader, span_lines, span_objects
+from ottla.cli.output import Output, write
+
+
+def map_file(path: str) -> bytes | memoryview:
+    """The bytes of a file, read from the disk only where somebody looks: a segment may have a gigabyte. Raises `OSError`."""
+    with open(path, "rb") as file:
+        if os.fstat(file.fileno()).st_size == 0:
+            return b""
+        return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+
+
+class Options(NamedTuple):
+    """What is to be shown."""
+
+    is_printing: bool = False
+    is_deep: bool = False
+    is_hex: bool = False
+    bytes_max: int | None = None
+    is_bare: bool = False
+    is_verifying: bool = False
+    is_checking: bool = False
+    decoder: str = ""
+
+
+class Dump:
+    """Takes entries of one file after the other; mismatches between index and segment are told at the end, as by Kafka's tool."""
+
+    def __init__(self, output: Output, options: Options) -> None:
+        self.output = output
+        self.options = options
+        self._files: list[dict[str, Any]] = []
+        self._mismatches: dict[str, list[str]] = {}
+
+    @property
+    def has_mismatches(self) -> bool:
+        return bool(self._mismatches)
+
+    def begin(self, path: str) -> None:
+        self._files.append({"file": path, "entries": []})
+        self.line(f"Dumping {path}")
+
+    def line(self, text: str) -> None:
+        """A remark for people."""
+        if not self.output.is_structured:
+            write(text + "\n")
+
+    def entry(self, text: str, value: dict[str, Any]) -> None:
+        """One batch, record, entry or line of a file."""
+        if self.output.form == "jsonl":
+            write(json.dumps({"file": self._files[-1]["file"], **value}, ensure_ascii=False) + "\n")
+        elif self.output.is_structured:
+            self._files[-1]["entries"].append(value)
+        else:
+            write(text + "\n")
+
+    def say(self, name: str, value: Any, text: str) -> None:
+        """A fact about the file as a whole."""
+        self._files[-1][name] = value
+        self.line(text)
+
+    def spans(self, reader: SpanReader) -> None:
+        """The annotated bytes that a reader has gathered."""
+        if not reader.spans:
+            return
+        if self.output.is_structured:
+            self._files[-1].setdefault("bytes", []).extend(span_objects(reader.spans))
+        else:
+            write("".join(f"{line}\n" for line in span_lines(reader.spans)))
+        reader.spans.clear()
+
+    def failed(self, path: str, message: str) -> None:
+        if not self._files or self._files[-1]["file"] != path:
+            self._files.append({"file": path, "entries": []})
+        self._files[-1]["error"] = message
+
+    def mismatch(self, heading: str, path: str, line: str) -> None:
+        self._files[-1].setdefault("mismatches", []).append(line)
+        self._mismatches.setdefault(f"{heading}{path}", []).append(line)
+
+    def finish(self) -> None:
+        if self.output.form != "jsonl" and self.output.is_structured:
+            self.output.show_object({"files": self._files})
+        for heading, lines in self._mismatches.items():
+            self.output.note("\n".join([heading, *(f"  {line}" for line in lines)]))

@@ -1,0 +1,136 @@
+"""Both indexes of a segment: their entries, whether they make sense by themselves, and whether they agree with the segment beside them."""
+
+from __future__ import annotations
+
+import os
+from bisect import bisect_right
+from struct import Struct
+
+from ottla.cli.command import Refused
+from ottla.cli.inspect.log_dump import Dump, map_file
+from ottla.cli.inspect.log_segments import base_offset_of, batches_of
+from ottla.cli.inspect.spans import SpanReader, as_moment
+from ottla.storage.index import OFFSET_ENTRY_BYTES, TIME_ENTRY_BYTES
+from ottla.wire.batch_header import BatchHeader, Buffer
+
+_OFFSET_ENTRY = Struct(">ii")
+_TIME_ENTRY = Struct(">qi")
+
+
+def dump_offset_index(dump: Dump, path: str, data: Buffer) -> None:
+    base = base_offset_of(path)
+    entries = _offset_entries(data)
+    if not entries:
+        dump.line(f"{path} is empty.")
+        return
+    if dump.options.is_checking:
+        if len(data) % OFFSET_ENTRY_BYTES or entries[-1][0] <= 0:
+            raise Refused(f"{path} is corrupt: {len(data)} bytes, last offset {base + entries[-1][0]}", "CORRUPT_FILE")
+        dump.say("is_sane", True, f"{path} passed sanity check.")
+        return
+    segment = _segment_beside(dump, path)
+    for number, (relative, position) in enumerate(entries):
+        offset = base + relative
+        batch = None if segment is None else _batch_at(segment, position, path)
+        if segment is not None and (batch is None or batch.last_offset != offset):
+            found = "nothing" if batch is None else str(batch.last_offset)
+            dump.mismatch("Mismatches in :", os.path.abspath(path), f"Index offset: {offset}, log offset: {found}")
+        if not dump.options.is_verifying:
+            dump.entry(f"offset: {offset} position: {position}", {"offset": offset, "position": position})
+            if dump.options.is_hex:
+                reader = SpanReader(data, number * OFFSET_ENTRY_BYTES)
+                reader.fixed("relative_offset", "i", f"offset {offset}, the last one of the batch at the position")
+                reader.fixed("position", "i", "of a batch in the segment")
+                dump.spans(reader)
+
+
+def _offset_entries(data: Buffer) -> list[tuple[int, int]]:
+    """(relative offset, position), without the zeros that a broker which allocates ahead may have left behind them."""
+    whole = len(data) - len(data) % OFFSET_ENTRY_BYTES
+    entries: list[tuple[int, int]] = []
+    for relative, position in _OFFSET_ENTRY.iter_unpack(data[:whole]):
+        if relative == 0 and entries:
+            break
+        entries.append((relative, position))
+    return entries
+
+
+def dump_time_index(dump: Dump, path: str, data: Buffer) -> None:
+    base = base_offset_of(path)
+    entries = _time_entries(data)
+    if dump.options.is_checking:
+        if len(data) % TIME_ENTRY_BYTES or (entries and entries[-1][0] < entries[0][0]):
+            raise Refused(f"{path} is corrupt: {len(data)} bytes, or its timestamps go back", "CORRUPT_FILE")
+        dump.say("is_sane", True, f"{path} passed sanity check.")
+        return
+    segment = _segment_beside(dump, path)
+    positions = _positions_beside(path)
+    last = -1
+    for number, (timestamp, relative) in enumerate(entries):
+        offset = base + relative
+        if segment is not None:
+            _compare_time(dump, path, segment, positions, (timestamp, offset))
+        if last >= timestamp and number:
+            line = f"Index timestamp: {timestamp}, Previously indexed timestamp: {last}"
+            dump.mismatch("Found out of order timestamp in :", os.path.abspath(path), line)
+        last = timestamp
+        if not dump.options.is_verifying:
+            dump.entry(f"timestamp: {timestamp} offset: {offset}", {"timestamp": timestamp, "offset": offset})
+            if dump.options.is_hex:
+                reader = SpanReader(data, number * TIME_ENTRY_BYTES)
+                reader.fixed("timestamp", "q", as_moment)
+                reader.fixed("relative_offset", "i", f"offset {offset}")
+                dump.spans(reader)
+
+
+def _time_entries(data: Buffer) -> list[tuple[int, int]]:
+    whole = len(data) - len(data) % TIME_ENTRY_BYTES
+    entries: list[tuple[int, int]] = []
+    for timestamp, relative in _TIME_ENTRY.iter_unpack(data[:whole]):
+        if timestamp == 0 and relative == 0 and entries:
+            break
+        entries.append((timestamp, relative))
+    return entries
+
+
+def _compare_time(dump: Dump, path: str, segment: Buffer, positions: list[tuple[int, int]], entry: tuple[int, int]) -> None:
+    timestamp, offset = entry
+    index = bisect_right(positions, offset, key=lambda entry: entry[0])
+    start = positions[index - 1][1] if index else 0
+    batch = next((header for _, header in batches_of(segment, path, start) if header.last_offset >= offset), None)
+    if batch is None or batch.max_timestamp != timestamp:
+        found = -1 if batch is None else batch.max_timestamp
+        line = f"Index timestamp: {timestamp}, log timestamp: {found}"
+        dump.mismatch("Found timestamp mismatch in :", os.path.abspath(path), line)
+
+
+def _segment_beside(dump: Dump, path: str) -> Buffer | None:
+    """The segment that an index belongs to. Without one there is nothing to compare with, which is an error only for the comparison."""
+    beside = path.rpartition(".")[0] + ".log"
+    try:
+        return map_file(beside)
+    except OSError as error:
+        message = f"cannot compare {path} with {beside}: {(error.strerror or str(error)).lower()}"
+        if dump.options.is_verifying:
+            raise Refused(message, "NO_SUCH_FILE") from None
+        dump.output.note(message)
+        return None
+
+
+def _positions_beside(path: str) -> list[tuple[int, int]]:
+    """The offset index beside a time index, as (offset, position), so that no segment is read from its beginning for each entry."""
+    try:
+        with open(path.rpartition(".")[0] + ".index", "rb") as file:
+            entries = _offset_entries(file.read())
+    except OSError:
+        return []
+    return [(base_offset_of(path) + relative, position) for relative, position in entries]
+
+
+def _batch_at(segment: Buffer, position: int, path: str) -> BatchHeader | None:
+    if not 0 <= position < len(segment):
+        return None
+    try:
+        return next((header for _, header in batches_of(segment, path, position)), None)
+    except Refused:
+        return None

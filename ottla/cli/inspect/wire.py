@@ -1,0 +1,221 @@
+"""`ottla wire`: a frame in hexadecimal digits, or a recording of packets, decoded and explained field by field. For learning and for bugs.
+
+Takes digits as an argument, from a file or from standard input, in any usual layout (spaces, colons, `0x`, the columns of xxd and
+hexdump -C); raw bytes from a file; pcap and pcapng. A recorded conversation pairs answers with requests by itself.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from ottla.base.errors import WireError
+from ottla.cli.command import Command, Refused, UsageError
+from ottla.cli.inspect.frames import Frame, about, explain_request, explain_response, frame_object, key_of, looks_like_request, split_frames
+from ottla.cli.inspect.hex_text import from_digits
+from ottla.cli.inspect.pcap import Endpoint, Piece, clients_of, is_recording, read_pieces
+from ottla.cli.inspect.spans import span_lines
+from ottla.cli.options import output_of
+from ottla.cli.output import Output, write
+from ottla.wire.framing import API_NAMES, APIS
+
+FRAME_BYTES_MAX = 1 << 28
+
+
+
+class Told(NamedTuple):
+    """A frame and where it was seen."""
+
+    frame: Frame
+    place: str
+
+
+def _arguments(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add(
+        "frame",
+        nargs="*",
+        metavar="HEX|FILE",
+        help="hexadecimal digits, or a file with them, raw bytes, pcap or pcapng; else standard input",
+    )
+    add("--response", action="store_true", help="it is an answer; needs --api and --version")
+    add("--api", metavar="NAME|KEY", help="which request is answered, or in a recording: show only these")
+    add("--version", type=int, metavar="N", help="the version of the request that is answered")
+    add("--port", type=int, metavar="PORT", help="in a recording: the broker's port")
+    add("--brief", action="store_true", help="one line a frame")
+
+
+def _run(args: argparse.Namespace) -> int:
+    output = output_of(args)
+    key = None
+    if args.api is not None:
+        key = key_of(args.api)
+        if key is None:
+            raise UsageError(f"no API {args.api!r}{_nearest(args.api)}")
+    data = _read(args.frame)
+    try:
+        if is_recording(data):
+            told = [found for found in _conversation(data, args.port) if key is None or found.frame.api_key == key]
+        else:
+            told = [Told(frame, "") for frame in _explain(data, key, args)]
+    except WireError as error:
+        raise Refused(str(error), "CORRUPT_FRAME") from None
+    if not told:
+        raise Refused("no frame of the protocol in it" + ("" if args.api is None else f" for {API_NAMES[key or 0]}"), "CORRUPT_FRAME")
+    _show(output, told, is_brief=args.brief)
+    problems = [found.frame for found in told if found.frame.problem]
+    if problems and output.is_structured:
+        return 1  # each frame tells its own problem; standard output stays one object
+    if problems:
+        raise Refused(f"{problems[0].title}: {problems[0].problem}", "CORRUPT_FRAME")
+    return 0
+
+
+def _nearest(name: str) -> str:
+    from ottla.client.cluster import nearest_hint
+
+    return nearest_hint(name, dict.fromkeys(API_NAMES.values()))
+
+
+# Reading
+
+
+def _read(words: list[str]) -> bytes:
+    if not words or words == ["-"]:
+        if not words and sys.stdin.isatty():
+            raise UsageError("give a frame in hexadecimal digits, or a file: ottla wire 00000012...")
+        return _as_bytes(sys.stdin.buffer.read(FRAME_BYTES_MAX), "standard input")
+    if len(words) == 1 and os.path.exists(words[0]):
+        try:
+            with open(words[0], "rb") as file:
+                return _as_bytes(file.read(FRAME_BYTES_MAX), words[0])
+        except OSError as error:
+            raise Refused(f"cannot read {words[0]}: {(error.strerror or str(error)).lower()}", "NO_SUCH_FILE") from None
+    data = from_digits(" ".join(words))
+    if data is None:
+        what = words[0] if len(words) == 1 else " ".join(words)[:40]
+        raise UsageError(f"{what!r} is neither hexadecimal digits nor a file that exists")
+    return data
+
+
+def _as_bytes(data: bytes, name: str) -> bytes:
+    """Digits as the bytes they stand for; what is no text stays as it is."""
+    if not data:
+        raise Refused(f"{name} is empty", "CORRUPT_FRAME")
+    if is_recording(data) or 0 in data:
+        return data
+    try:
+        found = from_digits(data.decode("ascii"))
+    except UnicodeDecodeError:
+        return data
+    if found is None:
+        raise Refused(f"{name} is text, but not hexadecimal digits", "CORRUPT_FRAME")
+    return found
+
+
+# Explaining
+
+
+def _explain(data: bytes, key: int | None, args: argparse.Namespace) -> Iterator[Frame]:
+    if args.response:
+        if key is None or args.version is None:
+            raise UsageError("an answer does not say what it is: add --api NAME and --version N of its request")
+        if not APIS[key].lowest <= args.version <= APIS[key].highest:
+            raise UsageError(f"{API_NAMES[key]} has versions {APIS[key].lowest} to {APIS[key].highest}, not {args.version}")
+    elif args.version is not None:
+        raise UsageError("a request says its version by itself; --version goes with --response")
+    for start, end in split_frames(data):
+        piece = memoryview(data)[start:end]
+        if args.response:
+            assert key is not None
+            assert args.version is not None
+            yield explain_response(piece, key, args.version, start)
+        else:
+            yield explain_request(piece, start)
+
+
+class _Side:
+    """What one endpoint has sent of a frame that is not whole yet."""
+
+    def __init__(self) -> None:
+        self.bytes = bytearray()
+        self.is_nonsense = False
+
+
+def _conversation(data: bytes, port: int | None) -> Iterator[Told]:
+    """The frames of a recording in order; answers find their requests by connection and correlation id."""
+    clients = clients_of(data)
+    sides: dict[tuple[Endpoint, Endpoint], _Side] = {}
+    asked: dict[tuple[Endpoint, Endpoint, int], tuple[int, int]] = {}
+    first = None
+    for piece in read_pieces(data):
+        first = piece.seconds if first is None else first
+        side = sides.setdefault((piece.source, piece.target), _Side())
+        side.bytes += piece.data
+        for raw in _whole_frames(side):
+            frame = _frame_of(piece, raw, clients, port, asked)
+            if frame is not None:
+                yield Told(frame, f"{(piece.seconds - first) * 1000:.3f} ms  {piece.source} -> {piece.target}")
+
+
+def _whole_frames(side: _Side) -> Iterator[bytes]:
+    """Cuts whole frames off; a side whose sizes make no sense is not Kafka and is left alone."""
+    while len(side.bytes) >= 4 and not side.is_nonsense:
+        size = int.from_bytes(side.bytes[:4], "big", signed=True)
+        if not 4 <= size <= FRAME_BYTES_MAX:
+            side.is_nonsense = True
+            return
+        if len(side.bytes) < 4 + size:
+            return
+        raw = bytes(side.bytes[: 4 + size])
+        del side.bytes[: 4 + size]
+        yield raw
+
+
+def _frame_of(
+    piece: Piece, raw: bytes, clients: set[Endpoint], port: int | None, asked: dict[tuple[Endpoint, Endpoint, int], tuple[int, int]]
+) -> Frame | None:
+    """Explains a frame by who sent it: whoever opened the connection asks, and where nobody saw that, whoever answers nothing does."""
+    correlation_id = int.from_bytes(raw[4:8], "big", signed=True)
+    question = asked.pop((piece.target, piece.source, correlation_id), None)
+    if port is not None:
+        if port not in (piece.source.port, piece.target.port):
+            return None
+        is_request = piece.target.port == port
+    elif piece.source in clients or piece.target in clients:
+        is_request = piece.source in clients
+    else:
+        is_request = question is None and looks_like_request(raw)
+    if is_request:
+        frame = explain_request(raw)
+        if frame.api_key in APIS:
+            asked[piece.source, piece.target, frame.correlation_id] = (frame.api_key, frame.version)
+        return frame
+    return None if question is None else explain_response(raw, *question)
+
+
+# Showing
+
+
+def _show(output: Output, told: list[Told], *, is_brief: bool) -> None:
+    if output.is_structured:
+        objects: list[dict[str, Any]] = [{**frame_object(found.frame), "place": found.place or None} for found in told]
+        if is_brief:
+            for found in objects:
+                del found["spans"]
+        output.show("frames", objects, ())
+        return
+    for number, (frame, place) in enumerate(told):
+        heading = f"{place}  {frame.title}" if place else frame.title
+        if is_brief:
+            write(heading + (f"  ({frame.problem})" if frame.problem else "") + "\n")
+            continue
+        sentence = f"  {about(frame.api_key)}." if frame.api_key in APIS else ""
+        write("\n" * bool(number) + heading + "\n" + (sentence + "\n" if sentence else ""))
+        write("".join(f"{line}\n" for line in span_lines(frame.spans)))
+
+
+COMMAND = Command("Explain a frame of the protocol, or a recording of packets.", _arguments, _run, has_connection=False)

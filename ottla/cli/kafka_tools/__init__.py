@@ -1,0 +1,1 @@
+"""Kafka's tools under their own names, with their options and their output."""

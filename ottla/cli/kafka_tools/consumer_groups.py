@@ -1,0 +1,368 @@
+"""`kafka-consumer-groups` and `kafka-groups`: Kafka's options, columns and messages."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ottla.base.errors import ApiError, ErrorCode
+from ottla.base.types import TopicPartition
+from ottla.cli.command import Command, Refused, UsageError, merged
+from ottla.cli.groups import group, reset_offsets
+from ottla.cli.groups.group_names import chosen_groups
+from ottla.cli.groups.group_scope import parse_scope, scope_partitions
+from ottla.cli.groups.reset_plan import Plan
+from ottla.cli.kafka_tools.shims import action_of, java_error, plain_message
+from ottla.cli.options import connect
+from ottla.cli.output import write
+from ottla.client import group_admin
+from ottla.client.cluster import Cluster, nearest_hint
+from ottla.client.group_admin import GroupDescription
+
+ACTIONS = ("list", "describe", "delete", "reset_offsets", "delete_offsets", "validate_regex")
+_NOT_RE2 = re.compile(r"(?:\\\\.)*(?:(?P<perl>\(\?(?:[=!>(]|<[=!]|P=))|\\(?P<back>[1-9]))")
+WIDTH = 15
+
+
+def _arguments(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    for action in ACTIONS[:-1]:
+        name = action.replace("_", "-")
+        add(f"--{name}", action="store_true", help=f"{name} groups" if "-" not in name else name.replace("-", " "))
+    add("--validate-regex", metavar="REGEX", help="is it one that a group may subscribe to?")
+    add("--group", action="append", default=[], metavar="GROUP", help="a group, repeatable")
+    add("--all-groups", action="store_true", help="every group")
+    add("--state", nargs="?", action="append", const="", metavar="STATE[,...]", help="show states; with --list only these")
+    add("--type", nargs="?", action="append", const="", metavar="TYPE[,...]", help="show types; with --list only these")
+    add("--members", action="store_true", help="who is in the group")
+    add("--offsets", action="store_true", help="what is committed (the default)")
+    add("-v", "--verbose", action="store_true", help="more columns")
+    add("--timeout", type=int, metavar="MS", help="how long to wait for the cluster")
+    reset_offsets.add_reset_options(parser)
+    add("--new-consumer", action="store_true", help=argparse.SUPPRESS)
+
+
+def _run(args: argparse.Namespace) -> int:
+    action = action_of(args, ACTIONS)
+    args.names = []
+    if args.new_consumer:
+        sys.stderr.write("--new-consumer has no effect any more\n")
+    if action == "validate_regex":
+        return _validate_regex(args.validate_regex)
+    if action == "reset_offsets":
+        reset_offsets.check_usage(args)
+    do = {"list": _list, "describe": _describe, "delete": _delete, "reset_offsets": _reset, "delete_offsets": _delete_offsets}[action]
+    with connect(args) as cluster:
+        try:
+            return do(cluster, args)
+        except ApiError as error:
+            message = java_error(error, error.message) if error.code is ErrorCode.GROUP_ID_NOT_FOUND else plain_message(error)
+            write(f"\nError: Executing consumer group command failed due to {message}\n")
+    return 1
+
+
+def _validate_regex(pattern: str) -> int:
+    """Kafka's groups subscribe by RE2, which is Python's syntax without what needs backtracking."""
+    reason = None
+    try:
+        re.compile(pattern)
+    except (re.error, RecursionError, OverflowError) as error:
+        reason = str(error)
+    if reason is None and (found := re.search(_NOT_RE2, pattern)):
+        reason = "invalid or unsupported Perl syntax" if found["perl"] else f"invalid escape sequence: `\\{found['back']}`"
+    write(f"The regular expression `{pattern}` is {f'invalid: {reason}' if reason else 'valid'}.\n")
+    return 0
+
+
+def columns(widths: Sequence[int]) -> Callable[..., str]:
+    """A line of cells as wide as given, the last without an end of its own if its width is 0; nothing is `-`."""
+
+    def line(*cells: Any) -> str:
+        texts = ["-" if cell is None or cell == "" else str(cell) for cell in cells]
+        return " ".join(text.ljust(width) for text, width in zip(texts, widths, strict=True)) + "\n"
+
+    return line
+
+
+def widest(values: Sequence[Any], least: int = WIDTH) -> int:
+    return max([least, *(len(str(value)) for value in values if value is not None)])
+
+
+# list
+
+
+def _list(cluster: Cluster, args: argparse.Namespace) -> int:
+    group.check_list_filters(args)
+    found = group_admin.list_groups(cluster, states=merged(args.state), types=merged(args.type))
+    found = [listed for listed in found if listed.protocol_type in ("consumer", "")]
+    if args.state is None and args.type is None:
+        write("".join(f"{listed.group_id}\n" for listed in found))
+        return 0
+    shown = [("TYPE", "type")] * (args.type is not None) + [("STATE", "state")] * (args.state is not None)
+    line = columns([widest([listed.group_id for listed in found]) + 10, *(20 for _ in shown)])
+    write(line("GROUP", *(title for title, _ in shown)))
+    for listed in found:
+        texts = {"type": listed.type.capitalize(), "state": listed.state}
+        write(line(listed.group_id, *(texts[key] for _, key in shown)))
+    return 0
+
+
+# describe
+
+
+def _describe(cluster: Cluster, args: argparse.Namespace) -> int:
+    if sum((args.offsets, args.members, args.state is not None)) > 1:
+        raise UsageError("describe takes at most one of --members, --offsets, --state")
+    names = chosen_groups(cluster, args)
+    is_refused = False
+    for name in names:
+        described = group_admin.describe_group(cluster, name)
+        if described.state == "Dead" and not group_admin.committed_offsets(cluster, name):
+            known = [listed.group_id for listed in group_admin.list_groups(cluster)]
+            unknown = ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {name} {'is not a consumer group' if name in known else 'not found'}.")
+            write(f"\nError: Executing consumer group command failed due to {java_error(unknown, unknown.message)}\n")
+            hint = "" if name in known else nearest_hint(name, known)
+            sys.stderr.write(hint.removeprefix("; ") + "\n" if hint else "")
+            is_refused = True
+            continue
+        _say_state(described)
+        if args.members:
+            _show_members(described, is_verbose=args.verbose)
+        elif args.state is not None:
+            _show_state(cluster, described, is_verbose=args.verbose)
+        else:
+            _show_offsets(group.offset_rows(cluster, described), is_verbose=args.verbose)
+    return 1 if is_refused else 0
+
+
+def _say_state(described: GroupDescription) -> None:
+    if described.state == "Empty":
+        sys.stderr.write(f"\nConsumer group '{described.group_id}' has no active members.\n")
+    elif described.state not in ("Stable", "Dead"):
+        sys.stderr.write(f"\nWarning: Consumer group '{described.group_id}' is rebalancing.\n")
+
+
+def _show_offsets(rows: list[dict[str, Any]], *, is_verbose: bool) -> None:
+    if not rows:
+        return
+    keys = ["group", "topic", "partition", "current_offset", "log_end_offset", "lag", "consumer_id", "host", "client_id"]
+    titles = ["GROUP", "TOPIC", "PARTITION", "CURRENT-OFFSET", "LOG-END-OFFSET", "LAG", "CONSUMER-ID", "HOST", "CLIENT-ID"]
+    widths = [
+        widest([row["group"] for row in rows]),
+        widest([row.get("topic") for row in rows]),
+        10,
+        WIDTH,
+        WIDTH,
+        WIDTH,
+        widest([row.get("consumer_id") for row in rows]),
+        widest([row.get("host") for row in rows]),
+        0,
+    ]
+    if is_verbose:
+        keys.insert(3, "leader_epoch")
+        titles.insert(3, "LEADER-EPOCH")
+        widths.insert(3, WIDTH)
+    line = columns(widths)
+    write("\n" + line(*titles))
+    write("".join(line(*(row.get(key) for key in keys)) for row in rows))
+
+
+def _show_members(described: GroupDescription, *, is_verbose: bool) -> None:
+    members = described.members
+    has_instances = any(member.instance_id for member in members)
+    widths = [
+        widest([described.group_id]) if members else WIDTH,
+        widest([member.member_id for member in members]),
+        widest([member.instance_id for member in members], len("GROUP-INSTANCE-ID")),
+        widest([member.host for member in members]),
+        widest([member.client_id for member in members]),
+        WIDTH,
+    ]
+    titles = ["GROUP", "CONSUMER-ID", "GROUP-INSTANCE-ID", "HOST", "CLIENT-ID", "#PARTITIONS"]
+    if is_verbose:
+        current = [assignment_text(member.assignment) for member in members]
+        target = [assignment_text(member.target or ()) for member in members]
+        widths += [WIDTH, widest(current, 20), WIDTH, widest(target, 20)]
+        titles += ["CURRENT-EPOCH", "CURRENT-ASSIGNMENT", "TARGET-EPOCH", "TARGET-ASSIGNMENT"]
+    if not has_instances:
+        del widths[2], titles[2]
+    line = columns(widths if is_verbose else [*widths[:-1], widths[-1] + 1])
+    write("\n" + line(*titles))
+    for number, member in enumerate(members):
+        cells: list[Any] = [described.group_id, member.member_id, member.instance_id, member.host, member.client_id, len(member.assignment)]
+        if is_verbose:
+            cells += [member.epoch, current[number], described.target_epoch, target[number]]
+        if not has_instances:
+            del cells[2]
+        write(line(*cells))
+
+
+def assignment_text(partitions: Sequence[TopicPartition]) -> str:
+    topics: dict[str, list[int]] = {}
+    for topic, number in sorted(partitions):
+        topics.setdefault(topic, []).append(number)
+    return ";".join(f"{topic}:{','.join(map(str, numbers))}" for topic, numbers in topics.items())
+
+
+def _show_state(cluster: Cluster, described: GroupDescription, *, is_verbose: bool) -> None:
+    address = cluster.brokers.get(described.coordinator)
+    coordinator = f"{address}  ({described.coordinator})"
+    titles = ["GROUP", "COORDINATOR (ID)", "ASSIGNMENT-STRATEGY", "STATE"]
+    cells: list[Any] = [described.group_id, coordinator, described.assignor, described.state]
+    widths = [widest([described.group_id]), widest([coordinator], 25), 20, 20]
+    if is_verbose:
+        titles += ["GROUP-EPOCH", "TARGET-ASSIGNMENT-EPOCH"]
+        cells += [described.epoch, described.target_epoch]
+        widths += [WIDTH, 25]
+    line = columns([*widths, 0])
+    write("\n" + line(*titles, "#MEMBERS") + line(*cells, len(described.members)))
+
+
+# reset-offsets
+
+
+def _reset(cluster: Cluster, args: argparse.Namespace) -> int:
+    refuse_missing(cluster, args)
+    try:
+        plans = reset_offsets.make_plans(cluster, args)
+    except reset_offsets.ActiveError as error:
+        if not args.export:
+            why = f"Assignments can only be reset if the group '{error.group}' is inactive, but the current state is {error.state}."
+            write(f"\nError: {why}\n")
+            write("\n" + columns([WIDTH, WIDTH, 10, 0])("GROUP", "TOPIC", "PARTITION", "NEW-OFFSET"))
+        return 1
+    except Refused as error:
+        sys.stderr.write(f"error: {error}\n")
+        return 1
+    for plan in plans.values():
+        for warning in plan.warnings:
+            sys.stderr.write(f"warning: {warning}\n")
+    failures = reset_offsets.execute(cluster, plans) if args.execute else {}
+    if not args.execute and not args.dry_run:
+        sys.stderr.write("nothing was changed; add --execute to do it\n")
+    if args.export:
+        write("".join(f"{','.join(map(str, line))}\n" for line in _export(plans)) + "\n")
+    else:
+        _show_plans(plans)
+    for (name, partition), failed in failures.items():
+        sys.stderr.write(f"error: {name}, {partition}: {failed.code.name}\n")
+    return 1 if failures else 0
+
+
+def refuse_missing(cluster: Cluster, args: argparse.Namespace) -> None:
+    """All partitions that are named and not there, in one refusal."""
+    named = [
+        TopicPartition(topic, number)
+        for topic, numbers in parse_scope(args.topic or []).items()
+        for number in numbers or ()
+        if number not in cluster.partitions(topic)
+    ]
+    if named:
+        raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f'The partitions "{",".join(map(str, named))}" do not exist')
+
+
+def _export(plans: dict[str, Plan]) -> list[tuple[Any, ...]]:
+    lines = [(name, step.partition.topic, step.partition.partition, step.new) for name, plan in plans.items() for step in plan.steps]
+    return [line[1:] for line in lines] if len(plans) == 1 else list(lines)
+
+
+def _show_plans(plans: dict[str, Plan]) -> None:
+    rows = [(name, step.partition.topic, step.partition.partition, step.new) for name, plan in plans.items() for step in plan.steps]
+    line = columns([widest([row[0] for row in rows]), widest([row[1] for row in rows]), 10, 0])
+    write("\n" + line("GROUP", "TOPIC", "PARTITION", "NEW-OFFSET") + "".join(line(*row) for row in rows))
+
+
+# delete, delete-offsets
+
+
+def _delete(cluster: Cluster, args: argparse.Namespace) -> int:
+    failures: dict[str, ApiError] = {}
+    deleted = []
+    for name in chosen_groups(cluster, args):
+        try:
+            group_admin.delete_group(cluster, name)
+            deleted.append(name)
+        except ApiError as error:
+            failures[name] = error
+    names = ", ".join(f"'{name}'" for name in deleted)
+    if not failures:
+        write(f"Deletion of requested consumer groups ({names}) was successful.\n" if deleted else "")
+        return 0
+    write("\nError: Deletion of some consumer groups failed:\n")
+    write("".join(f"* Group '{name}' could not be deleted due to: {java_error(error)}\n" for name, error in failures.items()))
+    write(f"\nThese consumer groups were deleted successfully: {names}\n" if deleted else "")
+    return 1
+
+
+def _delete_offsets(cluster: Cluster, args: argparse.Namespace) -> int:
+    if len(args.group) != 1 or not args.topic:
+        raise UsageError("--delete-offsets takes one --group and one or more --topic")
+    name = args.group[0]
+    failure = None
+    partitions = sorted(_named_partitions(cluster, args.topic))
+    try:
+        results = group_admin.delete_offsets(cluster, name, partitions)
+    except ApiError as error:
+        failure = error
+        results = dict.fromkeys(partitions, error)
+    if failure is not None:
+        write(f"\nError: {java_error(failure).partition(': ')[2]}\n")
+    elif any(results.values()):
+        write("\nError: Encountered some partition-level error, see the follow-up details.\n")
+    else:
+        write(f"Request succeeded for deleting offsets from group {name}.\n")
+    line = columns([widest([partition.topic for partition in results]), 10, WIDTH])
+    write("\n" + line("TOPIC", "PARTITION", "STATUS"))
+    for partition, failed in sorted(results.items(), key=lambda item: item[0]):
+        write(line(partition.topic, partition.partition, "Successful" if failed is None else f"Error: {java_error(failed)}"))
+    return 1 if any(results.values()) else 0
+
+
+def _named_partitions(cluster: Cluster, topics: Sequence[str]) -> list[TopicPartition]:
+    """Of a topic that is no longer there the partitions have to be named."""
+    found = []
+    there = set(cluster.topic_names())
+    for topic, numbers in parse_scope(topics).items():
+        if topic not in there and numbers is not None:
+            found += [TopicPartition(topic, number) for number in numbers]
+        else:
+            found += scope_partitions(cluster, [topic if numbers is None else f"{topic}:{','.join(map(str, numbers))}"], False, [])
+    return found
+
+
+# kafka-groups
+
+
+def _groups_arguments(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("--list", action="store_true", help="list groups of every kind")
+    add("--group-type", metavar="TYPE", help="classic, consumer, share or streams")
+    add("--protocol", metavar="PROTOCOL", help="only groups of this protocol")
+    for kind in ("consumer", "share", "streams"):
+        add(f"--{kind}", action="store_true", help=f"only {kind} groups")
+
+
+def _groups(args: argparse.Namespace) -> int:
+    if not args.list:
+        raise UsageError('Missing required argument "[list]"')
+    with connect(args) as cluster:
+        found = group_admin.list_groups(cluster)
+    if args.consumer:  # as Kafka means it: groups of consumers, by whichever protocol
+        found = [listed for listed in found if listed.protocol_type in ("consumer", "") and listed.type.lower() in ("classic", "consumer")]
+    kinds = [args.group_type] if args.group_type else ["share"] * args.share + ["streams"] * args.streams
+    found = [listed for listed in found if (not kinds or listed.type.lower() in kinds)]
+    found = [listed for listed in found if args.protocol is None or listed.protocol_type == args.protocol]
+    width = widest([listed.group_id for listed in found], 20)
+    write(f"{'GROUP':<{width}} {'TYPE':<{width}} {'PROTOCOL':<{width}}\n")
+    for listed in found:
+        write(f"{listed.group_id:<{width}} {listed.type.capitalize():<{width}} {listed.protocol_type:<{width}} \n")
+    return 0
+
+
+def make(tool: str, _: list[str]) -> Command:
+    if tool == "kafka-groups":
+        return Command("Groups of every kind, as kafka-groups has it.", _groups_arguments, _groups, has_output=False)
+    return Command("Consumer groups, as kafka-consumer-groups has it.", _arguments, _run, has_output=False)

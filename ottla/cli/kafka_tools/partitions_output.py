@@ -1,0 +1,118 @@
+"""What `kafka-reassign-partitions` and `kafka-leader-election` print, letter for letter."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from ottla.base.errors import ApiError, ErrorCode
+from ottla.base.types import TopicPartition
+from ottla.cli.output import write
+from ottla.client.replica_admin import Move, Replica
+
+WARNING = "Warning: You must run --verify periodically, until the reassignment completes, to ensure the throttle is removed.\n"
+
+
+def _plural(values: Sequence[object]) -> str:
+    return "s" if len(values) != 1 else ""
+
+
+def _joined(values: Iterable[object], separator: str = ",") -> str:
+    return separator.join(map(str, values))
+
+
+def show_moves(moves: Mapping[TopicPartition, Move]) -> None:
+    if not moves:
+        write("No partition reassignments found.\n")
+        return
+    write("Current partition reassignments:\n")
+    for partition, move in sorted(moves.items()):
+        adding = f" adding: {_joined(move.adding)}." if move.adding else ""
+        removing = f" removing: {_joined(move.removing)}." if move.removing else ""
+        write(f"{partition}: replicas: {_joined(move.replicas)}.{adding}{removing}\n")
+
+
+def show_before(json_text: str, rate: int | None, log_dir_rate: int | None) -> None:
+    """What stands before a move, so that it can be taken back, and how fast it may be."""
+    write(f"Current partition replica assignment\n\n{json_text}\n\n")
+    write("Save this to use as the --reassignment-json-file option during rollback\n")
+    if rate is not None or log_dir_rate is not None:
+        write(WARNING)
+    if rate is not None:
+        write(f"The inter-broker throttle limit was set to {rate} B/s\n")
+    if log_dir_rate is not None:
+        write(f"The replica-alter-dir throttle limit was set to {log_dir_rate} B/s\n")
+
+
+def show_started(partitions: Sequence[TopicPartition], errors: Mapping[TopicPartition, ErrorCode]) -> None:
+    failed = {partition: code for partition, code in sorted(errors.items()) if code}
+    if failed:
+        write("Error reassigning partition(s):\n" + "".join(f"{partition}: {code.name}\n" for partition, code in failed.items()))
+        return
+    write(f"Successfully started partition reassignment{_plural(partitions)} for {_joined(sorted(partitions))}\n")
+
+
+def show_log_dirs_started(replicas: Sequence[Replica]) -> None:
+    write(f"Successfully started log directory move{_plural(replicas)} for: {_joined(sorted(replicas))}\n")
+
+
+def show_status(
+    plan: Mapping[TopicPartition, Sequence[int]], now: Mapping[TopicPartition, Sequence[int]], moving: Iterable[TopicPartition]
+) -> None:
+    under_way = set(moving)
+    write("Status of partition reassignment:\n")
+    for partition in sorted(plan):
+        if partition in under_way:
+            write(f"Reassignment of partition {partition} is still in progress.\n")
+        elif list(now[partition]) == list(plan[partition]):
+            write(f"Reassignment of partition {partition} is completed.\n")
+        else:
+            there, wanted = _joined(now[partition]), _joined(plan[partition])
+            write(f"There is no active reassignment of partition {partition}, but replica set is {there} rather than {wanted}.\n")
+
+
+def show_log_dir_status(wanted: Mapping[Replica, str], found: Mapping[Replica, tuple[str, str]]) -> None:
+    for replica, path in sorted(wanted.items()):
+        now, then = found.get(replica, ("", ""))
+        if not now:
+            where = f"{replica.partition} is not found in any live log dir on broker {replica.broker}"
+            write(f"Partition {where}. There is likely an offline log directory on the broker.\n")
+        elif then == path:
+            write(f"Reassignment of replica {replica} is still in progress.\n")
+        elif then:
+            write(f"Partition {replica.partition} on broker {replica.broker} is being moved to log dir {then} instead of {path}.\n")
+        elif now == path:
+            write(f"Reassignment of replica {replica} completed successfully.\n")
+        else:
+            where = f"is not being moved from log dir {now} to {path}"
+            write(f"Partition {replica.partition} on broker {replica.broker} {where}.\n")
+
+
+def show_cancelled(cancelled: Sequence[TopicPartition]) -> None:
+    if cancelled:
+        write(f"Successfully cancelled partition reassignment{_plural(cancelled)} for: {_joined(sorted(cancelled))}\n")
+    else:
+        write("None of the specified partition reassignments are active.\n")
+    write("None of the specified partition moves are active.")  # without an end, as Kafka has it
+
+
+def show_cleared(brokers: Sequence[int], topics: Sequence[str]) -> None:
+    write(f"Clearing broker-level throttles on broker{_plural(brokers)} {_joined(brokers)}\n")
+    write(f"Clearing topic-level throttles on topic{_plural(topics)} {_joined(topics)}\n")
+
+
+def show_elections(kind: str, rows: Sequence[Mapping[str, Any]]) -> None:
+    from ottla.cli.kafka_tools.shims import java_error
+
+    def named(error: str | None) -> str:
+        return _joined((TopicPartition(row["topic"], row["partition"]) for row in rows if row["error"] == error), ", ")
+
+    if elected := named(None):
+        write(f"Successfully completed leader election ({kind}) for partitions {elected}\n")
+    if already := named("ELECTION_NOT_NEEDED"):
+        write(f"Valid replica already elected for partitions {already}\n")
+    for row in rows:
+        if row["error"] not in (None, "ELECTION_NOT_NEEDED"):
+            partition = TopicPartition(row["topic"], row["partition"])
+            said = java_error(ApiError(ErrorCode[row["error"]], row["message"] or ""), row["message"] or "")
+            write(f"Error completing leader election ({kind}) for partition: {partition}: {said}\n")

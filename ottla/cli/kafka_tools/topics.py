@@ -1,0 +1,161 @@
+"""`kafka-topics`: Kafka's options, lines and messages."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from ottla.base.errors import ApiError, ErrorCode
+from ottla.cli.command import Command, UsageError, parse_pairs
+from ottla.cli.kafka_tools.shims import Once, action_of, plain_message
+from ottla.cli.options import connect
+from ottla.cli.output import write
+from ottla.cli.topics.topic_names import chosen_topics
+from ottla.client import admin
+from ottla.client.cluster import Cluster, nearest_hint
+
+ACTIONS = ("list", "describe", "create", "alter", "delete")
+FILTERS = (
+    "under-replicated-partitions",
+    "unavailable-partitions",
+    "under-min-isr-partitions",
+    "at-min-isr-partitions",
+    "topics-with-overrides",
+)
+
+
+def _arguments(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    for action in ACTIONS:
+        add(f"--{action}", action="store_true", help=f"{action} topics")
+    add("--topic", action=Once, metavar="TOPIC", help="a topic; a regular expression but for --create")
+    add("--topic-id", action=Once, metavar="ID", help="with --describe: a topic by its id")
+    add("--partitions", type=int, action=Once, metavar="N", help="how many")
+    add("--replication-factor", type=int, action=Once, metavar="N", help="how many copies")
+    add("--replica-assignment", action=Once, metavar="0:1,1:2", help="brokers of each partition")
+    add("--config", action="append", metavar="KEY=VALUE", help="a setting of the topic")
+    add("--delete-config", action="append", metavar="KEY", help="put a setting back to its default")
+    add("--if-exists", action="store_true", help="no error when there is no such topic")
+    add("--if-not-exists", action="store_true", help="no error when the topic is there")
+    add("--exclude-internal", action="store_true", help="leave out Kafka's own topics")
+    for name in FILTERS:
+        add(f"--{name}", action="store_true", help="with --describe: only these")
+    add("--partition-size-limit-per-response", type=int, help=argparse.SUPPRESS)
+    add("--force", action="store_true", help=argparse.SUPPRESS)
+
+
+class _Missing(Exception):
+    """A topic that has to be there is not; the message is Kafka's, the hint ours."""
+
+    def __init__(self, message: str, hint: str) -> None:
+        super().__init__(message)
+        self.hint = hint
+
+
+def _run(args: argparse.Namespace) -> int:
+    action = action_of(args, ACTIONS)
+    if action in ("create", "alter", "delete") and not args.topic:
+        raise UsageError('Missing required argument "[topic]"')
+    do = {"list": _list, "describe": _describe, "create": _create, "alter": _alter, "delete": _delete}[action]
+    with connect(args) as cluster:
+        try:
+            return do(cluster, args)
+        except ApiError as error:
+            write(f"Error while executing topic command : {plain_message(error)}\n")
+        except _Missing as missing:
+            write(f"Error while executing topic command : {missing}\n")
+            sys.stderr.write(f"{missing.hint}\n" if missing.hint else "")
+    return 1
+
+
+def _names(cluster: Cluster, args: argparse.Namespace, *, must_exist: bool) -> list[str]:
+    """The topics that are meant."""
+    wanted = argparse.Namespace(
+        names=[],
+        topic=[args.topic] if args.topic else None,
+        topic_id=[args.topic_id] if args.topic_id else None,
+        exclude_internal=args.exclude_internal,
+    )
+    found = [str(topic.name) for topic in chosen_topics(cluster, wanted, is_optional=True)]
+    if must_exist and not found and not args.if_exists and (args.topic or args.topic_id):
+        if args.topic_id:
+            raise _Missing(f"TopicId '{args.topic_id}' does not exist as expected", "")
+        hint = nearest_hint(args.topic, cluster.topic_names())
+        raise _Missing(f"Topic '{args.topic}' does not exist as expected", hint.removeprefix("; "))
+    return found
+
+
+def _list(cluster: Cluster, args: argparse.Namespace) -> int:
+    write("".join(f"{name}\n" for name in _names(cluster, args, must_exist=False)))
+    return 0
+
+
+def _describe(cluster: Cluster, args: argparse.Namespace) -> int:
+    from ottla.cli.topics import topic
+
+    names = _names(cluster, args, must_exist=True)
+    answer = cluster.refresh(None)
+    described = topic.describe(cluster, [found for found in answer.topics if found.name in set(names)], args)
+    write("".join(topic.as_kafka(found, args) for found in sorted(described, key=lambda found: str(found["name"]))))
+    return 0
+
+
+def _create(cluster: Cluster, args: argparse.Namespace) -> int:
+    from ottla.cli.topics.topic import parse_replica_assignment
+
+    if args.replica_assignment and (args.partitions is not None or args.replication_factor is not None):
+        raise UsageError("--replica-assignment says both numbers already; leave out --partitions and --replication-factor")
+    for value, option in ((args.partitions, "partitions"), (args.replication_factor, "replication factor")):
+        if value is not None and not 1 <= value <= (32767 if option != "partitions" else 2**31 - 1):
+            limit = " and less than or equal to 32767" if option != "partitions" else ""
+            write(f"Error while executing topic command : The {option} must be greater than 0{limit}\n")
+            return 1
+    if any(letter in args.topic for letter in "._"):
+        sys.stderr.write("note: names that differ only in '.' and '_' get the same metric; use one of the two\n")
+    try:
+        admin.create_topic(
+            cluster,
+            args.topic,
+            partitions=args.partitions or -1,
+            replication_factor=args.replication_factor or -1,
+            assignments=parse_replica_assignment(args.replica_assignment) if args.replica_assignment else None,
+            configs=parse_pairs(args.config, "--config"),
+        )
+    except ApiError as error:
+        if error.code is ErrorCode.TOPIC_ALREADY_EXISTS and args.if_not_exists:
+            return 0
+        raise
+    write(f"Created topic {args.topic}.\n")
+    return 0
+
+
+def _alter(cluster: Cluster, args: argparse.Namespace) -> int:
+    """Partitions; and settings, which Kafka's tool took until 3.x."""
+    from ottla.cli.topics.topic import parse_replica_assignment
+
+    names = _names(cluster, args, must_exist=True)
+    changes = parse_pairs(args.config, "--config")
+    if args.partitions is None and not changes and not args.delete_config:
+        raise UsageError('Missing required argument "[partitions]"')
+    for name in names:
+        if args.partitions is not None:
+            placed = parse_replica_assignment(args.replica_assignment) if args.replica_assignment else None
+            before = len(cluster.partitions(name))
+            assignments = None if placed is None else [placed[number] for number in sorted(placed)][before:]
+            admin.create_partitions(cluster, name, args.partitions, assignments=assignments)
+        if changes or args.delete_config:
+            admin.alter_configs(cluster, admin.TOPIC_RESOURCE, name, changes=changes, deletions=args.delete_config or [])
+    return 0
+
+
+def _delete(cluster: Cluster, args: argparse.Namespace) -> int:
+    names = _names(cluster, args, must_exist=True)
+    results = admin.delete_topics(cluster, names) if names else {}
+    for error in results.values():
+        if error is not None:
+            raise error
+    return 0
+
+
+def make(_: str, __: list[str]) -> Command:
+    return Command("Topics, as kafka-topics has it.", _arguments, _run, has_output=False)

@@ -1,0 +1,322 @@
+"""Kafka's tools whose options are ours already: each line becomes a line of ours, with old names of options turned into new ones.
+
+What the commands of ours print when they are called by Kafka's name stands in those commands (`is_shim`).
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Mapping, Sequence
+
+from ottla.cli.command import Command, Refused, UsageError
+from ottla.cli.kafka_tools.shims import Translation
+from ottla.cli.options import connect
+from ottla.cli.output import write
+
+BROKER_LIST: Mapping[str, str] = {"--broker-list": "--bootstrap-server"}
+DAEMON_LOG = "kafkaServer.out"
+DAEMON_SECONDS = 30
+VERBS: Mapping[str, tuple[str, Sequence[str]]] = {
+    "kafka-transactions": ("txn", ("list", "describe", "describe-producers", "find-hanging", "abort", "forceTerminateTransaction")),
+    "kafka-cluster": ("cluster", ("cluster-id", "unregister", "list-endpoints")),
+    "kafka-features": (
+        "features",
+        ("describe", "upgrade", "downgrade", "disable", "version-mapping", "feature-dependencies"),
+    ),
+    "kafka-storage": ("", ("random-uuid", "format", "info", "version-mapping", "feature-dependencies")),
+}
+
+
+def renamed(arguments: Sequence[str], names: Mapping[str, str]) -> list[str]:
+    """The same line with other names of options; `--name=value` keeps its value."""
+    found = []
+    for word in arguments:
+        name, equals, value = word.partition("=")
+        found.append(names[name] + equals + value if name in names else word)
+    return found
+
+
+def without(arguments: Sequence[str], flags: Sequence[str]) -> list[str]:
+    return [word for word in arguments if word not in flags]
+
+
+def split_verb(tool: str, arguments: Sequence[str]) -> tuple[str, list[str]]:
+    """The verb, which may stand before or behind the options, and the rest."""
+    verbs = VERBS[tool][1]
+    for position, word in enumerate(arguments):
+        before = arguments[position - 1] if position else ""
+        is_value = before.startswith("--") and "=" not in before and before not in ("--help", "--dry-run")
+        if word in verbs and not is_value:
+            return word, [*arguments[:position], *arguments[position + 1 :]]
+    raise UsageError(f"{tool} needs one of {', '.join(verbs)}")
+
+
+# One function a tool
+
+
+def _console_producer(arguments: list[str]) -> Translation:
+    return Translation(["produce", *renamed(arguments, BROKER_LIST)])
+
+
+def _console_consumer(arguments: list[str]) -> Translation:
+    return Translation(["consume", *arguments])
+
+
+def _get_offsets(arguments: list[str]) -> Translation:
+    return Translation(["offsets", "-o", "plain", *renamed(arguments, BROKER_LIST)])
+
+
+def _delete_records(arguments: list[str]) -> Translation:
+    return Translation(["records", "delete", "--yes", *arguments])
+
+
+def _log_dirs(arguments: list[str]) -> Translation:
+    if "--describe" not in arguments and "--help" not in arguments:
+        raise UsageError('Missing required argument "[describe]"')
+    return Translation(["logdirs", *arguments])
+
+
+def _dump_log(arguments: list[str]) -> Translation:
+    return Translation(["log", "dump", *arguments])
+
+
+def _configs(arguments: list[str]) -> Translation:
+    flags = {"--describe": "describe", "--alter": "alter"}
+    chosen = [flags[word] for word in arguments if word in flags]
+    if len(chosen) != 1:
+        if "--help" in arguments:
+            return Translation(["config", "describe", "--help"])
+        raise UsageError("Command must include exactly one action: --describe, --alter")
+    rest = without(renamed(arguments, {"--bootstrap-controller": "--bootstrap-server"}), ("--describe", "--alter", "--force"))
+    return Translation(["config", chosen[0], *rest])
+
+
+def _producer_perf_test(arguments: list[str]) -> Translation:
+    return Translation(["bench", "producer", *arguments])
+
+
+def _consumer_perf_test(arguments: list[str]) -> Translation:
+    return Translation(["bench", "consumer", *renamed(arguments, BROKER_LIST)])
+
+
+def _e2e_latency(arguments: list[str]) -> Translation:
+    """Until 4.x the arguments stood in a row: broker list, topic, messages, acks, size, and perhaps a file of properties."""
+    names = ("--bootstrap-server", "--topic", "--num-records", "--producer-acks", "--record-size", "--command-config")
+    if len(arguments) in (5, 6) and not any(word.startswith("-") for word in arguments[:3]):
+        pairs = zip(names, arguments, strict=False)
+        return Translation(["bench", "e2e", *(word for pair in pairs for word in pair)])
+    return Translation(["bench", "e2e", *arguments])
+
+
+def _api_versions(arguments: list[str]) -> Translation:
+    return Translation(["cluster", "api-versions", *arguments])
+
+
+def _leader_election(arguments: list[str]) -> Translation:
+    given = {word.partition("=")[0] for word in arguments}
+    if "--help" not in given:
+        missing = [
+            name for name, is_there in (("election-type", True), ("partition", "--topic" in given)) if is_there and f"--{name}" not in given
+        ]
+        if missing:
+            raise UsageError(f"Missing required option(s): {', '.join(missing)}")
+    return Translation(["partitions", "elect", "--yes", *renamed(arguments, {"--bootstrap-controller": "--bootstrap-server"})])
+
+
+def _preferred_replica_election(arguments: list[str]) -> Translation:
+    """The older tool elected everywhere when it was given no file."""
+    everywhere = [] if any(word.startswith("--path-to-json-file") for word in arguments) else ["--all-topic-partitions"]
+    return Translation(["partitions", "elect", "--yes", *everywhere, *arguments])
+
+
+def _reassign_partitions(arguments: list[str]) -> Translation:
+    verbs = {
+        "--generate": ["generate"],
+        "--execute": ["reassign", "--yes", "--execute"],
+        "--verify": ["verify"],
+        "--cancel": ["cancel", "--yes"],
+        "--list": ["list"],
+    }
+    chosen = [verbs[word] for word in arguments if word in verbs]
+    if len(chosen) != 1:
+        if "--help" in arguments:
+            return Translation(["partitions", "--help"])
+        raise UsageError("Command must include exactly one action: --generate, --execute, --verify, --cancel, --list")
+    rest = without(arguments, tuple(verbs))
+    return Translation(["partitions", *chosen[0], *renamed(rest, {"--bootstrap-controller": "--bootstrap-server"})])
+
+
+def _transactions(arguments: list[str]) -> Translation | Command:
+    if set(arguments) & {"-h", "--help"} and not set(arguments) & set(VERBS["kafka-transactions"][1]):
+        return Translation(["txn", "--help"])
+    verb, rest = split_verb("kafka-transactions", arguments)
+    if verb in ("abort", "forceTerminateTransaction"):
+        return Translation(["txn", "abort", "--yes", *renamed(rest, {"--transactionalId": "--transactional-id"})])
+    if verb == "find-hanging":
+        # The documentation says --broker, which is enough for the parser of Kafka's tool.
+        rest = renamed(rest, {"--broker": "--broker-id"})
+        if not {word.partition("=")[0] for word in rest} & {"--topic", "--broker-id", "-h", "--help"}:
+            raise UsageError("find-hanging needs --topic or --broker-id, to bound the search")
+    return Translation(["txn", verb, *rest])
+
+
+def _features(arguments: list[str]) -> Translation | Command:
+    verb, rest = split_verb("kafka-features", arguments)
+    return Translation(["features", verb, *renamed(rest, {"--bootstrap-controller": "--bootstrap-server"})])
+
+
+def _cluster(arguments: list[str]) -> Translation | Command:
+    verb, rest = split_verb("kafka-cluster", arguments)
+    rest = renamed(rest, {"--bootstrap-controller": "--bootstrap-server"})
+    if verb == "cluster-id":
+        return Translation(["cluster", "cluster-id", *rest])
+    if verb == "unregister":
+        return Command("Not offered by this broker.", _unregister_arguments, _unregister, has_output=False)
+    return Command("Brokers and where they listen.", _endpoints_arguments, _endpoints, has_output=False)
+
+
+def _words(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("words", nargs="*", help=argparse.SUPPRESS)
+
+
+def _unregister_arguments(parser: argparse.ArgumentParser) -> None:
+    _words(parser)
+    parser.add_argument("--id", type=int, help="the broker")
+
+
+def _unregister(_: argparse.Namespace) -> int:
+    write("The target cluster does not support the broker unregistration API.\n")
+    return 1
+
+
+def _endpoints_arguments(parser: argparse.ArgumentParser) -> None:
+    _words(parser)
+    parser.add_argument("--include-fenced-brokers", action="store_true", help="brokers that are away, too")
+
+
+def _endpoints(args: argparse.Namespace) -> int:
+    from ottla.client.admin import describe_cluster
+
+    with connect(args) as cluster:
+        brokers = [broker for broker in describe_cluster(cluster).brokers if args.include_fenced_brokers or not broker.is_fenced]
+    host = max([9, *(len(broker.host) for broker in brokers)])
+    rack = max([10, *(len(broker.rack or "null") for broker in brokers)])
+    line = f"{{:<10}} {{:<{host}}} {{:<10}} {{:<{rack}}} {{:<10}} {{:<15}}\n"
+    write(line.format("ID", "HOST", "PORT", "RACK", "STATE", "ENDPOINT_TYPE"))
+    for broker in brokers:
+        state = "fenced" if broker.is_fenced else "unfenced"
+        write(line.format(broker.broker_id, broker.host, broker.port, broker.rack or "null", state, "broker"))
+    return 0
+
+
+# The server's own scripts
+
+
+def _server_start(arguments: list[str]) -> Translation | Command:
+    rest = without(arguments, ("-daemon",))
+    if not rest:
+        raise UsageError("kafka-server-start [-daemon] FILE [--override KEY=VALUE]...")
+    if rest[0] in ("-h", "--help"):
+        return Translation(["start", "--help"])
+    line = ["start", "--config", rest[0], *rest[1:]]
+    if "-daemon" not in arguments:
+        return Translation(line)
+    return Command("Start a broker and leave it running.", _anything, lambda _: _start_daemon(line), has_connection=False, has_output=False)
+
+
+def _anything(parser: argparse.ArgumentParser) -> None:
+    """The broker itself reads the words, and says what is wrong with them."""
+    parser.add_argument("words", nargs="*")
+    parser.add_argument("-daemon", "--override", "--set", "-c", nargs="?", action="append")
+
+
+def _start_daemon(line: list[str]) -> int:
+    """A broker that outlives this program; it writes to DAEMON_LOG. Ends when the broker is ready, or has ended."""
+    import subprocess
+    import time
+
+    with open(DAEMON_LOG, "wb") as log:
+        command = [sys.executable, "-m", "ottla.cli.main", *line]
+        broker = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
+    deadline = time.monotonic() + DAEMON_SECONDS
+    while time.monotonic() < deadline:
+        with open(DAEMON_LOG, encoding="utf-8", errors="replace") as said:
+            ready = [text for text in said if text.startswith("READY ")]
+        if ready:
+            write(ready[0])
+            return 0
+        if broker.poll() is not None:
+            raise Refused(f"the broker did not start; {DAEMON_LOG} says why", "BROKER_NOT_AVAILABLE")
+        time.sleep(0.02)
+    raise Refused(f"the broker (process {broker.pid}) was not ready within {DAEMON_SECONDS} s; see {DAEMON_LOG}", "REQUEST_TIMED_OUT")
+
+
+def _server_stop(arguments: list[str]) -> Translation:
+    return Translation(["stop", *without(arguments, ())])
+
+
+def _storage(arguments: list[str]) -> Translation | Command:
+    verb, rest = split_verb("kafka-storage", arguments)
+    if verb in ("version-mapping", "feature-dependencies"):
+        return Translation(["features", verb, *renamed(rest, {"-r": "--release-version", "-f": "--feature"})])
+    do = {"random-uuid": _random_uuid}.get(verb, _nothing_to_format)
+    return Command("Cluster ids; there is nothing to format.", _storage_arguments, do, has_connection=False, has_output=False)
+
+
+def _storage_arguments(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    _words(parser)
+    add("-t", "--cluster-id", nargs="?", metavar="ID", help="accepted")
+    add("-c", "--config", metavar="FILE", help="accepted")
+    for flag, name in (("-s", "--standalone"), ("-g", "--ignore-formatted"), ("-N", "--no-initial-controllers")):
+        add(flag, name, action="store_true", help="accepted")
+    for flag, name in (("-I", "--initial-controllers"), ("-r", "--release-version"), ("-f", "--feature")):
+        add(flag, name, action="append", metavar="TEXT", help="accepted")
+    add("-S", "--add-scram", action="append", metavar="TEXT", help="refused: this broker keeps no users")
+
+
+def _random_uuid(_: argparse.Namespace) -> int:
+    import uuid
+
+    from ottla.base.uuids import uuid_to_text
+
+    while (text := uuid_to_text(uuid.uuid4().bytes)).startswith("-"):
+        pass
+    write(text + "\n")
+    return 0
+
+
+def _nothing_to_format(args: argparse.Namespace) -> int:
+    if args.add_scram:
+        raise Refused("--add-scram is not offered: this broker keeps no SCRAM users", "UNSUPPORTED_VERSION")
+    sys.stderr.write("nothing to do: the broker prepares its directories when it starts, and gives itself a cluster id\n")
+    return 0
+
+
+_MAKERS: Mapping[str, Callable[[list[str]], Translation | Command]] = {
+    "kafka-console-producer": _console_producer,
+    "kafka-console-consumer": _console_consumer,
+    "kafka-get-offsets": _get_offsets,
+    "kafka-delete-records": _delete_records,
+    "kafka-log-dirs": _log_dirs,
+    "kafka-dump-log": _dump_log,
+    "kafka-configs": _configs,
+    "kafka-producer-perf-test": _producer_perf_test,
+    "kafka-consumer-perf-test": _consumer_perf_test,
+    "kafka-e2e-latency": _e2e_latency,
+    "kafka-broker-api-versions": _api_versions,
+    "kafka-transactions": _transactions,
+    "kafka-leader-election": _leader_election,
+    "kafka-preferred-replica-election": _preferred_replica_election,
+    "kafka-reassign-partitions": _reassign_partitions,
+    "kafka-features": _features,
+    "kafka-cluster": _cluster,
+    "kafka-server-start": _server_start,
+    "kafka-server-stop": _server_stop,
+    "kafka-storage": _storage,
+}
+
+
+def make(tool: str, arguments: list[str]) -> Translation | Command:
+    return _MAKERS[tool](arguments)

@@ -1,0 +1,1 @@
+"""Commands on records: produce, consume, offsets, records."""

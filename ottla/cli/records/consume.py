@@ -1,0 +1,334 @@
+"""`ottla consume`: records to stdout, with the options of Kafka's console consumer and of kcat.
+
+Without a start it reads what comes from now on, as Kafka's tool does; with `-e`, which stops at the end, it starts at the beginning. A
+group commits what was printed, and nothing more, when it stops after `-c` records. A share group (`--share-group`) is read by
+`share_consume.py`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from ottla.base.errors import ApiError, ErrorCode
+from ottla.base.types import TopicPartition
+from ottla.cli.command import Command, UsageError
+from ottla.cli.options import connect, output_of, properties_of, read_properties
+from ottla.cli.records import share_consume
+from ottla.cli.records.client_options import make_consumer
+from ottla.cli.records.record_format import (
+    INTERNAL_FORMATTERS,
+    Formatter,
+    internal_formatter,
+    json_formatter,
+    property_formatter,
+    token_formatter,
+)
+from ottla.cli.records.record_input import unescape
+from ottla.cli.records.start_offsets import Start, parse_start, start_positions
+from ottla.cli.topics.topic_names import pattern_of
+from ottla.wire.records import CONTROL_COMMIT, Record
+
+if TYPE_CHECKING:
+    from ottla.client.cluster import Cluster
+    from ottla.client.consumer import Consumer
+    from ottla.client.fetching import Fetched
+
+POLL_S = 0.5
+PARTITION_BYTES_MAX = 4 * 1024 * 1024
+
+Keeps = Callable[[str, int, Record], bool]
+
+
+def _arguments(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("names", nargs="*", metavar="TOPIC", help="topics")
+    add("-t", "--topic", action="append", metavar="NAME", help="the same as an option")
+    add("--include", "--whitelist", metavar="REGEX", help="topics by regular expression")
+    add("-g", "--group", "-G", metavar="GROUP", help="read as a member of this group")
+    share_consume.add_options(parser)
+    add("--from-beginning", action="store_true", help="start with the oldest record")
+    add("-o", "--offset", action="append", default=[], metavar="START", help="beginning|end|stored|N|-N|s@TIME|e@TIME|@-1h")
+    add("-p", "--partition", type=int, action="append", metavar="N", help="only this partition")
+    add("-c", "-n", "--max-messages", type=int, dest="max_messages", metavar="N", help="stop after so many records")
+    add("-e", "--exit", action="store_true", dest="at_end", help="stop at the end that there is at the start")
+    add("-F", "--follow", action="store_true", help="wait for more (the default)")
+    add("--timeout-ms", type=int, metavar="MS", help="stop after so long without a record")
+    add("--isolation-level", choices=("read_committed", "read_uncommitted"), help="hide what is not committed")
+    add("--formatter-property", "--property", action="append", default=[], metavar="KEY=VALUE", help="print.key=true and so on")
+    add("--formatter-config", metavar="FILE", help="the same from a file")
+    add("-f", "--format", metavar="FORMAT", help="kcat's: '%%t [%%p] %%o %%k: %%s %%h %%T\\n'")
+    add("-J", "--json", action="store_true", help="one JSON object a record")
+    add("--grep", metavar="REGEX", help="only records whose key or value matches")
+    add("--where", metavar="EXPR", help="only records that fit: \"value.amount > 10 and key == 'x'\"")
+    add("--print-control-records", action="store_true", help="transaction markers too")
+    add("-K", "--key-delimiter", metavar="DELIM", help="print KEY DELIM VALUE, as kcat does")
+    add("--key-deserializer", metavar="CLASS", help="Kafka's, for keys that are numbers: LongDeserializer and so on")
+    add("--value-deserializer", metavar="CLASS", help="the same for values")
+    add("--formatter", metavar="CLASS", help=argparse.SUPPRESS)
+    for name in ("--skip-message-on-error", "--enable-systest-events", "--new-consumer"):
+        add(name, action="store_true", help=argparse.SUPPRESS)
+
+
+def _run(args: argparse.Namespace) -> int:
+    if args.at_end and args.follow:
+        raise UsageError("-e stops at the end, -F does not; choose one")
+    output = output_of(args)
+    if args.new_consumer:
+        output.note("--new-consumer has no effect any more")
+    formatter = _formatter(args)
+    share_consume.check_usage(args)
+    if args.share_group is not None:
+        with connect(args) as cluster:
+            return share_consume.run(cluster, args, _topics(cluster, args), formatter)
+    keeps = _keeps(args)
+    start = parse_start(args)
+    started = time.perf_counter()
+    with connect(args) as cluster:
+        topics = _topics(cluster, args)
+        reading = _Reading(args, cluster, start, formatter, keeps)
+        try:
+            reading.run(topics)
+        except KeyboardInterrupt:
+            output.note(f"Processed a total of {reading.count} messages")
+            raise
+        finally:
+            sys.stdout.buffer.flush()
+    output.note(f"Processed a total of {reading.count} messages")
+    output.detail(f"client: ottla's own; {reading.bytes} bytes in {time.perf_counter() - started:.3f} s")
+    return 0
+
+
+def _topics(cluster: Cluster, args: argparse.Namespace) -> list[str]:
+    """The topics to read; every one is there."""
+    names = [*args.names, *(args.topic or [])]
+    if bool(names) == bool(args.include):
+        raise UsageError("name a topic, or some by --include")
+    if args.include:
+        pattern = pattern_of(args.include)
+        names = [name for name in cluster.topic_names() if pattern.fullmatch(name) and not name.startswith("__")]
+        if not names:
+            raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"no topic matches {args.include!r}")
+    for name in names:
+        if getattr(args, "is_shim", False):
+            cluster.topic(name, auto_create=True)  # Kafka's consumer makes its topic, where the broker lets it
+        there = cluster.partitions(name)
+        for number in args.partition or []:
+            if number not in there:
+                message = f"topic {name!r} has {len(there)} partitions, so no partition {number}"
+                raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, message)
+    return names
+
+
+def _formatter(args: argparse.Namespace) -> Formatter | None:
+    if sum((args.json, args.format is not None, args.key_delimiter is not None)) > 1:
+        raise UsageError("-J, -f and -K exclude each other")
+    formatter = re.split(r"[.$]", args.formatter or "")[-1]
+    if formatter == "NoOpMessageFormatter":
+        return lambda *_: b""
+    if formatter in INTERNAL_FORMATTERS:
+        return internal_formatter(*INTERNAL_FORMATTERS[formatter])
+    if formatter not in ("", "DefaultMessageFormatter", "LoggingMessageFormatter"):
+        raise UsageError(f"--formatter {args.formatter} is not offered: classes of Java cannot be loaded here")
+    if args.json:
+        return json_formatter
+    if args.format is not None:
+        return token_formatter(args.format)
+    if args.key_delimiter is not None:
+        return token_formatter(f"%k{args.key_delimiter}%s\n")
+    properties = read_properties(args.formatter_config) if args.formatter_config else {}
+    for name, given in (("key.deserializer", args.key_deserializer), ("value.deserializer", args.value_deserializer)):
+        if given is not None:
+            properties[name] = given
+    for text in args.formatter_property:
+        key, equals, value = text.partition("=")
+        if not equals:
+            raise UsageError(f"--formatter-property {text!r} is not KEY=VALUE")
+        properties[key] = unescape(value)
+    return property_formatter(properties)
+
+
+def _keeps(args: argparse.Namespace) -> Keeps | None:
+    """The filters as one function; None when every record is wanted."""
+    checks: list[Keeps] = []
+    if args.grep is not None:
+        try:
+            search = re.compile(args.grep.encode()).search
+        except re.error as error:
+            raise UsageError(f"--grep {args.grep!r} is not a regular expression: {error}") from None
+        checks.append(lambda _topic, _partition, record: bool(search(record.value or b"") or search(record.key or b"")))
+    if args.where is not None:
+        from ottla.cli.records.where import parse_where
+
+        checks.append(parse_where(args.where))
+    if not checks:
+        return None
+    return lambda topic, partition, record: all(check(topic, partition, record) for check in checks)
+
+
+class _Reading:
+    """One run: what to print, when to stop."""
+
+    def __init__(self, args: argparse.Namespace, cluster: Cluster, start: Start, formatter: Formatter | None, keeps: Keeps | None) -> None:
+        self.args = args
+        self.cluster = cluster
+        self.start = start
+        self.formatter = formatter
+        self.keeps = keeps
+        self.count = 0
+        self.bytes = 0
+        self._unread: list[Fetched] = []
+        self.limit: int | None = args.max_messages
+        self.ends: dict[TopicPartition, int] = {}
+        self._write = sys.stdout.buffer.write
+
+    def run(self, topics: list[str]) -> None:
+        with self._consumer(topics) as consumer:
+            try:
+                self._read(consumer)
+            except KeyboardInterrupt:
+                for unread in self._unread:
+                    if unread.partition in consumer.positions:
+                        consumer.seek(unread.partition, unread.start)
+                self.cluster.close()  # a connection that was interrupted within an answer is of no use
+                consumer.close()  # the group goes on at once from here, and has nobody to wait for
+                raise
+
+    def _read(self, consumer: Consumer) -> None:
+        waited_since = time.monotonic()
+        if not consumer.membership:
+            self._find_ends(consumer)
+        while not self._is_done(consumer):
+            found = consumer.poll(POLL_S)
+            if consumer.membership:
+                self._find_ends(consumer)
+            before = self.count
+            self._unread = found
+            for position, fetched in enumerate(found):
+                if not self._print(consumer, fetched):
+                    # Not printed is not read: the group's next commit must not skip it.
+                    for unread in found[position + 1 :]:
+                        consumer.seek(unread.partition, unread.start)
+                    self._unread = []
+                    break
+                self._unread = found[position + 1 :]
+            if not found or sys.stdout.isatty():
+                sys.stdout.buffer.flush()
+            now = time.monotonic()
+            if self.count > before:
+                waited_since = now
+            elif self.args.timeout_ms is not None and (now - waited_since) * 1000 >= self.args.timeout_ms:
+                return
+
+    def _consumer(self, topics: list[str]) -> Consumer:
+        args = self.args
+        properties = properties_of(args)
+        group = args.group or properties.get("group.id")
+        default_reset = "earliest" if args.from_beginning or args.at_end else "latest"
+        consumer = make_consumer(
+            self.cluster,
+            properties,
+            group_id=group,
+            isolation_level=args.isolation_level,
+            auto_offset_reset=default_reset,
+            partition_bytes_max=PARTITION_BYTES_MAX,
+            max_wait_ms=500 if args.timeout_ms is None else max(1, min(500, args.timeout_ms // 2)),
+        )
+        if group is not None and not args.partition and not self.start.is_given:
+            consumer.subscribe(topics)
+            return consumer
+        partitions = [TopicPartition(topic, number) for topic in topics for number in args.partition or self.cluster.partitions(topic)]
+        consumer.assign(start_positions(self.cluster, partitions, self.start, group, consumer.isolation_level, default_reset))
+        return consumer
+
+    def _find_ends(self, consumer: Consumer) -> None:
+        """Where each partition that we read ends, as of the moment at which we began with it."""
+        if not self.args.at_end and self.start.end_ms is None:
+            return
+        from ottla.client.admin import LATEST, list_offsets
+
+        new = [partition for partition in consumer.positions if partition not in self.ends]
+        if not new:
+            return
+        ends = list_offsets(self.cluster, dict.fromkeys(new, LATEST), isolation_level=consumer.isolation_level)
+        stops: dict[TopicPartition, Any] = {}
+        if self.start.end_ms is not None:
+            stops = dict(list_offsets(self.cluster, dict.fromkeys(new, self.start.end_ms)))
+        for partition in new:
+            end, stop = ends[partition], stops.get(partition)
+            for found in (end, stop):
+                if isinstance(found, ApiError):
+                    raise found
+            assert not isinstance(end, ApiError)
+            is_earlier = stop is not None and 0 <= stop.offset < end.offset
+            self.ends[partition] = stop.offset if stop is not None and is_earlier else end.offset
+
+    def _is_done(self, consumer: Consumer) -> bool:
+        if self.limit is not None and self.count >= self.limit:
+            return True
+        if not self.ends:
+            return (self.args.at_end or self.start.end_ms is not None) and not consumer.membership and not consumer.positions
+        return all(offset >= self.ends.get(partition, 0) for partition, offset in consumer.positions.items())
+
+    def _print(self, consumer: Consumer, fetched: Fetched) -> bool:
+        """Prints what a partition gave; False when the limit was reached on the way."""
+        partition = fetched.partition
+        end = self.ends.get(partition)
+        left = None if self.limit is None else self.limit - self.count
+        if left is not None and left <= 0:
+            consumer.seek(partition, fetched.start)
+            return False
+        is_whole = left is None and (end is None or fetched.next_offset <= end)
+        if self.formatter is None and self.keeps is None and is_whole:
+            values = [b"null" if record[3] is None else record[3] for record in fetched.records()]
+            if values:
+                values.append(b"")
+                data = b"\n".join(values)
+                self._write(data)
+                self.bytes += len(data)
+                self.count += len(values) - 1
+        elif not self._print_each(consumer, fetched, end, left):
+            return False
+        if self.args.print_control_records:
+            self._print_markers(fetched)
+        return True
+
+    def _print_each(self, consumer: Consumer, fetched: Fetched, end: int | None, left: int | None) -> bool:
+        topic, number = fetched.partition
+        for header, batch_records in _by_batch(fetched):
+            for record in batch_records:
+                if end is not None and record.offset >= end:
+                    return True
+                if self.keeps is not None and not self.keeps(topic, number, record):
+                    continue
+                if self.formatter is None:
+                    data = (b"null" if record.value is None else record.value) + b"\n"
+                else:
+                    data = self.formatter(topic, number, header, record)
+                self._write(data)
+                self.bytes += len(data)
+                self.count += 1
+                if left is not None:
+                    left -= 1
+                    if left == 0:
+                        consumer.seek(fetched.partition, record.offset + 1)
+                        return False
+        return True
+
+    def _print_markers(self, fetched: Fetched) -> None:
+        for header, marker in fetched.markers:
+            kind = "COMMIT" if marker.kind == CONTROL_COMMIT else "ABORT"
+            where = f"{fetched.partition} offset {header.base_offset} producer {header.producer_id} epoch {header.producer_epoch}"
+            self._write(f"-- {kind} {where} coordinator epoch {marker.coordinator_epoch}\n".encode())
+
+
+def _by_batch(fetched: Fetched) -> Any:
+    for header, batch in fetched.batches:
+        yield header, fetched._replace(batches=((header, batch),)).records()
+
+
+COMMAND = Command("Read records and print them.", _arguments, _run, has_output=False)

@@ -1,0 +1,133 @@
+"""`ottla offsets`: the offset of a time in each partition; plain output is `topic:partition:offset`, as Kafka's GetOffsetShell prints."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from typing import Any
+
+from ottla.base.errors import ApiError
+from ottla.base.types import TopicPartition
+from ottla.cli.command import Command, UsageError
+from ottla.cli.options import add_broker_list, connect, output_of
+from ottla.cli.output import write
+from ottla.cli.topics.topic_names import pattern_of
+from ottla.client import admin
+from ottla.client.cluster import Cluster
+
+TIMES = {
+    "latest": admin.LATEST,
+    "earliest": admin.EARLIEST,
+    "max-timestamp": admin.MAX_TIMESTAMP,
+    "earliest-local": admin.EARLIEST_LOCAL,
+    "latest-tiered": admin.LATEST_TIERED,
+    "earliest-pending-upload": admin.EARLIEST_PENDING_UPLOAD,
+}
+
+
+NO_EFFECT = ("--max-wait-ms", "--offsets")
+"""Options of GetOffsetShell up to 2.x."""
+
+
+def _arguments(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("names", nargs="*", metavar="TOPIC", help="topics")
+    add("--topic", metavar="REGEX", help="topics by regular expression")
+    add("--partitions", metavar="N,...", help="only these partitions")
+    add("--topic-partitions", metavar="t:0-3,...", help="topics with partitions: t, t:1, t:0-3, t:2-, t:-3")
+    add("--time", default="latest", metavar="TIME", help="latest|earliest|max-timestamp|-1|-2|-3, milliseconds, or a date")
+    add("--exclude-internal-topics", action="store_true", help="leave out Kafka's own topics")
+    add_broker_list(parser)
+    for name in NO_EFFECT:
+        add(name, help=argparse.SUPPRESS)
+
+
+def parse_time(text: str) -> int:
+    if text in TIMES:
+        return TIMES[text]
+    if re.fullmatch(r"-[1-6]|\d+", text):
+        return int(text)
+    from ottla.cli.moments import parse_moment_ms
+
+    return parse_moment_ms(text)
+
+
+class Selection:
+    """One `TOPIC[:PARTITIONS]`: a regular expression and a half-open range of partitions."""
+
+    def __init__(self, text: str) -> None:
+        topic, colon, numbers = text.rpartition(":") if ":" in text else (text, "", "")
+        match = re.fullmatch(r"(\d*)(-?)(\d*)", numbers)
+        if match is None or (colon and not numbers):
+            raise UsageError(f"--topic-partitions {text!r} is not TOPIC, TOPIC:N, TOPIC:N-M, TOPIC:N- or TOPIC:-M")
+        self._topic = pattern_of(topic) if topic else None
+        first, dash, last = match.groups()
+        self._first = int(first or 0)
+        self._end = int(last) if last else None if dash or not first else self._first + 1
+
+    def has(self, partition: TopicPartition) -> bool:
+        is_topic = self._topic is None or self._topic.fullmatch(partition.topic) is not None
+        return is_topic and partition.partition >= self._first and (self._end is None or partition.partition < self._end)
+
+
+def _partitions(cluster: Cluster, args: argparse.Namespace) -> list[TopicPartition]:
+    """What the options choose; a topic that is named exactly and is not there is refused."""
+    if args.topic_partitions and (args.topic or args.partitions or args.names):
+        raise UsageError("--topic-partitions says both; leave out topics and --partitions")
+    answer = cluster.refresh(None)
+    everything = sorted(
+        TopicPartition(topic.name, partition.partition_index)
+        for topic in answer.topics
+        if topic.name is not None and not (args.exclude_internal_topics and (topic.is_internal or topic.name.startswith("__")))
+        for partition in topic.partitions
+    )
+    if args.topic_partitions:
+        chosen = [Selection(part) for part in args.topic_partitions.split(",") if part]
+        return [partition for partition in everything if any(selection.has(partition) for selection in chosen)]
+    for name in args.names:
+        cluster.topic(name)
+    pattern = pattern_of(args.topic) if args.topic else None
+    found = everything
+    if args.names or pattern is not None:
+        matching = {topic for topic, _ in everything if pattern is not None and pattern.fullmatch(topic)}
+        found = [partition for partition in everything if partition.topic in args.names or partition.topic in matching]
+    if pattern is not None and not found and not args.names:
+        raise cluster.unknown_topic(args.topic)
+    if args.partitions:
+        try:
+            numbers = {int(number) for number in args.partitions.split(",")}
+        except ValueError:
+            raise UsageError(f"--partitions {args.partitions!r} is not N,N,...") from None
+        found = [partition for partition in found if partition.partition in numbers]
+    return found
+
+
+def _run(args: argparse.Namespace) -> int:
+    output = output_of(args)
+    for name in NO_EFFECT:
+        if getattr(args, name.removeprefix("--").replace("-", "_")) is not None:
+            output.note(f"{name} has no effect any more")
+    moment = parse_time(args.time)
+    with connect(args) as cluster:
+        partitions = _partitions(cluster, args)
+        found = admin.list_offsets(cluster, dict.fromkeys(partitions, moment)) if partitions else {}
+    rows: list[dict[str, Any]] = []
+    for partition, result in sorted(found.items()):
+        row: dict[str, Any] = {"topic": partition.topic, "partition": partition.partition, "offset": None, "timestamp": None, "error": None}
+        if isinstance(result, ApiError):
+            row["error"] = result.code.name
+        elif result.offset >= 0:
+            row["offset"], row["timestamp"] = result.offset, result.timestamp if result.timestamp >= 0 else None
+        rows.append(row)
+    if output.form == "plain":
+        write("".join(f"{row['topic']}:{row['partition']}:{row['offset']}\n" for row in rows if row["offset"] is not None))
+    else:
+        columns = (("TOPIC", "topic"), ("PARTITION", "partition"), ("OFFSET", "offset"), ("TIMESTAMP", "timestamp"), ("ERROR", "error"))
+        output.show("offsets", rows, columns)
+    for row in rows:
+        if row["error"] and not output.is_structured:
+            output.error(f"{row['topic']}-{row['partition']}: {row['error']}", str(row["error"]))
+    return 1 if any(row["error"] for row in rows) else 0
+
+
+COMMAND = Command("Offsets of each partition: the end, the start, or at a time.", _arguments, _run, may_watch=True)

@@ -1,0 +1,230 @@
+"""`ottla produce`: lines of standard input or of a file as records, with the options of Kafka's console producer and of kcat.
+
+Lines are read in large pieces; when no more input is ready for `--timeout` milliseconds, what has been read is sent, so a person at a
+terminal sees each line go. A failed record ends the program with exit code 1.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import select
+import sys
+import time
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from ottla.base.errors import ApiError, ErrorCode
+from ottla.cli.command import Command, Refused, UsageError, parse_pairs
+from ottla.cli.options import add_broker_list, connect, output_of, properties_of, read_properties
+from ottla.cli.output import write
+from ottla.cli.progress import Progress
+from ottla.cli.records.client_options import make_producer
+from ottla.cli.records.record_input import LineReader, unescape
+from ottla.cli.topics.topic_names import one_topic
+from ottla.wire.compression import CODEC_NAMES
+
+if TYPE_CHECKING:
+    from ottla.cli.records.record_schema import Schema
+    from ottla.client.cluster import Cluster
+    from ottla.client.producer import Producer
+
+READ_BYTES = 1024 * 1024
+
+
+def _arguments(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("name", nargs="?", metavar="TOPIC", help="the topic")
+    add("-t", "--topic", metavar="NAME", help="the same as an option")
+    add("-l", "--file", metavar="FILE", help="read this file instead of standard input")
+    add("-k", "--key", metavar="KEY", help="the key of every record")
+    add("-K", "--key-delimiter", metavar="DELIM", help="lines are KEY DELIM VALUE")
+    add("-H", "--header", action="append", default=[], metavar="KEY=VALUE", help="a header of every record")
+    add("-Z", "--tombstone", action="store_true", help="an empty value is a tombstone (null)")
+    add("-p", "--partition", type=int, default=-1, metavar="N", help="the partition (default: by key, else by turns)")
+    add("-z", "--compression-codec", nargs="?", const="gzip", choices=CODEC_NAMES, metavar="CODEC", help="|".join(CODEC_NAMES))
+    add("--acks", "--request-required-acks", dest="acks", metavar="-1|0|1|all", help="who must have a record (default all)")
+    add("--sync", action="store_true", help="wait for each record")
+    add("--batch-size", "--max-partition-memory-bytes", type=int, dest="batch_size", metavar="BYTES", help="size of a batch")
+    add("--timeout", type=int, dest="linger_ms", metavar="MS", help="send after so long without new input (default 5)")
+    add("--transactional-id", metavar="ID", help="everything in one transaction, committed at the end of input")
+    add("--reader-property", "--property", action="append", default=[], metavar="KEY=VALUE", help="parse.key=true and so on")
+    add("--reader-config", metavar="FILE", help="the same from a file")
+    add("--format", metavar="'%k %v %h'", help="how lines are laid out: %%k key, %%v value, %%h headers, other text as it stands")
+    add("--schema", metavar="FILE", help="a JSON Schema that every value has to fit")
+    add("--generate", type=int, metavar="N", help="make N records instead of reading any")
+    add("--rate", type=float, metavar="R", help="with --generate: so many a second")
+    for name in ("--line-reader", "--request-timeout-ms", "--metadata-expiry-ms", "--message-send-max-retries", "--retry-backoff-ms"):
+        add(name, help=argparse.SUPPRESS)
+    add_broker_list(parser)
+    for name in ("--max-block-ms", "--max-memory-bytes", "--socket-buffer-size"):
+        add(name, help=argparse.SUPPRESS)
+
+
+def _run(args: argparse.Namespace) -> int:
+    output = output_of(args)
+    topic = one_topic(args)
+    reader = _reader(args)
+    schema = _schema(args)
+    if args.line_reader is not None and not args.line_reader.endswith("LineMessageReader"):
+        raise UsageError(f"--line-reader {args.line_reader}: readers in Java are not offered; --format says how a line is laid out")
+    started = time.perf_counter()
+    descriptor = _open(args.file) if args.file else -1
+    args.transactional_id = args.transactional_id or properties_of(args).get("transactional.id")
+    with connect(args) as cluster, _producer(args, cluster) as producer:
+        cluster.any_connection()  # who types learns now that nobody is there, and not after the first line
+        _check_partition(cluster, topic, args.partition)
+        if args.transactional_id is not None:
+            producer.begin()
+        try:
+            with Progress(
+                f"to {topic}", _steps(args, descriptor), is_quiet=args.quiet or (args.generate is None and not args.file)
+            ) as progress:
+                if args.generate is not None:
+                    _generate(producer, topic, args, progress)
+                else:
+                    _pass_on(producer, topic, args, reader, schema, descriptor if args.file else sys.stdin.fileno(), progress)
+        except (Refused, KeyboardInterrupt) as end:
+            if args.transactional_id is not None:  # or readers of committed data would wait for the transaction's timeout
+                (producer.abort if isinstance(end, Refused) else producer.abandon)()
+            raise
+        if args.transactional_id is not None:
+            producer.commit()
+        else:
+            producer.flush()
+        seconds = time.perf_counter() - started
+    output.detail(f"client: ottla's own; {producer.delivered} records, {producer.bytes_sent} bytes in {seconds:.3f} s")
+    return 0
+
+
+def _steps(args: argparse.Namespace, descriptor: int) -> int:
+    """What the work is counted in: records that are made here, or bytes of the file (0: a pipe, whose end nobody knows)."""
+    return int(args.generate) if args.generate is not None else os.fstat(descriptor).st_size if args.file else 0
+
+
+def _schema(args: argparse.Namespace) -> Schema | None:
+    if args.schema is None:
+        return None
+    from ottla.cli.records.record_schema import read_schema
+
+    return read_schema(args.schema)
+
+
+def _check_partition(cluster: Cluster, topic: str, partition: int) -> None:
+    """A partition that is not there would otherwise be waited for, until the record's time is up."""
+    if partition >= 0:
+        cluster.topic(topic, auto_create=True)
+        there = cluster.partitions(topic)
+        if partition not in there:
+            message = f"topic {topic!r} has {len(there)} partitions, so no partition {partition}"
+            raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, message)
+
+
+def _open(path: str) -> int:
+    try:
+        return os.open(path, os.O_RDONLY)
+    except OSError as error:
+        raise Refused(f"cannot read {path}: {(error.strerror or str(error)).lower()}") from None
+
+
+def _producer(args: argparse.Namespace, cluster: Cluster) -> Producer:
+    return make_producer(
+        cluster,
+        properties_of(args),
+        acks=args.acks,
+        codec=args.compression_codec,
+        batch_bytes=args.batch_size,
+        linger_ms=args.linger_ms,
+        transactional_id=args.transactional_id,
+    )
+
+
+def _reader(args: argparse.Namespace) -> LineReader:
+    properties = read_properties(args.reader_config) if args.reader_config else {}
+    for text in args.reader_property:  # one property each: separators may be commas and blanks
+        key, equals, value = text.partition("=")
+        if not equals:
+            raise UsageError(f"--reader-property {text!r} is not KEY=VALUE")
+        properties[key] = unescape(value)
+    return LineReader(
+        properties,
+        key=args.key.encode() if args.key is not None else None,
+        key_delimiter=unescape(args.key_delimiter).encode() if args.key_delimiter is not None else None,
+        headers=tuple((name, value.encode()) for name, value in parse_pairs(args.header, "-H").items()),
+        is_empty_null=args.tombstone,
+        layout=args.format,
+    )
+
+
+def _pass_on(
+    producer: Producer, topic: str, args: argparse.Namespace, reader: LineReader, schema: Schema | None, descriptor: int, progress: Progress
+) -> None:
+    """Input to records. Plain lines go by the short loop; everything else one by one."""
+    is_plain = reader.is_plain and args.partition < 0 and not args.sync and schema is None
+    number = 0
+    linger_s = producer.linger_s
+    has_prompt = getattr(args, "is_shim", False) and sys.stdin.isatty() and not args.file
+
+    def on_idle() -> None:
+        producer.flush()
+        if has_prompt:
+            write(">")
+            sys.stdout.flush()
+
+    for lines in read_lines(descriptor, linger_s, on_idle):
+        progress.add(sum(map(len, lines)) + len(lines))
+        if is_plain:
+            producer.produce_values(topic, lines)
+            continue
+        for line in lines:
+            number += 1
+            try:
+                record = reader.read(line)
+                if schema is not None:
+                    schema.check(record.value, number)
+            except Refused:
+                if args.transactional_id is None:
+                    producer.flush()  # the lines before the bad one are kept, as by Kafka's tool
+                raise
+            producer.produce(topic, record.value, record.key, partition=args.partition, headers=record.headers)
+            if args.sync:
+                producer.flush()
+
+
+def read_lines(descriptor: int, linger_s: float, on_idle: object) -> Iterator[list[bytes]]:
+    """Whole lines as they come, many at a time; `on_idle` is called when nothing more has come for a while. Line ends are cut off."""
+    rest = b""
+    may_wait = True  # only where waiting is possible: a regular file is always ready
+    assert callable(on_idle)
+    while True:
+        if may_wait and not select.select([descriptor], [], [], linger_s)[0]:
+            on_idle()
+            select.select([descriptor], [], [])
+        data = os.read(descriptor, READ_BYTES)
+        if not data:
+            break
+        lines = (rest + data).split(b"\n")
+        rest = lines.pop()
+        if b"\r" in data:
+            lines = [line.removesuffix(b"\r") for line in lines]
+        if lines:
+            yield lines
+    if rest:
+        yield [rest.removesuffix(b"\r")]
+
+
+def _generate(producer: Producer, topic: str, args: argparse.Namespace, progress: Progress) -> None:
+    """Numbered records, at a rate if one is given."""
+    if args.generate < 0 or (args.rate is not None and args.rate <= 0):
+        raise UsageError("--generate and --rate must be positive")
+    started = time.perf_counter()
+    for number in range(args.generate):
+        if args.rate is not None:
+            while (wait := number / args.rate - (time.perf_counter() - started)) > 0:
+                producer.poll(min(wait, 0.01))
+                time.sleep(min(wait, 0.01))
+        producer.produce(topic, b"record %d" % number, args.key.encode() if args.key else None, partition=args.partition)
+        progress.add(1)
+
+
+COMMAND = Command("Write records from standard input or a file.", _arguments, _run, has_output=False)

@@ -1,0 +1,177 @@
+r"""A record as bytes for stdout: Kafka's formatter properties, kcat's `-f` tokens, or JSON (with the member names of kcat's).
+
+A formatter is a function (topic, partition, header of the batch, record, number of the delivery) -> bytes; only share groups count
+deliveries, elsewhere the number is 0. The plainest formatter, value and newline, is `None`: the caller then joins values without a call for
+each.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from ottla.cli.command import UsageError
+from ottla.cli.records.record_input import unescape
+from ottla.cli.records.record_numbers import deserializer
+from ottla.wire.batch_header import LOG_APPEND_TIME, BatchHeader
+from ottla.wire.records import Record
+
+
+class Formatter(Protocol):
+    """See the module."""
+
+    def __call__(self, topic: str, partition: int, header: BatchHeader, record: Record, delivery: int = 0, /) -> bytes: ...
+
+
+_TOKEN = re.compile(r"%([sSRkKThtpo%])")
+_NULL_LENGTH = -1
+
+
+INTERNAL_FORMATTERS: Mapping[str, tuple[str, tuple[int, ...]]] = {
+    "OffsetsMessageFormatter": ("offsets", (0, 1)),
+    "GroupMetadataMessageFormatter": ("offsets", (2,)),
+    "TransactionLogMessageFormatter": ("transactions", (0,)),
+    "ShareGroupStateMessageFormatter": ("shares", (0, 1)),
+}
+"""Kafka's formatters of its own topics: whose records, and which types of keys; what else stands there is passed over."""
+
+
+def internal_formatter(kind: str, types: tuple[int, ...]) -> Formatter:
+    from ottla.cli.inspect.log_decoders import message_json
+
+    def shown(topic: str, partition: int, header: BatchHeader, record: Record, delivery: int = 0, /) -> bytes:
+        text = message_json(record, kind, types)
+        return b"" if text is None else text.encode() + b"\n"
+
+    return shown
+
+
+def property_formatter(properties: Mapping[str, str]) -> Formatter | None:
+    """Kafka's default formatter. None when the properties ask for the value and nothing else."""
+    known = {
+        "print.key": "false",
+        "print.value": "true",
+        "print.timestamp": "false",
+        "print.partition": "false",
+        "print.offset": "false",
+        "print.delivery": "false",
+        "print.epoch": "false",
+        "print.headers": "false",
+    }
+    shown = {name.removeprefix("print."): properties.get(name, default).strip().lower() == "true" for name, default in known.items()}
+    separator = properties.get("key.separator", "\t").encode()
+    line_end = properties.get("line.separator", "\n").encode()
+    null = properties.get("null.literal", "null").encode()
+    between_headers = properties.get("headers.separator", ",").encode()
+    read_key, read_value = (deserializer(properties.get(f"{name}.deserializer")) for name in ("key", "value"))
+    is_plain = line_end == b"\n" and null == b"null" and read_value is None
+    if not any(shown[name] for name in shown if name != "value") and shown["value"] and is_plain:
+        return None
+
+    def formatted(topic: str, partition: int, header: BatchHeader, record: Record, delivery: int = 0, /) -> bytes:
+        parts = []
+        if shown["timestamp"]:
+            kind = "LogAppendTime" if header.timestamp_type == LOG_APPEND_TIME else "CreateTime"
+            parts.append(b"%b:%d" % (kind.encode(), record.timestamp) if record.timestamp >= 0 else b"NO_TIMESTAMP")
+        if shown["partition"]:
+            parts.append(b"Partition:%d" % partition)
+        if shown["offset"]:
+            parts.append(b"Offset:%d" % record.offset)
+        if shown["delivery"]:
+            parts.append(b"Delivery:%d" % delivery if delivery else b"Delivery:NOT_PRESENT")
+        if shown["epoch"]:
+            # A consumer of a share group is not told of epochs by Kafka, so its tool has none to print.
+            parts.append(b"Epoch:NOT_PRESENT" if delivery else b"Epoch:%d" % header.partition_leader_epoch)
+        if shown["headers"]:
+            parts.append(_headers(record, between_headers, null) if record.headers else b"NO_HEADERS")
+        if shown["key"]:
+            parts.append(null if record.key is None else record.key if read_key is None else read_key(record.key))
+        if shown["value"]:
+            parts.append(null if record.value is None else record.value if read_value is None else read_value(record.value))
+        return separator.join(parts) + line_end
+
+    return formatted
+
+
+def _headers(record: Record, between: bytes, null: bytes = b"NULL", equals: bytes = b":") -> bytes:
+    return between.join(
+        name.encode("utf-8", "surrogateescape") + equals + (null if value is None else value) for name, value in record.headers
+    )
+
+
+def token_formatter(text: str) -> Formatter:
+    """kcat's format string: each token becomes a function, the text between them stays."""
+    if text in ("json", "raw"):
+        raise UsageError(f"-f takes a format such as '%t %o %s\\n'; for {text} say {'-J' if text == 'json' else 'nothing'}")
+    layout = unescape(text)
+    parts: list[bytes | str] = []
+    position = 0
+    for token in _TOKEN.finditer(layout):
+        parts.append(layout[position : token.start()].encode())
+        parts.append(token.group(1) if token.group(1) != "%" else b"%")
+        position = token.end()
+    parts.append(layout[position:].encode())
+    unknown = re.search(r"%(.)", _TOKEN.sub("", layout))
+    if unknown is not None:
+        raise UsageError(f"-f does not know %{unknown.group(1)}; there are %s %S %R %k %K %T %h %t %p %o %%")
+
+    def formatted(topic: str, partition: int, _: BatchHeader, record: Record, _delivery: int = 0, /) -> bytes:
+        return b"".join([part if isinstance(part, bytes) else _token(part, topic, partition, record) for part in parts])
+
+    return formatted
+
+
+def _token(letter: str, topic: str, partition: int, record: Record) -> bytes:
+    if letter == "s":
+        return record.value or b""
+    if letter == "k":
+        return record.key or b""
+    if letter == "R":
+        return _length(record.value).to_bytes(4, "big", signed=True)
+    if letter == "h":
+        return _headers(record, b",", equals=b"=")
+    numbers = {
+        "S": _length(record.value),
+        "K": _length(record.key),
+        "T": record.timestamp,
+        "t": topic,
+        "p": partition,
+        "o": record.offset,
+    }
+    return str(numbers[letter]).encode()
+
+
+def _length(data: bytes | None) -> int:
+    return _NULL_LENGTH if data is None else len(data)
+
+
+def json_formatter(topic: str, partition: int, header: BatchHeader, record: Record, delivery: int = 0, /) -> bytes:
+    """One JSON object a line. What is not text comes in base64, under a name that says so."""
+    members: dict[str, Any] = {
+        "topic": topic,
+        "partition": partition,
+        "offset": record.offset,
+        "tstype": "logappend" if header.timestamp_type == LOG_APPEND_TIME else "create",
+        "ts": record.timestamp,
+    }
+    if delivery:
+        members["delivery"] = delivery
+    if record.headers:
+        members["headers"] = [part for name, value in record.headers for part in (name, _text(value)[1])]
+    for name, data in (("key", record.key), ("payload", record.value)):
+        suffix, text = _text(data)
+        members[name + suffix] = text
+    return json.dumps(members, ensure_ascii=False).encode("utf-8", "surrogateescape") + b"\n"
+
+
+def _text(data: bytes | None) -> tuple[str, str | None]:
+    if data is None:
+        return "", None
+    try:
+        return "", data.decode()
+    except UnicodeDecodeError:
+        import base64
+
+        return "_base64", base64.b64encode(data).decode()

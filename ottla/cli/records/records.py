@@ -1,0 +1,83 @@
+"""`ottla records delete`: deletes what lies before the offsets in a JSON file, as kafka-delete-records does.
+
+The file: `{"partitions": [{"topic": "t", "partition": 0, "offset": 42}], "version": 1}`; offset -1 is everything. For one topic,
+`ottla topic trim` is shorter.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+
+from ottla.base.errors import ApiError
+from ottla.base.types import TopicPartition
+from ottla.cli.command import Command, UsageError
+from ottla.cli.options import add_yes, confirm, connect, output_of
+from ottla.cli.output import write
+from ottla.client import admin
+
+
+def _arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--offset-json-file", required=True, metavar="FILE", help="topics, partitions and offsets")
+    add_yes(parser)
+
+
+def read_offsets(path: str) -> dict[TopicPartition, int]:
+    """The partitions and offsets of the file; what does not fit is named."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            tree = json.load(file)
+    except OSError as error:
+        raise UsageError(f"cannot read {path}: {(error.strerror or str(error)).lower()}") from None
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"{path} is not JSON: {error}") from None
+    entries = tree.get("partitions") if isinstance(tree, dict) and tree.get("version", 1) == 1 else None
+    if not isinstance(entries, list) or not entries:
+        raise UsageError(f'{path} is not {{"partitions": [{{"topic": ..., "partition": ..., "offset": ...}}], "version": 1}}')
+    found: dict[TopicPartition, int] = {}
+    for number, entry in enumerate(entries, 1):
+        values = [entry.get(name) if isinstance(entry, dict) else None for name in ("topic", "partition", "offset")]
+        topic, partition, offset = values
+        if not isinstance(topic, str) or not isinstance(partition, int) or not isinstance(offset, int) or offset < -1:
+            raise UsageError(f"{path}, entry {number}: needs topic, partition and offset, not {json.dumps(entry)[:80]}")
+        if TopicPartition(topic, partition) in found:
+            raise UsageError(f"{path} names {topic}-{partition} twice")
+        found[TopicPartition(topic, partition)] = offset
+    return found
+
+
+def _delete(args: argparse.Namespace) -> int:
+    output = output_of(args)
+    before = read_offsets(args.offset_json_file)
+    confirm(args, f"Delete records of {', '.join(map(str, before))}?")
+    with connect(args) as cluster:
+        results = admin.delete_records(cluster, before)
+    if getattr(args, "is_shim", False):
+        return _show_as_kafka(results)
+    rows = [
+        {
+            "topic": partition.topic,
+            "partition": partition.partition,
+            "low_watermark": None if isinstance(result, ApiError) else result,
+            "error": result.code.name if isinstance(result, ApiError) else None,
+        }
+        for partition, result in sorted(results.items())
+    ]
+    columns = (("TOPIC", "topic"), ("PARTITION", "partition"), ("LOW-WATERMARK", "low_watermark"), ("ERROR", "error"))
+    output.show("partitions", rows, columns)
+    return 1 if any(row["error"] for row in rows) else 0
+
+
+def _show_as_kafka(results: dict[TopicPartition, int | ApiError]) -> int:
+    write("Executing records delete operation\nRecords delete operation completed:\n")
+    for partition, result in sorted(results.items()):
+        if isinstance(result, ApiError):
+            from ottla.cli.kafka_tools.shims import java_error
+
+            write(f"partition: {partition}\terror: {java_error(result)}\n")
+        else:
+            write(f"partition: {partition}\tlow_watermark: {result}\n")
+    return 1 if any(isinstance(result, ApiError) for result in results.values()) else 0
+
+
+COMMANDS = {"delete": Command("Delete the records before given offsets.", _arguments, _delete)}

@@ -1,0 +1,155 @@
+"""`ottla consume --share-group GROUP`: records that a share group lends to us, printed, then accepted, rejected or released.
+
+What was printed is acknowledged, and nothing more: output leaves this program before the acknowledgement does, so a record is printed twice
+rather than lost when something dies between. With `-c N` no more than N are taken from the group, where the broker can count so exactly
+(ShareFetch 2). An acknowledgement that came too late is told at the end, and makes the exit code 1: another reader gets the record, too.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import sys
+import time
+from typing import TYPE_CHECKING
+
+from ottla.base.errors import ApiError
+from ottla.base.types import TopicPartition
+from ottla.cli.command import UsageError
+from ottla.cli.options import output_of, properties_of
+from ottla.cli.records.client_options import make_share_consumer
+
+if TYPE_CHECKING:
+    from ottla.cli.records.record_format import Formatter
+    from ottla.client.cluster import Cluster
+    from ottla.client.share_consumer import ShareConsumer
+    from ottla.client.share_session import Delivery, Run
+
+POLL_S = 0.5
+ACTIONS = ("accept", "reject", "release")
+NOT_SHARED = {
+    "group": "--group",
+    "from_beginning": "--from-beginning",
+    "offset": "--offset",
+    "partition": "--partition",
+    "at_end": "-e",
+    "isolation_level": "--isolation-level",
+    "grep": "--grep",
+    "where": "--where",
+    "print_control_records": "--print-control-records",
+}
+"""Options that say where or what to read: in a share group that is the group's business."""
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("share groups")
+    group.add_argument("--share-group", metavar="GROUP", help="take records from this share group")
+    group.add_argument("--accept", action="store_true", help="acknowledge what was printed (the default)")
+    group.add_argument("--reject", action="store_true", help="nobody shall get what was printed")
+    group.add_argument("--release", action="store_true", help="others may get what was printed")
+
+
+def check_usage(args: argparse.Namespace) -> None:
+    """Options that go together, before a broker is asked."""
+    chosen = [action for action in ACTIONS if getattr(args, action)]
+    if args.share_group is None:
+        if chosen:
+            raise UsageError(f"--{chosen[0]} is for share groups: add --share-group GROUP")
+        return
+    if len(chosen) > 1:
+        raise UsageError(f"--{chosen[0]} and --{chosen[1]} exclude each other")
+    for name, option in NOT_SHARED.items():
+        if getattr(args, name):
+            raise UsageError(f"{option} does not go with --share-group: where such a group starts and what it sees are its settings")
+
+
+def run(cluster: Cluster, args: argparse.Namespace, topics: list[str], formatter: Formatter | None) -> int:
+    reading = _Reading(cluster, args, formatter)
+    output = output_of(args)
+    try:
+        reading.run(topics)
+    except KeyboardInterrupt:
+        output.note(f"Processed a total of {reading.count} messages")
+        raise
+    finally:
+        sys.stdout.buffer.flush()
+    output.note(f"Processed a total of {reading.count} messages")
+    for error, count in reading.refused.items():
+        output.error(f"{count} acknowledgements came too late or were refused, so others get these records, too ({error})", error)
+    return 1 if reading.refused else 0
+
+
+class _Reading:
+    """One run: what to print, what to say about it, when to stop."""
+
+    def __init__(self, cluster: Cluster, args: argparse.Namespace, formatter: Formatter | None) -> None:
+        from ottla.client.share_session import ACCEPT, REJECT, RELEASE
+
+        self.cluster = cluster
+        self.args = args
+        self.formatter = formatter
+        self.kind = REJECT if args.reject else RELEASE if args.release else ACCEPT
+        self.limit: int | None = args.max_messages
+        self.count = 0
+        self.refused: dict[str, int] = {}
+        self._write = sys.stdout.buffer.write
+
+    def run(self, topics: list[str]) -> None:
+        consumer = self._consumer()
+        with consumer:
+            consumer.subscribe(topics)
+            try:
+                self._read(consumer)
+            except OSError:  # nobody reads our output: what was not seen must come again
+                consumer.abandon()
+                raise
+            except KeyboardInterrupt:
+                from ottla.client.errors import ClientError
+
+                sys.stdout.buffer.flush()
+                with contextlib.suppress(ApiError, ClientError):
+                    consumer.close()  # what was printed is acknowledged, and nobody has to wait for our locks
+                raise
+
+    def _consumer(self) -> ShareConsumer:
+        timeout_ms = self.args.timeout_ms
+        return make_share_consumer(
+            self.cluster,
+            properties_of(self.args),
+            self.args.share_group,
+            is_explicit=True,
+            has_record_limit=self.limit is not None and not getattr(self.args, "is_shim", False),
+            max_wait_ms=500 if timeout_ms is None else max(1, min(500, timeout_ms // 2)),
+            on_acknowledged=self._acknowledged,
+        )
+
+    def _acknowledged(self, _: TopicPartition, runs: list[Run], error: ApiError | None) -> None:
+        if error is not None:
+            self.refused[error.code.name] = self.refused.get(error.code.name, 0) + sum(run.size for run in runs)
+
+    def _read(self, consumer: ShareConsumer) -> None:
+        waited_since = time.monotonic()
+        most = consumer.limits.max_records
+        while self.limit is None or self.count < self.limit:
+            if self.limit is not None:
+                consumer.limits = consumer.limits._replace(max_records=min(most, self.limit - self.count))
+            found = consumer.poll(POLL_S if self.args.timeout_ms is None else min(POLL_S, self.args.timeout_ms / 1000))
+            for delivery in found:
+                if self.count == self.limit:
+                    break  # what is left goes back to the group when we close
+                self._print(delivery)
+                consumer.acknowledge(delivery, self.kind)
+            sys.stdout.buffer.flush()
+            now = time.monotonic()
+            if found:
+                waited_since = now
+            elif self.args.timeout_ms is not None and (now - waited_since) * 1000 >= self.args.timeout_ms:
+                return
+
+    def _print(self, delivery: Delivery) -> None:
+        record = delivery.record
+        if self.formatter is None:
+            self._write((b"null" if record.value is None else record.value) + b"\n")
+        else:
+            self._write(self.formatter(*delivery.partition, delivery.header, record, delivery.number))
+        self.count += 1

@@ -1,0 +1,150 @@
+"""`ottla topic analyze`: what is in a topic, partition by partition: records, bytes, batches, codecs, rate, time.
+
+Only the headers of batches are read, so the records are never unpacked; `--keys` unpacks them and counts keys, empty keys and tombstones.
+Transaction markers are no records and are left out.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+from ottla.base.errors import ApiError
+from ottla.base.types import TopicPartition
+from ottla.cli.command import Command
+from ottla.cli.moments import format_ms
+from ottla.cli.options import connect, output_of
+from ottla.cli.output import Columns
+from ottla.cli.topics.topic_names import one_topic
+from ottla.client import admin
+from ottla.client.cluster import Cluster
+from ottla.wire.compression import CODEC_NAMES
+
+if TYPE_CHECKING:
+    from ottla.client.fetching import Fetched
+
+FETCH_BYTES = 4 * 1024 * 1024
+
+COLUMNS: Columns = (
+    ("PARTITION", "partition"),
+    ("RECORDS", "records"),
+    ("BYTES", "bytes"),
+    ("BATCHES", "batches"),
+    ("RECORDS/BATCH", "records_per_batch"),
+    ("BYTES/RECORD", "bytes_per_record"),
+    ("CODECS", "codecs"),
+    ("FIRST", "first"),
+    ("LAST", "last"),
+    ("RECORDS/S", "records_per_second"),
+)
+KEY_COLUMNS: Columns = (("KEYS", "keys"), ("NO-KEY", "no_key"), ("TOMBSTONES", "tombstones"))
+
+
+def _arguments(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("name", nargs="?", metavar="TOPIC", help="the topic")
+    add("--topic", metavar="NAME", help="the same as an option")
+    add("--partition", type=int, action="append", metavar="N", help="only these partitions")
+    add("--from-time", metavar="TIME", help="only records since then (2024-01-31T12:00:00, or -1h)")
+    add("--keys", action="store_true", help="unpack the records and count keys and tombstones")
+
+
+class _Tally:
+    """What one partition holds."""
+
+    def __init__(self, counts_keys: bool) -> None:
+        self.records = self.bytes = self.batches = self.no_key = self.tombstones = 0
+        self.codecs: Counter[str] = Counter()
+        self.first_ms: int | None = None
+        self.last_ms: int | None = None
+        self.keys: set[bytes] | None = set() if counts_keys else None
+
+    def add(self, fetched: Fetched) -> None:
+        for header, _ in fetched.batches:
+            self.records += header.record_count
+            self.bytes += header.size_bytes
+            self.batches += 1
+            self.codecs[CODEC_NAMES[header.codec] if header.codec < len(CODEC_NAMES) else "unknown"] += 1
+            if header.base_timestamp >= 0:
+                self.first_ms = header.base_timestamp if self.first_ms is None else min(self.first_ms, header.base_timestamp)
+                self.last_ms = max(self.last_ms or 0, header.max_timestamp)
+        if self.keys is not None:
+            for record in fetched.records():
+                self.no_key += record.key is None
+                self.tombstones += record.value is None
+                if record.key is not None:
+                    self.keys.add(bytes(record.key))
+
+    def row(self, partition: TopicPartition) -> dict[str, Any]:
+        seconds = (self.last_ms - self.first_ms) / 1000 if self.first_ms is not None and self.last_ms is not None else 0.0
+        row: dict[str, Any] = {
+            "topic": partition.topic,
+            "partition": partition.partition,
+            "records": self.records,
+            "bytes": self.bytes,
+            "batches": self.batches,
+            "records_per_batch": round(self.records / self.batches, 1) if self.batches else None,
+            "bytes_per_record": round(self.bytes / self.records, 1) if self.records else None,
+            "codecs": dict(sorted(self.codecs.items())),
+            "first": format_ms(self.first_ms) if self.first_ms is not None else None,
+            "last": format_ms(self.last_ms) if self.last_ms is not None else None,
+            "records_per_second": round(self.records / seconds, 1) if seconds > 0 else None,
+        }
+        if self.keys is not None:
+            row.update(keys=len(self.keys), no_key=self.no_key, tombstones=self.tombstones)
+        return row
+
+
+def _run(args: argparse.Namespace) -> int:
+    name = one_topic(args)
+    output = output_of(args)
+    with connect(args) as cluster:
+        there = cluster.partitions(name)
+        numbers = args.partition or there
+        missing = [number for number in numbers if number not in there]
+        if missing:
+            raise _missing(name, missing[0], len(there))
+        tallies = _read(cluster, [TopicPartition(name, number) for number in numbers], args)
+    rows = [tally.row(partition) for partition, tally in sorted(tallies.items())]
+    totals = {key: sum(row[key] for row in rows) for key in ("records", "bytes", "batches")}
+    output.show("partitions", rows, (*COLUMNS, *KEY_COLUMNS) if args.keys else COLUMNS, extra={"topic": name, **totals})
+    return 0
+
+
+def _missing(topic: str, number: int, count: int) -> ApiError:
+    from ottla.base.errors import ErrorCode
+
+    return ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {topic!r} has {count} partitions, so no partition {number}")
+
+
+def _read(cluster: Cluster, partitions: list[TopicPartition], args: argparse.Namespace) -> dict[TopicPartition, _Tally]:
+    """Reads up to the end that there is now."""
+    from ottla.client.consumer import Consumer
+
+    tallies = {partition: _Tally(args.keys) for partition in partitions}
+    ends = _numbers(admin.list_offsets(cluster, dict.fromkeys(partitions, admin.LATEST)))
+    starts = _numbers(admin.list_offsets(cluster, dict.fromkeys(partitions, admin.EARLIEST)))
+    if args.from_time is not None:
+        from ottla.cli.moments import parse_moment_ms
+
+        found = _numbers(admin.list_offsets(cluster, dict.fromkeys(partitions, parse_moment_ms(args.from_time))))
+        starts = {partition: ends[partition] if offset < 0 else offset for partition, offset in found.items()}
+    with Consumer(cluster, partition_bytes_max=FETCH_BYTES, auto_offset_reset="earliest") as consumer:
+        consumer.assign({partition: start for partition, start in starts.items() if start < ends[partition]})
+        while any(position < ends[partition] for partition, position in consumer.positions.items()):
+            for fetched in consumer.poll(0.5):
+                tallies[fetched.partition].add(fetched)
+    return tallies
+
+
+def _numbers(found: dict[TopicPartition, admin.OffsetAt | ApiError]) -> dict[TopicPartition, int]:
+    numbers = {}
+    for partition, result in found.items():
+        if isinstance(result, ApiError):
+            raise result
+        numbers[partition] = result.offset
+    return numbers
+
+
+COMMAND = Command("What is in a topic: records, bytes, batches, codecs, rates.", _arguments, _run, may_watch=True)

@@ -1,0 +1,191 @@
+"""`ottla topic alter|config|add-partitions|trim`: what changes a topic that is there."""
+
+from __future__ import annotations
+
+import argparse
+
+from ottla.base.errors import ApiError
+from ottla.base.types import TopicPartition
+from ottla.cli.command import Command, Refused, UsageError, merged, parse_pairs
+from ottla.cli.options import add_yes, confirm, connect, output_of
+from ottla.cli.topics.topic_names import one_topic
+from ottla.client import admin
+from ottla.client.cluster import Cluster
+
+
+def _topic_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("name", nargs="?", help="the topic")
+    parser.add_argument("--topic", metavar="NAME", help="the same as an option")
+
+
+# alter, add-partitions
+
+
+def _alter_arguments(parser: argparse.ArgumentParser) -> None:
+    _topic_arguments(parser)
+    add = parser.add_argument
+    add("-p", "--partitions", type=int, metavar="N", help="grow to so many partitions")
+    add("--replica-assignment", metavar="0:1,1:2", help="brokers of all partitions, the new ones at the end")
+    add("-c", "--config", action="append", metavar="KEY=VALUE", help="set a setting")
+    add("--delete-config", action="append", metavar="KEY", help="put a setting back to its default")
+    add("--if-exists", action="store_true", help="no error when there is no such topic")
+    add("--dry-run", action="store_true", help="let the broker check, change nothing")
+
+
+def _alter(args: argparse.Namespace) -> int:
+    name = one_topic(args)
+    changes, deletions = parse_pairs(args.config, "--config"), merged(args.delete_config)
+    if args.partitions is None and not changes and not deletions:
+        raise UsageError("say what to alter: --partitions, --config or --delete-config")
+    with connect(args) as cluster:
+        if args.if_exists and name not in cluster.topic_names():
+            output_of(args).done(f"No topic {name}.", {"topic": name, "altered": False})
+            return 0
+        if args.partitions is not None:
+            _grow(cluster, args, name, args.partitions)
+        if changes or deletions:
+            cluster.topic(name)
+            admin.alter_configs(
+                cluster, admin.TOPIC_RESOURCE, name, changes=changes, deletions=deletions, validate_only=args.dry_run
+            )
+    what = {"topic": name, "partitions": args.partitions, "configs": changes, "deleted_configs": deletions, "dry_run": args.dry_run}
+    output_of(args).done(f"Topic {name} could be altered." if args.dry_run else f"Altered topic {name}.", what)
+    return 0
+
+
+def _grow(cluster: Cluster, args: argparse.Namespace, name: str, total: int) -> None:
+    before = len(cluster.partitions(name))
+    assignments = None
+    if getattr(args, "replica_assignment", None):
+        from ottla.cli.topics.topic import parse_replica_assignment
+
+        placed = parse_replica_assignment(args.replica_assignment)
+        assignments = [placed[number] for number in sorted(placed)][before:]
+    if total <= before:
+        raise UsageError(f"topic {name!r} has {before} partitions already; a topic can only grow")
+    admin.create_partitions(cluster, name, total, assignments=assignments, validate_only=args.dry_run)
+
+
+def _add_partitions_arguments(parser: argparse.ArgumentParser) -> None:
+    _topic_arguments(parser)
+    parser.add_argument("-n", "--count", type=int, required=True, metavar="N", help="how many more")
+    parser.add_argument("--dry-run", action="store_true", help="let the broker check, change nothing")
+
+
+def _add_partitions(args: argparse.Namespace) -> int:
+    name = one_topic(args)
+    if args.count < 1:
+        raise UsageError("--count must be 1 or more")
+    with connect(args) as cluster:
+        total = len(cluster.partitions(name)) + args.count
+        _grow(cluster, args, name, total)
+    done = "could have" if args.dry_run else "has"
+    output_of(args).done(f"Topic {name} {done} {total} partitions.", {"topic": name, "partitions": total, "dry_run": args.dry_run})
+    return 0
+
+
+# config
+
+
+def _config_arguments(parser: argparse.ArgumentParser) -> None:
+    _topic_arguments(parser)
+    parser.add_argument("-c", "--set", action="append", dest="config", metavar="KEY=VALUE", help="set a setting")
+    parser.add_argument("--delete", action="append", metavar="KEY", help="put a setting back to its default")
+    parser.add_argument("--all", action="store_true", help="defaults too")
+
+
+def _config(args: argparse.Namespace) -> int:
+    name = one_topic(args)
+    changes, deletions = parse_pairs(args.config, "--set"), merged(args.delete)
+    with connect(args) as cluster:
+        cluster.topic(name)
+        if changes or deletions:
+            admin.alter_configs(cluster, admin.TOPIC_RESOURCE, name, changes=changes, deletions=deletions)
+        found = admin.describe_configs(cluster, admin.TOPIC_RESOURCE, [name])[name]
+    if isinstance(found, ApiError):
+        raise found
+    rows = [
+        {"key": entry.name, "value": None if entry.is_sensitive else entry.value, "default": entry.config_source == 5}
+        for entry in found
+        if args.all or entry.config_source != 5
+    ]
+    output_of(args).show("configs", rows, (("KEY", "key"), ("VALUE", "value"), ("DEFAULT", "default")), extra={"topic": name})
+    return 0
+
+
+# trim
+
+
+def _trim_arguments(parser: argparse.ArgumentParser) -> None:
+    _topic_arguments(parser)
+    add = parser.add_argument
+    add("--before", "--offset", dest="before", type=int, metavar="OFFSET", help="delete what lies before (default: everything)")
+    add("--before-time", metavar="TIME", help="delete what is older (2024-01-31T12:00:00, or -1h)")
+    add("--partition", type=int, action="append", metavar="N", help="only these partitions")
+    add("--dry-run", action="store_true", help="show the offsets, change nothing")
+    add_yes(parser)
+
+
+def _trim(args: argparse.Namespace) -> int:
+    name = one_topic(args)
+    output = output_of(args)
+    if args.before is not None and args.before_time is not None:
+        raise UsageError("--before and --before-time exclude each other")
+    with connect(args) as cluster:
+        there = cluster.partitions(name)
+        missing = [number for number in args.partition or [] if number not in there]
+        if missing:
+            raise UsageError(f"topic {name!r} has {len(there)} partitions, so no partition {missing[0]}")
+        partitions = [TopicPartition(name, number) for number in args.partition or there]
+        before = _trim_points(cluster, args, partitions)
+        results: dict[TopicPartition, int | ApiError] = dict(before.items())
+        if not args.dry_run:
+            confirm(args, f"Delete records of {name} before the offsets {', '.join(map(str, before.values()))}?")
+            results = admin.delete_records(cluster, before)
+    rows = [
+        {
+            "topic": name,
+            "partition": partition.partition,
+            "before": before[partition],
+            "low_watermark": None if isinstance(result, ApiError) else result,
+            "error": result.code.name if isinstance(result, ApiError) else None,
+        }
+        for partition, result in sorted(results.items())
+    ]
+    columns = (("TOPIC", "topic"), ("PARTITION", "partition"), ("BEFORE", "before"), ("LOW-WATERMARK", "low_watermark"), ("ERROR", "error"))
+    output.show("partitions", rows, columns, extra={"dry_run": args.dry_run})
+    failed = [row["error"] for row in rows if row["error"]]
+    if failed:
+        if not output.is_structured:
+            raise Refused(f"{len(failed)} partitions were not trimmed", str(failed[0]))
+        return 1
+    return 0
+
+
+def _trim_points(cluster: Cluster, args: argparse.Namespace, partitions: list[TopicPartition]) -> dict[TopicPartition, int]:
+    """Where each partition is to begin; the end is looked up, so that a dry run can show it."""
+    wanted = admin.LATEST
+    if args.before_time is not None:
+        from ottla.cli.moments import parse_moment_ms
+
+        wanted = parse_moment_ms(args.before_time)
+    if args.before is not None:
+        return dict.fromkeys(partitions, args.before)
+    points = {}
+    ends = admin.list_offsets(cluster, dict.fromkeys(partitions, admin.LATEST))
+    for partition, found in admin.list_offsets(cluster, dict.fromkeys(partitions, wanted)).items():
+        end = ends[partition]
+        if isinstance(found, ApiError):
+            raise found
+        if isinstance(end, ApiError):
+            raise end
+        points[partition] = found.offset if found.offset >= 0 else end.offset
+    return points
+
+
+COMMANDS = {
+    "alter": Command("Grow a topic or change its settings.", _alter_arguments, _alter),
+    "config": Command("Show and change a topic's settings.", _config_arguments, _config),
+    "add-partitions": Command("Add partitions to a topic.", _add_partitions_arguments, _add_partitions),
+    "trim": Command("Delete the oldest records of a topic.", _trim_arguments, _trim),
+}

@@ -1,0 +1,306 @@
+"""`ottla topic`: list, describe, create, delete; what changes a topic that is there stands in `changes.py`.
+
+A topic is named by position or by `--topic`; the option takes a regular expression where several make sense, as Kafka's does.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from typing import Any
+
+from ottla.base.errors import ApiError, ErrorCode
+from ottla.cli.command import Command, Refused, UsageError, parse_pairs
+from ottla.cli.options import add_yes, confirm, connect, output_of
+from ottla.cli.output import Output, write
+from ottla.cli.topics import analyze, changes, clone
+from ottla.cli.topics.topic_names import add_topic_filter, chosen_topics, one_topic
+from ottla.client import admin
+from ottla.client.cluster import Cluster
+
+DEFAULT_SOURCE = 5
+PARTITION_COLUMNS = (
+    ("TOPIC", "topic"),
+    ("PARTITION", "partition"),
+    ("LEADER", "leader"),
+    ("REPLICAS", "replicas"),
+    ("ISR", "isr"),
+    ("OFFLINE", "offline"),
+)
+
+
+# list
+
+
+def _list_arguments(parser: argparse.ArgumentParser) -> None:
+    add_topic_filter(parser)
+    parser.add_argument("--topic-id-type", help=argparse.SUPPRESS)
+    parser.add_argument("--list", action="store_true", help=argparse.SUPPRESS)
+
+
+def _list(args: argparse.Namespace) -> int:
+    output = output_of(args)
+    with connect(args) as cluster:
+        topics = chosen_topics(cluster, args)
+    rows = [
+        {
+            "name": topic.name,
+            "topic_id": _uuid(topic.topic_id),
+            "partitions": len(topic.partitions),
+            "replication_factor": max((len(partition.replica_nodes) for partition in topic.partitions), default=0),
+            "internal": topic.is_internal,
+        }
+        for topic in topics
+    ]
+    if output.form == "plain":
+        write("".join(f"{row['name']}\n" for row in rows))
+    else:
+        columns = (("TOPIC", "name"), ("PARTITIONS", "partitions"), ("REPLICATION", "replication_factor"), ("INTERNAL", "internal"))
+        output.show("topics", rows, columns)
+    return 0
+
+
+def _uuid(raw: bytes) -> str:
+    from ottla.base.uuids import ZERO_UUID, uuid_to_text
+
+    return "" if raw == ZERO_UUID else uuid_to_text(raw)
+
+
+# describe
+
+
+def _describe_arguments(parser: argparse.ArgumentParser) -> None:
+    add_topic_filter(parser)
+    add = parser.add_argument
+    add("--if-exists", action="store_true", help="no error when there is no such topic")
+    add("--under-replicated-partitions", action="store_true", help="only partitions whose ISR lacks a replica")
+    add("--unavailable-partitions", action="store_true", help="only partitions without a leader")
+    add("--under-min-isr-partitions", action="store_true", help="only partitions whose ISR is smaller than min.insync.replicas")
+    add("--at-min-isr-partitions", action="store_true", help="only partitions whose ISR is just min.insync.replicas")
+    add("--topics-with-overrides", action="store_true", help="only topics with settings of their own, without their partitions")
+    add("--partition-size-limit-per-response", type=int, help=argparse.SUPPRESS)
+
+
+def _describe(args: argparse.Namespace) -> int:
+    output = output_of(args)
+    with connect(args) as cluster:
+        described = describe(cluster, chosen_topics(cluster, args, is_optional=args.if_exists), args)
+    if output.is_structured:
+        output.show("topics", described, ())
+    else:
+        _show_tables(output, described, args)
+    return 0
+
+
+def describe(cluster: Cluster, topics: Sequence[Any], args: argparse.Namespace) -> list[dict[str, Any]]:
+    """Topics from their metadata, with settings, as far as the filters among the options leave them."""
+    described = [_described(topic) for topic in topics]
+    _add_configs(cluster, described)
+    _apply_filters(described, args)
+    if args.topics_with_overrides:
+        described = [topic for topic in described if topic["configs"]]
+    for topic in described:
+        topic.pop("min_isr", None)
+    return described
+
+
+def _described(topic: Any) -> dict[str, Any]:
+    partitions = [
+        {
+            "topic": topic.name,
+            "partition": partition.partition_index,
+            "leader": partition.leader_id if partition.leader_id >= 0 else None,
+            "leader_epoch": partition.leader_epoch,
+            "replicas": list(partition.replica_nodes),
+            "isr": list(partition.isr_nodes),
+            "offline": list(partition.offline_replicas),
+        }
+        for partition in sorted(topic.partitions, key=lambda found: int(found.partition_index))
+    ]
+    return {
+        "name": topic.name,
+        "topic_id": _uuid(topic.topic_id),
+        "internal": topic.is_internal,
+        "partition_count": len(partitions),
+        "replication_factor": max((len(partition["replicas"]) for partition in partitions), default=0),
+        "configs": {},
+        "partitions": partitions,
+    }
+
+
+def _add_configs(cluster: Cluster, described: list[dict[str, Any]]) -> None:
+    """The settings that differ from the default, and the one that the filters by ISR compare with."""
+    names = [topic["name"] for topic in described]
+    found = admin.describe_configs(cluster, admin.TOPIC_RESOURCE, names) if names else {}
+    for topic in described:
+        configs = found.get(topic["name"], [])
+        if isinstance(configs, ApiError):
+            raise configs
+        topic["configs"] = {
+            entry.name: entry.value for entry in configs if entry.config_source != DEFAULT_SOURCE and not entry.is_sensitive
+        }
+        topic["min_isr"] = next((int(entry.value) for entry in configs if entry.name == "min.insync.replicas"), 1)
+
+
+def _partition_filters(args: argparse.Namespace) -> bool:
+    return bool(
+        args.under_replicated_partitions or args.unavailable_partitions or args.under_min_isr_partitions or args.at_min_isr_partitions
+    )
+
+
+def _apply_filters(described: list[dict[str, Any]], args: argparse.Namespace) -> None:
+    if not _partition_filters(args):
+        return
+    for topic in described:
+        min_isr = topic.get("min_isr", 1)
+        topic["partitions"] = [
+            partition
+            for partition in topic["partitions"]
+            if (args.under_replicated_partitions and len(partition["isr"]) < len(partition["replicas"]))
+            or (args.unavailable_partitions and partition["leader"] is None)
+            or (args.under_min_isr_partitions and len(partition["isr"]) < min_isr)
+            or (args.at_min_isr_partitions and len(partition["isr"]) == min_isr)
+        ]
+    described[:] = [topic for topic in described if topic["partitions"]]
+
+
+def _show_tables(output: Output, described: list[dict[str, Any]], args: argparse.Namespace) -> None:
+    if args.topics_with_overrides:
+        columns = (("TOPIC", "name"), ("PARTITIONS", "partition_count"), ("REPLICATION", "replication_factor"), ("CONFIGS", "configs"))
+        output.show("topics", described, columns)
+        return
+    if not _partition_filters(args) and output.form == "table":
+        for topic in described:
+            configs = ",".join(f"{key}={value}" for key, value in topic["configs"].items())
+            counts = f"partitions: {topic['partition_count']}  replication: {topic['replication_factor']}"
+            write(f"topic: {topic['name']}  id: {topic['topic_id'] or '-'}  {counts}  configs: {configs or '-'}\n")
+    partitions = [partition for topic in described for partition in topic["partitions"]]
+    output.show("partitions", partitions, PARTITION_COLUMNS)
+
+
+def as_kafka(topic: dict[str, Any], args: argparse.Namespace) -> str:
+    """The lines of kafka-topics --describe."""
+    lines = []
+    if not _partition_filters(args):
+        configs = ",".join(f"{key}={value}" for key, value in topic["configs"].items())
+        lines.append(
+            f"Topic: {topic['name']}\tTopicId: {topic['topic_id']}\tPartitionCount: {topic['partition_count']}\t"
+            f"ReplicationFactor: {topic['replication_factor']}\tConfigs: {configs}\n"
+        )
+    if not args.topics_with_overrides:
+        for partition in topic["partitions"]:
+            leader = "none" if partition["leader"] is None else partition["leader"]
+            replicas, isr = (",".join(map(str, partition[key])) for key in ("replicas", "isr"))
+            lines.append(
+                f"\tTopic: {topic['name']}\tPartition: {partition['partition']}\tLeader: {leader}\tReplicas: {replicas}\tIsr: {isr}"
+                "\tElr: \tLastKnownElr: \n"
+            )
+    return "".join(lines)
+
+
+# create
+
+
+def _create_arguments(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("name", nargs="?", help="the new topic's name")
+    add("--topic", metavar="NAME", help="the same as an option")
+    add("-p", "--partitions", type=int, default=-1, metavar="N", help="how many (default: the broker's num.partitions)")
+    add("-r", "--replication-factor", type=int, default=-1, metavar="N", help="how many copies (default: the broker's)")
+    add("--replica-assignment", metavar="0:1,1:2", help="brokers of each partition")
+    add("-c", "--config", action="append", metavar="KEY=VALUE", help="a setting of the topic")
+    add("--if-not-exists", action="store_true", help="no error when the topic is there")
+    add("--dry-run", action="store_true", help="let the broker check, change nothing")
+
+
+def parse_replica_assignment(text: str) -> dict[int, list[int]]:
+    """`0:1,1:2`: partition 0 on brokers 0 and 1, partition 1 on 1 and 2."""
+    try:
+        placed = {number: [int(broker) for broker in part.split(":")] for number, part in enumerate(text.split(","))}
+    except ValueError:
+        raise UsageError(f"--replica-assignment {text!r} is not BROKER:BROKER,BROKER:BROKER...") from None
+    for number, brokers in placed.items():
+        if len(set(brokers)) != len(brokers):
+            raise UsageError(f"--replica-assignment names a broker twice for partition {number}")
+        if len(brokers) != len(placed[0]):
+            raise UsageError("--replica-assignment gives partitions different numbers of replicas")
+    return placed
+
+
+def _create(args: argparse.Namespace) -> int:
+    output = output_of(args)
+    name = one_topic(args)
+    assignments = parse_replica_assignment(args.replica_assignment) if args.replica_assignment else None
+    if assignments is not None and (args.partitions > 0 or args.replication_factor > 0):
+        raise UsageError("--replica-assignment says both numbers already; leave out --partitions and --replication-factor")
+    for value, option in ((args.partitions, "--partitions"), (args.replication_factor, "--replication-factor")):
+        if value == 0 or value < -1:
+            raise UsageError(f"{option} must be 1 or more")
+    with connect(args) as cluster:
+        try:
+            result = admin.create_topic(
+                cluster,
+                name,
+                partitions=args.partitions,
+                replication_factor=args.replication_factor,
+                assignments=assignments,
+                configs=parse_pairs(args.config, "--config"),
+                validate_only=args.dry_run,
+            )
+        except ApiError as error:
+            if error.code is ErrorCode.TOPIC_ALREADY_EXISTS and args.if_not_exists:
+                output.done(f"Topic {name} exists already.", {"topic": name, "created": False})
+                return 0
+            raise
+    what = {"topic": name, "topic_id": _uuid(result.topic_id), "partitions": result.num_partitions, "created": not args.dry_run}
+    output.done(f"Topic {name} could be created." if args.dry_run else f"Created topic {name}.", {**what, "dry_run": args.dry_run})
+    return 0
+
+
+# delete
+
+
+def _delete_arguments(parser: argparse.ArgumentParser) -> None:
+    add_topic_filter(parser)
+    parser.add_argument("--if-exists", action="store_true", help="no error when there is no such topic")
+    parser.add_argument("--dry-run", action="store_true", help="show what would be deleted")
+    add_yes(parser)
+
+
+def _delete(args: argparse.Namespace) -> int:
+    output = output_of(args)
+    if not args.names and not args.topic:
+        raise UsageError("name the topics to delete")
+    with connect(args) as cluster:
+        names = [topic.name for topic in chosen_topics(cluster, args, is_optional=args.if_exists)]
+        if args.dry_run:
+            output.done("Would delete: " + (", ".join(names) or "nothing"), {"deleted": [], "would_delete": names, "dry_run": True})
+            return 0
+        if not names:
+            output.done("Nothing to delete.", {"deleted": []})
+            return 0
+        confirm(args, f"Delete {', '.join(names)} with all records?")
+        results = admin.delete_topics(cluster, names)
+    failures = {name: error for name, error in results.items() if error is not None}
+    deleted = [name for name in names if name not in failures]
+    for name, error in failures.items():
+        if not output.is_structured:
+            output.error(f"{name}: {error.message} ({error.code.name})", error.code.name)
+    errors = {name: error.code.name for name, error in failures.items()}
+    if deleted or output.is_structured:
+        message = "" if getattr(args, "is_shim", False) else "Deleted " + ", ".join(deleted) + "."
+        output.done(message, {"deleted": deleted, "errors": errors}) if message or output.is_structured else None
+    if failures:
+        raise Refused(f"{len(failures)} of {len(results)} topics were not deleted", next(iter(errors.values())))
+    return 0
+
+
+COMMANDS = {
+    "list": Command("Names of all topics.", _list_arguments, _list, may_watch=True),
+    "describe": Command("Partitions, leaders, replicas, settings.", _describe_arguments, _describe, may_watch=True),
+    "create": Command("Make a topic.", _create_arguments, _create),
+    "delete": Command("Delete topics with their records.", _delete_arguments, _delete),
+    **changes.COMMANDS,
+    "clone": clone.COMMAND,
+    "analyze": analyze.COMMAND,
+}

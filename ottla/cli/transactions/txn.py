@@ -1,0 +1,239 @@
+"""`ottla txn`: list, describe, describe-producers, find-hanging, abort. Its other verbs: `why.py`, `prepared.py`.
+
+Exit codes beside the general ones: `find-hanging` and `why` give 1 when they have found something, so that a script can ask.
+"""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from ottla.base.errors import ApiError
+from ottla.base.types import TopicPartition
+from ottla.cli.command import Command, Refused, UsageError, merged
+from ottla.cli.moments import now_ms
+from ottla.cli.options import add_yes, confirm, connect, output_of
+from ottla.cli.output import Columns
+from ottla.cli.transactions import prepared, why
+from ottla.cli.transactions.why import open_transactions, partitions_of, producer_row
+from ottla.client import transaction_admin
+from ottla.client.cluster import Cluster
+
+MAX_TRANSACTION_TIMEOUT_MINUTES = 15
+COORDINATOR_GRACE_MS = 5 * 60_000
+
+LIST_COLUMNS: Columns = (
+    ("TransactionalId", "transactional_id"),
+    ("Coordinator", "coordinator"),
+    ("ProducerId", "producer_id"),
+    ("TransactionState", "state"),
+)
+DESCRIBE_COLUMNS: Columns = (
+    ("CoordinatorId", "coordinator"),
+    ("TransactionalId", "transactional_id"),
+    ("ProducerId", "producer_id"),
+    ("ProducerEpoch", "producer_epoch"),
+    ("TransactionState", "state"),
+    ("TransactionTimeoutMs", "timeout_ms"),
+    ("CurrentTransactionStartTimeMs", "start_ms"),
+    ("TransactionDurationMs", "duration_ms"),
+    ("TopicPartitions", "partitions"),
+)
+PRODUCER_COLUMNS: Columns = (
+    ("ProducerId", "producer_id"),
+    ("ProducerEpoch", "producer_epoch"),
+    ("LatestCoordinatorEpoch", "coordinator_epoch"),
+    ("LastSequence", "last_sequence"),
+    ("LastTimestamp", "last_timestamp"),
+    ("CurrentTransactionStartOffset", "start_offset"),
+)
+
+
+# list, describe
+
+
+def _list_arguments(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("--state", action="append", metavar="STATE[,...]", help="only in these states, such as Ongoing")
+    add("--producer-id", type=int, action="append", default=[], metavar="ID", help="only of this producer")
+    add("--duration-filter", type=int, default=-1, metavar="MS", help="only those open for longer")
+    add("--transactional-id-pattern", metavar="REGEX", help="only ids that match")
+
+
+def _list(args: argparse.Namespace) -> int:
+    with connect(args) as cluster:
+        found = transaction_admin.list_transactions(
+            cluster,
+            states=merged(args.state),
+            producer_ids=args.producer_id,
+            duration_ms=args.duration_filter,
+            pattern=args.transactional_id_pattern,
+        )
+    output_of(args).show("transactions", [listed._asdict() for listed in found], LIST_COLUMNS)
+    return 0
+
+
+def _describe_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("name", nargs="?", metavar="ID", help="the transactional id")
+    parser.add_argument("--transactional-id", metavar="ID", help="the same as an option")
+
+
+def _one_id(args: argparse.Namespace) -> str:
+    name = args.name or args.transactional_id
+    if not name:
+        raise UsageError("name a transactional id")
+    return str(name)
+
+
+def _describe(args: argparse.Namespace) -> int:
+    with connect(args) as cluster:
+        found = transaction_admin.describe_transaction(cluster, _one_id(args))
+    row = {
+        **found._asdict(),
+        "partitions": [str(partition) for partition in found.partitions],
+        "start_ms": found.start_ms if found.start_ms >= 0 else None,
+        "duration_ms": now_ms() - found.start_ms if found.start_ms >= 0 else None,
+    }
+    output_of(args).show("transactions", [row], DESCRIBE_COLUMNS)
+    return 0
+
+
+# describe-producers
+
+
+def _partition_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--topic", metavar="NAME", help="the topic")
+    parser.add_argument("--partition", type=int, metavar="N", help="the partition")
+
+
+def _describe_producers_arguments(parser: argparse.ArgumentParser) -> None:
+    _partition_arguments(parser)
+    parser.add_argument("--broker-id", type=int, metavar="ID", help="ask this replica (default: the leader)")
+
+
+def _one_partition(args: argparse.Namespace) -> TopicPartition:
+    if not args.topic or args.partition is None:
+        raise UsageError("give --topic and --partition")
+    return TopicPartition(args.topic, args.partition)
+
+
+def _describe_producers(args: argparse.Namespace) -> int:
+    partition = _one_partition(args)
+    with connect(args) as cluster:
+        cluster.leader(partition)
+        found = transaction_admin.describe_producers(cluster, [partition], broker_id=args.broker_id)[partition]
+    if isinstance(found, ApiError):
+        raise found
+    rows = [producer_row(state) for state in found]
+    if getattr(args, "is_shim", False):
+        rows = [{**row, "start_offset": "None" if row["start_offset"] is None else row["start_offset"]} for row in rows]
+    output_of(args).show("producers", rows, PRODUCER_COLUMNS)
+    return 0
+
+
+# find-hanging
+
+
+def _find_hanging_arguments(parser: argparse.ArgumentParser) -> None:
+    _partition_arguments(parser)
+    add = parser.add_argument
+    add("--broker-id", type=int, metavar="ID", help="only partitions that this broker leads")
+    add("--max-transaction-timeout", type=int, default=MAX_TRANSACTION_TIMEOUT_MINUTES, metavar="MINUTES", help="default 15")
+
+
+def is_hanging(row: dict[str, Any], partitions_of: dict[str, frozenset[TopicPartition]], limit_ms: int) -> bool:
+    """Open for longer than any transaction may be, and no coordinator that would still end it here."""
+    if row["idle_ms"] <= limit_ms:
+        return False
+    name = row["transactional_id"]
+    if name is None:
+        return True
+    return TopicPartition(row["topic"], row["partition"]) not in partitions_of.get(name, frozenset())
+
+
+def _find_hanging(args: argparse.Namespace) -> int:
+    output = output_of(args)
+    limit_ms = args.max_transaction_timeout * 60_000 + COORDINATOR_GRACE_MS
+    with connect(args) as cluster:
+        rows = open_transactions(cluster, partitions_of(cluster, args))
+        names = sorted({str(row["transactional_id"]) for row in rows if row["transactional_id"] is not None})
+        described = {name: frozenset(transaction_admin.describe_transaction(cluster, name).partitions) for name in names}
+    hanging = [row for row in rows if is_hanging(row, described, limit_ms)]
+    columns: Columns = (
+        ("Topic", "topic"),
+        ("Partition", "partition"),
+        ("ProducerId", "producer_id"),
+        ("ProducerEpoch", "producer_epoch"),
+        ("CoordinatorEpoch", "coordinator_epoch"),
+        ("StartOffset", "start_offset"),
+        ("LastTimestamp", "last_timestamp"),
+        ("Duration(min)", "minutes"),
+    )
+    output.show("hanging", [{**row, "minutes": row["idle_ms"] // 60_000} for row in hanging], columns)
+    return 1 if hanging and not getattr(args, "is_shim", False) else 0
+
+
+# abort
+
+
+def _abort_arguments(parser: argparse.ArgumentParser) -> None:
+    _partition_arguments(parser)
+    add = parser.add_argument
+    add("--start-offset", type=int, metavar="N", help="where the transaction began in the partition")
+    add("--producer-id", type=int, metavar="ID", help="instead of --start-offset, with the two epochs")
+    add("--producer-epoch", type=int, metavar="N")
+    add("--coordinator-epoch", type=int, metavar="N")
+    add("--transactional-id", metavar="ID", help="fence this producer: what it has open is aborted")
+    add_yes(parser)
+
+
+def _abort(args: argparse.Namespace) -> int:
+    output = output_of(args)
+    if args.transactional_id is not None:
+        if args.topic or args.partition is not None:
+            raise UsageError("either --transactional-id or a partition")
+        confirm(args, f"Abort what {args.transactional_id!r} has open, and fence its producer?")
+        with connect(args) as cluster:
+            transaction_admin.describe_transaction(cluster, args.transactional_id)
+            transaction_admin.fence_producer(cluster, args.transactional_id)
+        what: dict[str, Any] = {"transactional_id": args.transactional_id, "aborted": True}
+        output.done(f"Fenced {args.transactional_id}; what it had open is aborted.", what)
+        return 0
+    partition = _one_partition(args)
+    with connect(args) as cluster:
+        cluster.leader(partition)
+        producer_id, epoch, coordinator_epoch = _to_abort(cluster, args, partition)
+        confirm(args, f"Write an abort marker for producer {producer_id} into {partition}?")
+        transaction_admin.write_abort_marker(
+            cluster, partition, producer_id=producer_id, producer_epoch=epoch, coordinator_epoch=coordinator_epoch
+        )
+    what = {"topic": partition.topic, "partition": partition.partition, "producer_id": producer_id, "aborted": True}
+    output.done(f"Wrote an abort marker for producer {producer_id} into {partition}.", what)
+    return 0
+
+
+def _to_abort(cluster: Cluster, args: argparse.Namespace, partition: TopicPartition) -> tuple[int, int, int]:
+    """Producer id, its epoch and the coordinator's, as given or as found by where the transaction began."""
+    if args.producer_id is not None:
+        if args.producer_epoch is None or args.coordinator_epoch is None:
+            raise UsageError("--producer-id needs --producer-epoch and --coordinator-epoch")
+        return args.producer_id, args.producer_epoch, max(args.coordinator_epoch, 0)
+    if args.start_offset is None:
+        raise UsageError("give --start-offset, or --producer-id with both epochs, or --transactional-id")
+    for row in open_transactions(cluster, [partition]):
+        if row["start_offset"] == args.start_offset:
+            return row["producer_id"], row["producer_epoch"], max(row["coordinator_epoch"], 0)
+    raise Refused(f"no open transaction of {partition} began at offset {args.start_offset}", "INVALID_TXN_STATE")
+
+
+COMMANDS = {
+    "list": Command("All transactional ids and their states.", _list_arguments, _list, may_watch=True),
+    "describe": Command("One transaction: state, age, partitions.", _describe_arguments, _describe, may_watch=True),
+    "describe-producers": Command("Who writes to a partition.", _describe_producers_arguments, _describe_producers, may_watch=True),
+    "producers": Command("The same by a shorter name.", _describe_producers_arguments, _describe_producers, may_watch=True),
+    "find-hanging": Command("Transactions that nobody will end; exit code 1 if there are any.", _find_hanging_arguments, _find_hanging),
+    "abort": Command("End a transaction that hangs.", _abort_arguments, _abort),
+    "prepared": prepared.PREPARED,
+    "finish": prepared.FINISH,
+    "why": why.WHY,
+}

@@ -1,0 +1,57 @@
+"""Feature levels: words of Kafka's tool, and what a release brings."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from ottla.cli.cluster.features import LEVELS
+from ottla.cli.kafka_tools.features_output import metadata_name
+from tests.cli.conftest import Ottla
+
+
+def test_a_level_that_is_there_already(ottla: Ottla) -> None:
+    result = json.loads(ottla("features", "upgrade", "--feature", "group.version=1", "--dry-run", "-o", "json").out)
+    assert result["features"] == [{"feature": "group.version", "level": 1, "result": "done", "error": None, "message": None}]
+    assert ottla("kafka-features", "upgrade", "--release-version", "4.0", "--dry-run").out == (
+        "group.version can be upgraded to 1.\ntransaction.version can be upgraded to 2.\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("upgrade", "--feature", "group.version=9"), "Could not upgrade group.version to 9. "),
+        (("upgrade", "--metadata", "3.9", "--dry-run"), "Can not upgrade metadata.version to 21. "),
+        (("downgrade", "--feature", "nope.version=1"), "Could not downgrade nope.version to 1. "),
+        (("disable", "--feature", "nope.version"), "Could not disable nope.version. "),
+    ],
+)
+def test_refusals_as_kafka_words_them(ottla: Ottla, words: tuple[str, ...], said: str) -> None:
+    result = ottla("kafka-features", *words)
+    assert (result.code, result.err) == (1, "1 out of 1 operation(s) failed.\n")
+    assert result.out.startswith(said)
+
+
+def test_what_releases_bring_and_features_need(offline: Ottla) -> None:
+    assert offline("kafka-features", "version-mapping", "--release-version", "3.9").out.startswith("metadata.version=21 (3.9)\n")
+    assert offline("kafka-features", "version-mapping").out.startswith("metadata.version=30 (4.3-IV0)\n")
+    rows = json.loads(offline("features", "version-mapping", "--release-version", "4.0-IV3", "-o", "json").out)["levels"]
+    assert {row["feature"]: row["level"] for row in rows} == LEVELS["4.0"]
+    needs = offline("kafka-features", "feature-dependencies", "--feature", "eligible.leader.replicas.version=1,share.version=1").out
+    assert needs == (
+        "eligible.leader.replicas.version=1 requires:\n    metadata.version=23 (4.0-IV1)\nshare.version=1 has no dependencies.\n"
+    )
+    assert [
+        row["needs"]
+        for row in json.loads(offline("features", "feature-dependencies", "--feature", "share.version=1", "-o", "json").out)["dependencies"]
+    ] == [None]
+    for feature, code in (("nope=1", 2), ("share.version=7", 1), ("metadata.version=99", 1), ("share.version", 2)):
+        refused = offline("features", "feature-dependencies", "--feature", feature)
+        assert (refused.code, refused.err.count("\n")) == (code, 1)
+
+
+def test_names_of_levels_end_each_release() -> None:
+    assert all(str(metadata_name(levels["metadata.version"])).startswith(release) for release, levels in LEVELS.items())
+    assert metadata_name(6) is metadata_name(99) is None

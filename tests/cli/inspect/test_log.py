@@ -1,0 +1,253 @@
+"""`ottla log dump` says what Kafka's tool says, shows bytes with their meaning, and tells a file that is no segment in one line."""
+
+from __future__ import annotations
+
+import io
+import json
+from contextlib import redirect_stderr, redirect_stdout, suppress
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ottla.base.errors import WireError
+from ottla.cli.main import main
+from ottla.wire.records import Record, encode_batch, iter_batches, stamp_crc
+from tests.cli.conftest import Ottla
+from tests.cli.inspect.segment_files import STEM, make_partition
+
+
+@pytest.fixture
+def partition(tmp_path: Path) -> Path:
+    return make_partition(tmp_path / "t-0")
+
+
+def test_batches_in_the_words_of_kafkas_tool(offline: Ottla, partition: Path) -> None:
+    path = partition / f"{STEM}.log"
+    result = offline("log", "dump", "--files", path)
+    assert result.code == 0
+    lines = result.out.splitlines()
+    assert lines[:2] == [f"Dumping {path}", "Log starting offset: 100"]
+    start = (
+        "baseOffset: 100 lastOffset: 100 count: 1 baseSequence: -1 lastSequence: -1 producerId: -1 producerEpoch: -1 "
+        "partitionLeaderEpoch: 1 isTransactional: false isControl: false deleteHorizonMs: OptionalLong.empty position: 0 "
+        "CreateTime: 1000 size: 80 magic: 2 compresscodec: none crc: "
+    )
+    assert lines[2].startswith(start)
+    assert lines[2].endswith(" isvalid: true")
+    assert "compresscodec: zstd" in lines[3]
+    assert len(lines) == 7
+
+
+def test_records_with_key_and_value(offline: Ottla, partition: Path) -> None:
+    result = offline("log", "dump", "--files", partition / f"{STEM}.log", "--print-data-log")
+    records = [line for line in result.out.splitlines() if line.startswith("| ")]
+    assert records[0] == "| offset: 100 CreateTime: 1000 keySize: 3 valueSize: 5 sequence: -1 headerKeys: [h] key: key payload: value"
+    assert records[2] == "| offset: 102 CreateTime: 1020 keySize: 3 valueSize: -1 sequence: -1 headerKeys: [h] key: key"
+    assert records[4].endswith("sequence: -1 headerKeys: [] endTxnMarker: ABORT coordinatorEpoch: 5")
+    bare = offline("log", "dump", "--files", partition / f"{STEM}.log", "--print-data-log", "--skip-record-metadata")
+    assert next(line for line in bare.out.splitlines() if line.startswith("|")) == "| key: key payload: value"
+    assert "endTxnMarker" not in bare.out
+
+
+def test_a_deep_look_without_values_shows_sizes_only(offline: Ottla, partition: Path) -> None:
+    result = offline("log", "dump", "--files", partition / f"{STEM}.log", "--deep-iteration")
+    assert "keySize: 3 valueSize: 5" in result.out
+    assert "payload" not in result.out
+
+
+def test_the_smaller_files(offline: Ottla, partition: Path) -> None:
+    names = [
+        f"{STEM}.index",
+        f"{STEM}.timeindex",
+        f"{STEM}.txnindex",
+        f"{105:020d}.snapshot",
+        "leader-epoch-checkpoint",
+        "partition.metadata",
+    ]
+    result = offline("log", "dump", "--files", ",".join(str(partition / name) for name in names))
+    assert result.code == 0
+    lines = [line for line in result.out.splitlines() if not line.startswith("Dumping")]
+    index = (partition / f"{STEM}.index").read_bytes()
+    assert lines == [
+        "offset: 101 position: 80",
+        f"offset: 103 position: {int.from_bytes(index[12:16], 'big')}",
+        "timestamp: 1010 offset: 101",
+        "timestamp: 1030 offset: 103",
+        "version: 0 producerId: 7 firstOffset: 103 lastOffset: 104 lastStableOffset: 105",
+        "producerId: 7 producerEpoch: 0 coordinatorEpoch: 5 currentTxnFirstOffset: OptionalLong.empty lastTimestamp: 1040 "
+        "firstSequence: 0 lastSequence: 0 lastOffset: 103 offsetDelta: 0 timestamp: 1040",
+        "epoch: 1 start_offset: 100",
+        "version: 0",
+        "topic_id: AAAAAAAAAAAAAAAAAAAAAQ",
+    ]
+
+
+def test_names_that_are_no_text_are_shown_all_the_same(offline: Ottla, tmp_path: Path) -> None:
+    """Header keys, keys and values may be any bytes."""
+    path = tmp_path / f"{0:020d}.log"
+    path.write_bytes(encode_batch([Record(0, 1, b"\xff", b"\xfe\n", (("\udcff", None),))]))
+    result = offline("log", "dump", path, "--print-data-log")
+    assert result.code == 0
+    assert "headerKeys: [?] key: \ufffd payload: \ufffd" in result.out
+    assert offline("log", "dump", path, "--hex").code == 0
+    assert offline("log", "dump", path, "--print-data-log", "-o", "json").code == 0
+
+
+def test_a_directory_is_all_of_its_files(offline: Ottla, partition: Path) -> None:
+    result = offline("log", "dump", partition, "-o", "json")
+    files = json.loads(result.out)["files"]
+    assert [Path(found["file"]).name for found in files] == sorted(path.name for path in partition.iterdir())
+    assert [entry["base_offset"] for entry in files[1]["entries"]] == [100, 101, 102, 103, 104]
+
+
+def test_hex_names_every_byte_of_every_file(offline: Ottla, partition: Path) -> None:
+    """Each byte of a file stands in exactly one span (what was compressed is shown twice: packed, and what came out)."""
+    result = offline("log", "dump", partition, "--hex", "-o", "json")
+    for found in json.loads(result.out)["files"]:
+        data = Path(found["file"]).read_bytes()
+        covered = b"".join(bytes.fromhex(span["data"]) for span in found["bytes"] if not span["is_unpacked"])
+        assert covered == data, found["file"]
+
+
+def test_hex_for_people(offline: Ottla, partition: Path) -> None:
+    lines = offline("log", "dump", partition / f"{STEM}.log", "--hex").out.splitlines()
+    base_offset = next(line for line in lines if "base_offset" in line)
+    assert " ".join(base_offset.split()) == "0-7 00 00 00 00 00 00 00 64 base_offset = 100 (offset of the first record)"
+    assert any('key = "key"' in line for line in lines)
+    assert any("control_type = 0  (ABORT)" in line for line in lines)
+    assert any("zstd:" in line and "unpacked" in line for line in lines)
+
+
+def test_an_index_that_contradicts_its_segment(offline: Ottla, partition: Path) -> None:
+    index, times = partition / f"{STEM}.index", partition / f"{STEM}.timeindex"
+    data = bytearray(index.read_bytes())
+    data[3] = 2
+    index.write_bytes(data)
+    data = bytearray(times.read_bytes())
+    data[7] = 0xFF
+    times.write_bytes(data)
+    result = offline("log", "dump", "--verify-index-only", index, times)
+    assert result.code == 1
+    assert f"Mismatches in :{index}\n  Index offset: 102, log offset: 101" in result.err
+    assert f"Found timestamp mismatch in :{times}" in result.err
+    assert "offset: " not in result.out
+
+
+def test_an_index_without_its_segment(offline: Ottla, partition: Path) -> None:
+    (partition / f"{STEM}.log").unlink()
+    shown = offline("log", "dump", partition / f"{STEM}.index")
+    assert (shown.code, shown.out.count("position:")) == (0, 2)
+    assert "cannot compare" in shown.err
+    assert offline("log", "dump", "--verify-index-only", partition / f"{STEM}.index").code == 1
+
+
+def test_sanity_checks(offline: Ottla, partition: Path) -> None:
+    paths = [partition / f"{STEM}.index", partition / f"{STEM}.timeindex"]
+    result = offline("log", "dump", "--index-sanity-check", *paths)
+    assert result.code == 0
+    assert [line for line in result.out.splitlines() if "passed" in line] == [f"{path} passed sanity check." for path in paths]
+    paths[0].write_bytes(paths[0].read_bytes()[:-1])
+    broken = offline("log", "dump", "--index-sanity-check", *paths)
+    assert broken.code == 1
+    assert f"{paths[0]} is corrupt" in broken.err
+
+
+def test_a_cut_off_tail_is_counted(offline: Ottla, partition: Path) -> None:
+    path = partition / f"{STEM}.log"
+    path.write_bytes(path.read_bytes()[:-3])
+    result = offline("log", "dump", path)
+    assert result.code == 0
+    assert f"Found 75 invalid bytes at the end of {STEM}.log" in result.out
+    assert "invalid bytes" not in offline("log", "dump", path, "--max-bytes", "90").out
+
+
+def test_max_bytes_ends_the_reading(offline: Ottla, partition: Path) -> None:
+    result = offline("log", "dump", partition / f"{STEM}.log", "--max-bytes", "90", "-o", "jsonl")
+    assert [json.loads(line)["base_offset"] for line in result.out.splitlines()] == [100]
+
+
+def test_a_wrong_crc_is_shown_and_nothing_inside_explained(offline: Ottla, partition: Path) -> None:
+    path = partition / f"{STEM}.log"
+    data = bytearray(path.read_bytes())
+    data[70] ^= 1
+    path.write_bytes(data)
+    result = offline("log", "dump", path, "--print-data-log", "--hex")
+    assert "isvalid: false" in result.out
+    assert "not explained: the CRC is wrong" in result.out
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        (f"{0:020d}.log", b"\xff" * 300, "is no log segment"),
+        (f"{0:020d}.log", b"text that is no batch", "hold no whole batch"),
+        (f"{0:020d}.log", b"\0" * 16 + b"\1" + b"\0" * 60, "before Kafka 0.11"),
+        (f"{0:020d}.txnindex", b"123", "not a multiple"),
+        (f"{0:020d}.snapshot", b"\0\1\0\0", "snapshot"),
+        ("leader-epoch-checkpoint", b"0\n2\n1 1\n", "has 1 entries and says 2"),
+        ("leader-epoch-checkpoint", b"\xff\xfe", "is not text"),
+        ("meta.properties", b"nothing", "no '='"),
+        ("notes.txt", b"hello", "is no file of a log"),
+    ],
+)
+def test_what_is_no_file_of_a_log(offline: Ottla, tmp_path: Path, name: str, content: bytes, message: str) -> None:
+    path = tmp_path / name
+    path.write_bytes(content)
+    result = offline("log", "dump", "--files", path)
+    assert result.code == 1
+    assert message in result.err
+    assert result.err.count("\n") == 1
+    assert path.read_bytes() == content
+
+
+def test_a_missing_file_and_one_bad_among_good(offline: Ottla, partition: Path, tmp_path: Path) -> None:
+    missing = tmp_path / f"{0:020d}.log"
+    result = offline("log", "dump", missing, partition / f"{STEM}.log")
+    assert result.code == 1
+    assert "cannot read" in result.err
+    assert "baseOffset: 100" in result.out
+
+
+@settings(max_examples=150)
+@given(data=st.data())
+def test_damage_anywhere_is_a_line_and_never_more(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
+    """Any byte of any file changed, or its end cut off: the dump goes as far as it can and ends with 0 or 1."""
+    partition = make_partition(tmp_path_factory.mktemp("damage") / "t-0")
+    path = data.draw(st.sampled_from(sorted(partition.iterdir())))
+    content = bytearray(path.read_bytes())
+    for _ in range(data.draw(st.integers(1, 3))):
+        content[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.integers(0, 255))
+    if path.suffix == ".log" and data.draw(st.booleans()):
+        with suppress(WireError):
+            for position, header in iter_batches(bytes(content)):
+                stamp_crc(content, position, header.size_bytes)  # damage that the CRC does not show
+    path.write_bytes(content[: data.draw(st.integers(0, len(content)))])
+    options = data.draw(
+        st.sampled_from([("--hex",), ("--print-data-log",), ("--offsets-decoder",), ("--index-sanity-check",), ("-o", "json")])
+    )
+    out, err = io.StringIO(), io.StringIO()
+    with redirect_stdout(out), redirect_stderr(err):
+        code = main(["log", "dump", str(partition), *options])
+    assert code in (0, 1)
+    assert "Traceback" not in err.getvalue()
+    assert out.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        ((), 2),
+        (("--offsets-decoder", "--transaction-log-decoder", "x.log"), 2),
+        (("--share-group-state-decoder", "--offsets-decoder", "x.log"), 2),
+        (("--max-bytes", "-1", "x.log"), 2),
+        (("--value-decoder-class", "com.example.Decoder", "x.log"), 2),
+        (("--cluster-metadata-decoder", "x.log"), 1),
+    ],
+)
+def test_wrong_usage(offline: Ottla, words: tuple[str, ...], code: int) -> None:
+    result = offline("log", "dump", *words)
+    assert result.code == code
+    assert result.err.startswith("error: ")
+    assert result.err.count("\n") == 1
