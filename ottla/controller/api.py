@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Protocol
 
+from ottla.base.cluster_metadata import PartitionMetadata, QuotaEntity
 from ottla.base.errors import ErrorCode
-from ottla.controller.state import PartitionMetadata, QuotaEntity
 
 NO_TOPIC_ID = bytes(16)
 

@@ -9,23 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from ottla.base.cluster_metadata import ALL_BROKERS, CONFIG_BROKER, CONFIG_GROUP, CONFIG_TOPIC, Change, ConfigPut, QuotaEntity, QuotaPut
 from ottla.base.config import BROKER_SETTINGS, GROUP_SETTINGS, TOPIC_SETTINGS, BrokerConfig, Setting, Type
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.base.ports import Create, Operation, Set
 from ottla.controller import znodes
 from ottla.controller.api import ConfigEntry, ConfigOperation, ConfigRequest, ConfigResult, QuotaRequest, QuotaResult
 from ottla.controller.machine import Plan, guarded
-from ottla.controller.state import (
-    ALL_BROKERS,
-    CONFIG_BROKER,
-    CONFIG_GROUP,
-    CONFIG_TOPIC,
-    Change,
-    ClusterState,
-    ConfigPut,
-    QuotaEntity,
-    QuotaPut,
-)
+from ottla.controller.state import ClusterState
 from ottla.controller.topic_names import check_topic_name
 
 _INT_MAX, _LONG_MAX = 2**31 - 1, 2**63 - 1

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from ottla.base.cluster_metadata import ClusterMetadata
 from ottla.base.config import BrokerConfig
 from ottla.base.errors import ErrorCode
 from ottla.base.types import GROUP_METADATA_TOPIC, SHARE_GROUP_STATE_TOPIC, TRANSACTION_STATE_TOPIC
 from ottla.controller.api import Controller, NewTopic, TopicResult
-from ottla.controller.state import ClusterMetadata
 
 Done = Callable[[ErrorCode], None]
 SEGMENT_BYTES_LEAST = 1 << 20

@@ -10,13 +10,10 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
-from ottla.base.ports import MetadataStore, Node
-from ottla.controller import znodes
-from ottla.controller.state import (
+from ottla.base.cluster_metadata import (
     CONFIG_TOPIC,
     BrokerPut,
     Change,
-    ClusterState,
     ConfigPut,
     PartitionMetadata,
     QuotaEntity,
@@ -24,6 +21,9 @@ from ottla.controller.state import (
     TopicPut,
     TopicRemoved,
 )
+from ottla.base.ports import MetadataStore, Node
+from ottla.controller import znodes
+from ottla.controller.state import ClusterState
 
 T = TypeVar("T")
 ROOTS = (

@@ -14,23 +14,23 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ottla.base.errors import ApiError, ErrorCode
-from ottla.base.ports import Check, Operation, Set
-from ottla.controller import election, znodes
-from ottla.controller.api import ElectionType, IsrChange, PartitionResult, Reassignment
-from ottla.controller.reassignment import begun, check_target, finished, is_moving, origin_of
-from ottla.controller.state import (
+from ottla.base.cluster_metadata import (
     NO_LEADER,
     BrokerMetadata,
     BrokerPut,
     BrokerRemoved,
     Change,
-    ClusterState,
     PartitionMetadata,
     PartitionPut,
     TopicMetadata,
     TopicPut,
 )
+from ottla.base.errors import ApiError, ErrorCode
+from ottla.base.ports import Check, Operation, Set
+from ottla.controller import election, znodes
+from ottla.controller.api import ElectionType, IsrChange, PartitionResult, Reassignment
+from ottla.controller.reassignment import begun, check_target, finished, is_moving, origin_of
+from ottla.controller.state import ClusterState
 
 MayElectUncleanly = Callable[[TopicMetadata], bool]
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 
+from ottla.base.cluster_metadata import PartitionMetadata
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.controller.election import elect_reassigned
-from ottla.controller.state import PartitionMetadata
 
 
 def check_target(target: Sequence[int], brokers: Collection[int]) -> None:

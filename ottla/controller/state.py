@@ -1,172 +1,34 @@
-"""What the cluster looks like: brokers, topics, partitions, configurations. The hard state of the controller and the read side of every
-handler.
+"""The controller's state: the cluster's metadata, and the epochs and versions that guard the controller's writes.
 
-`ClusterMetadata` is what handlers read: `topic(name)`, `topic_by_id(id)`, `brokers`, `controller_id`. Its objects are immutable and
-replaced when something changes, so a reader that keeps one for the length of a request sees one truth. `ClusterState` is the
-controller's: it adds the epochs that guard writes. Only `apply` changes it, with `Change`s whose write the metadata store has confirmed;
-so metadata never names a leader epoch that was not committed (I42).
+Only `apply` changes it, with `Change`s whose write the metadata store has confirmed; so metadata never names a leader epoch that was not
+committed (I42).
 
 Left out: how the state is kept in the store (`znodes.py`), and who decides (`machine.py`, `topics.py`, `configs.py`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 
+from ottla.base.cluster_metadata import (
+    CONFIG_TOPIC,
+    NO_LEADER,
+    BrokerPut,
+    Change,
+    ClusterMetadata,
+    ConfigPut,
+    PartitionMetadata,
+    PartitionPut,
+    QuotaEntity,
+    QuotaPut,
+    TopicDeleted,
+    TopicMetadata,
+    TopicPut,
+    TopicRemoved,
+)
 from ottla.base.types import INTERNAL_TOPICS
 from ottla.controller.topic_names import metric_name
-
-NO_LEADER = -1
-CONFIG_TOPIC = 2
-CONFIG_BROKER = 4
-CONFIG_BROKER_LOGGER = 8
-CONFIG_CLIENT_METRICS = 16
-CONFIG_GROUP = 32
-ALL_BROKERS = ""
-"""The name under which the cluster's default for brokers is kept."""
-
-QuotaEntity = tuple[tuple[str, str | None], ...]
-"""Pairs of entity type (user, client-id, ip) and name, sorted by type; the name None is the default entity."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PartitionMetadata:
-    """One partition as the controller last wrote it. `partition_epoch` is the version of its state node."""
-
-    index: int
-    leader: int
-    leader_epoch: int
-    replicas: tuple[int, ...]
-    isr: tuple[int, ...]
-    offline_replicas: tuple[int, ...] = ()
-    partition_epoch: int = 0
-    controller_epoch: int = 0
-    adding_replicas: tuple[int, ...] = ()
-    removing_replicas: tuple[int, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TopicMetadata:
-    """One topic. `version` is that of its node in the store."""
-
-    name: str
-    topic_id: bytes
-    partitions: tuple[PartitionMetadata, ...]
-    configs: Mapping[str, str] = field(default_factory=dict)
-    is_internal: bool = False
-    version: int = 0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BrokerMetadata:
-    """A live broker: where each of its listeners is reached. `epoch` is new with every registration."""
-
-    broker_id: int
-    endpoints: Mapping[str, tuple[str, int]]
-    rack: str | None = None
-    epoch: int = -1
-
-
-@dataclass(frozen=True, slots=True)
-class TopicPut:
-    """The topic exists with these partitions, new or changed as a whole."""
-
-    topic: TopicMetadata
-
-
-@dataclass(frozen=True, slots=True)
-class TopicRemoved:
-    """The topic is marked for deletion: nobody sees it any more, its name is not free yet."""
-
-    name: str
-
-
-@dataclass(frozen=True, slots=True)
-class TopicDeleted:
-    """The last trace of a removed topic is gone."""
-
-    name: str
-
-
-@dataclass(frozen=True, slots=True)
-class PartitionPut:
-    """One partition of a known topic has a new state."""
-
-    topic: str
-    partition: PartitionMetadata
-
-
-@dataclass(frozen=True, slots=True)
-class ConfigPut:
-    """The whole configuration of one resource (for a topic: of the known topic)."""
-
-    resource_type: int
-    name: str
-    configs: Mapping[str, str]
-
-
-@dataclass(frozen=True, slots=True)
-class QuotaPut:
-    """The quotas of one entity; none of them removes the entity."""
-
-    entity: QuotaEntity
-    quotas: Mapping[str, float]
-
-
-@dataclass(frozen=True, slots=True)
-class BrokerPut:
-    broker: BrokerMetadata
-
-
-@dataclass(frozen=True, slots=True)
-class BrokerRemoved:
-    broker_id: int
-
-
-Change = TopicPut | TopicRemoved | TopicDeleted | PartitionPut | ConfigPut | QuotaPut | BrokerPut | BrokerRemoved
-
-
-class ClusterMetadata:
-    """The cluster as this broker knows it."""
-
-    def __init__(self, cluster_id: str = "") -> None:
-        self.cluster_id = cluster_id
-        self.controller_id = NO_LEADER
-        self.brokers: dict[int, BrokerMetadata] = {}
-        self.quotas: dict[QuotaEntity, Mapping[str, float]] = {}
-        self.partition_count = 0
-        self._topics: dict[str, TopicMetadata] = {}
-        self._names_by_id: dict[bytes, str] = {}
-        self._configs: dict[tuple[int, str], Mapping[str, str]] = {}
-
-    def topic(self, name: str) -> TopicMetadata | None:
-        return self._topics.get(name)
-
-    def topic_by_id(self, topic_id: bytes) -> TopicMetadata | None:
-        name = self._names_by_id.get(topic_id)
-        return None if name is None else self._topics[name]
-
-    def topics(self) -> Iterable[TopicMetadata]:
-        """In order of creation as this broker learnt it."""
-        return self._topics.values()
-
-    def partition(self, topic: str, index: int) -> PartitionMetadata | None:
-        known = self._topics.get(topic)
-        return known.partitions[index] if known is not None and 0 <= index < len(known.partitions) else None
-
-    def configs(self, resource_type: int, name: str) -> Mapping[str, str]:
-        """What was set for a resource; for a broker by its number as text, `ALL_BROKERS` for the default."""
-        if resource_type == CONFIG_TOPIC:
-            topic = self._topics.get(name)
-            return {} if topic is None else topic.configs
-        return self._configs.get((resource_type, name), {})
-
-    def config_names(self, resource_type: int) -> list[str]:
-        """The resources of a type for which something is set."""
-        if resource_type == CONFIG_TOPIC:
-            return [topic.name for topic in self._topics.values() if topic.configs]
-        return sorted(name for kind, name in self._configs if kind == resource_type)
 
 
 class ClusterState(ClusterMetadata):

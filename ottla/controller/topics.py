@@ -11,6 +11,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from ottla.base.cluster_metadata import (
+    CONFIG_TOPIC,
+    NO_LEADER,
+    Change,
+    ConfigPut,
+    PartitionMetadata,
+    TopicDeleted,
+    TopicMetadata,
+    TopicPut,
+    TopicRemoved,
+)
 from ottla.base.config import BrokerConfig
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.base.ports import Create, Delete, Operation, Random, Set
@@ -19,18 +30,7 @@ from ottla.controller import znodes
 from ottla.controller.api import NewPartitions, NewTopic, TopicResult
 from ottla.controller.machine import Plan, guarded
 from ottla.controller.placement import place
-from ottla.controller.state import (
-    CONFIG_TOPIC,
-    NO_LEADER,
-    Change,
-    ClusterState,
-    ConfigPut,
-    PartitionMetadata,
-    TopicDeleted,
-    TopicMetadata,
-    TopicPut,
-    TopicRemoved,
-)
+from ottla.controller.state import ClusterState
 from ottla.controller.topic_names import check_topic_name, metric_name
 
 NO_EPOCH_YET = 0

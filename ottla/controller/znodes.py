@@ -11,8 +11,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ottla.base.uuids import uuid_from_text, uuid_to_text
-from ottla.controller.state import (
+from ottla.base.cluster_metadata import (
     ALL_BROKERS,
     CONFIG_BROKER,
     CONFIG_GROUP,
@@ -22,6 +21,7 @@ from ottla.controller.state import (
     QuotaEntity,
     TopicMetadata,
 )
+from ottla.base.uuids import uuid_from_text, uuid_to_text
 
 BROKER_IDS = "/brokers/ids"
 TOPICS = "/brokers/topics"

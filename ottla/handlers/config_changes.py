@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from ottla.base.cluster_metadata import CONFIG_BROKER, CONFIG_GROUP, CONFIG_TOPIC
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.controller.api import ConfigRequest, ConfigResult
-from ottla.controller.state import CONFIG_BROKER, CONFIG_GROUP, CONFIG_TOPIC
 from ottla.handlers.context import Broker, RequestContext, require
 from ottla.security.acl import AclOperation, ResourceType
 

@@ -20,10 +20,10 @@ from ottla.security.authorizer import Authorizer
 from ottla.security.principal import ANONYMOUS
 
 if TYPE_CHECKING:
+    from ottla.base.cluster_metadata import ClusterMetadata
     from ottla.base.config import BrokerConfig
     from ottla.base.share_state import Persister
     from ottla.controller.api import Controller
-    from ottla.controller.state import ClusterMetadata
     from ottla.handlers.fetch_sessions import FetchSessions
     from ottla.handlers.share_sessions import ShareSessions
     from ottla.machine.host import MachineHost

@@ -12,9 +12,9 @@ Not done: the quotas are kept and shown; nobody is throttled by them.
 
 from __future__ import annotations
 
+from ottla.base.cluster_metadata import QuotaEntity
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.controller.configs import ENTITY_TYPES
-from ottla.controller.state import QuotaEntity
 from ottla.handlers.context import Broker, RequestContext, require
 from ottla.security.acl import AclOperation, ResourceType
 from ottla.wire.messages.describe_client_quotas import (

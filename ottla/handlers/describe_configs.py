@@ -13,9 +13,9 @@ Not done: client metrics, which this broker does not have: INVALID_REQUEST.
 
 from __future__ import annotations
 
+from ottla.base.cluster_metadata import ALL_BROKERS, CONFIG_BROKER, CONFIG_BROKER_LOGGER, CONFIG_GROUP, CONFIG_TOPIC
 from ottla.base.config import Synonym
 from ottla.base.errors import ApiError, ErrorCode
-from ottla.controller.state import ALL_BROKERS, CONFIG_BROKER, CONFIG_BROKER_LOGGER, CONFIG_GROUP, CONFIG_TOPIC
 from ottla.controller.topic_names import check_topic_name
 from ottla.handlers.broker_loggers import logger_entries
 from ottla.handlers.config_entries import (

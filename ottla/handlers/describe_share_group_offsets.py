@@ -17,10 +17,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from ottla.base.cluster_metadata import CONFIG_GROUP
 from ottla.base.errors import ApiError, ErrorCode, WireError
 from ottla.base.share_state import SharePartitionKey, ShareState
 from ottla.base.uuids import ZERO_UUID
-from ottla.controller.state import CONFIG_GROUP
 from ottla.groups.share.offsets import KnownTopic
 from ottla.handlers.context import Broker, Pending, RequestContext, require
 from ottla.handlers.coordination import Gathering, run

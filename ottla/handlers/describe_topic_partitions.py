@@ -12,8 +12,8 @@ Not done: eligible leader replicas are always empty; a single broker has no repl
 
 from __future__ import annotations
 
+from ottla.base.cluster_metadata import PartitionMetadata, TopicMetadata
 from ottla.base.errors import ErrorCode
-from ottla.controller.state import PartitionMetadata, TopicMetadata
 from ottla.controller.topic_names import why_invalid
 from ottla.handlers.authorized_operations import authorized_operations
 from ottla.handlers.context import Broker, RequestContext

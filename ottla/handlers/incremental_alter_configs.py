@@ -13,9 +13,9 @@ Not done: client metrics: INVALID_REQUEST.
 
 from __future__ import annotations
 
+from ottla.base.cluster_metadata import CONFIG_BROKER_LOGGER
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.controller.api import ConfigEntry, ConfigOperation, ConfigRequest, ConfigResult
-from ottla.controller.state import CONFIG_BROKER_LOGGER
 from ottla.handlers.broker_loggers import alter_loggers
 from ottla.handlers.config_changes import alter
 from ottla.handlers.context import Broker, Pending, RequestContext, require

@@ -13,9 +13,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ottla.base.cluster_metadata import PartitionMetadata
 from ottla.base.errors import ErrorCode
 from ottla.controller.reassignment import is_moving
-from ottla.controller.state import PartitionMetadata
 from ottla.handlers.context import Broker, RequestContext
 from ottla.security.acl import AclOperation, ResourceType
 from ottla.wire.messages.list_partition_reassignments import (

@@ -17,12 +17,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from ottla.base.cluster_metadata import TopicMetadata
 from ottla.base.errors import ErrorCode
 from ottla.base.types import INTERNAL_TOPICS
 from ottla.base.uuids import ZERO_UUID
 from ottla.controller.api import NewTopic, TopicResult
 from ottla.controller.internal_topics import new_internal_topic
-from ottla.controller.state import TopicMetadata
 from ottla.controller.topic_names import why_invalid
 from ottla.handlers.authorized_operations import NOT_ASKED, authorized_operations
 from ottla.handlers.context import Broker, Pending, RequestContext

@@ -19,6 +19,18 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ottla.base.cluster_metadata import (
+    ALL_BROKERS,
+    CONFIG_BROKER,
+    BrokerMetadata,
+    Change,
+    ConfigPut,
+    PartitionMetadata,
+    PartitionPut,
+    TopicMetadata,
+    TopicPut,
+    TopicRemoved,
+)
 from ottla.base.config import BrokerConfig
 from ottla.base.errors import ErrorCode, StorageError
 from ottla.base.ports import Clock, Create, MetadataStore, Node, Operation, Random, Set, StoreResult
@@ -42,19 +54,7 @@ from ottla.controller.api import (
 )
 from ottla.controller.loading import ROOTS, build_state, read_head, read_nodes, read_paths
 from ottla.controller.machine import Plan
-from ottla.controller.state import (
-    ALL_BROKERS,
-    CONFIG_BROKER,
-    BrokerMetadata,
-    Change,
-    ClusterState,
-    ConfigPut,
-    PartitionMetadata,
-    PartitionPut,
-    TopicMetadata,
-    TopicPut,
-    TopicRemoved,
-)
+from ottla.controller.state import ClusterState
 
 log = logging.getLogger("ottla.controller")
 ATTEMPTS_MAX = 3

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
+from ottla.base.cluster_metadata import CONFIG_GROUP, ClusterMetadata
 from ottla.base.config import GROUP_SETTINGS, BrokerConfig
-from ottla.controller.state import CONFIG_GROUP, ClusterMetadata
 from ottla.groups.settings import GroupSettings, OwnSettings
 from ottla.sharing.share_partition import GroupTerms
 from ottla.sharing.state_settings import ShareStateSettings

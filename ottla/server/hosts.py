@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
+from ottla.base.cluster_metadata import ClusterMetadata
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.base.java_hash import java_partition
 from ottla.base.ports import Clock, Random, Timers
 from ottla.base.share_state import Persister
 from ottla.base.types import GROUP_METADATA_TOPIC, SHARE_GROUP_STATE_TOPIC, TRANSACTION_STATE_TOPIC
-from ottla.controller.state import ClusterMetadata
 from ottla.groups.machine import GroupMachine
 from ottla.groups.settings import GroupSettings, OwnSettings, nothing_of_its_own
 from ottla.groups.share.no_states import NO_SHARE_STATES

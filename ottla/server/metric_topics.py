@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from operator import attrgetter
 
-from ottla.controller.state import ClusterMetadata, PartitionMetadata, TopicMetadata
+from ottla.base.cluster_metadata import ClusterMetadata, PartitionMetadata, TopicMetadata
 from ottla.handlers.context import Partitions
 from ottla.replication.partition import Partition
 from ottla.replication.traffic import Traffic

@@ -12,13 +12,13 @@ import gc
 import logging
 from collections.abc import Callable, Iterator, Sequence
 
+from ottla.base.cluster_metadata import CONFIG_TOPIC, ClusterMetadata
 from ottla.base.config import BrokerConfig
 from ottla.base.errors import ApiError, ErrorCode, StorageError
 from ottla.base.ports import Clock, Timers
 from ottla.base.turns import Turns
 from ottla.base.types import TopicPartition
 from ottla.controller.api import PartitionState, StoppedReplica
-from ottla.controller.state import CONFIG_TOPIC, ClusterMetadata
 from ottla.replication.partition import Partition
 from ottla.server.hosts import CoordinatorHosts, GroupHosts, ShareStateHosts
 from ottla.server.log_directories import LogDirectoryState

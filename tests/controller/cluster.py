@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from ottla.base.cluster_metadata import BrokerMetadata, BrokerPut
 from ottla.base.config import BrokerConfig
 from ottla.controller.api import NewTopic, PartitionState, StoppedReplica, TopicResult
-from ottla.controller.state import BrokerMetadata, BrokerPut, ClusterState
+from ottla.controller.state import ClusterState
 from ottla.server.controller_loop import ControllerLoop, Registration
 from tests.fakes.clock import ManualClock
 from tests.fakes.memory_store import MemoryStore

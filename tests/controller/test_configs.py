@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from ottla.base.cluster_metadata import ALL_BROKERS, CONFIG_BROKER, CONFIG_GROUP, CONFIG_TOPIC, QuotaEntity
 from ottla.base.errors import ErrorCode
 from ottla.controller.api import ConfigEntry, ConfigOperation, ConfigRequest, ConfigResult, QuotaRequest, QuotaResult
-from ottla.controller.state import ALL_BROKERS, CONFIG_BROKER, CONFIG_GROUP, CONFIG_TOPIC, QuotaEntity
 from tests.controller.cluster import Cluster
 
 SET, DELETE, APPEND, SUBTRACT = ConfigOperation.SET, ConfigOperation.DELETE, ConfigOperation.APPEND, ConfigOperation.SUBTRACT

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import pytest
 
+from ottla.base.cluster_metadata import NO_LEADER, BrokerMetadata, PartitionMetadata, TopicMetadata, TopicPut
 from ottla.base.errors import ErrorCode
 from ottla.base.ports import Check, Set
 from ottla.controller import znodes
@@ -18,7 +19,7 @@ from ottla.controller.machine import (
     decide_elect_leaders,
     decide_reassign,
 )
-from ottla.controller.state import NO_LEADER, BrokerMetadata, ClusterState, PartitionMetadata, TopicMetadata, TopicPut
+from ottla.controller.state import ClusterState
 from tests.controller.cluster import state_of
 
 TOPIC_ID = bytes(range(16))

@@ -7,8 +7,8 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ottla.base.cluster_metadata import PartitionMetadata
 from ottla.controller.reassignment import begun, finished, is_moving, origin_of, target_of
-from ottla.controller.state import PartitionMetadata
 
 BROKERS = range(5)
 REPLICAS = st.lists(st.integers(0, 4), min_size=1, max_size=4, unique=True)

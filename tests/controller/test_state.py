@@ -6,8 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from ottla.base.types import GROUP_METADATA_TOPIC
-from ottla.controller.state import (
+from ottla.base.cluster_metadata import (
     CONFIG_TOPIC,
     BrokerRemoved,
     ConfigPut,
@@ -18,6 +17,7 @@ from ottla.controller.state import (
     TopicPut,
     TopicRemoved,
 )
+from ottla.base.types import GROUP_METADATA_TOPIC
 from tests.controller.cluster import state_of
 
 ID = bytes(range(16))

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.controller import znodes
-from ottla.controller.state import (
+from ottla.base.cluster_metadata import (
     ALL_BROKERS,
     CONFIG_BROKER,
     CONFIG_GROUP,
@@ -19,6 +18,7 @@ from ottla.controller.state import (
     PartitionMetadata,
     TopicMetadata,
 )
+from ottla.controller import znodes
 
 TOPIC_ID = bytes(range(16))
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from ottla.base.cluster_metadata import BrokerMetadata, BrokerPut, PartitionPut
 from ottla.base.errors import ErrorCode
 from ottla.controller.api import NewTopic
 from ottla.controller.reassignment import begun
-from ottla.controller.state import BrokerMetadata, BrokerPut, PartitionPut
 from ottla.wire.messages.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsTopics,

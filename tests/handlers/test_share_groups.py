@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
+from ottla.base.cluster_metadata import CONFIG_GROUP
 from ottla.base.config import load
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.base.share_state import SharePartitionKey, ShareState, StateBatch
 from ottla.base.uuids import ZERO_UUID
-from ottla.controller.state import CONFIG_GROUP
 from ottla.security.acl import AclOperation
 from ottla.security.authorizer import AllowClients
 from ottla.wire.messages.alter_share_group_offsets import (

@@ -7,12 +7,12 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
+from ottla.base.cluster_metadata import ALL_BROKERS, CONFIG_BROKER
 from ottla.base.config import load
 from ottla.base.errors import ErrorCode, StorageError
 from ottla.base.ports import Check, Create, Operation, Set, StoreResult
 from ottla.controller import znodes
 from ottla.controller.api import ConfigEntry, ConfigOperation, ConfigRequest, ConfigResult, NewPartitions, NewTopic, TopicResult
-from ottla.controller.state import ALL_BROKERS, CONFIG_BROKER
 from tests.controller.cluster import Cluster
 from tests.fakes.memory_store import MemoryStore
 

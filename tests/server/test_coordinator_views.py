@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from ottla.base.cluster_metadata import CONFIG_GROUP, ClusterMetadata
 from ottla.base.config import load
-from ottla.controller.state import CONFIG_GROUP, ClusterMetadata
 from ottla.server.coordinator_views import group_settings, own_group_settings, share_terms
 
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from ottla.base.cluster_metadata import ClusterMetadata
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.base.types import GROUP_METADATA_TOPIC, TopicPartition
-from ottla.controller.state import ClusterMetadata
 from ottla.groups.draft import Caller
 from ottla.groups.settings import GroupSettings
 from ottla.server.hosts import GroupHosts
