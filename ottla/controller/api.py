@@ -86,7 +86,7 @@ class ConfigResult:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class IsrChange:
+class IsrChangeRequest:
     """What a leader asks by AlterPartition: this ISR, seen from this leader epoch and partition epoch. Broker epochs go with the
     members.
     """
@@ -144,6 +144,10 @@ class QuotaResult:
     message: str | None = None
 
 
+AlterPartitionDone = Callable[[ErrorCode, list[PartitionResult]], None]
+"""The error of the whole request, and the results for its partitions."""
+
+
 class Controller(Protocol):
     """The one broker that changes the cluster's metadata; on another broker every answer is NOT_CONTROLLER."""
 
@@ -160,7 +164,7 @@ class Controller(Protocol):
     def alter_quotas(self, requests: Sequence[QuotaRequest], validate_only: bool, done: Callable[[list[QuotaResult]], None]) -> None: ...
 
     def alter_partition(
-        self, broker_id: int, broker_epoch: int, changes: Sequence[IsrChange], done: Callable[[ErrorCode, list[PartitionResult]], None]
+        self, broker_id: int, broker_epoch: int, changes: Sequence[IsrChangeRequest], done: AlterPartitionDone
     ) -> None: ...
 
     def elect_leaders(

@@ -28,7 +28,7 @@ from ottla.base.cluster_metadata import (
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.base.ports import Check, Operation, Set
 from ottla.controller import election, znodes
-from ottla.controller.api import ElectionType, IsrChange, PartitionResult, Reassignment
+from ottla.controller.api import ElectionType, IsrChangeRequest, PartitionResult, Reassignment
 from ottla.controller.reassignment import begun, check_target, finished, is_moving, origin_of
 from ottla.controller.state import ClusterState
 
@@ -193,7 +193,7 @@ def _elect_on_request(state: ClusterState, kind: ElectionType, partition: Partit
     return elected, ErrorCode.NONE if elected is not None else refusal
 
 
-def decide_alter_partition(state: ClusterState, broker_id: int, broker_epoch: int, changes: Sequence[IsrChange]) -> Plan:
+def decide_alter_partition(state: ClusterState, broker_id: int, broker_epoch: int, changes: Sequence[IsrChangeRequest]) -> Plan:
     """A leader's new in-sync sets (KIP-497, KIP-903). The answer is (error of the whole request, results)."""
     broker = state.brokers.get(broker_id)
     if broker is None or broker.epoch != broker_epoch:
@@ -218,7 +218,7 @@ def decide_alter_partition(state: ClusterState, broker_id: int, broker_epoch: in
     return partitions_plan(state, new, answer=(ErrorCode.NONE, results))
 
 
-def _isr_refusal(state: ClusterState, broker_id: int, partition: PartitionMetadata, change: IsrChange) -> ErrorCode:
+def _isr_refusal(state: ClusterState, broker_id: int, partition: PartitionMetadata, change: IsrChangeRequest) -> ErrorCode:
     members = [member for member, _ in change.isr]
     if change.leader_epoch > partition.leader_epoch or change.partition_epoch > partition.partition_epoch:
         return ErrorCode.NOT_CONTROLLER  # The leader knows more than we do: we are no longer the controller.

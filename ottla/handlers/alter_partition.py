@@ -35,7 +35,7 @@ def handle(broker: Broker, request: RequestContext, body: AlterPartitionRequest)
     if not broker.authorizer.is_allowed(request.connection, AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER, "kafka-cluster"):
         return AlterPartitionResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     changes = [
-        api.IsrChange(
+        api.IsrChangeRequest(
             topic_id=topic.topic_id,
             partition=partition.partition_index,
             leader_epoch=partition.leader_epoch,

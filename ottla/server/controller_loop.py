@@ -37,11 +37,12 @@ from ottla.base.ports import Clock, Create, MetadataStore, Node, Operation, Rand
 from ottla.base.uuids import fresh_uuid, uuid_to_text
 from ottla.controller import configs, machine, topics, znodes
 from ottla.controller.api import (
+    AlterPartitionDone,
     ClusterListener,
     ConfigRequest,
     ConfigResult,
     ElectionType,
-    IsrChange,
+    IsrChangeRequest,
     NewPartitions,
     NewTopic,
     PartitionResult,
@@ -270,7 +271,7 @@ class ControllerLoop:
         )
 
     def alter_partition(
-        self, broker_id: int, broker_epoch: int, changes: Sequence[IsrChange], done: Callable[[ErrorCode, list[PartitionResult]], None]
+        self, broker_id: int, broker_epoch: int, changes: Sequence[IsrChangeRequest], done: AlterPartitionDone
     ) -> None:
         self._submit(
             Command(

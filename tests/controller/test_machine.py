@@ -10,7 +10,7 @@ from ottla.base.cluster_metadata import NO_LEADER, BrokerMetadata, PartitionMeta
 from ottla.base.errors import ErrorCode
 from ottla.base.ports import Check, Set
 from ottla.controller import znodes
-from ottla.controller.api import ElectionType, IsrChange, PartitionResult, Reassignment
+from ottla.controller.api import ElectionType, IsrChangeRequest, PartitionResult, Reassignment
 from ottla.controller.machine import (
     Plan,
     decide_alter_partition,
@@ -119,8 +119,8 @@ def test_controlled_shutdown_of_an_earlier_incarnation() -> None:
 
 def change(
     isr: list[tuple[int, int]], *, leader_epoch: int = 5, partition_epoch: int = 9, topic_id: bytes = TOPIC_ID, partition: int = 0
-) -> IsrChange:
-    return IsrChange(topic_id=topic_id, partition=partition, leader_epoch=leader_epoch, partition_epoch=partition_epoch, isr=isr)
+) -> IsrChangeRequest:
+    return IsrChangeRequest(topic_id=topic_id, partition=partition, leader_epoch=leader_epoch, partition_epoch=partition_epoch, isr=isr)
 
 
 ISR_REFUSED = [
@@ -140,7 +140,7 @@ ISR_REFUSED = [
 
 
 @pytest.mark.parametrize(("asked", "error"), [row[1:] for row in ISR_REFUSED], ids=[row[0] for row in ISR_REFUSED])
-def test_isr_changes_that_are_refused(asked: IsrChange, error: ErrorCode) -> None:
+def test_isr_changes_that_are_refused(asked: IsrChangeRequest, error: ErrorCode) -> None:
     state = with_topic(state_of(1, 2), (1, (1, 2, 3), (1, 3)))
     plan = decide_alter_partition(state, 1, 101, [asked])
     top, (result,) = plan.answer
