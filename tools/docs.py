@@ -64,7 +64,7 @@ def _handler(module: str) -> dict[str, str]:
 def apis_page() -> str | None:
     if not (_there("ottla.handlers") and _there("ottla.wire.framing")):
         return None
-    from ottla.handlers import TABLE
+    from ottla.requests.apis import TABLE
     from ottla.wire.framing import APIS
 
     rows = []

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from ottla.base.errors import ErrorCode
 from ottla.base.types import GROUP_METADATA_TOPIC
-from ottla.handlers.context import Broker, Pending, RequestContext
+from ottla.requests.context import Broker, Pending, RequestContext
 from ottla.security.acl import AclOperation, ResourceType
 from ottla.transactions.metadata import ProducerIdentity
 from ottla.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse

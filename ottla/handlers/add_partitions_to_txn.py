@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 
 from ottla.base.errors import ErrorCode
 from ottla.base.types import TopicPartition
-from ottla.handlers.context import Broker, Pending, RequestContext
+from ottla.requests.context import Broker, Pending, RequestContext
 from ottla.security.acl import AclOperation, ResourceType
 from ottla.transactions.metadata import TRANSACTIONS_V2, ProducerIdentity
 from ottla.wire.messages.add_partitions_to_txn import (

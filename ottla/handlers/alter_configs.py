@@ -13,8 +13,8 @@ Not done: broker loggers and client metrics: INVALID_REQUEST.
 from __future__ import annotations
 
 from ottla.controller.api import ConfigEntry, ConfigOperation, ConfigRequest, ConfigResult
-from ottla.handlers.config_changes import alter
-from ottla.handlers.context import Broker, Pending, RequestContext
+from ottla.requests.config_changes import alter
+from ottla.requests.context import Broker, Pending, RequestContext
 from ottla.wire.messages.alter_configs import AlterConfigsRequest, AlterConfigsResourceResponse, AlterConfigsResponse
 
 KEY, MIN_VERSION, MAX_VERSION = 33, 0, 2

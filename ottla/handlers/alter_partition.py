@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from ottla.base.errors import ErrorCode
 from ottla.controller import api
-from ottla.handlers.context import Broker, Pending, RequestContext
+from ottla.requests.context import Broker, Pending, RequestContext
 from ottla.security.acl import AclOperation, ResourceType
 from ottla.wire.messages.alter_partition import (
     AlterPartitionRequest,

@@ -16,7 +16,7 @@ from __future__ import annotations
 from ottla.base.errors import ErrorCode
 from ottla.controller import api
 from ottla.controller.reassignment import origin_of
-from ottla.handlers.context import Broker, Pending, RequestContext
+from ottla.requests.context import Broker, Pending, RequestContext
 from ottla.security.acl import AclOperation, ResourceType
 from ottla.wire.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,

@@ -19,9 +19,9 @@ from typing import Any
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.base.uuids import ZERO_UUID
 from ottla.groups.share.offsets import alter_refusal
-from ottla.handlers.context import Broker, Pending, RequestContext, require
-from ottla.handlers.coordination import run
-from ottla.handlers.levels import require_share_groups
+from ottla.requests.context import Broker, Pending, RequestContext, require
+from ottla.requests.coordination import run
+from ottla.requests.levels import require_share_groups
 from ottla.security.acl import AclOperation, ResourceType
 from ottla.wire.messages.alter_share_group_offsets import (
     AlterShareGroupOffsetsRequest,

@@ -2,9 +2,9 @@
 
 API and versions: ApiVersions (key 18), 0-5; any other version is answered in version 0 with UNSUPPORTED_VERSION and the same table.
 
-Behaviour: advertises each line of `handlers.TABLE`, cut down to `ottla.advertise.level` (`levels.py`), and from version 3 the finalised
-features. Produce is advertised from 0 although 0-2
-are refused: old librdkafka takes the low end of the range for a sign of what the broker can do (KAFKA-18659).
+Behaviour: advertises each line of `requests/apis.py`, cut down to `ottla.advertise.level` (`requests/levels.py`), and from version 3 the
+finalised features. Produce is advertised from 0 although 0-2 are refused: old librdkafka takes the low end of the range for a
+sign of what the broker can do (KAFKA-18659).
 
 Version notes: 3 client software name and version, features (KIP-511, KIP-584); 4 features may start at 0; 5 cluster id and node id a
 client expects (KIP-1242): another cluster or node is answered with REBOOTSTRAP_REQUIRED.
@@ -19,8 +19,8 @@ from collections.abc import Collection
 
 from ottla.base.errors import ErrorCode
 from ottla.base.features import FEATURES_EPOCH, Feature
-from ottla.handlers.context import Broker, RequestContext
-from ottla.handlers.levels import features, served
+from ottla.requests.context import Broker, RequestContext
+from ottla.requests.levels import features, served
 from ottla.wire.messages.api_versions import (
     ApiVersion,
     ApiVersionsRequest,

@@ -17,9 +17,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from ottla.base.errors import ApiError, ErrorCode
-from ottla.handlers.context import Broker, RequestContext
-from ottla.handlers.group_descriptions import Kind, describe_groups
-from ottla.handlers.group_operations import is_offered
+from ottla.requests.context import Broker, RequestContext
+from ottla.requests.group_descriptions import Kind, describe_groups
+from ottla.requests.group_operations import is_offered
 from ottla.wire.messages.consumer_group_describe import (
     ConsumerGroupDescribeRequest,
     ConsumerGroupDescribeResponse,

@@ -17,9 +17,9 @@ from typing import Any
 
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.groups.consumer.heartbeat import refusal
-from ottla.handlers.context import Broker, RequestContext, require
-from ottla.handlers.coordination import ask, caller_of
-from ottla.handlers.group_operations import is_offered
+from ottla.requests.context import Broker, RequestContext, require
+from ottla.requests.coordination import ask, caller_of
+from ottla.requests.group_operations import is_offered
 from ottla.security.acl import AclOperation, ResourceType
 from ottla.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 

@@ -13,7 +13,7 @@ Not done: not advertised.
 from __future__ import annotations
 
 from ottla.base.errors import ErrorCode
-from ottla.handlers.context import Broker, Pending, RequestContext
+from ottla.requests.context import Broker, Pending, RequestContext
 from ottla.security.acl import AclOperation, ResourceType
 from ottla.wire.messages.controlled_shutdown import ControlledShutdownRequest, ControlledShutdownResponse, RemainingPartition
 

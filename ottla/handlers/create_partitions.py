@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from ottla.base.errors import ErrorCode
 from ottla.controller.api import NewPartitions, TopicResult
-from ottla.handlers.context import Broker, Pending, RequestContext
+from ottla.requests.context import Broker, Pending, RequestContext
 from ottla.security.acl import AclOperation, ResourceType
 from ottla.wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse, CreatePartitionsTopicResult
 

@@ -15,9 +15,9 @@ from __future__ import annotations
 
 from ottla.base.errors import ErrorCode
 from ottla.controller.api import NewTopic, TopicResult
-from ottla.handlers.config_entries import shown, topic_entries
-from ottla.handlers.context import Broker, Pending, RequestContext
 from ottla.handlers.metadata import may_create
+from ottla.requests.config_entries import shown, topic_entries
+from ottla.requests.context import Broker, Pending, RequestContext
 from ottla.wire.messages.create_topics import (
     CreatableTopic,
     CreatableTopicConfigs,

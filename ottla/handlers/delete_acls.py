@@ -12,8 +12,8 @@ Not done: access rules.
 from __future__ import annotations
 
 from ottla.base.errors import ErrorCode
-from ottla.handlers.context import Broker, RequestContext
 from ottla.handlers.describe_acls import NO_AUTHORIZER
+from ottla.requests.context import Broker, RequestContext
 from ottla.wire.messages.delete_acls import DeleteAclsFilterResult, DeleteAclsRequest, DeleteAclsResponse
 
 KEY, MIN_VERSION, MAX_VERSION = 31, 1, 3

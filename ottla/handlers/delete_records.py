@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.base.types import INTERNAL_TOPICS
-from ottla.handlers.context import Broker, RequestContext, require
+from ottla.requests.context import Broker, RequestContext, require
 from ottla.security.acl import AclOperation, ResourceType
 from ottla.wire.messages.delete_records import (
     DeleteRecordsPartitionResult,

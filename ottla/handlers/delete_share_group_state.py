@@ -15,8 +15,8 @@ from __future__ import annotations
 from typing import Any
 
 from ottla.base.share_state import SharePartitionKey
-from ottla.handlers.context import Broker, RequestContext
-from ottla.handlers.share_state_calls import Results, ask, by_topic
+from ottla.requests.context import Broker, RequestContext
+from ottla.requests.share_state_calls import Results, ask, by_topic
 from ottla.sharing.commands import Delete, Result
 from ottla.wire.messages.delete_share_group_state import (
     DeleteShareGroupStateRequest,

@@ -16,7 +16,7 @@ from __future__ import annotations
 from ottla.base.errors import ErrorCode
 from ottla.base.uuids import ZERO_UUID
 from ottla.controller.api import TopicResult
-from ottla.handlers.context import Broker, Pending, RequestContext
+from ottla.requests.context import Broker, Pending, RequestContext
 from ottla.security.acl import AclOperation, ResourceType
 from ottla.wire.messages.delete_topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicState
 

@@ -12,7 +12,7 @@ Not done: access rules.
 from __future__ import annotations
 
 from ottla.base.errors import ErrorCode
-from ottla.handlers.context import Broker, RequestContext
+from ottla.requests.context import Broker, RequestContext
 from ottla.wire.messages.describe_acls import DescribeAclsRequest, DescribeAclsResponse
 
 KEY, MIN_VERSION, MAX_VERSION = 29, 1, 3

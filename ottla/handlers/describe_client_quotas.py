@@ -15,7 +15,7 @@ from __future__ import annotations
 from ottla.base.cluster_metadata import QuotaEntity
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.controller.configs import ENTITY_TYPES
-from ottla.handlers.context import Broker, RequestContext, require
+from ottla.requests.context import Broker, RequestContext, require
 from ottla.security.acl import AclOperation, ResourceType
 from ottla.wire.messages.describe_client_quotas import (
     ComponentData,

@@ -13,9 +13,9 @@ Not done: nothing.
 from __future__ import annotations
 
 from ottla.base.errors import ErrorCode
-from ottla.handlers.authorized_operations import NOT_ASKED, authorized_operations
-from ottla.handlers.context import Broker, RequestContext
 from ottla.handlers.metadata import live_brokers
+from ottla.requests.authorized_operations import NOT_ASKED, authorized_operations
+from ottla.requests.context import Broker, RequestContext
 from ottla.security.acl import AclOperation, ResourceType
 from ottla.wire.messages.describe_cluster import DescribeClusterBroker, DescribeClusterRequest, DescribeClusterResponse
 

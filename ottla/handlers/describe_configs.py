@@ -17,8 +17,8 @@ from ottla.base.cluster_metadata import ALL_BROKERS, CONFIG_BROKER, CONFIG_BROKE
 from ottla.base.config import Synonym
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.controller.topic_names import check_topic_name
-from ottla.handlers.broker_loggers import logger_entries
-from ottla.handlers.config_entries import (
+from ottla.requests.broker_loggers import logger_entries
+from ottla.requests.config_entries import (
     ConfigEntry,
     broker_entries,
     default_broker_entries,
@@ -26,7 +26,7 @@ from ottla.handlers.config_entries import (
     shown,
     topic_entries,
 )
-from ottla.handlers.context import Broker, RequestContext, require
+from ottla.requests.context import Broker, RequestContext, require
 from ottla.security.acl import AclOperation, ResourceType
 from ottla.wire.messages.describe_configs import (
     DescribeConfigsRequest,

@@ -15,9 +15,9 @@ from __future__ import annotations
 from typing import Any
 
 from ottla.base.errors import ApiError
-from ottla.handlers.context import Broker, Pending, RequestContext, require
-from ottla.handlers.coordination import Gathering, caller_of, run
-from ottla.handlers.group_operations import authorized_operations
+from ottla.requests.context import Broker, Pending, RequestContext, require
+from ottla.requests.coordination import Gathering, caller_of, run
+from ottla.requests.group_operations import authorized_operations
 from ottla.security.acl import AclOperation, ResourceType
 from ottla.wire.messages.describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
 

@@ -16,8 +16,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ottla.base.errors import ErrorCode, StorageError
-from ottla.handlers.context import Broker, LogDirectory, RequestContext
 from ottla.replication.partition import Partition
+from ottla.requests.context import Broker, LogDirectory, RequestContext
 from ottla.security.acl import AclOperation, ResourceType
 from ottla.wire.messages.describe_log_dirs import (
     DescribeLogDirsPartition,

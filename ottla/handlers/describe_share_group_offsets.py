@@ -22,9 +22,9 @@ from ottla.base.errors import ApiError, ErrorCode, WireError
 from ottla.base.share_state import SharePartitionKey, ShareState
 from ottla.base.uuids import ZERO_UUID
 from ottla.groups.share.offsets import KnownTopic
-from ottla.handlers.context import Broker, Pending, RequestContext, require
-from ottla.handlers.coordination import Gathering, run
-from ottla.handlers.levels import require_share_groups
+from ottla.requests.context import Broker, Pending, RequestContext, require
+from ottla.requests.coordination import Gathering, run
+from ottla.requests.levels import require_share_groups
 from ottla.security.acl import AclOperation, ResourceType
 from ottla.wire.messages.describe_share_group_offsets import (
     DescribeShareGroupOffsetsRequest,

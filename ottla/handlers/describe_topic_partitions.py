@@ -15,8 +15,8 @@ from __future__ import annotations
 from ottla.base.cluster_metadata import PartitionMetadata, TopicMetadata
 from ottla.base.errors import ErrorCode
 from ottla.controller.topic_names import why_invalid
-from ottla.handlers.authorized_operations import authorized_operations
-from ottla.handlers.context import Broker, RequestContext
+from ottla.requests.authorized_operations import authorized_operations
+from ottla.requests.context import Broker, RequestContext
 from ottla.security.acl import AclOperation, ResourceType
 from ottla.wire.messages.describe_topic_partitions import (
     Cursor,

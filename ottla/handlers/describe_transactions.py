@@ -15,7 +15,7 @@ Not done: nothing.
 from __future__ import annotations
 
 from ottla.base.errors import ErrorCode
-from ottla.handlers.context import Broker, Pending, RequestContext
+from ottla.requests.context import Broker, Pending, RequestContext
 from ottla.security.acl import AclOperation, ResourceType
 from ottla.transactions.metadata import TransactionMetadata
 from ottla.wire.messages.describe_transactions import (

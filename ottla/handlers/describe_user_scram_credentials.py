@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections import Counter
 
 from ottla.base.errors import ErrorCode
-from ottla.handlers.context import Broker, RequestContext
+from ottla.requests.context import Broker, RequestContext
 from ottla.security.acl import AclOperation, ResourceType
 from ottla.wire.messages.describe_user_scram_credentials import (
     DescribeUserScramCredentialsRequest,

@@ -20,9 +20,9 @@ from collections.abc import Sequence
 
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.base.types import READ_COMMITTED
-from ottla.handlers.context import Broker, Pending, RequestContext, Watch
-from ottla.handlers.fetch_sessions import FetchPlan, Wanted
+from ottla.replication.fetch_sessions import FetchPlan, Wanted
 from ottla.replication.partition import Partition, PartitionRead
+from ottla.requests.context import Broker, Pending, RequestContext, Watch
 from ottla.security.acl import AclOperation, ResourceType
 from ottla.wire.messages.fetch import (
     AbortedTransaction,

@@ -19,7 +19,7 @@ from ottla.base.errors import ApiError, ErrorCode
 from ottla.base.java_hash import java_partition
 from ottla.base.types import GROUP_METADATA_TOPIC, SHARE_GROUP_STATE_TOPIC, TRANSACTION_STATE_TOPIC
 from ottla.base.uuids import uuid_from_text
-from ottla.handlers.context import Broker, Pending, RequestContext, require
+from ottla.requests.context import Broker, Pending, RequestContext, require
 from ottla.security.acl import AclOperation, ResourceType
 from ottla.wire.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 

@@ -15,8 +15,8 @@ from __future__ import annotations
 from typing import Any
 
 from ottla.base.errors import ErrorCode
-from ottla.handlers.context import Broker, RequestContext
-from ottla.handlers.coordination import ask
+from ottla.requests.context import Broker, RequestContext
+from ottla.requests.coordination import ask
 from ottla.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 
 KEY, MIN_VERSION, MAX_VERSION = 12, 0, 4

@@ -16,9 +16,9 @@ from __future__ import annotations
 from ottla.base.cluster_metadata import CONFIG_BROKER_LOGGER
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.controller.api import ConfigEntry, ConfigOperation, ConfigRequest, ConfigResult
-from ottla.handlers.broker_loggers import alter_loggers
-from ottla.handlers.config_changes import alter
-from ottla.handlers.context import Broker, Pending, RequestContext, require
+from ottla.requests.broker_loggers import alter_loggers
+from ottla.requests.config_changes import alter
+from ottla.requests.context import Broker, Pending, RequestContext, require
 from ottla.security.acl import AclOperation, ResourceType
 from ottla.wire.messages.incremental_alter_configs import (
     AlterConfigsResource,

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from ottla.base.errors import ErrorCode
 from ottla.base.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
-from ottla.handlers.context import Broker, Pending, RequestContext
+from ottla.requests.context import Broker, Pending, RequestContext
 from ottla.security.acl import AclOperation, ResourceType
 from ottla.transactions.init_producer_id import InitProducerId
 from ottla.transactions.metadata import ProducerIdentity

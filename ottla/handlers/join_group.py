@@ -17,8 +17,8 @@ from typing import Any
 
 from ottla.base.errors import ApiError
 from ottla.groups.classic.rebalance import join_refusal
-from ottla.handlers.context import Broker, Pending, RequestContext, require
-from ottla.handlers.coordination import caller_of, run
+from ottla.requests.context import Broker, Pending, RequestContext, require
+from ottla.requests.coordination import caller_of, run
 from ottla.security.acl import AclOperation, ResourceType
 from ottla.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
 

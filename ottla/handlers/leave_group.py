@@ -16,8 +16,8 @@ from typing import Any
 
 from ottla.base.errors import ApiError
 from ottla.groups.classic.leave import leave_refusal
-from ottla.handlers.context import Broker, Pending, RequestContext, require
-from ottla.handlers.coordination import run
+from ottla.requests.context import Broker, Pending, RequestContext, require
+from ottla.requests.coordination import run
 from ottla.security.acl import AclOperation, ResourceType
 from ottla.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
 

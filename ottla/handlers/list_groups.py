@@ -15,9 +15,9 @@ from __future__ import annotations
 from typing import Any
 
 from ottla.base.errors import ApiError
-from ottla.handlers.context import Broker, Pending, RequestContext
-from ottla.handlers.coordination import Gathering
 from ottla.machine.host import MachineHost
+from ottla.requests.context import Broker, Pending, RequestContext
+from ottla.requests.coordination import Gathering
 from ottla.security.acl import AclOperation, ResourceType
 from ottla.wire.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 

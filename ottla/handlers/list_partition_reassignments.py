@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from ottla.base.cluster_metadata import PartitionMetadata
 from ottla.base.errors import ErrorCode
 from ottla.controller.reassignment import is_moving
-from ottla.handlers.context import Broker, RequestContext
+from ottla.requests.context import Broker, RequestContext
 from ottla.security.acl import AclOperation, ResourceType
 from ottla.wire.messages.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,

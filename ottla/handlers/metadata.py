@@ -24,8 +24,8 @@ from ottla.base.uuids import ZERO_UUID
 from ottla.controller.api import NewTopic, TopicResult
 from ottla.controller.internal_topics import new_internal_topic
 from ottla.controller.topic_names import why_invalid
-from ottla.handlers.authorized_operations import NOT_ASKED, authorized_operations
-from ottla.handlers.context import Broker, Pending, RequestContext
+from ottla.requests.authorized_operations import NOT_ASKED, authorized_operations
+from ottla.requests.context import Broker, Pending, RequestContext
 from ottla.security.acl import AclOperation, ResourceType
 from ottla.wire.messages.metadata import (
     MetadataRequest,

@@ -17,8 +17,8 @@ from typing import Any
 
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.groups.offsets.commit import missing_offset
-from ottla.handlers.context import Broker, Pending, RequestContext, require
-from ottla.handlers.coordination import Gathering, run
+from ottla.requests.context import Broker, Pending, RequestContext, require
+from ottla.requests.coordination import Gathering, run
 from ottla.security.acl import AclOperation, ResourceType
 from ottla.wire.messages.offset_fetch import (
     OffsetFetchRequest,

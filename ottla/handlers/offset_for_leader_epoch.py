@@ -13,7 +13,7 @@ Not done: nothing.
 from __future__ import annotations
 
 from ottla.base.errors import ApiError
-from ottla.handlers.context import Broker, RequestContext, require
+from ottla.requests.context import Broker, RequestContext, require
 from ottla.security.acl import AclOperation, ResourceType
 from ottla.wire.messages.offset_for_leader_epoch import (
     EpochEndOffset,

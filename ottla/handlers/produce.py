@@ -17,9 +17,9 @@ from __future__ import annotations
 
 from ottla.base.errors import ApiError, ErrorCode, RecordsRefused, WireError
 from ottla.base.types import INTERNAL_TOPICS, TopicPartition
-from ottla.handlers.context import Broker, Pending, RequestContext, Watch, require
 from ottla.replication.partition import Partition
 from ottla.replication.verification import VerificationGuard
+from ottla.requests.context import Broker, Pending, RequestContext, Watch, require
 from ottla.security.acl import AclOperation, ResourceType
 from ottla.wire.batch_header import CODEC_MASK
 from ottla.wire.compression import CODEC_ZSTD

@@ -12,7 +12,7 @@ Not done: SASL listeners.
 from __future__ import annotations
 
 from ottla.base.errors import ErrorCode
-from ottla.handlers.context import Broker, RequestContext
+from ottla.requests.context import Broker, RequestContext
 from ottla.wire.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 
 KEY, MIN_VERSION, MAX_VERSION = 36, 0, 2

@@ -12,7 +12,7 @@ Not done: SASL listeners.
 from __future__ import annotations
 
 from ottla.base.errors import ErrorCode
-from ottla.handlers.context import Broker, RequestContext
+from ottla.requests.context import Broker, RequestContext
 from ottla.wire.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 
 KEY, MIN_VERSION, MAX_VERSION = 17, 0, 1

@@ -18,13 +18,13 @@ from typing import Protocol
 
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.base.share_state import SharePartitionKey
-from ottla.handlers.context import Broker, Pending, RequestContext, require
-from ottla.handlers.levels import require_share_groups
 from ottla.handlers.metadata import live_brokers
-from ottla.handlers.share_sessions import FINAL_EPOCH, INITIAL_EPOCH, Place, is_member_id
+from ottla.requests.context import Broker, Pending, RequestContext, require
+from ottla.requests.levels import require_share_groups
 from ottla.security.acl import AclOperation, ResourceType
 from ottla.sharing import acknowledgement
 from ottla.sharing.acknowledgement import Acknowledgement
+from ottla.sharing.sessions import FINAL_EPOCH, INITIAL_EPOCH, Place, is_member_id
 from ottla.wire.messages.share_acknowledge import (
     LeaderIdAndEpoch,
     NodeEndpoint,

@@ -22,7 +22,6 @@ from typing import NamedTuple
 
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.base.share_state import SharePartitionKey
-from ottla.handlers.context import Broker, Pending, RequestContext, Watch, Watched, require
 from ottla.handlers.metadata import live_brokers
 from ottla.handlers.share_acknowledge import (
     LEADERSHIP_ERRORS,
@@ -35,11 +34,12 @@ from ottla.handlers.share_acknowledge import (
     statements,
     topic_name,
 )
-from ottla.handlers.share_reads import LogWalk, find_start
-from ottla.handlers.share_sessions import FINAL_EPOCH, INITIAL_EPOCH, Place, ShareSession
 from ottla.replication.partition import Partition
+from ottla.requests.context import Broker, Pending, RequestContext, Watch, Watched, require
+from ottla.requests.share_reads import LogWalk, find_start
 from ottla.security.acl import AclOperation, ResourceType
 from ottla.sharing.acquisition import BATCH_OPTIMIZED, RECORD_LIMIT, Acquired
+from ottla.sharing.sessions import FINAL_EPOCH, INITIAL_EPOCH, Place, ShareSession
 from ottla.sharing.share_partition import SharePartition
 from ottla.storage.file_slice import FileSlice
 from ottla.wire.messages.share_fetch import (

@@ -15,9 +15,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from ottla.handlers.context import Broker, RequestContext
-from ottla.handlers.group_descriptions import Kind, describe_groups
-from ottla.handlers.levels import require_share_groups
+from ottla.requests.context import Broker, RequestContext
+from ottla.requests.group_descriptions import Kind, describe_groups
+from ottla.requests.levels import require_share_groups
 from ottla.wire.messages.share_group_describe import DescribedGroup, Member, ShareGroupDescribeRequest, ShareGroupDescribeResponse
 
 KEY, MIN_VERSION, MAX_VERSION = 77, 1, 1

@@ -17,9 +17,9 @@ from typing import Any
 
 from ottla.base.errors import ApiError
 from ottla.groups.share.heartbeat import share_refusal
-from ottla.handlers.context import Broker, RequestContext, require
-from ottla.handlers.coordination import ask, caller_of
-from ottla.handlers.levels import require_share_groups
+from ottla.requests.context import Broker, RequestContext, require
+from ottla.requests.coordination import ask, caller_of
+from ottla.requests.levels import require_share_groups
 from ottla.security.acl import AclOperation, ResourceType
 from ottla.wire.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
 

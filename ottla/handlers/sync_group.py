@@ -15,8 +15,8 @@ from typing import Any
 
 from ottla.base.errors import ErrorCode
 from ottla.groups.classic.sync import sync_refusal
-from ottla.handlers.context import Broker, RequestContext
-from ottla.handlers.coordination import ask
+from ottla.requests.context import Broker, RequestContext
+from ottla.requests.coordination import ask
 from ottla.wire.messages.sync_group import SyncGroupRequest
 
 KEY, MIN_VERSION, MAX_VERSION = 14, 0, 5

@@ -15,8 +15,8 @@ from __future__ import annotations
 
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.base.features import Feature
-from ottla.handlers.context import Broker, RequestContext, require
-from ottla.handlers.levels import features
+from ottla.requests.context import Broker, RequestContext, require
+from ottla.requests.levels import features
 from ottla.security.acl import AclOperation, ResourceType
 from ottla.wire.messages.update_features import (
     FeatureUpdateKey,

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from ottla.base.errors import ErrorCode
 from ottla.base.types import TopicPartition
-from ottla.handlers.context import Broker, Pending, RequestContext
+from ottla.requests.context import Broker, Pending, RequestContext
 from ottla.security.acl import AclOperation, ResourceType
 from ottla.transactions.markers import Marker
 from ottla.wire.messages.write_txn_markers import (

@@ -39,10 +39,9 @@ from ottla.controller import znodes
 from ottla.controller.api import NewTopic, TopicResult
 from ottla.controller.internal_topics import InternalTopics
 from ottla.controller.state import ClusterState
-from ottla.handlers.context import Broker
-from ottla.handlers.fetch_sessions import FetchSessions
-from ottla.handlers.share_sessions import ShareSessions
+from ottla.replication.fetch_sessions import FetchSessions
 from ottla.replication.partition import Partition
+from ottla.requests.context import Broker
 from ottla.security.authorizer import AllowClients
 from ottla.server.arrivals import Arrivals
 from ottla.server.closing import close_directory, close_logs
@@ -69,6 +68,7 @@ from ottla.server.service import feed_watchdog, notify_ready, on_signals
 from ottla.server.waiters import Waiters
 from ottla.sharing.registry import SharePartitions
 from ottla.sharing.routing import SharePersister, ShareStateCoordinators
+from ottla.sharing.sessions import ShareSessions
 from ottla.storage.log import Log
 from ottla.transactions.markers import LocalMarkers, MarkerDelivery
 from ottla.transactions.producer_ids import ProducerIds

@@ -20,7 +20,7 @@ from struct import Struct
 from typing import Protocol
 
 from ottla.base.errors import StorageError, WireError
-from ottla.handlers.context import ConnectionInfo, RequestContext
+from ottla.requests.context import ConnectionInfo, RequestContext
 from ottla.server.receive_buffer import SHARED_BYTES, LargeFrame, ReceiveBuffers
 from ottla.server.sender import Part, SocketSender
 from ottla.server.strangers import what_came

@@ -1,6 +1,6 @@
 """From a request frame to the answer's bytes: header, decode, handler, encode.
 
-A route is the compiled way of one (key, version); it is made at the first request of its kind, from the line of `handlers.TABLE`. A key
+A route is the compiled way of one (key, version); it is made at the first request of its kind, from the line of `requests/apis.py`. A key
 or version outside the table closes the connection, save ApiVersions, which answers any version (error 35 in a body of version 0), so that
 a newer client can find out what we speak.
 """
@@ -14,8 +14,8 @@ from time import perf_counter_ns
 from typing import Any
 
 from ottla.base.errors import WireError
-from ottla.handlers.context import Broker, Pending, RequestContext
-from ottla.handlers.levels import served
+from ottla.requests.context import Broker, Pending, RequestContext
+from ottla.requests.levels import served
 from ottla.server.connection import Connection
 from ottla.server.histogram import new_buckets
 from ottla.server.sender import Part

@@ -43,7 +43,7 @@ def reader_of(partition: Partition, bytes_max: int) -> BatchReader:
 
 
 class GroupHosts:
-    """`handlers.context.GroupCoordinators`."""
+    """`requests.context.GroupCoordinators`."""
 
     def __init__(
         self,

@@ -22,7 +22,7 @@ from ottla.base.config import BrokerConfig, Endpoint
 from ottla.base.errors import StorageError
 from ottla.base.ports import Timers
 from ottla.base.settings.setting import INT_MAX
-from ottla.handlers.context import ConnectionInfo
+from ottla.requests.context import ConnectionInfo
 from ottla.server.connection import Connection, ConnectionLimits, Executor, SocketShell
 from ottla.server.receive_buffer import ReceiveBuffers
 

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 
 from ottla._version import __version__
 from ottla.base.types import GROUP_METADATA_TOPIC
-from ottla.handlers.context import Broker
 from ottla.machine.host import MachineHost
+from ottla.requests.context import Broker
 from ottla.server.dispatch import Dispatcher
 from ottla.server.flusher import Flusher
 from ottla.server.histogram import Histogram, Recent, quantile_ns

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from ottla.base.ports import TimerHandle, Timers
-from ottla.handlers.context import Watched
 from ottla.replication.partition import Partition
+from ottla.requests.context import Watched
 
 
 class Watch:

@@ -10,7 +10,7 @@ never does. Records that have been delivered half as often as they may be, or mo
 one, so that what makes a reader fail does not take its neighbours with it.
 
 Invariants: only what is available is acquired, so no record has two owners; delivery counts go up by one with each delivery. Left out:
-reading the log, and what a batch is (`handlers/share_reads.py`).
+reading the log, and what a batch is (`requests/share_reads.py`).
 """
 
 from __future__ import annotations

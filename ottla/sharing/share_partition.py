@@ -8,7 +8,7 @@ One timer serves all locks: it is set for the first that runs out, and when it f
 When the persister says that somebody else has taken over (a higher leader or state epoch), or that the group or the topic is gone, the
 share partition closes itself; who asks for it next reads anew what is remembered then.
 
-Left out: the log (`handlers/share_reads.py`), and which share partitions there are (`registry.py`).
+Left out: the log (`requests/share_reads.py`), and which share partitions there are (`registry.py`).
 """
 
 from __future__ import annotations

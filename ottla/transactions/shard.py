@@ -61,7 +61,7 @@ class HasHost(Protocol):
 
 
 class Client(Protocol):
-    """From where a transactional id was used: what an operator needs to find the process (`handlers.context.RequestContext` is one)."""
+    """From where a transactional id was used: what an operator needs to find the process (`requests.context.RequestContext` is one)."""
 
     @property
     def client_id(self) -> str | None: ...

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from ottla.base.errors import ErrorCode
-from ottla.handlers import TABLE
+from ottla.requests.apis import TABLE
 from tests.clients.broker_process import BrokerProcess
 from tests.clients.sample_requests import MAY_ANSWER, REQUESTS, World
 from tests.clients.wire_client import WireClient, error_codes

@@ -11,8 +11,8 @@ from types import SimpleNamespace
 from typing import Any
 
 from ottla.base.config import BrokerConfig
-from ottla.handlers import TABLE
-from ottla.handlers.context import ConnectionInfo, Pending, RequestContext
+from ottla.requests.apis import TABLE
+from ottla.requests.context import ConnectionInfo, Pending, RequestContext
 from ottla.security.acl import AclOperation, ResourceType
 from ottla.security.authorizer import AllowClients
 from ottla.wire.codec import decoder, encoder

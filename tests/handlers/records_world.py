@@ -9,9 +9,9 @@ from ottla.base.config import BrokerConfig
 from ottla.base.errors import ErrorCode
 from ottla.base.log_config import LogConfig
 from ottla.base.types import TopicPartition
-from ottla.handlers.context import ConnectionInfo, RequestContext
-from ottla.handlers.fetch_sessions import FetchSessions
+from ottla.replication.fetch_sessions import FetchSessions
 from ottla.replication.partition import Partition
+from ottla.requests.context import ConnectionInfo, RequestContext
 from ottla.security.authorizer import AllowClients
 from ottla.server.waiters import Waiters
 from ottla.storage.log import Log
@@ -23,7 +23,7 @@ NOW_MS = 1_700_000_000_000
 
 
 class PartitionsOfOneTopic:
-    """`handlers.context.Partitions` over a list."""
+    """`requests.context.Partitions` over a list."""
 
     def __init__(self, partitions: list[Partition]) -> None:
         self._partitions = partitions

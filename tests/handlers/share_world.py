@@ -8,9 +8,9 @@ from typing import Any
 from ottla.base.errors import ErrorCode
 from ottla.base.share_state import SharePartitionKey, ShareState
 from ottla.handlers import share_acknowledge, share_fetch
-from ottla.handlers.context import ConnectionInfo, Pending, RequestContext
-from ottla.handlers.share_sessions import ShareSessions
+from ottla.requests.context import ConnectionInfo, Pending, RequestContext
 from ottla.sharing.registry import SharePartitions
+from ottla.sharing.sessions import ShareSessions
 from ottla.sharing.share_partition import GroupTerms
 from ottla.wire.messages.share_acknowledge import AcknowledgementBatch as SaidBatch
 from ottla.wire.messages.share_acknowledge import AcknowledgePartition, AcknowledgeTopic, ShareAcknowledgeRequest, ShareAcknowledgeResponse

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from ottla.base.errors import ErrorCode
-from ottla.handlers.context import Pending
 from ottla.handlers.fetch import handle
+from ottla.requests.context import Pending
 from ottla.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData, ReplicaState
 from ottla.wire.records import read_records
 from tests.handlers.records_world import TOPIC_ID, World, batch, request

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from ottla.base.errors import ErrorCode
-from ottla.handlers import TABLE
 from ottla.handlers.api_versions import advertised
+from ottla.requests.apis import TABLE
 from ottla.wire.messages.alter_partition import AlterPartitionRequest, BrokerState, PartitionData, TopicData
 from ottla.wire.messages.controlled_shutdown import ControlledShutdownRequest
 from ottla.wire.messages.leader_and_isr import LeaderAndIsrRequest

@@ -6,8 +6,8 @@ import pytest
 
 from ottla.base.errors import ErrorCode, WireError
 from ottla.base.log_config import LogConfig
-from ottla.handlers.context import Pending
 from ottla.handlers.produce import handle
+from ottla.requests.context import Pending
 from ottla.wire.compression import CODEC_ZSTD
 from ottla.wire.messages.produce import PartitionProduceData, PartitionProduceResponse, ProduceRequest, ProduceResponse, TopicProduceData
 from ottla.wire.records import Record, encode_batch

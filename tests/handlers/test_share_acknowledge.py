@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ottla.base.errors import ErrorCode
-from ottla.handlers.context import Pending
+from ottla.requests.context import Pending
 from tests.handlers.share_world import GROUP, LOCK_MS, ShareWorld, acquired, codes
 
 ACCEPT, RELEASE, RENEW = 1, 2, 4

@@ -9,7 +9,7 @@ import pytest
 from ottla.base.config import load
 from ottla.base.errors import ErrorCode
 from ottla.base.share_state import SharePartitionKey, ShareState, StateBatch
-from ottla.handlers.context import ConnectionInfo, Pending
+from ottla.requests.context import ConnectionInfo, Pending
 from ottla.security.acl import AclOperation, ResourceType
 from ottla.wire.batch_header import iter_batches
 from ottla.wire.messages.share_fetch import ShareFetchResponse

@@ -21,7 +21,7 @@ from ottla.handlers import (
     txn_offset_commit,
     write_txn_markers,
 )
-from ottla.handlers.context import ConnectionInfo, Pending, RequestContext
+from ottla.requests.context import ConnectionInfo, Pending, RequestContext
 from ottla.security.acl import AclOperation, ResourceType
 from ottla.transactions.markers import Marker
 from ottla.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest

@@ -11,8 +11,8 @@ import pytest
 from ottla.base.errors import ErrorCode
 from ottla.base.types import GROUP_METADATA_TOPIC, TopicPartition
 from ottla.handlers import txn_offset_commit
-from ottla.handlers.context import ConnectionInfo, RequestContext
 from ottla.replication.verification import VerificationGuard, Verifications
+from ottla.requests.context import ConnectionInfo, RequestContext
 from ottla.security.acl import AclOperation, ResourceType
 from ottla.security.authorizer import AllowClients
 from ottla.wire.messages.txn_offset_commit import (

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from ottla.base.errors import ErrorCode
-from ottla.handlers import TABLE
+from ottla.requests.apis import TABLE
 from ottla.wire.codec import encoder
 from ottla.wire.framing import load, write_request
 from ottla.wire.messages import (

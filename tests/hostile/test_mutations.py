@@ -12,7 +12,7 @@ import struct
 
 import pytest
 
-from ottla.handlers import TABLE
+from ottla.requests.apis import TABLE
 from ottla.wire.codec import encoder
 from ottla.wire.framing import write_request
 from tests.clients.broker_process import BrokerProcess

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from ottla.base.errors import WireError
-from ottla.handlers.context import ConnectionInfo
+from ottla.requests.context import ConnectionInfo
 from ottla.server.connection import Connection, ConnectionLimits, Slot
 from ottla.server.receive_buffer import POOLED_BYTES, SHARED_BYTES, STILL_TICKS_MAX, LargeFrame, ReceiveBuffers
 

@@ -16,9 +16,9 @@ from ottla.base.errors import ApiError
 from ottla.base.log_config import LogConfig
 from ottla.base.types import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC, TopicPartition
 from ottla.groups.settings import GroupSettings
-from ottla.handlers.context import ConnectionInfo, Pending, RequestContext
-from ottla.handlers.fetch_sessions import FetchSessions
+from ottla.replication.fetch_sessions import FetchSessions
 from ottla.replication.partition import Partition
+from ottla.requests.context import ConnectionInfo, Pending, RequestContext
 from ottla.security.authorizer import AllowClients
 from ottla.server.hosts import GroupHosts, TransactionHosts
 from ottla.server.waiters import Waiters

@@ -22,9 +22,8 @@ from ottla.handlers import (
     share_fetch,
     write_share_group_state,
 )
-from ottla.handlers.context import ConnectionInfo, Pending, RequestContext
-from ottla.handlers.share_sessions import FINAL_EPOCH, ShareSessions
 from ottla.machine.contract import Decision, Reply
+from ottla.requests.context import ConnectionInfo, Pending, RequestContext
 from ottla.security.authorizer import AllowClients
 from ottla.server.hosts import ShareStateHosts
 from ottla.server.waiters import Waiters
@@ -33,6 +32,7 @@ from ottla.sharing.acquisition import Acquired
 from ottla.sharing.commands import Command, DoneResult, Initialize, ReadState, Result, Write
 from ottla.sharing.registry import FindStart, SharePartitions
 from ottla.sharing.routing import SharePersister, ShareStateCoordinators
+from ottla.sharing.sessions import FINAL_EPOCH, ShareSessions
 from ottla.sharing.share_partition import GroupTerms, SharePartition
 from ottla.sharing.state_settings import ShareStateSettings
 from ottla.wire.messages import initialize_share_group_state as initialize

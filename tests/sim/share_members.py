@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ottla.handlers import share_acknowledge, share_fetch
-from ottla.handlers.share_sessions import FINAL_EPOCH, INITIAL_EPOCH
 from ottla.sharing.acknowledgement import ACCEPT, REJECT, RELEASE, RENEW
+from ottla.sharing.sessions import FINAL_EPOCH, INITIAL_EPOCH
 from ottla.wire.messages import share_acknowledge as acknowledging
 from ottla.wire.messages import share_fetch as fetching
 from tests.sim.network import Call

@@ -9,7 +9,7 @@ import ast
 import re
 from pathlib import Path
 
-from ottla.handlers import TABLE
+from ottla.requests.apis import TABLE
 from tests.tidy.sources import PACKAGE, parsed, shown
 from tools.docs import handler_sections
 
@@ -34,9 +34,8 @@ def _constants(path: Path) -> dict[str, object]:
 
 
 def _handlers() -> dict[str, dict[str, object]]:
-    """Each module of the package that declares a KEY; the others are what handlers share."""
-    found = {path.stem: _constants(path) for path in sorted(HANDLERS.glob("*.py"))}
-    return {name: constants for name, constants in found.items() if "KEY" in constants}
+    """Each module of the package and the constants that it declares."""
+    return {path.stem: _constants(path) for path in sorted(HANDLERS.glob("*.py")) if path.stem != "__init__"}
 
 
 def form_complaints(docstring: str) -> list[str]:

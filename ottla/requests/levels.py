@@ -16,7 +16,7 @@ from functools import cache
 
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.base.features import FEATURES, SHARE_VERSION, Feature
-from ottla.handlers import TABLE, Api
+from ottla.requests.apis import TABLE, Api
 
 NEWEST = "4.4"
 FEATURES_SINCE = {"group.version": "4.0", "transaction.version": "4.0", SHARE_VERSION: "4.1"}

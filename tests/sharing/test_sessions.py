@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ottla.base.errors import ErrorCode
-from ottla.handlers.share_sessions import EPOCH_MAX, ShareSession, ShareSessions, is_member_id
+from ottla.sharing.sessions import EPOCH_MAX, ShareSession, ShareSessions, is_member_id
 from ottla.wire.messages.share_fetch import FetchPartition, FetchTopic, ForgottenTopic, ShareFetchRequest
 from tests.handlers.share_world import ShareWorld, connection
 

@@ -12,7 +12,7 @@ from typing import Any
 from ottla.base.errors import ErrorCode
 from ottla.base.share_state import SharePartitionKey
 from ottla.base.uuids import Uuid
-from ottla.handlers.context import Broker, Pending, RequestContext
+from ottla.requests.context import Broker, Pending, RequestContext
 from ottla.security.acl import AclOperation, ResourceType
 from ottla.sharing.commands import Command, Result
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ottla.handlers.context import Broker, RequestContext
+from ottla.requests.context import Broker, RequestContext
 from ottla.security.acl import AclOperation, ResourceType
 from ottla.security.authorizer import AllowClients
 

@@ -14,7 +14,7 @@ from ottla.base.config import Setting, Source, Type
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.controller.api import ConfigEntry as Change
 from ottla.controller.api import ConfigOperation
-from ottla.handlers.config_entries import ConfigEntry
+from ottla.requests.config_entries import ConfigEntry
 
 ROOT = "root"
 FAMILY = "ottla"

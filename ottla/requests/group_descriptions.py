@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ottla.base.errors import ApiError, ErrorCode
-from ottla.handlers.context import Broker, Pending, RequestContext, require
-from ottla.handlers.coordination import Gathering, run
-from ottla.handlers.group_operations import authorized_operations
+from ottla.requests.context import Broker, Pending, RequestContext, require
+from ottla.requests.coordination import Gathering, run
+from ottla.requests.group_operations import authorized_operations
 from ottla.security.acl import AclOperation, ResourceType
 
 if TYPE_CHECKING:

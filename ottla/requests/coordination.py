@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.groups.draft import Caller
-from ottla.handlers.context import Broker, Pending, RequestContext, require
+from ottla.requests.context import Broker, Pending, RequestContext, require
 from ottla.security.acl import AclOperation, ResourceType
 
 if TYPE_CHECKING:

@@ -24,12 +24,12 @@ if TYPE_CHECKING:
     from ottla.base.config import BrokerConfig
     from ottla.base.share_state import Persister
     from ottla.controller.api import Controller
-    from ottla.handlers.fetch_sessions import FetchSessions
-    from ottla.handlers.share_sessions import ShareSessions
     from ottla.machine.host import MachineHost
+    from ottla.replication.fetch_sessions import FetchSessions
     from ottla.replication.partition import Partition
     from ottla.sharing.registry import SharePartitions
     from ottla.sharing.routing import ShareStateCoordinators
+    from ottla.sharing.sessions import ShareSessions
     from ottla.transactions.routing import TransactionCoordinators
 
 

@@ -8,9 +8,9 @@ import pytest
 
 from ottla.base.errors import ErrorCode
 from ottla.base.uuids import uuid_to_text
-from ottla.handlers import TABLE
 from ottla.handlers.api_versions import advertised
 from ottla.machine.host import MachineHost
+from ottla.requests.apis import TABLE
 from ottla.sharing.routing import ShareStateCoordinators
 from ottla.sharing.state_machine import ShareStateMachine
 from ottla.sharing.state_settings import ShareStateSettings

@@ -10,8 +10,10 @@ The number of sessions is bounded by `group.share.max.share.sessions`. Left out:
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Protocol
+
 from ottla.base.errors import ErrorCode
-from ottla.handlers.context import ConnectionInfo
 from ottla.sharing.registry import SharePartitions
 from ottla.wire.messages.share_fetch import ShareFetchRequest
 
@@ -24,12 +26,20 @@ Place = tuple[bytes, int]
 """Topic id and partition."""
 
 
+class ClosingConnection(Protocol):
+    """A connection that says when it is closed."""
+
+    def call_when_closed(self, subject: object, function: Callable[[object], None]) -> None: ...
+
+    def forget_closing(self, subject: object) -> None: ...
+
+
 class ShareSession:
     """The partitions that one member wants, in the order in which it named them; `epoch` is the one its next request carries."""
 
     __slots__ = ("connection", "epoch", "group_id", "member_id", "wanted")
 
-    def __init__(self, group_id: str, member_id: str, connection: ConnectionInfo) -> None:
+    def __init__(self, group_id: str, member_id: str, connection: ClosingConnection) -> None:
         self.group_id = group_id
         self.member_id = member_id
         self.connection = connection
@@ -72,7 +82,7 @@ class ShareSessions:
     def find(self, group_id: str, member_id: str) -> ShareSession | None:
         return self._groups.get(group_id, {}).get(member_id)
 
-    def open(self, group_id: str, member_id: str, connection: ConnectionInfo) -> ShareSession | None:
+    def open(self, group_id: str, member_id: str, connection: ClosingConnection) -> ShareSession | None:
         """A new session, in the place of one that the member may have had; None when there are too many."""
         known = self.find(group_id, member_id)
         if known is not None:

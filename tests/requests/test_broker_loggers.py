@@ -9,7 +9,7 @@ import pytest
 
 from ottla.base.errors import ErrorCode
 from ottla.controller.api import ConfigEntry, ConfigOperation
-from ottla.handlers.broker_loggers import LEVELS, alter_loggers, logger_entries
+from ottla.requests.broker_loggers import LEVELS, alter_loggers, logger_entries
 from ottla.wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from ottla.wire.messages.incremental_alter_configs import AlterableConfig, AlterConfigsResource, IncrementalAlterConfigsRequest
 from tests.handlers.admin_world import AdminWorld

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ottla.base.errors import ErrorCode
-from ottla.handlers.fetch_sessions import EPOCH_MAX, FetchSessions, next_epoch
+from ottla.replication.fetch_sessions import EPOCH_MAX, FetchSessions, next_epoch
 from ottla.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
 from tests.fakes.randomness import SeededRandom
 

@@ -10,7 +10,7 @@ from collections.abc import Collection
 from typing import Any, TypeVar
 
 from ottla.base.errors import ErrorCode
-from ottla.handlers.context import Broker, RequestContext
+from ottla.requests.context import Broker, RequestContext
 from ottla.security.acl import AclOperation, ResourceType
 
 TopicT = TypeVar("TopicT", bound=Any)

@@ -12,8 +12,8 @@ from ottla.base.config import BrokerConfig, ConfigError, load
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.base.features import FEATURES
 from ottla.base.settings.network import LEVELS
-from ottla.handlers import TABLE
-from ottla.handlers.levels import CHANGES, NEWEST, features, highest_versions, require_share_groups, served
+from ottla.requests.apis import TABLE
+from ottla.requests.levels import CHANGES, NEWEST, features, highest_versions, require_share_groups, served
 from ottla.wire.messages.api_versions import ApiVersionsRequest
 from ottla.wire.messages.metadata import MetadataRequest
 from tests.clients.broker_process import BrokerProcess

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from ottla.base.cluster_metadata import CONFIG_BROKER, CONFIG_GROUP, CONFIG_TOPIC
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.controller.api import ConfigRequest, ConfigResult
-from ottla.handlers.context import Broker, RequestContext, require
+from ottla.requests.context import Broker, RequestContext, require
 from ottla.security.acl import AclOperation, ResourceType
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.handlers.share_reads import LogWalk, find_start
+from ottla.requests.share_reads import LogWalk, find_start
 from ottla.storage.file_slice import BytesFile, FileSlice, SharedFile
 from ottla.wire.batch_header import iter_batches, set_base_offset
 from ottla.wire.records import CONTROL_ABORT, CONTROL_COMMIT, Record, encode_batch, encode_control_batch
