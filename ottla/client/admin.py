@@ -1,6 +1,6 @@
 """Questions and orders about topics, offsets, records, settings and log directories, as functions on a `Cluster`.
 
-One refused item never hides the others: functions that take many items give back a result or an `ApiError` for each; functions that take
+One refused item never hides the others: functions that take many items give back a result or an `KafkaError` for each; functions that take
 one raise. Groups are in `group_admin.py`, transactions in `transaction_admin.py`.
 """
 
@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from ottla.base.errors import ApiError, ErrorCode
+from ottla.base.errors import ErrorCode
 from ottla.base.types import READ_UNCOMMITTED, TopicPartition
 from ottla.client.cluster import Cluster
-from ottla.client.errors import RETRIABLE, error_code
+from ottla.client.errors import RETRIABLE, KafkaError, error_code, refused
 
 LATEST = -1
 EARLIEST = -2
@@ -39,14 +39,14 @@ class OffsetAt(NamedTuple):
     leader_epoch: int
 
 
-def refusal(code: int, message: str | None, about: str) -> ApiError | None:
+def refusal(code: int, message: str | None, about: str) -> KafkaError | None:
     """An item's code and message as the exception that says what it is about; None for no error."""
     if code == 0:
         return None
     found = error_code(code)
     if not message:
-        return ApiError(found, about if found is not ErrorCode.UNKNOWN_SERVER_ERROR else f"{about} (error {code})")
-    return ApiError(found, message if about in message else f"{about}: {message}")
+        return refused(found, about if found is not ErrorCode.UNKNOWN_SERVER_ERROR else f"{about} (error {code})")
+    return refused(found, message if about in message else f"{about}: {message}")
 
 
 def check(code: int, message: str | None, about: str) -> None:
@@ -75,7 +75,7 @@ def ask_controller(cluster: Cluster, make: Callable[[], Any], code_of: Callable[
         answer = cluster.ask_controller(make())
         if code_of(answer) == ErrorCode.NOT_CONTROLLER:
             cluster.controller_id = -1
-            raise ApiError(ErrorCode.NOT_CONTROLLER, "the controller moves")
+            raise refused(ErrorCode.NOT_CONTROLLER, "the controller moves")
         return answer
 
     return cluster.retrying(ask, codes=frozenset({ErrorCode.NOT_CONTROLLER}))
@@ -112,7 +112,7 @@ def create_topic(
     return result
 
 
-def delete_topics(cluster: Cluster, names: Sequence[str]) -> dict[str, ApiError | None]:
+def delete_topics(cluster: Cluster, names: Sequence[str]) -> dict[str, KafkaError | None]:
     """Deletes topics; for each, None or why not."""
     from ottla.wire.messages import delete_topics as wire
 
@@ -148,18 +148,18 @@ def create_partitions(
 
 def list_offsets(
     cluster: Cluster, wanted: Mapping[TopicPartition, int], *, isolation_level: int = READ_UNCOMMITTED
-) -> dict[TopicPartition, OffsetAt | ApiError]:
+) -> dict[TopicPartition, OffsetAt | KafkaError]:
     """For each partition the offset of a timestamp or of `EARLIEST`, `LATEST`, `MAX_TIMESTAMP`; leaders that have moved are found again."""
-    results: dict[TopicPartition, OffsetAt | ApiError] = {}
+    results: dict[TopicPartition, OffsetAt | KafkaError] = {}
     waiting = dict(wanted)
 
     def ask() -> None:
-        moved: ApiError | None = None
+        moved: KafkaError | None = None
         leaders: dict[int, list[TopicPartition]] = {}
         for partition in list(waiting):
             try:
                 leaders.setdefault(cluster.leader(partition), []).append(partition)
-            except ApiError as error:
+            except KafkaError as error:
                 results[partition] = error
                 if error.code not in RETRIABLE or error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                     del waiting[partition]
@@ -168,7 +168,7 @@ def list_offsets(
         for broker_id, partitions in leaders.items():
             for partition, found in _list_offsets_of(cluster, broker_id, {p: waiting[p] for p in partitions}, isolation_level):
                 results[partition] = found
-                if isinstance(found, ApiError) and found.code in RETRIABLE:
+                if isinstance(found, KafkaError) and found.code in RETRIABLE:
                     cluster.forget([partition])
                     moved = found
                 else:
@@ -178,7 +178,7 @@ def list_offsets(
 
     try:
         cluster.retrying(ask, timeout_s=min(5.0, cluster.timeout_s))
-    except ApiError as error:
+    except KafkaError as error:
         if any(partition not in results for partition in waiting):
             raise error
     return results
@@ -186,7 +186,7 @@ def list_offsets(
 
 def _list_offsets_of(
     cluster: Cluster, broker_id: int, wanted: Mapping[TopicPartition, int], isolation_level: int
-) -> list[tuple[TopicPartition, OffsetAt | ApiError]]:
+) -> list[tuple[TopicPartition, OffsetAt | KafkaError]]:
     from ottla.wire.messages import list_offsets as wire
 
     topics = [
@@ -200,7 +200,7 @@ def _list_offsets_of(
     ]
     request = wire.ListOffsetsRequest(replica_id=-1, isolation_level=isolation_level, topics=topics, timeout_ms=timeout_ms(cluster))
     answer = cluster.ask_broker(broker_id, request)
-    found: list[tuple[TopicPartition, OffsetAt | ApiError]] = []
+    found: list[tuple[TopicPartition, OffsetAt | KafkaError]] = []
     for topic in answer.topics:
         for result in topic.partitions:
             partition = TopicPartition(topic.name, result.partition_index)
@@ -209,16 +209,16 @@ def _list_offsets_of(
     return found
 
 
-def delete_records(cluster: Cluster, before: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | ApiError]:
+def delete_records(cluster: Cluster, before: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | KafkaError]:
     """Deletes what lies before an offset (-1: everything committed); for each partition the new low watermark, or why not."""
     from ottla.wire.messages import delete_records as wire
 
-    results: dict[TopicPartition, int | ApiError] = {}
+    results: dict[TopicPartition, int | KafkaError] = {}
     leaders: dict[int, list[TopicPartition]] = {}
     for partition in before:
         try:
             leaders.setdefault(cluster.leader(partition), []).append(partition)
-        except ApiError as error:
+        except KafkaError as error:
             results[partition] = error
     for broker_id, partitions in leaders.items():
         topics = [
@@ -249,11 +249,11 @@ def describe_configs(
     keys: Sequence[str] | None = None,
     synonyms: bool = False,
     documentation: bool = False,
-) -> dict[str, list[Any] | ApiError]:
+) -> dict[str, list[Any] | KafkaError]:
     """For each resource its settings (`name`, `value`, `config_source`, `is_sensitive`, `read_only`, `synonyms`), or why not."""
     from ottla.wire.messages import describe_configs as wire
 
-    results: dict[str, list[Any] | ApiError] = {}
+    results: dict[str, list[Any] | KafkaError] = {}
     for broker_id, some in _by_broker(resource_type, names).items():
         resources = [
             wire.DescribeConfigsResource(

@@ -11,11 +11,12 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ottla.base.errors import ApiError, ErrorCode
+from ottla.base.errors import ErrorCode
 from ottla.base.types import TopicPartition
 from ottla.client.addresses import Address, parse_addresses
-from ottla.client.connection import CLIENT_SOFTWARE, CONNECT_TIMEOUT_S, REQUEST_TIMEOUT_S, Connection
-from ottla.client.errors import RETRIABLE, ClientError, ConnectError, RequestTimeoutError, error_code
+from ottla.client.connection import CONNECT_TIMEOUT_S, REQUEST_TIMEOUT_S, Connection
+from ottla.client.core.connection import CLIENT_SOFTWARE
+from ottla.client.errors import RETRIABLE, ConnectError, KafkaError, RequestTimeoutError, TransportError, error_code, refused
 from ottla.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse, MetadataResponseTopic
 from ottla.wire.schema import Request
 
@@ -90,7 +91,7 @@ class Cluster:
             self.refresh([])
         address = self.brokers.get(broker_id)
         if address is None:
-            raise ApiError(ErrorCode.BROKER_NOT_AVAILABLE, f"no broker {broker_id} is alive; there are {sorted(self.brokers)}")
+            raise refused(ErrorCode.BROKER_NOT_AVAILABLE, f"no broker {broker_id} is alive; there are {sorted(self.brokers)}")
         first = self._first
         if first is not None and first.is_open and first.address == address:
             # The bootstrap connection is handed over; it then belongs to this broker alone.
@@ -105,7 +106,7 @@ class Cluster:
         if broker_id not in self.brokers:
             self.refresh([])
         if broker_id not in self.brokers:
-            raise ApiError(ErrorCode.BROKER_NOT_AVAILABLE, f"no broker {broker_id} is alive; there are {sorted(self.brokers)}")
+            raise refused(ErrorCode.BROKER_NOT_AVAILABLE, f"no broker {broker_id} is alive; there are {sorted(self.brokers)}")
         return self._open(self.brokers[broker_id])
 
     def _open(self, address: Address) -> Connection:
@@ -118,11 +119,11 @@ class Cluster:
         ).open()
 
     def _reach(self, addresses: Sequence[Address]) -> Connection:
-        failures: list[ClientError] = []
+        failures: list[TransportError] = []
         for address in addresses:
             try:
                 return self._open(address)
-            except ClientError as error:
+            except TransportError as error:
                 failures.append(error)
         if len(failures) == 1:
             raise failures[0]
@@ -160,7 +161,7 @@ class Cluster:
                 self._leaders[TopicPartition(topic.name, partition.partition_index)] = partition.leader_id
 
     def topic(self, name: str, *, auto_create: bool = False) -> MetadataResponseTopic:
-        """One topic's metadata, from memory or asked for; waits for a topic that is being created. ApiError when there is none."""
+        """One topic's metadata, from memory or asked for; waits for a topic that is being created. KafkaError when there is none."""
         known = self.topics.get(name)
         if known is not None:
             return known
@@ -173,17 +174,17 @@ class Cluster:
                 if topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and not auto_create:
                     raise self.unknown_topic(name)
                 if topic.error_code:
-                    raise ApiError(error_code(topic.error_code), f"topic {name!r}")
+                    raise refused(error_code(topic.error_code), f"topic {name!r}")
             raise self.unknown_topic(name)
 
         if auto_create:
             return self.retrying(ask)
         return self.retrying(ask, codes=RETRIABLE - {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION})
 
-    def unknown_topic(self, name: str) -> ApiError:
+    def unknown_topic(self, name: str) -> KafkaError:
         """The refusal for a topic that is not there, with the nearest name that is."""
         hint = nearest_hint(name, self.topic_names())
-        return ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {name!r} not found{hint}")
+        return refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {name!r} not found{hint}")
 
     def topic_names(self) -> list[str]:
         """All topics, by name."""
@@ -195,7 +196,7 @@ class Cluster:
         return sorted(partition.partition_index for partition in self.topic(topic).partitions)
 
     def leader(self, partition: TopicPartition) -> int:
-        """The broker that leads a partition. ApiError when there is none, or no such partition."""
+        """The broker that leads a partition. KafkaError when there is none, or no such partition."""
         leader = self._leaders.get(partition, -1)
         if leader >= 0:
             return leader
@@ -205,9 +206,9 @@ class Cluster:
         if leader == -2:
             count = len(self.topics[partition.topic].partitions)
             message = f"topic {partition.topic!r} has {count} partitions, so no partition {partition.partition}"
-            raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, message)
+            raise refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, message)
         if leader < 0:
-            raise ApiError(ErrorCode.LEADER_NOT_AVAILABLE, f"{partition} has no leader at the moment")
+            raise refused(ErrorCode.LEADER_NOT_AVAILABLE, f"{partition} has no leader at the moment")
         return leader
 
     def forget(self, partitions: Iterable[TopicPartition]) -> None:
@@ -252,7 +253,7 @@ class Cluster:
         answer: FindCoordinatorResponse = connection.request(request)
         found: Any = answer.coordinators[0] if answer.coordinators else answer
         if found.error_code:
-            raise ApiError(error_code(found.error_code), found.error_message or f"no coordinator for {_KINDS[kind]} {key!r}")
+            raise refused(error_code(found.error_code), found.error_message or f"no coordinator for {_KINDS[kind]} {key!r}")
         self.brokers.setdefault(found.node_id, Address(found.host, found.port))
         return int(found.node_id)
 
@@ -283,7 +284,7 @@ class Cluster:
             code = error_code(error_of(answer))
             if code in moved:
                 self.forget_coordinator(kind, key)
-                raise ApiError(code, f"the coordinator of {_KINDS[kind]} {key!r}")
+                raise refused(code, f"the coordinator of {_KINDS[kind]} {key!r}")
             return answer
 
         return self.retrying(ask, codes=frozenset(moved))
@@ -296,7 +297,7 @@ class Cluster:
         while True:
             try:
                 return attempt()
-            except ApiError as error:
+            except KafkaError as error:
                 if error.code not in codes or time.monotonic() + backoff_s > deadline:
                     raise
             except RequestTimeoutError:

@@ -13,12 +13,12 @@ from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from ottla.base.errors import ApiError, ErrorCode, WireError
+from ottla.base.errors import ErrorCode, WireError
 from ottla.base.types import READ_COMMITTED, READ_UNCOMMITTED, TopicPartition
 from ottla.client.admin import EARLIEST, LATEST, OffsetAt, grouped, list_offsets
 from ottla.client.cluster import Cluster
 from ottla.client.connection import Connection
-from ottla.client.errors import RETRIABLE, ClientError, NonsenseError, error_code
+from ottla.client.errors import RETRIABLE, MalformedResponseError, TransportError, error_code, refused
 from ottla.client.fetching import Fetched, read_partition
 from ottla.client.group_admin import committed_offsets
 from ottla.client.group_membership import DEFAULT_ASSIGNORS, SESSION_TIMEOUT_MS, GroupMembership
@@ -184,9 +184,9 @@ class Consumer:
             asked = self._asked.pop(broker_id)
             try:
                 answer = self._connections[broker_id].receive()
-            except NonsenseError:
+            except MalformedResponseError:
                 raise
-            except ClientError:
+            except TransportError:
                 self._pause(asked)
                 continue
             found += self._read_answer(asked, answer, str(self._connections[broker_id].address))
@@ -197,7 +197,7 @@ class Consumer:
     def _read_answer(self, asked: Mapping[TopicPartition, int], answer: Any, address: str) -> list[Fetched]:
         """Positions move here: what is given out counts as read."""
         if answer.error_code:
-            raise ApiError(error_code(answer.error_code), f"reading from {address}")
+            raise refused(error_code(answer.error_code), f"reading from {address}")
         found = []
         for topic in answer.responses:
             for result in topic.partitions:
@@ -211,7 +211,7 @@ class Consumer:
                 try:
                     fetched = read_partition(partition, start, result, is_committed_only=self.isolation_level == READ_COMMITTED)
                 except WireError as error:
-                    raise NonsenseError(f"{address}: {error}") from None
+                    raise MalformedResponseError(f"{address}: {error}") from None
                 if fetched.next_offset > start:
                     self.positions[partition] = fetched.next_offset
                     found.append(fetched)
@@ -221,13 +221,13 @@ class Consumer:
         if code is ErrorCode.OFFSET_OUT_OF_RANGE:
             if self.auto_offset_reset not in ("earliest", "latest"):
                 message = f"offset {self.positions[partition]} of {partition} does not exist (any more); say where to start instead"
-                raise ApiError(code, message)
+                raise refused(code, message)
             target = EARLIEST if self.auto_offset_reset == "earliest" else LATEST
             self.positions.update(self._look_up({partition: target}))
         elif code in RETRIABLE:
             self._pause([partition])
         else:
-            raise ApiError(code, f"reading {partition}")
+            raise refused(code, f"reading {partition}")
 
     def _pause(self, partitions: Iterable[TopicPartition]) -> None:
         until = time.monotonic() + _BACKOFF_S
@@ -258,7 +258,7 @@ class Consumer:
             if partition in committed:
                 kept[partition] = committed[partition].offset
             elif self.auto_offset_reset == "none":
-                raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE, f"group {self.group_id!r} has no offset for {partition}")
+                raise refused(ErrorCode.OFFSET_OUT_OF_RANGE, f"group {self.group_id!r} has no offset for {partition}")
             else:
                 named[partition] = start
         kept.update(self._look_up(named))

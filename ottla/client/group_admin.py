@@ -13,7 +13,7 @@ from ottla.base.errors import ApiError, ErrorCode, WireError
 from ottla.base.types import TopicPartition
 from ottla.client.admin import check, grouped, refusal
 from ottla.client.cluster import GROUP, Cluster
-from ottla.client.errors import error_code
+from ottla.client.errors import KafkaError, error_code, refused
 
 CONSUMER_GROUP_DESCRIBE = 69
 INACTIVE_STATES = frozenset({"Empty", "Dead"})
@@ -216,7 +216,7 @@ def commit_offsets(
     generation: int = -1,
     member_id: str = "",
     leader_epochs: Mapping[TopicPartition, int] | None = None,
-) -> dict[TopicPartition, ApiError | None]:
+) -> dict[TopicPartition, KafkaError | None]:
     """Commits offsets; without generation and member as an operator does, which needs the group to be inactive."""
     from ottla.wire.messages import offset_commit as wire
 
@@ -260,7 +260,7 @@ def delete_group(cluster: Cluster, group_id: str) -> None:
     check(answer.results[0].error_code, answer.results[0].error_message, f"group {group_id!r}")
 
 
-def delete_offsets(cluster: Cluster, group_id: str, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, ApiError | None]:
+def delete_offsets(cluster: Cluster, group_id: str, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, KafkaError | None]:
     """Forgets what a group has committed for some partitions; refused for topics that it reads."""
     from ottla.wire.messages import offset_delete as wire
 
@@ -273,10 +273,10 @@ def delete_offsets(cluster: Cluster, group_id: str, partitions: Iterable[TopicPa
     request = wire.OffsetDeleteRequest(group_id=group_id, topics=topics)
     answer = cluster.ask_coordinator(GROUP, group_id, request, error_of=lambda found: found.error_code)
     check(answer.error_code, None, f"group {group_id!r}")
-    results: dict[TopicPartition, ApiError | None] = {}
+    results: dict[TopicPartition, KafkaError | None] = {}
     for topic in answer.topics:
         for result in topic.partitions:
             partition = TopicPartition(topic.name, result.partition_index)
             code = error_code(result.error_code)
-            results[partition] = None if not result.error_code else ApiError(code, f"group {group_id!r}, {partition}")
+            results[partition] = None if not result.error_code else refused(code, f"group {group_id!r}, {partition}")
     return results

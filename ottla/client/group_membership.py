@@ -15,7 +15,7 @@ from ottla.base.errors import ApiError, ErrorCode, WireError
 from ottla.base.types import TopicPartition
 from ottla.client.assignors import COOPERATIVE_STICKY, RANGE, ROUND_ROBIN, Subscription, assign
 from ottla.client.cluster import GROUP, Cluster
-from ottla.client.errors import ClientError, error_code
+from ottla.client.errors import KafkaError, TransportError, error_code, refused
 from ottla.client.group_admin import read_assignment
 from ottla.wire.codec import decoder, encoder
 from ottla.wire.messages import consumer_protocol as protocol
@@ -87,7 +87,7 @@ class GroupMembership:
         )
         try:
             answer = self._ask(request)
-        except ClientError:
+        except TransportError:
             self.cluster.forget_coordinator(GROUP, self.group_id)
             return
         code = error_code(answer.error_code)
@@ -98,7 +98,7 @@ class GroupMembership:
         elif code in _COORDINATOR_MOVED:
             self.cluster.forget_coordinator(GROUP, self.group_id)
         elif code:
-            raise ApiError(code, f"member of group {self.group_id!r}")
+            raise refused(code, f"member of group {self.group_id!r}")
 
     def _forget_ourselves(self, code: ErrorCode) -> None:
         """The group has gone on without us: what we owned is somebody else's."""
@@ -124,7 +124,7 @@ class GroupMembership:
             request.members = []
         try:
             coordinator.request(request)
-        except ClientError:
+        except TransportError:
             self.cluster.forget_coordinator(GROUP, self.group_id)
         self.member_id = ""
 
@@ -134,15 +134,15 @@ class GroupMembership:
         for _ in range(JOIN_TRIES_MAX):
             try:
                 assignment = self._join_once()
-            except ApiError as error:
+            except KafkaError as error:
                 self._prepare_again(error)
                 continue
             if assignment is not None:
                 self._heartbeat_at = time.monotonic() + self.heartbeat_interval_s
                 return assignment
-        raise ApiError(ErrorCode.REBALANCE_IN_PROGRESS, f"group {self.group_id!r} does not settle; {JOIN_TRIES_MAX} tries to join failed")
+        raise refused(ErrorCode.REBALANCE_IN_PROGRESS, f"group {self.group_id!r} does not settle; {JOIN_TRIES_MAX} tries to join failed")
 
-    def _prepare_again(self, error: ApiError) -> None:
+    def _prepare_again(self, error: KafkaError) -> None:
         """What a refusal to join asks us to do differently; a final one is raised again."""
         if error.code in _START_AGAIN:
             self._forget_ourselves(error.code)
@@ -189,7 +189,7 @@ class GroupMembership:
 
     def _check(self, code: int) -> None:
         if code:
-            raise ApiError(error_code(code), f"group {self.group_id!r}")
+            raise refused(error_code(code), f"group {self.group_id!r}")
 
     def _join_request(self) -> Any:
         subscription = protocol.ConsumerProtocolSubscription(

@@ -15,11 +15,11 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from ottla.base.errors import ApiError, ErrorCode
+from ottla.base.errors import ErrorCode
 from ottla.base.types import TopicPartition
 from ottla.client.cluster import Cluster
 from ottla.client.connection import Connection
-from ottla.client.errors import RETRIABLE, ClientError, error_code
+from ottla.client.errors import RETRIABLE, KafkaError, TransportError, error_code, refused
 from ottla.client.partitioner import StickyPartitioner, partition_for_key
 from ottla.client.producer_identity import TRANSACTION_TIMEOUT_MS, ProducerIdentity
 from ottla.wire.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
@@ -43,7 +43,7 @@ class Delivery(NamedTuple):
     partition: TopicPartition
     base_offset: int
     records: Sequence[Record]
-    error: ApiError | ClientError | None
+    error: KafkaError | TransportError | None
 
 
 class _Batch:
@@ -105,7 +105,7 @@ class Producer:
         self._connections: dict[int, Connection] = {}
         self._in_flight: dict[int, deque[list[_Batch]]] = {}
         self._numbers = 0
-        self._failure: ApiError | ClientError | None = None
+        self._failure: KafkaError | TransportError | None = None
 
     def __enter__(self) -> Producer:
         return self
@@ -219,7 +219,7 @@ class Producer:
         self._ready.clear()
         try:
             self.flush()
-        except (ApiError, ClientError):
+        except (KafkaError, TransportError):
             self._failed.clear()
         self._transactional().end(is_commit=False)
 
@@ -243,7 +243,7 @@ class Producer:
 
     def _transactional(self) -> ProducerIdentity:
         if self.identity is None or not self._is_transactional:
-            raise ApiError(ErrorCode.INVALID_TXN_STATE, "this producer has no transactional id")
+            raise refused(ErrorCode.INVALID_TXN_STATE, "this producer has no transactional id")
         return self.identity
 
     # Batches
@@ -314,7 +314,7 @@ class Producer:
                 if len(self._in_flight.get(broker_id, ())) >= self.in_flight_max:
                     return
                 self._send(broker_id, self._gather(broker_id))
-            except (ApiError, ClientError) as error:
+            except (KafkaError, TransportError) as error:
                 self._retry_or_lose([self._ready.popleft()] if self._ready else [], error)
                 return
 
@@ -353,7 +353,7 @@ class Producer:
             under_way.append(batches)
         try:
             connection.send(request, is_answered=self.acks != 0)
-        except ClientError as error:
+        except TransportError as error:
             self._lost(broker_id, error)
             return
         if self.acks == 0:
@@ -379,12 +379,12 @@ class Producer:
                 timeout_s = 0.0
                 try:
                     answer = connection.receive()
-                except ClientError as error:
+                except TransportError as error:
                     self._lost(broker_id, error)
                     break
                 self._settle(under_way.popleft(), answer)
 
-    def _lost(self, broker_id: int, error: ClientError) -> None:
+    def _lost(self, broker_id: int, error: TransportError) -> None:
         """The connection is gone: nobody knows which of the batches under way were written, so all go again."""
         under_way = self._in_flight.pop(broker_id, deque())
         self._connections.pop(broker_id).close()
@@ -395,21 +395,21 @@ class Producer:
         for batch in batches:
             result = results.get(batch.partition)
             if result is None:
-                self._retry_or_lose([batch], ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, f"no answer for {batch.partition}"))
+                self._retry_or_lose([batch], refused(ErrorCode.UNKNOWN_SERVER_ERROR, f"no answer for {batch.partition}"))
             elif not result.error_code or result.error_code == ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
                 self._delivered(batch, result.base_offset)
             else:
                 message = f"{batch.partition}: {result.error_message}" if result.error_message else str(batch.partition)
-                self._retry_or_lose([batch], ApiError(error_code(result.error_code), message))
+                self._retry_or_lose([batch], refused(error_code(result.error_code), message))
 
-    def _retry_or_lose(self, batches: list[_Batch], error: ApiError | ClientError) -> None:
+    def _retry_or_lose(self, batches: list[_Batch], error: KafkaError | TransportError) -> None:
         """Batches go again when that may help and there is time; a gap in the sequence can only come from one that goes again."""
         now = time.monotonic()
         for batch in batches:
-            may_help = isinstance(error, ClientError) or error.code in RETRIABLE
-            if isinstance(error, ApiError) and error.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
+            may_help = isinstance(error, TransportError) or error.code in RETRIABLE
+            if isinstance(error, KafkaError) and error.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
                 may_help = any(earlier.partition == batch.partition for earlier in self._failed)
-            if isinstance(error, ClientError) and self.identity is None:
+            if isinstance(error, TransportError) and self.identity is None:
                 may_help = False  # without sequence numbers a second try could write the batch twice
             if may_help and now < batch.deadline:
                 self._failed.append(batch)

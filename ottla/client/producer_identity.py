@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ottla.base.errors import ApiError, ErrorCode
+from ottla.base.errors import ErrorCode
 from ottla.base.types import TopicPartition
 from ottla.client.admin import check, grouped
 from ottla.client.cluster import GROUP, TRANSACTION, Cluster
-from ottla.client.errors import error_code
+from ottla.client.errors import error_code, refused
 from ottla.wire.batch_header import SEQUENCE_MASK
 
 TRANSACTION_TIMEOUT_MS = 60_000
@@ -87,7 +87,7 @@ class ProducerIdentity:
 
     def begin(self) -> None:
         if self.is_open:
-            raise ApiError(ErrorCode.INVALID_TXN_STATE, "a transaction is open already")
+            raise refused(ErrorCode.INVALID_TXN_STATE, "a transaction is open already")
         self.is_open = True
 
     def add(self, partitions: Iterable[TopicPartition]) -> None:
@@ -157,7 +157,7 @@ class ProducerIdentity:
         from ottla.wire.messages.end_txn import EndTxnRequest
 
         if not self.is_open:
-            raise ApiError(ErrorCode.INVALID_TXN_STATE, "no transaction is open")
+            raise refused(ErrorCode.INVALID_TXN_STATE, "no transaction is open")
         assert self.transactional_id is not None, "only a transactional producer has a transaction"
         if self._added or self._has_offsets:
             request = EndTxnRequest(

@@ -6,11 +6,11 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from ottla.base.errors import ApiError, ErrorCode
+from ottla.base.errors import ErrorCode
 from ottla.base.types import TopicPartition
 from ottla.client import admin
 from ottla.client.cluster import Cluster
-from ottla.client.errors import error_code
+from ottla.client.errors import error_code, refused
 
 LEADER_RATE, FOLLOWER_RATE = "leader.replication.throttled.rate", "follower.replication.throttled.rate"
 LOG_DIR_RATE = "replica.alter.log.dirs.io.max.bytes.per.second"
@@ -37,7 +37,7 @@ class Move(NamedTuple):
 
 
 def replicas_of(cluster: Cluster, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, list[int]]:
-    """The replicas of now. ApiError for a partition that is not there."""
+    """The replicas of now. KafkaError for a partition that is not there."""
     wanted = list(partitions)
     found: dict[TopicPartition, list[int]] = {}
     for topic in dict.fromkeys(partition.topic for partition in wanted):
@@ -45,7 +45,7 @@ def replicas_of(cluster: Cluster, partitions: Iterable[TopicPartition]) -> dict[
             found[TopicPartition(topic, placed.partition_index)] = list(placed.replica_nodes)
     for partition in wanted:
         if partition not in found:
-            raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {partition.topic!r} has no partition {partition.partition}")
+            raise refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {partition.topic!r} has no partition {partition.partition}")
     return {partition: found[partition] for partition in wanted}
 
 

@@ -7,9 +7,9 @@ import secrets
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ottla.base.errors import ApiError
 from ottla.client.admin import check, refusal
 from ottla.client.cluster import Cluster
+from ottla.client.errors import KafkaError
 from ottla.wire.schema import Request
 
 MECHANISMS = {"SCRAM-SHA-256": 1, "SCRAM-SHA-512": 2}
@@ -27,7 +27,7 @@ class Credential(NamedTuple):
     iterations: int
 
 
-def describe_scram(cluster: Cluster, users: Sequence[str] = ()) -> dict[str, list[Credential] | ApiError]:
+def describe_scram(cluster: Cluster, users: Sequence[str] = ()) -> dict[str, list[Credential] | KafkaError]:
     """The credentials of some users, or of all that have any."""
     from ottla.wire.messages import describe_user_scram_credentials as wire
 

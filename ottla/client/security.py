@@ -9,26 +9,21 @@ message.
 from __future__ import annotations
 
 import base64
+import os
 import re
 import socket
 import ssl
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
-from ottla.base.errors import ApiError, ErrorCode
-from ottla.client.errors import error_code
-
-if TYPE_CHECKING:
-    from ottla.client.connection import Connection
+from ottla.client.core.sasl import MECHANISMS, SaslExchange, exchange
 
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
-MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 
 _JAAS = re.compile(r"""\b(username|password)\s*=\s*("(?:[^"\\]|\\.)*"|'[^']*'|[^\s;]+)""")
 
 
 class Security:
-    """How connections are wrapped and who we say we are. ValueError in one line when the properties make no sense."""
+    """How connections are wrapped and authenticated. ValueError in one line when the properties make no sense."""
 
     def __init__(self, properties: Mapping[str, str]) -> None:
         self.protocol = properties.get("security.protocol", "PLAINTEXT").upper()
@@ -47,42 +42,12 @@ class Security:
         """The socket under TLS, if that is wanted."""
         return plain if self._context is None else self._context.wrap_socket(plain, server_hostname=host)
 
-    def authenticate(self, connection: Connection) -> None:
-        """Says who we are; ApiError when the broker does not believe it."""
+    def new_exchange(self) -> SaslExchange | None:
+        """A SASL exchange for one connection, if SASL is wanted."""
         if not self.uses_sasl:
-            return
-        from ottla.wire.messages.sasl_handshake import SaslHandshakeRequest
-
-        answer = connection.request(SaslHandshakeRequest(mechanism=self.mechanism), version=1)
-        if answer.error_code:
-            offered = ", ".join(answer.mechanisms)
-            raise ApiError(error_code(answer.error_code), f"{connection.address} takes {offered or 'no SASL'}, not {self.mechanism}")
-        if self.mechanism == "PLAIN":
-            self._send(connection, f"\0{self._username}\0{self._password}".encode())
-        else:
-            self._scram(connection)
-
-    def _scram(self, connection: Connection) -> None:
-        import os
-
-        from ottla.security.scram import ScramClient
-
-        exchange = ScramClient(self._username, self._password, self.mechanism, base64.b64encode(os.urandom(18)).decode())
-        try:
-            server_first = self._send(connection, exchange.first())
-            server_final = self._send(connection, exchange.final(server_first))
-            exchange.check(server_final)
-        except ValueError as error:
-            raise ApiError(ErrorCode.SASL_AUTHENTICATION_FAILED, f"{connection.address}: {error}") from None
-
-    def _send(self, connection: Connection, token: bytes) -> bytes:
-        from ottla.wire.messages.sasl_authenticate import SaslAuthenticateRequest
-
-        answer = connection.request(SaslAuthenticateRequest(auth_bytes=token))
-        if answer.error_code:
-            message = answer.error_message or "name or password is wrong"
-            raise ApiError(error_code(answer.error_code), f"{connection.address}: {message}")
-        return bytes(answer.auth_bytes)
+            return None
+        nonce = base64.b64encode(os.urandom(18)).decode()
+        return exchange(self.mechanism, self._username, self._password, nonce)
 
 
 def credentials(properties: Mapping[str, str]) -> tuple[str, str]:

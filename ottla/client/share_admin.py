@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from ottla.base.errors import ApiError, ErrorCode
+from ottla.base.errors import ErrorCode
 from ottla.base.types import TopicPartition
 from ottla.client.admin import check, grouped, refusal
 from ottla.client.cluster import GROUP, Cluster
+from ottla.client.errors import KafkaError, refused
 
 TYPE = "share"
 
@@ -47,11 +48,11 @@ class ShareOffset(NamedTuple):
     start_offset: int | None
     leader_epoch: int | None
     lag: int | None
-    error: ApiError | None = None
+    error: KafkaError | None = None
 
 
 def describe_share_group(cluster: Cluster, group_id: str) -> ShareGroup:
-    """One group. ApiError GROUP_ID_NOT_FOUND when there is none, or it is of another kind."""
+    """One group. KafkaError GROUP_ID_NOT_FOUND when there is none, or it is of another kind."""
     from ottla.wire.messages.share_group_describe import ShareGroupDescribeRequest
 
     request = ShareGroupDescribeRequest(group_ids=[group_id])
@@ -59,7 +60,7 @@ def describe_share_group(cluster: Cluster, group_id: str) -> ShareGroup:
     group = answer.groups[0]
     check(group.error_code, group.error_message, f"share group {group_id!r}")
     if group.group_state == "Dead":
-        raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"share group {group_id!r} not found")
+        raise refused(ErrorCode.GROUP_ID_NOT_FOUND, f"share group {group_id!r} not found")
     members = tuple(_member(member) for member in group.members)
     return ShareGroup(
         group_id,
@@ -112,7 +113,7 @@ def _known(number: int) -> int | None:
     return None if number < 0 else number
 
 
-def alter_share_offsets(cluster: Cluster, group_id: str, starts: Mapping[TopicPartition, int]) -> dict[TopicPartition, ApiError | None]:
+def alter_share_offsets(cluster: Cluster, group_id: str, starts: Mapping[TopicPartition, int]) -> dict[TopicPartition, KafkaError | None]:
     """Sets where partitions start; refused while the group has members."""
     from ottla.wire.messages import alter_share_group_offsets as wire
 
@@ -129,7 +130,7 @@ def alter_share_offsets(cluster: Cluster, group_id: str, starts: Mapping[TopicPa
     request = wire.AlterShareGroupOffsetsRequest(group_id=group_id, topics=topics)
     answer = cluster.ask_coordinator(GROUP, group_id, request, error_of=lambda found: found.error_code)
     check(answer.error_code, answer.error_message, f"share group {group_id!r}")
-    results: dict[TopicPartition, ApiError | None] = {}
+    results: dict[TopicPartition, KafkaError | None] = {}
     for topic in answer.responses:
         for result in topic.partitions:
             partition = TopicPartition(topic.topic_name, result.partition_index)
@@ -137,7 +138,7 @@ def alter_share_offsets(cluster: Cluster, group_id: str, starts: Mapping[TopicPa
     return results
 
 
-def delete_share_offsets(cluster: Cluster, group_id: str, topics: Sequence[str]) -> dict[str, ApiError | None]:
+def delete_share_offsets(cluster: Cluster, group_id: str, topics: Sequence[str]) -> dict[str, KafkaError | None]:
     """Forgets where the group is in some topics; refused while it has members."""
     from ottla.wire.messages import delete_share_group_offsets as wire
 

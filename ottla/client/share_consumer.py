@@ -13,13 +13,13 @@ import select
 import time
 from collections.abc import Callable, Iterable, Mapping
 
-from ottla.base.errors import ApiError, ErrorCode, WireError
+from ottla.base.errors import ErrorCode, WireError
 from ottla.base.types import TopicPartition
 from ottla.base.uuids import Uuid
 from ottla.client.admin import refusal
 from ottla.client.cluster import Cluster
 from ottla.client.connection import Connection
-from ottla.client.errors import RETRIABLE, ClientError, NonsenseError, error_code
+from ottla.client.errors import RETRIABLE, KafkaError, MalformedResponseError, TransportError, error_code, refused
 from ottla.client.share_membership import ShareMembership
 from ottla.client.share_session import ACCEPT, BATCH_OPTIMIZED, FIRST_EPOCH, Delivery, FetchLimits, Run, ShareSession
 
@@ -30,7 +30,7 @@ MAX_WAIT_MS = 500
 _BACKOFF_S = 0.05
 _BEGIN_ANEW = (ErrorCode.SHARE_SESSION_NOT_FOUND, ErrorCode.INVALID_SHARE_SESSION_EPOCH, ErrorCode.SHARE_SESSION_LIMIT_REACHED)
 
-Acknowledged = Callable[[TopicPartition, list[Run], ApiError | None], object]
+Acknowledged = Callable[[TopicPartition, list[Run], KafkaError | None], object]
 """Told for each partition whether what we said about these offsets was taken."""
 
 
@@ -106,10 +106,10 @@ class ShareConsumer:
                 return found
 
     def acknowledge(self, delivery: Delivery, kind: int = ACCEPT) -> None:
-        """Notes what became of a record. ApiError when it is not ours any more."""
+        """Notes what became of a record. KafkaError when it is not ours any more."""
         session = self._holders.get(delivery.partition)
         if session is None or not session.acknowledge(delivery.partition, delivery.record.offset, kind):
-            raise ApiError(ErrorCode.INVALID_RECORD_STATE, f"{delivery.partition} offset {delivery.record.offset} is not ours any more")
+            raise refused(ErrorCode.INVALID_RECORD_STATE, f"{delivery.partition} offset {delivery.record.offset} is not ours any more")
 
     def commit(self) -> None:
         """Says now what is to be said, and waits for the answers; without `is_explicit`, that all was dealt with."""
@@ -150,7 +150,7 @@ class ShareConsumer:
         ready = [partition for partition in assignment if self._pauses.get(partition, 0.0) <= now]
         try:
             leaders = self.cluster.by_leader(ready)
-        except ApiError as error:
+        except KafkaError as error:
             if error.code not in RETRIABLE:
                 raise
             self._pause(ready)
@@ -170,9 +170,9 @@ class ShareConsumer:
             if wanted or session.partitions:
                 self._connection(broker_id, session).send(session.fetch_request(wanted, self.limits))
                 self._asked.add(broker_id)
-        except NonsenseError:
+        except MalformedResponseError:
             raise
-        except ClientError as error:
+        except TransportError as error:
             self._lose(session, error, wanted)
 
     def _take_answers(self, timeout_s: float) -> None:
@@ -189,9 +189,9 @@ class ShareConsumer:
         session, connection = self._sessions[broker_id], self._connections[broker_id]
         try:
             answer = connection.receive()
-        except NonsenseError:
+        except MalformedResponseError:
             raise
-        except ClientError as error:
+        except TransportError as error:
             self._lose(session, error, session.partitions)
             return
         code = error_code(answer.error_code)
@@ -213,7 +213,7 @@ class ShareConsumer:
                 try:
                     found = session.take(partition, result)
                 except WireError as error:
-                    raise NonsenseError(f"{connection.address}: {error}") from None
+                    raise MalformedResponseError(f"{connection.address}: {error}") from None
                 if found:
                     self._holders[partition] = session
                     self._arrived += found
@@ -222,7 +222,7 @@ class ShareConsumer:
 
     def _recover(self, partition: TopicPartition, code: ErrorCode, message: str | None) -> None:
         if code not in RETRIABLE:
-            raise ApiError(code, message or f"fetching {partition}")
+            raise refused(code, message or f"fetching {partition}")
         self._pause([partition])
 
     def _pause(self, partitions: Iterable[TopicPartition]) -> None:
@@ -260,9 +260,9 @@ class ShareConsumer:
             return
         try:
             self._acknowledge_now(broker_id, session, is_final=True)
-        except NonsenseError:
+        except MalformedResponseError:
             raise
-        except ClientError as error:
+        except TransportError as error:
             self._lose(session, error, ())
 
     # Sessions and their loss
@@ -280,15 +280,15 @@ class ShareConsumer:
         return connection
 
     def _refuse(self, session: ShareSession, code: ErrorCode, message: str | None, about: str) -> None:
-        failed = ApiError(code, message or about)
+        failed = refused(code, message or about)
         if code not in _BEGIN_ANEW and code not in RETRIABLE:
             raise failed
         self._forfeit(session, failed, session.partitions)
 
-    def _lose(self, session: ShareSession, error: ClientError, partitions: Iterable[TopicPartition]) -> None:
-        self._forfeit(session, ApiError(ErrorCode.NETWORK_EXCEPTION, str(error)), partitions)
+    def _lose(self, session: ShareSession, error: TransportError, partitions: Iterable[TopicPartition]) -> None:
+        self._forfeit(session, refused(ErrorCode.NETWORK_EXCEPTION, str(error)), partitions)
 
-    def _forfeit(self, session: ShareSession, error: ApiError, partitions: Iterable[TopicPartition]) -> None:
+    def _forfeit(self, session: ShareSession, error: KafkaError, partitions: Iterable[TopicPartition]) -> None:
         """The session is no more: nobody knows whether what we said was heard, and the rest will be lent to others."""
         self._pause(list(partitions))
         for partition in list(session.said):
@@ -296,7 +296,7 @@ class ShareConsumer:
         self._arrived = [delivery for delivery in self._arrived if self._holders[delivery.partition] is not session]
         session.reset()
 
-    def _report(self, session: ShareSession, partition: TopicPartition, error: ApiError | None) -> None:
+    def _report(self, session: ShareSession, partition: TopicPartition, error: KafkaError | None) -> None:
         runs = session.said.pop(partition)
         if self._on_acknowledged is not None:
             self._on_acknowledged(partition, runs, error)

@@ -13,12 +13,12 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from ottla.base.errors import ApiError, ErrorCode
+from ottla.base.errors import ErrorCode
 from ottla.base.types import TopicPartition
 from ottla.base.uuids import Uuid, fresh_uuid, uuid_to_text
 from ottla.client.admin import refusal
 from ottla.client.cluster import GROUP, Cluster
-from ottla.client.errors import ClientError, error_code
+from ottla.client.errors import KafkaError, TransportError, error_code
 from ottla.wire.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
 
 JOINING_EPOCH = 0
@@ -59,7 +59,7 @@ class ShareMembership:
         is_joining = self.epoch == JOINING_EPOCH
         try:
             answer = self._ask(self.epoch, list(self.topics) if is_joining else None)
-        except ClientError:
+        except TransportError:
             if is_joining and not before:
                 raise
             self._forget_coordinator()
@@ -107,7 +107,7 @@ class ShareMembership:
             return
         try:
             self._ask(LEAVING_EPOCH, None)
-        except (ApiError, ClientError):
+        except (KafkaError, TransportError):
             self.cluster.forget_coordinator(GROUP, self.group_id)
         self.epoch = JOINING_EPOCH
 

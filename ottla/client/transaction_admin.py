@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from ottla.base.errors import ApiError, ErrorCode
+from ottla.base.errors import ErrorCode
 from ottla.base.types import TopicPartition
 from ottla.client.admin import check, grouped, refusal
 from ottla.client.cluster import TRANSACTION, Cluster
+from ottla.client.errors import KafkaError, refused
 
 INIT_PRODUCER_ID = 22
 LIST_TRANSACTIONS = 66
@@ -67,7 +68,7 @@ def list_transactions(
         connection = cluster.connection(broker_id)
         version = connection.version_of(LIST_TRANSACTIONS)
         if (duration_ms >= 0 and version < 1) or (pattern is not None and version < 2):
-            raise ApiError(ErrorCode.UNSUPPORTED_VERSION, f"broker {broker_id} is too old for this filter")
+            raise refused(ErrorCode.UNSUPPORTED_VERSION, f"broker {broker_id} is too old for this filter")
         request = ListTransactionsRequest(
             state_filters=list(states),
             producer_id_filters=list(producer_ids),
@@ -106,13 +107,13 @@ def describe_transaction(cluster: Cluster, transactional_id: str) -> Transaction
 
 def describe_producers(
     cluster: Cluster, partitions: Iterable[TopicPartition], *, broker_id: int | None = None
-) -> dict[TopicPartition, list[Any] | ApiError]:
+) -> dict[TopicPartition, list[Any] | KafkaError]:
     """Who writes to partitions, as the leader (or the replica on `broker_id`) knows."""
     from ottla.wire.messages import describe_producers as wire
 
     wanted = list(partitions)
     by_broker = cluster.by_leader(wanted) if broker_id is None else {broker_id: wanted}
-    found: dict[TopicPartition, list[Any] | ApiError] = {}
+    found: dict[TopicPartition, list[Any] | KafkaError] = {}
     for number, some in by_broker.items():
         topics = [wire.TopicRequest(name=topic, partition_indexes=numbers) for topic, numbers in grouped(some).items()]
         answer = cluster.ask_broker(number, wire.DescribeProducersRequest(topics=topics))
@@ -168,7 +169,7 @@ def finish_prepared(cluster: Cluster, transactional_id: str, decide: Callable[[i
 
     coordinator = cluster.connection(cluster.coordinator(TRANSACTION, transactional_id))
     if coordinator.version_of(INIT_PRODUCER_ID) < TWO_PHASE_VERSION:
-        raise ApiError(ErrorCode.UNSUPPORTED_VERSION, "the broker is too old for two-phase commit")
+        raise refused(ErrorCode.UNSUPPORTED_VERSION, "the broker is too old for two-phase commit")
     owner = ProducerIdentity(cluster, transactional_id=transactional_id)
     producer_id, epoch = owner.keep_prepared()
     if producer_id < 0:

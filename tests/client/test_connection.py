@@ -12,7 +12,7 @@ import pytest
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.client.addresses import Address
 from ottla.client.connection import Connection
-from ottla.client.errors import ClientError, ConnectError, NonsenseError, RequestTimeoutError
+from ottla.client.errors import ClientError, ConnectError, MalformedResponseError, RequestTimeoutError
 from ottla.wire.messages.api_versions import ApiVersion, ApiVersionsResponse
 from ottla.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from ottla.wire.messages.metadata import MetadataRequest
@@ -107,12 +107,12 @@ def _hang_up(_body: Any, _version: int) -> Any:
 @pytest.mark.parametrize(
     ("answer", "error"),
     [
-        (b"\0\0\0\x05\0\0\0\x63\0", NonsenseError),
-        (b"\x7f\xff\xff\xff", NonsenseError),
-        (b"\xff\xff\xff\xff", NonsenseError),
-        (b"\0\0\0\0", NonsenseError),
-        (struct.pack(">iiB", 5, 2, 0), NonsenseError),
-        (b"HTTP/1.1 400 Bad Request\r\n\r\n", NonsenseError),
+        (b"\0\0\0\x05\0\0\0\x63\0", MalformedResponseError),
+        (b"\x7f\xff\xff\xff", MalformedResponseError),
+        (b"\xff\xff\xff\xff", MalformedResponseError),
+        (b"\0\0\0\0", MalformedResponseError),
+        (struct.pack(">iiB", 5, 2, 0), MalformedResponseError),
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n", MalformedResponseError),
     ],
 )
 def test_nonsense_closes_the_connection(opened: Opener, answer: bytes, error: type[ClientError]) -> None:

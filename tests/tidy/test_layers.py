@@ -49,6 +49,8 @@ def test_the_contracts_hold() -> None:
         ("layers", "ottla/newcomer/planted.py", "x = 1"),
         ("core", "ottla/replication/planted.py", "import time"),
         ("core", "ottla/base/planted.py", "def f() -> None:\n    from os import path"),
+        ("core", "ottla/client/core/planted.py", "import socket"),
+        ("core", "ottla/client/core/planted.py", "from ottla.client.connection import Connection"),
         ("client", "ottla/cli/planted.py", "from ottla.server import planted"),
         ("client", "ottla/console/planted.py", "from ottla.handlers import planted"),
         ("spark", "ottla/spark/planted.py", "from ottla.storage import planted"),

@@ -155,13 +155,13 @@ def _size(directory: str) -> int:
 def _answer_ms(address: str) -> float | None:
     """How long the broker takes to say which versions it speaks."""
     from ottla.client.cluster import Cluster
-    from ottla.client.errors import ClientError
+    from ottla.client.errors import TransportError
 
     started = time.perf_counter()
     try:
         with Cluster(address, timeout_s=2.0) as cluster:
             cluster.any_connection()
-    except ClientError:
+    except TransportError:
         return None
     return round((time.perf_counter() - started) * 1000, 1)
 

@@ -20,6 +20,7 @@ from ottla.cli.options import connect
 from ottla.cli.output import write
 from ottla.client import group_admin
 from ottla.client.cluster import Cluster, nearest_hint
+from ottla.client.errors import KafkaError
 from ottla.client.group_admin import GroupDescription
 
 ACTIONS = ("list", "describe", "delete", "reset_offsets", "delete_offsets", "validate_regex")
@@ -305,7 +306,7 @@ def _delete_offsets(cluster: Cluster, args: argparse.Namespace) -> int:
     partitions = sorted(_named_partitions(cluster, args.topic))
     try:
         results = group_admin.delete_offsets(cluster, name, partitions)
-    except ApiError as error:
+    except KafkaError as error:
         failure = error
         results = dict.fromkeys(partitions, error)
     if failure is not None:

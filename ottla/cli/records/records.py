@@ -9,12 +9,12 @@ from __future__ import annotations
 import argparse
 import json
 
-from ottla.base.errors import ApiError
 from ottla.base.types import TopicPartition
 from ottla.cli.command import Command, UsageError
 from ottla.cli.options import add_yes, confirm, connect, output_of
 from ottla.cli.output import write
 from ottla.client import admin
+from ottla.client.errors import KafkaError
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
@@ -58,8 +58,8 @@ def _delete(args: argparse.Namespace) -> int:
         {
             "topic": partition.topic,
             "partition": partition.partition,
-            "low_watermark": None if isinstance(result, ApiError) else result,
-            "error": result.code.name if isinstance(result, ApiError) else None,
+            "low_watermark": None if isinstance(result, KafkaError) else result,
+            "error": result.code.name if isinstance(result, KafkaError) else None,
         }
         for partition, result in sorted(results.items())
     ]
@@ -68,16 +68,16 @@ def _delete(args: argparse.Namespace) -> int:
     return 1 if any(row["error"] for row in rows) else 0
 
 
-def _show_as_kafka(results: dict[TopicPartition, int | ApiError]) -> int:
+def _show_as_kafka(results: dict[TopicPartition, int | KafkaError]) -> int:
     write("Executing records delete operation\nRecords delete operation completed:\n")
     for partition, result in sorted(results.items()):
-        if isinstance(result, ApiError):
+        if isinstance(result, KafkaError):
             from ottla.cli.kafka_tools.shims import java_error
 
             write(f"partition: {partition}\terror: {java_error(result)}\n")
         else:
             write(f"partition: {partition}\tlow_watermark: {result}\n")
-    return 1 if any(isinstance(result, ApiError) for result in results.values()) else 0
+    return 1 if any(isinstance(result, KafkaError) for result in results.values()) else 0
 
 
 COMMANDS = {"delete": Command("Delete the records before given offsets.", _arguments, _delete)}

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 from collections import Counter
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from ottla.base.errors import ApiError
@@ -138,7 +139,7 @@ def _read(cluster: Cluster, partitions: list[TopicPartition], args: argparse.Nam
     return tallies
 
 
-def _numbers(found: dict[TopicPartition, admin.OffsetAt | ApiError]) -> dict[TopicPartition, int]:
+def _numbers(found: Mapping[TopicPartition, admin.OffsetAt | ApiError]) -> dict[TopicPartition, int]:
     numbers = {}
     for partition, result in found.items():
         if isinstance(result, ApiError):

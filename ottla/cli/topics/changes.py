@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import argparse
 
-from ottla.base.errors import ApiError
 from ottla.base.types import TopicPartition
 from ottla.cli.command import Command, Refused, UsageError, merged, parse_pairs
 from ottla.cli.options import add_yes, confirm, connect, output_of
 from ottla.cli.topics.topic_names import one_topic
 from ottla.client import admin
 from ottla.client.cluster import Cluster
+from ottla.client.errors import KafkaError
 
 
 def _topic_arguments(parser: argparse.ArgumentParser) -> None:
@@ -102,7 +102,7 @@ def _config(args: argparse.Namespace) -> int:
         if changes or deletions:
             admin.alter_configs(cluster, admin.TOPIC_RESOURCE, name, changes=changes, deletions=deletions)
         found = admin.describe_configs(cluster, admin.TOPIC_RESOURCE, [name])[name]
-    if isinstance(found, ApiError):
+    if isinstance(found, KafkaError):
         raise found
     rows = [
         {"key": entry.name, "value": None if entry.is_sensitive else entry.value, "default": entry.config_source == 5}
@@ -138,7 +138,7 @@ def _trim(args: argparse.Namespace) -> int:
             raise UsageError(f"topic {name!r} has {len(there)} partitions, so no partition {missing[0]}")
         partitions = [TopicPartition(name, number) for number in args.partition or there]
         before = _trim_points(cluster, args, partitions)
-        results: dict[TopicPartition, int | ApiError] = dict(before.items())
+        results: dict[TopicPartition, int | KafkaError] = dict(before.items())
         if not args.dry_run:
             confirm(args, f"Delete records of {name} before the offsets {', '.join(map(str, before.values()))}?")
             results = admin.delete_records(cluster, before)
@@ -147,8 +147,8 @@ def _trim(args: argparse.Namespace) -> int:
             "topic": name,
             "partition": partition.partition,
             "before": before[partition],
-            "low_watermark": None if isinstance(result, ApiError) else result,
-            "error": result.code.name if isinstance(result, ApiError) else None,
+            "low_watermark": None if isinstance(result, KafkaError) else result,
+            "error": result.code.name if isinstance(result, KafkaError) else None,
         }
         for partition, result in sorted(results.items())
     ]
@@ -175,9 +175,9 @@ def _trim_points(cluster: Cluster, args: argparse.Namespace, partitions: list[To
     ends = admin.list_offsets(cluster, dict.fromkeys(partitions, admin.LATEST))
     for partition, found in admin.list_offsets(cluster, dict.fromkeys(partitions, wanted)).items():
         end = ends[partition]
-        if isinstance(found, ApiError):
+        if isinstance(found, KafkaError):
             raise found
-        if isinstance(end, ApiError):
+        if isinstance(end, KafkaError):
             raise end
         points[partition] = found.offset if found.offset >= 0 else end.offset
     return points

@@ -1,0 +1,207 @@
+"""One connection to one broker as a protocol without I/O, in the manner of h11: bytes in, events out, bytes to send.
+
+A connection opens in steps: ApiVersions (once more in version 0 when the broker is old, KIP-511), then SaslHandshake and
+SaslAuthenticate when there is an exchange. `start` gives the first bytes; each frame that arrives goes to `advance`, which gives the next
+bytes to send, none once the connection is ready. From then on `request` makes frames and `response` reads the answers, which come in the
+order of the requests.
+
+States and moves stand in `ALLOWED`. Any error closes the connection for good, since nothing is known about the bytes that follow.
+Left out: sockets, deadlines, TLS (the shells').
+"""
+
+from __future__ import annotations
+
+import struct
+from collections import deque
+from collections.abc import Callable
+from enum import Enum
+from typing import Any, NamedTuple
+
+from ottla.base.errors import ApiError, ErrorCode, OttlaError, WireError
+from ottla.client.core.frames import FrameReader
+from ottla.client.core.sasl import SaslExchange
+from ottla.client.core.versions import HANDSHAKE_VERSION, Versions
+from ottla.client.errors import ConnectError, MalformedResponseError, error_code, refused
+from ottla.wire.codec import decoder, encoder
+from ottla.wire.framing import API_NAMES, API_VERSIONS, load, read_response_header, write_request
+from ottla.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from ottla.wire.schema import Request
+
+CLIENT_SOFTWARE = "ottla"
+
+_INT32 = struct.Struct(">i")
+_UNSUPPORTED_VERSION = int(ErrorCode.UNSUPPORTED_VERSION).to_bytes(2, "big")
+
+
+class State(Enum):
+    """How far a connection is."""
+
+    NEW = "new"
+    VERSIONS = "asked for versions"
+    HANDSHAKE = "asked for a SASL mechanism"
+    AUTHENTICATE = "in a SASL exchange"
+    READY = "ready"
+    CLOSED = "closed"
+
+
+ALLOWED: dict[State, frozenset[State]] = {
+    State.NEW: frozenset({State.VERSIONS, State.CLOSED}),
+    State.VERSIONS: frozenset({State.HANDSHAKE, State.READY, State.CLOSED}),
+    State.HANDSHAKE: frozenset({State.AUTHENTICATE, State.CLOSED}),
+    State.AUTHENTICATE: frozenset({State.READY, State.CLOSED}),
+    State.READY: frozenset({State.CLOSED}),
+    State.CLOSED: frozenset(),
+}
+
+
+class Pending(NamedTuple):
+    """A request under way."""
+
+    correlation_id: int
+    api_key: int
+    version: int
+    decode: Callable[[Any, int], tuple[Any, int]]
+
+
+class ConnectionProtocol:
+    """See the module. `peer` is the address as messages name it."""
+
+    def __init__(
+        self, peer: str, *, client_id: str | None = CLIENT_SOFTWARE, software_version: str = "unknown", sasl: SaslExchange | None = None
+    ) -> None:
+        self.peer = peer
+        self.client_id = client_id
+        self.state = State.NEW
+        self.versions = Versions(peer)
+        self.frames = FrameReader()
+        self.pending: deque[Pending] = deque()
+        self._software_version = software_version
+        self._sasl = sasl
+        self._correlation_id = 0
+
+    @property
+    def is_ready(self) -> bool:
+        return self.state is State.READY
+
+    def close(self) -> None:
+        """Forgets what was under way; a closed connection stays closed."""
+        self._move(State.CLOSED)
+        self.pending.clear()
+
+    def _move(self, state: State) -> None:
+        if state is not self.state:
+            assert state in ALLOWED[self.state], f"{self.state} cannot become {state}"
+            self.state = state
+
+    # Opening
+
+    def start(self) -> bytes:
+        """The first bytes to send."""
+        self._move(State.VERSIONS)
+        return self._ask_versions(HANDSHAKE_VERSION)
+
+    def advance(self, frame: memoryview) -> bytes:
+        """Takes the answer to a step of the opening; the next bytes to send, none once the connection is ready."""
+        try:
+            if self.state is State.VERSIONS:
+                return self._take_versions(frame)
+            return self._take_sasl(self.response(frame))
+        except OttlaError:
+            self.close()
+            raise
+
+    def hang_up_at_start(self, error: Exception) -> ConnectError:
+        """The error for a peer that closed the connection upon the first bytes: TLS on one side only, or no Kafka broker."""
+        return ConnectError(f"{error}; it may not be a Kafka broker, or it may want TLS (security.protocol=SSL)")
+
+    def _ask_versions(self, version: int) -> bytes:
+        return self.request(
+            ApiVersionsRequest(client_software_name=CLIENT_SOFTWARE, client_software_version=self._software_version), version=version
+        )
+
+    def _take_versions(self, frame: memoryview) -> bytes:
+        pending = self.pending.popleft()
+        try:
+            if _INT32.unpack_from(frame, 0)[0] != pending.correlation_id:
+                raise WireError("an answer to another request")
+            # A broker that lacks the version answers in the form of version 0 (KIP-511).
+            version = 0 if bytes(frame[4:6]) == _UNSUPPORTED_VERSION else pending.version
+            answer: ApiVersionsResponse = decoder(ApiVersionsResponse, version)(frame, 4)[0]
+        except (WireError, struct.error) as error:
+            raise self.malformed(error) from None
+        if answer.error_code == ErrorCode.UNSUPPORTED_VERSION and pending.version:
+            return self._ask_versions(0)
+        if answer.error_code:
+            raise MalformedResponseError(f"{self.peer} refused to say which versions it speaks (error {answer.error_code})")
+        self.versions.learn(answer)
+        if self._sasl is None:
+            self._move(State.READY)
+            return b""
+        from ottla.wire.messages.sasl_handshake import SaslHandshakeRequest
+
+        self._move(State.HANDSHAKE)
+        return self.request(SaslHandshakeRequest(mechanism=self._sasl.mechanism), version=1)
+
+    def _take_sasl(self, answer: Any) -> bytes:
+        sasl = self._sasl
+        assert sasl is not None, "an exchange is under way"
+        if self.state is State.HANDSHAKE:
+            if answer.error_code:
+                offered = ", ".join(answer.mechanisms) or "no SASL"
+                raise refused(error_code(answer.error_code), f"{self.peer} takes {offered}, not {sasl.mechanism}")
+            self._move(State.AUTHENTICATE)
+            return self._token(sasl.first())
+        if answer.error_code:
+            raise refused(error_code(answer.error_code), f"{self.peer}: {answer.error_message or 'name or password is wrong'}")
+        try:
+            token = sasl.answer(bytes(answer.auth_bytes))
+        except ValueError as error:
+            raise refused(ErrorCode.SASL_AUTHENTICATION_FAILED, f"{self.peer}: {error}") from None
+        if token is not None:
+            return self._token(token)
+        self._move(State.READY)
+        return b""
+
+    def _token(self, token: bytes) -> bytes:
+        from ottla.wire.messages.sasl_authenticate import SaslAuthenticateRequest
+
+        return self.request(SaslAuthenticateRequest(auth_bytes=token))
+
+    # Requests and answers
+
+    def request(self, body: Request, *, version: int | None = None, is_answered: bool = True) -> bytes:
+        """The frame of a request; unless `is_answered` is false its answer is awaited from now on."""
+        if self.state is State.CLOSED:
+            raise ConnectError(f"the connection to {self.peer} is closed")
+        cls = type(body)
+        key = cls.API_KEY
+        if version is None:
+            version = self.versions.version_of(key)
+        self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
+        try:
+            frame = write_request(key, version, self._correlation_id, self.client_id, encoder(cls, version)(body))
+        except ApiError as error:  # a value that has no place in this version
+            raise refused(error.code, error.message) from None
+        if is_answered:
+            self.pending.append(Pending(self._correlation_id, key, version, decoder(load(key)[1], version)))
+        return frame
+
+    def response(self, frame: memoryview) -> Any:
+        """The answer to the oldest request under way. Bytes fields are views into the frame."""
+        if not self.pending:
+            self.close()
+            raise MalformedResponseError(f"{self.peer} answers though nothing was asked; is that the right port?")
+        pending = self.pending.popleft()
+        try:
+            correlation_id, start = read_response_header(pending.api_key, pending.version, frame)
+            if correlation_id != pending.correlation_id:
+                raise WireError(f"an answer to request {correlation_id} instead of {pending.correlation_id}")
+            return pending.decode(frame, start)[0]
+        except WireError as error:
+            self.close()
+            raise self.malformed(error, pending) from None
+
+    def malformed(self, error: Exception, pending: Pending | None = None) -> MalformedResponseError:
+        """The error for bytes that are no answer."""
+        what = f" to {API_NAMES[pending.api_key]} {pending.version}" if pending and pending.api_key != API_VERSIONS else ""
+        return MalformedResponseError(f"{self.peer} does not answer{what} like a Kafka broker ({error}); is that the right port?")
