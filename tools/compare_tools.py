@@ -24,7 +24,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from ottla.cli.kafka_tools.shims import TOOLS
+from ottla.cli.kafka_tools.tools import TOOLS
 from ottla.cli.main import main as ottla
 from ottla.wire.compression import CODEC_GZIP
 from ottla.wire.records import CONTROL_COMMIT, Record, encode_batch, encode_control_batch

@@ -18,6 +18,12 @@ class Command(NamedTuple):
     has_output: bool = True
 
 
+class Translation(NamedTuple):
+    """A line of one of Kafka's tools as a line of ours."""
+
+    argv: list[str]
+
+
 class UsageError(Exception):
     """Wrong usage that only shows after parsing: exit code 2, one line."""
 

@@ -15,6 +15,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from ottla.cli.command import Command
+from ottla.cli.command_groups import GROUPS, load_commands
 from ottla.cli.output import write
 
 DEADLINE_S = 0.3
@@ -81,8 +82,6 @@ def complete(words: Sequence[str]) -> int:
 
 def candidates(words: list[str]) -> list[str]:
     """What begins like the last word and fits behind the others."""
-    from ottla.cli.main import GROUPS
-
     last = words[-1]
     if len(words) == 1:
         return _beginning(last, (*GROUPS, *OVERALL) if last.startswith("-") else GROUPS)
@@ -92,7 +91,7 @@ def candidates(words: list[str]) -> list[str]:
     if isinstance(found, list):
         return _beginning(last, found) if len(words) == 2 else []
     program, command = found
-    from ottla.cli.main import build_parser
+    from ottla.cli.parser import build_parser
 
     actions = build_parser(program, command)._actions
     option = next((action for action in actions if words[-2] in action.option_strings and action.nargs != 0), None)
@@ -109,22 +108,14 @@ def _beginning(start: str, names: Iterable[str]) -> list[str]:
 
 def _command_of(words: list[str]) -> tuple[str, Command] | list[str] | None:
     """The command that the words name, or the verbs that may come next, or None."""
-    import importlib
-
-    from ottla.cli.main import GROUPS
-
-    group = GROUPS.get(words[0])
-    if group is None:
+    if words[0] not in GROUPS:
         return None
-    module = importlib.import_module(f"ottla.cli.{group.module}")
-    commands: dict[str, Command] | None = getattr(module, "COMMANDS", None)
-    if commands is None:
-        return f"ottla {words[0]}", module.COMMAND
-    if words[0] in commands:
-        return f"ottla {words[0]}", commands[words[0]]
+    found = load_commands(words[0])
+    if isinstance(found, Command):
+        return f"ottla {words[0]}", found
     if len(words) == 2:
-        return list(commands)
-    return (f"ottla {words[0]} {words[1]}", commands[words[1]]) if words[1] in commands else None
+        return list(found)
+    return (f"ottla {words[0]} {words[1]}", found[words[1]]) if words[1] in found else None
 
 
 def _positional(words: list[str], last: str, actions: list[argparse.Action]) -> list[str]:

@@ -6,12 +6,12 @@ A command is `{name, help, options, commands}`; an option `{names, help, default
 from __future__ import annotations
 
 import argparse
-import importlib
 import json
 from typing import Any
 
 from ottla.cli.command import Command
-from ottla.cli.main import GROUPS, build_parser
+from ottla.cli.command_groups import GROUPS, load_commands
+from ottla.cli.parser import build_parser
 
 
 def help_json() -> str:
@@ -22,13 +22,11 @@ def describe_all() -> dict[str, Any]:
     """The whole tree."""
     tree: dict[str, Any] = {"name": "ottla", "help": "Kafka's system in Python.", "options": [], "commands": []}
     for name, group in GROUPS.items():
-        module = importlib.import_module(f"ottla.cli.{group.module}")
-        commands: dict[str, Command] | None = getattr(module, "COMMANDS", None)
-        if commands is None or name in commands:
-            command = module.COMMAND if commands is None else commands[name]
-            tree["commands"].append(_describe(name, f"ottla {name}", command))
+        found = load_commands(name)
+        if isinstance(found, Command):
+            tree["commands"].append(_describe(name, f"ottla {name}", found))
         else:
-            below = [_describe(verb, f"ottla {name} {verb}", command) for verb, command in commands.items()]
+            below = [_describe(verb, f"ottla {name} {verb}", command) for verb, command in found.items()]
             tree["commands"].append({"name": name, "help": group.help, "options": [], "commands": below})
     return tree
 

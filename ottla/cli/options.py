@@ -114,7 +114,7 @@ def properties_of(args: argparse.Namespace, environment: Mapping[str, str] | Non
 
 
 def _profile(args: argparse.Namespace, environment: Mapping[str, str]) -> dict[str, str]:
-    from ottla.cli.profiles import profile_properties
+    from ottla.cli.profile_file import profile_properties
 
     return profile_properties(getattr(args, "profile", None), environment)
 

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from ottla.cli.main import ABSENT, GROUPS
+from ottla.cli.command_groups import ABSENT, GROUPS
 from ottla.testing.broker import Broker
 from tests.cli.conftest import Ottla
 from tests.client.fake_broker import FakeBroker, HangUp

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from ottla.cli.command import UsageError, merged, parse_pairs
-from ottla.cli.main import GROUPS
+from ottla.cli.command_groups import GROUPS
 from ottla.cli.options import add_connection_options, confirm, connect, properties_of, read_properties
 from ottla.testing.broker import Broker
 from tests.cli.conftest import Ottla

@@ -15,7 +15,8 @@ from ottla.cli.groups import group, reset_offsets
 from ottla.cli.groups.group_names import chosen_groups
 from ottla.cli.groups.group_scope import parse_scope, scope_partitions
 from ottla.cli.groups.reset_plan import Plan
-from ottla.cli.kafka_tools.shims import action_of, java_error, plain_message
+from ottla.cli.kafka_tools.arguments import action_of
+from ottla.cli.kafka_tools.java_errors import java_error, plain_message
 from ottla.cli.options import connect
 from ottla.cli.output import write
 from ottla.client import group_admin

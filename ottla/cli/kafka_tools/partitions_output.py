@@ -102,7 +102,7 @@ def show_cleared(brokers: Sequence[int], topics: Sequence[str]) -> None:
 
 
 def show_elections(kind: str, rows: Sequence[Mapping[str, Any]]) -> None:
-    from ottla.cli.kafka_tools.shims import java_error
+    from ottla.cli.kafka_tools.java_errors import java_error
 
     def named(error: str | None) -> str:
         return _joined((TopicPartition(row["topic"], row["partition"]) for row in rows if row["error"] == error), ", ")

@@ -11,11 +11,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from ottla.base.errors import ApiError, ErrorCode
-from ottla.cli.command import Command, UsageError
+from ottla.cli.command import Command, Translation, UsageError
 from ottla.cli.groups import reset_offsets, share_group
 from ottla.cli.groups.group_names import SHARES, chosen_groups
+from ottla.cli.kafka_tools.arguments import action_of
 from ottla.cli.kafka_tools.consumer_groups import WIDTH, assignment_text, columns, refuse_missing, widest
-from ottla.cli.kafka_tools.shims import Translation, action_of, java_error, plain_message
+from ottla.cli.kafka_tools.java_errors import java_error, plain_message
 from ottla.cli.options import connect
 from ottla.cli.output import write
 from ottla.client import share_admin

@@ -7,7 +7,8 @@ import sys
 
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.cli.command import Command, UsageError, parse_pairs
-from ottla.cli.kafka_tools.shims import Once, action_of, plain_message
+from ottla.cli.kafka_tools.arguments import Once, action_of
+from ottla.cli.kafka_tools.java_errors import plain_message
 from ottla.cli.options import connect
 from ottla.cli.output import write
 from ottla.cli.topics.topic_names import chosen_topics
@@ -101,7 +102,7 @@ def _describe(cluster: Cluster, args: argparse.Namespace) -> int:
 
 
 def _create(cluster: Cluster, args: argparse.Namespace) -> int:
-    from ottla.cli.topics.topic import parse_replica_assignment
+    from ottla.cli.topics.replica_assignment import parse_replica_assignment
 
     if args.replica_assignment and (args.partitions is not None or args.replication_factor is not None):
         raise UsageError("--replica-assignment says both numbers already; leave out --partitions and --replication-factor")
@@ -131,7 +132,7 @@ def _create(cluster: Cluster, args: argparse.Namespace) -> int:
 
 def _alter(cluster: Cluster, args: argparse.Namespace) -> int:
     """Partitions; and settings, which Kafka's tool took until 3.x."""
-    from ottla.cli.topics.topic import parse_replica_assignment
+    from ottla.cli.topics.replica_assignment import parse_replica_assignment
 
     names = _names(cluster, args, must_exist=True)
     changes = parse_pairs(args.config, "--config")

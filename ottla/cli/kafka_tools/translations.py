@@ -9,8 +9,7 @@ import argparse
 import sys
 from collections.abc import Callable, Mapping, Sequence
 
-from ottla.cli.command import Command, Refused, UsageError
-from ottla.cli.kafka_tools.shims import Translation
+from ottla.cli.command import Command, Refused, Translation, UsageError
 from ottla.cli.options import connect
 from ottla.cli.output import write
 

@@ -72,7 +72,7 @@ def _show_as_kafka(results: dict[TopicPartition, int | KafkaError]) -> int:
     write("Executing records delete operation\nRecords delete operation completed:\n")
     for partition, result in sorted(results.items()):
         if isinstance(result, KafkaError):
-            from ottla.cli.kafka_tools.shims import java_error
+            from ottla.cli.kafka_tools.java_errors import java_error
 
             write(f"partition: {partition}\terror: {java_error(result)}\n")
         else:

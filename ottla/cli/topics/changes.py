@@ -7,6 +7,7 @@ import argparse
 from ottla.base.types import TopicPartition
 from ottla.cli.command import Command, Refused, UsageError, merged, parse_pairs
 from ottla.cli.options import add_yes, confirm, connect, output_of
+from ottla.cli.topics.replica_assignment import parse_replica_assignment
 from ottla.cli.topics.topic_names import one_topic
 from ottla.client import admin
 from ottla.client.cluster import Cluster
@@ -57,8 +58,6 @@ def _grow(cluster: Cluster, args: argparse.Namespace, name: str, total: int) -> 
     before = len(cluster.partitions(name))
     assignments = None
     if getattr(args, "replica_assignment", None):
-        from ottla.cli.topics.topic import parse_replica_assignment
-
         placed = parse_replica_assignment(args.replica_assignment)
         assignments = [placed[number] for number in sorted(placed)][before:]
     if total <= before:

@@ -14,6 +14,7 @@ from ottla.cli.command import Command, Refused, UsageError, parse_pairs
 from ottla.cli.options import add_yes, confirm, connect, output_of
 from ottla.cli.output import Output, write
 from ottla.cli.topics import analyze, changes, clone
+from ottla.cli.topics.replica_assignment import parse_replica_assignment
 from ottla.cli.topics.topic_names import add_topic_filter, chosen_topics, one_topic
 from ottla.client import admin
 from ottla.client.cluster import Cluster
@@ -211,20 +212,6 @@ def _create_arguments(parser: argparse.ArgumentParser) -> None:
     add("-c", "--config", action="append", metavar="KEY=VALUE", help="a setting of the topic")
     add("--if-not-exists", action="store_true", help="no error when the topic is there")
     add("--dry-run", action="store_true", help="let the broker check, change nothing")
-
-
-def parse_replica_assignment(text: str) -> dict[int, list[int]]:
-    """`0:1,1:2`: partition 0 on brokers 0 and 1, partition 1 on 1 and 2."""
-    try:
-        placed = {number: [int(broker) for broker in part.split(":")] for number, part in enumerate(text.split(","))}
-    except ValueError:
-        raise UsageError(f"--replica-assignment {text!r} is not BROKER:BROKER,BROKER:BROKER...") from None
-    for number, brokers in placed.items():
-        if len(set(brokers)) != len(brokers):
-            raise UsageError(f"--replica-assignment names a broker twice for partition {number}")
-        if len(brokers) != len(placed[0]):
-            raise UsageError("--replica-assignment gives partitions different numbers of replicas")
-    return placed
 
 
 def _create(args: argparse.Namespace) -> int:

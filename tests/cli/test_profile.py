@@ -8,7 +8,7 @@ import stat
 
 import pytest
 
-from ottla.cli.profiles import profile_properties, profiles_path
+from ottla.cli.profile_file import profile_properties, profiles_path
 from ottla.testing.broker import Broker
 from tests.cli.conftest import Ottla
 

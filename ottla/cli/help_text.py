@@ -1,0 +1,31 @@
+"""What `ottla --help` and `ottla GROUP --help` print."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ottla.cli.command import Command
+from ottla.cli.command_groups import GROUPS
+
+
+def overview() -> str:
+    """The page of `ottla --help`: every group of commands in its section."""
+    lines = ["usage: ottla COMMAND [OPTIONS]", "", "Kafka's system in Python: a broker, and tools for any Kafka-compatible broker."]
+    width = max(map(len, GROUPS)) + 2
+    for section in dict.fromkeys(group.section for group in GROUPS.values()):
+        lines += ["", f"{section}:"]
+        lines += [f"  {name.ljust(width)}{group.help}" for name, group in GROUPS.items() if group.section == section]
+    lines += [
+        "",
+        "Each command: --help. All of them as JSON: ottla --help-json. Kafka's names work too: ottla kafka-topics --list ...",
+        "A broker is named by -b HOST:PORT, by KAFKA_BOOTSTRAP_SERVERS, or by a profile; else localhost:9092.",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def group_overview(name: str, commands: Mapping[str, Command]) -> str:
+    """The page of `ottla GROUP --help`: the group's commands."""
+    width = max(map(len, commands)) + 2
+    lines = [f"usage: ottla {name} COMMAND [OPTIONS]", "", GROUPS[name].help, ""]
+    lines += [f"  {verb.ljust(width)}{command.help}" for verb, command in commands.items()]
+    return "\n".join([*lines, "", f"Options: ottla {name} COMMAND --help"]) + "\n"

@@ -1,0 +1,33 @@
+"""Refusals in the words of Kafka's tools, which scripts look for."""
+
+from __future__ import annotations
+
+from ottla.base.errors import ApiError, ErrorCode
+
+_JAVA: dict[ErrorCode, tuple[str, str]] = {
+    ErrorCode.GROUP_ID_NOT_FOUND: ("GroupIdNotFoundException", "The group id does not exist."),
+    ErrorCode.NON_EMPTY_GROUP: ("GroupNotEmptyException", "The group is not empty."),
+    ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC: (
+        "GroupSubscribedToTopicException",
+        "Deleting offsets of a topic is forbidden while the consumer group is actively subscribed to it.",
+    ),
+    ErrorCode.OFFSET_OUT_OF_RANGE: (
+        "OffsetOutOfRangeException",
+        "The requested offset is not within the range of offsets maintained by the server.",
+    ),
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ("UnknownTopicOrPartitionException", "This server does not host this topic-partition."),
+}
+"""What scripts look for in the output of Kafka's tools where those print an exception."""
+
+
+def java_error(error: ApiError, message: str = "") -> str:
+    """A refusal as Kafka's tools print it; one that is not in the table goes by its name."""
+    name, sentence = _JAVA.get(error.code, (error.code.name, error.message))
+    prefix = "org.apache.kafka.common.errors." if error.code in _JAVA else ""
+    return f"{prefix}{name}: {message or sentence}"
+
+
+def plain_message(error: ApiError) -> str:
+    """A broker's message without what our client put before it."""
+    head, colon, rest = error.message.partition("': ")
+    return rest if colon and head.startswith(("topic '", "settings of '", "group '")) else error.message

@@ -1,0 +1,149 @@
+"""Kafka's tools by their own names: `ottla kafka-topics --list`, `ottla kafka-topics.sh --list`, `ottla kafka-run-class CLASS ...`.
+
+A tool is either a translation into words of ours (`kafka-log-dirs --describe` is `ottla logdirs`), marked `is_shim`, upon which the
+command prints as Kafka does; or, where options and output differ too much, a command of its own in a module beside this one. What Kafka's
+tools print on stdout we print on stdout, letter for letter; advice goes to stderr in our own words. Two things are meant to differ: exit
+codes are ours (2 for wrong usage, 1 for a refusal even where Kafka says 0), and there are no Java stack traces.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, NoReturn
+
+from ottla.base.errors import ErrorCode
+from ottla.cli.command import Command, Refused, Translation, UsageError
+
+
+class Tool(NamedTuple):
+    """Which module of this package makes a tool, and the class names by which it was and is called."""
+
+    module: str
+    help: str
+    classes: tuple[str, ...]
+
+
+NEW = "org.apache.kafka.tools."
+
+TOOLS: dict[str, Tool] = {
+    "kafka-topics": Tool("topics", "Topics.", ("kafka.admin.TopicCommand", f"{NEW}TopicCommand")),
+    "kafka-console-producer": Tool("translations", "Lines of input as records.", ("kafka.tools.ConsoleProducer", f"{NEW}ConsoleProducer")),
+    "kafka-console-consumer": Tool(
+        "translations", "Records as lines.", ("kafka.tools.ConsoleConsumer", f"{NEW}ConsoleConsumer", f"{NEW}consumer.ConsoleConsumer")
+    ),
+    "kafka-consumer-groups": Tool(
+        "consumer_groups", "Consumer groups.", ("kafka.admin.ConsumerGroupCommand", f"{NEW}consumer.group.ConsumerGroupCommand")
+    ),
+    "kafka-groups": Tool("consumer_groups", "Groups of every kind.", (f"{NEW}GroupsCommand",)),
+    "kafka-share-groups": Tool("share_groups", "Share groups.", (f"{NEW}consumer.group.ShareGroupCommand",)),
+    "kafka-console-share-consumer": Tool("share_groups", "Records of a share group as lines.", (f"{NEW}consumer.ConsoleShareConsumer",)),
+    "kafka-configs": Tool("translations", "Settings.", ("kafka.admin.ConfigCommand", f"{NEW}ConfigCommand")),
+    "kafka-get-offsets": Tool("translations", "Offsets of partitions.", ("kafka.tools.GetOffsetShell", f"{NEW}GetOffsetShell")),
+    "kafka-delete-records": Tool("translations", "Delete old records.", ("kafka.admin.DeleteRecordsCommand", f"{NEW}DeleteRecordsCommand")),
+    "kafka-log-dirs": Tool("translations", "Log directories.", ("kafka.admin.LogDirsCommand", f"{NEW}LogDirsCommand")),
+    "kafka-dump-log": Tool("translations", "What is in a segment.", ("kafka.tools.DumpLogSegments", f"{NEW}DumpLogSegments")),
+    "kafka-transactions": Tool("translations", "Transactions.", (f"{NEW}TransactionsCommand",)),
+    "kafka-cluster": Tool("translations", "The cluster's id and endpoints.", ("kafka.tools.ClusterTool", f"{NEW}ClusterTool")),
+    "kafka-broker-api-versions": Tool(
+        "translations", "Versions that brokers speak.", ("kafka.admin.BrokerApiVersionsCommand", f"{NEW}BrokerApiVersionsCommand")
+    ),
+    "kafka-reassign-partitions": Tool(
+        "translations",
+        "Move replicas.",
+        ("kafka.admin.ReassignPartitionsCommand", f"{NEW}reassign.ReassignPartitionsCommand"),
+    ),
+    "kafka-leader-election": Tool("translations", "Choose leaders.", ("kafka.admin.LeaderElectionCommand", f"{NEW}LeaderElectionCommand")),
+    "kafka-preferred-replica-election": Tool(
+        "translations", "Choose leaders, by the older name.", ("kafka.admin.PreferredReplicaLeaderElectionCommand",)
+    ),
+    "kafka-features": Tool("translations", "Feature levels.", ("kafka.admin.FeatureCommand", f"{NEW}FeatureCommand")),
+    "kafka-producer-perf-test": Tool("translations", "Measure producing.", (f"{NEW}ProducerPerformance",)),
+    "kafka-consumer-perf-test": Tool(
+        "translations", "Measure consuming.", ("kafka.tools.ConsumerPerformance", f"{NEW}ConsumerPerformance")
+    ),
+    "kafka-share-consumer-perf-test": Tool("share_groups", "Measure consuming in a share group.", (f"{NEW}ShareConsumerPerformance",)),
+    "kafka-e2e-latency": Tool("translations", "Measure there and back.", ("kafka.tools.EndToEndLatency", f"{NEW}EndToEndLatency")),
+    "kafka-server-start": Tool("translations", "Start a broker.", ("kafka.Kafka",)),
+    "kafka-server-stop": Tool("translations", "Stop the broker.", ()),
+    "kafka-storage": Tool("translations", "Cluster ids; there is nothing to format.", ("kafka.tools.StorageTool",)),
+}
+NOT_OFFERED: dict[str, str] = {
+    "kafka-acls": "access control lists",
+    "kafka-delegation-tokens": "delegation tokens",
+    "kafka-metadata-quorum": "a KRaft quorum",
+    "kafka-metadata-shell": "a KRaft quorum",
+    "kafka-replica-verification": "comparing replicas",
+    "kafka-streams-groups": "groups of Kafka Streams",
+    "kafka-streams-application-reset": "groups of Kafka Streams",
+    "kafka-client-metrics": "client metrics",
+    "kafka-mirror-maker": "mirroring",
+    "kafka-jmx": "JMX; `ottla metrics` shows the same figures",
+    "kafka-verifiable-producer": "Kafka's own system tests; `ottla produce` writes records",
+    "kafka-verifiable-consumer": "Kafka's own system tests; `ottla consume` reads records",
+    "kafka-verifiable-share-consumer": "Kafka's own system tests",
+    "connect-standalone": "Kafka Connect",
+    "connect-distributed": "Kafka Connect",
+    "connect-mirror-maker": "Kafka Connect",
+    "connect-plugin-path": "Kafka Connect",
+    "zookeeper-server-start": "ZooKeeper, which a broker by itself does without; go on with kafka-server-start",
+    "zookeeper-server-stop": "ZooKeeper, which a broker by itself does without",
+    "zookeeper-shell": "ZooKeeper, which a broker by itself does without",
+    "zookeeper-security-migration": "ZooKeeper, which a broker by itself does without",
+    "trogdor": "faults for Kafka's own system tests",
+}
+"""Tools of Kafka that this program does not have, and for what they are there."""
+
+RUN_CLASS = "kafka-run-class"
+KAFKA_LEVEL = "4.4.0"
+_RUN_CLASS_FLAGS = {"-daemon": 0, "-loggc": 0, "-name": 1}
+
+Maker = Callable[[str, list[str]], Command | Translation]
+"""Each of those modules has `make(tool, arguments)`."""
+
+
+def make(name: str, arguments: list[str]) -> Command | Translation:
+    """The command, or the line of ours, that does what a tool's line asks for."""
+    _refuse_zookeeper(name, arguments)
+    maker: Maker = importlib.import_module(f"ottla.cli.kafka_tools.{TOOLS[name].module}").make
+    return maker(name, arguments)
+
+
+def version_line() -> str:
+    """The line of `--version`. The level of Kafka first: that is what scripts look for."""
+    from ottla._version import __version__
+
+    return f"{KAFKA_LEVEL} (Ottla {__version__})\n"
+
+
+def find(argv: Sequence[str]) -> tuple[str, list[str]]:
+    """The tool that is meant and its arguments."""
+    name, arguments = argv[0].removesuffix(".sh").removesuffix(".bat"), list(argv[1:])
+    if name in NOT_OFFERED:
+        raise Refused(f"{name} is not offered: {NOT_OFFERED[name]}", ErrorCode.UNSUPPORTED_VERSION.name)
+    if name != RUN_CLASS:
+        if name not in TOOLS:
+            _refuse_unknown(name, [*TOOLS, RUN_CLASS], "tool")
+        return name, arguments
+    while arguments and arguments[0] in _RUN_CLASS_FLAGS:
+        del arguments[: 1 + _RUN_CLASS_FLAGS[arguments[0]]]
+    if not arguments:
+        raise UsageError("name a class, for instance kafka.tools.GetOffsetShell")
+    by_class = {name_of_class: tool for tool, found in TOOLS.items() for name_of_class in found.classes}
+    if arguments[0] not in by_class:
+        _refuse_unknown(arguments[0], list(by_class), "class")
+    return by_class[arguments[0]], arguments[1:]
+
+
+def _refuse_unknown(name: str, known: list[str], noun: str) -> NoReturn:
+    from ottla.client.cluster import nearest_hint
+
+    raise UsageError(f"no {noun} {name!r} here{nearest_hint(name, known)}; see `ottla shims list`")
+
+
+def _refuse_zookeeper(name: str, arguments: Sequence[str]) -> None:
+    """The one place that knows of `--zookeeper HOST/chroot`: brokers would be looked up there, under /brokers/ids."""
+    given = [word for word in arguments if word == "--zookeeper" or word.startswith("--zookeeper=")]
+    if given:
+        message = f"{name} --zookeeper needs the cluster's ZooKeeper, which this broker does without"
+        raise Refused(f"{message}; say --bootstrap-server HOST:PORT instead", ErrorCode.UNSUPPORTED_VERSION.name)

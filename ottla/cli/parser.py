@@ -1,0 +1,39 @@
+"""The parser of one command: its own options, and those that every command has."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from typing import Any, NoReturn
+
+from ottla.cli.command import Command, UsageError
+from ottla.cli.options import add_connection_options, add_output_options
+
+
+class Parser(argparse.ArgumentParser):
+    """argparse with errors of one line, which takes -1h and -5 for values: no option of ours begins with a digit."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._negative_number_matcher = re.compile(r"^-\d")
+
+    def _get_values(self, action: argparse.Action, arg_strings: list[str]) -> Any:
+        """A value that is `--`, as in `--state=--`, is a text: argparse itself makes an empty list of it."""
+        if action.option_strings and action.nargs is None and arg_strings == ["--"]:
+            value = self._get_value(action, "--")
+            self._check_value(action, value)
+            return value
+        return super()._get_values(action, arg_strings)
+
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(f"{message}; see `{self.prog} --help`")
+
+
+def build_parser(program: str, command: Command) -> Parser:
+    """The parser of one command, with the options that all have."""
+    parser = Parser(prog=program, description=command.help, allow_abbrev=False)
+    command.add_arguments(parser)
+    if command.has_connection:
+        add_connection_options(parser)
+    add_output_options(parser, command)
+    return parser

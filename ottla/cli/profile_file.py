@@ -1,0 +1,72 @@
+"""The file of profiles, named sets of client properties: one TOML file in the user's configuration folder.
+
+It holds `current = "name"` and a table for each profile. It is written whole, by replacing it, so a crash leaves the old one.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+
+from ottla.cli.command import Refused, UsageError
+
+
+def profiles_path(environment: Mapping[str, str]) -> str:
+    base = environment.get("XDG_CONFIG_HOME") or os.path.join(os.path.expanduser("~"), ".config")
+    return os.path.join(base, "ottla", "profiles.toml")
+
+
+def read_profiles(environment: Mapping[str, str]) -> tuple[str | None, dict[str, dict[str, str]]]:
+    """The current profile's name and all profiles. Without a file there are none. UsageError when it cannot be read."""
+    path = profiles_path(environment)
+    if not os.path.exists(path):
+        return None, {}
+    import tomllib
+
+    try:
+        with open(path, "rb") as file:
+            tree = tomllib.load(file)
+    except (OSError, tomllib.TOMLDecodeError) as error:
+        raise UsageError(f"cannot read {path}: {error}") from None
+    tables = {name: found for name, found in tree.get("profiles", {}).items() if isinstance(found, dict)}
+    profiles = {name: {key: str(value) for key, value in found.items()} for name, found in tables.items()}
+    return tree.get("current"), profiles
+
+
+def profile_properties(name: str | None, environment: Mapping[str, str]) -> dict[str, str]:
+    """The properties of a profile: the named one, else the current one, else none."""
+    if name == "":
+        raise UsageError("a profile needs a name")
+    if name is None and not os.path.exists(profiles_path(environment)):
+        return {}
+    current, profiles = read_profiles(environment)
+    wanted = name or current
+    if not wanted:
+        return {}
+    if wanted not in profiles:
+        known = ", ".join(sorted(profiles)) or "none yet"
+        raise UsageError(f"no profile {wanted!r}; there are: {known}")
+    return profiles[wanted]
+
+
+def write_profiles(current: str | None, profiles: Mapping[str, Mapping[str, str]], environment: Mapping[str, str]) -> None:
+    lines = [f"current = {_quoted(current)}\n"] if current else []
+    for name in sorted(profiles):
+        lines.append(f"\n[profiles.{_quoted(name)}]\n")
+        lines += [f"{_quoted(key)} = {_quoted(value)}\n" for key, value in sorted(profiles[name].items())]
+    path = profiles_path(environment)
+    try:
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with open(path + ".new", "w", encoding="utf-8") as file:
+            os.fchmod(file.fileno(), 0o600)  # a profile may hold a password
+            file.writelines(lines)
+        os.replace(path + ".new", path)
+    except OSError as error:
+        raise Refused(f"cannot write {path}: {(error.strerror or str(error)).lower()}") from None
+
+
+def _quoted(text: str) -> str:
+    """A string of TOML: JSON's, but for letters beyond its escapes of two bytes, and for DEL."""
+    import json
+
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
