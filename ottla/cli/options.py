@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from ottla.cli.command import Command, UsageError, parse_pairs
+from ottla.cli.input_files import read_text
 from ottla.cli.output import FORMATS, Output, wants_colour
 
 if TYPE_CHECKING:
@@ -121,13 +122,7 @@ def _profile(args: argparse.Namespace, environment: Mapping[str, str]) -> dict[s
 
 def read_properties(path: str) -> dict[str, str]:
     """A Java properties file: `key=value` or `key: value`, comments, continued lines."""
-    try:
-        with open(path, encoding="utf-8") as file:
-            text = file.read()
-    except OSError as error:
-        raise UsageError(f"cannot read {path}: {(error.strerror or str(error)).lower()}") from None
-    except UnicodeDecodeError:
-        raise UsageError(f"cannot read {path}: it is not a text file") from None
+    text = read_text(path)
     from ottla.base.settings.setting import SettingError
     from ottla.base.settings.sources import parse_properties
 

@@ -13,6 +13,7 @@ from ottla.base.errors import ApiError, ErrorCode
 from ottla.cli.cluster import config_quotas
 from ottla.cli.cluster.config_entities import RESOURCES, add_entity_options, entities_of
 from ottla.cli.command import Command, UsageError, merged, parse_pairs
+from ottla.cli.input_files import read_text
 from ottla.cli.options import connect, output_of, read_properties
 from ottla.cli.output import Columns, write
 from ottla.client import admin
@@ -183,13 +184,7 @@ def _check(args: argparse.Namespace) -> int:
     from ottla.base.config import BROKER_SETTINGS, ConfigError, gather, problems
 
     output = output_of(args)
-    try:
-        with open(args.file, encoding="utf-8") as file:
-            text = file.read()
-    except OSError as error:
-        raise UsageError(f"cannot read {args.file}: {(error.strerror or str(error)).lower()}") from None
-    except UnicodeDecodeError:
-        raise UsageError(f"cannot read {args.file}: it is not a text file") from None
+    text = read_text(args.file)
     try:
         environment = os.environ if args.environment else {}
         given, notices = gather(tuple(BROKER_SETTINGS), file_text=text, file_name=args.file, environment=environment)

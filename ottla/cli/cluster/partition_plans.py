@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from ottla.base.types import TopicPartition
 from ottla.cli.command import UsageError
+from ottla.cli.input_files import read_json
 from ottla.client.replica_admin import Replica
 
 
@@ -26,13 +27,7 @@ class Plan(NamedTuple):
 
 
 def read_entries(path: str) -> list[dict[str, Any]]:
-    try:
-        with open(path, encoding="utf-8") as file:
-            tree = json.load(file)
-    except OSError as error:
-        raise UsageError(f"cannot read {path}: {(error.strerror or str(error)).lower()}") from None
-    except (ValueError, RecursionError) as error:
-        raise UsageError(f"{path} is not JSON: {error}") from None
+    tree = read_json(path)
     entries = tree.get("partitions") if isinstance(tree, dict) else None
     if not isinstance(entries, list) or not entries:
         raise UsageError(f'{path} is not {{"version": 1, "partitions": [...]}}')

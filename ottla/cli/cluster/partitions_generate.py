@@ -14,6 +14,7 @@ from typing import Any
 
 from ottla.base.types import TopicPartition
 from ottla.cli.command import Command, UsageError, merged
+from ottla.cli.input_files import read_json
 from ottla.cli.options import connect, output_of
 from ottla.cli.output import write
 from ottla.client.replica_admin import Replica, log_dirs_of
@@ -98,13 +99,7 @@ def read_brokers(words: list[str]) -> list[int]:
 
 
 def read_topics(path: str) -> list[str]:
-    try:
-        with open(path, encoding="utf-8") as file:
-            found = json.load(file)
-    except OSError as error:
-        raise UsageError(f"cannot read {path}: {(error.strerror or str(error)).lower()}") from None
-    except (ValueError, RecursionError) as error:
-        raise UsageError(f"{path} is not JSON: {error}") from None
+    found = read_json(path)
     entries = found.get("topics") if isinstance(found, dict) else None
     entries = entries if isinstance(entries, list) else []
     named = [entry.get("topic") for entry in entries if isinstance(entry, dict)]

@@ -9,9 +9,11 @@ from ottla.base.errors import ApiError, ErrorCode
 from ottla.base.types import READ_COMMITTED, TopicPartition
 from ottla.cli.command import Command, Refused, UsageError, merged
 from ottla.cli.groups import reset_offsets
-from ottla.cli.groups.group_names import add_group_options, chosen_groups
+from ottla.cli.groups.deletion import delete_groups, report_deletion
+from ottla.cli.groups.group_options import add_group_options, add_view_options, check_one_view, chosen_groups, known_words
+from ottla.cli.groups.group_rows import coordinator_text, without_group
 from ottla.cli.options import add_yes, confirm, connect, output_of
-from ottla.cli.output import Columns, Output, Row
+from ottla.cli.output import Columns, Row
 from ottla.client import group_admin
 from ottla.client.admin import EARLIEST, LATEST, OffsetAt, list_offsets
 from ottla.client.cluster import Cluster
@@ -71,11 +73,9 @@ def _list_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def check_list_filters(args: argparse.Namespace) -> None:
-    """States and types as they are written on the wire; a word that is none of them would otherwise find nothing, in silence."""
-    for option, given, known in (("state", args.state, STATES), ("type", args.type, TYPES)):
-        words = {word.lower() for word in known}
-        if any(word.lower() not in words for word in merged(given)):
-            raise UsageError(f"Invalid {option} list '{','.join(merged(given))}'. Valid {option}s are: {', '.join(known)}")
+    """UsageError for a state or a type that does not exist."""
+    known_words("state", args.state, STATES)
+    known_words("type", args.type, TYPES)
 
 
 def _list(args: argparse.Namespace) -> int:
@@ -102,16 +102,12 @@ def _list(args: argparse.Namespace) -> int:
 
 def _describe_arguments(parser: argparse.ArgumentParser) -> None:
     add_group_options(parser)
-    add = parser.add_argument
-    add("--offsets", action="store_true", help="what is committed and how far behind (the default)")
-    add("--members", action="store_true", help="who is in the group")
-    add("--state", action="store_true", help="the state of the group")
-    add("-v", "--verbose", action="store_true", help="more columns: leader epochs, and the lag of readers of committed data")
+    verbose_help = "more columns: leader epochs, and the lag of readers of committed data"
+    add_view_options(parser, offsets_help="what is committed and how far behind (the default)", verbose_help=verbose_help)
 
 
 def _describe(args: argparse.Namespace) -> int:
-    if sum((args.offsets, args.members, args.state)) > 1:
-        raise UsageError("--offsets, --members and --state exclude each other")
+    check_one_view(args)
     output = output_of(args)
     with connect(args) as cluster:
         groups = [group_admin.describe_group(cluster, name) for name in chosen_groups(cluster, args)]
@@ -220,7 +216,7 @@ def _state_row(cluster: Cluster, group: GroupDescription) -> Row:
     address = cluster.brokers.get(group.coordinator)
     return {
         "group": group.group_id,
-        "coordinator": f"{address} ({group.coordinator})" if address else str(group.coordinator),
+        "coordinator": coordinator_text(address, group.coordinator),
         "assignment_strategy": group.assignor,
         "state": group.state,
         "member_count": len(group.members),
@@ -229,7 +225,7 @@ def _state_row(cluster: Cluster, group: GroupDescription) -> Row:
 
 def _as_object(group: GroupDescription, offsets: list[dict[str, Any]]) -> Row:
     """The JSON contract: one object a group, whichever view was asked for."""
-    own = [{key: value for key, value in row.items() if key != "group"} for row in offsets if row["group"] == group.group_id]
+    own = without_group(row for row in offsets if row["group"] == group.group_id)
     return {
         "group": group.group_id,
         "type": group.type,
@@ -237,7 +233,7 @@ def _as_object(group: GroupDescription, offsets: list[dict[str, Any]]) -> Row:
         "protocol_type": group.protocol_type,
         "assignor": group.assignor,
         "coordinator": group.coordinator,
-        "members": [{key: value for key, value in row.items() if key != "group"} for row in member_rows(group)],
+        "members": without_group(member_rows(group)),
         "offsets": [row for row in own if "partition" in row],
         "lag": sum(row["lag"] or 0 for row in own if "partition" in row),
     }
@@ -328,26 +324,8 @@ def _delete(args: argparse.Namespace) -> int:
     with connect(args) as cluster:
         names = chosen_groups(cluster, args)
         confirm(args, f"Delete {', '.join(names)} with all committed offsets?")
-        failures: dict[str, ApiError] = {}
-        for name in names:
-            try:
-                group_admin.delete_group(cluster, name)
-            except ApiError as error:
-                failures[name] = error
-    deleted = [name for name in names if name not in failures]
-    _report(output, "Deleted", deleted, failures)
-    return 1 if failures else 0
-
-
-def _report(output: Output, word: str, done: list[str], failures: dict[str, ApiError]) -> None:
-    errors = {name: error.code.name for name, error in failures.items()}
-    if output.is_structured:
-        output.show_object({word.lower(): done, "errors": errors})
-        return
-    if done:
-        output.done(f"{word} {', '.join(done)}.", {})
-    for name, error in failures.items():
-        output.error(f"{name}: {error.message or 'refused'} ({error.code.name})")
+        failures = delete_groups(cluster, names)
+    return report_deletion(output, names, failures)
 
 
 def _delete_offsets_arguments(parser: argparse.ArgumentParser) -> None:

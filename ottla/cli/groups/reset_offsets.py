@@ -15,9 +15,10 @@ from ottla.base.errors import ApiError, ErrorCode
 from ottla.base.types import TopicPartition
 from ottla.cli.command import Command, Refused, UsageError
 from ottla.cli.groups import reset_plan
-from ottla.cli.groups.group_names import CONSUMERS, add_group_options, chosen_groups
+from ottla.cli.groups.group_options import CONSUMERS, add_group_options, chosen_groups
 from ottla.cli.groups.group_scope import scope_partitions
 from ottla.cli.groups.reset_plan import Bounds, Facts, Plan
+from ottla.cli.input_files import read_text
 from ottla.cli.options import connect, output_of
 from ottla.cli.output import Output, write
 from ottla.client import group_admin
@@ -138,13 +139,7 @@ def check_usage(args: argparse.Namespace) -> str:
 
 
 def _read_file(path: str, groups: list[str]) -> dict[str, dict[TopicPartition, int]]:
-    try:
-        with open(path, encoding="utf-8") as file:
-            text = file.read()
-    except OSError as error:
-        raise UsageError(f"cannot read {path}: {(error.strerror or str(error)).lower()}") from None
-    except UnicodeDecodeError:
-        raise UsageError(f"cannot read {path}: it is not a text file") from None
+    text = read_text(path)
     found = reset_plan.parse_reset_file(text, path, groups)
     for group in found:
         if group not in groups:

@@ -7,16 +7,17 @@ records that are still to be dealt with. Resetting moves the start, with the sco
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping
 from typing import Any
 
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.base.types import TopicPartition
-from ottla.cli.command import Command, UsageError, merged
+from ottla.cli.command import Command, UsageError
 from ottla.cli.groups import reset_offsets
-from ottla.cli.groups.group_names import SHARES, add_group_options, chosen_groups
+from ottla.cli.groups.deletion import delete_groups, report_deletion
+from ottla.cli.groups.group_options import SHARES, add_group_options, add_view_options, check_one_view, chosen_groups, known_words
+from ottla.cli.groups.group_rows import coordinator_text, without_group
 from ottla.cli.options import add_yes, confirm, connect, output_of
-from ottla.cli.output import Columns, Output, Row
+from ottla.cli.output import Columns, Row
 from ottla.client import group_admin, share_admin
 from ottla.client.cluster import Cluster, nearest_hint
 from ottla.client.share_admin import ShareGroup
@@ -56,15 +57,6 @@ def _list_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--state", nargs="?", action="append", const="", metavar="STATE[,...]", help="only groups in these states")
 
 
-def check_states(texts: list[str] | None) -> list[str]:
-    """States as they are written on the wire; a word that is none of them would otherwise find nothing, in silence."""
-    found = merged(texts)
-    known = {state.lower() for state in STATES}
-    if any(word.lower() not in known for word in found):
-        raise UsageError(f"Invalid state list '{','.join(found)}'. Valid states are: {', '.join(STATES)}")
-    return found
-
-
 def listed_groups(cluster: Cluster, states: list[str]) -> list[group_admin.ListedGroup]:
     """All share groups, by name. A state's name is sent as Kafka writes it, since brokers compare letter by letter."""
     named = [state for state in STATES if state.lower() in {word.lower() for word in states}]
@@ -72,7 +64,7 @@ def listed_groups(cluster: Cluster, states: list[str]) -> list[group_admin.Liste
 
 
 def _list(args: argparse.Namespace) -> int:
-    states = check_states(args.state)
+    states = known_words("state", args.state, STATES)
     with connect(args) as cluster:
         found = listed_groups(cluster, states)
     rows = [{"group": group.group_id, "state": group.state, "coordinator": group.coordinator} for group in found]
@@ -85,16 +77,11 @@ def _list(args: argparse.Namespace) -> int:
 
 def _describe_arguments(parser: argparse.ArgumentParser) -> None:
     add_group_options(parser)
-    add = parser.add_argument
-    add("--offsets", action="store_true", help="where each partition starts and how far behind (the default)")
-    add("--members", action="store_true", help="who is in the group")
-    add("--state", action="store_true", help="the state of the group")
-    add("-v", "--verbose", action="store_true", help="more columns")
+    add_view_options(parser, offsets_help="where each partition starts and how far behind (the default)", verbose_help="more columns")
 
 
 def _describe(args: argparse.Namespace) -> int:
-    if sum((args.offsets, args.members, args.state)) > 1:
-        raise UsageError("--offsets, --members and --state exclude each other")
+    check_one_view(args)
     output = output_of(args)
     with connect(args) as cluster:
         groups = [described(cluster, name) for name in chosen_groups(cluster, args, SHARES)]
@@ -169,7 +156,7 @@ def member_rows(group: ShareGroup) -> list[dict[str, Any]]:
 def _state_row(group: ShareGroup, address: object) -> Row:
     return {
         "group": group.group_id,
-        "coordinator": f"{address} ({group.coordinator})" if address else str(group.coordinator),
+        "coordinator": coordinator_text(address, group.coordinator),
         "state": group.state,
         "epoch": group.epoch,
         "assignment_epoch": group.assignment_epoch,
@@ -179,7 +166,7 @@ def _state_row(group: ShareGroup, address: object) -> Row:
 
 def _as_object(group: ShareGroup, offsets: list[dict[str, Any]]) -> Row:
     """The JSON contract: one object a group, whichever view was asked for."""
-    own = [{key: value for key, value in row.items() if key != "group"} for row in offsets if row["group"] == group.group_id]
+    own = without_group(row for row in offsets if row["group"] == group.group_id)
     return {
         "group": group.group_id,
         "type": "Share",
@@ -188,7 +175,7 @@ def _as_object(group: ShareGroup, offsets: list[dict[str, Any]]) -> Row:
         "assignment_epoch": group.assignment_epoch,
         "assignor": group.assignor,
         "coordinator": group.coordinator,
-        "members": [{key: value for key, value in row.items() if key != "group"} for row in member_rows(group)],
+        "members": without_group(member_rows(group)),
         "offsets": own,
         "lag": sum(row["lag"] or 0 for row in own),
     }
@@ -210,30 +197,7 @@ def _delete(args: argparse.Namespace) -> int:
             described(cluster, name)  # a consumer group is not deleted by this name
         confirm(args, f"Delete {', '.join(names)} with all that is known of their records?")
         failures = delete_groups(cluster, names)
-    deleted = [name for name in names if name not in failures]
-    _report(output, deleted, failures)
-    return 1 if failures else 0
-
-
-def delete_groups(cluster: Cluster, names: list[str]) -> dict[str, ApiError]:
-    """Deletes what can be deleted, and says why the others stay."""
-    failures: dict[str, ApiError] = {}
-    for name in names:
-        try:
-            group_admin.delete_group(cluster, name)
-        except ApiError as error:
-            failures[name] = error
-    return failures
-
-
-def _report(output: Output, deleted: list[str], failures: Mapping[str, ApiError]) -> None:
-    if output.is_structured:
-        output.show_object({"deleted": deleted, "errors": {name: error.code.name for name, error in failures.items()}})
-        return
-    if deleted:
-        output.done(f"Deleted {', '.join(deleted)}.", {})
-    for name, error in failures.items():
-        output.error(f"{name}: {error.message or 'refused'} ({error.code.name})")
+    return report_deletion(output, names, failures)
 
 
 def _delete_offsets_arguments(parser: argparse.ArgumentParser) -> None:

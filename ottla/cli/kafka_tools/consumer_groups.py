@@ -5,17 +5,29 @@ from __future__ import annotations
 import argparse
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.base.types import TopicPartition
 from ottla.cli.command import Command, Refused, UsageError, merged
 from ottla.cli.groups import group, reset_offsets
-from ottla.cli.groups.group_names import chosen_groups
+from ottla.cli.groups.deletion import delete_groups
+from ottla.cli.groups.group_options import chosen_groups
 from ottla.cli.groups.group_scope import parse_scope, scope_partitions
 from ottla.cli.groups.reset_plan import Plan
 from ottla.cli.kafka_tools.arguments import action_of
+from ottla.cli.kafka_tools.group_tables import (
+    WIDTH,
+    assignment_text,
+    columns,
+    refuse_missing,
+    widest,
+    write_deletions,
+    write_failures,
+    write_plans,
+    write_warnings,
+)
 from ottla.cli.kafka_tools.java_errors import java_error, plain_message
 from ottla.cli.options import connect
 from ottla.cli.output import write
@@ -26,7 +38,6 @@ from ottla.client.group_admin import GroupDescription
 
 ACTIONS = ("list", "describe", "delete", "reset_offsets", "delete_offsets", "validate_regex")
 _NOT_RE2 = re.compile(r"(?:\\\\.)*(?:(?P<perl>\(\?(?:[=!>(]|<[=!]|P=))|\\(?P<back>[1-9]))")
-WIDTH = 15
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
@@ -77,20 +88,6 @@ def _validate_regex(pattern: str) -> int:
         reason = "invalid or unsupported Perl syntax" if found["perl"] else f"invalid escape sequence: `\\{found['back']}`"
     write(f"The regular expression `{pattern}` is {f'invalid: {reason}' if reason else 'valid'}.\n")
     return 0
-
-
-def columns(widths: Sequence[int]) -> Callable[..., str]:
-    """A line of cells as wide as given, the last without an end of its own if its width is 0; nothing is `-`."""
-
-    def line(*cells: Any) -> str:
-        texts = ["-" if cell is None or cell == "" else str(cell) for cell in cells]
-        return " ".join(text.ljust(width) for text, width in zip(texts, widths, strict=True)) + "\n"
-
-    return line
-
-
-def widest(values: Sequence[Any], least: int = WIDTH) -> int:
-    return max([least, *(len(str(value)) for value in values if value is not None)])
 
 
 # list
@@ -202,13 +199,6 @@ def _show_members(described: GroupDescription, *, is_verbose: bool) -> None:
         write(line(*cells))
 
 
-def assignment_text(partitions: Sequence[TopicPartition]) -> str:
-    topics: dict[str, list[int]] = {}
-    for topic, number in sorted(partitions):
-        topics.setdefault(topic, []).append(number)
-    return ";".join(f"{topic}:{','.join(map(str, numbers))}" for topic, numbers in topics.items())
-
-
 def _show_state(cluster: Cluster, described: GroupDescription, *, is_verbose: bool) -> None:
     address = cluster.brokers.get(described.coordinator)
     coordinator = f"{address}  ({described.coordinator})"
@@ -239,31 +229,15 @@ def _reset(cluster: Cluster, args: argparse.Namespace) -> int:
     except Refused as error:
         sys.stderr.write(f"error: {error}\n")
         return 1
-    for plan in plans.values():
-        for warning in plan.warnings:
-            sys.stderr.write(f"warning: {warning}\n")
+    write_warnings(plans)
     failures = reset_offsets.execute(cluster, plans) if args.execute else {}
     if not args.execute and not args.dry_run:
         sys.stderr.write("nothing was changed; add --execute to do it\n")
     if args.export:
         write("".join(f"{','.join(map(str, line))}\n" for line in _export(plans)) + "\n")
     else:
-        _show_plans(plans)
-    for (name, partition), failed in failures.items():
-        sys.stderr.write(f"error: {name}, {partition}: {failed.code.name}\n")
-    return 1 if failures else 0
-
-
-def refuse_missing(cluster: Cluster, args: argparse.Namespace) -> None:
-    """All partitions that are named and not there, in one refusal."""
-    named = [
-        TopicPartition(topic, number)
-        for topic, numbers in parse_scope(args.topic or []).items()
-        for number in numbers or ()
-        if number not in cluster.partitions(topic)
-    ]
-    if named:
-        raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f'The partitions "{",".join(map(str, named))}" do not exist')
+        write_plans(plans)
+    return write_failures(failures)
 
 
 def _export(plans: dict[str, Plan]) -> list[tuple[Any, ...]]:
@@ -271,32 +245,13 @@ def _export(plans: dict[str, Plan]) -> list[tuple[Any, ...]]:
     return [line[1:] for line in lines] if len(plans) == 1 else list(lines)
 
 
-def _show_plans(plans: dict[str, Plan]) -> None:
-    rows = [(name, step.partition.topic, step.partition.partition, step.new) for name, plan in plans.items() for step in plan.steps]
-    line = columns([widest([row[0] for row in rows]), widest([row[1] for row in rows]), 10, 0])
-    write("\n" + line("GROUP", "TOPIC", "PARTITION", "NEW-OFFSET") + "".join(line(*row) for row in rows))
-
-
 # delete, delete-offsets
 
 
 def _delete(cluster: Cluster, args: argparse.Namespace) -> int:
-    failures: dict[str, ApiError] = {}
-    deleted = []
-    for name in chosen_groups(cluster, args):
-        try:
-            group_admin.delete_group(cluster, name)
-            deleted.append(name)
-        except ApiError as error:
-            failures[name] = error
-    names = ", ".join(f"'{name}'" for name in deleted)
-    if not failures:
-        write(f"Deletion of requested consumer groups ({names}) was successful.\n" if deleted else "")
-        return 0
-    write("\nError: Deletion of some consumer groups failed:\n")
-    write("".join(f"* Group '{name}' could not be deleted due to: {java_error(error)}\n" for name, error in failures.items()))
-    write(f"\nThese consumer groups were deleted successfully: {names}\n" if deleted else "")
-    return 1
+    names = chosen_groups(cluster, args)
+    failures = delete_groups(cluster, names)
+    return write_deletions("consumer", names, {name: java_error(error) for name, error in failures.items()})
 
 
 def _delete_offsets(cluster: Cluster, args: argparse.Namespace) -> int:

@@ -13,9 +13,20 @@ from typing import Any
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.cli.command import Command, Translation, UsageError
 from ottla.cli.groups import reset_offsets, share_group
-from ottla.cli.groups.group_names import SHARES, chosen_groups
+from ottla.cli.groups.deletion import delete_groups
+from ottla.cli.groups.group_options import SHARES, chosen_groups, known_words
 from ottla.cli.kafka_tools.arguments import action_of
-from ottla.cli.kafka_tools.consumer_groups import WIDTH, assignment_text, columns, refuse_missing, widest
+from ottla.cli.kafka_tools.group_tables import (
+    WIDTH,
+    assignment_text,
+    columns,
+    refuse_missing,
+    widest,
+    write_deletions,
+    write_failures,
+    write_plans,
+    write_warnings,
+)
 from ottla.cli.kafka_tools.java_errors import java_error, plain_message
 from ottla.cli.options import connect
 from ottla.cli.output import write
@@ -77,7 +88,7 @@ def _check_usage(args: argparse.Namespace, action: str) -> None:
 
 
 def _list(cluster: Cluster, args: argparse.Namespace) -> int:
-    found = share_group.listed_groups(cluster, share_group.check_states(args.state))
+    found = share_group.listed_groups(cluster, known_words("state", args.state, share_group.STATES))
     if args.state is None:
         write("".join(f"{listed.group_id}\n" for listed in found))
         return 0
@@ -181,16 +192,10 @@ def _reset(cluster: Cluster, args: argparse.Namespace) -> int:
     except reset_offsets.ActiveError as error:
         sys.stderr.write(f"Share group '{error.group}' is not empty.\n")
         return 1
-    for plan in plans.values():
-        for warning in plan.warnings:
-            sys.stderr.write(f"warning: {warning}\n")
+    write_warnings(plans)
     failures = reset_offsets.execute(cluster, plans, share_group.STARTS) if args.execute else {}
-    rows = [(name, step.partition.topic, step.partition.partition, step.new) for name, plan in plans.items() for step in plan.steps]
-    line = columns([widest([row[0] for row in rows]), widest([row[1] for row in rows]), 10, 0])
-    write("\n" + line("GROUP", "TOPIC", "PARTITION", "NEW-OFFSET") + "".join(line(*row) for row in rows))
-    for (name, partition), failed in failures.items():
-        sys.stderr.write(f"error: {name}, {partition}: {failed.code.name}\n")
-    return 1 if failures else 0
+    write_plans(plans)
+    return write_failures(failures)
 
 
 # delete, delete-offsets
@@ -200,7 +205,7 @@ def _delete(cluster: Cluster, args: argparse.Namespace) -> int:
     known = {listed.group_id for listed in share_group.listed_groups(cluster, [])}
     names = chosen_groups(cluster, args, SHARES)
     failures = {name: f"java.lang.IllegalArgumentException: Group '{name}' is not a share group." for name in names if name not in known}
-    refused = share_group.delete_groups(cluster, [name for name in names if name in known])
+    refused = delete_groups(cluster, [name for name in names if name in known])
     not_empty = ErrorCode.NON_EMPTY_GROUP
     failures.update(
         {
@@ -208,14 +213,7 @@ def _delete(cluster: Cluster, args: argparse.Namespace) -> int:
             for name, error in refused.items()
         }
     )
-    deleted = ", ".join(f"'{name}'" for name in names if name not in failures)
-    if not failures:
-        write(f"Deletion of requested share groups ({deleted}) was successful.\n" if deleted else "")
-        return 0
-    write("\nError: Deletion of some share groups failed:\n")
-    write("".join(f"* Group '{name}' could not be deleted due to: {why}\n" for name, why in failures.items()))
-    write(f"\nThese share groups were deleted successfully: {deleted}\n" if deleted else "")
-    return 1
+    return write_deletions("share", names, failures)
 
 
 def _delete_offsets(cluster: Cluster, args: argparse.Namespace) -> int:

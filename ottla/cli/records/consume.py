@@ -20,6 +20,7 @@ from ottla.cli.command import Command, UsageError
 from ottla.cli.options import connect, output_of, properties_of, read_properties
 from ottla.cli.records import share_consume
 from ottla.cli.records.client_options import make_consumer
+from ottla.cli.records.processed_count import processed_count
 from ottla.cli.records.record_format import (
     INTERNAL_FORMATTERS,
     Formatter,
@@ -91,14 +92,8 @@ def _run(args: argparse.Namespace) -> int:
     with connect(args) as cluster:
         topics = _topics(cluster, args)
         reading = _Reading(args, cluster, start, formatter, keeps)
-        try:
+        with processed_count(output, lambda: reading.count):
             reading.run(topics)
-        except KeyboardInterrupt:
-            output.note(f"Processed a total of {reading.count} messages")
-            raise
-        finally:
-            sys.stdout.buffer.flush()
-    output.note(f"Processed a total of {reading.count} messages")
     output.detail(f"client: ottla's own; {reading.bytes} bytes in {time.perf_counter() - started:.3f} s")
     return 0
 

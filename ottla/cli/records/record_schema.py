@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ottla.cli.command import Refused, UsageError
+from ottla.cli.input_files import read_text
 
 DESCRIBING = frozenset(
     {"$schema", "$id", "$comment", "title", "description", "default", "examples", "format", "deprecated", "readOnly", "writeOnly"}
@@ -51,13 +52,7 @@ class Schema:
 
 
 def read_schema(path: str) -> Schema:
-    try:
-        with open(path, encoding="utf-8") as file:
-            text = file.read()
-    except OSError as error:
-        raise UsageError(f"cannot read {path}: {(error.strerror or str(error)).lower()}") from None
-    except UnicodeDecodeError:
-        raise UsageError(f"cannot read {path}: it is not a text file") from None
+    text = read_text(path)
     if path.endswith((".avsc", ".proto")):
         raise UsageError(f"{path}: only JSON Schema is offered")
     return Schema(text, path)

@@ -11,6 +11,7 @@ import json
 
 from ottla.base.types import TopicPartition
 from ottla.cli.command import Command, UsageError
+from ottla.cli.input_files import read_json
 from ottla.cli.options import add_yes, confirm, connect, output_of
 from ottla.cli.output import write
 from ottla.client import admin
@@ -24,13 +25,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 
 def read_offsets(path: str) -> dict[TopicPartition, int]:
     """The partitions and offsets of the file; what does not fit is named."""
-    try:
-        with open(path, encoding="utf-8") as file:
-            tree = json.load(file)
-    except OSError as error:
-        raise UsageError(f"cannot read {path}: {(error.strerror or str(error)).lower()}") from None
-    except (ValueError, RecursionError) as error:
-        raise UsageError(f"{path} is not JSON: {error}") from None
+    tree = read_json(path)
     entries = tree.get("partitions") if isinstance(tree, dict) and tree.get("version", 1) == 1 else None
     if not isinstance(entries, list) or not entries:
         raise UsageError(f'{path} is not {{"partitions": [{{"topic": ..., "partition": ..., "offset": ...}}], "version": 1}}')

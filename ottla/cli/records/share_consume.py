@@ -18,6 +18,7 @@ from ottla.base.types import TopicPartition
 from ottla.cli.command import UsageError
 from ottla.cli.options import output_of, properties_of
 from ottla.cli.records.client_options import make_share_consumer
+from ottla.cli.records.processed_count import processed_count
 
 if TYPE_CHECKING:
     from ottla.cli.records.record_format import Formatter
@@ -66,14 +67,8 @@ def check_usage(args: argparse.Namespace) -> None:
 def run(cluster: Cluster, args: argparse.Namespace, topics: list[str], formatter: Formatter | None) -> int:
     reading = _Reading(cluster, args, formatter)
     output = output_of(args)
-    try:
+    with processed_count(output, lambda: reading.count):
         reading.run(topics)
-    except KeyboardInterrupt:
-        output.note(f"Processed a total of {reading.count} messages")
-        raise
-    finally:
-        sys.stdout.buffer.flush()
-    output.note(f"Processed a total of {reading.count} messages")
     for error, count in reading.refused.items():
         output.error(f"{count} acknowledgements came too late or were refused, so others get these records, too ({error})", error)
     return 1 if reading.refused else 0

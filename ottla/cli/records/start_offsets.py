@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
-from ottla.base.errors import ApiError
 from ottla.base.types import TopicPartition
 from ottla.cli.command import UsageError
 from ottla.cli.moments import parse_moment_ms
-from ottla.client.admin import EARLIEST, LATEST, OffsetAt, list_offsets
+from ottla.cli.topics.partition_offsets import offsets_at
+from ottla.client.admin import EARLIEST, LATEST
 from ottla.client.cluster import Cluster
 
 BEGINNING = "beginning"
@@ -79,22 +79,13 @@ def start_positions(
     if start.kind == OFFSET:
         return dict.fromkeys(partitions, start.number)
     if start.kind == TIME:
-        found = _numbers(list_offsets(cluster, dict.fromkeys(partitions, start.number)))
+        found = offsets_at(cluster, partitions, start.number)
         return {partition: offset if offset >= 0 else LATEST for partition, offset in found.items()}
     if start.kind == TAIL:
-        first = _numbers(list_offsets(cluster, dict.fromkeys(partitions, EARLIEST)))
-        last = _numbers(list_offsets(cluster, dict.fromkeys(partitions, LATEST), isolation_level=isolation_level))
+        first = offsets_at(cluster, partitions, EARLIEST)
+        last = offsets_at(cluster, partitions, LATEST, isolation_level=isolation_level)
         return {partition: max(first[partition], last[partition] - start.number) for partition in partitions}
     named = {BEGINNING: EARLIEST, END: LATEST}.get(start.kind, default)
     if start.end_ms is not None and not start.kind:
         named = EARLIEST
     return dict.fromkeys(partitions, named)
-
-
-def _numbers(found: Mapping[TopicPartition, OffsetAt | ApiError]) -> dict[TopicPartition, int]:
-    numbers = {}
-    for partition, result in found.items():
-        if isinstance(result, ApiError):
-            raise result
-        numbers[partition] = result.offset
-    return numbers

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 from collections import Counter
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from ottla.base.errors import ApiError
@@ -17,6 +16,7 @@ from ottla.cli.command import Command
 from ottla.cli.moments import format_ms
 from ottla.cli.options import connect, output_of
 from ottla.cli.output import Columns
+from ottla.cli.topics.partition_offsets import offsets_at
 from ottla.cli.topics.topic_names import one_topic
 from ottla.client import admin
 from ottla.client.cluster import Cluster
@@ -124,12 +124,12 @@ def _read(cluster: Cluster, partitions: list[TopicPartition], args: argparse.Nam
     from ottla.client.consumer import Consumer
 
     tallies = {partition: _Tally(args.keys) for partition in partitions}
-    ends = _numbers(admin.list_offsets(cluster, dict.fromkeys(partitions, admin.LATEST)))
-    starts = _numbers(admin.list_offsets(cluster, dict.fromkeys(partitions, admin.EARLIEST)))
+    ends = offsets_at(cluster, partitions, admin.LATEST)
+    starts = offsets_at(cluster, partitions, admin.EARLIEST)
     if args.from_time is not None:
         from ottla.cli.moments import parse_moment_ms
 
-        found = _numbers(admin.list_offsets(cluster, dict.fromkeys(partitions, parse_moment_ms(args.from_time))))
+        found = offsets_at(cluster, partitions, parse_moment_ms(args.from_time))
         starts = {partition: ends[partition] if offset < 0 else offset for partition, offset in found.items()}
     with Consumer(cluster, partition_bytes_max=FETCH_BYTES, auto_offset_reset="earliest") as consumer:
         consumer.assign({partition: start for partition, start in starts.items() if start < ends[partition]})
@@ -137,15 +137,6 @@ def _read(cluster: Cluster, partitions: list[TopicPartition], args: argparse.Nam
             for fetched in consumer.poll(0.5):
                 tallies[fetched.partition].add(fetched)
     return tallies
-
-
-def _numbers(found: Mapping[TopicPartition, admin.OffsetAt | ApiError]) -> dict[TopicPartition, int]:
-    numbers = {}
-    for partition, result in found.items():
-        if isinstance(result, ApiError):
-            raise result
-        numbers[partition] = result.offset
-    return numbers
 
 
 COMMAND = Command("What is in a topic: records, bytes, batches, codecs, rates.", _arguments, _run, may_watch=True)

@@ -7,6 +7,7 @@ import argparse
 from ottla.base.types import TopicPartition
 from ottla.cli.command import Command, Refused, UsageError, merged, parse_pairs
 from ottla.cli.options import add_yes, confirm, connect, output_of
+from ottla.cli.topics.partition_offsets import offsets_at
 from ottla.cli.topics.replica_assignment import parse_replica_assignment
 from ottla.cli.topics.topic_names import one_topic
 from ottla.client import admin
@@ -170,16 +171,9 @@ def _trim_points(cluster: Cluster, args: argparse.Namespace, partitions: list[To
         wanted = parse_moment_ms(args.before_time)
     if args.before is not None:
         return dict.fromkeys(partitions, args.before)
-    points = {}
-    ends = admin.list_offsets(cluster, dict.fromkeys(partitions, admin.LATEST))
-    for partition, found in admin.list_offsets(cluster, dict.fromkeys(partitions, wanted)).items():
-        end = ends[partition]
-        if isinstance(found, KafkaError):
-            raise found
-        if isinstance(end, KafkaError):
-            raise end
-        points[partition] = found.offset if found.offset >= 0 else end.offset
-    return points
+    ends = offsets_at(cluster, partitions, admin.LATEST)
+    found = offsets_at(cluster, partitions, wanted)
+    return {partition: offset if offset >= 0 else ends[partition] for partition, offset in found.items()}
 
 
 COMMANDS = {

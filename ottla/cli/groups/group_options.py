@@ -1,0 +1,55 @@
+"""Options that `ottla group` and `ottla share-group` share: which groups, in which states, and which view of them."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+
+from ottla.cli.command import UsageError, merged
+from ottla.client.cluster import Cluster
+from ottla.client.group_admin import list_groups
+
+CONSUMERS = ("consumer", "")
+SHARES = ("share",)
+
+
+def add_group_options(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("names", nargs="*", metavar="GROUP", help="groups")
+    add("-g", "--group", action="append", default=[], metavar="GROUP", help="the same as an option, repeatable")
+    add("--all-groups", action="store_true", help="every group")
+    add("--timeout", type=int, metavar="MS", help="how long to wait for the cluster")
+
+
+def chosen_groups(cluster: Cluster, args: argparse.Namespace, protocols: Sequence[str] = CONSUMERS) -> list[str]:
+    """The groups' names; at least one is named unless all of these protocols are meant."""
+    names = list(dict.fromkeys([*args.names, *args.group]))
+    if bool(names) == bool(args.all_groups):
+        raise UsageError("name groups, or say --all-groups" if not names else "either groups or --all-groups, not both")
+    if args.all_groups:
+        return [group.group_id for group in list_groups(cluster) if group.protocol_type in protocols]
+    return names
+
+
+def add_view_options(parser: argparse.ArgumentParser, *, offsets_help: str, verbose_help: str) -> None:
+    """The three views of `describe`."""
+    add = parser.add_argument
+    add("--offsets", action="store_true", help=offsets_help)
+    add("--members", action="store_true", help="who is in the group")
+    add("--state", action="store_true", help="the state of the group")
+    add("-v", "--verbose", action="store_true", help=verbose_help)
+
+
+def check_one_view(args: argparse.Namespace) -> None:
+    """UsageError when more than one view is asked for."""
+    if sum((args.offsets, args.members, args.state)) > 1:
+        raise UsageError("--offsets, --members and --state exclude each other")
+
+
+def known_words(option: str, texts: list[str] | None, known: Sequence[str]) -> list[str]:
+    """The words of a filter such as `--state`. UsageError for an unknown one: the broker would find nothing and say nothing."""
+    words = merged(texts)
+    lower = {word.lower() for word in known}
+    if any(word.lower() not in lower for word in words):
+        raise UsageError(f"Invalid {option} list '{','.join(words)}'. Valid {option}s are: {', '.join(known)}")
+    return words

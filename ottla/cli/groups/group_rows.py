@@ -1,0 +1,16 @@
+"""What tables and JSON of all kinds of groups have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+
+def coordinator_text(address: object, broker_id: int) -> str:
+    """`host:port (1)`; the broker's id alone when its address is unknown."""
+    return f"{address} ({broker_id})" if address else str(broker_id)
+
+
+def without_group(rows: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Rows inside the object of their group, where its name would stand twice."""
+    return [{key: value for key, value in row.items() if key != "group"} for row in rows]

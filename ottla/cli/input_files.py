@@ -1,0 +1,27 @@
+"""Files that a user names on the command line, read whole; what cannot be read is wrong usage, in one line."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from ottla.cli.command import UsageError
+
+
+def read_text(path: str) -> str:
+    """The file's text."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            return file.read()
+    except OSError as error:
+        raise UsageError(f"cannot read {path}: {(error.strerror or str(error)).lower()}") from None
+    except UnicodeDecodeError:
+        raise UsageError(f"cannot read {path}: it is not a text file") from None
+
+
+def read_json(path: str) -> Any:
+    """The file's JSON, whatever its shape."""
+    try:
+        return json.loads(read_text(path))
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"{path} is not JSON: {error}") from None
