@@ -20,11 +20,11 @@ class Group(NamedTuple):
 
 
 GROUPS: dict[str, Group] = {
-    "start": Group("broker.server", "Run a broker until Ctrl-C.", "Servers"),
-    "dev": Group("broker.server", "Run a broker on data that goes with it.", "Servers"),
-    "stop": Group("broker.server", "Stop the broker of a data directory.", "Servers"),
-    "status": Group("broker.server", "Does a broker run in a data directory, and does it answer?", "Servers"),
-    "reset": Group("broker.server", "Remove all data of a broker that does not run.", "Servers"),
+    "start": Group("broker.start", "Run a broker until Ctrl-C.", "Servers"),
+    "dev": Group("broker.start", "Run a broker on data that goes with it.", "Servers"),
+    "stop": Group("broker.stop", "Stop the broker of a data directory.", "Servers"),
+    "status": Group("broker.status", "Does a broker run in a data directory, and does it answer?", "Servers"),
+    "reset": Group("broker.reset", "Remove all data of a broker that does not run.", "Servers"),
     "service": Group("broker.service", "The systemd unit of a broker.", "Servers"),
     "topic": Group("topics.topic", "Topics: list, describe, create, alter, delete.", "Topics and records"),
     "produce": Group("records.produce", "Write records from standard input or a file.", "Topics and records"),

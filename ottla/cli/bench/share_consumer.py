@@ -7,17 +7,17 @@ what has been lent to a consumer by then counts as taken. Records are accepted a
 from __future__ import annotations
 
 import argparse
-import sys
 import threading
 import time
 from typing import Any
 
 from ottla.base.errors import OttlaError
 from ottla.cli.bench import figures
+from ottla.cli.bench.result_line import write_line
 from ottla.cli.command import Command, UsageError
 from ottla.cli.moments import now_ms
 from ottla.cli.options import connect, output_of, properties_of
-from ottla.cli.output import Output, write
+from ottla.cli.output import Output
 from ottla.cli.records.client_options import make_share_consumer
 
 GROUP = "perf-share-consumer"
@@ -98,14 +98,8 @@ class _Member(threading.Thread):
             if self.args.show_detailed_stats and (now - window_started) * 1000 >= self.args.reporting_interval:
                 window = figures.share_figures(self.count - window_count, self.bytes - window_size, (now - window_started) * 1000)
                 start, end = (figures.format_date(now_ms() - age, self.args.date_format) for age in (int((now - window_started) * 1000), 0))
-                _line(self.output, f"{figures.consumer_line(start, end, window)} for share consumer {self.number}")
+                write_line(self.output, f"{figures.consumer_line(start, end, window)} for share consumer {self.number}")
                 window_count, window_size, window_started = self.count, self.bytes, now
-
-
-def _line(output: Output, text: str) -> None:
-    if not output.is_structured:
-        write(text + "\n")
-        sys.stdout.flush()
 
 
 def _run(args: argparse.Namespace) -> int:
@@ -115,7 +109,7 @@ def _run(args: argparse.Namespace) -> int:
     with connect(args) as cluster:
         cluster.topic(args.topic)
     if not args.hide_header:
-        _line(output, figures.SHARE_HEADER)
+        write_line(output, figures.SHARE_HEADER)
     tally = _Tally(args.num_records)
     members = [_Member(number, args, output, tally) for number in range(1, args.threads + 1)]
     wall_started, started = now_ms(), time.perf_counter()
@@ -135,11 +129,11 @@ def _run(args: argparse.Namespace) -> int:
         for member in members:
             found = figures.consumer_line(start, end, figures.share_figures(member.count, member.bytes, elapsed_ms))
             name = CLIENT_ID if args.threads == 1 else f"{CLIENT_ID}-{member.number}"
-            _line(output, f"Share consumer {member.number} having client id {name} consumption metrics- {found}")
+            write_line(output, f"Share consumer {member.number} having client id {name} consumption metrics- {found}")
     total = figures.share_figures(tally.count, sum(member.bytes for member in members), elapsed_ms)
-    _line(output, figures.consumer_line(start, end, total))
+    write_line(output, figures.consumer_line(start, end, total))
     if args.print_metrics:
-        _line(output, f"records-consumed-total : {tally.count}")
+        write_line(output, f"records-consumed-total : {tally.count}")
     if output.is_structured:
         output.show_object({"start.time": start, "end.time": end, **total})
     return 0

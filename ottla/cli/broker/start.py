@@ -1,7 +1,8 @@
-"""`ottla start`: one broker in this process, until SIGTERM or Ctrl-C.
+"""`ottla start` and `ottla dev`: one broker in this process, until SIGTERM or Ctrl-C.
 
 Prints exactly one line on stdout, when the first request can be served: `READY host:port broker.id=N in M ms`. The only module of the
-command line that imports the server. What cannot be started is told in one line, exit code 1.
+command line that imports the server. A broker that cannot be started is an error of one line, exit code 1. `ottla dev` is the same on a
+data directory that is removed at the end.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import time
 from collections.abc import Sequence
 
 from ottla.base.config import BrokerConfig, ConfigError, Notice, load
+from ottla.cli.command import Command, Refused, UsageError
 
 SNIPPETS = """
   kcat                 kcat -b {address} -L
@@ -25,6 +27,13 @@ SNIPPETS = """
                        ottla consume first --from-beginning -b {address}
 
 """
+
+
+NOT_OFFERED = {
+    "acls": "access control lists",
+    "sasl": "SASL",
+    "console_port": "the console",
+}
 
 
 class StartError(Exception):
@@ -47,8 +56,46 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--log-level", choices=("debug", "info", "warning", "error"), help="how much the log says")
 
 
-def main(args: argparse.Namespace) -> int:
-    """Runs the broker; returns the exit code."""
+def _start_arguments(parser: argparse.ArgumentParser) -> None:
+    add_arguments(parser)
+    add = parser.add_argument
+    add("--brokers", type=int, default=1, metavar="N", help="how many brokers; this version runs one")
+    add("--ports", metavar="PORT", help="the port of each broker; this version runs one")
+    add("--acls", action="store_true", help=argparse.SUPPRESS)
+    add("--sasl", action="store_true", help=argparse.SUPPRESS)
+    add("--console-port", type=int, help=argparse.SUPPRESS)
+    add("--no-console", action="store_true", help=argparse.SUPPRESS)
+
+
+def _start(args: argparse.Namespace) -> int:
+    for name, what in NOT_OFFERED.items():
+        if getattr(args, name):
+            raise Refused(f"this version does not offer {what}; leave out --{name.replace('_', '-')}", "UNSUPPORTED_VERSION")
+    if args.ephemeral and args.data_dir:
+        raise UsageError("either --ephemeral or --data-dir")
+    ports = args.ports.split(",") if args.ports else []
+    count = max(args.brokers, len(ports))
+    if args.brokers < 1 or not all(port.strip().isdigit() for port in ports):
+        raise UsageError("--brokers is a number above 0, --ports a list of ports")
+    if count != 1:
+        raise Refused(f"this version runs one broker, not {count}; leave out --brokers and --ports", "UNSUPPORTED_VERSION")
+    if ports:
+        args.port = int(ports[0])
+    try:
+        return run_broker(args)
+    except StartError as error:
+        raise Refused(str(error)) from None
+
+
+def _dev(args: argparse.Namespace) -> int:
+    """`start` for an afternoon: a directory of its own that goes with the broker, unless one is named."""
+    if not (args.data_dir or args.config or any(given.startswith("log.dir") for given in args.assignments)):
+        args.ephemeral = True
+    return _start(args)
+
+
+def run_broker(args: argparse.Namespace) -> int:
+    """Runs the broker until it is stopped; returns the exit code."""
     started = time.perf_counter()
     if not __debug__:
         raise StartError("the broker checks its invariants with assert; start it without python -O")
@@ -144,3 +191,8 @@ def parse_seed_topics(texts: list[str]) -> list[tuple[str, int]]:
         topics.append((name, int(count) if colon else -1))
     return topics
 
+
+COMMANDS = {
+    "start": Command("Run a broker until Ctrl-C.", _start_arguments, _start, has_connection=False, has_output=False),
+    "dev": Command("Run a broker on data that goes with it.", _start_arguments, _dev, has_connection=False, has_output=False),
+}

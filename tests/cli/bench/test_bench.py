@@ -1,74 +1,10 @@
-"""`ottla bench` on a broker: Kafka's result lines to the letter, and the same figures as JSON."""
+"""`ottla bench`: what is wrong usage."""
 
 from __future__ import annotations
 
-import json
-import re
-from pathlib import Path
-
 import pytest
 
-from ottla.cli.bench import figures
 from tests.cli.conftest import Ottla
-
-NUMBER = r"\d+\.\d+"
-TOTAL = re.compile(
-    rf"(\d+) records sent, \d+\.\d{{6}} records/sec \(\d+\.\d\d MB/sec\), {NUMBER} ms avg latency, {NUMBER} ms max latency, "
-    r"\d+ ms 50th, \d+ ms 95th, \d+ ms 99th, \d+ ms 99\.9th\.\n"
-)
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        ["--record-size", "100"],
-        ["--payload-monotonic", "--throughput", "-1"],
-        ["--record-size", "100", "--throughput", "5000"],
-        ["--record-size", "100", "--transactional-id", "{t}", "--transaction-duration-ms", "20"],
-        ["--record-size", "100", "--producer-props", "acks=1", "linger.ms=5"],
-    ],
-)
-def test_producer(ottla: Ottla, topic: str, options: list[str]) -> None:
-    words = [option.replace("{t}", topic) for option in options]
-    result = ottla("bench", "producer", "--topic", topic, "--num-records", 600, *words)
-    found = TOTAL.fullmatch(result.out)
-    assert result.code == 0 and found is not None and found[1] == "600", result
-    assert json.loads(ottla("topic", "analyze", topic, "-o", "json").out)["records"] == 600
-
-
-def test_payloads_from_a_file(ottla: Ottla, topic: str, tmp_path: Path) -> None:
-    payloads = tmp_path / "payloads"
-    payloads.write_text("one;two")
-    words = ["--num-records", 50, "--payload-file", payloads, "--payload-delimiter", ";"]
-    assert ottla("bench", "producer", "--topic", topic, *words).code == 0
-    assert set(ottla("consume", topic, "-e", "-q").out.split()) == {"one", "two"}
-
-
-def test_consumer_prints_kafkas_columns(ottla: Ottla, topic: str) -> None:
-    ottla("bench", "producer", "--topic", topic, "--num-records", 300, "--record-size", 100)
-    read = ["bench", "consumer", "--topic", topic, "--messages", 300]
-    header, line = ottla(*read).out.splitlines()
-    assert header == figures.CONSUMER_HEADER
-    cells = line.split(", ")
-    assert re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d:\d{3}", cells[0]) and cells[4] == "300" and cells[2] == "0.0286"
-    assert len(ottla(*read, "--hide-header").out.splitlines()) == 1
-    found = json.loads(ottla(*read, "-o", "json").out)
-    assert found["data.consumed.in.nMsg"] == 300
-    assert ottla(*read, "--show-detailed-stats").out == figures.CONSUMER_DETAIL_HEADER + "\n"
-    noted = ottla(*read, "--threads", 2)
-    assert noted.err == "--threads has no effect any more\n"
-
-
-def test_consumer_gives_up_when_nothing_comes(ottla: Ottla, topic: str) -> None:
-    result = ottla("bench", "consumer", "--topic", topic, "--num-records", 5, "--timeout", 200)
-    assert result.code == 0 and "timeout (200 ms) exceeded" in result.err
-
-
-def test_end_to_end(ottla: Ottla, topic: str) -> None:
-    result = ottla("bench", "e2e", "--topic", topic, "--num-records", 20, "--producer-acks", "1", "--record-size", "20")
-    assert re.fullmatch(rf"0\t{NUMBER}\nAvg latency: {NUMBER} ms\nPercentiles: 50th = \d+, 99th = \d+, 99.9th = \d+\n", result.out)
-    made = ottla("bench", "e2e", "--topic", f"{topic}-new", "--num-records", 2, "--record-size", "20")
-    assert made.out.startswith(f'Topic "{topic}-new" does not exist. Will create topic with 1 partition(s) and replication factor = 1\n')
 
 
 @pytest.mark.parametrize(
@@ -85,10 +21,3 @@ def test_end_to_end(ottla: Ottla, topic: str) -> None:
 def test_wrong_usage(ottla: Ottla, words: list[str], message: str) -> None:
     result = ottla("bench", *words)
     assert result.code == 2 and message in result.err and result.err.count("\n") == 1
-
-
-def test_percentiles_are_counted_from_the_fastest() -> None:
-    latencies = figures.Latencies()
-    latencies.add(range(1, 1001))
-    assert latencies.percentiles() == [501, 951, 991, 1000]
-    assert (latencies.average_ms(), latencies.max_ms) == (500.5, 1000)

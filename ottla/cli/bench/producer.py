@@ -1,0 +1,197 @@
+"""`ottla bench producer`: Kafka's performance test of producers, with its options and its result lines."""
+
+from __future__ import annotations
+
+import argparse
+import random
+import time
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from ottla.cli.bench import figures
+from ottla.cli.bench.result_line import write_line
+from ottla.cli.command import Command, UsageError
+from ottla.cli.moments import now_ms
+from ottla.cli.options import connect, output_of, properties_of
+from ottla.cli.output import Output, write
+from ottla.cli.records.client_options import make_producer
+
+if TYPE_CHECKING:
+    from ottla.client.producer import Delivery, Producer
+
+CHUNK_RECORDS = 256
+TRANSACTION_MS = 3_000
+
+
+def _arguments(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("--topic", required=True, metavar="NAME", help="where to write")
+    add("--num-records", type=int, required=True, metavar="N", help="how many")
+    add("--throughput", type=float, default=-1, metavar="R", help="at most so many a second (default -1: no limit)")
+    add("--record-size", type=int, metavar="BYTES", help="random records of this size")
+    add("--payload-file", metavar="FILE", help="records from this file, in random order")
+    add("--payload-delimiter", default="\\n", metavar="TEXT", help="what separates them (default: a new line)")
+    add("--payload-monotonic", action="store_true", help="records are their numbers")
+    add("--transactional-id", metavar="ID", help="in transactions")
+    add("--transaction-duration-ms", type=int, metavar="MS", help="how long each lasts (default 3000)")
+    add("--warmup-records", type=int, default=0, metavar="N", help="the first ones do not count in a second result line")
+    add("--reporting-interval", type=int, default=5_000, metavar="MS", help="how often to report")
+    add("--print-metrics", action="store_true", help="figures of the client at the end")
+
+
+def _payloads(args: argparse.Namespace) -> Iterator[list[bytes]]:
+    """Chunks of values without end."""
+    chosen = [args.record_size is not None, args.payload_file is not None, args.payload_monotonic]
+    if sum(chosen) != 1:
+        raise UsageError("give exactly one of --record-size, --payload-file, --payload-monotonic")
+    source = random.Random(0)
+    if args.payload_monotonic:
+        return ([b"%d" % number for number in range(start, start + CHUNK_RECORDS)] for start in _counting(CHUNK_RECORDS))
+    if args.payload_file is not None:
+        known = _read_payloads(args.payload_file, args.payload_delimiter)
+        return (source.choices(known, k=CHUNK_RECORDS) for _ in _counting(1))
+    if args.record_size < 1:
+        raise UsageError("--record-size must be 1 or more")
+    size = args.record_size
+    block = bytes(source.choices(b"ABCDEFGHIJKLMNOPQRSTUVWXYZ", k=size + 4096))
+    return ([block[start : start + size] for start in source.choices(range(4096), k=CHUNK_RECORDS)] for _ in _counting(1))
+
+
+def _counting(step: int) -> Iterator[int]:
+    number = 0
+    while True:
+        yield number
+        number += step
+
+
+def _read_payloads(path: str, delimiter: str) -> list[bytes]:
+    from ottla.cli.records.record_input import unescape
+
+    try:
+        with open(path, "rb") as file:
+            found = [part for part in file.read().split(unescape(delimiter).encode()) if part]
+    except OSError as error:
+        raise UsageError(f"cannot read {path}: {(error.strerror or str(error)).lower()}") from None
+    if not found:
+        raise UsageError(f"{path} holds no record")
+    return found
+
+
+class _ProducerRun:
+    """Counts deliveries and reports every few seconds."""
+
+    def __init__(self, output: Output, interval_ms: int, warmup: int) -> None:
+        self.output = output
+        self.interval_ms = interval_ms
+        self.warmup = warmup
+        self.total = figures.Latencies()
+        self.steady = figures.Latencies()
+        self.bytes = self.steady_bytes = self.window_bytes = 0
+        self.window = figures.Latencies()
+        self.started = self.window_started = time.perf_counter()
+        self.steady_started = self.started
+        self.failure: Exception | None = None
+
+    def delivered(self, delivery: Delivery) -> None:
+        if delivery.error is not None:
+            self.failure = self.failure or delivery.error
+            return
+        now = now_ms()
+        latencies = [max(0, now - record[1]) for record in delivery.records]
+        size = sum([len(record[3] or b"") for record in delivery.records])
+        is_steady = self.total.count >= self.warmup
+        if is_steady and self.warmup:
+            if not self.steady.count:
+                self.steady_started = time.perf_counter()
+            self.steady.add(latencies)
+            self.steady_bytes += size
+        self.total.add(latencies)
+        self.window.add(latencies)
+        self.bytes += size
+        self.window_bytes += size
+        elapsed_ms = (time.perf_counter() - self.window_started) * 1000
+        if elapsed_ms >= self.interval_ms:
+            write_line(self.output, figures.progress_line(self.window.count, self.window_bytes, elapsed_ms, self.window))
+            self.window, self.window_bytes, self.window_started = figures.Latencies(), 0, time.perf_counter()
+
+    def finish(self) -> dict[str, Any]:
+        """Prints the last lines and gives the figures."""
+        if self.failure is not None:
+            raise self.failure
+        elapsed_ms = (time.perf_counter() - self.started) * 1000
+        write_line(self.output, figures.total_line(self.total.count, self.bytes, elapsed_ms, self.total))
+        if self.warmup and self.steady.count:
+            steady_ms = (time.perf_counter() - self.steady_started) * 1000
+            line = figures.total_line(self.steady.count, self.steady_bytes, steady_ms, self.steady)
+            write_line(self.output, line.replace(" records sent", " steady state records sent"))
+        p50, p95, p99, p999 = self.total.percentiles()
+        return {
+            "records": self.total.count,
+            "records_per_second": self.total.count / (elapsed_ms / 1000),
+            "megabytes_per_second": self.bytes / figures.BYTES_IN_MB / (elapsed_ms / 1000),
+            "latency_ms": {
+                "average": self.total.average_ms(),
+                "max": self.total.max_ms,
+                "p50": p50,
+                "p95": p95,
+                "p99": p99,
+                "p999": p999,
+            },
+        }
+
+
+def _run(args: argparse.Namespace) -> int:
+    output = output_of(args)
+    payloads = _payloads(args)
+    if args.num_records < 1:
+        raise UsageError("--num-records must be 1 or more")
+    properties = properties_of(args)
+    transactional_id = args.transactional_id or properties.get("transactional.id")
+    if args.transaction_duration_ms is not None and transactional_id is None:
+        transactional_id = f"performance-producer-{random.randrange(1 << 32):08x}"
+    run = _ProducerRun(output, args.reporting_interval, args.warmup_records)
+    with connect(args) as cluster:
+        cluster.topic(args.topic, auto_create=True)
+        with make_producer(cluster, properties, transactional_id=transactional_id, on_delivery=run.delivered) as producer:
+            duration_ms = args.transaction_duration_ms or (TRANSACTION_MS if transactional_id else None)
+            _produce(producer, args, payloads, run, duration_ms)
+    found = run.finish()
+    if args.print_metrics and not output.is_structured:
+        write(f"record-send-total : {producer.delivered}\nbyte-total : {producer.bytes_sent}\n")
+    if output.is_structured:
+        output.show_object(found)
+    return 0
+
+
+def _produce(
+    producer: Producer, args: argparse.Namespace, payloads: Iterator[list[bytes]], run: _ProducerRun, duration_ms: int | None
+) -> None:
+    sent = 0
+    begun = run.started = run.window_started = time.perf_counter()
+    if duration_ms is not None:
+        producer.begin()
+    while sent < args.num_records and run.failure is None:
+        due = args.num_records - sent
+        if args.throughput > 0:
+            due = min(due, int((time.perf_counter() - run.started) * args.throughput) + 1 - sent)
+            if due <= 0:
+                producer.poll(0.001)
+                continue
+        values = next(payloads)
+        if due < len(values):
+            values = values[:due]
+        producer.produce_values(args.topic, values)
+        sent += len(values)
+        if args.throughput > 0:
+            producer.poll()
+        if duration_ms is not None and (time.perf_counter() - begun) * 1000 >= duration_ms:
+            producer.commit()
+            producer.begin()
+            begun = time.perf_counter()
+    if duration_ms is not None:
+        producer.commit()
+    else:
+        producer.flush()
+
+
+COMMAND = Command("Write as fast as possible, or at a rate.", _arguments, _run)

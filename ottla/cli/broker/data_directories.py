@@ -1,0 +1,41 @@
+"""The data directories that `stop`, `status` and `reset` are about, and the broker that runs in them.
+
+The directories are those that `start` takes: `--data-dir`, else `log.dirs` of `--config` and of the environment, else `ottla-data`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+from typing import Any
+
+from ottla.cli.broker.running import Running, find
+from ottla.cli.command import UsageError
+
+
+def add_place_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options that name a broker by its data."""
+    parser.add_argument("-d", "--data-dir", metavar="DIR", help="the broker's data directory (default: log.dirs, else ./ottla-data)")
+    parser.add_argument("--config", metavar="FILE", help="the broker's configuration")
+
+
+def directories_of(args: argparse.Namespace) -> list[str]:
+    """Where the broker keeps its data, by the words that `start` understands."""
+    if args.data_dir:
+        return [os.path.abspath(args.data_dir)]
+    if args.config or os.environ.get("KAFKA_LOG_DIRS") or os.environ.get("KAFKA_LOG_DIR"):
+        from ottla.cli.broker.start import StartError, read_config
+
+        empty: dict[str, Any] = {"assignments": [], "port": None, "host": None, "ephemeral": False, "data_dir": None, "sync": False}
+        empty.update(config=args.config, as_version=None, log_format=None, log_level=None)
+        try:
+            config, _ = read_config(argparse.Namespace(**empty))
+        except StartError as error:
+            raise UsageError(str(error)) from None
+        return [os.path.abspath(path) for path in config.data_directories]
+    return [os.path.abspath("ottla-data")]
+
+
+def running_broker(args: argparse.Namespace) -> Running | None:
+    """The broker that runs in one of the directories, if one does."""
+    return next((found for found in map(find, directories_of(args)) if found is not None), None)

@@ -1,0 +1,60 @@
+"""`ottla reset`: removes all data of a broker that does not run."""
+
+from __future__ import annotations
+
+import argparse
+import os
+
+from ottla.cli.broker.data_directories import add_place_arguments, directories_of, running_broker
+from ottla.cli.command import Command, Refused
+from ottla.cli.options import add_yes, confirm, output_of
+
+
+def _arguments(parser: argparse.ArgumentParser) -> None:
+    add_place_arguments(parser)
+    add_yes(parser)
+
+
+def _run(args: argparse.Namespace) -> int:
+    """Removes what is in the data directories, and only in directories that are a broker's."""
+    directories = [path for path in directories_of(args) if os.path.isdir(path) and os.listdir(path)]
+    if not directories:
+        output_of(args).done(f"nothing is in {', '.join(directories_of(args))}", {"removed": []})
+        return 0
+    for path in directories:
+        if not os.path.exists(os.path.join(path, "meta.properties")):
+            raise Refused(f"{path} is no broker's data directory (it has no meta.properties); nothing was removed", "NOT_A_DATA_DIRECTORY")
+    running = running_broker(args)
+    if running is not None:
+        raise Refused(f"broker {running.pid} runs in {running.directory}; stop it first: ottla stop", "BROKER_RUNNING")
+    confirm(args, f"Remove all topics, records and groups in {', '.join(directories)}?")
+    for path in directories:
+        _wipe(path)
+    output_of(args).done(f"{', '.join(directories)}: empty now", {"removed": directories})
+    return 0
+
+
+def _wipe(directory: str) -> None:
+    """Empties a directory under its lock, so that no broker starts in it meanwhile."""
+    import shutil
+
+    from ottla.adapters.lock import LOCK_FILE, DirectoryLock
+    from ottla.base.errors import StorageError
+
+    try:
+        lock = DirectoryLock(directory)
+    except StorageError as error:
+        raise Refused(str(error)) from None
+    try:
+        for entry in sorted(os.scandir(directory), key=lambda found: found.name == LOCK_FILE):
+            if entry.is_dir(follow_symlinks=False):
+                shutil.rmtree(entry.path)
+            else:
+                os.unlink(entry.path)
+    except OSError as error:
+        raise Refused(f"cannot remove {error.filename}: {(error.strerror or str(error)).lower()}") from None
+    finally:
+        lock.release()
+
+
+COMMAND = Command("Remove all data of a broker that does not run.", _arguments, _run, has_connection=False)

@@ -1,0 +1,61 @@
+"""`ottla status`: whether a broker runs in a data directory, where it listens, and whether it answers."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import time
+from typing import Any
+
+from ottla.cli.broker.data_directories import add_place_arguments, directories_of, running_broker
+from ottla.cli.command import Command
+from ottla.cli.options import output_of
+
+
+def _run(args: argparse.Namespace) -> int:
+    """Exit code 0 when a broker runs and answers, 1 when none runs, 3 when it does not answer."""
+    running = running_broker(args)
+    directories = directories_of(args)
+    found: dict[str, Any] = {"running": running is not None, "data_dir": directories, "data_bytes": sum(map(_size, directories))}
+    if running is not None:
+        found.update(pid=running.pid, address=running.address or None, since=_moment(running.started_s))
+        found["answer_ms"] = _answer_ms(running.address) if running.address else None
+    output_of(args).show_object(found)
+    if running is None:
+        return 1
+    return 0 if found["answer_ms"] is not None else 3
+
+
+def _moment(seconds: float) -> str:
+    from datetime import UTC, datetime
+
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+
+
+def _size(directory: str) -> int:
+    """What the files of a directory take; files come and go meanwhile."""
+    total = 0
+    for folder, _, names in os.walk(directory):
+        for name in names:
+            try:
+                total += os.stat(os.path.join(folder, name)).st_size
+            except OSError:
+                continue
+    return total
+
+
+def _answer_ms(address: str) -> float | None:
+    """How long the broker takes to say which versions it speaks."""
+    from ottla.client.cluster import Cluster
+    from ottla.client.errors import TransportError
+
+    started = time.perf_counter()
+    try:
+        with Cluster(address, timeout_s=2.0) as cluster:
+            cluster.any_connection()
+    except TransportError:
+        return None
+    return round((time.perf_counter() - started) * 1000, 1)
+
+
+COMMAND = Command("Does a broker run in a data directory, and does it answer?", add_place_arguments, _run, has_connection=False)
