@@ -46,7 +46,7 @@ def handler_sections(docstring: str) -> dict[str, str]:
     sections: dict[str, list[str]] = {"": []}
     heading = ""
     for line in docstring.splitlines():
-        found = re.match(r"(API and versions|Behaviour|Version notes|Not done)\b:? ?(.*)", line)
+        found = re.match(r"(Behaviour|Version notes|Not done)\b:? ?(.*)", line)
         if found:
             heading, line = found.groups()
             sections[heading] = []
@@ -65,24 +65,29 @@ def apis_page() -> str | None:
     if not (_there("ottla.handlers") and _there("ottla.wire.framing")):
         return None
     from ottla.requests.apis import TABLE
-    from ottla.wire.framing import APIS
+    from ottla.wire.apis import API_NAMES
 
     rows = []
     notes: list[str] = []
     for key, api in sorted(TABLE.items()):
-        name, said = APIS[key].name, _handler(api.module)
+        name, said = api.name, _handler(api.module)
         what = re.sub(rf"^{name}: ", "", said.get("", ""))
         who = "everybody" if api.is_advertised else "brokers"
-        rows.append((key, name, f"{api.min_version}-{api.max_version}", who, f"`handlers/{api.module}.py`", what))
+        rows.append((key, name, f"{api.min_version}-{api.max_version}", who, _rights(api.rights), f"`handlers/{api.module}.py`", what))
         gaps = said.get("Not done", "")
         if gaps and gaps.rstrip(".").lower() not in ("nothing", "none"):
             notes.append(f"- **{name}**: {gaps}")
-    lines = ["ApiVersions tells clients exactly this table; each version in a range works.", ""]
-    lines += _table(("Key", "API", "Versions", "For", "Handler", "What it does"), rows)
+    lines = ["ApiVersions answers with this table; each version in a range works.", ""]
+    lines += ["Rights are all that a request may be asked for; which of them, depends on what is in it.", ""]
+    lines += _table(("Key", "API", "Versions", "For", "Rights", "Handler", "What it does"), rows)
     lines += ["", "## Not done", "", *(notes or ["Nothing."])]
-    absent = [f"{APIS[key].name} ({key})" for key in sorted(APIS) if key not in TABLE]
+    absent = [f"{API_NAMES[key]} ({key})" for key in sorted(API_NAMES) if key not in TABLE]
     lines += ["", "## Known to the codec, not served", "", ", ".join(absent) + "." if absent else "None."]
-    return _page("APIs", "`ottla/handlers/`", lines)
+    return _page("APIs", "`ottla/requests/apis.py` and `ottla/handlers/`", lines)
+
+
+def _rights(rights: Iterable[Any]) -> str:
+    return ", ".join(f"{right.operation.name} {right.resource_type.name}" for right in rights) or "none"
 
 
 def settings_page() -> str | None:

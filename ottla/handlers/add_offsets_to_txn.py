@@ -1,7 +1,5 @@
 """AddOffsetsToTxn: the offsets of a group become part of the ongoing transaction.
 
-API and versions: AddOffsetsToTxn (key 25), 0-4.
-
 Behaviour: adds the partition of `__consumer_offsets` that keeps the group, as AddPartitionsToTxn adds any other; TxnOffsetCommit follows.
 Clients of transactions v2 leave it out.
 
@@ -18,8 +16,6 @@ from ottla.requests.context import Broker, Pending, RequestContext
 from ottla.security.acl import AclOperation, ResourceType
 from ottla.transactions.metadata import ProducerIdentity
 from ottla.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
-
-KEY, MIN_VERSION, MAX_VERSION = 25, 0, 4
 
 FENCED_SINCE = 2
 

@@ -1,12 +1,11 @@
 """AddPartitionsToTxn: partitions become part of the ongoing transaction, or are looked up in it.
 
-API and versions: AddPartitionsToTxn (key 24), 0-5; 4 and 5 are spoken between brokers, and by @platformatic/kafka (Node).
-
 Behaviour: all partitions of a transaction are added or none; if one is unknown or forbidden the others get OPERATION_NOT_ATTEMPTED. With
 `verify_only` nothing is added: a partition outside of the transaction gets TRANSACTION_ABORTABLE.
 
 Version notes: 2 PRODUCER_FENCED instead of INVALID_PRODUCER_EPOCH (KIP-588); 4 several transactions, verification (KIP-890); tells
-INVALID_TXN_STATE where 5 tells TRANSACTION_ABORTABLE. A broker (the right to CLUSTER_ACTION) needs no rights of its client's beside it.
+INVALID_TXN_STATE where 5 sends TRANSACTION_ABORTABLE. 4 and 5 are spoken between brokers, and by @platformatic/kafka (Node). A broker (the
+right to CLUSTER_ACTION) needs no rights of its client's beside it.
 
 Not done: nothing.
 """
@@ -29,8 +28,6 @@ from ottla.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnTopicResult,
     AddPartitionsToTxnTransaction,
 )
-
-KEY, MIN_VERSION, MAX_VERSION = 24, 0, 5
 
 FENCED_SINCE = 2
 BATCHED_SINCE = 4

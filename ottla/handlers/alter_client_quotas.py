@@ -1,7 +1,5 @@
 """AlterClientQuotas: set and remove quotas.
 
-API and versions: AlterClientQuotas (key 49), 0-1.
-
 Behaviour: sets or removes quotas of users, client ids, both together, or addresses; each entry fares by itself. A null name is the
 default entity.
 
@@ -23,8 +21,6 @@ from ottla.wire.messages.alter_client_quotas import (
     EntityData,
     EntryData,
 )
-
-KEY, MIN_VERSION, MAX_VERSION = 49, 0, 1
 
 
 def handle(broker: Broker, request: RequestContext, body: AlterClientQuotasRequest) -> AlterClientQuotasResponse | Pending:

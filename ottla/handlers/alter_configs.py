@@ -1,7 +1,5 @@
 """AlterConfigs: replace the settings of a resource.
 
-API and versions: AlterConfigs (key 33), 0-2.
-
 Behaviour: the settings named become all that is set for the resource; what is not named goes back to its default. Superseded by
 IncrementalAlterConfigs, which cannot lose another's change, but served for old clients.
 
@@ -16,8 +14,6 @@ from ottla.controller.api import ConfigEntry, ConfigOperation, ConfigRequest, Co
 from ottla.requests.config_changes import alter
 from ottla.requests.context import Broker, Pending, RequestContext
 from ottla.wire.messages.alter_configs import AlterConfigsRequest, AlterConfigsResourceResponse, AlterConfigsResponse
-
-KEY, MIN_VERSION, MAX_VERSION = 33, 0, 2
 
 
 def handle(broker: Broker, request: RequestContext, body: AlterConfigsRequest) -> Pending:

@@ -1,7 +1,5 @@
 """AlterPartition: a leader changes its in-sync set.
 
-API and versions: AlterPartition (key 56), 2-3.
-
 Behaviour: a leader asks for another in-sync set of its partitions; each is changed if the leader's epochs are the newest and every member
 may be in it. Only brokers may send it: CLUSTER_AUTHORIZATION_FAILED for anybody else.
 
@@ -24,8 +22,6 @@ from ottla.wire.messages.alter_partition import (
     AlterPartitionResponseTopicData,
     PartitionData,
 )
-
-KEY, MIN_VERSION, MAX_VERSION = 56, 2, 3
 
 EPOCHS_SINCE = 3
 EPOCH_UNKNOWN = -1

@@ -1,7 +1,5 @@
 """AlterPartitionReassignments: move partitions to other replicas.
 
-API and versions: AlterPartitionReassignments (key 45), 0-1.
-
 Behaviour: gives partitions other replicas, or cancels a move (null). A new order of the same replicas holds at once; new replicas are
 added first, and the old ones go when the new ones are in sync. Unknown brokers are refused, so on a single broker only the order [itself]
 is possible.
@@ -24,8 +22,6 @@ from ottla.wire.messages.alter_partition_reassignments import (
     ReassignablePartitionResponse,
     ReassignableTopicResponse,
 )
-
-KEY, MIN_VERSION, MAX_VERSION = 45, 0, 1
 
 
 def handle(

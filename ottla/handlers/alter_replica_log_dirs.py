@@ -1,7 +1,5 @@
 """AlterReplicaLogDirs: move replicas between the log directories of this broker.
 
-API and versions: AlterReplicaLogDirs (key 34), 1-2.
-
 Behaviour: each replica has its own result. It stays where it is if it is there already; LOG_DIR_NOT_FOUND for a directory that is none of
 `log.dirs`, KAFKA_STORAGE_ERROR for one that is offline, and the partition's own error if no replica of it lives here.
 
@@ -21,8 +19,6 @@ from ottla.wire.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirsResponse,
     AlterReplicaLogDirTopicResult,
 )
-
-KEY, MIN_VERSION, MAX_VERSION = 34, 1, 2
 
 
 def handle(broker: Broker, request: RequestContext, body: AlterReplicaLogDirsRequest) -> AlterReplicaLogDirsResponse:

@@ -1,7 +1,5 @@
 """AlterShareGroupOffsets: an operator moves a share group without members to other offsets (KIP-932).
 
-API and versions: AlterShareGroupOffsets (key 91), 0.
-
 Behaviour: each partition begins anew at the offset given, and all that was remembered of records in flight is forgotten. NON_EMPTY_GROUP
 while the group has members; a group that does not exist is made. Each partition has its own result: TOPIC_AUTHORIZATION_FAILED if the
 principal may not read the topic, UNKNOWN_TOPIC_OR_PARTITION. Whether the log has the offset is seen when somebody reads from it.
@@ -29,8 +27,6 @@ from ottla.wire.messages.alter_share_group_offsets import (
     AlterShareGroupOffsetsResponsePartition,
     AlterShareGroupOffsetsResponseTopic,
 )
-
-KEY, MIN_VERSION, MAX_VERSION = 91, 0, 0
 
 
 def handle(broker: Broker, request: RequestContext, body: AlterShareGroupOffsetsRequest) -> Any:

@@ -1,10 +1,7 @@
 """ApiVersions: what this broker speaks.
 
-API and versions: ApiVersions (key 18), 0-5; any other version is answered in version 0 with UNSUPPORTED_VERSION and the same table.
-
 Behaviour: advertises each line of `requests/apis.py`, cut down to `ottla.advertise.level` (`requests/levels.py`), and from version 3 the
-finalised features. Produce is advertised from 0 although 0-2 are refused: old librdkafka takes the low end of the range for a
-sign of what the broker can do (KAFKA-18659).
+finalised features. A version outside the range is answered in version 0 with UNSUPPORTED_VERSION and the same table.
 
 Version notes: 3 client software name and version, features (KIP-511, KIP-584); 4 features may start at 0; 5 cluster id and node id a
 client expects (KIP-1242): another cluster or node is answered with REBOOTSTRAP_REQUIRED.
@@ -29,9 +26,6 @@ from ottla.wire.messages.api_versions import (
     SupportedFeatureKey,
 )
 
-KEY, MIN_VERSION, MAX_VERSION = 18, 0, 5
-
-PRODUCE_KEY = 0
 FEATURES_SINCE = 3
 ZERO_LEVEL_SINCE = 4
 NODE_CHECK_SINCE = 5
@@ -59,7 +53,7 @@ def handle_unsupported_version(broker: Broker, _request: RequestContext, _body: 
 
 def advertised(broker: Broker) -> list[ApiVersion]:
     return [
-        ApiVersion(api_key=api.key, min_version=0 if api.key == PRODUCE_KEY else api.min_version, max_version=api.max_version)
+        ApiVersion(api_key=api.key, min_version=api.advertised_from, max_version=api.max_version)
         for api in served(broker.config.ottla_advertise_level).values()
         if api.is_advertised
     ]

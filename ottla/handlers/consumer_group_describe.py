@@ -1,7 +1,5 @@
 """ConsumerGroupDescribe: the epochs and members of groups of the new protocol, what each member has and is meant to have (KIP-848).
 
-API and versions: ConsumerGroupDescribe (key 69), 0-1.
-
 Behaviour: a group that is unknown or of the classic protocol is GROUP_ID_NOT_FOUND. A group that reads a topic which the principal may not
 describe is TOPIC_AUTHORIZATION_FAILED as a whole, since a part of its members' assignments would say something wrong. Where
 `group.coordinator.rebalance.protocols` leaves the protocol out, UNSUPPORTED_VERSION.
@@ -26,8 +24,6 @@ from ottla.wire.messages.consumer_group_describe import (
     DescribedGroup,
     Member,
 )
-
-KEY, MIN_VERSION, MAX_VERSION = 69, 0, 1
 
 
 def handle(broker: Broker, request: RequestContext, body: ConsumerGroupDescribeRequest) -> Any:

@@ -1,7 +1,5 @@
 """ConsumerGroupHeartbeat: a member joins, stays in or leaves a group whose assignment the coordinator makes (KIP-848).
 
-API and versions: ConsumerGroupHeartbeat (key 68), 0-1.
-
 Behaviour: epoch 0 joins, -1 leaves, -2 leaves for a moment (static members). The answer has the member's epoch, and its partitions when
 they changed. Topics that the principal may not describe are TOPIC_AUTHORIZATION_FAILED. Where `group.coordinator.rebalance.protocols`
 leaves the protocol out, UNSUPPORTED_VERSION. See `groups/consumer/heartbeat.py`.
@@ -22,8 +20,6 @@ from ottla.requests.coordination import ask, caller_of
 from ottla.requests.group_operations import is_offered
 from ottla.security.acl import AclOperation, ResourceType
 from ottla.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
-
-KEY, MIN_VERSION, MAX_VERSION = 68, 0, 1
 
 
 def handle(broker: Broker, request: RequestContext, body: ConsumerGroupHeartbeatRequest) -> Any:

@@ -1,7 +1,5 @@
 """ControlledShutdown: a broker asks to hand over its partitions.
 
-API and versions: ControlledShutdown (key 7), 0-3.
-
 Behaviour: a broker that is about to stop hands over the partitions it leads; the answer lists those that nobody else can lead. Only
 brokers may send it: CLUSTER_AUTHORIZATION_FAILED for anybody else.
 
@@ -16,8 +14,6 @@ from ottla.base.errors import ErrorCode
 from ottla.requests.context import Broker, Pending, RequestContext
 from ottla.security.acl import AclOperation, ResourceType
 from ottla.wire.messages.controlled_shutdown import ControlledShutdownRequest, ControlledShutdownResponse, RemainingPartition
-
-KEY, MIN_VERSION, MAX_VERSION = 7, 0, 3
 
 
 def handle(broker: Broker, request: RequestContext, body: ControlledShutdownRequest) -> ControlledShutdownResponse | Pending:

@@ -1,7 +1,5 @@
 """CreateAcls: add access rules.
 
-API and versions: CreateAcls (key 30), 1-3.
-
 Behaviour: SECURITY_DISABLED for each rule, as any Kafka broker without an authorizer answers. A rule that nobody enforces must not look
 created.
 
@@ -16,8 +14,6 @@ from ottla.base.errors import ErrorCode
 from ottla.handlers.describe_acls import NO_AUTHORIZER
 from ottla.requests.context import Broker, RequestContext
 from ottla.wire.messages.create_acls import AclCreationResult, CreateAclsRequest, CreateAclsResponse
-
-KEY, MIN_VERSION, MAX_VERSION = 30, 1, 3
 
 
 def handle(broker: Broker, request: RequestContext, body: CreateAclsRequest) -> CreateAclsResponse:

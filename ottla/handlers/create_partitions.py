@@ -1,7 +1,5 @@
 """CreatePartitions: give topics more partitions.
 
-API and versions: CreatePartitions (key 37), 0-3.
-
 Behaviour: gives topics more partitions, placed by the broker or as the request assigns them; never fewer. Topics named twice are refused.
 
 Version notes: 2 is flexible. 3 is the same with mutation quotas (KIP-599).
@@ -16,8 +14,6 @@ from ottla.controller.api import NewPartitions, TopicResult
 from ottla.requests.context import Broker, Pending, RequestContext
 from ottla.security.acl import AclOperation, ResourceType
 from ottla.wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse, CreatePartitionsTopicResult
-
-KEY, MIN_VERSION, MAX_VERSION = 37, 0, 3
 
 
 def handle(broker: Broker, request: RequestContext, body: CreatePartitionsRequest) -> Pending:

@@ -1,7 +1,5 @@
 """CreateTopics: make topics.
 
-API and versions: CreateTopics (key 19), 2-7.
-
 Behaviour: each topic is checked and created by itself, all of them in one write; the answer comes when it is committed and this broker
 leads the partitions. Topics named twice are refused. `validate_only` checks and creates nothing.
 
@@ -25,8 +23,6 @@ from ottla.wire.messages.create_topics import (
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
-
-KEY, MIN_VERSION, MAX_VERSION = 19, 2, 7
 
 
 def handle(broker: Broker, request: RequestContext, body: CreateTopicsRequest) -> Pending:

@@ -1,7 +1,5 @@
 """DeleteAcls: remove access rules.
 
-API and versions: DeleteAcls (key 31), 1-3.
-
 Behaviour: SECURITY_DISABLED for each filter, as any Kafka broker without an authorizer answers.
 
 Version notes: 1 pattern types (KIP-290). 3 user resources (KIP-373).
@@ -15,8 +13,6 @@ from ottla.base.errors import ErrorCode
 from ottla.handlers.describe_acls import NO_AUTHORIZER
 from ottla.requests.context import Broker, RequestContext
 from ottla.wire.messages.delete_acls import DeleteAclsFilterResult, DeleteAclsRequest, DeleteAclsResponse
-
-KEY, MIN_VERSION, MAX_VERSION = 31, 1, 3
 
 
 def handle(broker: Broker, request: RequestContext, body: DeleteAclsRequest) -> DeleteAclsResponse:

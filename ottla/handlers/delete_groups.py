@@ -1,7 +1,5 @@
 """DeleteGroups: an operator removes groups without members, and all their offsets.
 
-API and versions: DeleteGroups (key 42), 0-3.
-
 Behaviour: each group has its own result: NON_EMPTY_GROUP while it has members, GROUP_ID_NOT_FOUND if there is none. The answer leaves when
 the tombstones are committed to the log.
 
@@ -19,8 +17,6 @@ from ottla.requests.context import Broker, Pending, RequestContext, require
 from ottla.requests.coordination import Gathering, run
 from ottla.security.acl import AclOperation, ResourceType
 from ottla.wire.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
-
-KEY, MIN_VERSION, MAX_VERSION = 42, 0, 3
 
 
 def handle(broker: Broker, request: RequestContext, body: DeleteGroupsRequest) -> Any:

@@ -1,7 +1,5 @@
 """DeleteRecords: raises the log start offset, so that everything before it is gone.
 
-API and versions: DeleteRecords (key 21), 0-2.
-
 Behaviour: offset -1 stands for the high watermark; an offset above it is OFFSET_OUT_OF_RANGE. Whole segments below the new start are
 removed by retention; the answer is the new low watermark. Internal topics and topics that are only compacted are refused with
 POLICY_VIOLATION.
@@ -23,8 +21,6 @@ from ottla.wire.messages.delete_records import (
     DeleteRecordsResponse,
     DeleteRecordsTopicResult,
 )
-
-KEY, MIN_VERSION, MAX_VERSION = 21, 0, 2
 
 
 def handle(broker: Broker, request: RequestContext, body: DeleteRecordsRequest) -> DeleteRecordsResponse:

@@ -1,7 +1,5 @@
 """DeleteShareGroupOffsets: a share group without members forgets where it stands in topics (KIP-932).
 
-API and versions: DeleteShareGroupOffsets (key 92), 0.
-
 Behaviour: NON_EMPTY_GROUP while the group has members, GROUP_ID_NOT_FOUND if it does not exist or is of another kind. Each topic has its
 own result: TOPIC_AUTHORIZATION_FAILED if the principal may not read it, UNKNOWN_TOPIC_OR_PARTITION if it does not exist or the group does
 not know it. UNSUPPORTED_VERSION while the feature `share.version` is at level 0.
@@ -26,8 +24,6 @@ from ottla.wire.messages.delete_share_group_offsets import (
     DeleteShareGroupOffsetsResponse,
     DeleteShareGroupOffsetsResponseTopic,
 )
-
-KEY, MIN_VERSION, MAX_VERSION = 92, 0, 0
 
 
 def handle(broker: Broker, request: RequestContext, body: DeleteShareGroupOffsetsRequest) -> Any:

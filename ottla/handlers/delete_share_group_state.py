@@ -1,7 +1,5 @@
 """DeleteShareGroupState: the group coordinator forgets share partitions.
 
-API and versions: DeleteShareGroupState (key 86), 0-0.
-
 Behaviour: what was known is gone; nothing to forget is no error. UNKNOWN_TOPIC_OR_PARTITION for a topic that does not exist.
 Only brokers may ask: CLUSTER_AUTHORIZATION_FAILED for anybody else.
 
@@ -24,8 +22,6 @@ from ottla.wire.messages.delete_share_group_state import (
     DeleteStateResult,
     PartitionResult,
 )
-
-KEY, MIN_VERSION, MAX_VERSION = 86, 0, 0
 
 
 def handle(broker: Broker, request: RequestContext, body: DeleteShareGroupStateRequest) -> Any:

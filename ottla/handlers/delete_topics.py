@@ -1,7 +1,5 @@
 """DeleteTopics: remove topics and their records.
 
-API and versions: DeleteTopics (key 20), 1-6.
-
 Behaviour: the topics are gone for every client as soon as the request is committed; the answer comes when their logs are let go of and
 their names are free again. A topic that is named twice, or by name and id at once, is refused.
 
@@ -19,8 +17,6 @@ from ottla.controller.api import TopicResult
 from ottla.requests.context import Broker, Pending, RequestContext
 from ottla.security.acl import AclOperation, ResourceType
 from ottla.wire.messages.delete_topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicState
-
-KEY, MIN_VERSION, MAX_VERSION = 20, 1, 6
 
 
 def handle(broker: Broker, request: RequestContext, body: DeleteTopicsRequest) -> Pending:

@@ -1,7 +1,5 @@
 """DescribeAcls: access rules that match a filter.
 
-API and versions: DescribeAcls (key 29), 1-3.
-
 Behaviour: SECURITY_DISABLED, as any Kafka broker without an authorizer answers: there are no access rules to describe.
 
 Version notes: 1 pattern types (KIP-290). 3 user resources (KIP-373).
@@ -14,8 +12,6 @@ from __future__ import annotations
 from ottla.base.errors import ErrorCode
 from ottla.requests.context import Broker, RequestContext
 from ottla.wire.messages.describe_acls import DescribeAclsRequest, DescribeAclsResponse
-
-KEY, MIN_VERSION, MAX_VERSION = 29, 1, 3
 
 NO_AUTHORIZER = "No Authorizer is configured."
 

@@ -1,7 +1,5 @@
 """DescribeClientQuotas: quotas that match a filter.
 
-API and versions: DescribeClientQuotas (key 48), 0-1.
-
 Behaviour: the entities whose parts match the filter, with their quotas. A part matches one name, the default, or any name; `strict`
 leaves out entities that have further parts.
 
@@ -25,8 +23,6 @@ from ottla.wire.messages.describe_client_quotas import (
     EntryData,
     ValueData,
 )
-
-KEY, MIN_VERSION, MAX_VERSION = 48, 0, 1
 
 EXACT, DEFAULT, ANY = 0, 1, 2
 

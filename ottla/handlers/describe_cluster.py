@@ -1,7 +1,5 @@
 """DescribeCluster: the cluster's id, controller and brokers.
 
-API and versions: DescribeCluster (key 60), 0-2.
-
 Behaviour: the cluster's id, the controller and the brokers as the connection's listener reaches them.
 
 Version notes: 1 asks for brokers or controllers (KIP-919); this broker has no listener for controllers, so they get
@@ -18,8 +16,6 @@ from ottla.requests.authorized_operations import NOT_ASKED, authorized_operation
 from ottla.requests.context import Broker, RequestContext
 from ottla.security.acl import AclOperation, ResourceType
 from ottla.wire.messages.describe_cluster import DescribeClusterBroker, DescribeClusterRequest, DescribeClusterResponse
-
-KEY, MIN_VERSION, MAX_VERSION = 60, 0, 2
 
 BROKERS, CONTROLLERS = 1, 2
 

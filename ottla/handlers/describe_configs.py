@@ -1,7 +1,5 @@
 """DescribeConfigs: settings, their values and where these come from.
 
-API and versions: DescribeConfigs (key 32), 1-4.
-
 Behaviour: for a topic, the settings in force and where each comes from: the topic's own, the broker's dynamic or static value, or the
 default. For a broker by its number, its own settings; for the broker without a name, what is set for all of them. For a group, the
 settings of the new protocol. With `configuration_keys` only those; a null or empty list means all. Secrets have no value.
@@ -36,8 +34,6 @@ from ottla.wire.messages.describe_configs import (
     DescribeConfigsResult,
     DescribeConfigsSynonym,
 )
-
-KEY, MIN_VERSION, MAX_VERSION = 32, 1, 4
 
 
 def handle(broker: Broker, request: RequestContext, body: DescribeConfigsRequest) -> DescribeConfigsResponse:

@@ -1,7 +1,5 @@
 """DescribeGroups: the state, the protocol and the members of classic groups.
 
-API and versions: DescribeGroups (key 15), 0-6.
-
 Behaviour: subscriptions and assignments are shown while the group is Stable. An unknown group is Dead.
 
 Version notes: 3 authorized operations (KIP-430); 4 static members (KIP-345); 6 GROUP_ID_NOT_FOUND with a message for an unknown group
@@ -20,8 +18,6 @@ from ottla.requests.coordination import Gathering, caller_of, run
 from ottla.requests.group_operations import authorized_operations
 from ottla.security.acl import AclOperation, ResourceType
 from ottla.wire.messages.describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
-
-KEY, MIN_VERSION, MAX_VERSION = 15, 0, 6
 
 
 def handle(broker: Broker, request: RequestContext, body: DescribeGroupsRequest) -> Any:

@@ -1,7 +1,5 @@
 """DescribeLogDirs: how much each log directory holds.
 
-API and versions: DescribeLogDirs (key 35), 1-5.
-
 Behaviour: for each log directory, whether it is online, how much room there is, and the size and lag of the partitions in it: all of them
 (null), or those of the topics named. A partition that does not live here is left out.
 
@@ -26,8 +24,6 @@ from ottla.wire.messages.describe_log_dirs import (
     DescribeLogDirsResult,
     DescribeLogDirsTopic,
 )
-
-KEY, MIN_VERSION, MAX_VERSION = 35, 1, 5
 
 
 def handle(broker: Broker, request: RequestContext, body: DescribeLogDirsRequest) -> DescribeLogDirsResponse:

@@ -1,7 +1,5 @@
 """DescribeProducers: who writes to a partition, and whose transaction is open there.
 
-API and versions: DescribeProducers (key 61), 0.
-
 Behaviour: answered by the leader of each partition from its producer state (KIP-664).
 
 Version notes: none.
@@ -21,8 +19,6 @@ from ottla.wire.messages.describe_producers import (
     ProducerState,
     TopicResponse,
 )
-
-KEY, MIN_VERSION, MAX_VERSION = 61, 0, 0
 
 
 def handle(broker: Broker, request: RequestContext, body: DescribeProducersRequest) -> DescribeProducersResponse:

@@ -1,7 +1,5 @@
 """DescribeQuorum: who leads the metadata, who votes, and how far each has come.
 
-API and versions: DescribeQuorum (key 55), 0-2.
-
 Behaviour: the controller is the one voter of its quorum and leads it. The metadata is kept in a store and not in a log; its end is the
 epoch of the controller's registration, which is higher after each start and, in KRaft, an offset as well. Its upper half is the term.
 Partitions other than 0 of `__cluster_metadata` do not exist.
@@ -26,8 +24,6 @@ from ottla.wire.messages.describe_quorum import (
     Node,
     ReplicaState,
 )
-
-KEY, MIN_VERSION, MAX_VERSION = 55, 0, 2
 
 METADATA_TOPIC = "__cluster_metadata"
 ADDRESSES_SINCE = 2

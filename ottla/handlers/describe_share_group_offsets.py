@@ -1,7 +1,5 @@
 """DescribeShareGroupOffsets: where share groups stand in their partitions, and how much is before them (KIP-932, KIP-1226).
 
-API and versions: DescribeShareGroupOffsets (key 90), 0-1.
-
 Behaviour: the offset up to which everything is done with, -1 where nobody has read yet; topics null asks for all partitions that the group
 knows. A group or topic that does not exist has no position and no error. Lag counts from there to the end of the log (the last stable
 offset if the group has share.isolation.level=read_committed), less the records in between that are done with; it is -1 where it is not
@@ -35,8 +33,6 @@ from ottla.wire.messages.describe_share_group_offsets import (
     DescribeShareGroupOffsetsResponsePartition,
     DescribeShareGroupOffsetsResponseTopic,
 )
-
-KEY, MIN_VERSION, MAX_VERSION = 90, 0, 1
 
 LATEST = -1
 UNKNOWN = -1

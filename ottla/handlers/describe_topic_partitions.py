@@ -1,7 +1,5 @@
 """DescribeTopicPartitions: metadata of topics, page by page.
 
-API and versions: DescribeTopicPartitions (key 75), 0-0.
-
 Behaviour: metadata of topics in the order of their names, a page at a time: at most `response_partition_limit` partitions (and
 `max.request.partition.size.limit`), then a cursor that names the first partition of the next page. Without topics, all of them.
 
@@ -25,8 +23,6 @@ from ottla.wire.messages.describe_topic_partitions import (
     DescribeTopicPartitionsResponsePartition,
     DescribeTopicPartitionsResponseTopic,
 )
-
-KEY, MIN_VERSION, MAX_VERSION = 75, 0, 0
 
 
 def handle(broker: Broker, request: RequestContext, body: DescribeTopicPartitionsRequest) -> DescribeTopicPartitionsResponse:

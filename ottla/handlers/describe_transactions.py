@@ -1,7 +1,5 @@
 """DescribeTransactions: state, owner, age and partitions of transactional ids that are coordinated here.
 
-API and versions: DescribeTransactions (key 65), 0.
-
 Behaviour: each id is answered by its own error: NOT_COORDINATOR, TRANSACTIONAL_ID_NOT_FOUND, ... Partitions of topics that the client may
 not describe are left out (KIP-664).
 
@@ -24,8 +22,6 @@ from ottla.wire.messages.describe_transactions import (
     TopicData,
     TransactionState,
 )
-
-KEY, MIN_VERSION, MAX_VERSION = 65, 0, 0
 
 OWN_TOOLS = "ottla"
 

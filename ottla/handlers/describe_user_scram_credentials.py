@@ -1,7 +1,5 @@
 """DescribeUserScramCredentials: which users have SCRAM credentials.
 
-API and versions: DescribeUserScramCredentials (key 50), 0-0.
-
 Behaviour: this broker keeps no credentials, so all users (null or an empty list) are none, and each user that is named is
 RESOURCE_NOT_FOUND. Kafka's tools ask this whenever they describe users, also those with nothing but quotas.
 
@@ -22,8 +20,6 @@ from ottla.wire.messages.describe_user_scram_credentials import (
     DescribeUserScramCredentialsResponse,
     DescribeUserScramCredentialsResult,
 )
-
-KEY, MIN_VERSION, MAX_VERSION = 50, 0, 0
 
 
 def handle(broker: Broker, request: RequestContext, body: DescribeUserScramCredentialsRequest) -> DescribeUserScramCredentialsResponse:

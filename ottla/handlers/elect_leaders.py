@@ -1,7 +1,5 @@
 """ElectLeaders: elections on request.
 
-API and versions: ElectLeaders (key 43), 0-2.
-
 Behaviour: makes the preferred replica lead where it does not, or (unclean) any live replica where nobody leads. For all partitions
 (null), those that need no election are left out of the answer.
 
@@ -17,8 +15,6 @@ from ottla.controller import api
 from ottla.requests.context import Broker, Pending, RequestContext
 from ottla.security.acl import AclOperation, ResourceType
 from ottla.wire.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse, PartitionResult, ReplicaElectionResult
-
-KEY, MIN_VERSION, MAX_VERSION = 43, 0, 2
 
 KINDS = {int(kind): kind for kind in api.ElectionType}
 

@@ -1,7 +1,5 @@
 """EndTxn: commits or aborts the ongoing transaction of a transactional id.
 
-API and versions: EndTxn (key 26), 0-5.
-
 Behaviour: answered when the outcome is durable; the markers may still be on their way then, and a next EndTxn hears
 CONCURRENT_TRANSACTIONS until they have arrived. See `transactions/end_transaction.py` for every refusal.
 
@@ -19,8 +17,6 @@ from ottla.security.acl import AclOperation, ResourceType
 from ottla.transactions.metadata import TRANSACTIONS_V2, ProducerIdentity
 from ottla.transactions.shard import EndResult
 from ottla.wire.messages.end_txn import EndTxnRequest, EndTxnResponse
-
-KEY, MIN_VERSION, MAX_VERSION = 26, 0, 5
 
 FENCED_SINCE = 2
 TRANSACTIONS_V2_SINCE = 5

@@ -1,7 +1,5 @@
 """Fetch: what a reader gets, and when.
 
-API and versions: Fetch (key 1), 4-18.
-
 Behaviour: reads each wanted partition up to the reader's bound (high watermark, or last stable offset for read_committed; log end for a
 replica). Records are slices of segment files, never copied here. If the answer holds fewer than `min_bytes` and no error, it waits up to
 `max_wait_ms` for one of its partitions to move, and then the same code runs again. `max_bytes` bounds the answer, except that the first
@@ -33,8 +31,6 @@ from ottla.wire.messages.fetch import (
     PartitionData,
 )
 from ottla.wire.schema import maker
-
-KEY, MIN_VERSION, MAX_VERSION = 1, 4, 18
 
 TOPIC_IDS_SINCE = 13
 

@@ -1,7 +1,5 @@
 """FindCoordinator: which broker coordinates this group, transactional id or share partition?
 
-API and versions: FindCoordinator (key 10), 0-6.
-
 Behaviour: the broker that leads the key's partition of `__consumer_offsets`, `__transaction_state` or `__share_group_state`; the topic is
 created at the first question. COORDINATOR_NOT_AVAILABLE while the partition has no leader or the topic cannot be created. A share
 partition is named `group:topicId:partition`, INVALID_REQUEST for anything else; only brokers may ask for it.
@@ -22,8 +20,6 @@ from ottla.base.uuids import uuid_from_text
 from ottla.requests.context import Broker, Pending, RequestContext, require
 from ottla.security.acl import AclOperation, ResourceType
 from ottla.wire.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
-
-KEY, MIN_VERSION, MAX_VERSION = 10, 0, 6
 
 KEYS_SINCE = 4
 SHARE_SINCE = 6

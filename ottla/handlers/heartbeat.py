@@ -1,7 +1,5 @@
 """Heartbeat: a member of a classic group says that it is alive, and hears whether it must join again.
 
-API and versions: Heartbeat (key 12), 0-4.
-
 Behaviour: moves the end of the member's session. REBALANCE_IN_PROGRESS while the group gathers, ILLEGAL_GENERATION and UNKNOWN_MEMBER_ID
 for who is no longer in it, FENCED_INSTANCE_ID for a static member whose place was taken.
 
@@ -18,8 +16,6 @@ from ottla.base.errors import ErrorCode
 from ottla.requests.context import Broker, RequestContext
 from ottla.requests.coordination import ask
 from ottla.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
-
-KEY, MIN_VERSION, MAX_VERSION = 12, 0, 4
 
 
 def refusal(code: ErrorCode) -> HeartbeatResponse:

@@ -1,7 +1,5 @@
 """IncrementalAlterConfigs: change single settings of a resource.
 
-API and versions: IncrementalAlterConfigs (key 44), 0-1.
-
 Behaviour: sets, deletes, appends to or subtracts from single settings of topics, brokers (one, or all by the empty name) and groups, and
 sets how much the parts of this broker log. Each resource is changed as a whole or not at all; what is committed is in force when the answer
 leaves. Appending and subtracting work on lists only.
@@ -26,8 +24,6 @@ from ottla.wire.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
-
-KEY, MIN_VERSION, MAX_VERSION = 44, 0, 1
 
 OPERATIONS = {int(operation): operation for operation in ConfigOperation}
 

@@ -1,7 +1,5 @@
 """InitProducerId: gives a producer its id and epoch, and fences whoever had the transactional id before.
 
-API and versions: InitProducerId (key 22), 0-6.
-
 Behaviour: without a transactional id any producer gets a new producer id with epoch 0. With one the coordinator decides
 (`transactions/init_producer_id.py`); while an earlier transaction ends the answer is CONCURRENT_TRANSACTIONS.
 
@@ -21,8 +19,6 @@ from ottla.transactions.init_producer_id import InitProducerId
 from ottla.transactions.metadata import ProducerIdentity
 from ottla.transactions.shard import EndResult
 from ottla.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
-
-KEY, MIN_VERSION, MAX_VERSION = 22, 0, 6
 
 FENCED_SINCE = 4
 

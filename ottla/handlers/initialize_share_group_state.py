@@ -1,7 +1,5 @@
 """InitializeShareGroupState: the group coordinator begins, or begins anew, what is remembered of share partitions.
 
-API and versions: InitializeShareGroupState (key 83), 0-0.
-
 Behaviour: what was known is replaced. FENCED_STATE_EPOCH for a state epoch behind the one that is known; UNKNOWN_TOPIC_OR_PARTITION for a
 topic that does not exist. Only brokers may ask: CLUSTER_AUTHORIZATION_FAILED for anybody else.
 
@@ -24,8 +22,6 @@ from ottla.wire.messages.initialize_share_group_state import (
     InitializeStateResult,
     PartitionResult,
 )
-
-KEY, MIN_VERSION, MAX_VERSION = 83, 0, 0
 
 
 def handle(broker: Broker, request: RequestContext, body: InitializeShareGroupStateRequest) -> Any:

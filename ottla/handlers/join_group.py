@@ -1,7 +1,5 @@
 """JoinGroup: a member comes into a classic group, or comes again, and waits until the group has gathered.
 
-API and versions: JoinGroup (key 11), 0-9.
-
 Behaviour: the answer comes when the round is complete: the new generation, the chosen protocol, and for the leader the subscriptions of
 all. What each member may and must bring is in `groups/classic/join.py`.
 
@@ -21,8 +19,6 @@ from ottla.requests.context import Broker, Pending, RequestContext, require
 from ottla.requests.coordination import caller_of, run
 from ottla.security.acl import AclOperation, ResourceType
 from ottla.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
-
-KEY, MIN_VERSION, MAX_VERSION = 11, 0, 9
 
 NULL_PROTOCOL_SINCE = 7
 

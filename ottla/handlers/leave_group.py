@@ -1,7 +1,5 @@
 """LeaveGroup: members go, and the group rebalances without waiting for their sessions to end.
 
-API and versions: LeaveGroup (key 13), 0-5.
-
 Behaviour: each member has its own result. A static member can be named by its instance id alone.
 
 Version notes: 3 several members at once and static members (KIP-345), before that the one member's error is the answer's; 5 reason
@@ -20,8 +18,6 @@ from ottla.requests.context import Broker, Pending, RequestContext, require
 from ottla.requests.coordination import run
 from ottla.security.acl import AclOperation, ResourceType
 from ottla.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
-
-KEY, MIN_VERSION, MAX_VERSION = 13, 0, 5
 
 MEMBERS_SINCE = 3
 

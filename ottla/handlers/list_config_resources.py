@@ -1,7 +1,5 @@
 """ListConfigResources: what has settings of its own.
 
-API and versions: ListConfigResources (key 74), 0-1.
-
 Behaviour: the resources that DescribeConfigs can describe: every topic, every broker, and the groups for which something is set. Without
 types, all of them.
 
@@ -17,8 +15,6 @@ from ottla.base.errors import ErrorCode
 from ottla.requests.context import Broker, RequestContext
 from ottla.security.acl import AclOperation, ResourceType
 from ottla.wire.messages.list_config_resources import ConfigResource, ListConfigResourcesRequest, ListConfigResourcesResponse
-
-KEY, MIN_VERSION, MAX_VERSION = 74, 0, 1
 
 TYPES = (CONFIG_TOPIC, CONFIG_BROKER, CONFIG_BROKER_LOGGER, CONFIG_CLIENT_METRICS, CONFIG_GROUP)
 

@@ -1,7 +1,5 @@
 """ListGroups: the groups that this broker coordinates.
 
-API and versions: ListGroups (key 16), 0-5.
-
 Behaviour: names, protocol type, state and type of every group of every shard here that the principal may describe. While a shard still
 loads the answer is COORDINATOR_LOAD_IN_PROGRESS, because a list with a hole would read as a list without.
 
@@ -20,8 +18,6 @@ from ottla.requests.context import Broker, Pending, RequestContext
 from ottla.requests.coordination import Gathering
 from ottla.security.acl import AclOperation, ResourceType
 from ottla.wire.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
-
-KEY, MIN_VERSION, MAX_VERSION = 16, 0, 5
 
 
 def handle(broker: Broker, request: RequestContext, body: ListGroupsRequest) -> Any:

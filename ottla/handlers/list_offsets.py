@@ -1,7 +1,5 @@
 """ListOffsets: the offset that belongs to a time, or to a special time.
 
-API and versions: ListOffsets (key 2), 1-11.
-
 Behaviour: per partition, the first record at or after a timestamp, or a special one: -1 latest (high watermark, or last stable offset for
 read_committed), -2 earliest, -3 the record with the largest timestamp, -4 earliest local, -5 latest tiered, -6 earliest pending upload.
 A batch that would hold the answer but cannot be read is INVALID_RECORD. Unknown special timestamps and those a version does not know are
@@ -27,8 +25,7 @@ from ottla.wire.messages.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
-
-KEY, MIN_VERSION, MAX_VERSION = 2, 1, 11
+from ottla.wire.schema import VERSION_MAX
 
 LEADER_EPOCHS_SINCE = 4
 SPECIAL_SINCE = {-1: 0, -2: 0, -3: 7, -4: 8, -5: 9, -6: 11}
@@ -53,7 +50,7 @@ def look_up(
         require(broker, request, AclOperation.DESCRIBE, ResourceType.TOPIC, topic)
         if index in repeated:
             raise ApiError(ErrorCode.INVALID_REQUEST, f"partition {index} of {topic!r} is named twice")
-        if asked.timestamp < 0 and request.version < SPECIAL_SINCE.get(asked.timestamp, MAX_VERSION + 1):
+        if asked.timestamp < 0 and request.version < SPECIAL_SINCE.get(asked.timestamp, VERSION_MAX):
             raise ApiError(ErrorCode.UNSUPPORTED_VERSION, f"special timestamp {asked.timestamp}")
         partition = broker.partitions.get(topic, index)
         if partition is None:

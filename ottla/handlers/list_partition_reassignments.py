@@ -1,7 +1,5 @@
 """ListPartitionReassignments: moves of partitions under way.
 
-API and versions: ListPartitionReassignments (key 46), 0-0.
-
 Behaviour: the partitions whose replicas are on the move, all of them (null) or those named, with the replicas that come and go.
 
 Version notes: KIP-455.
@@ -24,8 +22,6 @@ from ottla.wire.messages.list_partition_reassignments import (
     OngoingPartitionReassignment,
     OngoingTopicReassignment,
 )
-
-KEY, MIN_VERSION, MAX_VERSION = 46, 0, 0
 
 
 def handle(broker: Broker, request: RequestContext, body: ListPartitionReassignmentsRequest) -> ListPartitionReassignmentsResponse:

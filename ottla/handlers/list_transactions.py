@@ -1,7 +1,5 @@
 """ListTransactions: the transactional ids that are coordinated here, by state, producer id, age and name.
 
-API and versions: ListTransactions (key 66), 0-2.
-
 Behaviour: an unknown state name is reported beside the answer, not refused. Ids that the client may not describe are left out. While a
 shard loads the answer is COORDINATOR_LOAD_IN_PROGRESS.
 
@@ -29,8 +27,6 @@ from ottla.wire.messages.list_transactions import (
 from ottla.wire.messages.list_transactions import (
     TransactionState as ListedTransaction,
 )
-
-KEY, MIN_VERSION, MAX_VERSION = 66, 0, 2
 
 NAMES = {state.value: state for state in TransactionState}
 

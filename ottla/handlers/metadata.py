@@ -1,7 +1,5 @@
 """Metadata: which brokers there are, and who leads each partition.
 
-API and versions: Metadata (key 3), 0-13.
-
 Behaviour: the brokers as the connection's listener reaches them, the controller, and leader, replicas and in-sync replicas of the topics
 asked for: all of them (null, or an empty list in version 0), none (an empty list), by name, or by id. A missing topic is created when the
 client and `auto.create.topics.enable` allow it; it is in the answer at once, because with the embedded store creation is complete when
@@ -35,8 +33,6 @@ from ottla.wire.messages.metadata import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
-
-KEY, MIN_VERSION, MAX_VERSION = 3, 0, 13
 
 CACHED_TOPICS_MAX = 20_000
 _cache: dict[str, tuple[TopicMetadata, MetadataResponseTopic]] = {}

@@ -1,7 +1,5 @@
 """OffsetCommit: a member, or a consumer that is in no group, commits its positions.
 
-API and versions: OffsetCommit (key 8), 2-10.
-
 Behaviour: topics that do not exist or may not be read are refused here, one by one; the rest goes to the group, which checks member and
 generation. The answer leaves when the offsets are committed to the log.
 
@@ -27,8 +25,6 @@ from ottla.wire.messages.offset_commit import (
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
 )
-
-KEY, MIN_VERSION, MAX_VERSION = 8, 2, 10
 
 TOPIC_IDS_SINCE = 10
 

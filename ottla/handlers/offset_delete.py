@@ -1,7 +1,5 @@
 """OffsetDelete: an operator removes a group's offsets for some partitions.
 
-API and versions: OffsetDelete (key 47), 0.
-
 Behaviour: refused with NON_EMPTY_GROUP for a live group that does not consume, and per partition with GROUP_SUBSCRIBED_TO_TOPIC while a
 live consumer reads the topic, or UNKNOWN_TOPIC_OR_PARTITION. A partition without an offset is no error.
 
@@ -25,8 +23,6 @@ from ottla.wire.messages.offset_delete import (
     OffsetDeleteResponsePartition,
     OffsetDeleteResponseTopic,
 )
-
-KEY, MIN_VERSION, MAX_VERSION = 47, 0, 0
 
 
 def handle(broker: Broker, request: RequestContext, body: OffsetDeleteRequest) -> Any:

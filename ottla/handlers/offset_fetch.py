@@ -1,7 +1,5 @@
 """OffsetFetch: what has a group committed?
 
-API and versions: OffsetFetch (key 9), 1-10.
-
 Behaviour: an offset that was never committed is -1, no error. Topics that the principal may not describe are refused one by one, or left
 out when all topics were asked for. With `require_stable` an offset that an open transaction is about to move is UNSTABLE_OFFSET_COMMIT.
 
@@ -30,8 +28,6 @@ from ottla.wire.messages.offset_fetch import (
     OffsetFetchResponseTopic,
     OffsetFetchResponseTopics,
 )
-
-KEY, MIN_VERSION, MAX_VERSION = 9, 1, 10
 
 GROUP_ERRORS_SINCE = 2
 GROUPS_SINCE = 8

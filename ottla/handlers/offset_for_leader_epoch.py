@@ -1,7 +1,5 @@
 """OffsetForLeaderEpoch: where an epoch ended, for followers that truncate and consumers that look for lost records.
 
-API and versions: OffsetForLeaderEpoch (key 23), 2-4.
-
 Behaviour: answers the largest epoch not above the asked one, and the offset at which it ended (the log end for the current epoch). An
 unknown epoch above ours answers -1 and -1.
 
@@ -22,8 +20,6 @@ from ottla.wire.messages.offset_for_leader_epoch import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopicResult,
 )
-
-KEY, MIN_VERSION, MAX_VERSION = 23, 2, 4
 
 
 def handle(broker: Broker, request: RequestContext, body: OffsetForLeaderEpochRequest) -> OffsetForLeaderEpochResponse:

@@ -1,14 +1,12 @@
 """Produce: appends record batches to the partitions that are led here.
 
-API and versions: Produce (key 0), 3-13; 0-2 are advertised and refused (see `api_versions.py`).
-
 Behaviour: each partition's batch is appended as it is; the answer waits for what `acks` asks: 0 nothing (no answer at all, an error
 closes the connection), 1 the leader's own log, -1 the high watermark, at most `timeout_ms`. A transactional batch is let in only if its
 partition is part of the ongoing transaction: the coordinator is asked when the producer has no open transaction there.
 
-Version notes: 5 log start offset; 7 zstd (KIP-110); 8 record errors (KIP-467); 10 current leader and endpoints (KIP-951); 11
-TRANSACTION_ABORTABLE (KIP-890); 12 the partition is added to the transaction by the append itself (KIP-890, transactions v2); 13 topic
-ids (KIP-516).
+Version notes: 0-2 are advertised and refused (`requests/apis.py`); 5 log start offset; 7 zstd (KIP-110); 8 record errors (KIP-467); 10
+current leader and endpoints (KIP-951); 11 TRANSACTION_ABORTABLE (KIP-890); 12 the partition is added to the transaction by the append
+itself (KIP-890, transactions v2); 13 topic ids (KIP-516).
 
 Not done: nothing.
 """
@@ -34,8 +32,6 @@ from ottla.wire.messages.produce import (
 )
 from ottla.wire.records import ATTRIBUTES_AT, BATCH_OVERHEAD, TRANSACTIONAL_BIT, read_batch_header
 from ottla.wire.schema import maker
-
-KEY, MIN_VERSION, MAX_VERSION = 0, 3, 13
 
 TOPIC_IDS_SINCE = 13
 LEADER_HINT_SINCE = 10

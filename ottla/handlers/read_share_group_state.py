@@ -1,7 +1,5 @@
 """ReadShareGroupState: a share partition's leader takes over what is remembered of it.
 
-API and versions: ReadShareGroupState (key 84), 0-0.
-
 Behaviour: a leader epoch above the one that is known is logged before the answer leaves, and fences older leaders: FENCED_LEADER_EPOCH.
 INVALID_REQUEST for a share partition that was never initialized. Only brokers may ask: CLUSTER_AUTHORIZATION_FAILED for anybody else.
 
@@ -25,8 +23,6 @@ from ottla.wire.messages.read_share_group_state import (
     ReadStateResult,
     StateBatch,
 )
-
-KEY, MIN_VERSION, MAX_VERSION = 84, 0, 0
 
 
 def handle(broker: Broker, request: RequestContext, body: ReadShareGroupStateRequest) -> Any:

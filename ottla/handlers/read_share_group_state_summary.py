@@ -1,7 +1,5 @@
 """ReadShareGroupStateSummary: where the share partitions of a group stand, for tools.
 
-API and versions: ReadShareGroupStateSummary (key 87), 0-1.
-
 Behaviour: epochs, start offset and the number of records after it that are done with; nobody takes over. A share partition of which nothing
 is known has a start offset of -1. Only brokers may ask: CLUSTER_AUTHORIZATION_FAILED for anybody else.
 
@@ -24,8 +22,6 @@ from ottla.wire.messages.read_share_group_state_summary import (
     ReadShareGroupStateSummaryResponse,
     ReadStateSummaryResult,
 )
-
-KEY, MIN_VERSION, MAX_VERSION = 87, 0, 1
 
 
 def handle(broker: Broker, request: RequestContext, body: ReadShareGroupStateSummaryRequest) -> Any:

@@ -1,7 +1,5 @@
 """SaslAuthenticate: the client authenticates.
 
-API and versions: SaslAuthenticate (key 36), 0-2.
-
 Behaviour: ILLEGAL_SASL_STATE, as Kafka answers on a listener that does not authenticate by SASL.
 
 Version notes: KIP-152. 1 the lifetime of a session (KIP-368).
@@ -14,8 +12,6 @@ from __future__ import annotations
 from ottla.base.errors import ErrorCode
 from ottla.requests.context import Broker, RequestContext
 from ottla.wire.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
-
-KEY, MIN_VERSION, MAX_VERSION = 36, 0, 2
 
 
 def handle(broker: Broker, request: RequestContext, body: SaslAuthenticateRequest) -> SaslAuthenticateResponse:

@@ -1,7 +1,5 @@
 """SaslHandshake: the client chooses a SASL mechanism.
 
-API and versions: SaslHandshake (key 17), 0-1.
-
 Behaviour: ILLEGAL_SASL_STATE, as Kafka answers on a listener that does not authenticate by SASL.
 
 Version notes: 1 announces SaslAuthenticate frames instead of raw ones (KIP-152).
@@ -14,8 +12,6 @@ from __future__ import annotations
 from ottla.base.errors import ErrorCode
 from ottla.requests.context import Broker, RequestContext
 from ottla.wire.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
-
-KEY, MIN_VERSION, MAX_VERSION = 17, 0, 1
 
 
 def handle(broker: Broker, request: RequestContext, body: SaslHandshakeRequest) -> SaslHandshakeResponse:

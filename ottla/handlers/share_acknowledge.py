@@ -1,7 +1,5 @@
 """ShareAcknowledge: a member of a share group says what became of the records it has.
 
-API and versions: ShareAcknowledge (key 79), 1-2.
-
 Behaviour: each partition's statements take effect together or not at all, and are answered when they are durable. A final session epoch
 (-1) ends the session: what the member has said nothing of is available to others. What ShareFetch carries of the same kind is handled here
 as well (`acknowledge`). UNSUPPORTED_VERSION while the feature `share.version` is at level 0.
@@ -33,8 +31,6 @@ from ottla.wire.messages.share_acknowledge import (
     ShareAcknowledgeResponse,
     ShareAcknowledgeTopicResponse,
 )
-
-KEY, MIN_VERSION, MAX_VERSION = 79, 1, 2
 
 RENEWAL_SINCE = 2
 

@@ -1,7 +1,5 @@
 """ShareFetch: a member of a share group gets records that nobody else has, and says what became of earlier ones.
 
-API and versions: ShareFetch (key 78), 1-2.
-
 Behaviour: what the request says of earlier records is put through first (`share_acknowledge.py`). Then the partitions of the session are
 read, beginning each time with another one, each from the first offset that somebody may have, and records are acquired until there are
 `max_records`. Slices of segment files are answered, whole batches of which the member may use the offsets named as acquired. If there are
@@ -52,8 +50,6 @@ from ottla.wire.messages.share_fetch import (
     ShareFetchResponse,
 )
 from ottla.wire.schema import maker
-
-KEY, MIN_VERSION, MAX_VERSION = 78, 1, 2
 
 make_result = maker(PartitionData)
 make_acquired = maker(AcquiredRecords)

@@ -1,7 +1,5 @@
 """ShareGroupDescribe: the epochs and members of share groups, and what each member has (KIP-932).
 
-API and versions: ShareGroupDescribe (key 77), 1.
-
 Behaviour: a group that is unknown or of another kind is GROUP_ID_NOT_FOUND. A group that reads a topic which the principal may not
 describe is TOPIC_AUTHORIZATION_FAILED as a whole. UNSUPPORTED_VERSION while the feature `share.version` is at level 0.
 
@@ -19,8 +17,6 @@ from ottla.requests.context import Broker, RequestContext
 from ottla.requests.group_descriptions import Kind, describe_groups
 from ottla.requests.levels import require_share_groups
 from ottla.wire.messages.share_group_describe import DescribedGroup, Member, ShareGroupDescribeRequest, ShareGroupDescribeResponse
-
-KEY, MIN_VERSION, MAX_VERSION = 77, 1, 1
 
 
 def handle(broker: Broker, request: RequestContext, body: ShareGroupDescribeRequest) -> Any:

@@ -1,7 +1,5 @@
 """ShareGroupHeartbeat: a member joins, stays in or leaves a share group, whose assignment the coordinator makes (KIP-932).
 
-API and versions: ShareGroupHeartbeat (key 76), 1.
-
 Behaviour: epoch 0 joins, -1 leaves. The answer has the member's epoch, and its partitions when they changed or the member said what it
 reads. Topics that the principal may not describe are TOPIC_AUTHORIZATION_FAILED. See
 `groups/share/heartbeat.py`. UNSUPPORTED_VERSION while the feature `share.version` is at level 0.
@@ -22,8 +20,6 @@ from ottla.requests.coordination import ask, caller_of
 from ottla.requests.levels import require_share_groups
 from ottla.security.acl import AclOperation, ResourceType
 from ottla.wire.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
-
-KEY, MIN_VERSION, MAX_VERSION = 76, 1, 1
 
 
 def handle(broker: Broker, request: RequestContext, body: ShareGroupHeartbeatRequest) -> Any:

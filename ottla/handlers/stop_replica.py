@@ -1,7 +1,5 @@
 """StopReplica: the controller stops replicas.
 
-API and versions: StopReplica (key 5), 0-4.
-
 Behaviour: only brokers may send it: CLUSTER_AUTHORIZATION_FAILED for anybody else. A broker that is its own controller takes orders from
 none, so for a broker's request the controller that sent it is a stale one.
 
@@ -16,8 +14,6 @@ from ottla.base.errors import ErrorCode
 from ottla.requests.context import Broker, RequestContext
 from ottla.security.acl import AclOperation, ResourceType
 from ottla.wire.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
-
-KEY, MIN_VERSION, MAX_VERSION = 5, 0, 4
 
 
 def handle(broker: Broker, request: RequestContext, body: StopReplicaRequest) -> StopReplicaResponse:

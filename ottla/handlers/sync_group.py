@@ -1,7 +1,5 @@
 """SyncGroup: the leader of a classic group brings the assignment, the others wait for their share.
 
-API and versions: SyncGroup (key 14), 0-5.
-
 Behaviour: followers are answered when the leader's assignment is committed to the log; later ones at once. See `groups/classic/sync.py`.
 
 Version notes: 3 static members (KIP-345); 5 protocol type and name, which must be there and be those that were chosen (KIP-559).
@@ -18,8 +16,6 @@ from ottla.groups.classic.sync import sync_refusal
 from ottla.requests.context import Broker, RequestContext
 from ottla.requests.coordination import ask
 from ottla.wire.messages.sync_group import SyncGroupRequest
-
-KEY, MIN_VERSION, MAX_VERSION = 14, 0, 5
 
 PROTOCOL_SINCE = 5
 

@@ -1,7 +1,5 @@
 """TxnOffsetCommit: a producer commits a group's offsets inside its transaction.
 
-API and versions: TxnOffsetCommit (key 28), 0-6.
-
 Behaviour: the transaction coordinator must know that this group's partition of `__consumer_offsets` is part of the ongoing transaction; it
 is asked when this broker has not seen it yet. The offsets are logged at once and count when the transaction commits. A producer that names
 the member it works for is fenced when that member is no longer in the generation it names (KIP-447).
@@ -30,8 +28,6 @@ from ottla.wire.messages.txn_offset_commit import (
     TxnOffsetCommitResponsePartition,
     TxnOffsetCommitResponseTopic,
 )
-
-KEY, MIN_VERSION, MAX_VERSION = 28, 0, 6
 
 ABORTABLE_SINCE = 4
 TRANSACTIONS_V2_SINCE = 5

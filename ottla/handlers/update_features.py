@@ -1,7 +1,5 @@
 """UpdateFeatures: raise or lower finalised features.
 
-API and versions: UpdateFeatures (key 57), 0-2.
-
 Behaviour: asks for other finalised levels. The levels of this broker follow its version and configuration: asking for the level in force
 succeeds, another one fails with FEATURE_UPDATE_FAILED; an unknown feature, a level out of range and a downgrade that does not call itself
 one with INVALID_UPDATE_VERSION. Nothing changes in any case. What fails for one feature fails for all, in every version, without results.
@@ -24,8 +22,6 @@ from ottla.wire.messages.update_features import (
     UpdateFeaturesRequest,
     UpdateFeaturesResponse,
 )
-
-KEY, MIN_VERSION, MAX_VERSION = 57, 0, 2
 
 RESULTS_UNTIL = 1
 KINDS_SINCE = 1

@@ -1,7 +1,5 @@
 """UpdateMetadata: the controller tells what the cluster looks like.
 
-API and versions: UpdateMetadata (key 6), 0-8.
-
 Behaviour: only brokers may send it: CLUSTER_AUTHORIZATION_FAILED for anybody else. A broker that is its own controller takes orders from
 none, so for a broker's request the controller that sent it is a stale one.
 
@@ -16,8 +14,6 @@ from ottla.base.errors import ErrorCode
 from ottla.requests.context import Broker, RequestContext
 from ottla.security.acl import AclOperation, ResourceType
 from ottla.wire.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
-
-KEY, MIN_VERSION, MAX_VERSION = 6, 0, 8
 
 
 def handle(broker: Broker, request: RequestContext, body: UpdateMetadataRequest) -> UpdateMetadataResponse:

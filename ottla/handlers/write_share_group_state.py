@@ -1,7 +1,5 @@
 """WriteShareGroupState: a share partition's leader has remembered what has changed.
 
-API and versions: WriteShareGroupState (key 85), 0-1.
-
 Behaviour: the changes are laid over what is known and logged. FENCED_LEADER_EPOCH for a leader that was replaced, FENCED_STATE_EPOCH for
 one that does not know of a reset; INVALID_REQUEST for a share partition that was never initialized. Only brokers may ask:
 CLUSTER_AUTHORIZATION_FAILED for anybody else.
@@ -26,8 +24,6 @@ from ottla.wire.messages.write_share_group_state import (
     WriteShareGroupStateResponse,
     WriteStateResult,
 )
-
-KEY, MIN_VERSION, MAX_VERSION = 85, 0, 1
 
 
 def handle(broker: Broker, request: RequestContext, body: WriteShareGroupStateRequest) -> Any:

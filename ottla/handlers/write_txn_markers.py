@@ -1,7 +1,5 @@
 """WriteTxnMarkers: ends transactions in the partitions that are led here, on the word of their coordinator or of an operator.
 
-API and versions: WriteTxnMarkers (key 27), 1-2.
-
 Behaviour: needs the right to CLUSTER_ACTION, or to ALTER the cluster (an operator ends a hanging transaction). Each partition answers when
 its marker is committed; one that has it already answers the same. Markers in `__consumer_offsets` make the offsets of the transaction
 count.
@@ -26,8 +24,6 @@ from ottla.wire.messages.write_txn_markers import (
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
-
-KEY, MIN_VERSION, MAX_VERSION = 27, 1, 2
 
 
 def handle(broker: Broker, request: RequestContext, body: WriteTxnMarkersRequest) -> WriteTxnMarkersResponse | Pending:

@@ -1,97 +1,154 @@
-"""The table of APIs: which keys this broker serves, in which versions, and which module answers.
+"""The table of APIs that this broker serves: one line each, with the rights that a request may need and what is exceptional about it.
 
-One line an API. ApiVersions is answered from here, so what is advertised is what is served; a test holds each line equal to the module's
-own KEY, MIN_VERSION and MAX_VERSION. Modules are imported at the first request of their key, because a broker that starts in a fraction
-of a second must not import sixty handlers that nobody has asked for.
+Key, versions and flexibility are the protocol's and stand in `wire/apis.py`; all versions declared there are served. The module that
+answers has the API's name. ApiVersions is answered from here, so what is advertised is what is served. Modules are imported at the first
+request of their key, because a broker that starts in a fraction of a second must not import sixty handlers that no client has asked for.
+
+The rights of a line are every (operation, resource type) that its handler may ask the authorizer for, alternatives and filters included;
+which of them is decisive when is said in the handler. Tests compare them with Kafka's table and with what the handlers do ask.
 """
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
+from ottla.security.acl import AclOperation, ResourceType
+from ottla.wire.apis import APIS, KEYS
+
+
+class Right(NamedTuple):
+    """An operation on a kind of resource."""
+
+    operation: AclOperation
+    resource_type: ResourceType
+
 
 class Api(NamedTuple):
-    """One line of the table; `is_advertised` is False for what only brokers may send."""
+    """One line of the table."""
 
     key: int
+    name: str
     module: str
     min_version: int
     max_version: int
+    advertised_from: int
+    """The lowest version that ApiVersions shows."""
+    rights: tuple[Right, ...]
     is_advertised: bool = True
+    """False for what only brokers may send."""
+    is_for_strangers: bool = False
+    """Served before a connection has authenticated."""
+    may_have_stray_bytes: bool = False
+    """Bytes behind the end of the request are passed over."""
+    has_file_slices: bool = False
+    """Its answers carry slices of files."""
+    is_dropped_when_parked: bool = False
+    """A request that waits for its answer keeps nothing of what was decoded."""
 
+
+def _line(name: str, *rights: Right, advertised_from: int | None = None, **traits: bool) -> Api:
+    key = KEYS[name]
+    api = APIS[key]
+    first = api.lowest if advertised_from is None else advertised_from
+    return Api(key, name, api.module, api.lowest, api.highest, first, rights, **traits)
+
+
+_O, _R = AclOperation, ResourceType
+READ_TOPIC = Right(_O.READ, _R.TOPIC)
+WRITE_TOPIC = Right(_O.WRITE, _R.TOPIC)
+CREATE_TOPIC = Right(_O.CREATE, _R.TOPIC)
+DELETE_TOPIC = Right(_O.DELETE, _R.TOPIC)
+ALTER_TOPIC = Right(_O.ALTER, _R.TOPIC)
+DESCRIBE_TOPIC = Right(_O.DESCRIBE, _R.TOPIC)
+READ_GROUP = Right(_O.READ, _R.GROUP)
+DELETE_GROUP = Right(_O.DELETE, _R.GROUP)
+DESCRIBE_GROUP = Right(_O.DESCRIBE, _R.GROUP)
+WRITE_TRANSACTIONAL_ID = Right(_O.WRITE, _R.TRANSACTIONAL_ID)
+DESCRIBE_TRANSACTIONAL_ID = Right(_O.DESCRIBE, _R.TRANSACTIONAL_ID)
+TWO_PHASE_COMMIT = Right(_O.TWO_PHASE_COMMIT, _R.TRANSACTIONAL_ID)
+CREATE_CLUSTER = Right(_O.CREATE, _R.CLUSTER)
+ALTER_CLUSTER = Right(_O.ALTER, _R.CLUSTER)
+DESCRIBE_CLUSTER = Right(_O.DESCRIBE, _R.CLUSTER)
+CLUSTER_ACTION = Right(_O.CLUSTER_ACTION, _R.CLUSTER)
+IDEMPOTENT_WRITE = Right(_O.IDEMPOTENT_WRITE, _R.CLUSTER)
+DESCRIBE_CONFIGS = tuple(Right(_O.DESCRIBE_CONFIGS, kind) for kind in (_R.TOPIC, _R.CLUSTER, _R.GROUP))
+ALTER_CONFIGS = tuple(Right(_O.ALTER_CONFIGS, kind) for kind in (_R.TOPIC, _R.CLUSTER, _R.GROUP))
 
 TABLE: dict[int, Api] = {
     api.key: api
     for api in (
-        Api(0, "produce", 3, 13),
-        Api(1, "fetch", 4, 18),
-        Api(2, "list_offsets", 1, 11),
-        Api(3, "metadata", 0, 13),
-        Api(4, "leader_and_isr", 0, 7, is_advertised=False),
-        Api(5, "stop_replica", 0, 4, is_advertised=False),
-        Api(6, "update_metadata", 0, 8, is_advertised=False),
-        Api(7, "controlled_shutdown", 0, 3, is_advertised=False),
-        Api(8, "offset_commit", 2, 10),
-        Api(9, "offset_fetch", 1, 10),
-        Api(10, "find_coordinator", 0, 6),
-        Api(11, "join_group", 0, 9),
-        Api(12, "heartbeat", 0, 4),
-        Api(13, "leave_group", 0, 5),
-        Api(14, "sync_group", 0, 5),
-        Api(15, "describe_groups", 0, 6),
-        Api(16, "list_groups", 0, 5),
-        Api(17, "sasl_handshake", 0, 1),
-        Api(18, "api_versions", 0, 5),
-        Api(19, "create_topics", 2, 7),
-        Api(20, "delete_topics", 1, 6),
-        Api(21, "delete_records", 0, 2),
-        Api(22, "init_producer_id", 0, 6),
-        Api(23, "offset_for_leader_epoch", 2, 4),
-        Api(24, "add_partitions_to_txn", 0, 5),
-        Api(25, "add_offsets_to_txn", 0, 4),
-        Api(26, "end_txn", 0, 5),
-        Api(27, "write_txn_markers", 1, 2),
-        Api(28, "txn_offset_commit", 0, 6),
-        Api(29, "describe_acls", 1, 3),
-        Api(30, "create_acls", 1, 3),
-        Api(31, "delete_acls", 1, 3),
-        Api(32, "describe_configs", 1, 4),
-        Api(33, "alter_configs", 0, 2),
-        Api(34, "alter_replica_log_dirs", 1, 2),
-        Api(35, "describe_log_dirs", 1, 5),
-        Api(36, "sasl_authenticate", 0, 2),
-        Api(37, "create_partitions", 0, 3),
-        Api(42, "delete_groups", 0, 3),
-        Api(43, "elect_leaders", 0, 2),
-        Api(44, "incremental_alter_configs", 0, 1),
-        Api(45, "alter_partition_reassignments", 0, 1),
-        Api(46, "list_partition_reassignments", 0, 0),
-        Api(47, "offset_delete", 0, 0),
-        Api(48, "describe_client_quotas", 0, 1),
-        Api(49, "alter_client_quotas", 0, 1),
-        Api(50, "describe_user_scram_credentials", 0, 0),
-        Api(55, "describe_quorum", 0, 2),
-        Api(56, "alter_partition", 2, 3, is_advertised=False),
-        Api(57, "update_features", 0, 2),
-        Api(60, "describe_cluster", 0, 2),
-        Api(61, "describe_producers", 0, 0),
-        Api(65, "describe_transactions", 0, 0),
-        Api(66, "list_transactions", 0, 2),
-        Api(68, "consumer_group_heartbeat", 0, 1),
-        Api(69, "consumer_group_describe", 0, 1),
-        Api(74, "list_config_resources", 0, 1),
-        Api(75, "describe_topic_partitions", 0, 0),
-        Api(76, "share_group_heartbeat", 1, 1),
-        Api(77, "share_group_describe", 1, 1),
-        Api(78, "share_fetch", 1, 2),
-        Api(79, "share_acknowledge", 1, 2),
-        Api(83, "initialize_share_group_state", 0, 0),
-        Api(84, "read_share_group_state", 0, 0),
-        Api(85, "write_share_group_state", 0, 1),
-        Api(86, "delete_share_group_state", 0, 0),
-        Api(87, "read_share_group_state_summary", 0, 1),
-        Api(90, "describe_share_group_offsets", 0, 1),
-        Api(91, "alter_share_group_offsets", 0, 0),
-        Api(92, "delete_share_group_offsets", 0, 0),
+        # Old librdkafka takes the low end of Produce for a sign of what the broker can do (KAFKA-18659), so 0-2 are shown and refused.
+        _line("Produce", WRITE_TOPIC, WRITE_TRANSACTIONAL_ID, advertised_from=0, is_dropped_when_parked=True),
+        _line("Fetch", READ_TOPIC, CLUSTER_ACTION, has_file_slices=True),
+        _line("ListOffsets", DESCRIBE_TOPIC),
+        # librdkafka up to at least 2.16 leaves three bytes behind a Metadata request for all topics.
+        _line("Metadata", DESCRIBE_TOPIC, CREATE_TOPIC, CREATE_CLUSTER, DESCRIBE_CLUSTER, may_have_stray_bytes=True),
+        _line("LeaderAndIsr", CLUSTER_ACTION, is_advertised=False),
+        _line("StopReplica", CLUSTER_ACTION, is_advertised=False),
+        _line("UpdateMetadata", CLUSTER_ACTION, is_advertised=False),
+        _line("ControlledShutdown", CLUSTER_ACTION, is_advertised=False),
+        _line("OffsetCommit", READ_GROUP, READ_TOPIC),
+        _line("OffsetFetch", DESCRIBE_GROUP, DESCRIBE_TOPIC),
+        _line("FindCoordinator", DESCRIBE_GROUP, DESCRIBE_TRANSACTIONAL_ID, CLUSTER_ACTION),
+        _line("JoinGroup", READ_GROUP),
+        _line("Heartbeat", READ_GROUP),
+        _line("LeaveGroup", READ_GROUP),
+        _line("SyncGroup", READ_GROUP),
+        _line("DescribeGroups", DESCRIBE_GROUP),
+        _line("ListGroups", DESCRIBE_CLUSTER, DESCRIBE_GROUP),
+        _line("SaslHandshake", is_for_strangers=True),
+        _line("ApiVersions", is_for_strangers=True),
+        _line("CreateTopics", CREATE_CLUSTER, CREATE_TOPIC, DESCRIBE_CONFIGS[0]),
+        _line("DeleteTopics", DELETE_TOPIC, DESCRIBE_TOPIC),
+        _line("DeleteRecords", DELETE_TOPIC),
+        _line("InitProducerId", WRITE_TRANSACTIONAL_ID, TWO_PHASE_COMMIT, IDEMPOTENT_WRITE, WRITE_TOPIC),
+        _line("OffsetForLeaderEpoch", CLUSTER_ACTION, DESCRIBE_TOPIC),
+        _line("AddPartitionsToTxn", WRITE_TRANSACTIONAL_ID, WRITE_TOPIC, CLUSTER_ACTION),
+        _line("AddOffsetsToTxn", WRITE_TRANSACTIONAL_ID, READ_GROUP),
+        _line("EndTxn", WRITE_TRANSACTIONAL_ID),
+        _line("WriteTxnMarkers", CLUSTER_ACTION, ALTER_CLUSTER),
+        _line("TxnOffsetCommit", WRITE_TRANSACTIONAL_ID, READ_GROUP, READ_TOPIC),
+        # segmentio's kafka-go leaves one byte behind a DescribeAcls request.
+        _line("DescribeAcls", DESCRIBE_CLUSTER, may_have_stray_bytes=True),
+        _line("CreateAcls", ALTER_CLUSTER),
+        _line("DeleteAcls", ALTER_CLUSTER),
+        _line("DescribeConfigs", *DESCRIBE_CONFIGS),
+        _line("AlterConfigs", *ALTER_CONFIGS),
+        _line("AlterReplicaLogDirs", ALTER_CLUSTER),
+        _line("DescribeLogDirs", DESCRIBE_CLUSTER),
+        _line("SaslAuthenticate", is_for_strangers=True),
+        _line("CreatePartitions", ALTER_TOPIC),
+        _line("DeleteGroups", DELETE_GROUP),
+        _line("ElectLeaders", ALTER_CLUSTER),
+        _line("IncrementalAlterConfigs", *ALTER_CONFIGS),
+        _line("AlterPartitionReassignments", ALTER_CLUSTER),
+        _line("ListPartitionReassignments", DESCRIBE_CLUSTER),
+        _line("OffsetDelete", DELETE_GROUP, READ_TOPIC),
+        _line("DescribeClientQuotas", DESCRIBE_CONFIGS[1]),
+        _line("AlterClientQuotas", ALTER_CONFIGS[1]),
+        _line("DescribeUserScramCredentials", DESCRIBE_CLUSTER),
+        _line("DescribeQuorum", DESCRIBE_CLUSTER),
+        _line("AlterPartition", CLUSTER_ACTION, is_advertised=False),
+        _line("UpdateFeatures", ALTER_CLUSTER),
+        _line("DescribeCluster", DESCRIBE_CLUSTER),
+        _line("DescribeProducers", READ_TOPIC),
+        _line("DescribeTransactions", DESCRIBE_TRANSACTIONAL_ID, DESCRIBE_TOPIC),
+        _line("ListTransactions", DESCRIBE_TRANSACTIONAL_ID),
+        _line("ConsumerGroupHeartbeat", READ_GROUP, DESCRIBE_TOPIC),
+        _line("ConsumerGroupDescribe", DESCRIBE_GROUP, DESCRIBE_TOPIC),
+        _line("ListConfigResources", DESCRIBE_CONFIGS[1]),
+        _line("DescribeTopicPartitions", DESCRIBE_TOPIC),
+        _line("ShareGroupHeartbeat", READ_GROUP, DESCRIBE_TOPIC),
+        _line("ShareGroupDescribe", DESCRIBE_GROUP, DESCRIBE_TOPIC),
+        _line("ShareFetch", READ_GROUP, READ_TOPIC, has_file_slices=True),
+        _line("ShareAcknowledge", READ_GROUP, READ_TOPIC),
+        _line("InitializeShareGroupState", CLUSTER_ACTION),
+        _line("ReadShareGroupState", CLUSTER_ACTION),
+        _line("WriteShareGroupState", CLUSTER_ACTION),
+        _line("DeleteShareGroupState", CLUSTER_ACTION),
+        _line("ReadShareGroupStateSummary", CLUSTER_ACTION),
+        _line("DescribeShareGroupOffsets", DESCRIBE_GROUP, DESCRIBE_TOPIC),
+        _line("AlterShareGroupOffsets", READ_GROUP, READ_TOPIC),
+        _line("DeleteShareGroupOffsets", DELETE_GROUP, READ_TOPIC),
     )
 }

@@ -14,6 +14,7 @@ from time import perf_counter_ns
 from typing import Any
 
 from ottla.base.errors import WireError
+from ottla.requests.apis import Api
 from ottla.requests.context import Broker, Pending, RequestContext
 from ottla.requests.levels import served
 from ottla.server.connection import Connection
@@ -21,43 +22,36 @@ from ottla.server.histogram import new_buckets
 from ottla.server.sender import Part
 from ottla.server.waiters import Waiters
 from ottla.wire.codec import decoder, encoder_parts
-from ottla.wire.framing import CONTROLLED_SHUTDOWN, is_flexible, load, response_head, write_response
+from ottla.wire.framing import API_VERSIONS, CONTROLLED_SHUTDOWN, is_flexible, load, response_head, write_response
 from ottla.wire.primitives import read_skipped_tags
 
 read_header = Struct(">hhih").unpack_from
 HEADER_BYTES = 10
 NO_TAGS = b"\0"
-API_VERSIONS_KEY = 18
-FETCH_KEYS = (1, 78)
-"""Their answers carry slices of files."""
-PRODUCE_KEY = 0
-METADATA_KEY = 3
-DESCRIBE_ACLS_KEY = 29
-WITH_STRAY_BYTES = frozenset((METADATA_KEY, DESCRIBE_ACLS_KEY))
-"""Behind these requests bytes are passed over, as Kafka does behind all: librdkafka up to at least 2.16 leaves three in a Metadata request
-for all topics, segmentio's kafka-go one in DescribeAcls. Behind another one they mean that the two sides disagree about the message, and
-what was read may not be what was meant: the connection is closed before anything is done."""
 DECODED_FACTOR = 8
-"""How much more room a request takes once decoded, about. A produce that waits keeps nothing of that: its records are in the log."""
+"""How much more room a request takes once decoded, about."""
 
 
 class Route:
     """How one (key, version) is decoded, handled and encoded, and what it has cost so far."""
 
     __slots__ = (
-        "api_name", "decode", "deferred", "encode_parts", "handle", "has_request_tags", "immediate", "key", "nanoseconds",
-        "parked_nanoseconds", "version", "waited", "write",
+        "api_name", "decode", "deferred", "encode_parts", "handle", "has_request_tags", "immediate", "key", "may_have_stray_bytes",
+        "nanoseconds", "parked_factor", "parked_nanoseconds", "version", "waited", "write",
     )  # fmt: skip
 
-    def __init__(self, key: int, version: int, handle: Callable[..., Any]) -> None:
+    def __init__(self, api: Api, version: int, handle: Callable[..., Any]) -> None:
+        key = api.key
         request_class, response_class = load(key)
         self.key = key
         self.version = version
-        self.api_name = request_class.__name__.removesuffix("Request")
+        self.api_name = api.name
+        self.may_have_stray_bytes = api.may_have_stray_bytes
+        self.parked_factor = 1 if api.is_dropped_when_parked else DECODED_FACTOR
         self.handle = handle
         self.decode: Callable[[memoryview, int], tuple[Any, int]] = decoder(request_class, version)
         self.write = write_response(response_class, version)
-        self.encode_parts = encoder_parts(response_class, version) if key in FETCH_KEYS else None
+        self.encode_parts = encoder_parts(response_class, version) if api.has_file_slices else None
         self.has_request_tags = is_flexible(key, version)
         self.nanoseconds = 0
         self.parked_nanoseconds = 0
@@ -102,7 +96,8 @@ class Dispatcher:
         if route.has_request_tags:
             at = at + 1 if frame[at : at + 1] == NO_TAGS else read_skipped_tags(frame, at)
         body, end = route.decode(frame, at)
-        if end != len(frame) and key not in WITH_STRAY_BYTES:
+        if end != len(frame) and not route.may_have_stray_bytes:
+            # The two sides disagree about the message, so what was read may not be what was meant.
             raise WireError(f"{len(frame) - end} bytes behind the end of a {route.api_name} request")
         request = connection.contexts.get(version)
         if request is None:
@@ -127,7 +122,7 @@ class Dispatcher:
         if pending.is_done:
             connection.answer(self._encode(route, correlation_id, pending.response))
             return route.immediate
-        slot = connection.reserve(size if route.key == PRODUCE_KEY else size * DECODED_FACTOR)
+        slot = connection.reserve(size * route.parked_factor)
         slot.abandon = pending.abandon
         started_ns, parked_ns = self._last_ns, perf_counter_ns()
 
@@ -157,10 +152,10 @@ class Dispatcher:
             raise WireError(f"unknown api key {key}")
         handle = importlib.import_module(f"ottla.handlers.{api.module}").handle
         if not api.min_version <= version <= api.max_version:
-            if key != API_VERSIONS_KEY:
+            if key != API_VERSIONS:
                 raise WireError(f"version {version} of api key {key} is outside {api.min_version}..{api.max_version}")
-            return unsupported_api_versions()
-        route = Route(key, version, handle)
+            return unsupported_api_versions(api)
+        route = Route(api, version, handle)
         if key == CONTROLLED_SHUTDOWN and version == 0:
             # The one request without a client id: what was read as its length are the body's first bytes.
             decode = route.decode
@@ -181,11 +176,11 @@ class Dispatcher:
         connection.contexts.clear()
 
 
-def unsupported_api_versions() -> Route:
+def unsupported_api_versions(api: Api) -> Route:
     """Answers ApiVersions of a version we do not know: whatever the body is, error 35 in a body of version 0."""
     from ottla.handlers.api_versions import handle_unsupported_version
 
-    route = Route(API_VERSIONS_KEY, 0, handle_unsupported_version)
+    route = Route(api, 0, handle_unsupported_version)
     route.decode = lambda frame, _at: (None, len(frame))
     route.has_request_tags = False
     return route

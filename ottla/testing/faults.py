@@ -20,8 +20,9 @@ from typing import Any, BinaryIO, NamedTuple
 
 from ottla.base.errors import ErrorCode, WireError
 from ottla.testing import refusals
+from ottla.wire.apis import API_NAMES
 from ottla.wire.codec import decoder
-from ottla.wire.framing import API_NAMES, load, read_request_header, read_response_header, write_response
+from ottla.wire.framing import load, read_request_header, read_response_header, write_response
 
 LOOPBACK = "127.0.0.1"
 PRODUCE, METADATA, FIND_COORDINATOR, DESCRIBE_CLUSTER = 0, 3, 10, 60

@@ -24,6 +24,7 @@ from typing import Any, ClassVar, NoReturn, ParamSpec, TypeVar, dataclass_transf
 
 from ottla.base import uuids
 from ottla.wire import primitives
+from ottla.wire.apis import APIS, KEYS
 
 Buffer = primitives.Buffer
 Uuid = uuids.Uuid
@@ -183,6 +184,11 @@ class StructType(type):
         namespace["__slots__"] = tuple(names)
         if fields:
             namespace["__fields__"] = tuple(fields)
+        kind = bases[0].__name__ if bases else ""
+        if kind in ("Request", "Response"):
+            key = KEYS[name.removesuffix(kind)]
+            _, lowest, highest, flexible = APIS[key]
+            versions = lowest, highest
         if versions is not None:
             namespace["API_KEY"] = key
             namespace["VERSIONS"] = versions

@@ -12,8 +12,9 @@ from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Any
 
+from ottla.wire.apis import API_VERSION_RANGES
 from ottla.wire.codec import decoder
-from ottla.wire.framing import API_VERSION_RANGES, load, read_request_header, write_response
+from ottla.wire.framing import load, read_request_header, write_response
 from ottla.wire.messages.api_versions import ApiVersion, ApiVersionsResponse
 from ottla.wire.messages.metadata import (
     MetadataResponse,

@@ -21,6 +21,7 @@ from ottla.handlers import (
     txn_offset_commit,
     write_txn_markers,
 )
+from ottla.requests.apis import TABLE
 from ottla.requests.context import ConnectionInfo, Pending, RequestContext
 from ottla.security.acl import AclOperation, ResourceType
 from ottla.transactions.markers import Marker
@@ -78,7 +79,7 @@ class House:
     def ask(self, handler: Any, body: Any, version: int | None = None, *, software: str = "", host: str = "10.0.0.1") -> Any:
         connection = ConnectionInfo(identity="c", host=host, listener="PLAINTEXT")
         connection.client_software_name = software
-        request = RequestContext(handler.MAX_VERSION if version is None else version, "client", connection)
+        request = RequestContext(newest(handler) if version is None else version, "client", connection)
         answer = handler.handle(self.broker, request, body)
         assert not (isinstance(answer, Pending) and answer.is_done), "an answer that is there is given directly"
         return answer
@@ -86,6 +87,10 @@ class House:
     def init(self, transactional_id: str | None = "tx", version: int | None = None, **fields: Any) -> Any:
         body = InitProducerIdRequest(transactional_id=transactional_id, transaction_timeout_ms=60_000, **fields)
         return self.ask(init_producer_id, body, version)
+
+
+def newest(handler: Any) -> int:
+    return next(api.max_version for api in TABLE.values() if handler.__name__ == f"ottla.handlers.{api.module}")
 
 
 def topics(*names: str) -> list[AddPartitionsToTxnTopic]:

@@ -8,8 +8,9 @@ import pytest
 
 from ottla.testing import refusals
 from ottla.testing.faults import code_of, key_of
+from ottla.wire.apis import APIS
 from ottla.wire.codec import decoder, encoder
-from ottla.wire.framing import APIS, load
+from ottla.wire.framing import load
 from ottla.wire.messages import fetch, metadata, produce
 from ottla.wire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic, AddPartitionsToTxnTransaction
 from ottla.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest

@@ -1,4 +1,4 @@
-"""The table of APIs and the handlers agree, and each handler says in a fixed form what it serves and what it does not.
+"""The table of APIs and the handlers agree, no fact of an API stands twice, and each handler has a docstring of a fixed form.
 
 What ApiVersions advertises comes from the table alone, so a line without a module would be a promise that the first request breaks.
 """
@@ -10,32 +10,18 @@ import re
 from pathlib import Path
 
 from ottla.requests.apis import TABLE
+from ottla.wire.apis import APIS
 from tests.tidy.sources import PACKAGE, parsed, shown
-from tools.docs import handler_sections
 
 HANDLERS = PACKAGE / "handlers"
-FORM = ("API and versions", "Behaviour", "Version notes", "Not done")
+MESSAGES = PACKAGE / "wire" / "messages"
+FORM = ("Behaviour", "Version notes", "Not done")
+OWN_FACTS = ("KEY", "API_KEY", "MIN_VERSION", "MAX_VERSION", "VERSIONS", "FLEXIBLE_SINCE")
+"""Names under which a module would repeat what the table says of it."""
 
 
-def _constants(path: Path) -> dict[str, object]:
-    """The module's own KEY, MIN_VERSION and MAX_VERSION, read without importing it: one assignment each, or one for all three."""
-    found: dict[str, object] = {}
-    for node in parsed(path).body:
-        if not isinstance(node, ast.Assign):
-            continue
-        target = node.targets[0]
-        is_unpacking = isinstance(target, ast.Tuple) and isinstance(node.value, ast.Tuple)
-        names = target.elts if isinstance(target, ast.Tuple) and is_unpacking else [target]
-        values = node.value.elts if isinstance(node.value, ast.Tuple) and is_unpacking else [node.value]
-        for name, value in zip(names, values, strict=True):
-            if isinstance(name, ast.Name) and name.id in ("KEY", "MIN_VERSION", "MAX_VERSION"):
-                found[name.id] = value.value if isinstance(value, ast.Constant) else None
-    return found
-
-
-def _handlers() -> dict[str, dict[str, object]]:
-    """Each module of the package and the constants that it declares."""
-    return {path.stem: _constants(path) for path in sorted(HANDLERS.glob("*.py")) if path.stem != "__init__"}
+def _handlers() -> list[Path]:
+    return [path for path in sorted(HANDLERS.glob("*.py")) if path.stem != "__init__"]
 
 
 def form_complaints(docstring: str) -> list[str]:
@@ -45,34 +31,54 @@ def form_complaints(docstring: str) -> list[str]:
     return missing or ([] if positions == sorted(positions) else ["the headings are out of order"])
 
 
-def test_every_line_of_the_table_is_what_its_module_says() -> None:
-    table = {api.module: {"KEY": api.key, "MIN_VERSION": api.min_version, "MAX_VERSION": api.max_version} for api in TABLE.values()}
-    assert len(table) == len(TABLE) > 0
-    assert _handlers() == table
+def repeated_facts(tree: ast.Module) -> list[str]:
+    """Where a module names its own API's key or versions: a constant, a keyword of a message's declaration, the docstring."""
+    found = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and node.id in OWN_FACTS:
+            found.append(node.id)
+        if isinstance(node, ast.ClassDef) and any(isinstance(base, ast.Name) and base.id in ("Request", "Response") for base in node.bases):
+            found += [f"{node.name}({keyword.arg}=)" for keyword in node.keywords]
+    if re.search(r"\(key \d+\)|\bAPI and versions\b", ast.get_docstring(tree) or ""):
+        found.append("docstring")
+    return found
 
 
-def test_every_handler_names_its_key_and_versions() -> None:
-    wrong = {}
-    for name, constants in _handlers().items():
-        said = handler_sections(ast.get_docstring(parsed(HANDLERS / f"{name}.py")) or "").get("API and versions", "")
-        missing = [value for value in constants.values() if not re.search(rf"(?<!\d){value}(?!\d)", said)]
-        if missing:
-            wrong[name] = (said, missing)
-    assert wrong == {}
+def test_each_line_of_the_table_has_its_handler() -> None:
+    assert sorted(api.module for api in TABLE.values()) == [path.stem for path in _handlers()]
+    assert len(TABLE) == len({api.module for api in TABLE.values()}) > 0
+
+
+def test_each_api_of_the_protocol_has_its_messages() -> None:
+    assert {api.module for api in APIS.values()} <= {path.stem for path in MESSAGES.glob("*.py")}
+
+
+def test_no_fact_of_an_api_stands_twice() -> None:
+    complaints = {shown(path): found for path in (*_handlers(), *sorted(MESSAGES.glob("*.py"))) if (found := repeated_facts(parsed(path)))}
+    assert complaints == {}
+
+
+def test_a_repeated_fact_is_found() -> None:
+    assert repeated_facts(ast.parse("KEY, MIN_VERSION = 1, 4")) == ["KEY", "MIN_VERSION"]
+    assert repeated_facts(ast.parse("class FetchRequest(Request, key=1): pass")) == ["FetchRequest(key=)"]
+    assert repeated_facts(ast.parse('"""Fetch (key 1): reads."""')) == ["docstring"]
+    assert repeated_facts(ast.parse('"""Fetch: reads."""\nKEYS_SINCE = 4\nclass Key(RecordKey, key=0, versions=(0, 3)): pass')) == []
 
 
 def test_every_handler_opens_in_the_fixed_form() -> None:
     complaints = {}
-    for name in _handlers():
-        path = HANDLERS / f"{name}.py"
-        found = form_complaints(ast.get_docstring(parsed(path)) or "")
-        if found:
-            complaints[shown(path)] = found
+    for path in _handlers():
+        name, found = TABLE_NAMES[path.stem], form_complaints(ast.get_docstring(parsed(path)) or "")
+        if found or not (ast.get_docstring(parsed(path)) or "").startswith(f"{name}: "):
+            complaints[shown(path)] = found or [f"begins with another name than {name}"]
     assert complaints == {}
 
 
+TABLE_NAMES = {api.module: api.name for api in TABLE.values()}
+
+
 def test_the_form_can_be_missed() -> None:
-    whole = "Fetch.\n\nAPI and versions: key 1.\n\nBehaviour: reads.\n\nVersion notes: none.\n\nNot done: nothing."
+    whole = "Fetch.\n\nBehaviour: reads.\n\nVersion notes: none.\n\nNot done: nothing."
     assert form_complaints(whole) == []
     assert form_complaints(whole.replace("Version notes", "Notes")) == ["Version notes"]
-    assert form_complaints("Not done: x\nBehaviour: x\nVersion notes: x\nAPI and versions: x") == ["the headings are out of order"]
+    assert form_complaints("Not done: x\nBehaviour: x\nVersion notes: x") == ["the headings are out of order"]

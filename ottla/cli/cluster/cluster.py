@@ -10,7 +10,7 @@ from ottla.cli.command import Command, no_arguments
 from ottla.cli.options import connect, output_of
 from ottla.cli.output import write
 from ottla.client.cluster import Cluster
-from ottla.wire.framing import API_NAMES, API_VERSION_RANGES
+from ottla.wire.apis import API_NAMES, API_VERSION_RANGES
 from ottla.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 
 

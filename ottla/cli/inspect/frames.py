@@ -14,16 +14,8 @@ from typing import Any, NamedTuple
 from ottla.base.errors import WireError
 from ottla.cli.inspect.span_messages import walk_message
 from ottla.cli.inspect.spans import Span, SpanReader
-from ottla.wire.framing import (
-    API_NAMES,
-    APIS,
-    CONTROLLED_SHUTDOWN,
-    FRAME_SIZE_BYTES,
-    has_flexible_response_header,
-    is_flexible,
-    load,
-    module_name,
-)
+from ottla.wire.apis import API_NAMES, APIS
+from ottla.wire.framing import CONTROLLED_SHUTDOWN, FRAME_SIZE_BYTES, has_flexible_response_header, is_flexible, load, module_name
 from ottla.wire.primitives import Buffer
 
 

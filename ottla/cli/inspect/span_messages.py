@@ -12,7 +12,7 @@ from typing import Any
 from ottla.base.errors import ErrorCode, WireError
 from ottla.cli.inspect.span_batches import walk_batches
 from ottla.cli.inspect.spans import SpanReader, as_moment
-from ottla.wire.framing import API_NAMES
+from ottla.wire.apis import API_NAMES
 from ottla.wire.primitives import read_uvarint
 from ottla.wire.schema import FIXED, Field, Message, Struct, is_flexible
 

@@ -20,7 +20,7 @@ from ottla.cli.inspect.pcap import Endpoint, Piece, clients_of, is_recording, re
 from ottla.cli.inspect.spans import span_lines
 from ottla.cli.options import output_of
 from ottla.cli.output import Output, write
-from ottla.wire.framing import API_NAMES, APIS
+from ottla.wire.apis import API_NAMES, APIS
 
 FRAME_BYTES_MAX = 1 << 28
 

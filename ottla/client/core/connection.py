@@ -22,8 +22,9 @@ from ottla.client.core.frames import FrameReader
 from ottla.client.core.sasl import SaslExchange
 from ottla.client.core.versions import HANDSHAKE_VERSION, Versions
 from ottla.client.errors import ConnectError, MalformedResponseError, error_code, refused
+from ottla.wire.apis import API_NAMES
 from ottla.wire.codec import decoder, encoder
-from ottla.wire.framing import API_NAMES, API_VERSIONS, load, read_response_header, write_request
+from ottla.wire.framing import API_VERSIONS, load, read_response_header, write_request
 from ottla.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from ottla.wire.schema import Request
 

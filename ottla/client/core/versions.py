@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from ottla.base.errors import ErrorCode
 from ottla.client.errors import refused
-from ottla.wire.framing import API_NAMES, API_VERSION_RANGES, API_VERSIONS
+from ottla.wire.apis import API_NAMES, API_VERSION_RANGES
+from ottla.wire.framing import API_VERSIONS
 from ottla.wire.messages.api_versions import ApiVersionsResponse
 
 HANDSHAKE_VERSION = 3

@@ -18,7 +18,7 @@ class AddPartitionsToTxnTransaction(Struct):
     topics: list[AddPartitionsToTxnTopic] = array(AddPartitionsToTxnTopic, since=4)
 
 
-class AddPartitionsToTxnRequest(Request, key=24, versions=(0, 5), flexible=3):
+class AddPartitionsToTxnRequest(Request):
     transactions: list[AddPartitionsToTxnTransaction] = array(AddPartitionsToTxnTransaction, since=4)
     v3_and_below_transactional_id: str = string(until=3)
     v3_and_below_producer_id: int = i64(until=3)
@@ -41,7 +41,7 @@ class AddPartitionsToTxnResult(Struct):
     topic_results: list[AddPartitionsToTxnTopicResult] = array(AddPartitionsToTxnTopicResult, since=4)
 
 
-class AddPartitionsToTxnResponse(Response, key=24, versions=(0, 5), flexible=3):
+class AddPartitionsToTxnResponse(Response):
     throttle_time_ms: int = i32()
     error_code: int = i16(since=4, ignorable=True)
     results_by_transaction: list[AddPartitionsToTxnResult] = array(AddPartitionsToTxnResult, since=4)

@@ -11,7 +11,7 @@ class Listener(Struct):
     port: int = u16()
 
 
-class AddRaftVoterRequest(Request, key=80, versions=(0, 1), flexible=0):
+class AddRaftVoterRequest(Request):
     cluster_id: str | None = string(nullable=True)
     timeout_ms: int = i32()
     voter_id: int = i32()
@@ -20,7 +20,7 @@ class AddRaftVoterRequest(Request, key=80, versions=(0, 1), flexible=0):
     ack_when_committed: bool = boolean(since=1, default=True)
 
 
-class AddRaftVoterResponse(Response, key=80, versions=(0, 1), flexible=0):
+class AddRaftVoterResponse(Response):
     throttle_time_ms: int = i32()
     error_code: int = i16()
     error_message: str | None = string(nullable=True, ignorable=True)

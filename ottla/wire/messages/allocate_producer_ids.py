@@ -5,12 +5,12 @@ from __future__ import annotations
 from ottla.wire.schema import Request, Response, i16, i32, i64
 
 
-class AllocateProducerIdsRequest(Request, key=67, versions=(0, 0), flexible=0):
+class AllocateProducerIdsRequest(Request):
     broker_id: int = i32()
     broker_epoch: int = i64(default=-1)
 
 
-class AllocateProducerIdsResponse(Response, key=67, versions=(0, 0), flexible=0):
+class AllocateProducerIdsResponse(Response):
     throttle_time_ms: int = i32()
     error_code: int = i16()
     producer_id_start: int = i64()

@@ -21,7 +21,7 @@ class EntryData(Struct):
     ops: list[OpData] = array(OpData)
 
 
-class AlterClientQuotasRequest(Request, key=49, versions=(0, 1), flexible=1):
+class AlterClientQuotasRequest(Request):
     entries: list[EntryData] = array(EntryData)
     validate_only: bool = boolean()
 
@@ -32,6 +32,6 @@ class AlterClientQuotasResponseEntryData(Struct):
     entity: list[EntityData] = array(EntityData)
 
 
-class AlterClientQuotasResponse(Response, key=49, versions=(0, 1), flexible=1):
+class AlterClientQuotasResponse(Response):
     throttle_time_ms: int = i32()
     entries: list[AlterClientQuotasResponseEntryData] = array(AlterClientQuotasResponseEntryData)

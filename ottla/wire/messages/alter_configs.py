@@ -16,7 +16,7 @@ class AlterConfigsResource(Struct):
     configs: list[AlterableConfig] = array(AlterableConfig)
 
 
-class AlterConfigsRequest(Request, key=33, versions=(0, 2), flexible=2):
+class AlterConfigsRequest(Request):
     resources: list[AlterConfigsResource] = array(AlterConfigsResource)
     validate_only: bool = boolean()
 
@@ -28,6 +28,6 @@ class AlterConfigsResourceResponse(Struct):
     resource_name: str = string()
 
 
-class AlterConfigsResponse(Response, key=33, versions=(0, 2), flexible=2):
+class AlterConfigsResponse(Response):
     throttle_time_ms: int = i32()
     responses: list[AlterConfigsResourceResponse] = array(AlterConfigsResourceResponse)

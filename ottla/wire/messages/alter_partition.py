@@ -24,7 +24,7 @@ class TopicData(Struct):
     partitions: list[PartitionData] = array(PartitionData)
 
 
-class AlterPartitionRequest(Request, key=56, versions=(2, 3), flexible=0):
+class AlterPartitionRequest(Request):
     broker_id: int = i32()
     broker_epoch: int = i64(default=-1)
     topics: list[TopicData] = array(TopicData)
@@ -45,7 +45,7 @@ class AlterPartitionResponseTopicData(Struct):
     partitions: list[AlterPartitionResponsePartitionData] = array(AlterPartitionResponsePartitionData)
 
 
-class AlterPartitionResponse(Response, key=56, versions=(2, 3), flexible=0):
+class AlterPartitionResponse(Response):
     throttle_time_ms: int = i32()
     error_code: int = i16()
     topics: list[AlterPartitionResponseTopicData] = array(AlterPartitionResponseTopicData)

@@ -15,7 +15,7 @@ class ReassignableTopic(Struct):
     partitions: list[ReassignablePartition] = array(ReassignablePartition)
 
 
-class AlterPartitionReassignmentsRequest(Request, key=45, versions=(0, 1), flexible=0):
+class AlterPartitionReassignmentsRequest(Request):
     timeout_ms: int = i32(default=60_000)
     allow_replication_factor_change: bool = boolean(since=1, default=True)
     topics: list[ReassignableTopic] = array(ReassignableTopic)
@@ -32,7 +32,7 @@ class ReassignableTopicResponse(Struct):
     partitions: list[ReassignablePartitionResponse] = array(ReassignablePartitionResponse)
 
 
-class AlterPartitionReassignmentsResponse(Response, key=45, versions=(0, 1), flexible=0):
+class AlterPartitionReassignmentsResponse(Response):
     throttle_time_ms: int = i32()
     allow_replication_factor_change: bool = boolean(since=1, default=True, ignorable=True)
     error_code: int = i16()

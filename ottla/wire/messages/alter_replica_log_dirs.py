@@ -15,7 +15,7 @@ class AlterReplicaLogDir(Struct):
     topics: list[AlterReplicaLogDirTopic] = array(AlterReplicaLogDirTopic)
 
 
-class AlterReplicaLogDirsRequest(Request, key=34, versions=(1, 2), flexible=2):
+class AlterReplicaLogDirsRequest(Request):
     dirs: list[AlterReplicaLogDir] = array(AlterReplicaLogDir)
 
 
@@ -29,6 +29,6 @@ class AlterReplicaLogDirTopicResult(Struct):
     partitions: list[AlterReplicaLogDirPartitionResult] = array(AlterReplicaLogDirPartitionResult)
 
 
-class AlterReplicaLogDirsResponse(Response, key=34, versions=(1, 2), flexible=2):
+class AlterReplicaLogDirsResponse(Response):
     throttle_time_ms: int = i32()
     results: list[AlterReplicaLogDirTopicResult] = array(AlterReplicaLogDirTopicResult)

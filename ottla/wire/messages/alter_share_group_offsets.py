@@ -15,7 +15,7 @@ class AlterShareGroupOffsetsRequestTopic(Struct):
     partitions: list[AlterShareGroupOffsetsRequestPartition] = array(AlterShareGroupOffsetsRequestPartition)
 
 
-class AlterShareGroupOffsetsRequest(Request, key=91, versions=(0, 0), flexible=0):
+class AlterShareGroupOffsetsRequest(Request):
     group_id: str = string()
     topics: list[AlterShareGroupOffsetsRequestTopic] = array(AlterShareGroupOffsetsRequestTopic)
 
@@ -32,7 +32,7 @@ class AlterShareGroupOffsetsResponseTopic(Struct):
     partitions: list[AlterShareGroupOffsetsResponsePartition] = array(AlterShareGroupOffsetsResponsePartition)
 
 
-class AlterShareGroupOffsetsResponse(Response, key=91, versions=(0, 0), flexible=0):
+class AlterShareGroupOffsetsResponse(Response):
     throttle_time_ms: int = i32()
     error_code: int = i16()
     error_message: str | None = string(nullable=True, default=None)

@@ -18,7 +18,7 @@ class ScramCredentialUpsertion(Struct):
     salted_password: bytes = octets()
 
 
-class AlterUserScramCredentialsRequest(Request, key=51, versions=(0, 0), flexible=0):
+class AlterUserScramCredentialsRequest(Request):
     deletions: list[ScramCredentialDeletion] = array(ScramCredentialDeletion)
     upsertions: list[ScramCredentialUpsertion] = array(ScramCredentialUpsertion)
 
@@ -29,6 +29,6 @@ class AlterUserScramCredentialsResult(Struct):
     error_message: str | None = string(nullable=True)
 
 
-class AlterUserScramCredentialsResponse(Response, key=51, versions=(0, 0), flexible=0):
+class AlterUserScramCredentialsResponse(Response):
     throttle_time_ms: int = i32()
     results: list[AlterUserScramCredentialsResult] = array(AlterUserScramCredentialsResult)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ottla.wire.schema import Request, Response, Struct, array, boolean, i16, i32, i64, string
 
 
-class ApiVersionsRequest(Request, key=18, versions=(0, 5), flexible=3):
+class ApiVersionsRequest(Request):
     client_software_name: str = string(since=3, ignorable=True)
     client_software_version: str = string(since=3, ignorable=True)
     cluster_id: str | None = string(since=5, nullable=True, default=None, ignorable=True)
@@ -30,7 +30,7 @@ class FinalizedFeatureKey(Struct):
     min_version_level: int = i16(since=3)
 
 
-class ApiVersionsResponse(Response, key=18, versions=(0, 5), flexible=3):
+class ApiVersionsResponse(Response):
     error_code: int = i16()
     api_keys: list[ApiVersion] = array(ApiVersion)
     throttle_time_ms: int = i32(since=1, ignorable=True)

@@ -19,7 +19,7 @@ class DirectoryData(Struct):
     topics: list[TopicData] = array(TopicData)
 
 
-class AssignReplicasToDirsRequest(Request, key=73, versions=(0, 0), flexible=0):
+class AssignReplicasToDirsRequest(Request):
     broker_id: int = i32()
     broker_epoch: int = i64(default=-1)
     directories: list[DirectoryData] = array(DirectoryData)
@@ -40,7 +40,7 @@ class AssignReplicasToDirsResponseDirectoryData(Struct):
     topics: list[AssignReplicasToDirsResponseTopicData] = array(AssignReplicasToDirsResponseTopicData)
 
 
-class AssignReplicasToDirsResponse(Response, key=73, versions=(0, 0), flexible=0):
+class AssignReplicasToDirsResponse(Response):
     throttle_time_ms: int = i32()
     error_code: int = i16()
     directories: list[AssignReplicasToDirsResponseDirectoryData] = array(AssignReplicasToDirsResponseDirectoryData)

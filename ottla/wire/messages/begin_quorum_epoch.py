@@ -23,7 +23,7 @@ class LeaderEndpoint(Struct):
     port: int = u16(since=1)
 
 
-class BeginQuorumEpochRequest(Request, key=53, versions=(0, 1), flexible=1):
+class BeginQuorumEpochRequest(Request):
     cluster_id: str | None = string(nullable=True, default=None)
     voter_id: int = i32(since=1, default=-1, ignorable=True)
     topics: list[TopicData] = array(TopicData)
@@ -48,7 +48,7 @@ class NodeEndpoint(Struct):
     port: int = u16(since=1)
 
 
-class BeginQuorumEpochResponse(Response, key=53, versions=(0, 1), flexible=1):
+class BeginQuorumEpochResponse(Response):
     error_code: int = i16()
     topics: list[BeginQuorumEpochResponseTopicData] = array(BeginQuorumEpochResponseTopicData)
     node_endpoints: list[NodeEndpoint] = array(NodeEndpoint, since=1, tag=0)

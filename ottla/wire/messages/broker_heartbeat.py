@@ -5,7 +5,7 @@ from __future__ import annotations
 from ottla.wire.schema import Request, Response, Uuid, array, boolean, i16, i32, i64, uuid
 
 
-class BrokerHeartbeatRequest(Request, key=63, versions=(0, 2), flexible=0):
+class BrokerHeartbeatRequest(Request):
     broker_id: int = i32()
     broker_epoch: int = i64(default=-1)
     current_metadata_offset: int = i64()
@@ -15,7 +15,7 @@ class BrokerHeartbeatRequest(Request, key=63, versions=(0, 2), flexible=0):
     cordoned_log_dirs: list[Uuid] | None = array(uuid, since=2, nullable=True, tag=1, default=None)
 
 
-class BrokerHeartbeatResponse(Response, key=63, versions=(0, 2), flexible=0):
+class BrokerHeartbeatResponse(Response):
     throttle_time_ms: int = i32()
     error_code: int = i16()
     is_caught_up: bool = boolean()

@@ -18,7 +18,7 @@ class Feature(Struct):
     max_supported_version: int = i16()
 
 
-class BrokerRegistrationRequest(Request, key=62, versions=(0, 4), flexible=0):
+class BrokerRegistrationRequest(Request):
     broker_id: int = i32()
     cluster_id: str = string()
     incarnation_id: Uuid = uuid()
@@ -30,7 +30,7 @@ class BrokerRegistrationRequest(Request, key=62, versions=(0, 4), flexible=0):
     previous_broker_epoch: int = i64(since=3, default=-1, ignorable=True)
 
 
-class BrokerRegistrationResponse(Response, key=62, versions=(0, 4), flexible=0):
+class BrokerRegistrationResponse(Response):
     throttle_time_ms: int = i32()
     error_code: int = i16()
     broker_epoch: int = i64(default=-1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ottla.wire.schema import Request, Response, Struct, Uuid, array, boolean, i8, i16, i32, nested, string, uuid
 
 
-class ConsumerGroupDescribeRequest(Request, key=69, versions=(0, 1), flexible=0):
+class ConsumerGroupDescribeRequest(Request):
     group_ids: list[str] = array(string)
     include_authorized_operations: bool = boolean()
 
@@ -46,6 +46,6 @@ class DescribedGroup(Struct):
     authorized_operations: int = i32(default=-0x80000000)
 
 
-class ConsumerGroupDescribeResponse(Response, key=69, versions=(0, 1), flexible=0):
+class ConsumerGroupDescribeResponse(Response):
     throttle_time_ms: int = i32()
     groups: list[DescribedGroup] = array(DescribedGroup)

@@ -10,7 +10,7 @@ class TopicPartitions(Struct):
     partitions: list[int] = array(i32)
 
 
-class ConsumerGroupHeartbeatRequest(Request, key=68, versions=(0, 1), flexible=0):
+class ConsumerGroupHeartbeatRequest(Request):
     group_id: str = string()
     member_id: str = string()
     member_epoch: int = i32()
@@ -27,7 +27,7 @@ class Assignment(Struct):
     topic_partitions: list[TopicPartitions] = array(TopicPartitions)
 
 
-class ConsumerGroupHeartbeatResponse(Response, key=68, versions=(0, 1), flexible=0):
+class ConsumerGroupHeartbeatResponse(Response):
     throttle_time_ms: int = i32()
     error_code: int = i16()
     error_message: str | None = string(nullable=True, default=None)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ottla.wire.schema import Request, Response, Struct, array, i16, i32, i64, string
 
 
-class ControlledShutdownRequest(Request, key=7, versions=(0, 3), flexible=3):
+class ControlledShutdownRequest(Request):
     broker_id: int = i32()
     broker_epoch: int = i64(since=2, default=-1, ignorable=True)
 
@@ -15,6 +15,6 @@ class RemainingPartition(Struct):
     partition_index: int = i32()
 
 
-class ControlledShutdownResponse(Response, key=7, versions=(0, 3), flexible=3):
+class ControlledShutdownResponse(Response):
     error_code: int = i16()
     remaining_partitions: list[RemainingPartition] = array(RemainingPartition)

@@ -18,7 +18,7 @@ class Feature(Struct):
     max_supported_version: int = i16()
 
 
-class ControllerRegistrationRequest(Request, key=70, versions=(0, 0), flexible=0):
+class ControllerRegistrationRequest(Request):
     controller_id: int = i32()
     incarnation_id: Uuid = uuid()
     zk_migration_ready: bool = boolean()
@@ -26,7 +26,7 @@ class ControllerRegistrationRequest(Request, key=70, versions=(0, 0), flexible=0
     features: list[Feature] = array(Feature)
 
 
-class ControllerRegistrationResponse(Response, key=70, versions=(0, 0), flexible=0):
+class ControllerRegistrationResponse(Response):
     throttle_time_ms: int = i32()
     error_code: int = i16()
     error_message: str | None = string(nullable=True)

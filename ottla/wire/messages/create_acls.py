@@ -15,7 +15,7 @@ class AclCreation(Struct):
     permission_type: int = i8()
 
 
-class CreateAclsRequest(Request, key=30, versions=(1, 3), flexible=2):
+class CreateAclsRequest(Request):
     creations: list[AclCreation] = array(AclCreation)
 
 
@@ -24,6 +24,6 @@ class AclCreationResult(Struct):
     error_message: str | None = string(nullable=True)
 
 
-class CreateAclsResponse(Response, key=30, versions=(1, 3), flexible=2):
+class CreateAclsResponse(Response):
     throttle_time_ms: int = i32()
     results: list[AclCreationResult] = array(AclCreationResult)

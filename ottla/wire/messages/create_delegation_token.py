@@ -10,14 +10,14 @@ class CreatableRenewers(Struct):
     principal_name: str = string()
 
 
-class CreateDelegationTokenRequest(Request, key=38, versions=(1, 3), flexible=2):
+class CreateDelegationTokenRequest(Request):
     owner_principal_type: str | None = string(since=3, nullable=True)
     owner_principal_name: str | None = string(since=3, nullable=True)
     renewers: list[CreatableRenewers] = array(CreatableRenewers)
     max_lifetime_ms: int = i64()
 
 
-class CreateDelegationTokenResponse(Response, key=38, versions=(1, 3), flexible=2):
+class CreateDelegationTokenResponse(Response):
     error_code: int = i16()
     principal_type: str = string()
     principal_name: str = string()

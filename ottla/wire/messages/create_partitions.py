@@ -15,7 +15,7 @@ class CreatePartitionsTopic(Struct):
     assignments: list[CreatePartitionsAssignment] | None = array(CreatePartitionsAssignment, nullable=True)
 
 
-class CreatePartitionsRequest(Request, key=37, versions=(0, 3), flexible=2):
+class CreatePartitionsRequest(Request):
     topics: list[CreatePartitionsTopic] = array(CreatePartitionsTopic)
     timeout_ms: int = i32()
     validate_only: bool = boolean()
@@ -27,6 +27,6 @@ class CreatePartitionsTopicResult(Struct):
     error_message: str | None = string(nullable=True, default=None)
 
 
-class CreatePartitionsResponse(Response, key=37, versions=(0, 3), flexible=2):
+class CreatePartitionsResponse(Response):
     throttle_time_ms: int = i32()
     results: list[CreatePartitionsTopicResult] = array(CreatePartitionsTopicResult)

@@ -23,7 +23,7 @@ class CreatableTopic(Struct):
     configs: list[CreatableTopicConfig] = array(CreatableTopicConfig)
 
 
-class CreateTopicsRequest(Request, key=19, versions=(2, 7), flexible=5):
+class CreateTopicsRequest(Request):
     topics: list[CreatableTopic] = array(CreatableTopic)
     timeout_ms: int = i32(default=60_000)
     validate_only: bool = boolean()
@@ -48,6 +48,6 @@ class CreatableTopicResult(Struct):
     configs: list[CreatableTopicConfigs] | None = array(CreatableTopicConfigs, since=5, nullable=True, ignorable=True)
 
 
-class CreateTopicsResponse(Response, key=19, versions=(2, 7), flexible=5):
+class CreateTopicsResponse(Response):
     throttle_time_ms: int = i32(ignorable=True)
     topics: list[CreatableTopicResult] = array(CreatableTopicResult)

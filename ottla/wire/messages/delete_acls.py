@@ -15,7 +15,7 @@ class DeleteAclsFilter(Struct):
     permission_type: int = i8()
 
 
-class DeleteAclsRequest(Request, key=31, versions=(1, 3), flexible=2):
+class DeleteAclsRequest(Request):
     filters: list[DeleteAclsFilter] = array(DeleteAclsFilter)
 
 
@@ -37,6 +37,6 @@ class DeleteAclsFilterResult(Struct):
     matching_acls: list[DeleteAclsMatchingAcl] = array(DeleteAclsMatchingAcl)
 
 
-class DeleteAclsResponse(Response, key=31, versions=(1, 3), flexible=2):
+class DeleteAclsResponse(Response):
     throttle_time_ms: int = i32()
     filter_results: list[DeleteAclsFilterResult] = array(DeleteAclsFilterResult)

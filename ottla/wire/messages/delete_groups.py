@@ -5,7 +5,7 @@ from __future__ import annotations
 from ottla.wire.schema import Request, Response, Struct, array, i16, i32, string
 
 
-class DeleteGroupsRequest(Request, key=42, versions=(0, 3), flexible=2):
+class DeleteGroupsRequest(Request):
     groups_names: list[str] = array(string)
 
 
@@ -15,6 +15,6 @@ class DeletableGroupResult(Struct):
     error_message: str | None = string(since=3, nullable=True, default=None, ignorable=True)
 
 
-class DeleteGroupsResponse(Response, key=42, versions=(0, 3), flexible=2):
+class DeleteGroupsResponse(Response):
     throttle_time_ms: int = i32()
     results: list[DeletableGroupResult] = array(DeletableGroupResult)

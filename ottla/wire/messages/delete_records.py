@@ -15,7 +15,7 @@ class DeleteRecordsTopic(Struct):
     partitions: list[DeleteRecordsPartition] = array(DeleteRecordsPartition)
 
 
-class DeleteRecordsRequest(Request, key=21, versions=(0, 2), flexible=2):
+class DeleteRecordsRequest(Request):
     topics: list[DeleteRecordsTopic] = array(DeleteRecordsTopic)
     timeout_ms: int = i32()
 
@@ -31,6 +31,6 @@ class DeleteRecordsTopicResult(Struct):
     partitions: list[DeleteRecordsPartitionResult] = array(DeleteRecordsPartitionResult)
 
 
-class DeleteRecordsResponse(Response, key=21, versions=(0, 2), flexible=2):
+class DeleteRecordsResponse(Response):
     throttle_time_ms: int = i32()
     topics: list[DeleteRecordsTopicResult] = array(DeleteRecordsTopicResult)

@@ -9,7 +9,7 @@ class DeleteShareGroupOffsetsRequestTopic(Struct):
     topic_name: str = string()
 
 
-class DeleteShareGroupOffsetsRequest(Request, key=92, versions=(0, 0), flexible=0):
+class DeleteShareGroupOffsetsRequest(Request):
     group_id: str = string()
     topics: list[DeleteShareGroupOffsetsRequestTopic] = array(DeleteShareGroupOffsetsRequestTopic)
 
@@ -21,7 +21,7 @@ class DeleteShareGroupOffsetsResponseTopic(Struct):
     error_message: str | None = string(nullable=True, default=None)
 
 
-class DeleteShareGroupOffsetsResponse(Response, key=92, versions=(0, 0), flexible=0):
+class DeleteShareGroupOffsetsResponse(Response):
     throttle_time_ms: int = i32()
     error_code: int = i16()
     error_message: str | None = string(nullable=True, default=None)

@@ -14,7 +14,7 @@ class DeleteStateData(Struct):
     partitions: list[PartitionData] = array(PartitionData)
 
 
-class DeleteShareGroupStateRequest(Request, key=86, versions=(0, 0), flexible=0):
+class DeleteShareGroupStateRequest(Request):
     group_id: str = string()
     topics: list[DeleteStateData] = array(DeleteStateData)
 
@@ -30,5 +30,5 @@ class DeleteStateResult(Struct):
     partitions: list[PartitionResult] = array(PartitionResult)
 
 
-class DeleteShareGroupStateResponse(Response, key=86, versions=(0, 0), flexible=0):
+class DeleteShareGroupStateResponse(Response):
     results: list[DeleteStateResult] = array(DeleteStateResult)

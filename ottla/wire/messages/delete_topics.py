@@ -10,7 +10,7 @@ class DeleteTopicState(Struct):
     topic_id: Uuid = uuid(since=6)
 
 
-class DeleteTopicsRequest(Request, key=20, versions=(1, 6), flexible=4):
+class DeleteTopicsRequest(Request):
     topics: list[DeleteTopicState] = array(DeleteTopicState, since=6)
     topic_names: list[str] = array(string, until=5, ignorable=True)
     timeout_ms: int = i32()
@@ -23,6 +23,6 @@ class DeletableTopicResult(Struct):
     error_message: str | None = string(since=5, nullable=True, default=None, ignorable=True)
 
 
-class DeleteTopicsResponse(Response, key=20, versions=(1, 6), flexible=4):
+class DeleteTopicsResponse(Response):
     throttle_time_ms: int = i32(ignorable=True)
     responses: list[DeletableTopicResult] = array(DeletableTopicResult)

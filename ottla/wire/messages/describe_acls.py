@@ -5,7 +5,7 @@ from __future__ import annotations
 from ottla.wire.schema import Request, Response, Struct, array, i8, i16, i32, string
 
 
-class DescribeAclsRequest(Request, key=29, versions=(1, 3), flexible=2):
+class DescribeAclsRequest(Request):
     resource_type_filter: int = i8()
     resource_name_filter: str | None = string(nullable=True)
     pattern_type_filter: int = i8(default=3)
@@ -29,7 +29,7 @@ class DescribeAclsResource(Struct):
     acls: list[AclDescription] = array(AclDescription)
 
 
-class DescribeAclsResponse(Response, key=29, versions=(1, 3), flexible=2):
+class DescribeAclsResponse(Response):
     throttle_time_ms: int = i32()
     error_code: int = i16()
     error_message: str | None = string(nullable=True)

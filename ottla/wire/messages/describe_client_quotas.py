@@ -11,7 +11,7 @@ class ComponentData(Struct):
     match: str | None = string(nullable=True)
 
 
-class DescribeClientQuotasRequest(Request, key=48, versions=(0, 1), flexible=1):
+class DescribeClientQuotasRequest(Request):
     components: list[ComponentData] = array(ComponentData)
     strict: bool = boolean()
 
@@ -31,7 +31,7 @@ class EntryData(Struct):
     values: list[ValueData] = array(ValueData)
 
 
-class DescribeClientQuotasResponse(Response, key=48, versions=(0, 1), flexible=1):
+class DescribeClientQuotasResponse(Response):
     throttle_time_ms: int = i32()
     error_code: int = i16()
     error_message: str | None = string(nullable=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ottla.wire.schema import Request, Response, Struct, array, boolean, i8, i16, i32, string
 
 
-class DescribeClusterRequest(Request, key=60, versions=(0, 2), flexible=0):
+class DescribeClusterRequest(Request):
     include_cluster_authorized_operations: bool = boolean()
     endpoint_type: int = i8(since=1, default=1)
     include_fenced_brokers: bool = boolean(since=2)
@@ -19,7 +19,7 @@ class DescribeClusterBroker(Struct):
     is_fenced: bool = boolean(since=2)
 
 
-class DescribeClusterResponse(Response, key=60, versions=(0, 2), flexible=0):
+class DescribeClusterResponse(Response):
     throttle_time_ms: int = i32()
     error_code: int = i16()
     error_message: str | None = string(nullable=True, default=None)

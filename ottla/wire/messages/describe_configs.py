@@ -11,7 +11,7 @@ class DescribeConfigsResource(Struct):
     configuration_keys: list[str] | None = array(string, nullable=True)
 
 
-class DescribeConfigsRequest(Request, key=32, versions=(1, 4), flexible=4):
+class DescribeConfigsRequest(Request):
     resources: list[DescribeConfigsResource] = array(DescribeConfigsResource)
     include_synonyms: bool = boolean()
     include_documentation: bool = boolean(since=3)
@@ -42,6 +42,6 @@ class DescribeConfigsResult(Struct):
     configs: list[DescribeConfigsResourceResult] = array(DescribeConfigsResourceResult)
 
 
-class DescribeConfigsResponse(Response, key=32, versions=(1, 4), flexible=4):
+class DescribeConfigsResponse(Response):
     throttle_time_ms: int = i32()
     results: list[DescribeConfigsResult] = array(DescribeConfigsResult)

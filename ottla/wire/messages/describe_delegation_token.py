@@ -10,7 +10,7 @@ class DescribeDelegationTokenOwner(Struct):
     principal_name: str = string()
 
 
-class DescribeDelegationTokenRequest(Request, key=41, versions=(1, 3), flexible=2):
+class DescribeDelegationTokenRequest(Request):
     owners: list[DescribeDelegationTokenOwner] | None = array(DescribeDelegationTokenOwner, nullable=True)
 
 
@@ -32,7 +32,7 @@ class DescribedDelegationToken(Struct):
     renewers: list[DescribedDelegationTokenRenewer] = array(DescribedDelegationTokenRenewer)
 
 
-class DescribeDelegationTokenResponse(Response, key=41, versions=(1, 3), flexible=2):
+class DescribeDelegationTokenResponse(Response):
     error_code: int = i16()
     tokens: list[DescribedDelegationToken] = array(DescribedDelegationToken)
     throttle_time_ms: int = i32()

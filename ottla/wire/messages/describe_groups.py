@@ -5,7 +5,7 @@ from __future__ import annotations
 from ottla.wire.schema import Request, Response, Struct, array, boolean, i16, i32, octets, string
 
 
-class DescribeGroupsRequest(Request, key=15, versions=(0, 6), flexible=5):
+class DescribeGroupsRequest(Request):
     groups: list[str] = array(string)
     include_authorized_operations: bool = boolean(since=3)
 
@@ -30,6 +30,6 @@ class DescribedGroup(Struct):
     authorized_operations: int = i32(since=3, default=-0x80000000)
 
 
-class DescribeGroupsResponse(Response, key=15, versions=(0, 6), flexible=5):
+class DescribeGroupsResponse(Response):
     throttle_time_ms: int = i32(since=1, ignorable=True)
     groups: list[DescribedGroup] = array(DescribedGroup)

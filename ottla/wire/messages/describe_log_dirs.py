@@ -10,7 +10,7 @@ class DescribableLogDirTopic(Struct):
     partitions: list[int] = array(i32)
 
 
-class DescribeLogDirsRequest(Request, key=35, versions=(1, 5), flexible=2):
+class DescribeLogDirsRequest(Request):
     topics: list[DescribableLogDirTopic] | None = array(DescribableLogDirTopic, nullable=True)
 
 
@@ -35,7 +35,7 @@ class DescribeLogDirsResult(Struct):
     is_cordoned: bool = boolean(since=5, ignorable=True)
 
 
-class DescribeLogDirsResponse(Response, key=35, versions=(1, 5), flexible=2):
+class DescribeLogDirsResponse(Response):
     throttle_time_ms: int = i32()
     error_code: int = i16(since=3, ignorable=True)
     results: list[DescribeLogDirsResult] = array(DescribeLogDirsResult)

@@ -10,7 +10,7 @@ class TopicRequest(Struct):
     partition_indexes: list[int] = array(i32)
 
 
-class DescribeProducersRequest(Request, key=61, versions=(0, 0), flexible=0):
+class DescribeProducersRequest(Request):
     topics: list[TopicRequest] = array(TopicRequest)
 
 
@@ -35,6 +35,6 @@ class TopicResponse(Struct):
     partitions: list[PartitionResponse] = array(PartitionResponse)
 
 
-class DescribeProducersResponse(Response, key=61, versions=(0, 0), flexible=0):
+class DescribeProducersResponse(Response):
     throttle_time_ms: int = i32()
     topics: list[TopicResponse] = array(TopicResponse)

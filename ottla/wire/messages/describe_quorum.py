@@ -14,7 +14,7 @@ class TopicData(Struct):
     partitions: list[PartitionData] = array(PartitionData)
 
 
-class DescribeQuorumRequest(Request, key=55, versions=(0, 2), flexible=0):
+class DescribeQuorumRequest(Request):
     topics: list[TopicData] = array(TopicData)
 
 
@@ -53,7 +53,7 @@ class Node(Struct):
     listeners: list[Listener] = array(Listener, since=2)
 
 
-class DescribeQuorumResponse(Response, key=55, versions=(0, 2), flexible=0):
+class DescribeQuorumResponse(Response):
     error_code: int = i16()
     error_message: str | None = string(since=2, nullable=True, ignorable=True)
     topics: list[DescribeQuorumResponseTopicData] = array(DescribeQuorumResponseTopicData)

@@ -15,7 +15,7 @@ class DescribeShareGroupOffsetsRequestGroup(Struct):
     topics: list[DescribeShareGroupOffsetsRequestTopic] | None = array(DescribeShareGroupOffsetsRequestTopic, nullable=True)
 
 
-class DescribeShareGroupOffsetsRequest(Request, key=90, versions=(0, 1), flexible=0):
+class DescribeShareGroupOffsetsRequest(Request):
     groups: list[DescribeShareGroupOffsetsRequestGroup] = array(DescribeShareGroupOffsetsRequestGroup)
 
 
@@ -41,6 +41,6 @@ class DescribeShareGroupOffsetsResponseGroup(Struct):
     error_message: str | None = string(nullable=True, default=None)
 
 
-class DescribeShareGroupOffsetsResponse(Response, key=90, versions=(0, 1), flexible=0):
+class DescribeShareGroupOffsetsResponse(Response):
     throttle_time_ms: int = i32()
     groups: list[DescribeShareGroupOffsetsResponseGroup] = array(DescribeShareGroupOffsetsResponseGroup)

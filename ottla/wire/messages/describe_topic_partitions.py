@@ -14,7 +14,7 @@ class Cursor(Struct):
     partition_index: int = i32()
 
 
-class DescribeTopicPartitionsRequest(Request, key=75, versions=(0, 0), flexible=0):
+class DescribeTopicPartitionsRequest(Request):
     topics: list[TopicRequest] = array(TopicRequest)
     response_partition_limit: int = i32(default=2000)
     cursor: Cursor | None = nested(Cursor, nullable=True, default=None)
@@ -41,7 +41,7 @@ class DescribeTopicPartitionsResponseTopic(Struct):
     topic_authorized_operations: int = i32(default=-0x80000000)
 
 
-class DescribeTopicPartitionsResponse(Response, key=75, versions=(0, 0), flexible=0):
+class DescribeTopicPartitionsResponse(Response):
     throttle_time_ms: int = i32(ignorable=True)
     topics: list[DescribeTopicPartitionsResponseTopic] = array(DescribeTopicPartitionsResponseTopic)
     next_cursor: Cursor | None = nested(Cursor, nullable=True, default=None)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from ottla.wire.schema import Request, Response, Struct, array, i16, i32, i64, string
 
 
-class DescribeTransactionsRequest(Request, key=65, versions=(0, 0), flexible=0):
+class DescribeTransactionsRequest(Request):
     transactional_ids: list[str] = array(string)
 
 
@@ -34,6 +34,6 @@ class TransactionState(Struct):
     ottla_client_host: str = string(tag=OTTLA_CLIENT_HOST_TAG, ignorable=True)
 
 
-class DescribeTransactionsResponse(Response, key=65, versions=(0, 0), flexible=0):
+class DescribeTransactionsResponse(Response):
     throttle_time_ms: int = i32()
     transaction_states: list[TransactionState] = array(TransactionState)

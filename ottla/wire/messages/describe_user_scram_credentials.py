@@ -9,7 +9,7 @@ class UserName(Struct):
     name: str = string()
 
 
-class DescribeUserScramCredentialsRequest(Request, key=50, versions=(0, 0), flexible=0):
+class DescribeUserScramCredentialsRequest(Request):
     users: list[UserName] | None = array(UserName, nullable=True)
 
 
@@ -25,7 +25,7 @@ class DescribeUserScramCredentialsResult(Struct):
     credential_infos: list[CredentialInfo] = array(CredentialInfo)
 
 
-class DescribeUserScramCredentialsResponse(Response, key=50, versions=(0, 0), flexible=0):
+class DescribeUserScramCredentialsResponse(Response):
     throttle_time_ms: int = i32()
     error_code: int = i16()
     error_message: str | None = string(nullable=True)

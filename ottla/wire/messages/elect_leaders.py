@@ -10,7 +10,7 @@ class TopicPartitions(Struct):
     partitions: list[int] = array(i32)
 
 
-class ElectLeadersRequest(Request, key=43, versions=(0, 2), flexible=2):
+class ElectLeadersRequest(Request):
     election_type: int = i8(since=1)
     topic_partitions: list[TopicPartitions] | None = array(TopicPartitions, nullable=True)
     timeout_ms: int = i32(default=60_000)
@@ -27,7 +27,7 @@ class ReplicaElectionResult(Struct):
     partition_result: list[PartitionResult] = array(PartitionResult)
 
 
-class ElectLeadersResponse(Response, key=43, versions=(0, 2), flexible=2):
+class ElectLeadersResponse(Response):
     throttle_time_ms: int = i32()
     error_code: int = i16(since=1)
     replica_election_results: list[ReplicaElectionResult] = array(ReplicaElectionResult)

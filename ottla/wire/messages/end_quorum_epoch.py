@@ -29,7 +29,7 @@ class LeaderEndpoint(Struct):
     port: int = u16(since=1)
 
 
-class EndQuorumEpochRequest(Request, key=54, versions=(0, 1), flexible=1):
+class EndQuorumEpochRequest(Request):
     cluster_id: str | None = string(nullable=True, default=None)
     topics: list[TopicData] = array(TopicData)
     leader_endpoints: list[LeaderEndpoint] = array(LeaderEndpoint, since=1, ignorable=True)
@@ -53,7 +53,7 @@ class NodeEndpoint(Struct):
     port: int = u16(since=1)
 
 
-class EndQuorumEpochResponse(Response, key=54, versions=(0, 1), flexible=1):
+class EndQuorumEpochResponse(Response):
     error_code: int = i16()
     topics: list[EndQuorumEpochResponseTopicData] = array(EndQuorumEpochResponseTopicData)
     node_endpoints: list[NodeEndpoint] = array(NodeEndpoint, since=1, tag=0)

@@ -5,14 +5,14 @@ from __future__ import annotations
 from ottla.wire.schema import Request, Response, boolean, i16, i32, i64, string
 
 
-class EndTxnRequest(Request, key=26, versions=(0, 5), flexible=3):
+class EndTxnRequest(Request):
     transactional_id: str = string()
     producer_id: int = i64()
     producer_epoch: int = i16()
     committed: bool = boolean()
 
 
-class EndTxnResponse(Response, key=26, versions=(0, 5), flexible=3):
+class EndTxnResponse(Response):
     throttle_time_ms: int = i32()
     error_code: int = i16()
     producer_id: int = i64(since=5, default=-1, ignorable=True)

@@ -33,7 +33,7 @@ class ForgottenTopic(Struct):
     partitions: list[int] = array(i32, since=7)
 
 
-class FetchRequest(Request, key=1, versions=(4, 18), flexible=12):
+class FetchRequest(Request):
     cluster_id: str | None = string(since=12, nullable=True, tag=0, default=None, ignorable=True)
     replica_id: int = i32(until=14, default=-1)
     replica_state: ReplicaState = nested(ReplicaState, since=15, tag=1)
@@ -95,7 +95,7 @@ class NodeEndpoint(Struct):
     rack: str | None = string(since=16, nullable=True, default=None)
 
 
-class FetchResponse(Response, key=1, versions=(4, 18), flexible=12):
+class FetchResponse(Response):
     throttle_time_ms: int = i32(ignorable=True)
     error_code: int = i16(since=7, ignorable=True)
     session_id: int = i32(since=7)

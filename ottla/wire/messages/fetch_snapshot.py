@@ -23,7 +23,7 @@ class TopicSnapshot(Struct):
     partitions: list[PartitionSnapshot] = array(PartitionSnapshot)
 
 
-class FetchSnapshotRequest(Request, key=59, versions=(0, 1), flexible=0):
+class FetchSnapshotRequest(Request):
     cluster_id: str | None = string(nullable=True, tag=0, default=None)
     replica_id: int = i32(default=-1)
     max_bytes: int = i32(default=0x7FFFFFFF)
@@ -56,7 +56,7 @@ class NodeEndpoint(Struct):
     port: int = u16(since=1)
 
 
-class FetchSnapshotResponse(Response, key=59, versions=(0, 1), flexible=0):
+class FetchSnapshotResponse(Response):
     throttle_time_ms: int = i32(ignorable=True)
     error_code: int = i16()
     topics: list[FetchSnapshotResponseTopicSnapshot] = array(FetchSnapshotResponseTopicSnapshot)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ottla.wire.schema import Request, Response, Struct, array, i8, i16, i32, string
 
 
-class FindCoordinatorRequest(Request, key=10, versions=(0, 6), flexible=3):
+class FindCoordinatorRequest(Request):
     key: str = string(until=3)
     key_type: int = i8(since=1)
     coordinator_keys: list[str] = array(string, since=4)
@@ -20,7 +20,7 @@ class Coordinator(Struct):
     error_message: str | None = string(since=4, nullable=True, ignorable=True)
 
 
-class FindCoordinatorResponse(Response, key=10, versions=(0, 6), flexible=3):
+class FindCoordinatorResponse(Response):
     throttle_time_ms: int = i32(since=1, ignorable=True)
     error_code: int = i16(until=3)
     error_message: str | None = string(since=1, until=3, nullable=True, ignorable=True)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from ottla.wire.schema import Request, Response, Uuid, array, boolean, i8, i16, i32, string, uuid
 
 
-class GetTelemetrySubscriptionsRequest(Request, key=71, versions=(0, 0), flexible=0):
+class GetTelemetrySubscriptionsRequest(Request):
     client_instance_id: Uuid = uuid()
 
 
-class GetTelemetrySubscriptionsResponse(Response, key=71, versions=(0, 0), flexible=0):
+class GetTelemetrySubscriptionsResponse(Response):
     throttle_time_ms: int = i32()
     error_code: int = i16()
     client_instance_id: Uuid = uuid()

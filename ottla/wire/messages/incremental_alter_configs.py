@@ -17,7 +17,7 @@ class AlterConfigsResource(Struct):
     configs: list[AlterableConfig] = array(AlterableConfig)
 
 
-class IncrementalAlterConfigsRequest(Request, key=44, versions=(0, 1), flexible=1):
+class IncrementalAlterConfigsRequest(Request):
     resources: list[AlterConfigsResource] = array(AlterConfigsResource)
     validate_only: bool = boolean()
 
@@ -29,6 +29,6 @@ class AlterConfigsResourceResponse(Struct):
     resource_name: str = string()
 
 
-class IncrementalAlterConfigsResponse(Response, key=44, versions=(0, 1), flexible=1):
+class IncrementalAlterConfigsResponse(Response):
     throttle_time_ms: int = i32()
     responses: list[AlterConfigsResourceResponse] = array(AlterConfigsResourceResponse)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ottla.wire.schema import Request, Response, boolean, i16, i32, i64, string
 
 
-class InitProducerIdRequest(Request, key=22, versions=(0, 6), flexible=2):
+class InitProducerIdRequest(Request):
     transactional_id: str | None = string(nullable=True)
     transaction_timeout_ms: int = i32()
     producer_id: int = i64(since=3, default=-1)
@@ -14,7 +14,7 @@ class InitProducerIdRequest(Request, key=22, versions=(0, 6), flexible=2):
     keep_prepared_txn: bool = boolean(since=6)
 
 
-class InitProducerIdResponse(Response, key=22, versions=(0, 6), flexible=2):
+class InitProducerIdResponse(Response):
     throttle_time_ms: int = i32(ignorable=True)
     error_code: int = i16()
     producer_id: int = i64(default=-1)

@@ -16,7 +16,7 @@ class InitializeStateData(Struct):
     partitions: list[PartitionData] = array(PartitionData)
 
 
-class InitializeShareGroupStateRequest(Request, key=83, versions=(0, 0), flexible=0):
+class InitializeShareGroupStateRequest(Request):
     group_id: str = string()
     topics: list[InitializeStateData] = array(InitializeStateData)
 
@@ -32,5 +32,5 @@ class InitializeStateResult(Struct):
     partitions: list[PartitionResult] = array(PartitionResult)
 
 
-class InitializeShareGroupStateResponse(Response, key=83, versions=(0, 0), flexible=0):
+class InitializeShareGroupStateResponse(Response):
     results: list[InitializeStateResult] = array(InitializeStateResult)

@@ -10,7 +10,7 @@ class JoinGroupRequestProtocol(Struct):
     metadata: bytes = octets()
 
 
-class JoinGroupRequest(Request, key=11, versions=(0, 9), flexible=6):
+class JoinGroupRequest(Request):
     group_id: str = string()
     session_timeout_ms: int = i32()
     rebalance_timeout_ms: int = i32(since=1, default=-1, ignorable=True)
@@ -27,7 +27,7 @@ class JoinGroupResponseMember(Struct):
     metadata: bytes = octets()
 
 
-class JoinGroupResponse(Response, key=11, versions=(0, 9), flexible=6):
+class JoinGroupResponse(Response):
     throttle_time_ms: int = i32(since=2, ignorable=True)
     error_code: int = i16()
     generation_id: int = i32(default=-1)

@@ -32,7 +32,7 @@ class LeaderAndIsrLiveLeader(Struct):
     port: int = i32()
 
 
-class LeaderAndIsrRequest(Request, key=4, versions=(0, 7), flexible=4):
+class LeaderAndIsrRequest(Request):
     controller_id: int = i32()
     is_kraft_controller: bool = boolean(since=7)
     controller_epoch: int = i32()
@@ -54,7 +54,7 @@ class LeaderAndIsrTopicError(Struct):
     partition_errors: list[LeaderAndIsrPartitionError] = array(LeaderAndIsrPartitionError, since=5)
 
 
-class LeaderAndIsrResponse(Response, key=4, versions=(0, 7), flexible=4):
+class LeaderAndIsrResponse(Response):
     error_code: int = i16()
     partition_errors: list[LeaderAndIsrPartitionError] = array(LeaderAndIsrPartitionError, until=4)
     topics: list[LeaderAndIsrTopicError] = array(LeaderAndIsrTopicError, since=5)

@@ -11,7 +11,7 @@ class MemberIdentity(Struct):
     reason: str | None = string(since=5, nullable=True, default=None, ignorable=True)
 
 
-class LeaveGroupRequest(Request, key=13, versions=(0, 5), flexible=4):
+class LeaveGroupRequest(Request):
     group_id: str = string()
     member_id: str = string(until=2)
     members: list[MemberIdentity] = array(MemberIdentity, since=3)
@@ -23,7 +23,7 @@ class MemberResponse(Struct):
     error_code: int = i16(since=3)
 
 
-class LeaveGroupResponse(Response, key=13, versions=(0, 5), flexible=4):
+class LeaveGroupResponse(Response):
     throttle_time_ms: int = i32(since=1, ignorable=True)
     error_code: int = i16()
     members: list[MemberResponse] = array(MemberResponse, since=3)

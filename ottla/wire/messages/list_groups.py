@@ -5,7 +5,7 @@ from __future__ import annotations
 from ottla.wire.schema import Request, Response, Struct, array, i16, i32, string
 
 
-class ListGroupsRequest(Request, key=16, versions=(0, 5), flexible=3):
+class ListGroupsRequest(Request):
     states_filter: list[str] = array(string, since=4)
     types_filter: list[str] = array(string, since=5)
 
@@ -17,7 +17,7 @@ class ListedGroup(Struct):
     group_type: str = string(since=5, ignorable=True)
 
 
-class ListGroupsResponse(Response, key=16, versions=(0, 5), flexible=3):
+class ListGroupsResponse(Response):
     throttle_time_ms: int = i32(since=1, ignorable=True)
     error_code: int = i16()
     groups: list[ListedGroup] = array(ListedGroup)

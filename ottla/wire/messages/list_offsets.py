@@ -16,7 +16,7 @@ class ListOffsetsTopic(Struct):
     partitions: list[ListOffsetsPartition] = array(ListOffsetsPartition)
 
 
-class ListOffsetsRequest(Request, key=2, versions=(1, 11), flexible=6):
+class ListOffsetsRequest(Request):
     replica_id: int = i32()
     isolation_level: int = i8(since=2)
     topics: list[ListOffsetsTopic] = array(ListOffsetsTopic)
@@ -36,6 +36,6 @@ class ListOffsetsTopicResponse(Struct):
     partitions: list[ListOffsetsPartitionResponse] = array(ListOffsetsPartitionResponse)
 
 
-class ListOffsetsResponse(Response, key=2, versions=(1, 11), flexible=6):
+class ListOffsetsResponse(Response):
     throttle_time_ms: int = i32(since=2, ignorable=True)
     topics: list[ListOffsetsTopicResponse] = array(ListOffsetsTopicResponse)

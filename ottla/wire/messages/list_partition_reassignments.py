@@ -10,7 +10,7 @@ class ListPartitionReassignmentsTopics(Struct):
     partition_indexes: list[int] = array(i32)
 
 
-class ListPartitionReassignmentsRequest(Request, key=46, versions=(0, 0), flexible=0):
+class ListPartitionReassignmentsRequest(Request):
     timeout_ms: int = i32(default=60_000)
     topics: list[ListPartitionReassignmentsTopics] | None = array(ListPartitionReassignmentsTopics, nullable=True, default=None)
 
@@ -27,7 +27,7 @@ class OngoingTopicReassignment(Struct):
     partitions: list[OngoingPartitionReassignment] = array(OngoingPartitionReassignment)
 
 
-class ListPartitionReassignmentsResponse(Response, key=46, versions=(0, 0), flexible=0):
+class ListPartitionReassignmentsResponse(Response):
     throttle_time_ms: int = i32()
     error_code: int = i16()
     error_message: str | None = string(nullable=True)

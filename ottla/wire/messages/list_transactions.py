@@ -5,7 +5,7 @@ from __future__ import annotations
 from ottla.wire.schema import Request, Response, Struct, array, i16, i32, i64, string
 
 
-class ListTransactionsRequest(Request, key=66, versions=(0, 2), flexible=0):
+class ListTransactionsRequest(Request):
     state_filters: list[str] = array(string)
     producer_id_filters: list[int] = array(i64)
     duration_filter: int = i64(since=1, default=-1)
@@ -18,7 +18,7 @@ class TransactionState(Struct):
     transaction_state: str = string()
 
 
-class ListTransactionsResponse(Response, key=66, versions=(0, 2), flexible=0):
+class ListTransactionsResponse(Response):
     throttle_time_ms: int = i32()
     error_code: int = i16()
     unknown_state_filters: list[str] = array(string)

@@ -10,7 +10,7 @@ class MetadataRequestTopic(Struct):
     name: str | None = string(nullable_since=10)
 
 
-class MetadataRequest(Request, key=3, versions=(0, 13), flexible=9):
+class MetadataRequest(Request):
     topics: list[MetadataRequestTopic] | None = array(MetadataRequestTopic, nullable_since=1)
     allow_auto_topic_creation: bool = boolean(since=4, default=True)
     include_cluster_authorized_operations: bool = boolean(since=8, until=10)
@@ -43,7 +43,7 @@ class MetadataResponseTopic(Struct):
     topic_authorized_operations: int = i32(since=8, default=-0x80000000)
 
 
-class MetadataResponse(Response, key=3, versions=(0, 13), flexible=9):
+class MetadataResponse(Response):
     throttle_time_ms: int = i32(since=3, ignorable=True)
     brokers: list[MetadataResponseBroker] = array(MetadataResponseBroker)
     cluster_id: str | None = string(since=2, nullable=True, default=None, ignorable=True)

@@ -18,7 +18,7 @@ class OffsetCommitRequestTopic(Struct):
     partitions: list[OffsetCommitRequestPartition] = array(OffsetCommitRequestPartition)
 
 
-class OffsetCommitRequest(Request, key=8, versions=(2, 10), flexible=8):
+class OffsetCommitRequest(Request):
     group_id: str = string()
     generation_id_or_member_epoch: int = i32(default=-1, ignorable=True)
     member_id: str = string(ignorable=True)
@@ -38,6 +38,6 @@ class OffsetCommitResponseTopic(Struct):
     partitions: list[OffsetCommitResponsePartition] = array(OffsetCommitResponsePartition)
 
 
-class OffsetCommitResponse(Response, key=8, versions=(2, 10), flexible=8):
+class OffsetCommitResponse(Response):
     throttle_time_ms: int = i32(since=3, ignorable=True)
     topics: list[OffsetCommitResponseTopic] = array(OffsetCommitResponseTopic)

@@ -14,7 +14,7 @@ class OffsetDeleteRequestTopic(Struct):
     partitions: list[OffsetDeleteRequestPartition] = array(OffsetDeleteRequestPartition)
 
 
-class OffsetDeleteRequest(Request, key=47, versions=(0, 0)):
+class OffsetDeleteRequest(Request):
     group_id: str = string()
     topics: list[OffsetDeleteRequestTopic] = array(OffsetDeleteRequestTopic)
 
@@ -29,7 +29,7 @@ class OffsetDeleteResponseTopic(Struct):
     partitions: list[OffsetDeleteResponsePartition] = array(OffsetDeleteResponsePartition)
 
 
-class OffsetDeleteResponse(Response, key=47, versions=(0, 0)):
+class OffsetDeleteResponse(Response):
     error_code: int = i16()
     throttle_time_ms: int = i32(ignorable=True)
     topics: list[OffsetDeleteResponseTopic] = array(OffsetDeleteResponseTopic)

@@ -23,7 +23,7 @@ class OffsetFetchRequestGroup(Struct):
     topics: list[OffsetFetchRequestTopics] | None = array(OffsetFetchRequestTopics, since=8, nullable=True)
 
 
-class OffsetFetchRequest(Request, key=9, versions=(1, 10), flexible=6):
+class OffsetFetchRequest(Request):
     group_id: str = string(until=7)
     topics: list[OffsetFetchRequestTopic] | None = array(OffsetFetchRequestTopic, until=7, nullable_since=2)
     groups: list[OffsetFetchRequestGroup] = array(OffsetFetchRequestGroup, since=8)
@@ -63,7 +63,7 @@ class OffsetFetchResponseGroup(Struct):
     error_code: int = i16(since=8)
 
 
-class OffsetFetchResponse(Response, key=9, versions=(1, 10), flexible=6):
+class OffsetFetchResponse(Response):
     throttle_time_ms: int = i32(since=3, ignorable=True)
     topics: list[OffsetFetchResponseTopic] = array(OffsetFetchResponseTopic, until=7)
     error_code: int = i16(since=2, until=7, ignorable=True)

@@ -16,7 +16,7 @@ class OffsetForLeaderTopic(Struct):
     partitions: list[OffsetForLeaderPartition] = array(OffsetForLeaderPartition)
 
 
-class OffsetForLeaderEpochRequest(Request, key=23, versions=(2, 4), flexible=4):
+class OffsetForLeaderEpochRequest(Request):
     replica_id: int = i32(since=3, default=-2, ignorable=True)
     topics: list[OffsetForLeaderTopic] = array(OffsetForLeaderTopic)
 
@@ -33,6 +33,6 @@ class OffsetForLeaderTopicResult(Struct):
     partitions: list[EpochEndOffset] = array(EpochEndOffset)
 
 
-class OffsetForLeaderEpochResponse(Response, key=23, versions=(2, 4), flexible=4):
+class OffsetForLeaderEpochResponse(Response):
     throttle_time_ms: int = i32(ignorable=True)
     topics: list[OffsetForLeaderTopicResult] = array(OffsetForLeaderTopicResult)

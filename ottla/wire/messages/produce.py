@@ -16,7 +16,7 @@ class TopicProduceData(Struct):
     partition_data: list[PartitionProduceData] = array(PartitionProduceData)
 
 
-class ProduceRequest(Request, key=0, versions=(3, 13), flexible=9):
+class ProduceRequest(Request):
     transactional_id: str | None = string(nullable=True, default=None)
     acks: int = i16()
     timeout_ms: int = i32()
@@ -57,7 +57,7 @@ class NodeEndpoint(Struct):
     rack: str | None = string(since=10, nullable=True, default=None)
 
 
-class ProduceResponse(Response, key=0, versions=(3, 13), flexible=9):
+class ProduceResponse(Response):
     responses: list[TopicProduceResponse] = array(TopicProduceResponse)
     throttle_time_ms: int = i32(ignorable=True)
     node_endpoints: list[NodeEndpoint] = array(NodeEndpoint, since=10, tag=0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ottla.wire.schema import Request, Response, Uuid, boolean, i8, i16, i32, octets, uuid
 
 
-class PushTelemetryRequest(Request, key=72, versions=(0, 0), flexible=0):
+class PushTelemetryRequest(Request):
     client_instance_id: Uuid = uuid()
     subscription_id: int = i32()
     terminating: bool = boolean()
@@ -13,6 +13,6 @@ class PushTelemetryRequest(Request, key=72, versions=(0, 0), flexible=0):
     metrics: bytes = octets()
 
 
-class PushTelemetryResponse(Response, key=72, versions=(0, 0), flexible=0):
+class PushTelemetryResponse(Response):
     throttle_time_ms: int = i32()
     error_code: int = i16()

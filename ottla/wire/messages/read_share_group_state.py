@@ -15,7 +15,7 @@ class ReadStateData(Struct):
     partitions: list[PartitionData] = array(PartitionData)
 
 
-class ReadShareGroupStateRequest(Request, key=84, versions=(0, 0), flexible=0):
+class ReadShareGroupStateRequest(Request):
     group_id: str = string()
     topics: list[ReadStateData] = array(ReadStateData)
 
@@ -41,5 +41,5 @@ class ReadStateResult(Struct):
     partitions: list[PartitionResult] = array(PartitionResult)
 
 
-class ReadShareGroupStateResponse(Response, key=84, versions=(0, 0), flexible=0):
+class ReadShareGroupStateResponse(Response):
     results: list[ReadStateResult] = array(ReadStateResult)

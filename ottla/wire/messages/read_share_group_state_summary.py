@@ -15,7 +15,7 @@ class ReadStateSummaryData(Struct):
     partitions: list[PartitionData] = array(PartitionData)
 
 
-class ReadShareGroupStateSummaryRequest(Request, key=87, versions=(0, 1), flexible=0):
+class ReadShareGroupStateSummaryRequest(Request):
     group_id: str = string()
     topics: list[ReadStateSummaryData] = array(ReadStateSummaryData)
 
@@ -35,5 +35,5 @@ class ReadStateSummaryResult(Struct):
     partitions: list[PartitionResult] = array(PartitionResult)
 
 
-class ReadShareGroupStateSummaryResponse(Response, key=87, versions=(0, 1), flexible=0):
+class ReadShareGroupStateSummaryResponse(Response):
     results: list[ReadStateSummaryResult] = array(ReadStateSummaryResult)

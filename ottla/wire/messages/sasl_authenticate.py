@@ -5,11 +5,11 @@ from __future__ import annotations
 from ottla.wire.schema import Request, Response, i16, i64, octets, string
 
 
-class SaslAuthenticateRequest(Request, key=36, versions=(0, 2), flexible=2):
+class SaslAuthenticateRequest(Request):
     auth_bytes: bytes = octets()
 
 
-class SaslAuthenticateResponse(Response, key=36, versions=(0, 2), flexible=2):
+class SaslAuthenticateResponse(Response):
     error_code: int = i16()
     error_message: str | None = string(nullable=True)
     auth_bytes: bytes = octets()

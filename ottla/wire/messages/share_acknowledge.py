@@ -21,7 +21,7 @@ class AcknowledgeTopic(Struct):
     partitions: list[AcknowledgePartition] = array(AcknowledgePartition)
 
 
-class ShareAcknowledgeRequest(Request, key=79, versions=(1, 2), flexible=0):
+class ShareAcknowledgeRequest(Request):
     group_id: str | None = string(nullable=True, default=None)
     member_id: str | None = string(nullable=True)
     share_session_epoch: int = i32()
@@ -53,7 +53,7 @@ class NodeEndpoint(Struct):
     rack: str | None = string(nullable=True, default=None)
 
 
-class ShareAcknowledgeResponse(Response, key=79, versions=(1, 2), flexible=0):
+class ShareAcknowledgeResponse(Response):
     throttle_time_ms: int = i32()
     error_code: int = i16()
     error_message: str | None = string(nullable=True, default=None)

@@ -27,7 +27,7 @@ class ForgottenTopic(Struct):
     partitions: list[int] = array(i32)
 
 
-class ShareFetchRequest(Request, key=78, versions=(1, 2), flexible=0):
+class ShareFetchRequest(Request):
     group_id: str | None = string(nullable=True, default=None)
     member_id: str | None = string(nullable=True)
     share_session_epoch: int = i32()
@@ -76,7 +76,7 @@ class NodeEndpoint(Struct):
     rack: str | None = string(nullable=True, default=None)
 
 
-class ShareFetchResponse(Response, key=78, versions=(1, 2), flexible=0):
+class ShareFetchResponse(Response):
     throttle_time_ms: int = i32()
     error_code: int = i16()
     error_message: str | None = string(nullable=True, default=None)

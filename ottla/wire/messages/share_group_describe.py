@@ -5,7 +5,7 @@ from __future__ import annotations
 from ottla.wire.schema import Request, Response, Struct, Uuid, array, boolean, i16, i32, nested, string, uuid
 
 
-class ShareGroupDescribeRequest(Request, key=77, versions=(1, 1), flexible=0):
+class ShareGroupDescribeRequest(Request):
     group_ids: list[str] = array(string)
     include_authorized_operations: bool = boolean()
 
@@ -42,6 +42,6 @@ class DescribedGroup(Struct):
     authorized_operations: int = i32(default=-0x80000000)
 
 
-class ShareGroupDescribeResponse(Response, key=77, versions=(1, 1), flexible=0):
+class ShareGroupDescribeResponse(Response):
     throttle_time_ms: int = i32()
     groups: list[DescribedGroup] = array(DescribedGroup)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ottla.wire.schema import Request, Response, Struct, Uuid, array, i16, i32, nested, string, uuid
 
 
-class ShareGroupHeartbeatRequest(Request, key=76, versions=(1, 1), flexible=0):
+class ShareGroupHeartbeatRequest(Request):
     group_id: str = string()
     member_id: str = string()
     member_epoch: int = i32()
@@ -22,7 +22,7 @@ class Assignment(Struct):
     topic_partitions: list[TopicPartitions] = array(TopicPartitions)
 
 
-class ShareGroupHeartbeatResponse(Response, key=76, versions=(1, 1), flexible=0):
+class ShareGroupHeartbeatResponse(Response):
     throttle_time_ms: int = i32()
     error_code: int = i16()
     error_message: str | None = string(nullable=True, default=None)

@@ -26,7 +26,7 @@ class StopReplicaTopicState(Struct):
     partition_states: list[StopReplicaPartitionState] = array(StopReplicaPartitionState, since=3)
 
 
-class StopReplicaRequest(Request, key=5, versions=(0, 4), flexible=2):
+class StopReplicaRequest(Request):
     controller_id: int = i32()
     is_kraft_controller: bool = boolean(since=4)
     controller_epoch: int = i32()
@@ -43,6 +43,6 @@ class StopReplicaPartitionError(Struct):
     error_code: int = i16()
 
 
-class StopReplicaResponse(Response, key=5, versions=(0, 4), flexible=2):
+class StopReplicaResponse(Response):
     error_code: int = i16()
     partition_errors: list[StopReplicaPartitionError] = array(StopReplicaPartitionError)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ottla.wire.schema import Request, Response, Struct, array, boolean, i8, i16, i32, i64, nested, string, u16
 
 
-class StreamsGroupDescribeRequest(Request, key=89, versions=(0, 1), flexible=0):
+class StreamsGroupDescribeRequest(Request):
     group_ids: list[str] = array(string)
     include_authorized_operations: bool = boolean()
     include_topology_description: bool = boolean(since=1)
@@ -115,6 +115,6 @@ class DescribedGroup(Struct):
     assignor_name: str | None = string(since=1, nullable=True, default=None, ignorable=True)
 
 
-class StreamsGroupDescribeResponse(Response, key=89, versions=(0, 1), flexible=0):
+class StreamsGroupDescribeResponse(Response):
     throttle_time_ms: int = i32()
     groups: list[DescribedGroup] = array(DescribedGroup)

@@ -54,7 +54,7 @@ class TaskOffset(Struct):
     offset: int = i64()
 
 
-class StreamsGroupHeartbeatRequest(Request, key=88, versions=(0, 1), flexible=0):
+class StreamsGroupHeartbeatRequest(Request):
     group_id: str = string()
     member_id: str = string()
     member_epoch: int = i32()
@@ -90,7 +90,7 @@ class EndpointToPartitions(Struct):
     standby_partitions: list[TopicPartition] = array(TopicPartition)
 
 
-class StreamsGroupHeartbeatResponse(Response, key=88, versions=(0, 1), flexible=0):
+class StreamsGroupHeartbeatResponse(Response):
     throttle_time_ms: int = i32()
     error_code: int = i16()
     error_message: str | None = string(nullable=True, default=None)

@@ -29,14 +29,14 @@ class TopologyDescription(Struct):
     global_stores: list[TopologyDescriptionGlobalStore] = array(TopologyDescriptionGlobalStore)
 
 
-class StreamsGroupTopologyDescriptionUpdateRequest(Request, key=93, versions=(0, 0), flexible=0):
+class StreamsGroupTopologyDescriptionUpdateRequest(Request):
     group_id: str = string()
     member_id: str = string()
     topology_epoch: int = i32()
     topology_description: TopologyDescription = nested(TopologyDescription)
 
 
-class StreamsGroupTopologyDescriptionUpdateResponse(Response, key=93, versions=(0, 0), flexible=0):
+class StreamsGroupTopologyDescriptionUpdateResponse(Response):
     throttle_time_ms: int = i32()
     error_code: int = i16()
     error_message: str | None = string(nullable=True, default=None)

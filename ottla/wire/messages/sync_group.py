@@ -10,7 +10,7 @@ class SyncGroupRequestAssignment(Struct):
     assignment: bytes = octets()
 
 
-class SyncGroupRequest(Request, key=14, versions=(0, 5), flexible=4):
+class SyncGroupRequest(Request):
     group_id: str = string()
     generation_id: int = i32()
     member_id: str = string()
@@ -20,7 +20,7 @@ class SyncGroupRequest(Request, key=14, versions=(0, 5), flexible=4):
     assignments: list[SyncGroupRequestAssignment] = array(SyncGroupRequestAssignment)
 
 
-class SyncGroupResponse(Response, key=14, versions=(0, 5), flexible=4):
+class SyncGroupResponse(Response):
     throttle_time_ms: int = i32(since=1, ignorable=True)
     error_code: int = i16()
     protocol_type: str | None = string(since=5, nullable=True, default=None, ignorable=True)

@@ -18,7 +18,7 @@ class TxnOffsetCommitRequestTopic(Struct):
     partitions: list[TxnOffsetCommitRequestPartition] = array(TxnOffsetCommitRequestPartition)
 
 
-class TxnOffsetCommitRequest(Request, key=28, versions=(0, 6), flexible=3):
+class TxnOffsetCommitRequest(Request):
     transactional_id: str = string()
     group_id: str = string()
     producer_id: int = i64()
@@ -40,6 +40,6 @@ class TxnOffsetCommitResponseTopic(Struct):
     partitions: list[TxnOffsetCommitResponsePartition] = array(TxnOffsetCommitResponsePartition)
 
 
-class TxnOffsetCommitResponse(Response, key=28, versions=(0, 6), flexible=3):
+class TxnOffsetCommitResponse(Response):
     throttle_time_ms: int = i32()
     topics: list[TxnOffsetCommitResponseTopic] = array(TxnOffsetCommitResponseTopic)

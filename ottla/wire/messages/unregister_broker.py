@@ -5,11 +5,11 @@ from __future__ import annotations
 from ottla.wire.schema import Request, Response, i16, i32, string
 
 
-class UnregisterBrokerRequest(Request, key=64, versions=(0, 0), flexible=0):
+class UnregisterBrokerRequest(Request):
     broker_id: int = i32()
 
 
-class UnregisterBrokerResponse(Response, key=64, versions=(0, 0), flexible=0):
+class UnregisterBrokerResponse(Response):
     throttle_time_ms: int = i32()
     error_code: int = i16()
     error_message: str | None = string(nullable=True)

@@ -12,7 +12,7 @@ class FeatureUpdateKey(Struct):
     upgrade_type: int = i8(since=1, default=1)
 
 
-class UpdateFeaturesRequest(Request, key=57, versions=(0, 2), flexible=0):
+class UpdateFeaturesRequest(Request):
     timeout_ms: int = i32(default=60_000)
     feature_updates: list[FeatureUpdateKey] = array(FeatureUpdateKey)
     validate_only: bool = boolean(since=1)
@@ -24,7 +24,7 @@ class UpdatableFeatureResult(Struct):
     error_message: str | None = string(nullable=True)
 
 
-class UpdateFeaturesResponse(Response, key=57, versions=(0, 2), flexible=0):
+class UpdateFeaturesResponse(Response):
     throttle_time_ms: int = i32()
     error_code: int = i16()
     error_message: str | None = string(nullable=True)

@@ -38,7 +38,7 @@ class UpdateMetadataBroker(Struct):
     rack: str | None = string(since=2, nullable=True, ignorable=True)
 
 
-class UpdateMetadataRequest(Request, key=6, versions=(0, 8), flexible=6):
+class UpdateMetadataRequest(Request):
     controller_id: int = i32()
     is_kraft_controller: bool = boolean(since=8)
     type: int = i8(since=8, tag=0)
@@ -49,5 +49,5 @@ class UpdateMetadataRequest(Request, key=6, versions=(0, 8), flexible=6):
     live_brokers: list[UpdateMetadataBroker] = array(UpdateMetadataBroker)
 
 
-class UpdateMetadataResponse(Response, key=6, versions=(0, 8), flexible=6):
+class UpdateMetadataResponse(Response):
     error_code: int = i16()

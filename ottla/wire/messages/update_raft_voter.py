@@ -16,7 +16,7 @@ class KRaftVersionFeature(Struct):
     max_supported_version: int = i16()
 
 
-class UpdateRaftVoterRequest(Request, key=82, versions=(0, 0), flexible=0):
+class UpdateRaftVoterRequest(Request):
     cluster_id: str | None = string(nullable=True)
     current_leader_epoch: int = i32()
     voter_id: int = i32()
@@ -32,7 +32,7 @@ class CurrentLeader(Struct):
     port: int = i32()
 
 
-class UpdateRaftVoterResponse(Response, key=82, versions=(0, 0), flexible=0):
+class UpdateRaftVoterResponse(Response):
     throttle_time_ms: int = i32()
     error_code: int = i16()
     current_leader: CurrentLeader = nested(CurrentLeader, tag=0)

@@ -21,7 +21,7 @@ class TopicData(Struct):
     partitions: list[PartitionData] = array(PartitionData)
 
 
-class VoteRequest(Request, key=52, versions=(0, 2), flexible=0):
+class VoteRequest(Request):
     cluster_id: str | None = string(nullable=True, default=None)
     voter_id: int = i32(since=1, default=-1, ignorable=True)
     topics: list[TopicData] = array(TopicData)
@@ -46,7 +46,7 @@ class NodeEndpoint(Struct):
     port: int = u16(since=1)
 
 
-class VoteResponse(Response, key=52, versions=(0, 2), flexible=0):
+class VoteResponse(Response):
     error_code: int = i16()
     topics: list[VoteResponseTopicData] = array(VoteResponseTopicData)
     node_endpoints: list[NodeEndpoint] = array(NodeEndpoint, since=1, tag=0)

@@ -26,7 +26,7 @@ class WriteStateData(Struct):
     partitions: list[PartitionData] = array(PartitionData)
 
 
-class WriteShareGroupStateRequest(Request, key=85, versions=(0, 1), flexible=0):
+class WriteShareGroupStateRequest(Request):
     group_id: str = string()
     topics: list[WriteStateData] = array(WriteStateData)
 
@@ -42,5 +42,5 @@ class WriteStateResult(Struct):
     partitions: list[PartitionResult] = array(PartitionResult)
 
 
-class WriteShareGroupStateResponse(Response, key=85, versions=(0, 1), flexible=0):
+class WriteShareGroupStateResponse(Response):
     results: list[WriteStateResult] = array(WriteStateResult)

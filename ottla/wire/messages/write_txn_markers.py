@@ -19,7 +19,7 @@ class WritableTxnMarker(Struct):
     transaction_version: int = i8(since=2, ignorable=True)
 
 
-class WriteTxnMarkersRequest(Request, key=27, versions=(1, 2), flexible=1):
+class WriteTxnMarkersRequest(Request):
     markers: list[WritableTxnMarker] = array(WritableTxnMarker)
 
 
@@ -38,5 +38,5 @@ class WritableTxnMarkerResult(Struct):
     topics: list[WritableTxnMarkerTopicResult] = array(WritableTxnMarkerTopicResult)
 
 
-class WriteTxnMarkersResponse(Response, key=27, versions=(1, 2), flexible=1):
+class WriteTxnMarkersResponse(Response):
     markers: list[WritableTxnMarkerResult] = array(WritableTxnMarkerResult)

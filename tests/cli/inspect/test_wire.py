@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from ottla.cli.inspect.frames import about, key_of, split_frames
+from ottla.wire.apis import APIS
 from ottla.wire.codec import encoder
-from ottla.wire.framing import APIS, write_request, write_response
+from ottla.wire.framing import write_request, write_response
 from ottla.wire.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
 from ottla.wire.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
 from ottla.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse

@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from ottla.client.core.connection import ConnectionProtocol
+from ottla.wire.apis import API_VERSION_RANGES
 from ottla.wire.codec import decoder
-from ottla.wire.framing import API_VERSION_RANGES, load, read_request_header, write_response
+from ottla.wire.framing import load, read_request_header, write_response
 from ottla.wire.messages.api_versions import ApiVersion, ApiVersionsResponse
 
 API_VERSIONS = 18
