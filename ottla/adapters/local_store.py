@@ -1,184 +1,174 @@
 """The metadata store of a single broker: the node tree in memory, every lasting node in an SQLite file beside the logs.
 
-`multi` stages the operations, writes what they leave behind in one SQLite transaction (WAL, synchronous=FULL: on the disk when the call
-returns), and only then changes the tree and answers; a kill at any point leaves all of a multi or nothing. Answers come before the
-methods return, so the caller's loop stands still for the write: 0.6 ms for a small change on a disk that syncs in 0.13 ms. Metadata
-changes seldom, and nothing may be answered before its change is on the disk anyway. Only a multi of thousands of nodes is done in turns of
-the loop; what is asked for meanwhile waits behind it.
+`multi` stages the operations, writes what they leave behind in one transaction of the file, and only then changes the tree, calls watches
+and answers; a kill at any point leaves all of a multi or nothing. Answers come before the methods return, so the caller's loop stands
+still for the write: 0.6 ms for a small change on a disk that syncs in 0.13 ms. Metadata changes seldom, and nothing may be answered before
+its change is on the disk anyway. Only a multi of thousands of nodes is done in turns of the loop; later ones wait behind it.
 
 Ephemeral nodes live in memory only, so they are gone after a restart, as a ZooKeeper session's would be. A `czxid` must never repeat
 although those nodes leave no trace: its upper half is the number of the opening, written with the first multi, its lower half counts
 multis.
 
-A file that is not a healthy store raises `StorageError` with one line; nothing is repaired or overwritten. Left out: sessions of others,
-ACLs.
+`another_session` gives a second session on the same tree, as another broker would have. Left out: ACLs; a session ends only by `close`.
 """
 
 from __future__ import annotations
 
 import logging
-import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 
-from ottla.adapters.node_tree import Growth, NodeTree, Staged
+from ottla.adapters.node_journal import NodeJournal
+from ottla.adapters.node_tree import NodeTree, Ringing, Staged
 from ottla.base.errors import StorageError
-from ottla.base.ports import Node, Operation, StoreResult
+from ottla.base.ports import Node, Operation, Outcome, SessionEvent, StoreResult, Watch
 from ottla.base.turns import Turns
 
 log = logging.getLogger("ottla.metadata")
 
 FILE_NAME = "ottla-metadata.sqlite"
-SCHEMA_VERSION = 1
 CZXIDS_PER_OPENING_BITS = 32
+SESSIONS_PER_OPENING_BITS = 16
 OPERATIONS_AT_ONCE_MAX = 2048
 PIECE_OPERATIONS = 1024
-DELETE = "DELETE FROM node WHERE path = ?"
-PUT = "INSERT OR REPLACE INTO node VALUES (?, ?, ?, ?)"
-Row = tuple[object, ...]
-SCHEMA = """
-CREATE TABLE IF NOT EXISTS node (path TEXT PRIMARY KEY, data BLOB NOT NULL, version INTEGER NOT NULL, czxid INTEGER NOT NULL) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS opening (number INTEGER NOT NULL);
-"""
+
+Done = Callable[[Outcome], object]
 
 
-class LocalStore:
-    """`ports.MetadataStore` in one SQLite file, opened by one process at a time (the data directory's lock sees to that)."""
+class _SharedTree:
+    """The tree and its file, shared by the sessions of the process."""
 
-    def __init__(self, path: str, turns: Turns | None = None) -> None:
-        self.path = path
-        self.is_closed = False
+    def __init__(self, path: str, turns: Turns | None) -> None:
+        self.journal = NodeJournal(path)
+        self.tree: NodeTree = self.journal.load()
         self._turns = turns
-        try:
-            self._database = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
-        except sqlite3.Error as error:
-            raise self._unreadable(error) from None
-        try:
-            nodes, opening = self._open()
-        except sqlite3.Error as error:
-            self._database.close()
-            raise self._unreadable(error) from None
-        except StorageError:
-            self._database.close()
-            raise
-        self._opening = opening + 1
-        self._is_opening_saved = False
         self._multis = 0
-        self._tree = NodeTree(nodes)
+        self._sessions_opened = 0
+        self._open_sessions = 0
 
-    def get(self, path: str, done: Callable[[Node | None], None], *, watch: Callable[[], None] | None = None) -> None:
-        if watch is not None:
-            self._tree.watch_node(path, watch)
-        done(self._tree.get(path))
+    def open_session(self) -> int:
+        self._sessions_opened += 1
+        self._open_sessions += 1
+        return (self.journal.opening << SESSIONS_PER_OPENING_BITS) + self._sessions_opened
 
-    def children(self, path: str, done: Callable[[list[str]], None], *, watch: Callable[[], None] | None = None) -> None:
-        if watch is not None:
-            self._tree.watch_children(path, watch)
-        done(self._tree.children(path))
+    @property
+    def _is_closed(self) -> bool:
+        return self._open_sessions == 0
 
-    def multi(self, operations: Sequence[Operation], done: Callable[[StoreResult, int], None]) -> None:
-        if self.is_closed:
-            done(StoreResult.SESSION_EXPIRED, 0)
-            return
+    def end_session(self, session_id: int) -> None:
+        self._open_sessions -= 1
+        self.tree.take_watches(session_id)
+        if self._is_closed:
+            self.journal.close()
+        elif self._turns is None:
+            self._remove_ephemerals(session_id)
+        else:
+            self._turns.call_when_idle(lambda: self._remove_ephemerals(session_id))
+
+    def _remove_ephemerals(self, session_id: int) -> None:
+        self._ring(self.tree.commit(self.tree.stage_end_of(session_id)))
+
+    def multi(self, session: LocalStore, operations: Sequence[Operation], done: Done) -> None:
         if self._turns is not None and (len(operations) > OPERATIONS_AT_ONCE_MAX or not self._turns.is_idle):
-            self._turns.add(self._multi_in_turns(operations, done))
+            self._turns.add(self._run(session, operations, done))
+        else:
+            for _ in self._run(session, operations, done):
+                pass
+
+    def _run(self, session: LocalStore, operations: Sequence[Operation], done: Done) -> Iterator[None]:
+        """Stages, saves and commits, with pauses; nothing has changed before the last of them."""
+        if session.is_closed:
+            done(Outcome(StoreResult.SESSION_EXPIRED))
             return
-        czxid = self._next_czxid()
-        staged, result, index = self._tree.stage(operations, czxid=czxid, session_id=self._opening)
-        if result is StoreResult.OK and staged:
-            self._save(staged)
-            self._multis += 1
-            self._tree.commit(staged)
-        done(result, index)
-
-    def _next_czxid(self) -> int:
-        return (self._opening << CZXIDS_PER_OPENING_BITS) + self._multis + 1
-
-    def _multi_in_turns(self, operations: Sequence[Operation], done: Callable[[StoreResult, int], None]) -> Iterator[None]:
-        staged, growth, czxid = Staged(), Growth(), self._next_czxid()
+        staged, outcome = Staged(), Outcome(StoreResult.OK)
+        czxid = (self.journal.opening << CZXIDS_PER_OPENING_BITS) + self._multis + 1
         for start in range(0, len(operations), PIECE_OPERATIONS):
             piece = operations[start : start + PIECE_OPERATIONS]
-            result, index = self._tree.stage_more(piece, staged, growth, czxid=czxid, session_id=self._opening)
-            if result is not StoreResult.OK:
-                done(result, start + index)
+            outcome = self.tree.stage_more(piece, staged, czxid=czxid, session_id=session.session_id())
+            if outcome.result is not StoreResult.OK:
+                done(Outcome(outcome.result, start + outcome.index))
                 return
             yield
-            if self.is_closed:
-                done(StoreResult.SESSION_EXPIRED, 0)
+            if self._is_closed:
+                done(Outcome(StoreResult.SESSION_EXPIRED))
                 return
         try:
-            for _ in self._save_in_pieces(staged):
+            for _ in self.journal.save_in_pieces(staged) if staged.nodes else ():
                 yield
-                if self.is_closed:
-                    done(StoreResult.SESSION_EXPIRED, 0)
+                if self._is_closed:
+                    done(Outcome(StoreResult.SESSION_EXPIRED))
                     return
         except StorageError as error:
             log.error("%s", error)
-            done(StoreResult.UNKNOWN, -1)
+            done(Outcome(StoreResult.DISK_FAILED))
             return
         self._multis += 1
-        self._tree.commit(staged)
+        ringing = self.tree.commit(staged)
         yield
-        done(StoreResult.OK, -1)
+        self._ring(ringing)
+        done(outcome)
+
+    def _ring(self, ringing: Ringing) -> None:
+        for _session_id, watch, event in ringing:
+            watch(event)
+
+
+class LocalStore:
+    """`ports.MetadataStore`: one session on the tree in one SQLite file."""
+
+    def __init__(self, path: str, turns: Turns | None = None, *, shared: _SharedTree | None = None) -> None:
+        self.path = path
+        self.is_closed = False
+        self._shared = shared if shared is not None else _SharedTree(path, turns)
+        self._session_id = self._shared.open_session()
+
+    def another_session(self) -> LocalStore:
+        return LocalStore(self.path, shared=self._shared)
+
+    def get(self, path: str, done: Callable[[StoreResult, Node | None], object], *, watch: Watch | None = None) -> None:
+        node = self._shared.tree.get(path)
+        if self.is_closed:
+            done(StoreResult.SESSION_EXPIRED, None)
+        elif node is None:
+            done(StoreResult.NO_NODE, None)
+        else:
+            if watch is not None:
+                self._shared.tree.watch_node(path, self._session_id, watch)
+            done(StoreResult.OK, node)
+
+    def exists(self, path: str, done: Callable[[StoreResult], object], *, watch: Watch | None = None) -> None:
+        if self.is_closed:
+            done(StoreResult.SESSION_EXPIRED)
+            return
+        if watch is not None:
+            self._shared.tree.watch_node(path, self._session_id, watch)
+        done(StoreResult.OK if self._shared.tree.get(path) is not None else StoreResult.NO_NODE)
+
+    def children(self, path: str, done: Callable[[StoreResult, list[str]], object], *, watch: Watch | None = None) -> None:
+        if self.is_closed:
+            done(StoreResult.SESSION_EXPIRED, [])
+        elif self._shared.tree.get(path) is None:
+            done(StoreResult.NO_NODE, [])
+        else:
+            if watch is not None:
+                self._shared.tree.watch_children(path, self._session_id, watch)
+            done(StoreResult.OK, self._shared.tree.children(path))
+
+    def multi(self, operations: Sequence[Operation], done: Done) -> None:
+        if self.is_closed:
+            done(Outcome(StoreResult.SESSION_EXPIRED))
+        else:
+            self._shared.multi(self, operations, done)
+
+    def listen(self, listener: Callable[[SessionEvent], object]) -> None:
+        """Nothing to listen to: the session stays as it is until it is closed."""
+
+    def is_connected(self) -> bool:
+        return not self.is_closed
 
     def session_id(self) -> int:
-        return self._opening
+        return self._session_id
 
     def close(self) -> None:
-        """Ends the session; the file is folded into one piece."""
         if not self.is_closed:
             self.is_closed = True
-            self._database.close()
-
-    def _unreadable(self, error: sqlite3.Error) -> StorageError:
-        return StorageError(f"{self.path}: the metadata store cannot be read ({error}); restore the file from a copy")
-
-    def _open(self) -> tuple[dict[str, Node], int]:
-        run = self._database.execute
-        run("PRAGMA journal_mode=WAL")
-        run("PRAGMA synchronous=FULL")
-        (schema_version,) = run("PRAGMA user_version").fetchone()
-        if schema_version > SCHEMA_VERSION:
-            raise StorageError(f"{self.path}: written by a newer version (schema {schema_version}, known is {SCHEMA_VERSION})")
-        if schema_version < SCHEMA_VERSION:
-            self._database.executescript(SCHEMA + f"PRAGMA user_version={SCHEMA_VERSION};")
-        (verdict,) = run("PRAGMA quick_check(1)").fetchone()
-        if verdict != "ok":
-            raise StorageError(f"{self.path}: the metadata store is damaged ({verdict}); restore the file from a copy")
-        nodes = {}
-        for path, data, version, czxid in run("SELECT path, data, version, czxid FROM node"):
-            nodes[path] = Node(data=bytes(data), version=version, czxid=czxid)
-        (opening,) = run("SELECT coalesce(max(number), 0) FROM opening").fetchone()
-        return nodes, opening
-
-    def _save(self, staged: Staged) -> None:
-        """One transaction for the whole multi; raises `StorageError` with nothing changed."""
-        for _ in self._save_in_pieces(staged):
-            pass
-
-    def _save_in_pieces(self, staged: Staged) -> Iterator[None]:
-        """All is on the disk when this ends; between the pieces nothing is, and nobody else may write."""
-        put: list[Row] = []
-        gone: list[Row] = []
-        for path, node in staged.items():
-            if node is None:
-                gone.append((path,))
-            elif not node.ephemeral_owner:
-                put.append((path, node.data, node.version, node.czxid))
-        if not put and not gone and self._is_opening_saved:
-            return
-        run = self._database.execute
-        try:
-            run("BEGIN IMMEDIATE")
-            if not self._is_opening_saved:
-                run("DELETE FROM opening")
-                run("INSERT INTO opening VALUES (?)", (self._opening,))
-            for sql, rows in ((DELETE, gone), (PUT, put)):
-                for start in range(0, len(rows), PIECE_OPERATIONS):
-                    self._database.executemany(sql, rows[start : start + PIECE_OPERATIONS])
-                    yield
-            run("COMMIT")
-        except sqlite3.Error as error:
-            if self._database.in_transaction:
-                run("ROLLBACK")
-            raise StorageError(f"{self.path}: the metadata store cannot be written ({error})") from None
-        self._is_opening_saved = True
+            self._shared.end_session(self._session_id)

@@ -1,25 +1,22 @@
-"""A tree of versioned nodes in memory: what a `multi` does to it, decided apart from where it is kept.
+"""A tree of versioned nodes in memory: decides what a multi does to it, apart from where the tree is kept.
 
-`stage` looks at a whole multi against the tree and answers the nodes it would leave behind, or the first operation that fails and why;
-nothing has changed then. `commit` puts staged nodes in and rings the watches they concern. Between the two a store writes its journal, so
-the tree never holds what the journal does not.
+`stage` looks at a whole multi against the tree and returns the nodes that it would leave behind, or the first operation that fails and
+why; nothing has changed then. `commit` puts staged nodes in and returns the watches to call. Between the two a store writes its journal,
+so the tree never holds what the journal does not.
 
 The rules are ZooKeeper's: a parent must exist and must not be ephemeral, a node with children is not deleted, a version of -1 matches
-any. Watches ring once, after the whole multi; a child watch rings when a child comes or goes, a node watch when the node comes, changes
-or goes.
+any, numbers of sequential nodes never repeat under one parent. Watches are called once, after the whole multi: those of nodes first, then
+those of their parents.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
-from ottla.base.ports import Check, Create, Delete, Node, Operation, Set, StoreResult
+from ottla.base.ports import Check, Create, Delete, Node, Operation, Outcome, Set, StoreResult, Watch, WatchEvent
 
-Watch = Callable[[], None]
-Staged = dict[str, Node | None]
-"""What a multi leaves behind: a node, or None where one went."""
-Growth = dict[str, int]
-"""How many children each touched node gains or loses, so that a parent and its children may go in one multi."""
+Ringing = list[tuple[int, Watch, WatchEvent]]
+"""Watches to call: the session that left it, the function, the event."""
 
 ROOT = Node(data=b"", version=0, czxid=0)
 
@@ -28,14 +25,27 @@ def parent_of(path: str) -> str:
     return path.rpartition("/")[0]
 
 
+class Staged:
+    """What a multi leaves behind."""
+
+    __slots__ = ("created", "growth", "nodes", "sequences")
+
+    def __init__(self) -> None:
+        self.nodes: dict[str, Node | None] = {}  # None where one is deleted
+        self.growth: dict[str, int] = {}  # children gained or lost, so that a parent and its children may go in one multi
+        self.sequences: dict[str, int] = {}  # the next number of sequential children, by parent
+        self.created: list[str] = []
+
+
 class NodeTree:
     """The nodes by path; the root is the empty path and always there."""
 
-    def __init__(self, nodes: Mapping[str, Node] | None = None) -> None:
+    def __init__(self, nodes: Mapping[str, Node] | None = None, sequences: Mapping[str, int] | None = None) -> None:
         self._nodes: dict[str, Node] = {"": ROOT}
         self._children: dict[str, dict[str, None]] = {"": {}}
-        self._node_watches: dict[str, list[Watch]] = {}
-        self._child_watches: dict[str, list[Watch]] = {}
+        self._sequences: dict[str, int] = dict(sequences or {})
+        self._node_watches: dict[str, list[tuple[int, Watch]]] = {}
+        self._child_watches: dict[str, list[tuple[int, Watch]]] = {}
         for path in sorted(nodes or {}):
             self._put(path, (nodes or {})[path])
 
@@ -50,81 +60,119 @@ class NodeTree:
         """All but the root."""
         return {path: node for path, node in self._nodes.items() if path}
 
-    def watch_node(self, path: str, watch: Watch) -> None:
-        self._node_watches.setdefault(path, []).append(watch)
+    def sequences(self) -> dict[str, int]:
+        return dict(self._sequences)
 
-    def watch_children(self, path: str, watch: Watch) -> None:
-        self._child_watches.setdefault(path, []).append(watch)
+    def watch_node(self, path: str, session_id: int, watch: Watch) -> None:
+        self._node_watches.setdefault(path, []).append((session_id, watch))
 
-    def stage(self, operations: Sequence[Operation], *, czxid: int, session_id: int) -> tuple[Staged, StoreResult, int]:
-        """(what would be left behind, OK, -1), or (nothing, the failure, the index of the operation that failed)."""
-        staged, growth = Staged(), Growth()
-        result, index = self.stage_more(operations, staged, growth, czxid=czxid, session_id=session_id)
-        return (staged if result is StoreResult.OK else {}), result, index
+    def watch_children(self, path: str, session_id: int, watch: Watch) -> None:
+        self._child_watches.setdefault(path, []).append((session_id, watch))
 
-    def stage_more(
-        self, operations: Sequence[Operation], staged: Staged, growth: Growth, *, czxid: int, session_id: int
-    ) -> tuple[StoreResult, int]:
+    def take_watches(self, session_id: int) -> list[Watch]:
+        """Removes all watches of a session and returns them."""
+        taken: list[Watch] = []
+        for watches in (self._node_watches, self._child_watches):
+            for path, left in list(watches.items()):
+                taken += [watch for owner, watch in left if owner == session_id]
+                staying = [(owner, watch) for owner, watch in left if owner != session_id]
+                if staying:
+                    watches[path] = staying
+                else:
+                    del watches[path]
+        return taken
+
+    def stage(self, operations: Sequence[Operation], *, czxid: int, session_id: int) -> tuple[Staged, Outcome]:
+        """(what would be left behind, OK), or (nothing, the failure and the index of the operation that failed)."""
+        staged = Staged()
+        outcome = self.stage_more(operations, staged, czxid=czxid, session_id=session_id)
+        return (staged if outcome.result is StoreResult.OK else Staged()), outcome
+
+    def stage_more(self, operations: Sequence[Operation], staged: Staged, *, czxid: int, session_id: int) -> Outcome:
         """The same for the next operations of a multi that is looked at piece by piece; the tree must stay as it is meanwhile."""
         for index, operation in enumerate(operations):
-            result = self._stage_one(operation, staged, growth, czxid, session_id)
+            result = self._stage_one(operation, staged, czxid, session_id)
             if result is not StoreResult.OK:
-                return result, index
-        return StoreResult.OK, -1
+                return Outcome(result, index)
+        return Outcome(StoreResult.OK, -1, tuple(staged.created))
 
-    def commit(self, staged: Staged) -> None:
-        """Puts the staged nodes in, then rings the watches."""
+    def stage_end_of(self, session_id: int) -> Staged:
+        """The removal of all ephemeral nodes of a session."""
+        staged = Staged()
+        staged.nodes = dict.fromkeys((path for path, node in self._nodes.items() if node.ephemeral_owner == session_id), None)
+        return staged
+
+    def commit(self, staged: Staged) -> Ringing:
+        """Puts the staged nodes in; returns the watches that the caller must call."""
+        changed: dict[str, WatchEvent] = {}
         changed_parents: dict[str, None] = {}
-        for path, node in staged.items():
+        for path, node in staged.nodes.items():
             was_there = path in self._nodes
             if node is not None:
                 self._put(path, node)
+                changed[path] = WatchEvent.CHANGED if was_there else WatchEvent.CREATED
             elif was_there:
                 self._remove(path)
+                changed[path] = WatchEvent.DELETED
             if was_there != (node is not None):
                 changed_parents[parent_of(path)] = None
-        ringing = [watch for path in staged for watch in self._node_watches.pop(path, ())]
-        ringing += [watch for path in changed_parents for watch in self._child_watches.pop(path, ())]
-        for watch in ringing:
-            watch()
+        self._sequences.update((path, number) for path, number in staged.sequences.items() if path in self._nodes)
+        return [*self._ring_nodes(changed), *self._ring_parents(changed_parents, changed)]
 
-    def owned_by(self, session_id: int) -> Iterable[str]:
-        """The ephemeral nodes of a session."""
-        return [path for path, node in self._nodes.items() if node.ephemeral_owner == session_id]
+    def _ring_nodes(self, changed: Mapping[str, WatchEvent]) -> Iterator[tuple[int, Watch, WatchEvent]]:
+        for path, event in changed.items():
+            for session_id, watch in self._node_watches.pop(path, ()):
+                yield session_id, watch, event
 
-    def _stage_one(self, operation: Operation, staged: Staged, growth: Growth, czxid: int, session_id: int) -> StoreResult:
-        path = operation.path
-        node = staged[path] if path in staged else self._nodes.get(path)
+    def _ring_parents(
+        self, parents: Mapping[str, None], changed: Mapping[str, WatchEvent]
+    ) -> Iterator[tuple[int, Watch, WatchEvent]]:
+        for path in [*parents, *(path for path, event in changed.items() if event is WatchEvent.DELETED)]:
+            event = WatchEvent.DELETED if changed.get(path) is WatchEvent.DELETED else WatchEvent.CHILDREN
+            for session_id, watch in self._child_watches.pop(path, ()):
+                yield session_id, watch, event
+
+    def _stage_one(self, operation: Operation, staged: Staged, czxid: int, session_id: int) -> StoreResult:
         if isinstance(operation, Create):
-            return self._stage_create(operation, node, staged, growth, czxid, session_id)
+            return self._stage_create(operation, staged, czxid, session_id)
+        path = operation.path
+        node = staged.nodes[path] if path in staged.nodes else self._nodes.get(path)
         if node is None:
             return StoreResult.NO_NODE
         if operation.version not in (-1, node.version):
             return StoreResult.BAD_VERSION
         if isinstance(operation, Set):
-            staged[path] = Node(data=operation.data, version=node.version + 1, czxid=node.czxid, ephemeral_owner=node.ephemeral_owner)
+            staged.nodes[path] = Node(
+                data=operation.data, version=node.version + 1, czxid=node.czxid, ephemeral_owner=node.ephemeral_owner
+            )
         elif isinstance(operation, Delete):
-            if len(self._children.get(path, ())) + growth.get(path, 0) > 0:
+            if len(self._children.get(path, ())) + staged.growth.get(path, 0) > 0:
                 return StoreResult.NOT_EMPTY
-            staged[path] = None
-            growth[parent_of(path)] = growth.get(parent_of(path), 0) - 1
+            staged.nodes[path] = None
+            staged.sequences.pop(path, None)
+            staged.growth[parent_of(path)] = staged.growth.get(parent_of(path), 0) - 1
         else:
             assert isinstance(operation, Check)
         return StoreResult.OK
 
-    def _stage_create(
-        self, operation: Create, node: Node | None, staged: Staged, growth: Growth, czxid: int, session_id: int
-    ) -> StoreResult:
+    def _stage_create(self, operation: Create, staged: Staged, czxid: int, session_id: int) -> StoreResult:
         path, parent = operation.path, parent_of(operation.path)
-        assert path.startswith("/") and not path.endswith("/"), f"{path!r} is not a path"
-        if node is not None:
-            return StoreResult.NODE_EXISTS
-        above = staged[parent] if parent in staged else self._nodes.get(parent)
-        if above is None or above.ephemeral_owner:
+        assert path.startswith("/") and (operation.is_sequential or not path.endswith("/")), f"{path!r} is not a path"
+        above = staged.nodes[parent] if parent in staged.nodes else self._nodes.get(parent)
+        if above is None:
             return StoreResult.NO_NODE
+        if operation.is_sequential:
+            path += f"{staged.sequences.get(parent, self._sequences.get(parent, 0)):010d}"
+        if (staged.nodes[path] if path in staged.nodes else self._nodes.get(path)) is not None:
+            return StoreResult.NODE_EXISTS
+        if above.ephemeral_owner:
+            return StoreResult.EPHEMERAL_PARENT
+        if operation.is_sequential:
+            staged.sequences[parent] = staged.sequences.get(parent, self._sequences.get(parent, 0)) + 1
         owner = session_id if operation.ephemeral else 0
-        staged[path] = Node(data=operation.data, version=0, czxid=czxid, ephemeral_owner=owner)
-        growth[parent] = growth.get(parent, 0) + 1
+        staged.nodes[path] = Node(data=operation.data, version=0, czxid=czxid, ephemeral_owner=owner)
+        staged.growth[parent] = staged.growth.get(parent, 0) + 1
+        staged.created.append(path)
         return StoreResult.OK
 
     def _put(self, path: str, node: Node) -> None:
@@ -134,5 +182,6 @@ class NodeTree:
 
     def _remove(self, path: str) -> None:
         del self._nodes[path]
+        self._sequences.pop(path, None)
         assert not self._children.pop(path), f"{path} went before its children"
         del self._children[parent_of(path)][path.rpartition("/")[2]]

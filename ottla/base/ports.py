@@ -90,8 +90,20 @@ class Disk(Protocol):
         """(total, usable) bytes of the file system that holds `path`."""
 
 
+MULTI_BYTES_MAX = 512 * 1024
+"""The largest multi that a store takes, and the largest node: half of what ZooKeeper refuses by default. Callers split larger writes."""
+
+OPERATION_OVERHEAD_BYTES = 64
+"""What ZooKeeper's frame adds to the path and the data of one operation, rounded up."""
+
+
 class StoreResult(IntEnum):
-    """How a write to the metadata store ended. `UNKNOWN`: the connection was lost, it may or may not have happened."""
+    """How a read or a write of the metadata store ended.
+
+    `CONNECTION_LOST`: there was no connection, so a read has no value and a write was not sent. `UNKNOWN`: a write was sent and its answer
+    was lost; it has happened, or has not, or may still happen before the next write of the same session. `DISK_FAILED`: the embedded
+    store cannot write; nothing has changed.
+    """
 
     OK = 0
     NO_NODE = 1
@@ -100,6 +112,29 @@ class StoreResult(IntEnum):
     NOT_EMPTY = 4
     SESSION_EXPIRED = 5
     UNKNOWN = 6
+    CONNECTION_LOST = 7
+    EPHEMERAL_PARENT = 8
+    TOO_LARGE = 9
+    DISK_FAILED = 10
+
+
+class SessionEvent(IntEnum):
+    """Changes of a store's session. `EXPIRED` ends it and removes its ephemeral nodes; `NEW_SESSION`: connected again, under another id."""
+
+    CONNECTED = 0
+    SUSPENDED = 1
+    EXPIRED = 2
+    NEW_SESSION = 3
+
+
+class WatchEvent(IntEnum):
+    """Why a watch was called. `LOST`: the store watches no longer (the connection or the session ended); read again when connected."""
+
+    CREATED = 0
+    CHANGED = 1
+    DELETED = 2
+    CHILDREN = 3
+    LOST = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,9 +149,12 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Create:
+    """`is_sequential`: the store appends a number of ten digits to the path, larger than all before it under the same parent."""
+
     path: str
     data: bytes = b""
     ephemeral: bool = False
+    is_sequential: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,19 +179,52 @@ class Check:
 Operation = Create | Set | Delete | Check
 
 
-class MetadataStore(Protocol):
-    """A tree of versioned nodes with ephemerals and one-shot watches: ZooKeeper, or the journal of a single broker.
+def operation_bytes(operation: Operation) -> int:
+    """What the operation takes of `MULTI_BYTES_MAX`."""
+    data = operation.data if isinstance(operation, Create | Set) else b""
+    return OPERATION_OVERHEAD_BYTES + len(operation.path) + len(data)
 
-    Every answer comes by callback on the loop (the local store calls back before it returns). `multi` is all or nothing; its callback gets
-    the result of the first operation that failed, and its index, or `OK` and -1.
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How a multi ended: on failure with the index of the operation that failed, if one did; else with the paths of the created nodes."""
+
+    result: StoreResult
+    index: int = -1
+    created: tuple[str, ...] = ()
+
+
+Watch = Callable[[WatchEvent], object]
+"""Called once, on the loop; to go on watching, read again."""
+
+
+class MetadataStore(Protocol):
+    """One session on a tree of versioned nodes: ZooKeeper, or the journal of a single broker.
+
+    Every answer comes by one callback on the loop (the embedded store calls back before it returns), in the order of the requests; a watch
+    is called before the answer to a later read that shows the change. Every request can fail. A watch is left by a read that succeeds:
+    `get` and `children` watch a node that is there, `exists` also one that is not.
     """
 
-    def get(self, path: str, done: Callable[[Node | None], None], *, watch: Callable[[], None] | None = None) -> None: ...
+    def get(self, path: str, done: Callable[[StoreResult, Node | None], object], *, watch: Watch | None = None) -> None:
+        """OK with the node, or NO_NODE; watches its data and its deletion."""
 
-    def children(self, path: str, done: Callable[[list[str]], None], *, watch: Callable[[], None] | None = None) -> None: ...
+    def exists(self, path: str, done: Callable[[StoreResult], object], *, watch: Watch | None = None) -> None:
+        """OK or NO_NODE; watches creation, data and deletion."""
 
-    def multi(self, operations: Sequence[Operation], done: Callable[[StoreResult, int], None]) -> None: ...
+    def children(self, path: str, done: Callable[[StoreResult, list[str]], object], *, watch: Watch | None = None) -> None:
+        """OK with the names, sorted, or NO_NODE; watches children that come and go, and the deletion of the node."""
 
-    def session_id(self) -> int: ...
+    def multi(self, operations: Sequence[Operation], done: Callable[[Outcome], object]) -> None:
+        """All or nothing. One that checks and changes nothing is ordered with the writes all the same."""
 
-    def close(self) -> None: ...
+    def listen(self, listener: Callable[[SessionEvent], object]) -> None:
+        """Calls `listener` at every change of the session from now on."""
+
+    def is_connected(self) -> bool: ...
+
+    def session_id(self) -> int:
+        """The owner of the ephemeral nodes that this session creates."""
+
+    def close(self) -> None:
+        """Ends the session and removes its ephemeral nodes; every later request answers SESSION_EXPIRED."""

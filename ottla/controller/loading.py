@@ -21,7 +21,7 @@ from ottla.base.cluster_metadata import (
     TopicPut,
     TopicRemoved,
 )
-from ottla.base.ports import MetadataStore, Node
+from ottla.base.ports import MetadataStore, Node, StoreResult
 from ottla.controller import znodes
 from ottla.controller.state import ClusterState
 
@@ -37,22 +37,27 @@ ROOTS = (
     znodes.CONTROLLER_EPOCH,
 )
 NODES_MAX = 10_000_000
+REQUESTS_MAX = 512
+"""So many reads are under way at once."""
+
+NodesRead = Callable[[StoreResult, dict[str, Node]], object]
+"""OK and the nodes, or why they could not all be read."""
 
 
-def read_nodes(store: MetadataStore, roots: Sequence[str], done: Callable[[dict[str, Node]], None]) -> None:
+def read_nodes(store: MetadataStore, roots: Sequence[str], done: NodesRead) -> None:
     """All nodes at and below the roots."""
     _Reader(store, roots, done, is_deep=True).run()
 
 
-def read_paths(store: MetadataStore, paths: Sequence[str], done: Callable[[dict[str, Node]], None]) -> None:
+def read_paths(store: MetadataStore, paths: Sequence[str], done: NodesRead) -> None:
     """These nodes, as far as they exist."""
     _Reader(store, paths, done, is_deep=False).run()
 
 
 class _Reader:
-    """Walks the tree; works whether the store answers at once or later."""
+    """Walks the tree; works whether the store answers at once or later. The first read that fails ends it."""
 
-    def __init__(self, store: MetadataStore, roots: Sequence[str], done: Callable[[dict[str, Node]], None], *, is_deep: bool) -> None:
+    def __init__(self, store: MetadataStore, roots: Sequence[str], done: NodesRead, *, is_deep: bool) -> None:
         self._store = store
         self._done = done
         self._is_deep = is_deep
@@ -60,35 +65,43 @@ class _Reader:
         self._waiting = list(roots)
         self._outstanding = 0
         self._is_running = False
+        self._is_over = False
 
     def run(self) -> None:
-        if self._is_running:
+        if self._is_running or self._is_over:
             return
         self._is_running = True
-        while self._waiting:
+        while self._waiting and self._outstanding < REQUESTS_MAX and not self._is_over:
             path = self._waiting.pop()
             self._outstanding += 1
             self._store.get(path, partial(self._on_node, path))
         self._is_running = False
         if self._outstanding == 0:
-            self._done(self._nodes)
+            self._end(StoreResult.OK)
 
-    def _on_node(self, path: str, node: Node | None) -> None:
+    def _on_node(self, path: str, result: StoreResult, node: Node | None) -> None:
         if node is None:
-            self._settle([])
+            self._settle(result, [])
             return
         assert len(self._nodes) < NODES_MAX, "the metadata store has no end"
         self._nodes[path] = node
         if not self._is_deep:
-            self._settle([])
+            self._settle(StoreResult.OK, [])
             return
-        self._store.children(path, lambda names: self._settle([f"{path}/{name}" for name in names]))
+        self._store.children(path, lambda result, names: self._settle(result, [f"{path}/{name}" for name in names]))
 
-    def _settle(self, found: list[str]) -> None:
+    def _settle(self, result: StoreResult, found: list[str]) -> None:
         self._waiting += found
         self._outstanding -= 1
-        if not self._is_running:
+        if result not in (StoreResult.OK, StoreResult.NO_NODE):
+            self._end(result)
+        elif not self._is_running:
             self.run()
+
+    def _end(self, result: StoreResult) -> None:
+        if not self._is_over:
+            self._is_over = True
+            self._done(result, self._nodes)
 
 
 def build_state(nodes: Mapping[str, Node]) -> tuple[ClusterState, list[str]]:

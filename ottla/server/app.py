@@ -164,7 +164,7 @@ class BrokerServer:
     def _find_cluster_id(self) -> str:
         """From the directories, else from the metadata store, else from the configuration, else a new one."""
         stored: list[str] = []
-        self.store.get(znodes.CLUSTER_ID, lambda node: stored.append(znodes.read_cluster_id(node.data)) if node else None)
+        self.store.get(znodes.CLUSTER_ID, lambda _result, node: stored.append(znodes.read_cluster_id(node.data)) if node else None)
         for directory in self._online():
             found = directory.cluster_id()
             if found is not None and not stored and directory.partition_names():

@@ -126,7 +126,7 @@ class ControllerLoop:
         """
         self._broker_id = registration.broker_id
         paths = (*znodes.BASE_PATHS, znodes.CLUSTER_ID, znodes.CONTROLLER_EPOCH)
-        read_paths(self._store, paths, lambda nodes: self._register(nodes, registration, expected_cluster_id, done))
+        read_paths(self._store, paths, lambda _result, nodes: self._register(nodes, registration, expected_cluster_id, done))
 
     def _register(
         self, nodes: Mapping[str, Node], registration: Registration, expected_cluster_id: str, done: Callable[[], object]
@@ -149,7 +149,7 @@ class ControllerLoop:
         path = znodes.broker_path(self._broker_id)
         operations.append(Create(path, znodes.broker_bytes(broker, registration.protocols, now_ms), ephemeral=True))
         operations.append(Create(znodes.CONTROLLER, znodes.controller_bytes(self._broker_id, now_ms), ephemeral=True))
-        self._store.multi(operations, lambda result, index: self._on_registered(result, operations, index, done))
+        self._store.multi(operations, lambda outcome: self._on_registered(outcome.result, operations, outcome.index, done))
 
     def _on_registered(self, result: StoreResult, operations: Sequence[Operation], index: int, done: Callable[[], object]) -> None:
         if result is not StoreResult.OK:
@@ -175,7 +175,7 @@ class ControllerLoop:
         self._submit(Command(decide, begun, failed))
 
     def _load(self, done: Callable[[], object]) -> None:
-        def loaded(nodes: dict[str, Node]) -> None:
+        def loaded(_result: StoreResult, nodes: dict[str, Node]) -> None:
             state, notes = build_state(nodes)
             for note in notes:
                 log.warning(note)
@@ -351,7 +351,7 @@ class ControllerLoop:
 
     def _write(self, command: Command, plan: Plan) -> None:
         try:
-            self._store.multi(plan.operations, lambda result, index: self._on_written(command, plan, result, index))
+            self._store.multi(plan.operations, lambda outcome: self._on_written(command, plan, outcome.result, outcome.index))
         except StorageError as error:
             self._is_busy = False
             log.error("metadata store: %s", error)
@@ -363,6 +363,8 @@ class ControllerLoop:
         if result is StoreResult.OK:
             self._apply(plan.changes)
             command.done(plan.answer)
+        elif result is StoreResult.DISK_FAILED:
+            command.failed(ErrorCode.KAFKA_STORAGE_ERROR)
         elif result is StoreResult.SESSION_EXPIRED or (result is StoreResult.BAD_VERSION and index == 0):
             self._resign(command, result)
         else:

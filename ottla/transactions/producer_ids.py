@@ -14,7 +14,7 @@ import json
 from collections.abc import Callable
 
 from ottla.base.errors import ErrorCode
-from ottla.base.ports import Create, MetadataStore, Node, Operation, Set, StoreResult
+from ottla.base.ports import Create, MetadataStore, Node, Operation, Outcome, Set, StoreResult
 from ottla.base.types import NO_PRODUCER_ID
 
 BLOCK_PATH = "/latest_producer_id_block"
@@ -22,6 +22,8 @@ BLOCK_SIZE = 1_000
 PREFETCH_LEFT = 100
 ATTEMPTS_MAX = 16
 PRODUCER_ID_MAX = (1 << 63) - 1
+LOST_RACES = (StoreResult.BAD_VERSION, StoreResult.NODE_EXISTS, StoreResult.NO_NODE, StoreResult.UNKNOWN)
+"""After these the node is read again at once; what else a store answers will not be mended by asking again now."""
 
 Taken = Callable[[int, ErrorCode], None]
 Ready = Callable[[ErrorCode], None]
@@ -77,21 +79,24 @@ class ProducerIds:
             self._read(1)
 
     def _read(self, attempt: int) -> None:
-        self._store.get(BLOCK_PATH, lambda node: self._claim(node, attempt))
+        self._store.get(BLOCK_PATH, lambda result, node: self._claim(result, node, attempt))
 
-    def _claim(self, node: Node | None, attempt: int) -> None:
+    def _claim(self, result: StoreResult, node: Node | None, attempt: int) -> None:
+        if result not in (StoreResult.OK, StoreResult.NO_NODE):
+            self._fail(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+            return
         start = 0 if node is None else _block_end(node.data) + 1
         if start < 0 or start > PRODUCER_ID_MAX - BLOCK_SIZE:
             self._fail(ErrorCode.COORDINATOR_NOT_AVAILABLE)
             return
         data = _block_bytes(self._broker_id, start)
         operation: Operation = Create(BLOCK_PATH, data) if node is None else Set(BLOCK_PATH, data, node.version)
-        self._store.multi([operation], lambda result, _index: self._claimed(result, start, attempt))
+        self._store.multi([operation], lambda outcome: self._claimed(outcome, start, attempt))
 
-    def _claimed(self, result: StoreResult, start: int, attempt: int) -> None:
-        if result is StoreResult.OK:
+    def _claimed(self, outcome: Outcome, start: int, attempt: int) -> None:
+        if outcome.result is StoreResult.OK:
             self._succeed(range(start, start + BLOCK_SIZE))
-        elif result is StoreResult.SESSION_EXPIRED or attempt >= ATTEMPTS_MAX:
+        elif outcome.result not in LOST_RACES or attempt >= ATTEMPTS_MAX:
             self._fail(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         else:
             self._read(attempt + 1)

@@ -23,20 +23,20 @@ PATHS = ["/a", "/b", "/a/x", "/a/y", "/a/x/1"]
 
 def run(store: MetadataStore, *operations: Operation) -> tuple[StoreResult, int]:
     answers: list[tuple[StoreResult, int]] = []
-    store.multi(operations, lambda result, index: answers.append((result, index)))
+    store.multi(operations, lambda outcome: answers.append((outcome.result, outcome.index)))
     assert len(answers) == 1, "the embedded store answers before it returns"
     return answers[0]
 
 
 def get(store: MetadataStore, path: str) -> Node | None:
     answers: list[Node | None] = []
-    store.get(path, answers.append)
+    store.get(path, lambda _result, node: answers.append(node))
     return answers[0]
 
 
 def children(store: MetadataStore, path: str) -> list[str]:
     answers: list[list[str]] = []
-    store.children(path, answers.append)
+    store.children(path, lambda _result, names: answers.append(names))
     return answers[0]
 
 
@@ -77,14 +77,14 @@ def test_a_kill_loses_nothing_that_was_answered(path: str) -> None:
     store.close()
 
 
-def test_a_failed_write_changes_nothing(path: str) -> None:
+def test_a_failed_write_changes_nothing(path: str, caplog: pytest.LogCaptureFixture) -> None:
     store = LocalStore(path)
     run(store, Create("/a", b"1"))
     blocker = sqlite3.connect(path, isolation_level=None)
     blocker.execute("BEGIN IMMEDIATE")
-    store._database.execute("PRAGMA busy_timeout=1")
-    with pytest.raises(StorageError, match="cannot be written"):
-        run(store, Set("/a", b"2"))
+    store._shared.journal._database.execute("PRAGMA busy_timeout=1")
+    assert run(store, Set("/a", b"2")) == (StoreResult.DISK_FAILED, -1)
+    assert "cannot be written" in caplog.text
     node = get(store, "/a")
     assert node is not None
     assert node.data == b"1"
@@ -127,22 +127,49 @@ def test_a_newer_file_is_refused(path: str) -> None:
 def test_a_closed_store_answers_like_an_expired_session(path: str) -> None:
     store = LocalStore(path)
     store.close()
-    assert run(store, Create("/a")) == (StoreResult.SESSION_EXPIRED, 0)
+    assert run(store, Create("/a")) == (StoreResult.SESSION_EXPIRED, -1)
 
 
-def test_watches(path: str) -> None:
+def test_sequential_numbers_survive_a_restart(path: str) -> None:
     store = LocalStore(path)
-    rung: list[str] = []
-    store.get("/a", lambda _node: None, watch=lambda: rung.append("node"))
-    store.children("", lambda _names: None, watch=lambda: rung.append("children"))
-    run(store, Create("/a"))
-    assert rung == ["node", "children"]
+    run(store, Create("/a"), Create("/a/n", is_sequential=True), Delete("/a/n0000000000"))
     store.close()
+    again = LocalStore(path)
+    run(again, Create("/a/n", is_sequential=True))
+    assert children(again, "/a") == ["n0000000001"]
+    run(again, Delete("/a/n0000000001"), Delete("/a"))
+    assert again._shared.journal.load().sequences() == {}
+    again.close()
+
+
+def test_a_file_from_before_sequential_nodes_is_read(path: str) -> None:
+    store = LocalStore(path)
+    run(store, Create("/a"))
+    store.close()
+    database = sqlite3.connect(path)
+    database.execute("DROP TABLE sequence")
+    database.close()
+    again = LocalStore(path)
+    assert get(again, "/a") is not None
+    again.close()
+
+
+def test_a_session_that_ends_during_a_multi_leaves_no_ephemeral_nodes(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    world = Turning(path, monkeypatch)
+    other = world.store.another_session()
+    other.multi([*LARGE, Create("/e", ephemeral=True)], lambda outcome: world.answers.append((outcome.result, outcome.index)))
+    other.close()
+    world.multi(Create("/a/last"))
+    world.timers.run_due()
+    assert world.answers == [(StoreResult.OK, -1), (StoreResult.OK, -1)]
+    assert get(world.store, "/e") is None and get(world.store, "/a/last") is not None
+    world.store.close()
 
 
 VERSIONS = st.sampled_from([-1, -1, -1, 0, 1])
 OPERATIONS = st.one_of(
     st.builds(Create, st.sampled_from(PATHS), st.binary(max_size=3), st.booleans()),
+    st.builds(Create, st.sampled_from(PATHS), is_sequential=st.just(True)),
     st.builds(Set, st.sampled_from(PATHS), st.binary(max_size=3), VERSIONS),
     st.builds(Delete, st.sampled_from(PATHS), VERSIONS),
     st.builds(Check, st.sampled_from(PATHS), VERSIONS),
@@ -164,19 +191,19 @@ class StoreMachine(RuleBasedStateMachine):
     @rule()
     def restart(self) -> None:
         """The journal is read anew, as a start does; the connection stays, because it holds the memory."""
-        nodes, _ = self.store._open()
-        self.store._tree = type(self.store._tree)(nodes)
+        shared = self.store._shared
+        shared.tree = shared.journal.load()
         self.model = self.model.reopened()
 
     @invariant()
     def both_hold_the_same(self) -> None:
-        ours = {path: (node.data, node.version) for path, node in self.store._tree.nodes().items()}
+        ours = {path: (node.data, node.version) for path, node in self.store._shared.tree.nodes().items()}
         assert ours == {path: (node.data, node.version) for path, node in self.model.nodes().items()}
 
     @invariant()
     def the_journal_is_the_tree(self) -> None:
-        nodes, _ = self.store._open()
-        assert nodes == {path: node for path, node in self.store._tree.nodes().items() if not node.ephemeral_owner}
+        nodes = self.store._shared.journal.load().nodes()
+        assert nodes == {path: node for path, node in self.store._shared.tree.nodes().items() if not node.ephemeral_owner}
 
     def teardown(self) -> None:
         self.store.close()
@@ -201,7 +228,7 @@ class Turning:
         self.answers: list[tuple[StoreResult, int]] = []
 
     def multi(self, *operations: Operation) -> None:
-        self.store.multi(operations, lambda result, index: self.answers.append((result, index)))
+        self.store.multi(operations, lambda outcome: self.answers.append((outcome.result, outcome.index)))
 
 
 def test_a_large_multi_is_done_in_turns_and_others_wait_behind_it(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -229,16 +256,16 @@ def test_a_large_multi_is_all_or_nothing(path: str, monkeypatch: pytest.MonkeyPa
     world.store.close()
 
 
-def test_a_large_multi_that_the_disk_refuses_has_an_unknown_outcome(
+def test_a_large_multi_that_the_disk_refuses_changes_nothing(
     path: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     world = Turning(path, monkeypatch)
-    world.store._database.execute("PRAGMA busy_timeout=1")
+    world.store._shared.journal._database.execute("PRAGMA busy_timeout=1")
     blocker = sqlite3.connect(path, isolation_level=None)
     blocker.execute("BEGIN IMMEDIATE")
     world.multi(*LARGE)
     world.timers.run_due()
-    assert world.answers == [(StoreResult.UNKNOWN, -1)] and get(world.store, "/a") is None
+    assert world.answers == [(StoreResult.DISK_FAILED, -1)] and get(world.store, "/a") is None
     assert "cannot be written" in caplog.text
     blocker.close()
     world.multi(Create("/a"))
@@ -256,7 +283,7 @@ def test_a_close_in_the_middle_of_a_large_multi_leaves_nothing_of_it(path: str, 
     assert world.answers == []
     world.store.close()
     world.timers.run_due()
-    assert world.answers == [(StoreResult.SESSION_EXPIRED, 0)]
+    assert world.answers == [(StoreResult.SESSION_EXPIRED, -1)]
     again = LocalStore(path)
     assert get(again, "/a") is None
     again.close()

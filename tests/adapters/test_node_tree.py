@@ -5,14 +5,15 @@ from __future__ import annotations
 import pytest
 
 from ottla.adapters.node_tree import NodeTree
-from ottla.base.ports import Check, Create, Delete, Operation, Set, StoreResult
+from ottla.base.ports import Check, Create, Delete, Operation, Set, StoreResult, WatchEvent
 
 
 def run(tree: NodeTree, *operations: Operation, session_id: int = 1, czxid: int = 1) -> tuple[StoreResult, int]:
-    staged, result, index = tree.stage(operations, czxid=czxid, session_id=session_id)
-    if result is StoreResult.OK:
-        tree.commit(staged)
-    return result, index
+    staged, outcome = tree.stage(operations, czxid=czxid, session_id=session_id)
+    if outcome.result is StoreResult.OK:
+        for _session_id, watch, event in tree.commit(staged):
+            watch(event)
+    return outcome.result, outcome.index
 
 
 def made(*operations: Operation) -> NodeTree:
@@ -24,7 +25,7 @@ def made(*operations: Operation) -> NodeTree:
 REFUSED = [
     ([Create("/a")], StoreResult.NODE_EXISTS, 0),
     ([Create("/x/y")], StoreResult.NO_NODE, 0),
-    ([Create("/e/y")], StoreResult.NO_NODE, 0),
+    ([Create("/e/y")], StoreResult.EPHEMERAL_PARENT, 0),
     ([Set("/x", b"")], StoreResult.NO_NODE, 0),
     ([Set("/a", b"", 5)], StoreResult.BAD_VERSION, 0),
     ([Delete("/x")], StoreResult.NO_NODE, 0),
@@ -75,26 +76,48 @@ def test_ephemerals_know_their_session() -> None:
     tree = made(Create("/a"))
     run(tree, Create("/a/x", ephemeral=True), session_id=7)
     run(tree, Create("/a/y", ephemeral=True), session_id=8)
-    assert list(tree.owned_by(7)) == ["/a/x"]
+    tree.commit(tree.stage_end_of(7))
+    assert tree.children("/a") == ["y"]
 
 
-def test_watches_ring_once_and_after_the_whole_multi() -> None:
+def test_watches_are_called_once_and_after_the_whole_multi() -> None:
     tree = made(Create("/a"))
-    rung: list[str] = []
-    tree.watch_node("/a", lambda: rung.append(f"a {tree.get('/a/b') is not None}"))
-    tree.watch_children("/a", lambda: rung.append("children"))
-    tree.watch_node("/a/b", lambda: rung.append("b"))
+    rung: list[object] = []
+    tree.watch_node("/a", 1, lambda event: rung.append((event, tree.get("/a/b") is not None)))
+    tree.watch_children("/a", 1, rung.append)
+    tree.watch_node("/a/b", 1, rung.append)
     run(tree, Set("/a", b"1"), Create("/a/b"))
-    assert rung == ["a True", "b", "children"]
+    assert rung == [(WatchEvent.CHANGED, True), WatchEvent.CREATED, WatchEvent.CHILDREN]
     run(tree, Set("/a", b"2"), Delete("/a/b"))
     assert len(rung) == 3
 
 
-def test_a_watch_does_not_ring_for_its_neighbours() -> None:
+def test_a_watch_is_not_called_for_neighbours() -> None:
     tree = made(Create("/a"), Create("/a/b"), Create("/c"))
-    rung: list[str] = []
-    tree.watch_children("/a", lambda: rung.append("children"))
-    tree.watch_node("/c", lambda: rung.append("c"))
+    rung: list[object] = []
+    tree.watch_children("/a", 1, rung.append)
+    tree.watch_node("/c", 1, rung.append)
     run(tree, Set("/a/b", b"1"))
     run(tree, Create("/a/b/d"))
     assert rung == []
+
+
+def test_the_watches_of_a_session_are_taken_together() -> None:
+    tree = made(Create("/a"))
+    rung: list[object] = []
+    for session_id in (1, 2):
+        tree.watch_node("/a", session_id, rung.append)
+        tree.watch_children("/a", session_id, rung.append)
+    assert len(tree.take_watches(1)) == 2
+    run(tree, Set("/a", b"1"), Create("/a/b"))
+    assert rung == [WatchEvent.CHANGED, WatchEvent.CHILDREN]
+
+
+def test_numbers_of_sequential_nodes_stay_with_their_parent() -> None:
+    tree = made(Create("/a"), Create("/a/n", is_sequential=True))
+    run(tree, Delete("/a/n0000000000"))
+    again = NodeTree(tree.nodes(), tree.sequences())
+    run(again, Create("/a/n", is_sequential=True))
+    assert again.children("/a") == ["n0000000001"]
+    run(again, Delete("/a/n0000000001"), Delete("/a"))
+    assert again.sequences() == {}

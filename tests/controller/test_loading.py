@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ottla.base.ports import Node
+from ottla.base.ports import Node, StoreResult, Watch
 from ottla.controller.api import ConfigEntry, ConfigOperation, ConfigRequest, NewPartitions, NewTopic, QuotaRequest
 from ottla.controller.loading import ROOTS, build_state, read_nodes, read_paths
 from ottla.controller.state import ClusterState
@@ -85,10 +86,10 @@ class LateStore(MemoryStore):
         super().__init__(nodes)
         self.questions: list[Callable[[], None]] = []
 
-    def get(self, path: str, done: Callable[[Node | None], None], *, watch: Callable[[], None] | None = None) -> None:
+    def get(self, path: str, done: Callable[[StoreResult, Node | None], object], *, watch: Watch | None = None) -> None:
         self.questions.append(lambda: super(LateStore, self).get(path, done))
 
-    def children(self, path: str, done: Callable[[list[str]], None], *, watch: Callable[[], None] | None = None) -> None:
+    def children(self, path: str, done: Callable[[StoreResult, list[str]], object], *, watch: Watch | None = None) -> None:
         self.questions.append(lambda: super(LateStore, self).children(path, done))
 
 
@@ -97,17 +98,32 @@ def test_answers_may_come_late_and_in_any_order() -> None:
     cluster.create(NewTopic(name="a", num_partitions=3))
     store = LateStore(cluster.store.nodes())
     answers: list[dict[str, Node]] = []
-    read_nodes(store, ROOTS, answers.append)
+    read_nodes(store, ROOTS, lambda _result, nodes: answers.append(nodes))
     while store.questions:
         assert answers == []
         store.questions.pop()()
     assert answers == [cluster.store.nodes()]
 
 
+@pytest.mark.parametrize("reads_before", [0, 1, 7, 20])
+def test_a_read_that_fails_is_no_missing_node(reads_before: int) -> None:
+    cluster = Cluster()
+    cluster.create(NewTopic(name="a", num_partitions=3))
+    store = LateStore(cluster.store.nodes())
+    answers: list[StoreResult] = []
+    read_nodes(store, ROOTS, lambda result, _nodes: answers.append(result))
+    for _ in range(reads_before):
+        store.questions.pop()()
+    store.fail_next_read()
+    while store.questions:
+        store.questions.pop()()
+    assert answers == [StoreResult.CONNECTION_LOST]
+
+
 def test_an_empty_store() -> None:
-    answers: list[dict[str, Node]] = []
-    read_nodes(MemoryStore(), ROOTS, answers.append)
-    read_paths(MemoryStore(), ["/a"], answers.append)
-    assert answers == [{}, {}]
+    answers: list[tuple[StoreResult, dict[str, Node]]] = []
+    read_nodes(MemoryStore(), ROOTS, lambda *answer: answers.append(answer))
+    read_paths(MemoryStore(), ["/a"], lambda *answer: answers.append(answer))
+    assert answers == [(StoreResult.OK, {}), (StoreResult.OK, {})]
     state, notes = build_state({})
     assert (list(state.topics()), state.cluster_id, notes) == ([], "", [])

@@ -120,7 +120,7 @@ def test_a_crash_between_the_two_steps_of_a_deletion_is_finished_at_the_start() 
     cluster = Cluster()
     cluster.create("a", "b")
     marked = topics.decide_delete_topics(cluster.metadata, cluster.config, ["a"])
-    cluster.store.multi(marked.operations, lambda result, index: None)
+    cluster.store.multi(marked.operations, lambda outcome: None)
     after = Cluster(cluster.store.reopened())
     assert after.is_started
     assert [topic.name for topic in after.metadata.topics()] == ["b"]
@@ -135,7 +135,7 @@ def test_a_crash_between_write_and_apply_loses_nothing() -> None:
     plan = topics.decide_create_topics(
         cluster.metadata, cluster.config, SeededRandom(2), [NewTopic(name="a", num_partitions=2)], validate_only=False
     )
-    cluster.store.multi(plan.operations, lambda result, index: None)
+    cluster.store.multi(plan.operations, lambda outcome: None)
     after = Cluster(cluster.store.reopened())
     assert [(state.partition.index, state.partition.leader, state.partition.leader_epoch) for state in after.told.states] == [
         (0, 0, 1),

@@ -10,7 +10,7 @@ import pytest
 from ottla.base.cluster_metadata import ALL_BROKERS, CONFIG_BROKER
 from ottla.base.config import load
 from ottla.base.errors import ErrorCode, StorageError
-from ottla.base.ports import Check, Create, Operation, Set, StoreResult
+from ottla.base.ports import Check, Create, Operation, Outcome, Set, StoreResult
 from ottla.controller import znodes
 from ottla.controller.api import ConfigEntry, ConfigOperation, ConfigRequest, ConfigResult, NewPartitions, NewTopic, TopicResult
 from tests.controller.cluster import Cluster
@@ -19,7 +19,7 @@ from tests.fakes.memory_store import MemoryStore
 
 def overwrite(store: MemoryStore, path: str, data: bytes) -> None:
     answers: list[StoreResult] = []
-    store.multi([Set(path, data)], lambda result, index: answers.append(result))
+    store.multi([Set(path, data)], lambda outcome: answers.append(outcome.result))
     assert answers == [StoreResult.OK]
 
 
@@ -142,9 +142,9 @@ def test_a_conflict_that_does_not_end_is_given_up() -> None:
     cluster.create("a")
     works = cluster.store.multi
 
-    def somebody_is_always_first(operations: Sequence[Operation], done: Callable[[StoreResult, int], None]) -> None:
+    def somebody_is_always_first(operations: Sequence[Operation], done: Callable[[Outcome], object]) -> None:
         overwrite_path = znodes.topic_path("a")
-        works([Set(overwrite_path, cluster.store.nodes()[overwrite_path].data)], lambda result, index: None)
+        works([Set(overwrite_path, cluster.store.nodes()[overwrite_path].data)], lambda outcome: None)
         works(operations, done)
 
     cluster.store.multi = somebody_is_always_first  # type: ignore[method-assign]
@@ -179,14 +179,8 @@ def test_a_deletion_with_unknown_outcome_is_finished() -> None:
 
 def test_a_store_whose_disk_fails_refuses_and_goes_on() -> None:
     cluster = Cluster()
-    works = cluster.store.multi
-
-    def fails(operations: object, done: object) -> None:
-        raise StorageError("no space")
-
-    cluster.store.multi = fails  # type: ignore[method-assign]
+    cluster.store.fail_next(StoreResult.DISK_FAILED)
     assert cluster.create("a")[0].error is ErrorCode.KAFKA_STORAGE_ERROR
-    cluster.store.multi = works  # type: ignore[method-assign]
     assert cluster.create("a")[0].error is ErrorCode.NONE
 
 
@@ -237,7 +231,7 @@ def test_a_node_that_is_no_broker_is_passed_over() -> None:
 def test_config_of_a_topic_that_is_gone_is_passed_over() -> None:
     cluster = Cluster()
     store = cluster.store.reopened()
-    store.multi([Create("/config/topics/ghost", znodes.config_bytes({"retention.ms": "1"}))], lambda result, index: None)
+    store.multi([Create("/config/topics/ghost", znodes.config_bytes({"retention.ms": "1"}))], lambda outcome: None)
     assert Cluster(store).metadata.topic("ghost") is None
 
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from ottla.base.errors import ErrorCode
-from ottla.base.ports import StoreResult
+from ottla.base.ports import Outcome, StoreResult
 from ottla.transactions.producer_ids import BLOCK_PATH, BLOCK_SIZE, PRODUCER_ID_MAX, ProducerIds
 from tests.fakes.memory_store import MemoryStore
 
@@ -89,6 +91,21 @@ def test_a_session_that_is_over_is_told_and_the_next_one_asks_again() -> None:
     assert ids.take() == 0
 
 
+@pytest.mark.parametrize("is_read", [True, False])
+@pytest.mark.parametrize("result", [StoreResult.CONNECTION_LOST, StoreResult.DISK_FAILED])
+def test_a_store_that_fails_is_an_error_to_those_who_wait_and_is_asked_again_next_time(result: StoreResult, is_read: bool) -> None:
+    store = MemoryStore()
+    if is_read:
+        store.fail_next_read(result)
+    else:
+        store.fail_next(result)
+    ids = ProducerIds(store, 1)
+    assert ids.take() is None
+    answers: list[tuple[int, ErrorCode]] = []
+    ids.next(lambda producer_id, code: answers.append((producer_id, code)))
+    assert answers == [(0, ErrorCode.NONE)]
+
+
 def test_nonsense_in_the_node_gives_no_ids() -> None:
     """C2: garbage in a znode is not guessed at."""
     for data in (b"", b"nonsense", b"[]", b'{"block_end": "x"}', b'{"block_end": "-5"}', str(PRODUCER_ID_MAX).encode()):
@@ -107,7 +124,7 @@ def test_endless_conflicts_are_given_up() -> None:
     class Stubborn(MemoryStore):
         def multi(self, operations, done) -> None:  # type: ignore[no-untyped-def]
             self.multis.append(list(operations))
-            done(StoreResult.BAD_VERSION, 0)
+            done(Outcome(StoreResult.BAD_VERSION, 0))
 
     store = Stubborn()
     assert ProducerIds(store, 1).take() is None

@@ -1,0 +1,121 @@
+"""The file of the embedded metadata store: every lasting node in one SQLite database (WAL, synchronous=FULL).
+
+`save_in_pieces` writes what a multi leaves behind in one transaction; it is on the disk when the last piece is done, and nothing of it
+before. A file that is not a healthy store raises `StorageError` with one line; nothing is repaired or overwritten.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+
+from ottla.adapters.node_tree import NodeTree, Staged
+from ottla.base.errors import StorageError
+from ottla.base.ports import Node
+
+SCHEMA_VERSION = 1
+ROWS_PER_PIECE = 1024
+Row = tuple[object, ...]
+SCHEMA = """
+CREATE TABLE IF NOT EXISTS node (path TEXT PRIMARY KEY, data BLOB NOT NULL, version INTEGER NOT NULL, czxid INTEGER NOT NULL) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS opening (number INTEGER NOT NULL);
+"""
+SEQUENCES = "CREATE TABLE IF NOT EXISTS sequence (path TEXT PRIMARY KEY, next INTEGER NOT NULL) WITHOUT ROWID"
+STATEMENTS = (
+    "DELETE FROM node WHERE path = ?",
+    "DELETE FROM sequence WHERE path = ?",
+    "INSERT OR REPLACE INTO node VALUES (?, ?, ?, ?)",
+    "INSERT OR REPLACE INTO sequence VALUES (?, ?)",
+)
+
+
+class NodeJournal:
+    """One file, opened by one process at a time (the data directory's lock prevents a second one)."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        try:
+            self._database = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+        except sqlite3.Error as error:
+            raise self._unreadable(error) from None
+        try:
+            self._prepare()
+            self.opening = self._last_opening() + 1
+        except sqlite3.Error as error:
+            self._database.close()
+            raise self._unreadable(error) from None
+        except StorageError:
+            self._database.close()
+            raise
+        self._is_opening_saved = False
+
+    def load(self) -> NodeTree:
+        """All nodes that the file holds."""
+        run = self._database.execute
+        nodes = {}
+        try:
+            for path, data, version, czxid in run("SELECT path, data, version, czxid FROM node"):
+                nodes[path] = Node(data=bytes(data), version=version, czxid=czxid)
+            sequences = dict(run("SELECT path, next FROM sequence"))
+        except sqlite3.Error as error:
+            raise self._unreadable(error) from None
+        return NodeTree(nodes, sequences)
+
+    def save_in_pieces(self, staged: Staged) -> Iterator[None]:
+        """One transaction in several steps, between which no other may begin. Raises `StorageError` with nothing changed."""
+        rows = _rows(staged)
+        if not any(rows) and self._is_opening_saved:
+            return
+        run = self._database.execute
+        try:
+            run("BEGIN IMMEDIATE")
+            if not self._is_opening_saved:
+                run("DELETE FROM opening")
+                run("INSERT INTO opening VALUES (?)", (self.opening,))
+            for sql, of_statement in zip(STATEMENTS, rows, strict=True):
+                for start in range(0, len(of_statement), ROWS_PER_PIECE):
+                    self._database.executemany(sql, of_statement[start : start + ROWS_PER_PIECE])
+                    yield
+            run("COMMIT")
+        except sqlite3.Error as error:
+            if self._database.in_transaction:
+                run("ROLLBACK")
+            raise StorageError(f"{self.path}: the metadata store cannot be written ({error})") from None
+        self._is_opening_saved = True
+
+    def close(self) -> None:
+        """The file is folded into one piece; an unfinished transaction is rolled back."""
+        self._database.close()
+
+    def _unreadable(self, error: sqlite3.Error) -> StorageError:
+        return StorageError(f"{self.path}: the metadata store cannot be read ({error}); restore the file from a copy")
+
+    def _prepare(self) -> None:
+        run = self._database.execute
+        run("PRAGMA journal_mode=WAL")
+        run("PRAGMA synchronous=FULL")
+        (schema_version,) = run("PRAGMA user_version").fetchone()
+        if schema_version > SCHEMA_VERSION:
+            raise StorageError(f"{self.path}: written by a newer version (schema {schema_version}, known is {SCHEMA_VERSION})")
+        if schema_version < SCHEMA_VERSION:
+            self._database.executescript(SCHEMA + f"PRAGMA user_version={SCHEMA_VERSION};")
+        run(SEQUENCES)
+        (verdict,) = run("PRAGMA quick_check(1)").fetchone()
+        if verdict != "ok":
+            raise StorageError(f"{self.path}: the metadata store is damaged ({verdict}); restore the file from a copy")
+
+    def _last_opening(self) -> int:
+        (opening,) = self._database.execute("SELECT coalesce(max(number), 0) FROM opening").fetchone()
+        return int(opening)
+
+
+def _rows(staged: Staged) -> tuple[list[Row], list[Row], list[Row], list[Row]]:
+    """The rows for each of STATEMENTS; ephemeral nodes leave none."""
+    gone: list[Row] = []
+    put: list[Row] = []
+    for path, node in staged.nodes.items():
+        if node is None:
+            gone.append((path,))
+        elif not node.ephemeral_owner:
+            put.append((path, node.data, node.version, node.czxid))
+    return gone, gone, put, list(staged.sequences.items())
