@@ -23,7 +23,6 @@ from ottla.base.errors import StorageError
 from ottla.base.ports import Clock, Disk, TimerHandle, Timers
 from ottla.replication.partition import Partition
 from ottla.server.partitions import PartitionTable
-from ottla.storage import checkpoints
 from ottla.storage.file_slice import DirectorySync
 
 if TYPE_CHECKING:
@@ -72,7 +71,6 @@ class Compactor:
         self._handle: TimerHandle | None = None
         self._worker: WorkerProcess | None = None
         self._waiting: deque[Partition] = deque()
-        self._clean_to: dict[Partition, int] = {}  # the first dirty offset, as far as it is known
         self._refusals: dict[Partition, Refusal] = {}
         self._is_stopped = False
         self._has_worked = False
@@ -101,12 +99,7 @@ class Compactor:
         self._next()
 
     def first_dirty_offset(self, partition: Partition) -> int:
-        """What the checkpoint said is taken over once: a topic that is deleted and created again begins at 0."""
-        known = self._clean_to.get(partition)
-        if known is None:
-            directory = self._partitions.directory_of(partition)
-            known = self._clean_to[partition] = directory.clean_offsets.pop(partition.topic_partition, 0)
-        return known
+        return self._partitions.directory_of(partition).clean_offsets.get(partition.topic_partition, 0)
 
     @property
     def worker_pid(self) -> int | None:
@@ -202,7 +195,7 @@ class Compactor:
         if retired is None:
             return False
         self._remove_later(retired, partition.log.config.file_delete_delay_ms)
-        self._clean_to[partition] = result.end_offset
+        self._partitions.directory_of(partition).clean_offsets[partition.topic_partition] = result.end_offset
         self._refusals.pop(partition, None)
         before, after = result.bytes_before, result.bytes_after
         log.info("%s: compacted up to offset %d, %d bytes became %d", partition.topic_partition, result.end_offset, before, after)
@@ -218,18 +211,15 @@ class Compactor:
 
     def _write_checkpoint(self, partition: Partition) -> None:
         """In a thread, with the last names of the installation; the next job begins when both are on the disk."""
-        directory = self._partitions.directory_of(partition)
-        here = [found for found in self._partitions.all() if self._partitions.directory_of(found) is directory]
-        offsets = {found.topic_partition: self.first_dirty_offset(found) for found in here if self.first_dirty_offset(found) > 0}
-        path, compacted = f"{directory.path}/{checkpoints.CLEANER_OFFSET_FILE}", partition.log.directory
+        write_clean_offsets = self._partitions.directory_of(partition).plan_clean_offsets(self._partitions.all())
+        compacted = partition.log.directory
 
         def write() -> StorageError | None:
             try:
                 DirectorySync(self._disk, compacted).sync()
-                checkpoints.write_offsets(self._disk, path, offsets)
             except StorageError as error:
                 return error
-            return None
+            return write_clean_offsets()
 
         self._threads.run(write, self._checkpoint_written)
 
@@ -239,10 +229,12 @@ class Compactor:
         self._next()
 
     def _is_here(self, partition: Partition) -> bool:
-        return partition.is_online and self._partitions.get(*partition.topic_partition) is partition
+        return partition.is_online and self._is_known(partition)
+
+    def _is_known(self, partition: Partition) -> bool:
+        return self._partitions.get(*partition.topic_partition) is partition
 
     def _forget_lost(self) -> None:
         """Partitions that were deleted or opened anew."""
-        for known in (self._clean_to, self._refusals):
-            for partition in [found for found in known if self._partitions.get(*found.topic_partition) is not found]:
-                del known[partition]
+        for partition in [found for found in self._refusals if not self._is_known(found)]:
+            del self._refusals[partition]

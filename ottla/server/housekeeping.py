@@ -27,6 +27,8 @@ log = logging.getLogger("ottla.housekeeping")
 SWEEPS_PER_IDLE_TIME = 10
 SWEEP_MS_MIN = 100
 RECHECK_MS = 5_000
+AFTER_DELETION_MS = 50
+"""Deletions that follow each other within this time share a round of checkpoints."""
 
 
 class Housekeeping:
@@ -57,6 +59,7 @@ class Housekeeping:
         self._handles: dict[str, TimerHandle] = {}
         self._flushed_at_ms: dict[Partition, int] = {}
         self._is_writing_checkpoints = False
+        self._are_checkpoints_due = False
         self.compactor = Compactor(
             config=config, clock=clock, timers=timers, disk=disk, threads=threads, partitions=partitions, remove_later=self.remove_later
         )
@@ -101,14 +104,29 @@ class Housekeeping:
         self._timers.call_later(delay_ms, lambda: self._threads.run(lambda: self._remove(paths, self._disk.remove), ignore))
 
     def remove_tree_later(self, path: str, delay_ms: int) -> None:
+        """Removes the directory of a deleted partition after the delay, and its entries from the checkpoints at once."""
+        self._checkpoints_due()
         self._timers.call_later(delay_ms, lambda: self._threads.run(lambda: self._remove([path], self._disk.remove_tree), ignore))
 
     def write_checkpoints(self) -> None:
         """Recovery points, high watermarks and log starts, in a thread; a round that still runs is not joined by another."""
-        if self._is_writing_checkpoints:
-            return
+        if not self._is_writing_checkpoints:
+            self._write_recovery_aids()
+            self._write_checkpoints()
+
+    def _checkpoints_due(self) -> None:
+        """A round of checkpoints after the deletions of this moment."""
+        if not self._are_checkpoints_due:
+            self._are_checkpoints_due = True
+            self._timers.call_later(AFTER_DELETION_MS, self._write_due_checkpoints)
+
+    def _write_due_checkpoints(self) -> None:
+        if not self._is_writing_checkpoints:  # else the end of the round comes back to it
+            self._are_checkpoints_due = False
+            self._write_checkpoints()
+
+    def _write_checkpoints(self) -> None:
         self._is_writing_checkpoints = True
-        self._write_recovery_aids()
         online = [directory for directory in self._partitions.log_directories() if directory.is_online]
         work = [directory.plan_checkpoints(self._partitions.all()) for directory in online]
         self._threads.run(lambda: [plan() for plan in work], self._checkpoints_written)
@@ -176,6 +194,8 @@ class Housekeeping:
         for error in results:
             if error is not None:
                 log.error("checkpoints: %s", error)
+        if self._are_checkpoints_due:
+            self._write_due_checkpoints()
 
     def _remove(self, paths: list[str], remove: Callable[[str], None]) -> None:
         for path in paths:

@@ -2,13 +2,15 @@
 
 A directory belongs to one broker of one cluster (`meta.properties`) and to one process at a time (`.lock`). When a read, write or sync in
 it fails it goes offline: its logs are not touched again until `recheck` finds that it can be written, so a full disk heals without a
-restart. Checkpoints (recovery points, high watermarks, log starts) are written together for all partitions of the directory, that of
-compaction when a log was compacted; a damaged one is told and treated as lost, which costs a longer recovery or a larger round.
+restart. Checkpoints (recovery points, high watermarks, log starts, clean offsets) are written together for all partitions of the directory,
+those of compaction also when a log was compacted. What is noted of a log counts until it is open, then the log itself knows better; when it
+is dropped in order to be opened anew, what it knew last is noted.
 """
 
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Callable, Iterable
 
 from ottla.adapters.lock import DirectoryLock, DirectoryRefused
@@ -19,6 +21,7 @@ from ottla.base.uuids import uuid_to_text
 from ottla.replication.partition import Partition
 from ottla.storage import checkpoints
 from ottla.storage.checkpoints import MetaProperties
+from ottla.storage.offset_checkpoints import LogOffsets, read_entries, write_clean_offsets, write_entries
 
 log = logging.getLogger("ottla.storage")
 
@@ -36,10 +39,12 @@ class LogDirectoryState:
         self.is_online = True
         self.reason = ""
         self.was_clean = False
-        self.recovery_points: dict[TopicPartition, int] = {}
-        self.high_watermarks: dict[TopicPartition, int] = {}
-        self.log_starts: dict[TopicPartition, int] = {}
         self.clean_offsets: dict[TopicPartition, int] = {}
+        """The first dirty offset of each open log that was compacted."""
+        self._closed: dict[TopicPartition, LogOffsets] = {}  # what is noted of logs that are not open
+        self._plans = 0
+        self._written_plan = 0
+        self._writing = threading.Lock()
         self.is_claimed = False
         """Whether its contents are known: not while it has been offline since the start."""
         self._disk = disk
@@ -65,11 +70,36 @@ class LogDirectoryState:
         self._check_owner(broker_id, cluster_id, random)
         self.remove_deleted()
         self.was_clean = checkpoints.take_clean_shutdown(self._disk, self.path)
-        self.recovery_points = self._read_offsets(checkpoints.RECOVERY_POINT_FILE)
-        self.high_watermarks = self._read_offsets(checkpoints.HIGH_WATERMARK_FILE)
-        self.log_starts = self._read_offsets(checkpoints.LOG_START_FILE)
-        self.clean_offsets = self._read_offsets(checkpoints.CLEANER_OFFSET_FILE)
+        self._closed = read_entries(self._disk, self.path, log.warning)
         self.is_claimed = True
+
+    # What is noted of logs
+
+    def noted(self, key: TopicPartition, topic_id: bytes) -> LogOffsets:
+        """What is noted of a log that is about to be opened; nothing if it was noted for another topic of that name (I41)."""
+        found = self._closed.get(key)
+        return found if found is not None and found.topic_id == topic_id else LogOffsets(topic_id)
+
+    def on_opened(self, key: TopicPartition, noted: LogOffsets) -> None:
+        """The log is open: from here on it is asked itself, and only its clean offset is known nowhere else."""
+        self.forget(key)
+        if noted.clean_offset > 0:
+            self.clean_offsets[key] = noted.clean_offset
+
+    def note(self, partition: Partition) -> None:
+        """The log is dropped in order to be opened anew."""
+        self._closed[partition.topic_partition] = self._offsets_of(partition)
+        self.clean_offsets.pop(partition.topic_partition, None)
+
+    def forget(self, key: TopicPartition) -> None:
+        """The log is deleted, or is about to be made: nothing that was noted under its name counts any more."""
+        self._closed.pop(key, None)
+        self.clean_offsets.pop(key, None)
+
+    def _offsets_of(self, partition: Partition) -> LogOffsets:
+        key, found = partition.topic_partition, partition.log
+        clean_offset = self.clean_offsets.get(key, 0)
+        return LogOffsets(partition.topic_id, found.recovery_point, partition.high_watermark, found.log_start_offset, clean_offset)
 
     def partition_names(self) -> list[str]:
         """The names of the partition directories in here."""
@@ -116,23 +146,39 @@ class LogDirectoryState:
         return True
 
     def plan_checkpoints(self, partitions: Iterable[Partition]) -> Callable[[], StorageError | None]:
-        """Takes down recovery points, high watermarks and log starts now; the returned function writes them, in any thread."""
-        here = [partition for partition in partitions if partition.log.directory.rpartition("/")[0] == self.path]
-        files = {
-            checkpoints.RECOVERY_POINT_FILE: {p.topic_partition: p.log.recovery_point for p in here},
-            checkpoints.HIGH_WATERMARK_FILE: {p.topic_partition: p.high_watermark for p in here},
-            checkpoints.LOG_START_FILE: {p.topic_partition: p.log.log_start_offset for p in here if p.log.log_start_offset > 0},
-        }
+        """Takes down what is to be noted now; the returned function writes it, in any thread. One round at a time."""
+        entries = self._entries(partitions)
+        self._plans += 1
+        number = self._plans
 
-        def write() -> StorageError | None:
+        def write() -> None:
+            write_entries(self._disk, self.path, entries)
+            self._written_plan = number
+
+        return lambda: self._write(write)
+
+    def plan_clean_offsets(self, partitions: Iterable[Partition]) -> Callable[[], StorageError | None]:
+        """The same for the clean offsets alone."""
+        entries = self._entries(partitions)
+        number = self._plans
+
+        def write() -> None:
+            if number >= self._written_plan:  # else a round that knows more has been written since
+                write_clean_offsets(self._disk, self.path, entries)
+
+        return lambda: self._write(write)
+
+    def _entries(self, partitions: Iterable[Partition]) -> dict[TopicPartition, LogOffsets]:
+        here = [partition for partition in partitions if partition.log.directory.rpartition("/")[0] == self.path]
+        return self._closed | {partition.topic_partition: self._offsets_of(partition) for partition in here}
+
+    def _write(self, write: Callable[[], None]) -> StorageError | None:
+        with self._writing:
             try:
-                for name, offsets in files.items():
-                    checkpoints.write_offsets(self._disk, f"{self.path}/{name}", offsets)
+                write()
             except StorageError as error:
                 return error
-            return None
-
-        return write
+        return None
 
     def close(self, *, is_clean: bool) -> None:
         if is_clean and self.is_online:
@@ -158,10 +204,3 @@ class LogDirectoryState:
         if found.broker_id not in (broker_id, -1):
             known = found.broker_id
             raise DirectoryRefused(f"{self.path} belongs to broker {known}, not {broker_id}; set broker.id={known}", self.path)
-
-    def _read_offsets(self, name: str) -> dict[TopicPartition, int]:
-        try:
-            return checkpoints.read_offsets(self._disk, f"{self.path}/{name}")
-        except StorageError as error:
-            log.warning("%s; it is ignored and rebuilt", error)
-            return {}

@@ -103,9 +103,13 @@ class PartitionTable:
         known = self.get(*key)
         if known is not None:
             return known
-        directory = self._found.get(str(key)) or self._place(key, topic_id, is_new)
+        directory = self._found.get(str(key))
+        if directory is None:
+            directory = self._place(key, topic_id, is_new)
+            directory.forget(key)
         if not directory.is_online:
             raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"{directory.path} is offline: {directory.reason}")
+        noted = directory.noted(key, topic_id)
         try:
             opened = Log.open(
                 self._disk,
@@ -114,8 +118,8 @@ class PartitionTable:
                 config,
                 now_ms=self._clock.wall_ms(),
                 was_clean=directory.was_clean,
-                recovery_point=directory.recovery_points.get(key, 0),
-                log_start_offset=directory.log_starts.get(key, 0),
+                recovery_point=noted.recovery_point,
+                log_start_offset=noted.log_start_offset,
                 topic_id=topic_id,
                 open_files=self._open_files,
                 notes=Notes(key),
@@ -126,7 +130,8 @@ class PartitionTable:
             self._found[str(key)] = directory
             raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
         self._unopened.pop(key, None)
-        partition = self._make_partition(opened, min(directory.high_watermarks.get(key, 0), opened.log_end_offset))
+        partition = self._make_partition(opened, min(noted.high_watermark, opened.log_end_offset))
+        directory.on_opened(key, noted)
         self._found[str(key)] = directory
         self._by_topic.setdefault(key.topic, {})[key.partition] = partition
         self._by_id.setdefault(topic_id, {})[key.partition] = partition
@@ -139,6 +144,8 @@ class PartitionTable:
         if partition is None:
             return self._delete_unopened(key, topic_id)
         self._forget(key, partition)
+        self._found.pop(str(key), None)
+        self.directory_of(partition).forget(key)
         return partition.log.delete()
 
     def _delete_unopened(self, key: TopicPartition, topic_id: bytes) -> str | None:
@@ -155,6 +162,8 @@ class PartitionTable:
             return None
         target = deleted_directory(self._disk, path, topic_id)
         self._disk.rename(path, target)
+        del self._found[str(key)]
+        directory.forget(key)
         return target
 
     def take_offline(self, directory: LogDirectoryState, reason: str) -> list[Partition]:
@@ -170,6 +179,7 @@ class PartitionTable:
     def drop(self, partitions: Sequence[Partition]) -> None:
         """Forgets partitions of an offline directory, so that `open` reads them anew."""
         for partition in partitions:
+            self.directory_of(partition).note(partition)
             self._forget(partition.topic_partition, partition)
 
     def _forget(self, key: TopicPartition, partition: Partition) -> None:

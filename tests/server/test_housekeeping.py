@@ -12,7 +12,8 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from ottla.base.types import TopicPartition as Key
-from ottla.storage.checkpoints import HIGH_WATERMARK_FILE, RECOVERY_POINT_FILE, read_offsets
+from ottla.storage.checkpoints import CLEANER_OFFSET_FILE, HIGH_WATERMARK_FILE, RECOVERY_POINT_FILE, read_offsets
+from ottla.storage.offset_checkpoints import TOPIC_IDS_FILE
 from ottla.wire.records import Record, encode_batch
 from tests.clients.broker_process import BrokerProcess, eventually
 from tests.server.conftest import MakeServer
@@ -157,3 +158,18 @@ def test_logs_are_flushed_by_age_and_sealed_segments_at_once(make_server: MakeSe
     assert other is not None
     other.log.roll()
     run_until(loop, lambda: other.log.recovery_point == 3)
+
+
+def test_i41_a_deletion_leaves_no_entry_in_any_checkpoint(make_server: MakeServer, loop: asyncio.AbstractEventLoop) -> None:
+    server = make_server("log.flush.offset.checkpoint.interval.ms=3600000")
+    server.create_topics([("gone", 1), ("kept", 1)])
+    append(server, "gone", 3)
+    append(server, "kept", 3)
+    path = Path(server.directories[0].path)
+    server.directories[0].clean_offsets[Key("gone", 0)] = 1
+    server.housekeeping.write_checkpoints()
+    files = [path / name for name in (HIGH_WATERMARK_FILE, RECOVERY_POINT_FILE, CLEANER_OFFSET_FILE, TOPIC_IDS_FILE)]
+    run_until(loop, lambda: all(file.exists() and "gone" in file.read_text() for file in files))
+    server.controller.delete_topics(["gone"], lambda _: None)
+    run_until(loop, lambda: not any("gone" in file.read_text() for file in files))
+    assert "kept" in (path / HIGH_WATERMARK_FILE).read_text()

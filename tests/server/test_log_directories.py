@@ -12,9 +12,11 @@ from ottla.adapters.disk import OsDisk, OsFile
 from ottla.adapters.lock import DirectoryRefused
 from ottla.adapters.randomness import SystemRandom
 from ottla.base.errors import ErrorCode, StorageError
+from ottla.base.types import TopicPartition
 from ottla.server import app
 from ottla.server.app import BrokerServer
 from ottla.server.log_directories import LogDirectoryState
+from ottla.storage.offset_checkpoints import LogOffsets
 from ottla.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from ottla.wire.messages.describe_log_dirs import DescribeLogDirsRequest
 from ottla.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
@@ -128,6 +130,30 @@ def test_i44_one_of_two_directories_fails(server: BrokerServer, loop: asyncio.Ab
     assert with_client(loop, server, end_offsets) == [(0, 2 if index in bad else 3) for index in range(PARTITIONS)]
 
 
+def test_what_was_deleted_stays_deleted_when_a_directory_heals(
+    server: BrokerServer, loop: asyncio.AbstractEventLoop, tmp_path: Path
+) -> None:
+    """What the logs knew when their directory failed counts, not what was noted when the broker started."""
+    index = on(server, "bad")[0]
+    for _ in range(3):
+        with_client(loop, server, produce)
+    partition = server.partitions.get("t", index)
+    assert partition is not None
+    partition.log.flush()
+    partition.delete_records(2)
+    server.directories[1].clean_offsets[partition.topic_partition] = 1
+
+    FailingDisk.broken = f"{tmp_path}/bad"
+    assert with_client(loop, server, produce)[index] == ErrorCode.KAFKA_STORAGE_ERROR
+    FailingDisk.broken = ""
+    run_until(loop, lambda: server.housekeeping.recheck_offline() or all(found.is_online for found in server.directories))
+    healed = server.partitions.get("t", index)
+    assert healed is not None and healed is not partition
+    assert (healed.log.log_start_offset, healed.log.log_end_offset, healed.high_watermark) == (2, 3, 3)
+    assert healed.log.recovery_point == 3, "what was synced is not checked again"
+    assert server.housekeeping.compactor.first_dirty_offset(healed) == 1
+
+
 def test_a_restart_with_a_broken_directory_serves_the_other(
     server: BrokerServer, loop: asyncio.AbstractEventLoop, tmp_path: Path
 ) -> None:
@@ -180,4 +206,4 @@ def test_a_damaged_checkpoint_is_told_and_counts_as_lost(tmp_path: Path, name: s
     directory.claim(1, "c", SystemRandom())
     directory.release()
     assert name in caplog.text and "ignored" in caplog.text
-    assert (directory.recovery_points, directory.high_watermarks, directory.clean_offsets) == ({}, {}, {})
+    assert directory.noted(TopicPartition("t", 0), bytes(16)) == LogOffsets(bytes(16))

@@ -14,6 +14,7 @@ from ottla.base.types import TopicPartition
 from ottla.replication.partition import Partition
 from ottla.server.log_directories import LogDirectoryState
 from ottla.server.partitions import PartitionTable
+from ottla.wire.records import Record, encode_batch
 from tests.fakes import ManualClock
 
 FIRST, SECOND = bytes(range(16)), bytes(range(16, 32))
@@ -29,6 +30,12 @@ def directories_of(tmp_path: Path, *names: str) -> list[LogDirectoryState]:
 
 def table_of(directories: list[LogDirectoryState]) -> PartitionTable:
     return PartitionTable(OsDisk(), ManualClock(), directories, lambda log, high: Partition(log, broker_id=0, high_watermark=high))
+
+
+def append(partition: Partition, count: int) -> None:
+    partition.become_leader(leader_epoch=0, partition_epoch=0, replicas=(0,), isr=(0,), now_ms=0)
+    for _ in range(count):
+        partition.append(encode_batch([Record(0, 1, None, b"v")]), acks=1, now_ms=1)
 
 
 def open_all(table: PartitionTable, topic: str, count: int, topic_id: bytes = FIRST) -> list[Partition]:
@@ -111,3 +118,58 @@ def test_a_deletion_that_a_kill_cut_off_is_finished(tmp_path: Path) -> None:
     path = table.delete(key, FIRST)
     assert path is not None and Path(path).is_dir()
     assert table.open(key, SECOND, LogConfig(), is_new=True).is_online
+
+
+@pytest.mark.parametrize("rounds", ["neither", "after the deletion", "after the creation"])
+def test_i41_a_topic_made_anew_does_not_inherit_checkpoints(tmp_path: Path, rounds: str) -> None:
+    """DeleteRecords, checkpoint, delete, create, append, kill -9: all of what was appended is there, from offset 0 on."""
+    directories = directories_of(tmp_path, "a")
+    (directory,), key, table = directories, TopicPartition("t", 0), table_of(directories)
+    (old,) = open_all(table, "t", 1)
+    append(old, 10)
+    old.log.flush()
+    old.log.advance_log_start(10)
+    directory.clean_offsets[key] = 9
+    assert directory.plan_checkpoints(table.all())() is None
+
+    table.delete(key, FIRST)
+    if rounds == "after the deletion":
+        directory.plan_checkpoints(table.all())()
+    (new,) = open_all(table, "t", 1, SECOND)
+    assert new.log.log_start_offset == 0 and not directory.clean_offsets
+    append(new, 3)
+    if rounds == "after the creation":
+        directory.plan_checkpoints(table.all())()
+    directory.release()
+
+    directories = directories_of(tmp_path, "a")
+    again = table_of(directories).open(key, SECOND, LogConfig())
+    assert (again.log.log_start_offset, again.log.log_end_offset, again.log.recovery_point) == (0, 3, 0)
+    assert not directories[0].clean_offsets
+    directories[0].release()
+
+
+def test_what_is_noted_of_a_log_that_cannot_be_opened_is_kept(tmp_path: Path) -> None:
+    """A later round of checkpoints would otherwise bring back what DeleteRecords removed."""
+    directories = directories_of(tmp_path, "a")
+    (directory,), key, table = directories, TopicPartition("t", 0), table_of(directories)
+    (partition,) = open_all(table, "t", 1)
+    append(partition, 10)
+    partition.log.advance_log_start(10)
+    directory.plan_checkpoints(table.all())()
+    partition.log.close(clean=True)
+    directory.release()
+
+    directories = directories_of(tmp_path, "a")
+    table = table_of(directories)
+    segment = next((tmp_path / "a" / str(key)).glob("*.log"))
+    segment.rename(tmp_path / "aside")
+    segment.mkdir()
+    with pytest.raises(ApiError, match="cannot"):
+        table.open(key, FIRST, LogConfig())
+    directories[0].plan_checkpoints(table.all())()
+    segment.rmdir()
+    (tmp_path / "aside").rename(segment)
+    assert table.open(key, FIRST, LogConfig()).log.log_start_offset == 10
+    directories[0].release()
+    assert directories_of(tmp_path, "a")[0].noted(key, FIRST).log_start_offset == 10

@@ -1,0 +1,106 @@
+"""The offsets that a log directory keeps of its partitions: recovery points, high watermarks, log starts, clean offsets.
+
+They stand in Kafka's four checkpoint files, which name a partition by topic name and number only. A topic that is deleted and created again
+has the same name, and must not inherit what was noted for the old one (I41). Kafka's files have no room for more, so the id that each name
+had stands beside them in `ottla-checkpoint-topic-ids`, one line a topic.
+
+Invariant: a row of that file is written after all four files of its round. So an entry counts only if the row beside it names the topic id
+that is asked for: entries of an older topic of that name had been overwritten or removed when the row was written, and entries of a newer
+one (whose round was cut off before its last file) belong to an id that is asked for only when a later round has noted it. An entry without
+its row is lost, which costs a longer recovery. A directory without the file was written by Kafka or by an older version: its entries are
+taken over for the ids in `partition.metadata`, and the file is made before anything else is.
+Left out: when to write (`server/housekeeping.py`), what recovery does with them (`recovery.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+from ottla.base.errors import StorageError
+from ottla.base.ports import Disk
+from ottla.base.types import TopicPartition
+from ottla.base.uuids import uuid_from_text, uuid_to_text
+from ottla.storage.checkpoints import (
+    CLEANER_OFFSET_FILE,
+    HIGH_WATERMARK_FILE,
+    LOG_START_FILE,
+    RECOVERY_POINT_FILE,
+    read_lines,
+    read_offsets,
+    read_topic_id,
+    write_lines,
+    write_offsets,
+)
+
+TOPIC_IDS_FILE = "ottla-checkpoint-topic-ids"
+
+
+class LogOffsets(NamedTuple):
+    """What is noted of one partition of the topic with this id."""
+
+    topic_id: bytes
+    recovery_point: int = 0
+    high_watermark: int = 0
+    log_start_offset: int = 0
+    clean_offset: int = 0
+
+
+Entries = Mapping[TopicPartition, LogOffsets]
+
+
+def read_entries(disk: Disk, directory: str, report: Callable[[str], object]) -> dict[TopicPartition, LogOffsets]:
+    """What counts of a directory's checkpoints. Afterwards nothing else is in the files; a damaged file is reported and counts as lost."""
+    names = frozenset(disk.listdir(directory))
+    columns = [
+        _read(disk, directory, name, report) for name in (RECOVERY_POINT_FILE, HIGH_WATERMARK_FILE, LOG_START_FILE, CLEANER_OFFSET_FILE)
+    ]
+    keys = sorted({key for column in columns for key in column})
+    ids = _read_ids(disk, directory, report)
+    is_first_time = ids is None and bool(keys)
+    if ids is None:
+        ids = {key.topic: found for key in keys if str(key) in names and (found := read_topic_id(disk, f"{directory}/{key}"))}
+    entries = {
+        key: LogOffsets(ids[key.topic], *(column.get(key, 0) for column in columns))
+        for key in keys
+        if key.topic in ids and str(key) in names
+    }
+    if is_first_time or len(entries) < len(keys):
+        try:
+            write_entries(disk, directory, entries)
+        except StorageError as error:  # a full disk, which takes no new partitions either
+            report(str(error))
+    return entries
+
+
+def write_entries(disk: Disk, directory: str, entries: Entries) -> None:
+    """One round: Kafka's files, then the ids."""
+    write_offsets(disk, f"{directory}/{RECOVERY_POINT_FILE}", {key: found.recovery_point for key, found in entries.items()})
+    write_offsets(disk, f"{directory}/{HIGH_WATERMARK_FILE}", {key: found.high_watermark for key, found in entries.items()})
+    starts = {key: found.log_start_offset for key, found in entries.items() if found.log_start_offset > 0}
+    write_offsets(disk, f"{directory}/{LOG_START_FILE}", starts)
+    write_clean_offsets(disk, directory, entries)
+    ids = {key.topic: found.topic_id for key, found in entries.items()}
+    write_lines(disk, f"{directory}/{TOPIC_IDS_FILE}", [f"{topic} {uuid_to_text(topic_id)}" for topic, topic_id in sorted(ids.items())])
+
+
+def write_clean_offsets(disk: Disk, directory: str, entries: Entries) -> None:
+    clean = {key: found.clean_offset for key, found in entries.items() if found.clean_offset > 0}
+    write_offsets(disk, f"{directory}/{CLEANER_OFFSET_FILE}", clean)
+
+
+def _read(disk: Disk, directory: str, name: str, report: Callable[[str], object]) -> dict[TopicPartition, int]:
+    try:
+        return read_offsets(disk, f"{directory}/{name}")
+    except StorageError as error:
+        report(f"{error}; it is ignored and rebuilt")
+        return {}
+
+
+def _read_ids(disk: Disk, directory: str, report: Callable[[str], object]) -> dict[str, bytes] | None:
+    try:
+        rows = read_lines(disk, f"{directory}/{TOPIC_IDS_FILE}", lambda fields: (fields[0], uuid_from_text(fields[1])), 2)
+    except StorageError as error:
+        report(f"{error}; it is ignored and rebuilt")
+        return None
+    return dict(rows) if rows is not None else None
