@@ -120,6 +120,7 @@ class PartitionTable:
                 was_clean=directory.was_clean,
                 recovery_point=noted.recovery_point,
                 log_start_offset=noted.log_start_offset,
+                clean_offset=noted.clean_offset,
                 topic_id=topic_id,
                 open_files=self._open_files,
                 notes=Notes(key),

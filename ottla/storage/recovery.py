@@ -30,13 +30,11 @@ from ottla.storage.epochs import LeaderEpochs, read_epochs
 from ottla.storage.index import RELATIVE_OFFSET_MAX
 from ottla.storage.open_files import OpenFiles
 from ottla.storage.producers import CompletedTransaction, ProducerStates
-from ottla.storage.replacing import CLEANED_SUFFIX, DELETED_SUFFIX, SWAP_SUFFIX
-from ottla.storage.scan import DamageError, scan_batches
+from ottla.storage.replacing import CLEANED_SUFFIX, DELETED_SUFFIX, SWAP_SUFFIX, compacted_ends, offset_of
+from ottla.storage.scan import NEVER, DamageError, scan_batches
 from ottla.storage.segment import ABORTED_SUFFIX, INDEX_SUFFIX, LOG_SUFFIX, SEGMENT_SUFFIXES, TIME_INDEX_SUFFIX, Segment
 from ottla.storage.snapshots import SNAPSHOT_SUFFIX, ProducerSnapshots, aborted_between, aborted_entry, apply_batch, replay
 from ottla.wire.batch_header import MAGIC
-
-_NAME_DIGITS = 20
 
 
 @dataclass(slots=True, kw_only=True)
@@ -51,12 +49,14 @@ class Opening:
     was_clean: bool
     recovery_point: int
     log_start_offset: int
+    clean_offset: int
     topic_id: bytes | None
     open_files: OpenFiles
     notes: list[str] = field(default_factory=list)
     segments: list[Segment] = field(default_factory=list)
     epochs: LeaderEpochs = field(default_factory=LeaderEpochs)
     log_end_offset: int = 0
+    compacted_end: int = 0  # up to here compaction may have left gaps between segments
     is_new: bool = False
     producers: ProducerStates = field(init=False)
     snapshots: ProducerSnapshots = field(init=False)
@@ -70,6 +70,7 @@ def open_log(opening: Opening) -> None:
     _claim_topic_id(opening)
     names = finish_leftovers(opening)
     opening.producers = ProducerStates(opening.topic_partition)
+    opening.compacted_end = _compacted_end(opening, names)
     offsets = [offset for name in names if (offset := offset_of(name, SNAPSHOT_SUFFIX)) is not None]
     opening.snapshots = ProducerSnapshots(opening.disk, opening.directory, sorted(offsets))
     _find_segments(opening, names)
@@ -83,6 +84,15 @@ def open_log(opening: Opening) -> None:
     _apply_log_start(opening)
 
 
+def _compacted_end(opening: Opening, names: list[str]) -> int:
+    """How far the log was ever compacted, whatever its configuration says today. Kafka leaves no such note: then the clean offset or the
+    policy tells that it was, not how far."""
+    ends = compacted_ends(names)
+    if ends:
+        return max(ends[-1], opening.clean_offset)
+    return NEVER if opening.clean_offset or opening.config.is_compacted else 0
+
+
 def _claim_topic_id(opening: Opening) -> None:
     """The directory must belong to the topic of this id, or to none yet (I41)."""
     disk, directory = opening.disk, opening.directory
@@ -94,12 +104,6 @@ def _claim_topic_id(opening: Opening) -> None:
     elif found is not None and opening.topic_id not in (None, found):
         raise StorageError(f"{directory} holds another topic of that name: its {PARTITION_METADATA_FILE} says so", directory)
     opening.topic_id = found or opening.topic_id
-
-
-def offset_of(name: str, suffix: str) -> int | None:
-    """The offset in a file's name, None when it is not `%020d` and the suffix."""
-    stem = name.removesuffix(suffix)
-    return int(stem) if stem != name and len(stem) == _NAME_DIGITS and stem.isascii() and stem.isdigit() else None
 
 
 # Files
@@ -229,7 +233,7 @@ def _open_clean(opening: Opening) -> None:
     active = opening.segments[-1]
     for segment in opening.segments:
         _mend_missing_index(opening, segment)
-        if not segment.size and segment is not active and not opening.config.is_compacted:
+        if not segment.size and segment is not active and segment.end_offset > opening.compacted_end:
             opening.note(f"{segment.path(LOG_SUFFIX)} is empty: offsets {segment.base_offset} to {segment.end_offset - 1} are missing")
     problem = active.read_indexes() if active.size else ""
     if problem:
@@ -327,7 +331,7 @@ class _Check:
                 ended = apply_batch(opening.producers, header, batch)
                 if ended is not None and ended.last_offset >= point:
                     self.completed.append(ended)
-        if segment.is_sealed and end < segment.end_offset and not opening.config.is_compacted:
+        if segment.is_sealed and end < segment.end_offset and segment.end_offset > opening.compacted_end:
             raise DamageError(f"{file.path} ends at {end}, the next segment begins at {segment.end_offset}", segment.size, end)
         if segment.is_sealed:
             segment.add_final_time_entry()

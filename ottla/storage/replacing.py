@@ -5,12 +5,15 @@ Leaving: a segment's files get the suffix `.deleted`; whoever still holds a slic
 removed later (or by the next start). Giving way, as Kafka does it: the compactor has written and synced `.cleaned` files, which a restart
 throws away; they become `.swap`, and from the moment when those names are durable a restart finishes the job
 (`recovery.finish_leftovers`): the old segments leave and the `.swap` files lose their suffix. Invariant: at every moment the names on disk
-are those of the old segments or lead to the new ones. Left out: what is in the new files.
+are those of the old segments or lead to the new ones.
+
+A compacted segment may end before the next one begins; elsewhere such a gap is damage. How far a log was ever compacted is therefore kept
+with it, as the name of an empty file, `%020d.compacted`, which is durable before the first gap is. Left out: what is in the new files.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from ottla.base.ports import Disk
 from ottla.storage.segment import SEGMENT_SUFFIXES, Segment
@@ -18,9 +21,11 @@ from ottla.storage.segment import SEGMENT_SUFFIXES, Segment
 DELETED_SUFFIX = ".deleted"
 CLEANED_SUFFIX = ".cleaned"
 SWAP_SUFFIX = ".swap"
+COMPACTED_SUFFIX = ".compacted"
 
 _DELETE_SUFFIX = "-delete"
 _NAME_MAX = 255
+_NAME_DIGITS = 20
 
 
 def retire_files(disk: Disk, segment: Segment) -> list[str]:
@@ -39,6 +44,7 @@ def swap_files(disk: Disk, directory: str, old: Sequence[Segment], bases: Sequen
     The caller syncs the directory once more before the next compaction of this log; it need not wait for that.
     A base without a `.txnindex.cleaned` has no aborted transactions; indexes that the compactor did not write are made again when asked.
     """
+    outdated = _note_compacted(disk, directory, old[-1].end_offset)
     stems = [f"{directory}/{base:020d}{suffix}" for base in bases for suffix in SEGMENT_SUFFIXES]
     stems = [stem for stem in stems if disk.exists(stem + CLEANED_SUFFIX)]
     for stem in reversed(stems):  # the log file of the first segment last: without it, recovery has nothing to finish
@@ -48,7 +54,26 @@ def swap_files(disk: Disk, directory: str, old: Sequence[Segment], bases: Sequen
     disk.sync_directory(directory)
     for stem in stems:
         disk.rename(stem + SWAP_SUFFIX, stem)
-    return retired
+    return retired + outdated
+
+
+def _note_compacted(disk: Disk, directory: str, end_offset: int) -> list[str]:
+    """Makes the name that says how far the log is compacted; answers those that said less, to be removed later."""
+    ends = compacted_ends(disk.listdir(directory))
+    if not ends or end_offset > ends[-1]:
+        disk.open(f"{directory}/{end_offset:020d}{COMPACTED_SUFFIX}", create=True).close()
+    return [f"{directory}/{end:020d}{COMPACTED_SUFFIX}" for end in ends if end < end_offset]
+
+
+def compacted_ends(names: Iterable[str]) -> list[int]:
+    """The ends of past compactions among the names of a log's files, the last one last."""
+    return sorted(offset for name in names if (offset := offset_of(name, COMPACTED_SUFFIX)) is not None)
+
+
+def offset_of(name: str, suffix: str) -> int | None:
+    """The offset in a file's name, None when it is not `%020d` and the suffix."""
+    stem = name.removesuffix(suffix)
+    return int(stem) if stem != name and len(stem) == _NAME_DIGITS and stem.isascii() and stem.isdigit() else None
 
 
 def deleted_directory(disk: Disk, directory: str, topic_id: bytes) -> str:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 
 from ottla.base.log_config import LogConfig
+from ottla.storage.log import Log
 from ottla.storage.replacing import deleted_directory
 from tests.fakes.disk import MemDisk
 from tests.fakes.randomness import SeededRandom
-from tests.storage.log_builder import DIRECTORY, ROOT, LogBuilder, batch_of, offsets_of, read_all
+from tests.storage.log_builder import DIRECTORY, PARTITION, ROOT, TOPIC_ID, LogBuilder, batch_of, names, offsets_of, read_all
 
 SIZE = len(batch_of())
 CONFIG = LogConfig(segment_bytes=4 * SIZE, index_interval_bytes=SIZE, is_compacted=True, is_deleted=False)
@@ -59,6 +60,55 @@ def test_a_reader_of_the_old_segments_is_not_disturbed() -> None:
     for path in made.log.replace_segments(made.log.segments[:3], [0]):
         made.disk.remove(path)
     assert piece.read() == before
+
+
+PLAIN = LogConfig(segment_bytes=4 * SIZE, index_interval_bytes=SIZE)
+GAPS = [(0, [1]), (4, [5]), (8, [11])]
+
+
+def test_what_compaction_left_out_is_no_damage_under_another_policy() -> None:
+    """The topic was compacted and is now `cleanup.policy=delete`: the next recovery keeps every record behind the gap."""
+    made = built()
+    clean(made, GAPS)
+    made.log.replace_segments(made.log.segments[:3], [0, 4, 8])
+    made.config, made.recovery_point = PLAIN, 0
+    assert offsets_of(made.kill()) == [1, 5, 11, 12, 13]
+    assert not any("cut" in note or "missing" in note for note in made.log.recovery_notes)
+    made.append_many(4)
+    assert offsets_of(made.reopen()) == [1, 5, 11, 12, 13, 14, 15, 16, 17]
+
+
+@pytest.mark.parametrize("config", [PLAIN, CONFIG])
+def test_a_gap_behind_what_was_compacted_is_damage(config: LogConfig) -> None:
+    """The end of a segment that was never compacted did not reach the disk, the next one did: nothing behind the hole counts (I5)."""
+    made = built()
+    clean(made, [(0, [1])])
+    made.log.replace_segments(made.log.segments[:1], [0])
+    assert isinstance(made.disk, MemDisk)
+    path = f"{DIRECTORY}/{8:020d}.log"
+    made.disk.write_file(path, made.disk.read_file(path)[: 2 * SIZE])
+    made.config, made.recovery_point = config, 0
+    assert offsets_of(made.kill()) == [1, 4, 5, 6, 7, 8, 9]
+
+
+def test_how_far_a_log_was_compacted_is_noted_once() -> None:
+    made = built()
+    for base in (0, 4, 0):
+        clean(made, [(base, [base + 1])])
+        segment = next(found for found in made.log.segments if found.base_offset == base)
+        for path in made.log.replace_segments([segment], [base]):
+            made.disk.remove(path)
+    assert [name for name in names(made.disk) if name.endswith(".compacted")] == [f"{8:020d}.compacted"]
+
+
+def test_a_log_of_kafka_with_a_clean_offset_may_have_gaps_too() -> None:
+    made = built()
+    clean(made, GAPS)
+    made.log.replace_segments(made.log.segments[:3], [0, 4, 8])
+    made.disk.remove(f"{DIRECTORY}/{12:020d}.compacted")
+    made.log.close(clean=False)
+    opened = Log.open(made.disk, DIRECTORY, PARTITION, PLAIN, now_ms=0, was_clean=False, clean_offset=4, topic_id=TOPIC_ID)
+    assert offsets_of(opened) == [1, 5, 11, 12, 13]
 
 
 def test_only_a_run_of_sealed_segments_can_be_replaced() -> None:
