@@ -14,6 +14,7 @@ from ottla.adapters.threads import Threads
 from ottla.base.config import BrokerConfig
 from ottla.base.errors import StorageError
 from ottla.base.ports import Clock, Disk, TimerHandle, Timers
+from ottla.machine.host import SlewedClock
 from ottla.replication.partition import Partition
 from ottla.server.compactor import Compactor
 from ottla.server.flusher import Flusher
@@ -49,6 +50,7 @@ class Housekeeping:
     ) -> None:
         self._config = config
         self._clock = clock
+        self._time = SlewedClock(clock)
         self._timers = timers
         self._disk = disk
         self._threads = threads
@@ -156,7 +158,7 @@ class Housekeeping:
                 self._flusher.request(partition)
 
     def expire_producers(self) -> None:
-        now_ms = self._clock.monotonic_ms()
+        now_ms = self._time.now_ms()
         for partition in self._partitions.all():
             partition.log.producers.expire(now_ms, self._config.producer_id_expiration_ms)
 

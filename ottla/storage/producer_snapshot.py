@@ -30,7 +30,9 @@ _ENTRY = Struct(">qhiqiqiq")
 
 _OURS = Struct(">4shii")  # magic, version, producers, completed transactions
 _OURS_MAGIC = b"OTLA"
-_OURS_VERSION = 1
+_OURS_VERSION = 2
+_MONOTONIC_VERSION = 1
+"""It counted idleness by a clock that begins anew with each start of the machine; the rest of it is the same."""
 _OUR_ENTRY = Struct(">qqqi")  # id, run length, idle since, batches
 _OUR_BATCH = Struct(">iiqqqq")
 _OUR_COMPLETED = Struct(">qq")
@@ -48,7 +50,7 @@ class CachedBatch(NamedTuple):
 
 
 class ProducerRow(NamedTuple):
-    """One producer as it stands in a snapshot."""
+    """One producer as it stands in a snapshot. `idle_since_ms` is wall time, -1 where it is not known."""
 
     producer_id: int
     epoch: int
@@ -123,7 +125,7 @@ def _kafka_row(data: bytes, position: int) -> ProducerRow:
 
 def _read_our_part(data: bytes, position: int, rows: list[ProducerRow]) -> tuple[list[ProducerRow], list[tuple[int, int]]]:
     _, version, count, completed_count = _OURS.unpack_from(data, position)
-    if version != _OURS_VERSION:
+    if version not in (_OURS_VERSION, _MONOTONIC_VERSION):
         return rows, []
     position += _OURS.size
     if count != len(rows):
@@ -138,6 +140,8 @@ def _read_our_part(data: bytes, position: int, rows: list[ProducerRow]) -> tuple
         for _ in range(batch_count):
             batches.append(CachedBatch(*_OUR_BATCH.unpack_from(data, position)))
             position += _OUR_BATCH.size
+        if version == _MONOTONIC_VERSION:
+            idle_since_ms = -1
         fuller.append(row._replace(run_length=run_length, idle_since_ms=idle_since_ms, batches=tuple(batches)))
     completed: list[tuple[int, int]] = []
     for _ in range(completed_count):

@@ -106,7 +106,9 @@ class ProducerEntry:
 class ProducerStates:
     """All producers of one partition."""
 
-    __slots__ = ("_completed", "_entries", "_first_unstable", "_open", "map_end_offset", "topic_partition")
+    __slots__ = (
+        "_completed", "_entries", "_first_unstable", "_next_sweep_ms", "_open", "_swept_ms", "map_end_offset", "topic_partition",
+    )  # fmt: skip
 
     def __init__(self, topic_partition: TopicPartition) -> None:
         self.topic_partition = topic_partition
@@ -116,6 +118,8 @@ class ProducerStates:
         self._open: dict[int, int] = {}
         self._completed: list[tuple[int, int]] = []  # (first offset, marker's offset) until the marker is below the high watermark
         self._first_unstable: int | None = None
+        self._swept_ms = -1  # the last sweep of `expire`
+        self._next_sweep_ms = -1  # when the next one is to be expected, -1 before the second
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -273,12 +277,16 @@ class ProducerStates:
     def expire(self, now_ms: int, expiration_ms: int) -> int:
         """Forgets producers that have written nothing for `expiration_ms` of the broker's time; how many.
 
-        Idleness counts from the first sweep that found the producer silent, not from its records' timestamps: those are the client's, and
-        may be years old or ahead. Markers count as writing (KAFKA-9144). A producer with an open transaction is never forgotten.
+        `now_ms` is wall time that does not jump (`SlewedClock`): idleness counts over restarts, and on another machine too. It counts
+        from the first sweep that found the producer silent, not from its records' timestamps: those are the client's, and may be years
+        old or ahead. Markers count as writing (KAFKA-9144). A producer with an open transaction is never forgotten.
         """
+        if 0 <= self._swept_ms <= now_ms:
+            self._next_sweep_ms = 2 * now_ms - self._swept_ms
+        self._swept_ms = now_ms
         expired = []
         for entry in self._entries.values():
-            if entry.is_touched:
+            if entry.is_touched or entry.idle_since_ms > now_ms:  # noted by a clock that was ahead
                 entry.is_touched = False
                 entry.idle_since_ms = now_ms
             elif now_ms - entry.idle_since_ms >= expiration_ms and entry.transaction_first_offset < 0:
@@ -297,6 +305,7 @@ class ProducerStates:
     # Snapshots
 
     def snapshot(self) -> bytes:
+        """All state. A producer that has written since the last sweep counts as idle from the next one on, in case nothing follows."""
         rows = [
             ProducerRow(
                 entry.producer_id,
@@ -305,7 +314,7 @@ class ProducerStates:
                 entry.last_timestamp,
                 entry.transaction_first_offset,
                 entry.run_length,
-                -1 if entry.is_touched else entry.idle_since_ms,
+                self._next_sweep_ms if entry.is_touched else entry.idle_since_ms,
                 tuple(entry.batches),
             )
             for entry in self._entries.values()

@@ -37,6 +37,14 @@ def test_a_file_of_kafka_tells_the_last_batch() -> None:
     assert rows[1] == IDLE._replace(idle_since_ms=-1)
 
 
+def test_idleness_by_a_clock_of_one_boot_is_not_taken_over() -> None:
+    """Version 1 of our part counted in CLOCK_MONOTONIC; on another machine an idle producer would be forgotten at once, or never."""
+    data = bytearray(encode_snapshot([ROW, IDLE], [(4, 9)]))
+    data[data.index(b"OTLA") + 5] = 1
+    data[2:6] = pack(">I", crc32c(data[6:]))
+    assert decode_snapshot(bytes(data), "flights-0") == ([ROW, IDLE._replace(idle_since_ms=-1)], [(4, 9)])
+
+
 def test_a_last_batch_over_the_end_of_the_sequences() -> None:
     entry = pack(">qhiqiqiq", 7, 0, 1, 13, 3, 100, -1, -1)
     rows, _ = decode_snapshot(kafka_file(entry, 1), "flights-0")

@@ -202,6 +202,37 @@ def test_a_producer_expires_after_silence_by_the_brokers_clock() -> None:
     assert states.expire(now_ms=201 * day, expiration_ms=day) == 1
 
 
+def restored(states: ProducerStates) -> ProducerStates:
+    other = ProducerStates(KEY)
+    other.restore(states.snapshot())
+    return other
+
+
+@pytest.mark.parametrize("is_swept_since", [True, False])
+def test_idleness_counts_over_restarts(is_swept_since: bool) -> None:
+    """By the time of day, so that it means the same after a reboot and on another machine. Never too short: the sweep is what counts."""
+    minute, day = 60_000, 86_400_000
+    states = states_after()
+    for sweep in (98, 99, 100):
+        states.expire(now_ms=sweep * minute, expiration_ms=day)
+    states.apply(data(0), 0)
+    if is_swept_since:
+        states.expire(now_ms=101 * minute, expiration_ms=day)
+    for later in range(102, 1541, 100):  # a start now and then, each with a sweep and a snapshot
+        states = restored(states)
+        assert states.expire(now_ms=later * minute, expiration_ms=day) == 0
+    assert states.expire(now_ms=101 * minute + day - 1, expiration_ms=day) == 0
+    assert states.expire(now_ms=101 * minute + day, expiration_ms=day) == 1
+
+
+def test_a_clock_that_was_ahead_keeps_no_producer_for_ever() -> None:
+    states = states_after(data(0))
+    states.expire(now_ms=1_000_000, expiration_ms=10)
+    states = restored(states)
+    assert states.expire(now_ms=1_000, expiration_ms=10) == 0
+    assert states.expire(now_ms=1_010, expiration_ms=10) == 1
+
+
 def test_i20_deleting_old_records_forgets_no_producer() -> None:
     states = states_after(data(0), data(1))
     states.truncate_head(2)
