@@ -18,7 +18,7 @@ from ottla.groups.shard import Group, GroupShard
 from ottla.groups.share.group import ShareGroup
 from ottla.groups.share.offsets import delete_share_group
 from ottla.groups.states import DEAD, STABLE
-from ottla.machine.contract import Answer, Decision, LogRecord, Reply, Schedule
+from ottla.machine.contract import Answer, Decision, LogRecord, Reply, Schedule, independent
 from ottla.wire.messages.delete_groups import DeletableGroupResult
 from ottla.wire.messages.describe_groups import DescribedGroup, DescribedGroupMember
 from ottla.wire.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
@@ -110,9 +110,9 @@ def delete_group(shard: GroupShard, group_id: str, reply: Reply) -> Decision:
             return delete_group(shard, group_id, reply)
 
         go_on = Schedule(key, 0, more)
-        return Decision(records=logged[:RECORDS_MAX], effects=(go_on,), refused=lambda code: (Answer(reply, refusal(code)),))
+        return Decision(parts=independent(logged[:RECORDS_MAX]), effects=(go_on,), refused=lambda code: (Answer(reply, refusal(code)),))
     done = (Answer(reply, DeletableGroupResult(group_id=group_id)),)
-    return Decision(records=logged, effects=done, refused=lambda code: (Answer(reply, refusal(code)),))
+    return Decision(parts=independent(logged), effects=done, refused=lambda code: (Answer(reply, refusal(code)),))
 
 
 def _deletion(shard: GroupShard, group_id: str) -> list[LogRecord]:

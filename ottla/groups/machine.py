@@ -38,7 +38,7 @@ from ottla.groups.share.records import SHARE_KEYS, fold_share
 from ottla.groups.share.sessions import watch_share_members
 from ottla.groups.share.topics import forget_deleted_topics, resume_share_states
 from ottla.groups.states import ALLOWED, DEAD
-from ottla.machine.contract import NOTHING, Answer, Decision, Effect, LogRecord, Reply, Transactional
+from ottla.machine.contract import NOTHING, Answer, Decision, Effect, LogRecord, Reply, Transactional, independent
 from ottla.wire.messages.alter_share_group_offsets import AlterShareGroupOffsetsRequest
 from ottla.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from ottla.wire.messages.delete_share_group_offsets import DeleteShareGroupOffsetsRequest
@@ -181,12 +181,14 @@ class GroupMachine:
 
     def forget_topics(self, names: Iterable[str]) -> Decision:
         """Topics were deleted: what groups have committed in them goes, and where share groups stand in them."""
-        gone, draft = frozenset(names), Draft()
-        draft.records.extend(commit.forget_topics(self.shard, gone).records)
+        gone = frozenset(names)
+        parts = list(commit.forget_topics(self.shard, gone).parts)
         for group in self.shard.groups.values():
             if type(group) is ShareGroup:
+                draft = Draft()
                 forget_deleted_topics(self.shard, group, gone, draft)
-        return draft.decision()
+                parts.append(draft.decision())
+        return Decision(parts=parts)
 
     # The fold of the log
 
@@ -275,7 +277,6 @@ class GroupMachine:
         """Members found in the log have one session timeout to be heard of."""
         self.shard.is_live = True
         draft = Draft()
-        draft.records.extend(commit.rewrite_overtaken(self.shard).records)
         for group in self.shard.groups.values():
             if type(group) is ClassicGroup:
                 rebalance.watch_members(self.shard, group, draft, now_ms)
@@ -285,7 +286,8 @@ class GroupMachine:
                 watch_share_members(self.shard, group, draft, now_ms)
                 resume_share_states(self.shard, group, draft)
         timers = [*draft.decision().effects, expiry.schedule_sweep(self.shard)]
-        return Decision(records=draft.records, effects=timers, refused=lambda _code: timers)
+        parts = [*commit.rewrite_overtaken(self.shard).parts, *independent(draft.records)]
+        return Decision(parts=parts, effects=timers, refused=lambda _code: timers)
 
     def abandon(self, code: ErrorCode) -> Sequence[Effect]:
         """Leadership is lost: everybody who waits in a rebalance is told."""

@@ -11,7 +11,7 @@ Soft state (waiting joiners, deadlines) may be touched by `decide`; it is never 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -82,12 +82,20 @@ class Decision:
     """What a machine wants to happen: records to log first, effects to release when they are committed.
 
     `refused` is asked for other effects when the append fails; it must answer everybody that `effects` would have answered.
+    `parts` (instead of `records`) are decisions that do not depend on each other: each is logged or refused by itself, in as few batches as
+    `max.message.bytes` allows. `effects` follow when all of them were logged, else `refused`.
     """
 
     records: Sequence[LogRecord] = ()
     effects: Sequence[Effect] = ()
     transactional: Transactional | None = None
     refused: Callable[[ErrorCode], Sequence[Effect]] = refuse_nothing
+    parts: Sequence[Decision] = ()
+
+
+def independent(records: Iterable[LogRecord]) -> list[Decision]:
+    """Parts of one record each."""
+    return [Decision(records=(record,)) for record in records]
 
 
 NOTHING = Decision()

@@ -3,7 +3,8 @@
 One host stands between one machine and one partition that is led here. `run` is the whole life of a command: decide, append, apply,
 hold, release. Effects wait in one queue, in the order of their decisions, until the high watermark has passed the end of what was applied
 when they were decided; effects without records wait as well, so that no answer tells what may still be lost. A refused append has changed
-nothing and releases `refused(code)` instead.
+nothing and releases `refused(code)` instead; where that answers no client, the broker's log says so. Parts that do not depend on each other
+are logged in one batch, or in smaller ones when that is too large.
 
 The host is Loading (commands are refused with COORDINATOR_LOAD_IN_PROGRESS), Active, or Closed (NOT_COORDINATOR), and never goes back.
 Loading applies the log in pieces, one per turn of the loop, and ends with `resume`. Closing answers everybody who is held or waits in the
@@ -16,6 +17,7 @@ Left out: reading the log's batches (`loading.py`), choosing which partitions ha
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from collections.abc import Callable, Sequence
 from enum import Enum
@@ -23,7 +25,11 @@ from typing import Any, Protocol, runtime_checkable
 
 from ottla.base.errors import ApiError, ErrorCode, StorageError, WireError
 from ottla.base.ports import Clock, TimerHandle, Timers
-from ottla.machine.contract import Answer, Call, Cancel, Decision, Effect, Machine, MachineLog, Schedule
+from ottla.machine.contract import Answer, Call, Cancel, Decision, Effect, LogRecord, Machine, MachineLog, Schedule, Transactional
+
+log = logging.getLogger("ottla.coordinator")
+
+TOO_LARGE = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE})
 
 SLEW_DIVISOR = 16  # a wall clock that was set is followed at 1/16 of the elapsed time: intervals stay right within 7 %
 
@@ -155,8 +161,11 @@ class MachineHost:
         self._is_deciding = True
         try:
             decision = decide(self._time.now_ms())
-            if decision.records and not self._append(decision):
-                return
+            if decision.records:
+                if not self._append(decision):
+                    return
+            elif decision.parts:
+                decision = self._append_parts(decision)
         finally:
             self._is_deciding = False
         if self._held or self._is_releasing or self._log.committed_end() < self.applied_end:
@@ -167,13 +176,49 @@ class MachineHost:
 
     def _append(self, decision: Decision) -> bool:
         """Appends and applies; False if the log refused, after the refusal's effects have left."""
-        records, transactional = decision.records, decision.transactional
         try:
-            end = self._log.append_records(records, transactional, self._clock.wall_ms())
+            self._log_records(decision.records, decision.transactional)
         except ApiError as refusal:
+            effects = decision.refused(COORDINATOR_ERRORS.get(refusal.code, refusal.code))
+            _report(refusal, len(decision.records), effects)
             self._is_deciding = False
-            self._release(decision.refused(COORDINATOR_ERRORS.get(refusal.code, refusal.code)))
+            self._release(effects)
             return False
+        return True
+
+    def _append_parts(self, decision: Decision) -> Decision:
+        """Appends and applies what the log takes; the decision to hold has the effects of that, and the refusals of the rest."""
+        logged: list[Decision] = []
+        effects: list[Effect] = []
+        code = ErrorCode.NONE
+        runs = [decision.parts]
+        while runs:
+            run = runs.pop()
+            records = [record for part in run for record in part.records]
+            try:
+                if records:
+                    self._log_records(records, None)
+            except ApiError as refusal:
+                if refusal.code in TOO_LARGE and len(run) > 1:
+                    middle = len(run) // 2
+                    runs += (run[middle:], run[:middle])
+                    continue
+                code = COORDINATOR_ERRORS.get(refusal.code, refusal.code)
+                refused = [effect for part in run for effect in part.refused(code)]
+                _report(refusal, len(records), refused)
+                effects += refused
+                continue
+            logged += run
+            effects += [effect for part in run for effect in part.effects]
+        effects += decision.refused(code) if code else decision.effects
+
+        def refuse(code: ErrorCode) -> list[Effect]:
+            return [*(effect for part in logged for effect in part.refused(code)), *decision.refused(code)]
+
+        return Decision(effects=effects, refused=refuse)
+
+    def _log_records(self, records: Sequence[LogRecord], transactional: Transactional | None) -> None:
+        end = self._log.append_records(records, transactional, self._clock.wall_ms())
         offset = end - len(records)
         assert offset >= self.applied_end, f"the log gave offset {offset} again, {self.applied_end} is applied"
         apply = self.machine.apply
@@ -181,7 +226,6 @@ class MachineHost:
             apply(offset, record, transactional)
             offset += 1
         self.applied_end = end
-        return True
 
     def apply_marker(self, offset: int, producer_id: int, producer_epoch: int, is_commit: bool) -> None:
         """A marker was appended to this partition at `offset`. While loading the log itself brings it."""
@@ -287,3 +331,9 @@ class MachineHost:
             self._release(self._held.popleft().decision.refused(code))
         if isinstance(self.machine, HasWaiters):
             self._release(self.machine.abandon(code))
+
+
+def _report(refusal: ApiError, count: int, effects: Sequence[Effect]) -> None:
+    """A refusal that no client hears of must not be silent; one for its size never is."""
+    if refusal.code in TOO_LARGE or not any(type(effect) is Answer for effect in effects):
+        log.warning("a batch of %d coordinator records was refused: %s", count, refusal)

@@ -17,7 +17,7 @@ from typing import Any
 
 from ottla.base.errors import ErrorCode
 from ottla.base.share_state import UNINITIALIZED_START_OFFSET, UNKNOWN_DELIVERY_COMPLETE_COUNT, SharePartitionKey, ShareState
-from ottla.machine.contract import Answer, Call, Decision, LogRecord, Reply, Schedule, Transactional
+from ottla.machine.contract import Answer, Call, Decision, LogRecord, Reply, Schedule, Transactional, independent
 from ottla.sharing.batches import merge
 from ottla.sharing.commands import WRITTEN, Command, Delete, Initialize, ReadState, ReadSummary, Result, Write
 from ottla.sharing.state_records import Snapshot, StateRecord, Update, snapshot_record, tombstone, update_record
@@ -160,10 +160,10 @@ class ShareStateMachine:
         """Topics were deleted: what is remembered of them goes as well, a bounded amount at a time."""
         has_partition = self._topics.has_partition
         gone = [key for key in self.shard.partitions if not has_partition(key.topic_id, key.partition)]
-        records = [tombstone(key) for key in gone[:FORGOTTEN_MAX]]
+        tombstones = independent(tombstone(key) for key in gone[:FORGOTTEN_MAX])
         rest = (Schedule("forget", 0, self.forget_topics),) if len(gone) > FORGOTTEN_MAX else ()
         again = (Schedule("forget", FORGET_RETRY_MS, self.forget_topics),)
-        return Decision(records=records, effects=rest, refused=lambda _code: again)
+        return Decision(parts=tombstones, effects=rest, refused=lambda _code: again)
 
     def snapshot_cold(self, now_ms: int) -> Decision:
         """Repeats old snapshots, a bounded amount at a time. When every one of them is a repetition nothing happens here, and the log
@@ -180,12 +180,12 @@ class ShareStateMachine:
                 continue
             if size >= settings.scan_bytes_max:
                 rest = (Schedule("cold", 0, self.snapshot_cold),)
-                return Decision(records=records, effects=rest, refused=lambda _code: later)
+                return Decision(parts=independent(records), effects=rest, refused=lambda _code: later)
             snapshot = Snapshot(remembered.snapshot_epoch + 1, remembered.state, remembered.created_ms, now_ms)
             record = snapshot_record(key, snapshot)
             records.append(record)
             size += len(record.value or b"")
-        return Decision(records=records, effects=later, refused=lambda _code: later)
+        return Decision(parts=independent(records), effects=later, refused=lambda _code: later)
 
     def prune(self, now_ms: int) -> Decision:
         """What stands before the oldest snapshot that is needed may go, once all that is applied is committed."""

@@ -19,7 +19,7 @@ class ShareStateSettings:
     updates_per_snapshot: int = 500  # share.coordinator.snapshot.update.records.per.snapshot
     cold_snapshot_interval_ms: int = 300_000  # share.coordinator.cold.partition.snapshot.interval.ms
     prune_interval_ms: int = 300_000  # share.coordinator.state.topic.prune.interval.ms
-    scan_bytes_max: int = 256 << 10  # ours: bytes that one scan logs at a time, which must fit one batch
+    scan_bytes_max: int = 256 << 10  # ours: bytes that one scan logs at a time
 
 
 class TopicsView(Protocol):

@@ -5,12 +5,12 @@ INVALID_PRODUCER_EPOCH at its next request, and may go on with InitProducerId an
 have no timeout. An id with nothing open that was not used for `expiration_ms` is forgotten by a tombstone.
 
 Both scans run by the host's timers and plan themselves again whatever happens, so one refused append delays the work by one interval. A
-scan is bounded by `scan_records_max`; what is left over follows at once.
+scan is bounded by `scan_records_max`, its batches by `max.message.bytes`; what is left over follows at once.
 """
 
 from __future__ import annotations
 
-from ottla.machine.contract import Decision, Effect, LogRecord, Schedule
+from ottla.machine.contract import Decision, Effect, Schedule, independent
 from ottla.transactions.end_transaction import new_producer_id_if_exhausted, send_markers
 from ottla.transactions.metadata import prepared_with_bump
 from ottla.transactions.records import state_record, tombstone
@@ -20,8 +20,7 @@ from ottla.transactions.states import EXPIRABLE
 
 def decide_timeouts(shard: Shard, now_ms: int) -> Decision:
     """Aborts what has been open for too long."""
-    records: list[LogRecord] = []
-    effects: list[Effect] = []
+    parts: list[Decision] = []
     for transactional_id in shard.ongoing:
         metadata = shard.transactions[transactional_id]
         if not shard.is_timed_out(metadata, now_ms):
@@ -30,26 +29,25 @@ def decide_timeouts(shard: Shard, now_ms: int) -> Decision:
         if new_producer_id is None:
             break  # the block is on its way; the next scan will have it
         ended = prepared_with_bump(metadata, False, now_ms, new_producer_id=new_producer_id)
-        records.append(state_record(ended))
-        effects.append(send_markers(shard, ended))
-        if len(records) >= shard.settings.scan_records_max:
+        parts.append(Decision(records=(state_record(ended),), effects=(send_markers(shard, ended),)))
+        if len(parts) >= shard.settings.scan_records_max:
             break
-    is_full = len(records) >= shard.settings.scan_records_max
-    effects.append(next_timeout_scan(shard, 0 if is_full else shard.settings.timeout_scan_interval_ms))
-    return Decision(records=records, effects=effects, refused=lambda _code: _timeout_scan_again(shard))
+    is_full = len(parts) >= shard.settings.scan_records_max
+    following = next_timeout_scan(shard, 0 if is_full else shard.settings.timeout_scan_interval_ms)
+    return Decision(parts=parts, effects=(following,), refused=lambda _code: _timeout_scan_again(shard))
 
 
 def decide_expiry(shard: Shard, now_ms: int) -> Decision:
-    """Forgets ids that nobody uses. The dict is ordered by last update, so the scan ends at the first young one."""
-    records: list[LogRecord] = []
+    """Forgets unused ids. The dict is ordered by last update, so the scan ends at the first young one."""
+    unused: list[str] = []
     for transactional_id, metadata in shard.transactions.items():
-        if metadata.update_timestamp_ms > now_ms - shard.settings.expiration_ms or len(records) >= shard.settings.scan_records_max:
+        if metadata.update_timestamp_ms > now_ms - shard.settings.expiration_ms or len(unused) >= shard.settings.scan_records_max:
             break
         if metadata.state in EXPIRABLE:
-            records.append(tombstone(transactional_id))
-    is_full = len(records) >= shard.settings.scan_records_max
+            unused.append(transactional_id)
+    is_full = len(unused) >= shard.settings.scan_records_max
     following = next_expiry_scan(shard, 0 if is_full else shard.settings.expiry_scan_interval_ms)
-    return Decision(records=records, effects=(following,), refused=lambda _code: _expiry_scan_again(shard))
+    return Decision(parts=independent(map(tombstone, unused)), effects=(following,), refused=lambda _code: _expiry_scan_again(shard))
 
 
 def next_timeout_scan(shard: Shard, delay_ms: int) -> Schedule:

@@ -21,4 +21,4 @@ class TransactionSettings:
     transactions_max: int = 1_000_000  # ottla.transactions.max
     completion_retry_ms: int = 100  # ours: pause before a refused Complete* record is tried again
     completion_wait_ms: int = 100  # ours: how long a request waits for the transaction before it, before CONCURRENT_TRANSACTIONS
-    scan_records_max: int = 1_000  # ours: records of one scan, which must fit one batch
+    scan_records_max: int = 1_000  # ours: records of one scan

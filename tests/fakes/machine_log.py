@@ -38,12 +38,18 @@ class MemoryLog:
         self.end = 0
         self.high_watermark = 0
         self.refuse_next: ErrorCode | None = None
+        self.batch_bytes_max = 1 << 40
+        self.batches = 0
         self._listeners: list[Callable[[], None]] = []
 
     def append_records(self, records: Sequence[LogRecord], transactional: Transactional | None, now_ms: int) -> int:
         if self.refuse_next is not None:
             code, self.refuse_next = self.refuse_next, None
             raise ApiError(code)
+        assert records, "an empty batch"
+        if sum(len(record.key) + len(record.value or b"") for record in records) > self.batch_bytes_max:
+            raise ApiError(ErrorCode.RECORD_LIST_TOO_LARGE, f"more than {self.batch_bytes_max} bytes")
+        self.batches += 1
         for record in records:
             # Only what would be on disk: a machine's own kind of record must not help it to read.
             self.entries.append(Entry(self.end, LogRecord(record.key, record.value), transactional))

@@ -104,6 +104,61 @@ def test_a_refused_append_changes_nothing_and_answers_everybody() -> None:
     assert house.told == [ErrorCode.COORDINATOR_NOT_AVAILABLE, "next"]
 
 
+def parts_of(house: House, *keys: bytes) -> list[Decision]:
+    return [house.decision(key, say=key) for key in keys]
+
+
+def run_parts(house: House, *keys: bytes) -> None:
+    refused = lambda code: [Answer(house.told.append, code)]  # noqa: E731
+    decision = Decision(parts=parts_of(house, *keys), effects=[Answer(house.told.append, "all")], refused=refused)
+    house.host.run(lambda _now_ms: decision)
+
+
+def test_parts_share_a_batch_and_are_answered_when_it_is_committed() -> None:
+    house = House(is_instant=False)
+    run_parts(house, b"a", b"b", b"c")
+    assert house.log.batches == 1 and house.machine.applied == [(0, b"a"), (1, b"b"), (2, b"c")] and house.told == []
+    house.log.commit(2)
+    assert house.told == []
+    house.log.commit()
+    assert house.told == [b"a", b"b", b"c", "all"]
+
+
+def test_parts_that_are_too_large_together_are_logged_in_smaller_batches() -> None:
+    house = House()
+    house.log.batch_bytes_max = 3
+    run_parts(house, b"a", b"b", b"c", b"d", b"e")
+    assert [entry.what.key for entry in house.log.entries if isinstance(entry.what, LogRecord)] == [b"a", b"b", b"c", b"d", b"e"]
+    assert house.log.batches == 2 and house.told == [b"a", b"b", b"c", b"d", b"e", "all"]
+
+
+def test_one_part_that_is_too_large_by_itself_does_not_hold_up_the_others(caplog: pytest.LogCaptureFixture) -> None:
+    house = House()
+    house.log.batch_bytes_max = 3
+    run_parts(house, b"a", b"large", b"c")
+    assert house.machine.applied == [(0, b"a"), (1, b"c")]
+    assert house.told == [b"a", ErrorCode.UNKNOWN_SERVER_ERROR, b"c", ErrorCode.UNKNOWN_SERVER_ERROR]
+    assert "a batch of 1 coordinator records was refused: RECORD_LIST_TOO_LARGE" in caplog.text
+
+
+def test_parts_that_are_held_when_the_host_closes_are_refused() -> None:
+    house = House(is_instant=False)
+    house.log.batch_bytes_max = 1
+    run_parts(house, b"a", b"b")
+    house.host.close()
+    assert house.told == [ErrorCode.NOT_COORDINATOR] * 3
+
+
+def test_a_refused_batch_that_answers_no_client_is_reported(caplog: pytest.LogCaptureFixture) -> None:
+    house = House()
+    house.log.refuse_next = ErrorCode.NOT_ENOUGH_REPLICAS
+    house.run(b"a", say="done")
+    assert not caplog.text, "the client is told"
+    house.log.refuse_next = ErrorCode.NOT_ENOUGH_REPLICAS
+    house.host.run(lambda _now_ms: Decision(records=[LogRecord(b"a", None)]))
+    assert "a batch of 1 coordinator records was refused: NOT_ENOUGH_REPLICAS" in caplog.text
+
+
 def test_a_refusal_of_one_does_not_let_another_answer_leave_early() -> None:
     house = House(is_instant=False)
     house.run(b"a", say=1)

@@ -22,7 +22,7 @@ from ottla.groups.offsets.store import CommittedOffset
 from ottla.groups.shard import GroupShard
 from ottla.groups.share.group import ShareGroup
 from ottla.groups.states import COMPLETING_REBALANCE, EMPTY
-from ottla.machine.contract import Answer, Decision, LogRecord, Reply, Transactional
+from ottla.machine.contract import Answer, Decision, LogRecord, Reply, Transactional, independent
 from ottla.wire.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestTopic,
@@ -337,18 +337,19 @@ def delete_offsets(shard: GroupShard, request: OffsetDeleteRequest, reply: Reply
                 logged.append(records.offset_tombstone(group_id, topic.name, index))
         topics.append(results)
     response = OffsetDeleteResponse(topics=topics)
-    return Decision(records=logged, effects=(Answer(reply, response),), refused=lambda code: (Answer(reply, refusal(code)),))
+    done = (Answer(reply, response),)
+    return Decision(parts=independent(logged), effects=done, refused=lambda code: (Answer(reply, refusal(code)),))
 
 
 def forget_topics(shard: GroupShard, names: frozenset[str]) -> Decision:
     """Topics were deleted: offsets in them mean nothing, and would be wrong for a topic of the same name."""
-    logged = [
+    tombstones = (
         records.offset_tombstone(group_id, topic, partition)
         for group_id in shard.offsets.group_ids()
         for topic, partition in shard.offsets.keys_of(group_id)
         if topic in names
-    ]
-    return Decision(records=logged)
+    )
+    return Decision(parts=independent(tombstones))
 
 
 def rewrite_overtaken(shard: GroupShard) -> Decision:
@@ -358,4 +359,4 @@ def rewrite_overtaken(shard: GroupShard) -> Decision:
         committed = shard.offsets.get(group_id, topic, partition)
         assert committed is not None, f"offset of {topic}-{partition} in group {group_id} is to be rewritten but is gone"
         logged.append(records.offset_commit(group_id, topic, partition, committed))
-    return Decision(records=logged)
+    return Decision(parts=independent(logged))

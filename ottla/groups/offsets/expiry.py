@@ -25,7 +25,7 @@ from ottla.groups.shard import Group, GroupShard
 from ottla.groups.share.group import ShareGroup
 from ottla.groups.share.topics import forget_deleted_topics
 from ottla.groups.states import EMPTY, STABLE
-from ottla.machine.contract import Decision, LogRecord, Schedule
+from ottla.machine.contract import Decision, LogRecord, Schedule, independent
 
 RECORDS_MAX = 1_000
 SWEEP_KEY = "expiry"
@@ -41,18 +41,20 @@ def schedule_sweep(shard: GroupShard, delay_ms: int | None = None) -> Schedule:
 
 def sweep(shard: GroupShard, now_ms: int) -> Decision:
     logged: list[LogRecord] = []
-    draft = Draft()
+    of_share_groups: list[Decision] = []
     for group_id in list(shard.groups):
         group = shard.groups[group_id]
         if type(group) is ShareGroup:
+            draft = Draft()
             forget_deleted_topics(shard, group, None, draft)
+            of_share_groups.append(draft.decision())
         else:
             _sweep_group(shard, group, now_ms, logged)
         if len(logged) >= RECORDS_MAX:
             again = (schedule_sweep(shard, 0),)
-            return Decision(records=logged[:RECORDS_MAX], effects=again, refused=lambda _code: (schedule_sweep(shard),))
+            return Decision(parts=independent(logged[:RECORDS_MAX]), effects=again, refused=lambda _code: (schedule_sweep(shard),))
     again = (schedule_sweep(shard),)
-    return Decision(records=[*logged, *draft.records], effects=[*draft.decision().effects, *again], refused=lambda _code: again)
+    return Decision(parts=[*independent(logged), *of_share_groups], effects=again, refused=lambda _code: again)
 
 
 def _sweep_group(shard: GroupShard, group: Group, now_ms: int, logged: list[LogRecord]) -> None:
