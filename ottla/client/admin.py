@@ -1,335 +1,69 @@
-"""Questions and orders about topics, offsets, records, settings and log directories, as functions on a `Cluster`.
+"""Administration of topics, offsets, records, settings and log directories, for code that may block.
 
-One refused item never hides the others: functions that take many items give back a result or an `KafkaError` for each; functions that take
-one raise. Groups are in `group_admin.py`, transactions in `transaction_admin.py`.
+Each function is the procedure of the same name in `core/admin.py`, run to its end on a `Cluster`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from ottla.client.cluster import blocking
+from ottla.client.core import admin as procedures
+from ottla.client.core.admin import (
+    BROKER_LOGGER_RESOURCE,
+    BROKER_RESOURCE,
+    CLIENT_METRICS_RESOURCE,
+    EARLIEST,
+    EARLIEST_LOCAL,
+    EARLIEST_PENDING_UPLOAD,
+    GROUP_RESOURCE,
+    LATEST,
+    LATEST_TIERED,
+    MAX_TIMESTAMP,
+    TOPIC_RESOURCE,
+    OffsetAt,
+    check,
+    grouped,
+    refusal,
+    timeout_ms,
+)
 
-from ottla.base.errors import ErrorCode
-from ottla.base.types import READ_UNCOMMITTED, TopicPartition
-from ottla.client.cluster import Cluster
-from ottla.client.errors import RETRIABLE, KafkaError, error_code, refused
+__all__ = [
+    "BROKER_LOGGER_RESOURCE",
+    "BROKER_RESOURCE",
+    "CLIENT_METRICS_RESOURCE",
+    "EARLIEST",
+    "EARLIEST_LOCAL",
+    "EARLIEST_PENDING_UPLOAD",
+    "GROUP_RESOURCE",
+    "LATEST",
+    "LATEST_TIERED",
+    "MAX_TIMESTAMP",
+    "OffsetAt",
+    "TOPIC_RESOURCE",
+    "check",
+    "grouped",
+    "refusal",
+    "timeout_ms",
+    "ask_controller",
+    "create_topic",
+    "delete_topics",
+    "create_partitions",
+    "list_offsets",
+    "delete_records",
+    "describe_configs",
+    "alter_configs",
+    "list_config_resources",
+    "describe_log_dirs",
+    "describe_cluster",
+]
 
-LATEST = -1
-EARLIEST = -2
-MAX_TIMESTAMP = -3
-EARLIEST_LOCAL = -4
-LATEST_TIERED = -5
-EARLIEST_PENDING_UPLOAD = -6
-
-TOPIC_RESOURCE = 2
-BROKER_RESOURCE = 4
-BROKER_LOGGER_RESOURCE = 8
-CLIENT_METRICS_RESOURCE = 16
-GROUP_RESOURCE = 32
-
-SET = 0
-DELETE = 1
-
-
-class OffsetAt(NamedTuple):
-    """Where a timestamp stands in a partition; offset -1 when there is no such record."""
-
-    offset: int
-    timestamp: int
-    leader_epoch: int
-
-
-def refusal(code: int, message: str | None, about: str) -> KafkaError | None:
-    """An item's code and message as the exception that says what it is about; None for no error."""
-    if code == 0:
-        return None
-    found = error_code(code)
-    if not message:
-        return refused(found, about if found is not ErrorCode.UNKNOWN_SERVER_ERROR else f"{about} (error {code})")
-    return refused(found, message if about in message else f"{about}: {message}")
-
-
-def check(code: int, message: str | None, about: str) -> None:
-    failed = refusal(code, message, about)
-    if failed is not None:
-        raise failed
-
-
-def timeout_ms(cluster: Cluster) -> int:
-    """What a broker is told that we wait: a little less than we do, so that its answer comes first."""
-    return max(1, int(cluster.timeout_s * 900))
-
-
-def grouped(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
-    """Partition numbers by topic, in order."""
-    found: dict[str, list[int]] = {}
-    for topic, partition in sorted(partitions):
-        found.setdefault(topic, []).append(partition)
-    return found
-
-
-def ask_controller(cluster: Cluster, make: Callable[[], Any], code_of: Callable[[Any], int]) -> Any:
-    """A request for the controller, sent again when it has moved."""
-
-    def ask() -> Any:
-        answer = cluster.ask_controller(make())
-        if code_of(answer) == ErrorCode.NOT_CONTROLLER:
-            cluster.controller_id = -1
-            raise refused(ErrorCode.NOT_CONTROLLER, "the controller moves")
-        return answer
-
-    return cluster.retrying(ask, codes=frozenset({ErrorCode.NOT_CONTROLLER}))
-
-
-# Topics
-
-
-def create_topic(
-    cluster: Cluster,
-    name: str,
-    *,
-    partitions: int = -1,
-    replication_factor: int = -1,
-    assignments: Mapping[int, Sequence[int]] | None = None,
-    configs: Mapping[str, str] | None = None,
-    validate_only: bool = False,
-) -> Any:
-    """Makes a topic and gives the broker's result (`topic_id`, `num_partitions`, `replication_factor`)."""
-    from ottla.wire.messages import create_topics as wire
-
-    placed = [wire.CreatableReplicaAssignment(partition_index=p, broker_ids=list(ids)) for p, ids in (assignments or {}).items()]
-    topic = wire.CreatableTopic(
-        name=name,
-        num_partitions=-1 if placed else partitions,
-        replication_factor=-1 if placed else replication_factor,
-        assignments=placed,
-        configs=[wire.CreatableTopicConfig(name=key, value=value) for key, value in (configs or {}).items()],
-    )
-    request = wire.CreateTopicsRequest(topics=[topic], timeout_ms=timeout_ms(cluster), validate_only=validate_only)
-    answer = ask_controller(cluster, lambda: request, lambda found: found.topics[0].error_code if found.topics else 0)
-    result = answer.topics[0]
-    check(result.error_code, result.error_message, f"topic {name!r}")
-    return result
-
-
-def delete_topics(cluster: Cluster, names: Sequence[str]) -> dict[str, KafkaError | None]:
-    """Deletes topics; for each, None or why not."""
-    from ottla.wire.messages import delete_topics as wire
-
-    states = [wire.DeleteTopicState(name=name) for name in names]
-    version = cluster.any_connection().version_of(20)
-    if version >= 6:
-        request = wire.DeleteTopicsRequest(topics=states, timeout_ms=timeout_ms(cluster))
-    else:
-        request = wire.DeleteTopicsRequest(topic_names=list(names), timeout_ms=timeout_ms(cluster))
-    answer = ask_controller(cluster, lambda: request, lambda found: found.responses[0].error_code if found.responses else 0)
-    for name in names:
-        cluster.topics.pop(name, None)
-    return {result.name: refusal(result.error_code, result.error_message, f"topic {result.name!r}") for result in answer.responses}
-
-
-def create_partitions(
-    cluster: Cluster, name: str, total: int, *, assignments: Sequence[Sequence[int]] | None = None, validate_only: bool = False
-) -> None:
-    """Grows a topic to `total` partitions."""
-    from ottla.wire.messages import create_partitions as wire
-
-    placed = None if assignments is None else [wire.CreatePartitionsAssignment(broker_ids=list(ids)) for ids in assignments]
-    topic = wire.CreatePartitionsTopic(name=name, count=total, assignments=placed)
-    request = wire.CreatePartitionsRequest(topics=[topic], timeout_ms=timeout_ms(cluster), validate_only=validate_only)
-    answer = ask_controller(cluster, lambda: request, lambda found: found.results[0].error_code if found.results else 0)
-    result = answer.results[0]
-    check(result.error_code, result.error_message, f"topic {name!r}")
-    cluster.topics.pop(name, None)
-
-
-# Offsets and records
-
-
-def list_offsets(
-    cluster: Cluster, wanted: Mapping[TopicPartition, int], *, isolation_level: int = READ_UNCOMMITTED
-) -> dict[TopicPartition, OffsetAt | KafkaError]:
-    """For each partition the offset of a timestamp or of `EARLIEST`, `LATEST`, `MAX_TIMESTAMP`; leaders that have moved are found again."""
-    results: dict[TopicPartition, OffsetAt | KafkaError] = {}
-    waiting = dict(wanted)
-
-    def ask() -> None:
-        moved: KafkaError | None = None
-        leaders: dict[int, list[TopicPartition]] = {}
-        for partition in list(waiting):
-            try:
-                leaders.setdefault(cluster.leader(partition), []).append(partition)
-            except KafkaError as error:
-                results[partition] = error
-                if error.code not in RETRIABLE or error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-                    del waiting[partition]
-                else:
-                    moved = error
-        for broker_id, partitions in leaders.items():
-            for partition, found in _list_offsets_of(cluster, broker_id, {p: waiting[p] for p in partitions}, isolation_level):
-                results[partition] = found
-                if isinstance(found, KafkaError) and found.code in RETRIABLE:
-                    cluster.forget([partition])
-                    moved = found
-                else:
-                    del waiting[partition]
-        if moved is not None:
-            raise moved
-
-    try:
-        cluster.retrying(ask, timeout_s=min(5.0, cluster.timeout_s))
-    except KafkaError as error:
-        if any(partition not in results for partition in waiting):
-            raise error
-    return results
-
-
-def _list_offsets_of(
-    cluster: Cluster, broker_id: int, wanted: Mapping[TopicPartition, int], isolation_level: int
-) -> list[tuple[TopicPartition, OffsetAt | KafkaError]]:
-    from ottla.wire.messages import list_offsets as wire
-
-    topics = [
-        wire.ListOffsetsTopic(
-            name=topic,
-            partitions=[
-                wire.ListOffsetsPartition(partition_index=number, timestamp=wanted[TopicPartition(topic, number)]) for number in numbers
-            ],
-        )
-        for topic, numbers in grouped(wanted).items()
-    ]
-    request = wire.ListOffsetsRequest(replica_id=-1, isolation_level=isolation_level, topics=topics, timeout_ms=timeout_ms(cluster))
-    answer = cluster.ask_broker(broker_id, request)
-    found: list[tuple[TopicPartition, OffsetAt | KafkaError]] = []
-    for topic in answer.topics:
-        for result in topic.partitions:
-            partition = TopicPartition(topic.name, result.partition_index)
-            failed = refusal(result.error_code, None, f"offsets of {partition}")
-            found.append((partition, failed or OffsetAt(result.offset, result.timestamp, result.leader_epoch)))
-    return found
-
-
-def delete_records(cluster: Cluster, before: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | KafkaError]:
-    """Deletes what lies before an offset (-1: everything committed); for each partition the new low watermark, or why not."""
-    from ottla.wire.messages import delete_records as wire
-
-    results: dict[TopicPartition, int | KafkaError] = {}
-    leaders: dict[int, list[TopicPartition]] = {}
-    for partition in before:
-        try:
-            leaders.setdefault(cluster.leader(partition), []).append(partition)
-        except KafkaError as error:
-            results[partition] = error
-    for broker_id, partitions in leaders.items():
-        topics = [
-            wire.DeleteRecordsTopic(
-                name=topic,
-                partitions=[
-                    wire.DeleteRecordsPartition(partition_index=number, offset=before[TopicPartition(topic, number)]) for number in numbers
-                ],
-            )
-            for topic, numbers in grouped(partitions).items()
-        ]
-        answer = cluster.ask_broker(broker_id, wire.DeleteRecordsRequest(topics=topics, timeout_ms=timeout_ms(cluster)))
-        for topic in answer.topics:
-            for result in topic.partitions:
-                partition = TopicPartition(topic.name, result.partition_index)
-                results[partition] = refusal(result.error_code, None, f"records of {partition}") or result.low_watermark
-    return results
-
-
-# Settings
-
-
-def describe_configs(
-    cluster: Cluster,
-    resource_type: int,
-    names: Sequence[str],
-    *,
-    keys: Sequence[str] | None = None,
-    synonyms: bool = False,
-    documentation: bool = False,
-) -> dict[str, list[Any] | KafkaError]:
-    """For each resource its settings (`name`, `value`, `config_source`, `is_sensitive`, `read_only`, `synonyms`), or why not."""
-    from ottla.wire.messages import describe_configs as wire
-
-    results: dict[str, list[Any] | KafkaError] = {}
-    for broker_id, some in _by_broker(resource_type, names).items():
-        resources = [
-            wire.DescribeConfigsResource(
-                resource_type=resource_type, resource_name=name, configuration_keys=None if keys is None else list(keys)
-            )
-            for name in some
-        ]
-        request = wire.DescribeConfigsRequest(resources=resources, include_synonyms=synonyms, include_documentation=documentation)
-        answer = cluster.ask_any(request) if broker_id < 0 else cluster.ask_broker(broker_id, request)
-        for result in answer.results:
-            failed = refusal(result.error_code, result.error_message, f"settings of {result.resource_name!r}")
-            results[result.resource_name] = failed or result.configs
-    return results
-
-
-def _by_broker(resource_type: int, names: Sequence[str]) -> dict[int, list[str]]:
-    """Only a broker itself knows its own settings; everything else is asked of anyone (-1)."""
-    found: dict[int, list[str]] = {}
-    for name in names:
-        is_broker = resource_type in (BROKER_RESOURCE, BROKER_LOGGER_RESOURCE) and name
-        found.setdefault(int(name) if is_broker else -1, []).append(name)
-    return found
-
-
-def alter_configs(
-    cluster: Cluster,
-    resource_type: int,
-    name: str,
-    *,
-    changes: Mapping[str, str] | None = None,
-    deletions: Sequence[str] = (),
-    validate_only: bool = False,
-) -> None:
-    """Sets some settings of one resource and puts others back to their defaults; all or nothing."""
-    from ottla.wire.messages import incremental_alter_configs as wire
-
-    configs = [wire.AlterableConfig(name=key, config_operation=SET, value=value) for key, value in (changes or {}).items()]
-    configs += [wire.AlterableConfig(name=key, config_operation=DELETE, value=None) for key in deletions]
-    resource = wire.AlterConfigsResource(resource_type=resource_type, resource_name=name, configs=configs)
-    request = wire.IncrementalAlterConfigsRequest(resources=[resource], validate_only=validate_only)
-    is_one_broker = resource_type in (BROKER_RESOURCE, BROKER_LOGGER_RESOURCE) and name
-    answer = cluster.ask_broker(int(name), request) if is_one_broker else cluster.ask_controller(request)
-    for result in answer.responses:
-        check(result.error_code, result.error_message, f"settings of {name!r}" if name else "default settings")
-
-
-def list_config_resources(cluster: Cluster, resource_types: Sequence[int]) -> list[tuple[int, str]]:
-    """Resources that have settings, as (type, name)."""
-    from ottla.wire.messages import list_config_resources as wire
-
-    answer = cluster.ask_any(wire.ListConfigResourcesRequest(resource_types=list(resource_types)))
-    check(answer.error_code, None, "list of settings' owners")
-    return sorted((found.resource_type, found.resource_name) for found in answer.config_resources)
-
-
-# Brokers
-
-
-def describe_log_dirs(cluster: Cluster, broker_id: int, topics: Sequence[str] | None = None) -> list[Any]:
-    """A broker's log directories with the partitions in them (`log_dir`, `error_code`, `topics`, `total_bytes`, `usable_bytes`)."""
-    from ottla.wire.messages import describe_log_dirs as wire
-
-    wanted = None
-    if topics is not None:
-        wanted = [wire.DescribableLogDirTopic(topic=topic, partitions=cluster.partitions(topic)) for topic in topics]
-    answer = cluster.ask_broker(broker_id, wire.DescribeLogDirsRequest(topics=wanted))
-    check(answer.error_code, None, f"log directories of broker {broker_id}")
-    return list(answer.results)
-
-
-def describe_cluster(cluster: Cluster) -> Any:
-    """Who is there, as the broker sees it (`cluster_id`, `controller_id`, `brokers`)."""
-    from ottla.wire.messages.describe_cluster import DescribeClusterRequest
-
-    connection = cluster.any_connection()
-    request = DescribeClusterRequest(include_fenced_brokers=connection.offers(DescribeClusterRequest.API_KEY, 2))
-    answer = connection.request(request)
-    check(answer.error_code, answer.error_message, "the cluster")
-    return answer
+ask_controller = blocking(procedures.ask_controller)
+create_topic = blocking(procedures.create_topic)
+delete_topics = blocking(procedures.delete_topics)
+create_partitions = blocking(procedures.create_partitions)
+list_offsets = blocking(procedures.list_offsets)
+delete_records = blocking(procedures.delete_records)
+describe_configs = blocking(procedures.describe_configs)
+alter_configs = blocking(procedures.alter_configs)
+list_config_resources = blocking(procedures.list_config_resources)
+describe_log_dirs = blocking(procedures.describe_log_dirs)
+describe_cluster = blocking(procedures.describe_cluster)

@@ -1,36 +1,32 @@
-"""The brokers of one cluster: who they are, who leads which partition, who coordinates what, and one connection to each.
+"""A cluster for code that may block: runs the procedures of `core/cluster.py` on sockets, waiting for each answer.
 
-Starts from a list of addresses, learns the rest by Metadata and FindCoordinator, and asks again when a broker says that what we know is
-old. Every loop of tries ends at a deadline. A connection refused by all bootstrap addresses is told at once: waiting would not help the
-person who mistyped a port.
+Shared by everything that this process asks of one cluster; `new_connection` is for requests that would block the others for long.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
-from ottla.base.errors import ErrorCode
+from ottla.base.errors import ErrorCode, OttlaError
 from ottla.base.types import TopicPartition
 from ottla.client.addresses import Address, parse_addresses
 from ottla.client.connection import CONNECT_TIMEOUT_S, REQUEST_TIMEOUT_S, Connection
+from ottla.client.core.cluster import GROUP, TRANSACTION, ClusterCore, nearest_hint
 from ottla.client.core.connection import CLIENT_SOFTWARE
-from ottla.client.errors import RETRIABLE, ConnectError, KafkaError, RequestTimeoutError, TransportError, error_code, refused
-from ottla.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse, MetadataResponseTopic
+from ottla.client.core.procedure import Ask, Effect, Open, Procedure
+from ottla.client.errors import RETRIABLE, KafkaError
+from ottla.wire.messages.metadata import MetadataResponse, MetadataResponseTopic
 from ottla.wire.schema import Request
 
 if TYPE_CHECKING:
     from ottla.client.security import Security
 
-GROUP = 0
-TRANSACTION = 1
+__all__ = ["GROUP", "TRANSACTION", "Cluster", "blocking", "nearest_hint"]
 
-BACKOFF_FIRST_S = 0.02
-BACKOFF_MAX_S = 0.5
-
-_KINDS = {GROUP: "group", TRANSACTION: "transactional id"}
-Result = TypeVar("Result")
+T = TypeVar("T")
+P = ParamSpec("P")
 
 
 class Cluster:
@@ -44,19 +40,13 @@ class Cluster:
         timeout_s: float = REQUEST_TIMEOUT_S,
         security: Security | None = None,
     ) -> None:
-        self.bootstrap = parse_addresses(bootstrap) if isinstance(bootstrap, str) else list(bootstrap)
+        addresses = parse_addresses(bootstrap) if isinstance(bootstrap, str) else list(bootstrap)
+        self.core = ClusterCore(addresses, now=time.monotonic, timeout_s=timeout_s)
+        self.metadata = self.core.metadata
         self.client_id = client_id
         self.timeout_s = timeout_s
         self.security = security
-        self.cluster_id: str | None = None
-        self.controller_id = -1
-        self.brokers: dict[int, Address] = {}
-        self.racks: dict[int, str | None] = {}
-        self.topics: dict[str, MetadataResponseTopic] = {}
-        self._leaders: dict[TopicPartition, int] = {}
-        self._coordinators: dict[tuple[int, str], int] = {}
-        self._connections: dict[int, Connection] = {}
-        self._first: Connection | None = None
+        self._shared: list[Connection] = []
 
     def __enter__(self) -> Cluster:
         return self
@@ -65,49 +55,41 @@ class Cluster:
         self.close()
 
     def close(self) -> None:
-        for connection in {id(found): found for found in (*self._connections.values(), self._first) if found is not None}.values():
+        """Closes the shared connections; those of `new_connection` are their callers'."""
+        for connection in self._shared:
             connection.close()
-        self._connections.clear()
-        self._first = None
+        self._shared.clear()
+        self.core.forget_links()
 
-    # Connections
+    # Procedures
 
-    def any_connection(self) -> Connection:
-        """An open connection to some broker: one that is there already, else the first bootstrap address that answers."""
-        if self._first is not None and self._first.is_open:
-            return self._first
-        for connection in self._connections.values():
-            if connection.is_open and not connection.in_flight:
-                return connection
-        self._first = self._reach([*self.bootstrap, *(address for address in self.brokers.values() if address not in self.bootstrap)])
-        return self._first
+    def run(self, procedure: Procedure[T]) -> T:
+        """Runs a procedure of the core to its end."""
+        step, argument = procedure.send, None
+        try:
+            while True:
+                effect = step(argument)
+                try:
+                    argument, step = self._perform(effect), procedure.send
+                except OttlaError as error:
+                    argument, step = error, procedure.throw
+        except StopIteration as stop:
+            result: T = stop.value
+            return result
 
-    def connection(self, broker_id: int) -> Connection:
-        """An open connection to one broker, by its id."""
-        known = self._connections.get(broker_id)
-        if known is not None and known.is_open:
-            return known
-        if broker_id not in self.brokers:
-            self.refresh([])
-        address = self.brokers.get(broker_id)
-        if address is None:
-            raise refused(ErrorCode.BROKER_NOT_AVAILABLE, f"no broker {broker_id} is alive; there are {sorted(self.brokers)}")
-        first = self._first
-        if first is not None and first.is_open and first.address == address:
-            # The bootstrap connection is handed over; it then belongs to this broker alone.
-            self._connections[broker_id] = first
-            return first
-        opened = self._open(address)
-        self._connections[broker_id] = opened
-        return opened
-
-    def new_connection(self, broker_id: int) -> Connection:
-        """A connection of the caller's own, for requests that block the others for long."""
-        if broker_id not in self.brokers:
-            self.refresh([])
-        if broker_id not in self.brokers:
-            raise refused(ErrorCode.BROKER_NOT_AVAILABLE, f"no broker {broker_id} is alive; there are {sorted(self.brokers)}")
-        return self._open(self.brokers[broker_id])
+    def _perform(self, effect: Effect) -> Any:
+        if isinstance(effect, Ask):
+            connection = effect.link
+            assert isinstance(connection, Connection), "this shell has made every connection"
+            return connection.request(effect.body, timeout_s=effect.timeout_s, version=effect.version)
+        if isinstance(effect, Open):
+            opened = self._open(effect.address)
+            if not effect.is_own:
+                self._shared = [connection for connection in self._shared if connection.is_open]
+                self._shared.append(opened)
+            return opened
+        time.sleep(effect.seconds)
+        return None
 
     def _open(self, address: Address) -> Connection:
         return Connection(
@@ -118,202 +100,122 @@ class Cluster:
             security=self.security,
         ).open()
 
-    def _reach(self, addresses: Sequence[Address]) -> Connection:
-        failures: list[TransportError] = []
-        for address in addresses:
-            try:
-                return self._open(address)
-            except TransportError as error:
-                failures.append(error)
-        if len(failures) == 1:
-            raise failures[0]
-        raise ConnectError("no broker could be reached: " + "; ".join(str(failure) for failure in failures))
+    def retrying(self, attempt: Callable[[], T], *, codes: frozenset[ErrorCode] = RETRIABLE, timeout_s: float | None = None) -> T:
+        """Calls a function until it succeeds, is refused for good, or the time is up."""
 
-    # Metadata
+        def once() -> Procedure[T]:
+            yield from ()
+            return attempt()
+
+        return self.run(self.core.retrying(once, codes=codes, timeout_s=timeout_s))
+
+    # Connections
+
+    def any_connection(self) -> Connection:
+        """An open connection to some broker."""
+        found = self.run(self.core.any_link())
+        assert isinstance(found, Connection), "this shell has made every connection"
+        return found
+
+    def connection(self, broker_id: int) -> Connection:
+        """The shared connection to one broker, by its id."""
+        found = self.run(self.core.link(broker_id))
+        assert isinstance(found, Connection), "this shell has made every connection"
+        return found
+
+    def new_connection(self, broker_id: int) -> Connection:
+        """A connection of the caller's own."""
+        return self._open(self.run(self.core.address_of(broker_id)))
+
+    # What is known of the cluster
+
+    @property
+    def bootstrap(self) -> list[Address]:
+        return self.core.bootstrap
+
+    @property
+    def cluster_id(self) -> str | None:
+        return self.metadata.cluster_id
+
+    @property
+    def controller_id(self) -> int:
+        return self.metadata.controller_id
+
+    @property
+    def brokers(self) -> dict[int, Address]:
+        return self.metadata.brokers
+
+    @property
+    def racks(self) -> dict[int, str | None]:
+        return self.metadata.racks
+
+    @property
+    def topics(self) -> dict[str, MetadataResponseTopic]:
+        return self.metadata.topics
 
     def refresh(self, topics: Iterable[str] | None = None, *, auto_create: bool = False) -> MetadataResponse:
-        """Asks for brokers and for some topics (None: all), remembers what it is told, and gives the answer as it came."""
-        connection = self.any_connection()
-        names = None if topics is None else sorted(set(topics))
-        wanted: list[MetadataRequestTopic] | None
-        if connection.version_of(MetadataRequest.API_KEY) == 0:
-            wanted = [] if names is None else [MetadataRequestTopic(name=name) for name in names]
-        else:
-            wanted = None if names is None else [MetadataRequestTopic(name=name) for name in names]
-        request = MetadataRequest(topics=wanted, allow_auto_topic_creation=auto_create)
-        answer: MetadataResponse = connection.request(request)
-        self._learn(answer)
-        return answer
-
-    def _learn(self, answer: MetadataResponse) -> None:
-        self.cluster_id = answer.cluster_id if answer.cluster_id is not None else self.cluster_id
-        self.controller_id = answer.controller_id
-        self.brokers = {broker.node_id: Address(broker.host, broker.port) for broker in answer.brokers}
-        self.racks = {broker.node_id: broker.rack for broker in answer.brokers}
-        for topic in answer.topics:
-            if topic.name is None:
-                continue
-            if topic.error_code:
-                self.topics.pop(topic.name, None)
-                continue
-            self.topics[topic.name] = topic
-            for partition in topic.partitions:
-                self._leaders[TopicPartition(topic.name, partition.partition_index)] = partition.leader_id
+        """Asks for brokers and for some topics (None: all), and returns the answer as it came."""
+        return self.run(self.core.refresh(topics, auto_create=auto_create))
 
     def topic(self, name: str, *, auto_create: bool = False) -> MetadataResponseTopic:
-        """One topic's metadata, from memory or asked for; waits for a topic that is being created. KafkaError when there is none."""
-        known = self.topics.get(name)
-        if known is not None:
-            return known
-
-        def ask() -> MetadataResponseTopic:
-            answer = self.refresh([name], auto_create=auto_create)
-            for topic in answer.topics:
-                if topic.name == name and not topic.error_code:
-                    return topic
-                if topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and not auto_create:
-                    raise self.unknown_topic(name)
-                if topic.error_code:
-                    raise refused(error_code(topic.error_code), f"topic {name!r}")
-            raise self.unknown_topic(name)
-
-        if auto_create:
-            return self.retrying(ask)
-        return self.retrying(ask, codes=RETRIABLE - {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION})
+        """One topic's metadata. `UnknownTopicError` when there is none."""
+        return self.run(self.core.topic(name, auto_create=auto_create))
 
     def unknown_topic(self, name: str) -> KafkaError:
-        """The refusal for a topic that is not there, with the nearest name that is."""
-        hint = nearest_hint(name, self.topic_names())
-        return refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {name!r} not found{hint}")
+        """The refusal for a topic that does not exist, with the nearest name that does."""
+        return self.run(self.core.unknown_topic(name))
 
     def topic_names(self) -> list[str]:
         """All topics, by name."""
-        answer = self.refresh(None)
-        return sorted(topic.name for topic in answer.topics if topic.name is not None and not topic.error_code)
+        return self.run(self.core.topic_names())
 
     def partitions(self, topic: str) -> list[int]:
         """A topic's partitions, in order."""
-        return sorted(partition.partition_index for partition in self.topic(topic).partitions)
+        return self.run(self.core.partitions(topic))
 
     def leader(self, partition: TopicPartition) -> int:
-        """The broker that leads a partition. KafkaError when there is none, or no such partition."""
-        leader = self._leaders.get(partition, -1)
-        if leader >= 0:
-            return leader
-        self.topics.pop(partition.topic, None)
-        self.topic(partition.topic)
-        leader = self._leaders.get(partition, -2)
-        if leader == -2:
-            count = len(self.topics[partition.topic].partitions)
-            message = f"topic {partition.topic!r} has {count} partitions, so no partition {partition.partition}"
-            raise refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, message)
-        if leader < 0:
-            raise refused(ErrorCode.LEADER_NOT_AVAILABLE, f"{partition} has no leader at the moment")
-        return leader
-
-    def forget(self, partitions: Iterable[TopicPartition]) -> None:
-        """What we know of these is old: the next question asks the cluster."""
-        for partition in partitions:
-            self._leaders.pop(partition, None)
-            self.topics.pop(partition.topic, None)
+        """The broker that leads a partition. `KafkaError` when there is none, or no such partition."""
+        known = self.metadata.leader_of(partition)
+        return known if known >= 0 else self.run(self.core.leader(partition))
 
     def by_leader(self, partitions: Iterable[TopicPartition]) -> dict[int, list[TopicPartition]]:
         """Partitions grouped by the broker that leads them."""
-        wanted = list(partitions)
-        missing = sorted({partition.topic for partition in wanted if self._leaders.get(partition, -1) < 0})
-        if missing:
-            self.refresh(missing)
-        grouped: dict[int, list[TopicPartition]] = {}
-        for partition in wanted:
-            grouped.setdefault(self.leader(partition), []).append(partition)
-        return grouped
+        return self.run(self.core.by_leader(partitions))
 
-    # Coordinators
+    def forget(self, partitions: Iterable[TopicPartition]) -> None:
+        """Drops partitions whose leader proved wrong; the next question asks the cluster."""
+        self.metadata.forget(partitions)
 
     def coordinator(self, kind: int, key: str) -> int:
-        """The broker that coordinates a group or a transactional id; asks again while the cluster is choosing one."""
-        known = self._coordinators.get((kind, key))
-        if known is not None:
-            return known
-        found = self.retrying(lambda: self._find_coordinator(kind, key))
-        self._coordinators[kind, key] = found
-        return found
+        """The broker that coordinates a group or a transactional id."""
+        return self.run(self.core.coordinator(kind, key))
 
     def forget_coordinator(self, kind: int, key: str) -> None:
-        self._coordinators.pop((kind, key), None)
-
-    def _find_coordinator(self, kind: int, key: str) -> int:
-        from ottla.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
-
-        connection = self.any_connection()
-        if connection.version_of(FindCoordinatorRequest.API_KEY) >= 4:
-            request = FindCoordinatorRequest(key_type=kind, coordinator_keys=[key])
-        else:
-            request = FindCoordinatorRequest(key=key, key_type=kind)
-        answer: FindCoordinatorResponse = connection.request(request)
-        found: Any = answer.coordinators[0] if answer.coordinators else answer
-        if found.error_code:
-            raise refused(error_code(found.error_code), found.error_message or f"no coordinator for {_KINDS[kind]} {key!r}")
-        self.brokers.setdefault(found.node_id, Address(found.host, found.port))
-        return int(found.node_id)
+        self.core.forget_coordinator(kind, key)
 
     # Asking
 
     def ask_any(self, body: Request, *, timeout_s: float | None = None) -> Any:
         """A request that any broker can answer."""
-        return self.any_connection().request(body, timeout_s=timeout_s)
+        return self.run(self.core.ask_any(body, timeout_s=timeout_s))
 
     def ask_broker(self, broker_id: int, body: Request, *, timeout_s: float | None = None) -> Any:
-        return self.connection(broker_id).request(body, timeout_s=timeout_s)
+        return self.run(self.core.ask_broker(broker_id, body, timeout_s=timeout_s))
 
     def ask_controller(self, body: Request, *, timeout_s: float | None = None) -> Any:
         """A request for the controller; where none is named (KRaft brokers forward), any broker will do."""
-        if self.controller_id < 0:
-            self.refresh([])
-        if self.controller_id in self.brokers:
-            return self.ask_broker(self.controller_id, body, timeout_s=timeout_s)
-        return self.ask_any(body, timeout_s=timeout_s)
+        return self.run(self.core.ask_controller(body, timeout_s=timeout_s))
 
     def ask_coordinator(self, kind: int, key: str, body: Request, *, error_of: Callable[[Any], int], timeout_s: float | None = None) -> Any:
-        """A request for the coordinator of `key`, found again when it has moved. `error_of` takes the code that tells from an answer;
-        other codes are the caller's business and are given back in the answer."""
-        moved = (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-
-        def ask() -> Any:
-            answer = self.ask_broker(self.coordinator(kind, key), body, timeout_s=timeout_s)
-            code = error_code(error_of(answer))
-            if code in moved:
-                self.forget_coordinator(kind, key)
-                raise refused(code, f"the coordinator of {_KINDS[kind]} {key!r}")
-            return answer
-
-        return self.retrying(ask, codes=frozenset(moved))
-
-    def retrying(self, attempt: Callable[[], Result], *, codes: frozenset[ErrorCode] = RETRIABLE, timeout_s: float | None = None) -> Result:
-        """Calls `attempt` until it succeeds, refuses for good, or the time is up; a lost connection is tried once more at most."""
-        deadline = time.monotonic() + (self.timeout_s if timeout_s is None else timeout_s)
-        backoff_s = BACKOFF_FIRST_S
-        lost = 0
-        while True:
-            try:
-                return attempt()
-            except KafkaError as error:
-                if error.code not in codes or time.monotonic() + backoff_s > deadline:
-                    raise
-            except RequestTimeoutError:
-                raise
-            except ConnectError:
-                lost += 1
-                if lost > 1:
-                    raise
-                self._coordinators.clear()
-            time.sleep(backoff_s)
-            backoff_s = min(BACKOFF_MAX_S, backoff_s * 2)
+        """A request for the coordinator of `key`, found again when it has moved; `error_of` takes the code out of an answer."""
+        return self.run(self.core.ask_coordinator(kind, key, body, error_of=error_of, timeout_s=timeout_s))
 
 
-def nearest_hint(name: str, known: Iterable[str]) -> str:
-    """`; did you mean 'orders'?` when a known name is close, else nothing."""
-    import difflib
+def blocking(procedure: Callable[Concatenate[ClusterCore, P], Procedure[T]]) -> Callable[Concatenate[Cluster, P], T]:
+    """A procedure as a function that waits for its result."""
 
-    near = difflib.get_close_matches(name, list(known), n=1, cutoff=0.6)
-    return f"; did you mean {near[0]!r}?" if near else ""
+    def call(cluster: Cluster, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return cluster.run(procedure(cluster.core, *args, **kwargs))
+
+    call.__name__, call.__doc__ = procedure.__name__, procedure.__doc__
+    return call

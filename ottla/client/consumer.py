@@ -18,8 +18,8 @@ from ottla.base.types import READ_COMMITTED, READ_UNCOMMITTED, TopicPartition
 from ottla.client.admin import EARLIEST, LATEST, OffsetAt, grouped, list_offsets
 from ottla.client.cluster import Cluster
 from ottla.client.connection import Connection
+from ottla.client.core.fetching import Fetched, read_partition
 from ottla.client.errors import RETRIABLE, MalformedResponseError, TransportError, error_code, refused
-from ottla.client.fetching import Fetched, read_partition
 from ottla.client.group_admin import committed_offsets
 from ottla.client.group_membership import DEFAULT_ASSIGNORS, SESSION_TIMEOUT_MS, GroupMembership
 from ottla.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic

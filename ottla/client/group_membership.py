@@ -13,8 +13,8 @@ from typing import Any
 
 from ottla.base.errors import ApiError, ErrorCode, WireError
 from ottla.base.types import TopicPartition
-from ottla.client.assignors import COOPERATIVE_STICKY, RANGE, ROUND_ROBIN, Subscription, assign
 from ottla.client.cluster import GROUP, Cluster
+from ottla.client.core.assignors import COOPERATIVE_STICKY, RANGE, ROUND_ROBIN, Subscription, assign
 from ottla.client.errors import KafkaError, TransportError, error_code, refused
 from ottla.client.group_admin import read_assignment
 from ottla.wire.codec import decoder, encoder

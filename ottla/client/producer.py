@@ -10,6 +10,7 @@ for good is told to `on_delivery`, or else raised by the next call.
 
 from __future__ import annotations
 
+import random
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -19,8 +20,8 @@ from ottla.base.errors import ErrorCode
 from ottla.base.types import TopicPartition
 from ottla.client.cluster import Cluster
 from ottla.client.connection import Connection
+from ottla.client.core.partitioner import StickyPartitioner, partition_for_key
 from ottla.client.errors import RETRIABLE, KafkaError, TransportError, error_code, refused
-from ottla.client.partitioner import StickyPartitioner, partition_for_key
 from ottla.client.producer_identity import TRANSACTION_TIMEOUT_MS, ProducerIdentity
 from ottla.wire.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 from ottla.wire.records import CODEC_NAMES, Headers, Record, encode_batch
@@ -97,7 +98,7 @@ class Producer:
             self.identity = ProducerIdentity(cluster, transactional_id=transactional_id, timeout_ms=transaction_timeout_ms)
         self._is_transactional = transactional_id is not None
         self._has_identity = False
-        self._sticky = StickyPartitioner()
+        self._sticky = StickyPartitioner(random.Random().choice)
         self._partitions: dict[str, list[int]] = {}
         self._open: dict[TopicPartition, _Batch] = {}
         self._ready: deque[_Batch] = deque()
@@ -235,7 +236,6 @@ class Producer:
         self.cluster.close()
         identity = self._transactional()
         identity.initialize()
-        identity.is_open = False
 
     def send_offsets(self, group_id: str, offsets: Mapping[TopicPartition, int], *, member_id: str = "", generation: int = -1) -> None:
         """Commits a consumer's offsets as part of the transaction."""

@@ -1,177 +1,32 @@
-"""Where replicas stand and lie, moves of them, and how fast they may move, as functions on a `Cluster`."""
+"""Placement and moves of replicas, for code that may block.
+
+Each function is the procedure of the same name in `core/replica_admin.py`, run to its end on a `Cluster`.
+"""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
+from ottla.client.cluster import blocking
+from ottla.client.core import replica_admin as procedures
+from ottla.client.core.replica_admin import Move, Replica
 
-from ottla.base.errors import ErrorCode
-from ottla.base.types import TopicPartition
-from ottla.client import admin
-from ottla.client.cluster import Cluster
-from ottla.client.errors import error_code, refused
+__all__ = [
+    "Move",
+    "Replica",
+    "replicas_of",
+    "move_replicas",
+    "moves_under_way",
+    "log_dirs_of",
+    "move_log_dirs",
+    "throttle_moves",
+    "throttle_log_dirs",
+    "clear_throttles",
+]
 
-LEADER_RATE, FOLLOWER_RATE = "leader.replication.throttled.rate", "follower.replication.throttled.rate"
-LOG_DIR_RATE = "replica.alter.log.dirs.io.max.bytes.per.second"
-LEADER_REPLICAS, FOLLOWER_REPLICAS = "leader.replication.throttled.replicas", "follower.replication.throttled.replicas"
-_RETRY_S = 0.1
-
-
-class Replica(NamedTuple):
-    """A partition on a broker; its text is Kafka's."""
-
-    partition: TopicPartition
-    broker: int
-
-    def __str__(self) -> str:
-        return f"{self.partition}-{self.broker}"
-
-
-class Move(NamedTuple):
-    """A partition that is being moved; `adding` and `removing` are among its replicas."""
-
-    replicas: list[int]
-    adding: list[int]
-    removing: list[int]
-
-
-def replicas_of(cluster: Cluster, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, list[int]]:
-    """The replicas of now. KafkaError for a partition that is not there."""
-    wanted = list(partitions)
-    found: dict[TopicPartition, list[int]] = {}
-    for topic in dict.fromkeys(partition.topic for partition in wanted):
-        for placed in cluster.topic(topic).partitions:
-            found[TopicPartition(topic, placed.partition_index)] = list(placed.replica_nodes)
-    for partition in wanted:
-        if partition not in found:
-            raise refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {partition.topic!r} has no partition {partition.partition}")
-    return {partition: found[partition] for partition in wanted}
-
-
-def move_replicas(
-    cluster: Cluster, plan: Mapping[TopicPartition, list[int] | None], *, may_change_factor: bool = True
-) -> dict[TopicPartition, ErrorCode]:
-    """Asks for new replicas (None: cancel) and gives each partition's code."""
-    from ottla.wire.messages import alter_partition_reassignments as wire
-
-    topics = [
-        wire.ReassignableTopic(
-            name=topic,
-            partitions=[
-                wire.ReassignablePartition(partition_index=number, replicas=plan[TopicPartition(topic, number)]) for number in numbers
-            ],
-        )
-        for topic, numbers in admin.grouped(plan).items()
-    ]
-    request = wire.AlterPartitionReassignmentsRequest(
-        timeout_ms=admin.timeout_ms(cluster), topics=topics, allow_replication_factor_change=may_change_factor
-    )
-    answer = admin.ask_controller(cluster, lambda: request, lambda found: found.error_code)
-    admin.check(answer.error_code, answer.error_message, "reassignment")
-    return {
-        TopicPartition(topic.name, partition.partition_index): error_code(partition.error_code)
-        for topic in answer.responses
-        for partition in topic.partitions
-    }
-
-
-def moves_under_way(cluster: Cluster) -> dict[TopicPartition, Move]:
-    from ottla.wire.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
-
-    request = ListPartitionReassignmentsRequest(timeout_ms=admin.timeout_ms(cluster))
-    answer = admin.ask_controller(cluster, lambda: request, lambda found: found.error_code)
-    admin.check(answer.error_code, answer.error_message, "reassignments")
-    return {
-        TopicPartition(topic.name, found.partition_index): Move(
-            list(found.replicas), list(found.adding_replicas), list(found.removing_replicas)
-        )
-        for topic in answer.topics
-        for found in topic.partitions
-    }
-
-
-# Log directories
-
-
-def log_dirs_of(cluster: Cluster, brokers: Iterable[int], topics: Sequence[str]) -> dict[Replica, tuple[str, str]]:
-    """Where replicas lie, and where they are being moved to ("": nowhere)."""
-    found: dict[Replica, tuple[str, str]] = {}
-    for broker in brokers:
-        for directory in admin.describe_log_dirs(cluster, broker, topics):
-            for topic in directory.topics:
-                for partition in topic.partitions:
-                    key = Replica(TopicPartition(topic.name, partition.partition_index), broker)
-                    now, then = found.get(key, ("", ""))
-                    found[key] = (now, directory.log_dir) if partition.is_future_key else (directory.log_dir, then)
-    return found
-
-
-def move_log_dirs(cluster: Cluster, wanted: Mapping[Replica, str], *, timeout_s: float) -> dict[Replica, ErrorCode]:
-    """Asks brokers to lay replicas into other directories; gives each replica's code. Those that are not there yet are awaited."""
-    codes: dict[Replica, ErrorCode] = {}
-    deadline = time.monotonic() + timeout_s
-    left = dict(wanted)
-    while left:
-        for broker in sorted({broker for _, broker in left}):
-            codes.update(_ask_for_log_dirs(cluster, broker, {key: path for key, path in left.items() if key.broker == broker}))
-        left = {key: path for key, path in left.items() if codes.get(key) is ErrorCode.REPLICA_NOT_AVAILABLE}
-        if time.monotonic() > deadline:
-            break
-        if left:
-            time.sleep(_RETRY_S)
-    return codes
-
-
-def _ask_for_log_dirs(cluster: Cluster, broker: int, wanted: Mapping[Replica, str]) -> dict[Replica, ErrorCode]:
-    from ottla.wire.messages import alter_replica_log_dirs as wire
-
-    dirs = []
-    for path in sorted(set(wanted.values())):
-        partitions = [partition for (partition, _), where in wanted.items() if where == path]
-        topics = [wire.AlterReplicaLogDirTopic(name=name, partitions=found) for name, found in admin.grouped(partitions).items()]
-        dirs.append(wire.AlterReplicaLogDir(path=path, topics=topics))
-    answer = cluster.ask_broker(broker, wire.AlterReplicaLogDirsRequest(dirs=dirs))
-    return {
-        Replica(TopicPartition(topic.topic_name, found.partition_index), broker): error_code(found.error_code)
-        for topic in answer.results
-        for found in topic.partitions
-    }
-
-
-# How fast replicas may move
-
-
-def throttle_moves(
-    cluster: Cluster, plan: Mapping[TopicPartition, Sequence[int]], before: Mapping[TopicPartition, Sequence[int]], rate: int
-) -> None:
-    """Bounds what moves between brokers: each source as a leader, each destination as a follower."""
-    topics: dict[str, tuple[list[str], list[str]]] = {}
-    brokers: set[int] = set()
-    for partition, replicas in plan.items():
-        sources, targets = topics.setdefault(partition.topic, ([], []))
-        new = [broker for broker in replicas if broker not in before[partition]]
-        sources += [f"{partition.partition}:{broker}" for broker in before[partition]]
-        targets += [f"{partition.partition}:{broker}" for broker in new]
-        brokers |= {*before[partition], *new}
-    for topic, (sources, targets) in topics.items():
-        changes = {LEADER_REPLICAS: ",".join(sources), FOLLOWER_REPLICAS: ",".join(targets)}
-        admin.alter_configs(cluster, admin.TOPIC_RESOURCE, topic, changes=changes)
-    _limit(cluster, brokers, {LEADER_RATE: str(rate), FOLLOWER_RATE: str(rate)})
-
-
-def throttle_log_dirs(cluster: Cluster, brokers: Iterable[int], rate: int) -> None:
-    _limit(cluster, brokers, {LOG_DIR_RATE: str(rate)})
-
-
-def _limit(cluster: Cluster, brokers: Iterable[int], changes: Mapping[str, str]) -> None:
-    for broker in sorted(brokers):
-        admin.alter_configs(cluster, admin.BROKER_RESOURCE, str(broker), changes=changes)
-
-
-def clear_throttles(cluster: Cluster, topics: Iterable[str]) -> None:
-    """Takes every bound away, from all brokers that are there and from these topics."""
-    for broker in sorted(cluster.brokers):
-        admin.alter_configs(cluster, admin.BROKER_RESOURCE, str(broker), deletions=(LEADER_RATE, FOLLOWER_RATE, LOG_DIR_RATE))
-    for topic in topics:
-        admin.alter_configs(cluster, admin.TOPIC_RESOURCE, topic, deletions=(LEADER_REPLICAS, FOLLOWER_REPLICAS))
+replicas_of = blocking(procedures.replicas_of)
+move_replicas = blocking(procedures.move_replicas)
+moves_under_way = blocking(procedures.moves_under_way)
+log_dirs_of = blocking(procedures.log_dirs_of)
+move_log_dirs = blocking(procedures.move_log_dirs)
+throttle_moves = blocking(procedures.throttle_moves)
+throttle_log_dirs = blocking(procedures.throttle_log_dirs)
+clear_throttles = blocking(procedures.clear_throttles)

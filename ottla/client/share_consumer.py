@@ -19,9 +19,9 @@ from ottla.base.uuids import Uuid
 from ottla.client.admin import refusal
 from ottla.client.cluster import Cluster
 from ottla.client.connection import Connection
+from ottla.client.core.share_session import ACCEPT, BATCH_OPTIMIZED, FIRST_EPOCH, Delivery, FetchLimits, Run, ShareSession
 from ottla.client.errors import RETRIABLE, KafkaError, MalformedResponseError, TransportError, error_code, refused
 from ottla.client.share_membership import ShareMembership
-from ottla.client.share_session import ACCEPT, BATCH_OPTIMIZED, FIRST_EPOCH, Delivery, FetchLimits, Run, ShareSession
 
 MAX_POLL_RECORDS = 500
 FETCH_BYTES_MAX = 50 * 1024 * 1024

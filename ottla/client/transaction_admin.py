@@ -1,185 +1,31 @@
-"""Questions and orders about transactions: which there are, what they hold, who writes to a partition, and how to end one that hangs."""
+"""Administration of transactions, for code that may block.
+
+Each function is the procedure of the same name in `core/transaction_admin.py`, run to its end on a `Cluster`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from ottla.client.cluster import blocking
+from ottla.client.core import transaction_admin as procedures
+from ottla.client.core.transaction_admin import TransactionDescription
 
-from ottla.base.errors import ErrorCode
-from ottla.base.types import TopicPartition
-from ottla.client.admin import check, grouped, refusal
-from ottla.client.cluster import TRANSACTION, Cluster
-from ottla.client.errors import KafkaError, refused
+__all__ = [
+    "TransactionDescription",
+    "list_transactions",
+    "describe_transaction",
+    "describe_producers",
+    "write_abort_marker",
+    "fence_producer",
+    "list_prepared",
+    "finish_prepared",
+    "owners_of",
+]
 
-INIT_PRODUCER_ID = 22
-LIST_TRANSACTIONS = 66
-TWO_PHASE_VERSION = 6
-NO_TIMEOUT_MS = 0x7FFFFFFF
-ONGOING = "Ongoing"
-
-
-class ListedTransaction(NamedTuple):
-    """One transactional id as its coordinator lists it."""
-
-    transactional_id: str
-    coordinator: int
-    producer_id: int
-    state: str
-
-
-class TransactionDescription(NamedTuple):
-    """One transactional id in full; `start_ms` is -1 while nothing is open. The client is empty if the broker does not tell."""
-
-    transactional_id: str
-    coordinator: int
-    producer_id: int
-    producer_epoch: int
-    state: str
-    timeout_ms: int
-    start_ms: int
-    partitions: tuple[TopicPartition, ...]
-    client_id: str = ""
-    client_host: str = ""
-
-    @property
-    def is_two_phase(self) -> bool:
-        """An outside coordinator ends its transactions (KIP-939): there is no timeout."""
-        return self.timeout_ms == NO_TIMEOUT_MS
-
-    @property
-    def is_open(self) -> bool:
-        return self.state == ONGOING
-
-
-def list_transactions(
-    cluster: Cluster,
-    *,
-    states: Sequence[str] = (),
-    producer_ids: Sequence[int] = (),
-    duration_ms: int = -1,
-    pattern: str | None = None,
-) -> list[ListedTransaction]:
-    """What all coordinators know, by id. A filter that a broker is too old for is refused, never ignored."""
-    from ottla.wire.messages.list_transactions import ListTransactionsRequest
-
-    cluster.refresh([])
-    found = []
-    for broker_id in sorted(cluster.brokers):
-        connection = cluster.connection(broker_id)
-        version = connection.version_of(LIST_TRANSACTIONS)
-        if (duration_ms >= 0 and version < 1) or (pattern is not None and version < 2):
-            raise refused(ErrorCode.UNSUPPORTED_VERSION, f"broker {broker_id} is too old for this filter")
-        request = ListTransactionsRequest(
-            state_filters=list(states),
-            producer_id_filters=list(producer_ids),
-            duration_filter=duration_ms,
-            transactional_id_pattern=pattern,
-        )
-        answer = connection.request(request)
-        check(answer.error_code, None, f"transactions of broker {broker_id}")
-        found += [
-            ListedTransaction(state.transactional_id, broker_id, state.producer_id, state.transaction_state)
-            for state in answer.transaction_states
-        ]
-    return sorted(found)
-
-
-def describe_transaction(cluster: Cluster, transactional_id: str) -> TransactionDescription:
-    from ottla.wire.messages.describe_transactions import DescribeTransactionsRequest
-
-    request = DescribeTransactionsRequest(transactional_ids=[transactional_id])
-    answer = cluster.ask_coordinator(TRANSACTION, transactional_id, request, error_of=lambda found: found.transaction_states[0].error_code)
-    state = answer.transaction_states[0]
-    check(state.error_code, None, f"transactional id {transactional_id!r}")
-    return TransactionDescription(
-        transactional_id,
-        cluster.coordinator(TRANSACTION, transactional_id),
-        state.producer_id,
-        state.producer_epoch,
-        state.transaction_state,
-        state.transaction_timeout_ms,
-        state.transaction_start_time_ms,
-        tuple(sorted(TopicPartition(topic.topic, number) for topic in state.topics for number in topic.partitions)),
-        state.ottla_client_id,
-        state.ottla_client_host,
-    )
-
-
-def describe_producers(
-    cluster: Cluster, partitions: Iterable[TopicPartition], *, broker_id: int | None = None
-) -> dict[TopicPartition, list[Any] | KafkaError]:
-    """Who writes to partitions, as the leader (or the replica on `broker_id`) knows."""
-    from ottla.wire.messages import describe_producers as wire
-
-    wanted = list(partitions)
-    by_broker = cluster.by_leader(wanted) if broker_id is None else {broker_id: wanted}
-    found: dict[TopicPartition, list[Any] | KafkaError] = {}
-    for number, some in by_broker.items():
-        topics = [wire.TopicRequest(name=topic, partition_indexes=numbers) for topic, numbers in grouped(some).items()]
-        answer = cluster.ask_broker(number, wire.DescribeProducersRequest(topics=topics))
-        for topic in answer.topics:
-            for result in topic.partitions:
-                partition = TopicPartition(topic.name, result.partition_index)
-                failed = refusal(result.error_code, result.error_message, f"producers of {partition}")
-                found[partition] = failed or list(result.active_producers)
-    return found
-
-
-def write_abort_marker(
-    cluster: Cluster, partition: TopicPartition, *, producer_id: int, producer_epoch: int, coordinator_epoch: int
-) -> None:
-    """Has the leader of a partition write an abort marker: the last resort for a transaction that no coordinator knows any more."""
-    from ottla.wire.messages import write_txn_markers as wire
-
-    marker = wire.WritableTxnMarker(
-        producer_id=producer_id,
-        producer_epoch=producer_epoch,
-        transaction_result=False,
-        topics=[wire.WritableTxnMarkerTopic(name=partition.topic, partition_indexes=[partition.partition])],
-        coordinator_epoch=coordinator_epoch,
-    )
-    answer = cluster.ask_broker(cluster.leader(partition), wire.WriteTxnMarkersRequest(markers=[marker]))
-    for result in answer.markers:
-        for topic in result.topics:
-            for written in topic.partitions:
-                check(written.error_code, None, f"abort marker in {partition}")
-
-
-def fence_producer(cluster: Cluster, transactional_id: str, *, timeout_ms: int = 60_000) -> None:
-    """Takes over a transactional id: what it had open is aborted, and its producer may write no more."""
-    from ottla.client.producer_identity import ProducerIdentity
-
-    ProducerIdentity(cluster, transactional_id=transactional_id, timeout_ms=timeout_ms).initialize()
-
-
-def list_prepared(cluster: Cluster) -> list[TransactionDescription]:
-    """What waits for an outside coordinator (KIP-939): open transactions without a timeout. A broker does not know which are prepared."""
-    open_now = [listed.transactional_id for listed in list_transactions(cluster, states=[ONGOING])]
-    described = [describe_transaction(cluster, transactional_id) for transactional_id in open_now]
-    return [found for found in described if found.is_open and found.is_two_phase]
-
-
-def finish_prepared(cluster: Cluster, transactional_id: str, decide: Callable[[int, int], bool]) -> tuple[int, int, bool] | None:
-    """Ends a prepared transaction as its owner would after a restart, and fences whoever had it.
-
-    `decide(producer_id, epoch)` says commit or abort; the answer is the transaction's producer id, its epoch and the outcome, None if
-    nothing is open.
-    """
-    from ottla.client.producer_identity import ProducerIdentity
-
-    coordinator = cluster.connection(cluster.coordinator(TRANSACTION, transactional_id))
-    if coordinator.version_of(INIT_PRODUCER_ID) < TWO_PHASE_VERSION:
-        raise refused(ErrorCode.UNSUPPORTED_VERSION, "the broker is too old for two-phase commit")
-    owner = ProducerIdentity(cluster, transactional_id=transactional_id)
-    producer_id, epoch = owner.keep_prepared()
-    if producer_id < 0:
-        return None
-    is_commit = decide(producer_id, epoch)
-    owner.end_kept(is_commit=is_commit)
-    return producer_id, epoch, is_commit
-
-
-def owners_of(cluster: Cluster, producer_ids: Iterable[int]) -> Mapping[int, ListedTransaction]:
-    """The transactional ids behind producer ids, as far as a coordinator knows them."""
-    wanted = sorted(set(producer_ids))
-    return {found.producer_id: found for found in list_transactions(cluster, producer_ids=wanted)} if wanted else {}
+list_transactions = blocking(procedures.list_transactions)
+describe_transaction = blocking(procedures.describe_transaction)
+describe_producers = blocking(procedures.describe_producers)
+write_abort_marker = blocking(procedures.write_abort_marker)
+fence_producer = blocking(procedures.fence_producer)
+list_prepared = blocking(procedures.list_prepared)
+finish_prepared = blocking(procedures.finish_prepared)
+owners_of = blocking(procedures.owners_of)

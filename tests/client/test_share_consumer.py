@@ -11,8 +11,8 @@ import pytest
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.base.types import TopicPartition
 from ottla.client.cluster import Cluster
+from ottla.client.core.share_session import ACCEPT, REJECT, RELEASE, RENEW, Delivery, Run
 from ottla.client.share_consumer import ShareConsumer
-from ottla.client.share_session import ACCEPT, REJECT, RELEASE, RENEW, Delivery, Run
 from ottla.wire.messages.share_acknowledge import ShareAcknowledgeResponse
 from ottla.wire.messages.share_fetch import ShareFetchResponse
 from tests.client.fake_broker import HangUp

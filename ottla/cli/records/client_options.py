@@ -116,7 +116,7 @@ def make_share_consumer(
 ) -> ShareConsumer:
     """A consumer of a share group; isolation and the reset of offsets are settings of the group."""
     from ottla.client import share_consumer as sharing
-    from ottla.client.share_session import BATCH_OPTIMIZED, RECORD_LIMIT
+    from ottla.client.core.share_session import BATCH_OPTIMIZED, RECORD_LIMIT
 
     mode = properties.get("share.acquire.mode", "record_limit" if has_record_limit else "batch_optimized").lower()
     if mode not in ("batch_optimized", "record_limit"):

@@ -37,7 +37,7 @@ from ottla.wire.records import CONTROL_COMMIT, Record
 if TYPE_CHECKING:
     from ottla.client.cluster import Cluster
     from ottla.client.consumer import Consumer
-    from ottla.client.fetching import Fetched
+    from ottla.client.core.fetching import Fetched
 
 POLL_S = 0.5
 PARTITION_BYTES_MAX = 4 * 1024 * 1024

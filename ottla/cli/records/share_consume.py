@@ -23,8 +23,8 @@ from ottla.cli.records.processed_count import processed_count
 if TYPE_CHECKING:
     from ottla.cli.records.record_format import Formatter
     from ottla.client.cluster import Cluster
+    from ottla.client.core.share_session import Delivery, Run
     from ottla.client.share_consumer import ShareConsumer
-    from ottla.client.share_session import Delivery, Run
 
 POLL_S = 0.5
 ACTIONS = ("accept", "reject", "release")
@@ -78,7 +78,7 @@ class _Reading:
     """One run: what to print, what to say about it, when to stop."""
 
     def __init__(self, cluster: Cluster, args: argparse.Namespace, formatter: Formatter | None) -> None:
-        from ottla.client.share_session import ACCEPT, REJECT, RELEASE
+        from ottla.client.core.share_session import ACCEPT, REJECT, RELEASE
 
         self.cluster = cluster
         self.args = args

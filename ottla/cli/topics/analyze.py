@@ -23,7 +23,7 @@ from ottla.client.cluster import Cluster
 from ottla.wire.compression import CODEC_NAMES
 
 if TYPE_CHECKING:
-    from ottla.client.fetching import Fetched
+    from ottla.client.core.fetching import Fetched
 
 FETCH_BYTES = 4 * 1024 * 1024
 

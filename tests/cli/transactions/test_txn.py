@@ -66,8 +66,8 @@ class Writer:
         self.name = name
         self.identity = ProducerIdentity(cluster, transactional_id=name)
         request = InitProducerIdRequest(transactional_id=name, transaction_timeout_ms=60_000, enable2_pc=is_two_phase)
-        answer = self.identity._ask(request, lambda found: found.error_code)
-        self.identity.producer_id, self.identity.epoch = answer.producer_id, answer.producer_epoch
+        answer = cluster.run(self.identity.core._ask(request, lambda found: found.error_code))
+        self.identity.core.producer_id, self.identity.core.epoch = answer.producer_id, answer.producer_epoch
         self.identity.begin()
 
     @property

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla.base.types import TopicPartition
-from ottla.client.assignors import Subscription, assign, assign_range, assign_round_robin, assign_sticky, withhold_moving
+from ottla.client.core.assignors import Subscription, assign, assign_range, assign_round_robin, assign_sticky, withhold_moving
 
 MEMBERS = {"C0": Subscription(("t0", "t1")), "C1": Subscription(("t0", "t1"))}
 COUNTS = {"t0": 3, "t1": 3}

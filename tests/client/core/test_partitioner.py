@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from ottla.client.partitioner import StickyPartitioner, murmur2, partition_for_key
+from ottla.client.core.partitioner import StickyPartitioner, murmur2, partition_for_key
 
 
 @pytest.mark.parametrize(
@@ -29,7 +29,7 @@ def test_the_partition_drops_the_sign() -> None:
 
 
 def test_records_without_a_key_stick_until_the_batch_is_full() -> None:
-    sticky = StickyPartitioner(random.Random(1))
+    sticky = StickyPartitioner(random.Random(1).choice)
     first = sticky.current("t", [0, 1, 2])
     assert {sticky.current("t", [0, 1, 2]) for _ in range(20)} == {first}
     sticky.move_on("t", [0, 1, 2])
@@ -37,6 +37,6 @@ def test_records_without_a_key_stick_until_the_batch_is_full() -> None:
 
 
 def test_with_one_partition_there_is_nowhere_to_move() -> None:
-    sticky = StickyPartitioner(random.Random(1))
+    sticky = StickyPartitioner(random.Random(1).choice)
     sticky.move_on("t", [4])
     assert sticky.current("t", [4]) == 4

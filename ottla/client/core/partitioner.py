@@ -1,4 +1,4 @@
-"""Which partition does a record go to? As Kafka's own client decides, so that a key lands where other producers put it.
+"""Chooses the partition of a record as Kafka's own client does, so that a key lands where other producers put it.
 
 A key is hashed by murmur2 (seed 0x9747b28c) and the sign bit dropped; a record without a key sticks to one partition until its batch is
 sent, then moves to another (KIP-480): full batches instead of many small ones.
@@ -6,8 +6,7 @@ sent, then moves to another (KIP-480): full batches instead of many small ones.
 
 from __future__ import annotations
 
-import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 _SEED = 0x9747B28C
 _M = 0x5BD1E995
@@ -35,21 +34,21 @@ def partition_for_key(key: bytes, partition_count: int) -> int:
 
 
 class StickyPartitioner:
-    """One partition at a time for records without a key."""
+    """One partition at a time for records without a key; `choose` picks one of several at random."""
 
-    def __init__(self, choose: random.Random | None = None) -> None:
-        self._random = choose or random.Random()
+    def __init__(self, choose: Callable[[Sequence[int]], int]) -> None:
+        self._choose = choose
         self._current: dict[str, int] = {}
 
     def current(self, topic: str, available: Sequence[int]) -> int:
         found = self._current.get(topic, -1)
         if found < 0:
-            found = self._current[topic] = self._random.choice(available)
+            found = self._current[topic] = self._choose(available)
         return found
 
     def move_on(self, topic: str, available: Sequence[int]) -> None:
-        """A batch was finished: the next one goes elsewhere, if there is an elsewhere."""
+        """Chooses another partition, if there is one, for the next batch."""
         before = self._current.pop(topic, -1)
         others = [partition for partition in available if partition != before]
         if others:
-            self._current[topic] = self._random.choice(others)
+            self._current[topic] = self._choose(others)

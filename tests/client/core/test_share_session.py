@@ -8,7 +8,7 @@ import pytest
 
 from ottla.base.errors import WireError
 from ottla.base.types import TopicPartition
-from ottla.client.share_session import ACCEPT, FINAL_EPOCH, GAP, REJECT, RELEASE, RENEW, FetchLimits, ShareSession
+from ottla.client.core.share_session import ACCEPT, FINAL_EPOCH, GAP, REJECT, RELEASE, RENEW, FetchLimits, ShareSession
 from ottla.wire.messages.share_fetch import AcquiredRecords, PartitionData
 from ottla.wire.records import CONTROL_COMMIT, Record, encode_batch, encode_control_batch
 

@@ -1,0 +1,264 @@
+"""The brokers of one cluster: which there are, who leads which partition, who coordinates what, and a connection to each; as procedures.
+
+Starts from a list of addresses, learns the rest by Metadata and FindCoordinator, and asks again when a broker says that this is out of
+date. Every loop of tries ends at a deadline of the monotonic clock that is handed in. A connection refused by all bootstrap addresses is
+reported at once: waiting does not help a user who mistyped a port.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeVar
+
+from ottla.base.errors import ApiError, ErrorCode
+from ottla.base.types import TopicPartition
+from ottla.client.addresses import Address
+from ottla.client.core.backoff import Backoff
+from ottla.client.core.metadata import MetadataCache
+from ottla.client.core.procedure import Ask, Link, Open, Pause, Procedure
+from ottla.client.errors import (
+    COORDINATOR_MOVED,
+    RETRIABLE,
+    ConnectError,
+    KafkaError,
+    RequestTimeoutError,
+    TransportError,
+    error_code,
+    refused,
+)
+from ottla.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse, MetadataResponseTopic
+from ottla.wire.schema import Request
+
+GROUP = 0
+TRANSACTION = 1
+
+_KINDS = {GROUP: "group", TRANSACTION: "transactional id"}
+T = TypeVar("T")
+
+
+class ClusterCore:
+    """See the module. `now` is a monotonic clock in seconds; `timeout_s` bounds each series of tries."""
+
+    def __init__(self, bootstrap: Sequence[Address], *, now: Callable[[], float], timeout_s: float) -> None:
+        self.bootstrap = list(bootstrap)
+        self.now = now
+        self.timeout_s = timeout_s
+        self.metadata = MetadataCache()
+        self._links: dict[Address, Link] = {}
+        self._first: Link | None = None
+
+    def forget_links(self) -> None:
+        """Forgets all connections, when the shell has closed them."""
+        self._links.clear()
+        self._first = None
+
+    # Connections
+
+    def any_link(self) -> Procedure[Link]:
+        """A connection to some broker: an open one, else to the first known address that answers."""
+        if self._first is not None and self._first.is_open:
+            return self._first
+        for link in self._links.values():
+            if link.is_open and not link.in_flight:
+                return link
+        others = [address for address in self.metadata.brokers.values() if address not in self.bootstrap]
+        self._first = yield from self._reach([*self.bootstrap, *others])
+        return self._first
+
+    def link(self, broker_id: int) -> Procedure[Link]:
+        """A connection to one broker, by its id."""
+        address = yield from self.address_of(broker_id)
+        known = self._links.get(address)
+        if known is not None and known.is_open:
+            return known
+        opened: Link = yield Open(address)
+        self._links[address] = opened
+        return opened
+
+    def address_of(self, broker_id: int) -> Procedure[Address]:
+        """Where a broker is. `KafkaError` BROKER_NOT_AVAILABLE when no such broker is alive."""
+        if broker_id not in self.metadata.brokers:
+            yield from self.refresh([])
+        address = self.metadata.brokers.get(broker_id)
+        if address is None:
+            raise self.metadata.no_broker(broker_id)
+        return address
+
+    def _reach(self, addresses: Sequence[Address]) -> Procedure[Link]:
+        failures: list[TransportError] = []
+        for address in addresses:
+            try:
+                opened: Link = yield Open(address)
+            except TransportError as error:
+                failures.append(error)
+                continue
+            self._links[address] = opened
+            return opened
+        if len(failures) == 1:
+            raise failures[0]
+        raise ConnectError("no broker could be reached: " + "; ".join(str(failure) for failure in failures))
+
+    # Metadata
+
+    def refresh(self, topics: Iterable[str] | None = None, *, auto_create: bool = False) -> Procedure[MetadataResponse]:
+        """Asks for brokers and for some topics (None: all), learns the answer, and returns it as it came."""
+        link = yield from self.any_link()
+        names = None if topics is None else sorted(set(topics))
+        wanted: list[MetadataRequestTopic] | None
+        if link.version_of(MetadataRequest.API_KEY) == 0:
+            wanted = [] if names is None else [MetadataRequestTopic(name=name) for name in names]
+        else:
+            wanted = None if names is None else [MetadataRequestTopic(name=name) for name in names]
+        answer: MetadataResponse = yield Ask(link, MetadataRequest(topics=wanted, allow_auto_topic_creation=auto_create))
+        self.metadata.learn(answer)
+        return answer
+
+    def topic(self, name: str, *, auto_create: bool = False) -> Procedure[MetadataResponseTopic]:
+        """One topic's metadata, from the cache or asked for; waits for a topic that is being created. `UnknownTopicError` when there is
+        none."""
+        known = self.metadata.topics.get(name)
+        if known is not None:
+            return known
+        codes = RETRIABLE if auto_create else RETRIABLE - {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+        return (yield from self.retrying(lambda: self._ask_topic(name, auto_create), codes=codes))
+
+    def _ask_topic(self, name: str, auto_create: bool) -> Procedure[MetadataResponseTopic]:
+        answer = yield from self.refresh([name], auto_create=auto_create)
+        for topic in answer.topics:
+            if topic.name == name and not topic.error_code:
+                return topic
+            if topic.error_code and (auto_create or topic.error_code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION):
+                raise refused(error_code(topic.error_code), f"topic {name!r}")
+        raise (yield from self.unknown_topic(name))
+
+    def unknown_topic(self, name: str) -> Procedure[KafkaError]:
+        """The refusal for a topic that does not exist, with the nearest name that does."""
+        hint = nearest_hint(name, (yield from self.topic_names()))
+        return refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {name!r} not found{hint}")
+
+    def topic_names(self) -> Procedure[list[str]]:
+        """All topics, by name."""
+        answer = yield from self.refresh(None)
+        return sorted(topic.name for topic in answer.topics if topic.name is not None and not topic.error_code)
+
+    def partitions(self, topic: str) -> Procedure[list[int]]:
+        """A topic's partitions, in order."""
+        found = yield from self.topic(topic)
+        return sorted(partition.partition_index for partition in found.partitions)
+
+    def leader(self, partition: TopicPartition) -> Procedure[int]:
+        """The broker that leads a partition. `KafkaError` when there is none, or no such partition."""
+        leader = self.metadata.leader_of(partition)
+        if leader >= 0:
+            return leader
+        self.metadata.topics.pop(partition.topic, None)
+        yield from self.topic(partition.topic)
+        leader = self.metadata.leader_of(partition)
+        if leader < 0:
+            raise self.metadata.no_leader(partition)
+        return leader
+
+    def by_leader(self, partitions: Iterable[TopicPartition]) -> Procedure[dict[int, list[TopicPartition]]]:
+        """Partitions grouped by the broker that leads them."""
+        wanted = list(partitions)
+        missing = sorted({partition.topic for partition in wanted if self.metadata.leader_of(partition) < 0})
+        if missing:
+            yield from self.refresh(missing)
+        grouped: dict[int, list[TopicPartition]] = {}
+        for partition in wanted:
+            leader = self.metadata.leader_of(partition)
+            grouped.setdefault(leader if leader >= 0 else (yield from self.leader(partition)), []).append(partition)
+        return grouped
+
+    # Coordinators
+
+    def coordinator(self, kind: int, key: str) -> Procedure[int]:
+        """The broker that coordinates a group or a transactional id; asks again while the cluster is choosing one."""
+        known = self.metadata.coordinators.get((kind, key))
+        if known is not None:
+            return known
+        found = yield from self.retrying(lambda: self._find_coordinator(kind, key))
+        self.metadata.coordinators[kind, key] = found
+        return found
+
+    def forget_coordinator(self, kind: int, key: str) -> None:
+        self.metadata.coordinators.pop((kind, key), None)
+
+    def _find_coordinator(self, kind: int, key: str) -> Procedure[int]:
+        from ottla.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+
+        link = yield from self.any_link()
+        if link.version_of(FindCoordinatorRequest.API_KEY) >= 4:
+            request = FindCoordinatorRequest(key_type=kind, coordinator_keys=[key])
+        else:
+            request = FindCoordinatorRequest(key=key, key_type=kind)
+        answer: FindCoordinatorResponse = yield Ask(link, request)
+        found: Any = answer.coordinators[0] if answer.coordinators else answer
+        if found.error_code:
+            raise refused(error_code(found.error_code), found.error_message or f"no coordinator for {_KINDS[kind]} {key!r}")
+        self.metadata.brokers.setdefault(found.node_id, Address(found.host, found.port))
+        return int(found.node_id)
+
+    # Asking
+
+    def ask_any(self, body: Request, *, timeout_s: float | None = None) -> Procedure[Any]:
+        """A request that any broker can answer."""
+        link = yield from self.any_link()
+        return (yield Ask(link, body, None, timeout_s))
+
+    def ask_broker(self, broker_id: int, body: Request, *, timeout_s: float | None = None, version: int | None = None) -> Procedure[Any]:
+        link = yield from self.link(broker_id)
+        return (yield Ask(link, body, version, timeout_s))
+
+    def ask_controller(self, body: Request, *, timeout_s: float | None = None) -> Procedure[Any]:
+        """A request for the controller; where none is named (KRaft brokers forward), any broker will do."""
+        if self.metadata.controller_id < 0:
+            yield from self.refresh([])
+        if self.metadata.controller_id in self.metadata.brokers:
+            return (yield from self.ask_broker(self.metadata.controller_id, body, timeout_s=timeout_s))
+        return (yield from self.ask_any(body, timeout_s=timeout_s))
+
+    def ask_coordinator(
+        self, kind: int, key: str, body: Request, *, error_of: Callable[[Any], int], timeout_s: float | None = None
+    ) -> Procedure[Any]:
+        """A request for the coordinator of `key`, found again when it has moved. `error_of` takes the code out of an answer; an answer
+        with another code than those of a move is returned, the caller deals with it."""
+
+        def ask() -> Procedure[Any]:
+            answer = yield from self.ask_broker((yield from self.coordinator(kind, key)), body, timeout_s=timeout_s)
+            code = error_code(error_of(answer))
+            if code in COORDINATOR_MOVED:
+                self.forget_coordinator(kind, key)
+                raise refused(code, f"the coordinator of {_KINDS[kind]} {key!r}")
+            return answer
+
+        return (yield from self.retrying(ask, codes=COORDINATOR_MOVED))
+
+    def retrying(
+        self, attempt: Callable[[], Procedure[T]], *, codes: frozenset[ErrorCode] = RETRIABLE, timeout_s: float | None = None
+    ) -> Procedure[T]:
+        """Runs `attempt` until it succeeds, is refused for good, or the time is up; a lost connection is tried once more at most."""
+        backoff = Backoff(self.now() + (self.timeout_s if timeout_s is None else timeout_s))
+        lost = 0
+        while True:
+            try:
+                return (yield from attempt())
+            except ApiError as error:
+                if error.code not in codes or backoff.is_exhausted(self.now()):
+                    raise
+            except RequestTimeoutError:
+                raise
+            except ConnectError:
+                lost += 1
+                if lost > 1:
+                    raise
+                self.metadata.coordinators.clear()
+            yield Pause(backoff.next_s())
+
+
+def nearest_hint(name: str, known: Iterable[str]) -> str:
+    """`; did you mean 'orders'?` when a known name is close, else nothing."""
+    import difflib
+
+    near = difflib.get_close_matches(name, list(known), n=1, cutoff=0.6)
+    return f"; did you mean {near[0]!r}?" if near else ""

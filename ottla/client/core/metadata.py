@@ -1,0 +1,70 @@
+"""What the client knows of a cluster: its brokers, topics, leaders and coordinators, until a broker says that it is out of date."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ottla.base.errors import ErrorCode
+from ottla.base.types import TopicPartition
+from ottla.client.addresses import Address
+from ottla.client.errors import KafkaError, refused
+from ottla.wire.messages.metadata import MetadataResponse, MetadataResponsePartition, MetadataResponseTopic
+
+NO_LEADER = -1
+UNKNOWN_LEADER = -2
+
+
+class MetadataCache:
+    """See the module. Pure: `learn` takes in an answer to Metadata, `forget` drops what proved wrong."""
+
+    def __init__(self) -> None:
+        self.cluster_id: str | None = None
+        self.controller_id = -1
+        self.brokers: dict[int, Address] = {}
+        self.racks: dict[int, str | None] = {}
+        self.topics: dict[str, MetadataResponseTopic] = {}
+        self.coordinators: dict[tuple[int, str], int] = {}
+        self._leaders: dict[TopicPartition, int] = {}
+
+    def learn(self, answer: MetadataResponse) -> None:
+        """Takes over brokers, and the topics that the answer names."""
+        self.cluster_id = answer.cluster_id if answer.cluster_id is not None else self.cluster_id
+        self.controller_id = answer.controller_id
+        self.brokers = {broker.node_id: Address(broker.host, broker.port) for broker in answer.brokers}
+        self.racks = {broker.node_id: broker.rack for broker in answer.brokers}
+        for topic in answer.topics:
+            if topic.name is None:
+                continue
+            if topic.error_code:
+                self.topics.pop(topic.name, None)
+                continue
+            self.topics[topic.name] = topic
+            for partition in topic.partitions:
+                self._leaders[TopicPartition(topic.name, partition.partition_index)] = partition.leader_id
+
+    def leader_of(self, partition: TopicPartition) -> int:
+        """The broker that leads a partition, `NO_LEADER` while there is none, `UNKNOWN_LEADER` when the cache does not know."""
+        return self._leaders.get(partition, UNKNOWN_LEADER)
+
+    def partition(self, partition: TopicPartition) -> MetadataResponsePartition | None:
+        """All that is known of a partition: leader and its epoch, replicas, in-sync replicas."""
+        topic = self.topics.get(partition.topic)
+        found = [] if topic is None else [one for one in topic.partitions if one.partition_index == partition.partition]
+        return found[0] if found else None
+
+    def forget(self, partitions: Iterable[TopicPartition]) -> None:
+        """Drops partitions whose leader proved wrong; the next question asks the cluster."""
+        for partition in partitions:
+            self._leaders.pop(partition, None)
+            self.topics.pop(partition.topic, None)
+
+    def no_leader(self, partition: TopicPartition) -> KafkaError:
+        """Why there is no leader, after the topic's metadata has just been learnt."""
+        if self.leader_of(partition) == NO_LEADER:
+            return refused(ErrorCode.LEADER_NOT_AVAILABLE, f"{partition} has no leader at the moment")
+        count = len(self.topics[partition.topic].partitions)
+        message = f"topic {partition.topic!r} has {count} partitions, so no partition {partition.partition}"
+        return refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, message)
+
+    def no_broker(self, broker_id: int) -> KafkaError:
+        return refused(ErrorCode.BROKER_NOT_AVAILABLE, f"no broker {broker_id} is alive; there are {sorted(self.brokers)}")

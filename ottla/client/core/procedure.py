@@ -1,0 +1,67 @@
+"""Procedures: conversations of several requests, as generators that do no I/O.
+
+A procedure yields what it needs next and is resumed with the result, or with the error: a connection (`Open` -> `Link`), the answer to a
+request (`Ask`), or some time (`Pause`). It ends by returning its result. `yield from` calls one procedure from another. A shell runs them:
+`client.blocking` waits, `client.aio` awaits, `client.loop` goes on when the answer has come. So leader look-up, retries and every question
+of an administrator are written once.
+
+Between two yields nothing else runs, so a check and the change that rests on it are never apart; after a yield, look again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import Any, NamedTuple, Protocol, TypeVar
+
+from ottla.client.addresses import Address
+from ottla.wire.schema import Request
+
+T = TypeVar("T")
+
+
+class Link(Protocol):
+    """A connection as a procedure sees it: which versions it speaks, and whether it is open."""
+
+    @property
+    def address(self) -> Address: ...
+
+    @property
+    def is_open(self) -> bool: ...
+
+    @property
+    def in_flight(self) -> int: ...
+
+    def version_of(self, key: int) -> int: ...
+
+    def offers(self, key: int, version: int = 0) -> bool: ...
+
+    def feature_level(self, name: str) -> int: ...
+
+
+class Open(NamedTuple):
+    """Asks for an open, authenticated connection; the result is a `Link`, the error a `TransportError` or an `AuthenticationError`.
+
+    A new connection each time when `is_own`, else the shell may share one.
+    """
+
+    address: Address
+    is_own: bool = False
+
+
+class Ask(NamedTuple):
+    """Sends a request and asks for its answer, in the version that `link` speaks unless one is named."""
+
+    link: Link
+    body: Request
+    version: int | None = None
+    timeout_s: float | None = None
+
+
+class Pause(NamedTuple):
+    """Asks to be resumed after a while."""
+
+    seconds: float
+
+
+Effect = Open | Ask | Pause
+Procedure = Generator[Effect, Any, T]

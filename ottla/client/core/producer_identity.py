@@ -1,0 +1,257 @@
+"""A producer's identity as brokers know it: producer id and epoch, sequence numbers, and the transaction; as procedures.
+
+Two transaction protocols. The first, which every broker with transactions serves, adds partitions and the group to the transaction before
+they are written to, and keeps the epoch. The second (KIP-890) is used where `may_use_v2` and the coordinator has `transaction.version` 2:
+writing adds a partition by itself, and each end of a transaction raises the epoch, so that late requests of an earlier one are refused.
+
+`FencedError` means that another producer took over the transactional id: it is final.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from ottla.base.errors import ErrorCode
+from ottla.base.types import TopicPartition
+from ottla.client.core.admin import check, grouped
+from ottla.client.core.cluster import GROUP, TRANSACTION, ClusterCore
+from ottla.client.core.group_admin import Committed, first_partition_code
+from ottla.client.core.procedure import Procedure
+from ottla.client.core.versions import TRANSACTION_VERSION
+from ottla.client.errors import COORDINATOR_MOVED, error_code, refused
+from ottla.wire.batch_header import SEQUENCE_MASK
+
+TRANSACTION_TIMEOUT_MS = 60_000
+NO_TIMEOUT_MS = 0x7FFFFFFF
+
+END_TXN = 26
+PRODUCE_V2 = 12
+END_TXN_V2 = 5
+TXN_OFFSET_COMMIT_V2 = 5
+"""The first versions of Produce, EndTxn and TxnOffsetCommit that speak the second protocol."""
+
+_WAIT = COORDINATOR_MOVED | {ErrorCode.CONCURRENT_TRANSACTIONS}
+
+
+class ProducerIdentityCore:
+    """Id, epoch, sequences; with a transactional id also the partitions of the open transaction."""
+
+    def __init__(
+        self,
+        cluster: ClusterCore,
+        *,
+        transactional_id: str | None = None,
+        timeout_ms: int = TRANSACTION_TIMEOUT_MS,
+        may_use_v2: bool = False,
+    ) -> None:
+        self.cluster = cluster
+        self.transactional_id = transactional_id
+        self.timeout_ms = timeout_ms
+        self.producer_id = -1
+        self.epoch = -1
+        self.is_open = False
+        self.uses_v2 = False
+        self._may_use_v2 = may_use_v2
+        self._sequences: dict[TopicPartition, int] = {}
+        self._added: set[TopicPartition] = set()
+        self._has_offsets = False
+
+    def initialize(self, producer_id: int = -1, epoch: int = -1) -> Procedure[None]:
+        """Gets id and epoch. With a transactional id this fences its former producer and ends what was left open.
+
+        A producer that names the id and epoch that it still holds is refused if another took over meanwhile (KIP-360).
+        """
+        from ottla.wire.messages.init_producer_id import InitProducerIdRequest
+
+        request = InitProducerIdRequest(
+            transactional_id=self.transactional_id,
+            transaction_timeout_ms=self.timeout_ms if self.transactional_id is not None else NO_TIMEOUT_MS,
+            producer_id=producer_id,
+            producer_epoch=epoch,
+        )
+        if self.transactional_id is not None:
+            answer = yield from self._ask(request, lambda found: found.error_code)
+            self.uses_v2 = yield from self._has_v2(self.transactional_id)
+        else:
+            answer = yield from self.cluster.retrying(lambda: self._ask_any(request))
+        self._take_over(answer.producer_id, answer.producer_epoch)
+        self.is_open = False
+
+    def _has_v2(self, transactional_id: str) -> Procedure[bool]:
+        if not self._may_use_v2:
+            return False
+        link = yield from self.cluster.link((yield from self.cluster.coordinator(TRANSACTION, transactional_id)))
+        return link.feature_level(TRANSACTION_VERSION) >= 2 and link.offers(END_TXN, END_TXN_V2)
+
+    def _take_over(self, producer_id: int, epoch: int) -> None:
+        """Sequences begin at 0 with each new id or epoch."""
+        self.producer_id, self.epoch = producer_id, epoch
+        self._sequences.clear()
+        self._added.clear()
+        self._has_offsets = False
+
+    def keep_prepared(self) -> Procedure[tuple[int, int]]:
+        """Takes over a transactional id of two-phase commit (KIP-939) and leaves its transaction open.
+
+        Returns the producer id and epoch that began the transaction, (-1, -1) if none is open.
+        """
+        from ottla.wire.messages.init_producer_id import InitProducerIdRequest
+
+        request = InitProducerIdRequest(
+            transactional_id=self.transactional_id, transaction_timeout_ms=self.timeout_ms, enable2_pc=True, keep_prepared_txn=True
+        )
+        answer = yield from self._ask(request, lambda found: found.error_code)
+        self.producer_id, self.epoch = answer.producer_id, answer.producer_epoch
+        return answer.ongoing_txn_producer_id, answer.ongoing_txn_producer_epoch
+
+    def end_kept(self, *, is_commit: bool) -> Procedure[None]:
+        """Ends the transaction that `keep_prepared` left open."""
+        from ottla.wire.messages.end_txn import EndTxnRequest
+
+        request = EndTxnRequest(
+            transactional_id=self.transactional_id or "", producer_id=self.producer_id, producer_epoch=self.epoch, committed=is_commit
+        )
+        yield from self._ask(request, lambda found: found.error_code)
+
+    def _ask_any(self, request: Any) -> Procedure[Any]:
+        answer = yield from self.cluster.ask_any(request)
+        check(answer.error_code, None, "a producer id")
+        return answer
+
+    def take_sequences(self, partition: TopicPartition, count: int) -> int:
+        """The first of `count` sequence numbers in a partition."""
+        first = self._sequences.get(partition, 0)
+        self._sequences[partition] = (first + count) & SEQUENCE_MASK
+        return first
+
+    # The transaction
+
+    def begin(self) -> None:
+        if self.is_open:
+            raise refused(ErrorCode.INVALID_TXN_STATE, "a transaction is open already")
+        self.is_open = True
+
+    def add(self, partitions: Iterable[TopicPartition]) -> Procedure[None]:
+        """Adds partitions to the transaction before anything is written to them; with the second protocol writing does it."""
+        new = [partition for partition in partitions if partition not in self._added]
+        if not new:
+            return
+        if not self.uses_v2:
+            yield from self._add(new)
+        self._added.update(new)
+
+    def _add(self, new: list[TopicPartition]) -> Procedure[None]:
+        from ottla.wire.messages import add_partitions_to_txn as wire
+
+        request = wire.AddPartitionsToTxnRequest(
+            v3_and_below_transactional_id=self._named(),
+            v3_and_below_producer_id=self.producer_id,
+            v3_and_below_producer_epoch=self.epoch,
+            v3_and_below_topics=[wire.AddPartitionsToTxnTopic(name=topic, partitions=numbers) for topic, numbers in grouped(new).items()],
+        )
+
+        def code(answer: Any) -> int:
+            codes = [result.partition_error_code for topic in answer.results_by_topic_v3_and_below for result in topic.results_by_partition]
+            real = [found for found in codes if found not in (0, ErrorCode.OPERATION_NOT_ATTEMPTED)]
+            return real[0] if real else max(codes, default=0)
+
+        yield from self._ask(request, code)
+
+    def add_offsets(
+        self,
+        group_id: str,
+        offsets: Mapping[TopicPartition, int | Committed],
+        *,
+        member_id: str = "",
+        generation: int = -1,
+        instance_id: str | None = None,
+    ) -> Procedure[None]:
+        """Commits a group's offsets within the transaction."""
+        if not self.uses_v2:
+            yield from self._add_group(group_id)
+        self._has_offsets = True
+        request = self._offset_commit(group_id, offsets)
+        request.member_id, request.generation_id_or_member_epoch, request.group_instance_id = member_id, generation, instance_id
+        yield from self.cluster.retrying(lambda: self._commit_offsets(group_id, request), codes=_WAIT)
+
+    def _add_group(self, group_id: str) -> Procedure[None]:
+        from ottla.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
+
+        request = AddOffsetsToTxnRequest(
+            transactional_id=self._named(), producer_id=self.producer_id, producer_epoch=self.epoch, group_id=group_id
+        )
+        yield from self._ask(request, lambda found: found.error_code)
+
+    def _offset_commit(self, group_id: str, offsets: Mapping[TopicPartition, int | Committed]) -> Any:
+        from ottla.wire.messages import txn_offset_commit as wire
+
+        full = {partition: offset if isinstance(offset, Committed) else Committed(offset) for partition, offset in offsets.items()}
+        topics = [
+            wire.TxnOffsetCommitRequestTopic(
+                name=topic,
+                partitions=[
+                    wire.TxnOffsetCommitRequestPartition(
+                        partition_index=number,
+                        committed_offset=full[TopicPartition(topic, number)].offset,
+                        committed_leader_epoch=full[TopicPartition(topic, number)].leader_epoch,
+                        committed_metadata=full[TopicPartition(topic, number)].metadata,
+                    )
+                    for number in numbers
+                ],
+            )
+            for topic, numbers in grouped(offsets).items()
+        ]
+        return wire.TxnOffsetCommitRequest(
+            transactional_id=self._named(),
+            group_id=group_id,
+            producer_id=self.producer_id,
+            producer_epoch=self.epoch,
+            topics=topics,
+        )
+
+    def _commit_offsets(self, group_id: str, request: Any) -> Procedure[None]:
+        coordinator = yield from self.cluster.coordinator(GROUP, group_id)
+        version = TXN_OFFSET_COMMIT_V2 if self.uses_v2 else None
+        answer = yield from self.cluster.ask_broker(coordinator, request, version=version)
+        code = first_partition_code(answer)
+        if error_code(code) in COORDINATOR_MOVED:
+            self.cluster.forget_coordinator(GROUP, group_id)
+        check(code, None, f"offsets of group {group_id!r} in the transaction")
+
+    def end(self, *, is_commit: bool) -> Procedure[None]:
+        """Commits or aborts; a transaction that touched nothing ends without a request."""
+        from ottla.wire.messages.end_txn import EndTxnRequest
+
+        if not self.is_open:
+            raise refused(ErrorCode.INVALID_TXN_STATE, "no transaction is open")
+        if self._added or self._has_offsets:
+            request = EndTxnRequest(
+                transactional_id=self._named(), producer_id=self.producer_id, producer_epoch=self.epoch, committed=is_commit
+            )
+            version = END_TXN_V2 if self.uses_v2 else None
+            answer = yield from self._ask(request, lambda found: found.error_code, version=version)
+            if self.uses_v2 and answer.producer_id >= 0:
+                self._take_over(answer.producer_id, answer.producer_epoch)
+        self._added.clear()
+        self._has_offsets = False
+        self.is_open = False
+
+    def _named(self) -> str:
+        assert self.transactional_id is not None, "only a transactional producer has a transaction and a coordinator"
+        return self.transactional_id
+
+    def _ask(self, request: Any, code_of: Callable[[Any], int], *, version: int | None = None) -> Procedure[Any]:
+        """A request to the transaction's coordinator, repeated while it moves or still finishes the transaction before."""
+        transactional_id = self._named()
+
+        def ask() -> Procedure[Any]:
+            coordinator = yield from self.cluster.coordinator(TRANSACTION, transactional_id)
+            answer = yield from self.cluster.ask_broker(coordinator, request, version=version)
+            code = error_code(code_of(answer))
+            if code in COORDINATOR_MOVED:
+                self.cluster.forget_coordinator(TRANSACTION, transactional_id)
+            check(code, None, f"transactional id {transactional_id!r}")
+            return answer
+
+        return (yield from self.cluster.retrying(ask, codes=_WAIT | {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}))

@@ -1,0 +1,75 @@
+"""SCRAM credentials of users, as procedures on a `ClusterCore`.
+
+A password stays in this process: the broker gets what PBKDF2 makes of it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from ottla.client.core.admin import check, refusal
+from ottla.client.core.cluster import ClusterCore
+from ottla.client.core.procedure import Procedure
+from ottla.client.errors import KafkaError
+from ottla.wire.schema import Request
+
+MECHANISMS = {"SCRAM-SHA-256": 1, "SCRAM-SHA-512": 2}
+"""By name; the numbers stand in the messages."""
+MECHANISM_NAMES = {number: name for name, number in MECHANISMS.items()}
+ITERATIONS_MIN, ITERATIONS_MAX, ITERATIONS = 4096, 16384, 4096
+"""What brokers take, and what is taken where nobody says."""
+
+_HASHES = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
+SALT_BYTES = 24
+
+
+class Credential(NamedTuple):
+    mechanism: str
+    iterations: int
+
+
+def describe_scram(cluster: ClusterCore, users: Sequence[str] = ()) -> Procedure[dict[str, list[Credential] | KafkaError]]:
+    """The credentials of some users, or of all that have any."""
+    from ottla.wire.messages import describe_user_scram_credentials as wire
+
+    answer = yield from cluster.ask_any(
+        wire.DescribeUserScramCredentialsRequest(users=[wire.UserName(name=name) for name in users] or None)
+    )
+    check(answer.error_code, answer.error_message, "credentials")
+    return {
+        result.user: refusal(result.error_code, result.error_message, f"credentials of {result.user!r}")
+        or [Credential(MECHANISM_NAMES.get(info.mechanism, "UNKNOWN"), info.iterations) for info in result.credential_infos]
+        for result in answer.results
+    }
+
+
+def alter_scram(
+    cluster: ClusterCore,
+    user: str,
+    *,
+    new_salt: Callable[[], bytes],
+    passwords: dict[str, tuple[str, int]] | None = None,
+    deletions: Sequence[str] = (),
+) -> Procedure[None]:
+    """Sets credentials, (password, iterations) by mechanism, and removes those of other mechanisms. `new_salt` gives random bytes.
+
+    Each goes by itself: Apache Kafka refuses a request that names a user twice, even for two mechanisms.
+    """
+    from ottla.wire.messages import alter_user_scram_credentials as wire
+
+    for mechanism in deletions:
+        removed = wire.ScramCredentialDeletion(name=user, mechanism=MECHANISMS[mechanism])
+        yield from _alter(cluster, wire.AlterUserScramCredentialsRequest(deletions=[removed]))
+    for mechanism, (password, iterations) in (passwords or {}).items():
+        salt = new_salt()
+        salted = hashlib.pbkdf2_hmac(_HASHES[mechanism], password.encode(), salt, iterations)
+        number = MECHANISMS[mechanism]
+        made = wire.ScramCredentialUpsertion(name=user, mechanism=number, iterations=iterations, salt=salt, salted_password=salted)
+        yield from _alter(cluster, wire.AlterUserScramCredentialsRequest(upsertions=[made]))
+
+
+def _alter(cluster: ClusterCore, request: Request) -> Procedure[None]:
+    for result in (yield from cluster.ask_controller(request)).results:
+        check(result.error_code, result.error_message, f"credentials of {result.user!r}")

@@ -1,0 +1,158 @@
+"""Questions and orders about share groups (KIP-932): who is in them, where each partition's records begin that are still to be shared out.
+
+The start of a share partition is the first offset that is not yet dealt with; what lies before it is never delivered again. The lag is
+the broker's own count of records that are still to be dealt with, in flight or not (KIP-1226); older brokers do not say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from ottla.base.errors import ErrorCode
+from ottla.base.types import TopicPartition
+from ottla.client.core.admin import check, grouped, refusal
+from ottla.client.core.cluster import GROUP, ClusterCore
+from ottla.client.core.procedure import Procedure
+from ottla.client.errors import KafkaError, refused
+
+TYPE = "share"
+
+
+class ShareMember(NamedTuple):
+    """One member and what it may fetch from."""
+
+    member_id: str
+    client_id: str
+    host: str
+    epoch: int
+    rack: str | None
+    topics: tuple[str, ...]
+    assignment: tuple[TopicPartition, ...]
+
+
+class ShareGroup(NamedTuple):
+    """A share group as its coordinator sees it."""
+
+    group_id: str
+    state: str
+    epoch: int
+    assignment_epoch: int
+    assignor: str
+    coordinator: int
+    members: tuple[ShareMember, ...]
+
+
+class ShareOffset(NamedTuple):
+    """Where a share partition starts; None where nothing was started, or the broker does not say."""
+
+    start_offset: int | None
+    leader_epoch: int | None
+    lag: int | None
+    error: KafkaError | None = None
+
+
+def describe_share_group(cluster: ClusterCore, group_id: str) -> Procedure[ShareGroup]:
+    """One group. KafkaError GROUP_ID_NOT_FOUND when there is none, or it is of another kind."""
+    from ottla.wire.messages.share_group_describe import ShareGroupDescribeRequest
+
+    request = ShareGroupDescribeRequest(group_ids=[group_id])
+    answer = yield from cluster.ask_coordinator(GROUP, group_id, request, error_of=lambda found: found.groups[0].error_code)
+    group = answer.groups[0]
+    check(group.error_code, group.error_message, f"share group {group_id!r}")
+    if group.group_state == "Dead":
+        raise refused(ErrorCode.GROUP_ID_NOT_FOUND, f"share group {group_id!r} not found")
+    members = tuple(_member(member) for member in group.members)
+    return ShareGroup(
+        group_id,
+        group.group_state,
+        group.group_epoch,
+        group.assignment_epoch,
+        group.assignor_name,
+        (yield from cluster.coordinator(GROUP, group_id)),
+        members,
+    )
+
+
+def _member(member: Any) -> ShareMember:
+    assigned = [TopicPartition(topic.topic_name, number) for topic in member.assignment.topic_partitions for number in topic.partitions]
+    return ShareMember(
+        member.member_id,
+        member.client_id,
+        member.client_host,
+        member.member_epoch,
+        member.rack_id,
+        tuple(member.subscribed_topic_names),
+        tuple(sorted(assigned)),
+    )
+
+
+def share_offsets(
+    cluster: ClusterCore, group_id: str, partitions: Iterable[TopicPartition] | None = None
+) -> Procedure[dict[TopicPartition, ShareOffset]]:
+    """Where the partitions of a group start (None: all that it has begun with)."""
+    from ottla.wire.messages import describe_share_group_offsets as wire
+
+    topics = None
+    if partitions is not None:
+        topics = [
+            wire.DescribeShareGroupOffsetsRequestTopic(topic_name=topic, partitions=numbers)
+            for topic, numbers in grouped(partitions).items()
+        ]
+    request = wire.DescribeShareGroupOffsetsRequest(groups=[wire.DescribeShareGroupOffsetsRequestGroup(group_id=group_id, topics=topics)])
+    answer = yield from cluster.ask_coordinator(GROUP, group_id, request, error_of=lambda found: found.groups[0].error_code)
+    group = answer.groups[0]
+    check(group.error_code, group.error_message, f"offsets of share group {group_id!r}")
+    found = {}
+    for topic in group.topics:
+        for result in topic.partitions:
+            partition = TopicPartition(topic.topic_name, result.partition_index)
+            failed = refusal(result.error_code, result.error_message, f"share group {group_id!r} in {partition}")
+            found[partition] = ShareOffset(_known(result.start_offset), _known(result.leader_epoch), _known(result.lag), failed)
+    return dict(sorted(found.items()))
+
+
+def _known(number: int) -> int | None:
+    return None if number < 0 else number
+
+
+def alter_share_offsets(
+    cluster: ClusterCore, group_id: str, starts: Mapping[TopicPartition, int]
+) -> Procedure[dict[TopicPartition, KafkaError | None]]:
+    """Sets where partitions start; refused while the group has members."""
+    from ottla.wire.messages import alter_share_group_offsets as wire
+
+    topics = [
+        wire.AlterShareGroupOffsetsRequestTopic(
+            topic_name=topic,
+            partitions=[
+                wire.AlterShareGroupOffsetsRequestPartition(partition_index=number, start_offset=starts[TopicPartition(topic, number)])
+                for number in numbers
+            ],
+        )
+        for topic, numbers in grouped(starts).items()
+    ]
+    request = wire.AlterShareGroupOffsetsRequest(group_id=group_id, topics=topics)
+    answer = yield from cluster.ask_coordinator(GROUP, group_id, request, error_of=lambda found: found.error_code)
+    check(answer.error_code, answer.error_message, f"share group {group_id!r}")
+    results: dict[TopicPartition, KafkaError | None] = {}
+    for topic in answer.responses:
+        for result in topic.partitions:
+            partition = TopicPartition(topic.topic_name, result.partition_index)
+            results[partition] = refusal(result.error_code, result.error_message, f"share group {group_id!r} in {partition}")
+    return results
+
+
+def delete_share_offsets(cluster: ClusterCore, group_id: str, topics: Sequence[str]) -> Procedure[dict[str, KafkaError | None]]:
+    """Forgets where the group is in some topics; refused while it has members."""
+    from ottla.wire.messages import delete_share_group_offsets as wire
+
+    request = wire.DeleteShareGroupOffsetsRequest(
+        group_id=group_id, topics=[wire.DeleteShareGroupOffsetsRequestTopic(topic_name=topic) for topic in topics]
+    )
+    answer = yield from cluster.ask_coordinator(GROUP, group_id, request, error_of=lambda found: found.error_code)
+    check(answer.error_code, answer.error_message, f"share group {group_id!r}")
+    return {
+        topic.topic_name: refusal(topic.error_code, topic.error_message, f"share group {group_id!r} in {topic.topic_name!r}")
+        for topic in answer.responses
+    }
