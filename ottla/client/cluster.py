@@ -15,8 +15,8 @@ from ottla.client.addresses import Address, parse_addresses
 from ottla.client.connection import CONNECT_TIMEOUT_S, REQUEST_TIMEOUT_S, Connection
 from ottla.client.core.cluster import GROUP, TRANSACTION, ClusterCore, nearest_hint
 from ottla.client.core.connection import CLIENT_SOFTWARE
-from ottla.client.core.procedure import Ask, Effect, Open, Procedure
-from ottla.client.errors import RETRIABLE, KafkaError
+from ottla.client.core.procedure import Ask, AskAll, Effect, Open, Procedure
+from ottla.client.errors import RETRIABLE, ClientError, KafkaError
 from ottla.wire.messages.metadata import MetadataResponse, MetadataResponseTopic
 from ottla.wire.schema import Request
 
@@ -82,6 +82,8 @@ class Cluster:
             connection = effect.link
             assert isinstance(connection, Connection), "this shell has made every connection"
             return connection.request(effect.body, timeout_s=effect.timeout_s, version=effect.version)
+        if isinstance(effect, AskAll):
+            return self._ask_all(effect)
         if isinstance(effect, Open):
             opened = self._open(effect.address)
             if not effect.is_own:
@@ -90,6 +92,25 @@ class Cluster:
             return opened
         time.sleep(effect.seconds)
         return None
+
+    def _ask_all(self, effect: AskAll) -> list[Any]:
+        results: list[Any] = [None] * len(effect.asks)
+        for position, ask in enumerate(effect.asks):
+            connection = ask.link
+            assert isinstance(connection, Connection), "this shell has made every connection"
+            try:
+                connection.send(ask.body, version=ask.version)
+            except ClientError as error:
+                results[position] = error
+        for position, ask in enumerate(effect.asks):
+            connection = ask.link
+            assert isinstance(connection, Connection), "this shell has made every connection"
+            if results[position] is None:
+                try:
+                    results[position] = connection.receive(ask.timeout_s)
+                except ClientError as error:
+                    results[position] = error
+        return results
 
     def _open(self, address: Address) -> Connection:
         return Connection(

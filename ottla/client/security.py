@@ -31,7 +31,7 @@ class Security:
             raise ValueError(f"security.protocol={self.protocol} is none of {', '.join(PROTOCOLS)}")
         self.uses_tls = self.protocol.endswith("SSL")
         self.uses_sasl = self.protocol.startswith("SASL")
-        self._context = _tls_context(properties) if self.uses_tls else None
+        self.context = _tls_context(properties) if self.uses_tls else None
         if self.uses_sasl:
             self.mechanism = (properties.get("sasl.mechanism") or properties.get("sasl.mechanisms") or "PLAIN").upper()
             if self.mechanism not in MECHANISMS:
@@ -40,7 +40,7 @@ class Security:
 
     def wrap(self, plain: socket.socket, host: str) -> socket.socket:
         """The socket under TLS, if that is wanted."""
-        return plain if self._context is None else self._context.wrap_socket(plain, server_hostname=host)
+        return plain if self.context is None else self.context.wrap_socket(plain, server_hostname=host)
 
     def new_exchange(self) -> SaslExchange | None:
         """A SASL exchange for one connection, if SASL is wanted."""

@@ -1,9 +1,9 @@
 """Procedures: conversations of several requests, as generators that do no I/O.
 
-A procedure yields what it needs next and is resumed with the result, or with the error: a connection (`Open` -> `Link`), the answer to a
-request (`Ask`), or some time (`Pause`). It ends by returning its result. `yield from` calls one procedure from another. A shell runs them:
-`client.blocking` waits, `client.aio` awaits, `client.loop` goes on when the answer has come. So leader look-up, retries and every question
-of an administrator are written once.
+A procedure yields what it needs next and is resumed with the result, or with the error: a connection (`Open` -> `Link`), the answer to
+a request (`Ask`) or to several at once (`AskAll`), or some time (`Pause`). It ends by returning its result. `yield from` calls one
+procedure from another. A shell runs them: `client.blocking` waits, `client.aio` awaits, `client.loop` goes on when the answer has come. So
+leader look-up, retries and every question of an administrator are written once.
 
 Between two yields nothing else runs, so a check and the change that rests on it are never apart; after a yield, look again.
 """
@@ -57,11 +57,20 @@ class Ask(NamedTuple):
     timeout_s: float | None = None
 
 
+class AskAll(NamedTuple):
+    """Sends several requests before it waits for any answer; requests on one link are sent, and answered, in order.
+
+    The result is a list of answers, with a `ClientError` in place of one that did not come.
+    """
+
+    asks: tuple[Ask, ...]
+
+
 class Pause(NamedTuple):
     """Asks to be resumed after a while."""
 
     seconds: float
 
 
-Effect = Open | Ask | Pause
+Effect = Open | Ask | AskAll | Pause
 Procedure = Generator[Effect, Any, T]

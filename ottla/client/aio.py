@@ -1,0 +1,264 @@
+"""The client on asyncio: the shell round the core for programs and consoles that await.
+
+`Cluster.run` drives any procedure of the core. Tasks may share a cluster: requests of several tasks travel on one connection and their
+answers come back to the right one. A request that is not answered in time closes its connection, because a broker answers in order and
+nothing behind it would come.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from ottla._version import __version__
+from ottla.base.errors import OttlaError, WireError
+from ottla.client.addresses import Address, parse_addresses
+from ottla.client.core.cluster import ClusterCore
+from ottla.client.core.connection import CLIENT_SOFTWARE, ConnectionProtocol
+from ottla.client.core.procedure import Ask, AskAll, Effect, Open, Procedure
+from ottla.client.errors import ClientError, ConnectError, RequestTimeoutError
+from ottla.wire.schema import Request
+
+if TYPE_CHECKING:
+    from ottla.client.security import Security
+
+CONNECT_TIMEOUT_S = 10.0
+REQUEST_TIMEOUT_S = 30.0
+
+T = TypeVar("T")
+
+
+class AsyncConnection(asyncio.BufferedProtocol):
+    """One connection; a `Link` for procedures. Made by `connect`."""
+
+    def __init__(self, address: Address, protocol: ConnectionProtocol) -> None:
+        self.address = address
+        self.protocol = protocol
+        self.version_of = protocol.versions.version_of
+        self.offers = protocol.versions.offers
+        self.feature_level = protocol.versions.feature_level
+        self._transport: asyncio.Transport | None = None
+        self._waiting: deque[asyncio.Future[Any]] = deque()
+        self._ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    @classmethod
+    async def connect(
+        cls, address: Address, *, client_id: str = CLIENT_SOFTWARE, security: Security | None = None, timeout_s: float = CONNECT_TIMEOUT_S
+    ) -> AsyncConnection:
+        """Connects, negotiates versions and authenticates. `ConnectError` or `AuthenticationError` when that fails."""
+        protocol = ConnectionProtocol(
+            str(address), client_id=client_id, software_version=__version__, sasl=None if security is None else security.new_exchange()
+        )
+        connection = cls(address, protocol)
+        context = None if security is None else security.context
+        loop = asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout(timeout_s):
+                await loop.create_connection(
+                    lambda: connection, address.host, address.port, ssl=context, server_hostname=address.host if context else None
+                )
+                await connection._ready
+        except TimeoutError:
+            connection.close()
+            raise ConnectError(f"cannot reach {address}: no answer within {timeout_s:g} s; is the address right?") from None
+        except OSError as error:
+            connection.close()
+            raise ConnectError(f"cannot reach {address}: {(error.strerror or str(error)).lower()}") from None
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    @property
+    def is_open(self) -> bool:
+        return self.protocol.is_ready
+
+    @property
+    def in_flight(self) -> int:
+        return len(self._waiting)
+
+    def close(self) -> None:
+        """Closes the connection; what waits for an answer is refused."""
+        self._fail(ConnectError(f"the connection to {self.address} is closed"))
+
+    def _fail(self, error: OttlaError) -> None:
+        self.protocol.close()
+        transport, self._transport = self._transport, None
+        if transport is not None:
+            transport.abort()
+        waiting, self._waiting = self._waiting, deque()
+        for future in waiting:
+            if not future.done():
+                future.set_exception(error)
+                future.exception()  # looked at, also when its task was cancelled
+        if not self._ready.done():
+            self._ready.set_exception(error)
+            self._ready.exception()  # looked at, also when nobody waits for the opening any more
+
+    # Requests
+
+    def send(self, body: Request, *, version: int | None = None) -> asyncio.Future[Any]:
+        """Sends a request; the future gets its answer or the error."""
+        frame = self.protocol.request(body, version=version)
+        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._waiting.append(future)
+        assert self._transport is not None, "an open connection has a transport"
+        self._transport.write(frame)
+        return future
+
+    async def receive(self, future: asyncio.Future[Any], timeout_s: float) -> Any:
+        """The answer that belongs to a future of `send`."""
+        try:
+            async with asyncio.timeout(timeout_s):
+                return await asyncio.shield(future)
+        except TimeoutError:
+            late = RequestTimeoutError(f"{self.address} did not answer within {timeout_s:g} s")
+            self._fail(late)
+            future.exception()
+            raise late from None
+
+    async def request(self, body: Request, *, version: int | None = None, timeout_s: float = REQUEST_TIMEOUT_S) -> Any:
+        """Sends and awaits the answer."""
+        return await self.receive(self.send(body, version=version), timeout_s)
+
+    # The protocol of asyncio
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        transport.write(self.protocol.start())
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self.protocol.frames.get_buffer()
+
+    def buffer_updated(self, nbytes: int) -> None:
+        try:
+            frame = self.protocol.frames.buffer_updated(nbytes)
+            if frame is None:
+                return
+            if self.protocol.is_ready:
+                answer = self.protocol.response(frame)
+                future = self._waiting.popleft()
+                if not future.done():
+                    future.set_result(answer)
+            else:
+                self._advance(frame)
+        except WireError as error:
+            self._fail(self.protocol.malformed(error, self.protocol.pending[0] if self.protocol.pending else None))
+        except OttlaError as error:
+            self._fail(error)
+
+    def _advance(self, frame: memoryview) -> None:
+        data = self.protocol.advance(frame)
+        if not self.protocol.is_ready:
+            assert self._transport is not None, "bytes come from a transport"
+            self._transport.write(data)
+        elif not self._ready.done():
+            self._ready.set_result(None)
+
+    def eof_received(self) -> bool:
+        return False
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        reason = f"{self.address} closed the connection" if exc is None else f"lost {self.address}: {exc}"
+        error = ConnectError(reason)
+        self._fail(error if self._ready.done() else self.protocol.hang_up_at_start(error))
+
+
+class Cluster:
+    """The brokers of one cluster, for any number of tasks of one loop."""
+
+    def __init__(
+        self,
+        bootstrap: str | Sequence[Address],
+        *,
+        client_id: str = CLIENT_SOFTWARE,
+        timeout_s: float = REQUEST_TIMEOUT_S,
+        security: Security | None = None,
+    ) -> None:
+        addresses = parse_addresses(bootstrap) if isinstance(bootstrap, str) else list(bootstrap)
+        self.core = ClusterCore(addresses, now=time.monotonic, timeout_s=timeout_s)
+        self.timeout_s = timeout_s
+        self._client_id = client_id
+        self._security = security
+        self._connections: list[AsyncConnection] = []
+        self._opening: dict[Address, asyncio.Task[AsyncConnection]] = {}
+
+    async def __aenter__(self) -> Cluster:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Closes all connections; what waits for an answer is refused."""
+        for task in self._opening.values():
+            task.cancel()
+        await asyncio.gather(*self._opening.values(), return_exceptions=True)
+        for connection in self._connections:
+            connection.close()
+        self._connections.clear()
+        self.core.forget_links()
+        await asyncio.sleep(0)  # lets the transports say that they are closed
+
+    async def run(self, procedure: Procedure[T]) -> T:
+        """Runs a procedure of the core to its end."""
+        step, argument = procedure.send, None
+        try:
+            while True:
+                effect = step(argument)
+                try:
+                    argument, step = await self._perform(effect), procedure.send
+                except OttlaError as error:
+                    argument, step = error, procedure.throw
+        except StopIteration as stop:
+            result: T = stop.value
+            return result
+        finally:
+            procedure.close()
+
+    async def _perform(self, effect: Effect) -> Any:
+        if isinstance(effect, Ask):
+            return await self._ask(effect)
+        if isinstance(effect, AskAll):
+            return await asyncio.gather(*(self._answer_or_error(ask) for ask in effect.asks))
+        if isinstance(effect, Open):
+            return await self._open(effect)
+        await asyncio.sleep(effect.seconds)
+        return None
+
+    async def _ask(self, ask: Ask) -> Any:
+        connection = ask.link
+        assert isinstance(connection, AsyncConnection), "this shell has made every connection"
+        timeout_s = self.timeout_s if ask.timeout_s is None else ask.timeout_s
+        return await connection.request(ask.body, version=ask.version, timeout_s=timeout_s)
+
+    async def _answer_or_error(self, ask: Ask) -> Any:
+        try:
+            return await self._ask(ask)
+        except ClientError as error:
+            return error
+
+    async def _open(self, effect: Open) -> AsyncConnection:
+        if effect.is_own:
+            return await self._connect(effect.address)
+        task = self._opening.get(effect.address)
+        if task is None:
+            task = self._opening[effect.address] = asyncio.create_task(self._connect(effect.address))
+            task.add_done_callback(lambda done: self._opened(effect.address, done))
+        return await asyncio.shield(task)
+
+    def _opened(self, address: Address, task: asyncio.Task[AsyncConnection]) -> None:
+        self._opening.pop(address, None)
+        if not task.cancelled():
+            task.exception()  # looked at, also when every task that waited was cancelled
+
+    async def _connect(self, address: Address) -> AsyncConnection:
+        opened = await AsyncConnection.connect(
+            address, client_id=self._client_id, security=self._security, timeout_s=min(CONNECT_TIMEOUT_S, self.timeout_s)
+        )
+        self._connections = [*(one for one in self._connections if one.is_open), opened]
+        return opened

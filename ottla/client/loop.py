@@ -1,0 +1,335 @@
+"""The client on a broker's event loop: the shell round the core that is handed a network and timers, and opens no socket itself.
+
+For requests to other brokers. Everything happens in callbacks on the one loop that owns all state: `ask` sends a request to an address,
+`run` drives a procedure of the core. `done(answer, error)` is called once for each, never before the call returns. A request that is not
+answered in time closes its connection, because a broker answers in order and nothing behind it would come.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, NamedTuple, Protocol, TypeVar
+
+from ottla.base.errors import OttlaError, WireError
+from ottla.base.ports import Clock, TimerHandle, Timers
+from ottla.client.addresses import Address
+from ottla.client.core.cluster import ClusterCore
+from ottla.client.core.connection import CLIENT_SOFTWARE, ConnectionProtocol
+from ottla.client.core.procedure import Ask, AskAll, Effect, Open, Pause, Procedure
+from ottla.client.core.sasl import SaslExchange
+from ottla.client.errors import ConnectError, RequestTimeoutError
+from ottla.wire.schema import Request
+
+CONNECT_TIMEOUT_S = 10.0
+REQUEST_TIMEOUT_S = 30.0
+
+T = TypeVar("T")
+Done = Callable[[Any, OttlaError | None], object]
+"""Called with an answer, or with None and the error."""
+
+
+class Receiver(Protocol):
+    """The user of a channel."""
+
+    def buffer(self) -> memoryview: ...
+
+    def received(self, count: int) -> None: ...
+
+    def drained(self) -> None: ...
+
+    def closed(self) -> None: ...
+
+
+class Channel(Protocol):
+    """What this shell needs of a connection's bytes; the ports of the broker have it."""
+
+    def open(self, receiver: Receiver) -> None: ...
+
+    def send(self, parts: Sequence[bytes]) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class Network(Protocol):
+    """What this shell needs to reach other machines; the ports of the broker have it."""
+
+    def connect(self, host: str, port: int, connected: Callable[[Any], None], failed: Callable[[str], None]) -> None: ...
+
+
+class _Waiting(NamedTuple):
+    """A request whose answer is to come."""
+
+    done: Done
+    deadline_ms: float
+    timeout_s: float
+
+
+class LoopConnection:
+    """One connection; a `Link` for procedures and the receiver of its channel. Requests made before it is ready are refused."""
+
+    def __init__(
+        self,
+        address: Address,
+        network: Network,
+        timers: Timers,
+        clock: Clock,
+        *,
+        client_id: str = CLIENT_SOFTWARE,
+        sasl: SaslExchange | None = None,
+    ) -> None:
+        self.address = address
+        self.protocol = ConnectionProtocol(str(address), client_id=client_id, sasl=sasl)
+        self.version_of = self.protocol.versions.version_of
+        self.offers = self.protocol.versions.offers
+        self.feature_level = self.protocol.versions.feature_level
+        self._network = network
+        self._timers = timers
+        self._clock = clock
+        self._channel: Channel | None = None
+        self._opening: list[Done] = []
+        self._waiting: deque[_Waiting] = deque()
+        self._timer: TimerHandle | None = None
+        self.is_closed = False
+
+    @property
+    def is_open(self) -> bool:
+        return self.protocol.is_ready and not self.is_closed
+
+    @property
+    def in_flight(self) -> int:
+        return len(self._waiting)
+
+    # Opening and closing
+
+    def open(self, done: Done, timeout_s: float = CONNECT_TIMEOUT_S) -> None:
+        """Connects and negotiates; calls `done(self, None)` or `done(None, error)`. May be called while the opening is under way."""
+        if self.is_open:
+            self._timers.call_soon(lambda: done(self, None))
+            return
+        self._opening.append(done)
+        if len(self._opening) == 1:
+            self._timer = self._timers.call_later(timeout_s * 1000, self._give_up_opening)
+            self._network.connect(self.address.host, self.address.port, self._connected, self._unreachable)
+
+    def close(self) -> None:
+        """Closes the connection; what waits for an answer is refused."""
+        self._fail(ConnectError(f"the connection to {self.address} is closed"))
+
+    def _connected(self, channel: Channel) -> None:
+        if self.is_closed:
+            channel.close()
+            return
+        self._channel = channel
+        channel.open(self)
+        channel.send([self.protocol.start()])
+
+    def _unreachable(self, reason: str) -> None:
+        self._fail(ConnectError(f"cannot reach {self.address}: {reason}"))
+
+    def _give_up_opening(self) -> None:
+        self._fail(ConnectError(f"cannot reach {self.address}: no answer in time; is the address right, is a firewall between?"))
+
+    def _fail(self, error: OttlaError, oldest: OttlaError | None = None) -> None:
+        """Closes for good; `oldest` is the error for the request that was first in line, if it is another."""
+        if self.is_closed:
+            return
+        self.is_closed = True
+        self.protocol.close()
+        self._cancel_timer()
+        channel, self._channel = self._channel, None
+        if channel is not None:
+            channel.close()
+        opening, self._opening = self._opening, []
+        waiting, self._waiting = self._waiting, deque()
+        for done in opening:
+            done(None, oldest or error)
+        for position, request in enumerate(waiting):
+            request.done(None, error if position else oldest or error)
+
+    # Requests
+
+    def request(self, body: Request, done: Done, *, version: int | None = None, timeout_s: float = REQUEST_TIMEOUT_S) -> None:
+        """Sends a request; its answer, or the error, goes to `done`."""
+        try:
+            if not self.is_open:
+                raise ConnectError(f"the connection to {self.address} is closed")
+            frame = self.protocol.request(body, version=version)
+        except OttlaError as error:
+            failed = error
+            self._timers.call_soon(lambda: done(None, failed))
+            return
+        self._waiting.append(_Waiting(done, self._clock.monotonic_ms() + timeout_s * 1000, timeout_s))
+        if len(self._waiting) == 1:
+            self._arm()
+        assert self._channel is not None, "an open connection has a channel"
+        self._channel.send([frame])
+
+    def _arm(self) -> None:
+        """One timer, for the request that is first in line."""
+        self._cancel_timer()
+        if self._waiting:
+            delay_ms = max(0.0, self._waiting[0].deadline_ms - self._clock.monotonic_ms())
+            self._timer = self._timers.call_later(delay_ms, self._time_out)
+
+    def _cancel_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _time_out(self) -> None:
+        late = RequestTimeoutError(f"{self.address} did not answer within {self._waiting[0].timeout_s:g} s")
+        self._fail(ConnectError(f"the connection to {self.address} was closed: an earlier request was not answered"), late)
+
+    # The receiver of the channel
+
+    def buffer(self) -> memoryview:
+        return self.protocol.frames.get_buffer()
+
+    def received(self, count: int) -> None:
+        try:
+            frame = self.protocol.frames.buffer_updated(count)
+            if frame is None:
+                return
+            if not self.protocol.is_ready:
+                self._advance(frame)
+                return
+            answer = self.protocol.response(frame)
+        except WireError as error:
+            self._fail(self.protocol.malformed(error, self.protocol.pending[0] if self.protocol.pending else None))
+        except OttlaError as error:
+            self._fail(error)
+        else:
+            done = self._waiting.popleft().done
+            self._arm()
+            done(answer, None)
+
+    def drained(self) -> None:
+        """Nothing waits for room: the requests of a client are small beside its answers."""
+
+    def closed(self) -> None:
+        error = ConnectError(f"{self.address} closed the connection")
+        self._fail(self.protocol.hang_up_at_start(error) if self._opening else error)
+
+    def _advance(self, frame: memoryview) -> None:
+        data = self.protocol.advance(frame)
+        if not self.protocol.is_ready:
+            assert self._channel is not None, "bytes come from a channel"
+            self._channel.send([data])
+            return
+        self._cancel_timer()
+        opening, self._opening = self._opening, []
+        for done in opening:
+            done(self, None)
+
+
+class LoopClient:
+    """Connections to brokers by address, shared by everything that this loop asks of them; and a cluster for procedures."""
+
+    def __init__(
+        self,
+        network: Network,
+        timers: Timers,
+        clock: Clock,
+        *,
+        bootstrap: Sequence[Address] = (),
+        client_id: str = CLIENT_SOFTWARE,
+        timeout_s: float = REQUEST_TIMEOUT_S,
+        new_exchange: Callable[[], SaslExchange | None] = lambda: None,
+    ) -> None:
+        self.timeout_s = timeout_s
+        self.core = ClusterCore(bootstrap, now=lambda: clock.monotonic_ms() / 1000, timeout_s=timeout_s)
+        self._network = network
+        self._timers = timers
+        self._clock = clock
+        self._client_id = client_id
+        self._new_exchange = new_exchange
+        self._connections: dict[Address, LoopConnection] = {}
+        self._own: list[LoopConnection] = []
+        self._is_closed = False
+
+    def ask(self, address: Address, body: Request, done: Done, *, version: int | None = None, timeout_s: float | None = None) -> None:
+        """Sends a request to the broker at an address, over the shared connection, which is opened first if need be."""
+
+        def opened(link: Any, error: OttlaError | None) -> None:
+            if error is not None:
+                done(None, error)
+            else:
+                link.request(body, done, version=version, timeout_s=self.timeout_s if timeout_s is None else timeout_s)
+
+        self._open(Open(address), opened)
+
+    def run(self, procedure: Procedure[T], done: Callable[[T | None, OttlaError | None], object]) -> None:
+        """Runs a procedure of the core; `done(result, None)` or `done(None, error)` at its end."""
+        self._timers.call_soon(lambda: self._step(procedure, procedure.send, None, done))
+
+    def close(self) -> None:
+        """Closes all connections; what waits for an answer is refused."""
+        self._is_closed = True
+        for connection in [*self._connections.values(), *self._own]:
+            connection.close()
+        self._connections.clear()
+        self._own.clear()
+        self.core.forget_links()
+
+    def _step(self, procedure: Procedure[Any], step: Callable[[Any], Effect], argument: Any, done: Done) -> None:
+        try:
+            effect = step(argument)
+        except StopIteration as stop:
+            done(stop.value, None)
+        except OttlaError as error:
+            done(None, error)
+        else:
+
+            def resume(result: Any, error: OttlaError | None) -> None:
+                if error is None:
+                    self._step(procedure, procedure.send, result, done)
+                else:
+                    self._step(procedure, procedure.throw, error, done)
+
+            self._perform(effect, resume)
+
+    def _perform(self, effect: Effect, resume: Done) -> None:
+        if isinstance(effect, Ask):
+            self._ask(effect, resume)
+        elif isinstance(effect, AskAll):
+            self._ask_all(effect, resume)
+        elif isinstance(effect, Open):
+            self._open(effect, resume)
+        else:
+            assert isinstance(effect, Pause), f"{effect} is no effect"
+            self._timers.call_later(effect.seconds * 1000, lambda: resume(None, None))
+
+    def _ask(self, ask: Ask, done: Done) -> None:
+        connection = ask.link
+        assert isinstance(connection, LoopConnection), "this shell has made every connection"
+        connection.request(ask.body, done, version=ask.version, timeout_s=self.timeout_s if ask.timeout_s is None else ask.timeout_s)
+
+    def _ask_all(self, effect: AskAll, done: Done) -> None:
+        results: dict[int, Any] = {}
+
+        def take(position: int, answer: Any, error: OttlaError | None) -> None:
+            results[position] = answer if error is None else error
+            if len(results) == len(effect.asks):
+                done([results[number] for number in range(len(results))], None)
+
+        if not effect.asks:
+            self._timers.call_soon(lambda: done([], None))
+        for position, ask in enumerate(effect.asks):
+            self._ask(ask, partial(take, position))
+
+    def _open(self, effect: Open, done: Done) -> None:
+        if self._is_closed:
+            self._timers.call_soon(lambda: done(None, ConnectError(f"the client is closed; {effect.address} is not asked")))
+            return
+        connection = None if effect.is_own else self._connections.get(effect.address)
+        if connection is None or connection.is_closed:
+            connection = LoopConnection(
+                effect.address, self._network, self._timers, self._clock, client_id=self._client_id, sasl=self._new_exchange()
+            )
+            if effect.is_own:
+                self._own = [*(one for one in self._own if not one.is_closed), connection]
+            else:
+                self._connections[effect.address] = connection
+        connection.open(done, min(CONNECT_TIMEOUT_S, self.timeout_s))
