@@ -171,6 +171,9 @@ class OsDisk:
         except OSError as error:
             raise _failed("sync the directory", path, error) from error
 
+    def sync_all(self) -> None:
+        os.sync()
+
     def free_bytes(self, path: str) -> tuple[int, int]:
         try:
             found = os.statvfs(path)

@@ -4,13 +4,9 @@ from __future__ import annotations
 
 import os
 
-from ottla.base.errors import StorageError
+from ottla.base.errors import DirectoryRefused, StorageError
 
 LOCK_FILE = ".lock"
-
-
-class DirectoryRefused(StorageError):
-    """The directory works, but it is not this process's to use."""
 
 
 class DirectoryLock:

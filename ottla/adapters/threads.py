@@ -1,19 +1,22 @@
-"""Threads for what blocks: fsync, checkpoints, removal of files. The result comes back on the loop."""
+"""Production threads and processes: fsync, checkpoints, removal of files, compaction. Results come back on the loop."""
 
 from __future__ import annotations
 
 from asyncio import AbstractEventLoop
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
+
+if TYPE_CHECKING:
+    from ottla.base.ports import Worker
 
 T = TypeVar("T")
 
 THREADS_MAX = 5
 
 
-class Threads:
-    """A small pool that belongs to one loop. Work must not touch state that the loop owns; `done` runs on the loop."""
+class LoopThreads:
+    """`ports.Threads`: a small pool that belongs to one loop."""
 
     def __init__(self, loop: AbstractEventLoop) -> None:
         self._loop = loop
@@ -31,6 +34,11 @@ class Threads:
             self._pool = ThreadPoolExecutor(THREADS_MAX, "ottla")
         future = self._pool.submit(work)
         future.add_done_callback(lambda finished: self._return(finished, done))
+
+    def worker(self, module: str) -> Worker:
+        from ottla.adapters.worker_process import WorkerProcess  # on use: most brokers never compact anything
+
+        return WorkerProcess(module)
 
     def close(self) -> None:
         """Waits for what is running; nothing else begins."""

@@ -18,12 +18,10 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import Any, BinaryIO
 
+from ottla.base.ports import WorkerLost
+
 NICENESS = 5
 """The worker gives way to the broker where both want the same core."""
-
-
-class WorkerLost(Exception):
-    """The process ended before it answered."""
 
 
 class WorkerProcess:

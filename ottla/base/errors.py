@@ -188,3 +188,7 @@ class StorageError(OttlaError):
 
 class DamagedLogError(StorageError):
     """A log does not hold what was written to it, though the disk works: its partition goes offline, the directory does not."""
+
+
+class DirectoryRefused(StorageError):
+    """A log directory that works and belongs to another process, broker or cluster."""

@@ -1,23 +1,28 @@
-"""The doors to the world: time, timers, disk, randomness and the metadata store, as the core sees them.
+"""The ports: clock, timers, randomness, disk, threads, network, peers and metadata store, as protocols.
 
-Nothing below `adapters` imports time, os, socket, random or asyncio; it is handed one of these instead. The production adapters are thin,
-and the simulator replaces all of them, so a seed replays a run. Units: milliseconds and bytes.
+Core, handlers and `server/node.py` import no time, os, socket, random, threading or asyncio; they are handed these instead. The production
+adapters are thin, and the simulation replaces all of them, so a seed replays a run. Units: milliseconds and bytes.
 """
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Protocol
+from typing import Any, Protocol, TypeVar
+
+Result = TypeVar("Result")
 
 
 class Clock(Protocol):
-    """Two clocks: `monotonic_ms` for every interval and deadline, `wall_ms` only for timestamps and retention."""
+    """`monotonic_ms` for every interval and deadline, `wall_ms` only for timestamps and retention, `nanoseconds` only for metrics."""
 
     def monotonic_ms(self) -> int: ...
 
     def wall_ms(self) -> int: ...
+
+    def nanoseconds(self) -> int: ...
 
 
 class TimerHandle(Protocol):
@@ -86,8 +91,158 @@ class Disk(Protocol):
 
     def sync_directory(self, path: str) -> None: ...
 
+    def sync_all(self) -> None:
+        """Syncs everything that was written on this machine; for a thread."""
+
     def free_bytes(self, path: str) -> tuple[int, int]:
         """(total, usable) bytes of the file system that holds `path`."""
+
+
+class Worker(Protocol):
+    """A process for work that burns the CPU. It takes one order at a time; orders and answers are values that pickle."""
+
+    @property
+    def pid(self) -> int | None:
+        """None while no process runs."""
+
+    def ask(self, order: Any) -> Any:
+        """Blocks until the answer, so it is called in a thread. Raises `WorkerLost`."""
+
+    def rest(self) -> None:
+        """Ends the process; the next order starts another one."""
+
+    def close(self) -> None:
+        """Ends the process for good, in the middle of its work if need be: `ask` then raises."""
+
+
+class WorkerLost(Exception):
+    """The process ended before it answered."""
+
+
+class Threads(Protocol):
+    """Threads and processes for what must not hold the loop."""
+
+    def run(self, work: Callable[[], Result], done: Callable[[Result], object]) -> None:
+        """Runs `work` in a thread, then `done(result)` on the loop. `work` must not touch state that the loop owns."""
+
+    def worker(self, module: str) -> Worker:
+        """A process that runs `main()` of this module; started with its first order."""
+
+    def close(self) -> None:
+        """Waits for the work that is running; work that is asked for later is not done."""
+
+
+class Slice:
+    """A part of a file (`storage/file_slice.py`), to be sent without being read into memory where the channel can do that."""
+
+    __slots__ = ()
+    position: int
+
+    @abstractmethod
+    def __len__(self) -> int: ...
+
+    @abstractmethod
+    def fileno(self) -> int:
+        """The descriptor for sendfile, or -1 where there is none."""
+
+    @abstractmethod
+    def read_piece(self, start: int, length: int) -> bytes:
+        """Up to `length` bytes from `start` within the slice."""
+
+
+Part = bytes | bytearray | memoryview | Slice
+"""What can be sent."""
+
+
+class Receiver(Protocol):
+    """The user of a channel. The channel receives directly into the user's buffer; there is no copy between the two."""
+
+    def buffer(self) -> memoryview:
+        """Where the next bytes are to be received; never empty."""
+
+    def received(self, count: int) -> None:
+        """`count` bytes lie in what `buffer` returned. Does not raise."""
+
+    def drained(self) -> None:
+        """All that was queued has been sent."""
+
+    def closed(self) -> None:
+        """The channel is closed, by the peer, by an error or by `close`; called once."""
+
+
+class Channel(Protocol):
+    """One open connection: bytes in both directions, in order. Plain sockets use sendfile; no user of a channel knows which kind it has."""
+
+    queued_bytes: int
+    """Bytes that were sent here and that the peer has not taken yet."""
+    bytes_sent: int
+
+    @property
+    def peer_host(self) -> str: ...
+
+    @property
+    def peer_port(self) -> int: ...
+
+    def local_host(self) -> str:
+        """The address of this end, empty if the connection is gone."""
+
+    def open(self, receiver: Receiver) -> None:
+        """Starts to read; called once, before anything else but `close`."""
+
+    def send(self, parts: Sequence[Part]) -> None:
+        """Takes the parts over, in order. What the peer does not take at once is queued; a peer that is gone closes the channel."""
+
+    def pause_reading(self) -> None: ...
+
+    def resume_reading(self) -> None: ...
+
+    def close(self) -> None:
+        """Closes at once: what is still queued is not sent."""
+
+
+class Listener(Protocol):
+    """A bound address."""
+
+    port: int
+
+    def accept(self, connected: Callable[[Channel], None]) -> None:
+        """Starts to accept; each connection is given to `connected`, which opens or closes it."""
+
+    def close(self) -> None: ...
+
+
+class AddressError(Exception):
+    """An address that cannot be listened on: one line for the command line."""
+
+
+class Network(Protocol):
+    """Connections between machines."""
+
+    def listen(self, host: str, port: int, backlog: int) -> Listener:
+        """Binds an address (an empty host: all of them; port 0: any free one). Raises `AddressError`."""
+
+    def connect(self, host: str, port: int, connected: Callable[[Channel], None], failed: Callable[[str], None]) -> None:
+        """Calls one of the two later: `connected` opens the channel or closes it, `failed` is given the reason."""
+
+    def host_name(self) -> str:
+        """A name under which other machines may reach this one."""
+
+
+Locate = Callable[[int], tuple[str, int] | None]
+"""The address at which other brokers reach a broker, None if it is not known."""
+
+
+class Peers(Protocol):
+    """Requests to other brokers."""
+
+    def start(self, locate: Locate) -> None:
+        """Called once, when the addresses of brokers can be looked up."""
+
+    def send(self, broker_id: int, request: Any, done: Callable[[Any, int], None]) -> None:
+        """Sends a request message of `wire/messages`; calls `done(response, 0)` or `done(None, error code)`, once, now or later."""
+
+    def close(self) -> None:
+        """Closes all connections; what waits for an answer gets NETWORK_EXCEPTION."""
 
 
 MULTI_BYTES_MAX = 512 * 1024
@@ -228,3 +383,16 @@ class MetadataStore(Protocol):
 
     def close(self) -> None:
         """Ends the session and removes its ephemeral nodes; every later request answers SESSION_EXPIRED."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ports:
+    """All that a broker is handed."""
+
+    clock: Clock
+    timers: Timers
+    random: Random
+    disk: Disk
+    threads: Threads
+    network: Network
+    store: MetadataStore

@@ -42,15 +42,11 @@ class Arrivals:
         self._resolve = resolve
         self._seen: set[tuple[str, str]] = set()
 
-    def note(self, listener: str, sock: socket.socket, client_host: str) -> None:
-        """A connection was accepted."""
+    def note(self, listener: str, arrived_at: str, client_host: str) -> None:
+        """A connection was accepted at the address `arrived_at`, which is empty if it has gone again."""
         host, port = self._advertised[listener]
-        try:
-            arrived_at = str(sock.getsockname()[0])
-        except OSError:
-            return  # it has gone again
         key = (listener, arrived_at)
-        if arrived_at == host or key in self._seen or len(self._seen) >= ADDRESSES_MAX:
+        if not arrived_at or arrived_at == host or key in self._seen or len(self._seen) >= ADDRESSES_MAX:
             return
         self._seen.add(key)
         work = (listener, arrived_at, client_host, host, port)

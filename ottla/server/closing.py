@@ -1,46 +1,145 @@
-"""The end of a clean stop: every log is flushed and closed, every directory gets its checkpoints and the marker of a clean shutdown.
+"""The clean stop of a node: finish what is under way, close the coordinators, flush and close every log, write checkpoints and markers.
 
-Nobody appends any more. The loop is let go in between, since there may be thousands of logs and somebody may ask whether the broker lives.
-A log that fails takes its directory offline; the others are closed cleanly all the same.
+Each step begins when the one before it notifies that it is done, or at the deadline (`ottla.shutdown.timeout.ms`). Logs are closed in turns
+of the loop, since there may be thousands of them and health probes must not block. A log that fails takes its directory offline; the others
+are closed cleanly all the same.
 """
 
 from __future__ import annotations
 
-import asyncio
 import logging
-import os
-import time
+from collections.abc import Callable, Iterator
+from typing import Protocol
 
+from ottla.base.config import BrokerConfig
 from ottla.base.errors import StorageError
-from ottla.base.turns import PIECE_MS
+from ottla.base.ports import Ports
+from ottla.base.turns import Turns
+from ottla.server.flusher import Flusher
+from ottla.server.hosts import CoordinatorHosts
+from ottla.server.housekeeping import Housekeeping
+from ottla.server.listener import Listeners
 from ottla.server.log_directories import LogDirectoryState
 from ottla.server.partitions import PartitionTable
+from ottla.server.replicas import Replicas
+from ottla.server.waiters import Waiters
+from ottla.sharing.registry import SharePartitions
+from ottla.sharing.routing import SharePersister
 
 log = logging.getLogger("ottla")
 
 SYNC_AT_ONCE_MIN = 100
-"""From so many logs on, a stop hands everything to the disk at once before it syncs file by file: new topics cost 10 ms a log otherwise."""
+"""From so many logs on, everything is handed to the disk at once before the logs are synced file by file: new topics cost 10 ms a log
+otherwise."""
 
 
-async def close_logs(partitions: PartitionTable) -> bool:
-    """Whether all of them could be closed cleanly."""
-    is_clean = True
-    if partitions.count() >= SYNC_AT_ONCE_MIN:
-        await asyncio.to_thread(os.sync)  # others' files go with it: who asks whether the broker lives must not wait for them
-    piece_end = time.monotonic() + PIECE_MS / 1000
-    for partition in partitions.all():
-        if not partition.is_online:
-            continue
-        try:
-            partition.log.close(clean=True)
-        except StorageError as error:
-            log.error("%s: %s", partition.topic_partition, error)
-            partitions.directory_of(partition).go_offline(str(error))
-            is_clean = False
-        if time.monotonic() >= piece_end:
-            await asyncio.sleep(0)
-            piece_end = time.monotonic() + PIECE_MS / 1000
-    return is_clean
+class Parts(Protocol):
+    """What a stop needs of `server/node.py`."""
+
+    ports: Ports
+    config: BrokerConfig
+    directories: list[LogDirectoryState]
+    partitions: PartitionTable
+    flusher: Flusher
+    replicas: Replicas
+    waiters: Waiters
+    hosts: CoordinatorHosts
+    share_partitions: SharePartitions
+    share_persister: SharePersister
+    housekeeping: Housekeeping
+    listeners: Listeners
+    is_ready: bool
+
+
+class CleanStop:
+    """One stop of one node. `done` is given whether everything was closed cleanly."""
+
+    def __init__(self, node: Parts, done: Callable[[bool], object]) -> None:
+        self._node = node
+        self._done = done
+        self._is_clean = True
+        self._turns = Turns(node.ports.clock, node.ports.timers)
+        self._deadline_ms = node.ports.clock.monotonic_ms() + node.config.ottla_shutdown_timeout_ms
+
+    def begin(self) -> None:
+        node = self._node
+        node.is_ready = False
+        node.housekeeping.stop()
+        node.listeners.stop_accepting()
+        node.listeners.pause_all()
+        self._go_on_when(self._settled, self._close_coordinators)
+
+    def _settled(self, function: Callable[[], None]) -> None:
+        """Calls `function` when all replicas have been opened or stopped as the controller said, and no flush is under way."""
+        flusher, turns = self._node.flusher, self._node.replicas.turns
+
+        def opened() -> None:
+            if flusher.is_idle:
+                function()
+            else:
+                look()
+
+        def look() -> None:
+            flusher.call_when_idle(lambda: turns.call_when_idle(opened))
+
+        look()
+
+    def _close_coordinators(self) -> None:
+        node = self._node
+        node.waiters.expire_all()
+        node.share_partitions.close_all()
+        node.share_persister.close()
+        node.hosts.close()
+        self._go_on_when(node.listeners.finish, self._close_connections)
+
+    def _close_connections(self) -> None:
+        node = self._node
+        node.listeners.close_all()
+        if node.partitions.count() >= SYNC_AT_ONCE_MIN:
+            node.ports.threads.run(node.ports.disk.sync_all, lambda _: self._close_logs())
+        else:
+            self._close_logs()
+
+    def _close_logs(self) -> None:
+        self._turns.begin()
+        self._turns.add(self._close_each())
+        self._turns.call_when_idle(self._close_directories)
+
+    def _close_each(self) -> Iterator[None]:
+        partitions = self._node.partitions
+        for partition in partitions.all():
+            if not partition.is_online:
+                continue
+            try:
+                partition.log.close(clean=True)
+            except StorageError as error:
+                log.error("%s: %s", partition.topic_partition, error)
+                partitions.directory_of(partition).go_offline(str(error))
+                self._is_clean = False
+            yield
+
+    def _close_directories(self) -> None:
+        node = self._node
+        node.ports.threads.close()
+        for directory in node.directories:
+            if directory.is_online:
+                self._is_clean = close_directory(directory, node.partitions) and self._is_clean
+        self._done(self._is_clean)
+
+    def _go_on_when(self, notify: Callable[[Callable[[], None]], object], step: Callable[[], None]) -> None:
+        """Begins the next step when `notify` calls back, at the latest at the deadline."""
+        is_over = False
+
+        def go_on() -> None:
+            nonlocal is_over
+            if not is_over:
+                is_over = True
+                timer.cancel()
+                step()
+
+        left_ms = max(self._deadline_ms - self._node.ports.clock.monotonic_ms(), 0)
+        timer = self._node.ports.timers.call_later(left_ms, go_on)
+        notify(go_on)
 
 
 def close_directory(directory: LogDirectoryState, partitions: PartitionTable) -> bool:

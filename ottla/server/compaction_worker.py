@@ -8,36 +8,16 @@ reads and writes a second is bounded by `log.cleaner.io.max.bytes.per.second`.
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
 
 from ottla.adapters.disk import OsDisk, OsFile
-from ottla.adapters.lock import DirectoryLock, DirectoryRefused
+from ottla.adapters.lock import DirectoryLock
 from ottla.adapters.worker_process import serve
-from ottla.base.errors import StorageError
-from ottla.storage.compactor import CompactionJob, CompactionResult, compact, remove_cleaned
+from ottla.base.errors import DirectoryRefused, StorageError
+from ottla.storage.compactor import Answer, Failed, Order, compact, remove_cleaned
 
 LOCK_FILE = ".compaction.lock"
 LOCK_SECONDS_MAX = 10.0
 LOCK_POLL_SECONDS = 0.02
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Order:
-    """What the worker is told."""
-
-    job: CompactionJob
-    bytes_per_second: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Failed:
-    """Why there is no result, in one line."""
-
-    reason: str
-
-
-Answer = CompactionResult | Failed | None
-"""None: the log has changed meanwhile."""
 
 
 class Pace:

@@ -17,18 +17,15 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
-from ottla.adapters.threads import Threads
 from ottla.base.config import BrokerConfig
 from ottla.base.errors import StorageError
-from ottla.base.ports import Clock, Disk, TimerHandle, Timers
+from ottla.base.ports import Clock, Disk, Threads, TimerHandle, Timers, Worker, WorkerLost
 from ottla.replication.partition import Partition
 from ottla.server.partitions import PartitionTable
 from ottla.storage.file_slice import DirectorySync
 
 if TYPE_CHECKING:
-    from ottla.adapters.worker_process import WorkerProcess
-    from ottla.server.compaction_worker import Answer
-    from ottla.storage.compactor import CompactionJob, CompactionResult
+    from ottla.storage.compactor import Answer, CompactionJob, CompactionResult
 
 log = logging.getLogger("ottla.compaction")
 
@@ -69,7 +66,7 @@ class Compactor:
         self._partitions = partitions
         self._remove_later = remove_later
         self._handle: TimerHandle | None = None
-        self._worker: WorkerProcess | None = None
+        self._worker: Worker | None = None
         self._waiting: deque[Partition] = deque()
         self._refusals: dict[Partition, Refusal] = {}
         self._is_stopped = False
@@ -157,10 +154,9 @@ class Compactor:
             partition.log.roll()
 
     def _hand_over(self, partition: Partition, job: CompactionJob) -> None:
-        from ottla.adapters.worker_process import WorkerLost, WorkerProcess
-        from ottla.server.compaction_worker import Failed, Order
+        from ottla.storage.compactor import Failed, Order
 
-        worker = self._worker = self._worker or WorkerProcess(WORKER_MODULE)
+        worker = self._worker = self._worker or self._threads.worker(WORKER_MODULE)
         order = Order(job=job, bytes_per_second=self._config.log_cleaner_io_max_bytes_per_second)
 
         def work() -> Answer:
@@ -175,7 +171,7 @@ class Compactor:
     def _take(self, partition: Partition, job: CompactionJob, answer: Answer) -> None:
         if self._is_stopped:
             return
-        from ottla.server.compaction_worker import Failed
+        from ottla.storage.compactor import Failed
 
         if isinstance(answer, Failed):
             self._refuse(partition, answer.reason)

@@ -11,8 +11,6 @@ those of large frames of all connections together (`receive_buffer.py`). At a bo
 from __future__ import annotations
 
 import logging
-import socket
-from asyncio import AbstractEventLoop
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -20,9 +18,9 @@ from struct import Struct
 from typing import Protocol
 
 from ottla.base.errors import StorageError, WireError
+from ottla.base.ports import Channel, Part
 from ottla.requests.context import ConnectionInfo, RequestContext
 from ottla.server.receive_buffer import SHARED_BYTES, LargeFrame, ReceiveBuffers
-from ottla.server.sender import Part, SocketSender
 from ottla.server.strangers import what_came
 
 log = logging.getLogger("ottla.connection")
@@ -67,33 +65,32 @@ class Executor(Protocol):
         """Calls `flush` once when all who are being woken have given their answers; False if nobody is: then it is for the caller."""
 
 
-class Shell(Protocol):
-    """What the connection needs of the socket under it."""
+class Owner(Protocol):
+    """`server/listener.py`: who is notified of how a connection ends."""
 
-    def pause_reading(self) -> None: ...
+    def on_closed(self, connection: Connection) -> None: ...
 
-    def resume_reading(self) -> None: ...
+    def on_storage_error(self, error: StorageError) -> None: ...
 
-    def close(self) -> None: ...
-
-    def guard(self, work: Callable[[], None]) -> None:
-        """Runs work that may fail as `received` may."""
+    def on_broken_invariant(self, error: AssertionError) -> None: ...
 
 
 class Connection:
-    """The machine of one connection, without a socket: bytes in by `buffer` and `received`, answers out through `sender`."""
+    """One connection: bytes in by `buffer` and `received`, answers out through its channel (`ports.Receiver`)."""
 
     def __init__(
-        self, executor: Executor, buffers: ReceiveBuffers, info: ConnectionInfo, limits: ConnectionLimits, shell: Shell
+        self, executor: Executor, buffers: ReceiveBuffers, info: ConnectionInfo, limits: ConnectionLimits, channel: Channel, owner: Owner
     ) -> None:
         # shared by all connections
         self._executor = executor
         self._buffers = buffers
         self._limits = limits
+        self._owner = owner
         # of this connection
         self.info = info
-        self.shell = shell
-        self.sender: SocketSender
+        self.channel = channel
+        self.idle_ticks = 0  # counted up by the sweep of idle connections
+        self.bytes_taken = 0  # what the peer had taken at the last sweep
         self.client_id_bytes = b""  # as they stand in the header, with their length
         self.contexts: dict[int, RequestContext] = {}  # by version
         self.client_id: str | None = None
@@ -108,6 +105,7 @@ class Connection:
         self._is_executing = False
         self._is_choked = False
         self._failed_correlation_id: int | None = None
+        self._on_idle: Callable[[Connection], None] | None = None
         self.is_closed = False
 
     def buffer(self) -> memoryview:
@@ -122,25 +120,24 @@ class Connection:
 
     def received(self, count: int) -> None:
         """`count` bytes lie in what `buffer` returned."""
-        self._is_executing = True
-        self._executor.before_batch()
+        self.idle_ticks = 0
         try:
-            large = self._large
-            if large is None:
-                end = len(self._held) + count
-                self._held = b""
-                self._consume(self._buffers.shared_view, end)
-            else:
-                large.filled += count
-                if large.is_whole():
-                    self._execute_large(large)
-                elif not large.make_room():
-                    self.shell.pause_reading()
-                    self._buffers.wait(large, self.shell)
-            self._flush()
-        finally:
-            self._is_executing = False
-            self._executor.after_batch()
+            self._is_executing = True
+            self._executor.before_batch()
+            try:
+                large = self._large
+                if large is None:
+                    end = len(self._held) + count
+                    self._held = b""
+                    self._consume(self._buffers.shared_view, end)
+                else:
+                    self._receive_large(large, count)
+                self._flush()
+            finally:
+                self._is_executing = False
+                self._executor.after_batch()
+        except Exception as error:
+            self._fail(error)
 
     def answer_whole(self, frame: bytes | bytearray) -> None:
         """The same for an answer that is one piece of bytes."""
@@ -187,21 +184,41 @@ class Connection:
             self.unchoke()
 
     def unchoke(self) -> None:
-        """Goes on with what was received, when answers have left or come."""
-        if not self._is_choked or self.is_closed or self._is_over_bounds():
+        """Executes what was held back, when answers have been given or sent."""
+        if not self._is_choked or self.is_closed:
+            return
+        if self._on_idle is not None:
+            self._look_whether_idle()
+            return
+        if self._is_over_bounds():
             return
         self._is_choked = False
-        self.shell.resume_reading()
+        self.channel.resume_reading()
         if held := self._held:
             self._held = b""
-            self.shell.guard(lambda: self._execute_held(held))
+            self._execute_held(held)
+
+    drained = unchoke
+
+    def finish(self, on_idle: Callable[[Connection], None]) -> None:
+        """Reads and executes no further requests; calls `on_idle` once all that are under way have been answered or the peer is gone."""
+        self._is_choked = True
+        self._on_idle = on_idle
+        self.channel.pause_reading()
+        self._look_whether_idle()
+
+    def _look_whether_idle(self) -> None:
+        if self._on_idle is not None and (self.is_closed or self.is_idle()):
+            on_idle, self._on_idle = self._on_idle, None
+            on_idle(self)
 
     def is_idle(self) -> bool:
         """Nothing is under way: no answer is owed, nothing waits to be sent."""
-        return not self._slots and not self._out and self.sender.queued_bytes == 0
+        return not self._slots and not self._out and self.channel.queued_bytes == 0
 
-    def abandon(self) -> None:
-        """The peer is gone: what was received of a frame and what it waited for is given up."""
+    def closed(self) -> None:
+        """The channel is closed: what was received of a frame is given up, and so is what its requests wait for."""
+        self.is_closed = True
         if self._large is not None:
             self._large.release()
             self._large = None
@@ -209,6 +226,8 @@ class Connection:
             if slot.abandon is not None:
                 slot.abandon()
         self.info.closed()
+        self._owner.on_closed(self)
+        self._look_whether_idle()
 
     def facts(self) -> dict[str, object]:
         """What a line of the log about this connection carries."""
@@ -217,6 +236,27 @@ class Connection:
     def _note_failed(self, view: memoryview, at: int) -> None:
         """Which request it was, for the log; a frame has at least a header's bytes."""
         (self._failed_correlation_id,) = read_size(view, at + 4)
+
+    def _fail(self, error: Exception) -> None:
+        """Any failure closes the connection, except for a broken invariant, which stops the broker."""
+        if isinstance(error, AssertionError):
+            self._owner.on_broken_invariant(error)
+            return
+        if isinstance(error, WireError):
+            log.warning("closing %s: %s", self.info.identity, error, extra=self.facts())
+        elif isinstance(error, StorageError):
+            self._owner.on_storage_error(error)
+        else:
+            log.error("closing %s: a request failed", self.info.identity, exc_info=error, extra=self.facts())
+        self.channel.close()
+
+    def _receive_large(self, large: LargeFrame, count: int) -> None:
+        large.filled += count
+        if large.is_whole():
+            self._execute_large(large)
+        elif not large.make_room():
+            self.channel.pause_reading()
+            self._buffers.wait(large, self.channel)
 
     def _execute_large(self, large: LargeFrame) -> None:
         try:
@@ -230,19 +270,22 @@ class Connection:
             self._choke(b"")
 
     def _execute_held(self, held: bytes) -> None:
-        self._is_executing = True
-        self._executor.before_batch()
         try:
-            self._consume(memoryview(bytearray(held)), len(held))
-            self._flush()
-        finally:
-            self._is_executing = False
-            self._executor.after_batch()
+            self._is_executing = True
+            self._executor.before_batch()
+            try:
+                self._consume(memoryview(bytearray(held)), len(held))
+                self._flush()
+            finally:
+                self._is_executing = False
+                self._executor.after_batch()
+        except Exception as error:
+            self._fail(error)
 
     def _consume(self, view: memoryview, end: int) -> None:
         """Executes the whole frames in `view[:end]` and keeps the rest."""
         execute, bytes_max = self._executor.execute, self._limits.frame_bytes_max
-        in_flight_max, out_bytes_max = self._limits.in_flight_max, self._limits.queued_bytes_max - self.sender.queued_bytes
+        in_flight_max, out_bytes_max = self._limits.in_flight_max, self._limits.queued_bytes_max - self.channel.queued_bytes
         slots = self._slots
         at = 0
         while end - at >= 4:
@@ -273,7 +316,7 @@ class Connection:
     def _choke(self, held: bytes) -> None:
         self._is_choked = True
         self._held = held
-        self.shell.pause_reading()
+        self.channel.pause_reading()
 
     def _has_made_room(self) -> bool:
         self._flush()
@@ -281,7 +324,7 @@ class Connection:
 
     def _is_over_bounds(self) -> bool:
         limits = self._limits
-        kept_bytes = self._out_bytes + self._parked_bytes + self.sender.queued_bytes
+        kept_bytes = self._out_bytes + self._parked_bytes + self.channel.queued_bytes
         return len(self._slots) >= limits.in_flight_max or kept_bytes >= limits.queued_bytes_max
 
     def _queue(self, parts: list[Part]) -> None:
@@ -300,85 +343,4 @@ class Connection:
         if len(out) > 1 and not self._has_slices:
             out = [b"".join(out)]  # type: ignore[arg-type]
         self._has_slices = False
-        self.sender.send(out)
-
-
-class SocketShell:
-    """The socket of a connection, on the loop."""
-
-    def __init__(
-        self, loop: AbstractEventLoop, sock: socket.socket, make: Callable[[SocketShell], Connection],
-        on_closed: Callable[[SocketShell], None], on_storage_error: Callable[[StorageError], None],
-        on_broken_invariant: Callable[[BaseException], None],
-    ) -> None:
-        self._loop = loop
-        self._socket = sock
-        self._on_closed = on_closed
-        self._on_storage_error = on_storage_error
-        self._on_broken_invariant = on_broken_invariant
-        self._is_reading = False
-        self.idle_ticks = 0  # counted up by the sweep of idle connections
-        self.bytes_taken = 0  # what the peer had taken at the last sweep
-        self.connection = make(self)
-        self.connection.sender = SocketSender(loop, sock, self.connection.unchoke, self.close)
-        self.resume_reading()
-
-    def pause_reading(self) -> None:
-        if self._is_reading:
-            self._is_reading = False
-            self._loop.remove_reader(self._socket.fileno())
-
-    def resume_reading(self) -> None:
-        if not self._is_reading and not self.connection.is_closed:
-            self._is_reading = True
-            self._loop.add_reader(self._socket.fileno(), self._on_readable)
-
-    def close(self) -> None:
-        connection = self.connection
-        if connection.is_closed:
-            return
-        connection.is_closed = True
-        self.pause_reading()
-        connection.sender.close()
-        connection.abandon()
-        self._socket.close()
-        self._on_closed(self)
-
-    def _on_readable(self) -> None:
-        connection = self.connection
-        try:
-            count = self._socket.recv_into(connection.buffer())
-        except (BlockingIOError, InterruptedError):
-            return
-        except OSError:
-            self.close()
-            return
-        if count == 0:
-            self.close()
-            return
-        self.idle_ticks = 0
-        try:
-            connection.received(count)
-        except Exception as error:
-            self._fail(error)
-
-    def guard(self, work: Callable[[], None]) -> None:
-        """Runs what may fail as the work on received bytes may."""
-        try:
-            work()
-        except Exception as error:
-            self._fail(error)
-
-    def _fail(self, error: Exception) -> None:
-        """Whatever went wrong closes the connection, save a broken invariant, which stops the broker."""
-        if isinstance(error, AssertionError):
-            self._on_broken_invariant(error)
-            return
-        identity = self.connection.info.identity
-        if isinstance(error, WireError):
-            log.warning("closing %s: %s", identity, error, extra=self.connection.facts())
-        elif isinstance(error, StorageError):
-            self._on_storage_error(error)
-        else:
-            log.error("closing %s: a request failed", identity, exc_info=error, extra=self.connection.facts())
-        self.close()
+        self.channel.send(out)

@@ -10,16 +10,15 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable
 from struct import Struct
-from time import perf_counter_ns
 from typing import Any
 
 from ottla.base.errors import WireError
+from ottla.base.ports import Part
 from ottla.requests.apis import Api
 from ottla.requests.context import Broker, Pending, RequestContext
 from ottla.requests.levels import served
 from ottla.server.connection import Connection
 from ottla.server.histogram import new_buckets
-from ottla.server.sender import Part
 from ottla.server.waiters import Waiters
 from ottla.wire.codec import decoder, encoder_parts
 from ottla.wire.framing import API_VERSIONS, CONTROLLED_SHUTDOWN, is_flexible, load, response_head, write_response
@@ -72,11 +71,12 @@ class Dispatcher:
         self._broker = broker
         self._waiters = waiters
         self.routes: dict[int, Route] = {}
+        self._now_ns = broker.clock.nanoseconds
         self._last_ns = 0
 
     def before_batch(self) -> None:
         self._waiters.begin_batch()
-        self._last_ns = perf_counter_ns()
+        self._last_ns = self._now_ns()
 
     def after_batch(self) -> None:
         self._waiters.run()
@@ -111,7 +111,7 @@ class Dispatcher:
                 connection.answer_whole(route.write(response, correlation_id))
             else:
                 connection.answer(self._encode(route, correlation_id, response))
-        now_ns = perf_counter_ns()
+        now_ns = self._now_ns()
         elapsed_ns = now_ns - self._last_ns
         buckets[elapsed_ns.bit_length()] += 1
         route.nanoseconds += elapsed_ns
@@ -124,10 +124,10 @@ class Dispatcher:
             return route.immediate
         slot = connection.reserve(size * route.parked_factor)
         slot.abandon = pending.abandon
-        started_ns, parked_ns = self._last_ns, perf_counter_ns()
+        started_ns, parked_ns = self._last_ns, self._now_ns()
 
         def answer(response: Any) -> None:
-            now_ns = perf_counter_ns()
+            now_ns = self._now_ns()
             route.parked_nanoseconds += now_ns - parked_ns
             route.waited[(now_ns - started_ns).bit_length()] += 1
             connection.fill(slot, self._encode(route, correlation_id, response))

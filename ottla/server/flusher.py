@@ -9,7 +9,6 @@ nothing.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from time import perf_counter_ns
 
 from ottla.base.errors import StorageError
 from ottla.replication.partition import Partition
@@ -23,11 +22,15 @@ RunInThread = Callable[[Callable[[], StorageError | None], Callable[[StorageErro
 class Flusher:
     """The group commit of one broker."""
 
-    def __init__(self, run_in_thread: RunInThread, on_failure: Callable[[Partition, StorageError], None]) -> None:
+    def __init__(
+        self, run_in_thread: RunInThread, on_failure: Callable[[Partition, StorageError], None], nanoseconds: Callable[[], int]
+    ) -> None:
+        self._now_ns = nanoseconds
         self._run_in_thread = run_in_thread
         self._on_failure = on_failure
         self._asked: dict[Partition, None] = {}
         self._is_running = False
+        self._on_idle: list[Callable[[], object]] = []
         self.rounds = 0
         self.round_times = Histogram()
 
@@ -41,6 +44,13 @@ class Flusher:
     def is_idle(self) -> bool:
         return not self._is_running and not self._asked
 
+    def call_when_idle(self, function: Callable[[], object]) -> None:
+        """Calls `function` once all that was asked for is durable or has failed; at once if that is so already."""
+        if self.is_idle:
+            function()
+        else:
+            self._on_idle.append(function)
+
     def _start(self) -> None:
         asked, self._asked = list(self._asked), {}
         self._is_running = True
@@ -53,9 +63,9 @@ class Flusher:
         self, work: Sequence[tuple[Partition, int, Sequence[Syncable]]], failures: dict[Partition, StorageError]
     ) -> StorageError | None:
         """In a thread; only one round runs at a time, so nobody else touches the histogram meanwhile."""
-        started = perf_counter_ns()
+        started = self._now_ns()
         result = sync_all(work, failures)
-        self.round_times.add(perf_counter_ns() - started)
+        self.round_times.add(self._now_ns() - started)
         return result
 
     def _finish(
@@ -70,6 +80,13 @@ class Flusher:
                 partition.on_flushed(end)
         if self._asked:
             self._start()
+        elif not self._is_running:
+            self._notify_idle()
+
+    def _notify_idle(self) -> None:
+        waiting, self._on_idle = self._on_idle, []
+        for function in waiting:
+            function()
 
 
 def sync_all(

@@ -10,10 +10,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-from ottla.adapters.threads import Threads
 from ottla.base.config import BrokerConfig
 from ottla.base.errors import StorageError
-from ottla.base.ports import Clock, Disk, TimerHandle, Timers
+from ottla.base.ports import Clock, Disk, Threads, TimerHandle, Timers
 from ottla.machine.host import SlewedClock
 from ottla.replication.partition import Partition
 from ottla.server.compactor import Compactor

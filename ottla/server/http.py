@@ -20,8 +20,8 @@ from http import HTTPStatus
 from ipaddress import ip_address
 from typing import NamedTuple
 
+from ottla.base.ports import AddressError
 from ottla.server.health import Health
-from ottla.server.listener import AddressError
 from ottla.server.metric_page import CONTENT_TYPE, Page
 from ottla.server.metrics import Metrics
 

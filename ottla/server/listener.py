@@ -1,8 +1,7 @@
-"""Listening sockets: who may connect, and the connections that are open.
+"""Listening addresses: who may connect, and the connections that are open.
 
-Each listener accepts on the loop. A connection over `max.connections`, over what the process has descriptors for, or over the limit of
-its address is closed at once. When the process runs out of file descriptors all the same, accepting pauses for a moment instead of
-spinning. A sweep closes connections that have been silent for too long.
+A connection over `max.connections`, over what the process has descriptors for, or over the limit of its address is closed at once. A sweep
+closes connections that have been silent for too long.
 
 Memory is bounded by `ottla.memory.max.bytes`: half of it is for requests that are being received (`queued.max.request.bytes`, if that is
 less), and half is shared by the answers and waiting requests of all connections, so that each may keep less as they become many.
@@ -10,46 +9,39 @@ less), and half is shared by the answers and waiting requests of all connections
 
 from __future__ import annotations
 
-import errno
 import logging
-import socket
-from asyncio import AbstractEventLoop
 from collections import Counter
 from collections.abc import Callable
 from functools import lru_cache
 
 from ottla.base.config import BrokerConfig, Endpoint
 from ottla.base.errors import StorageError
-from ottla.base.ports import Timers
+from ottla.base.ports import Channel, Listener, Network
 from ottla.base.settings.setting import INT_MAX
 from ottla.requests.context import ConnectionInfo
-from ottla.server.connection import Connection, ConnectionLimits, Executor, SocketShell
+from ottla.server.connection import Connection, ConnectionLimits, Executor
 from ottla.server.receive_buffer import ReceiveBuffers
 
 log = logging.getLogger("ottla.network")
 
-ACCEPT_BURST = 64
-"""Connections taken in one turn of the loop, so that a storm does not starve the others."""
-ACCEPT_PAUSE_MS = 100
 QUEUED_BYTES_LEAST = 1 << 16
 """What every connection may keep, however many there are."""
-OUT_OF_DESCRIPTORS = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+BACKLOG_LEAST = 128
 
 
 class Listeners:
-    """All listening sockets and all client connections of one broker."""
+    """All listening addresses and all client connections of one broker."""
 
     def __init__(
-        self, loop: AbstractEventLoop, timers: Timers, config: BrokerConfig, executor: Executor,
-        on_storage_error: Callable[[StorageError], None], on_broken_invariant: Callable[[BaseException], None],
+        self, network: Network, config: BrokerConfig, executor: Executor,
+        on_storage_error: Callable[[StorageError], None], on_broken_invariant: Callable[[AssertionError], None],
         *, connections_max: int = INT_MAX,
     ) -> None:  # fmt: skip
-        self._loop = loop
-        self._timers = timers
+        self._network = network
         self._config = config
         self._executor = executor
-        self._on_storage_error = on_storage_error
-        self._on_broken_invariant = on_broken_invariant
+        self.on_storage_error = on_storage_error
+        self.on_broken_invariant = on_broken_invariant
         self._connections_max = connections_max
         self._buffers = ReceiveBuffers(request_bytes_max(config))
         self._limits = ConnectionLimits(
@@ -57,113 +49,90 @@ class Listeners:
             in_flight_max=config.ottla_connection_requests_max,
             queued_bytes_max=config.ottla_connection_memory_max_bytes,
         )
-        self._sockets: list[tuple[Endpoint, socket.socket]] = []
+        self._bound: list[tuple[Endpoint, Listener]] = []
         self._per_host: Counter[str] = Counter()
-        self._count = 0
-        self.shells: set[SocketShell] = set()
-        self.on_arrival: Callable[[str, socket.socket, str], None] | None = None
-        """Told of each connection: listener, socket, the client's host (`server/arrivals.py`)."""
+        self.connections: dict[Connection, None] = {}
+        self.on_arrival: Callable[[str, str, str], None] | None = None
+        """Called for each connection: listener, the address at which it arrived, the client's host (`server/arrivals.py`)."""
 
     def bind(self, endpoint: Endpoint) -> Endpoint:
         """Binds without accepting yet; returns the endpoint with the port that was given. Raises `AddressError`."""
-        family = socket.AF_INET6 if ":" in endpoint.host else socket.AF_INET
-        sock = socket.socket(family, socket.SOCK_STREAM)
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            sock.bind((endpoint.host or "0.0.0.0", endpoint.port))
-            sock.listen(max(self._config.socket_listen_backlog_size, 128))
-        except OSError as error:
-            sock.close()
-            where = f"{endpoint.host or '0.0.0.0'}:{endpoint.port}"
-            raise AddressError(f"cannot listen on {where}: {error.strerror}; choose another --port") from error
-        sock.setblocking(False)
-        bound = endpoint._replace(port=sock.getsockname()[1])
-        self._sockets.append((bound, sock))
+        backlog = max(self._config.socket_listen_backlog_size, BACKLOG_LEAST)
+        listener = self._network.listen(endpoint.host, endpoint.port, backlog)
+        bound = endpoint._replace(port=listener.port)
+        self._bound.append((bound, listener))
         return bound
 
     def start(self) -> None:
-        for endpoint, sock in self._sockets:
-            self._accept_on(endpoint, sock)
+        for endpoint, listener in self._bound:
+            listener.accept(lambda channel, name=endpoint.name: self._admit(name, channel))  # type: ignore[misc]
 
     def stop_accepting(self) -> None:
-        for _endpoint, sock in self._sockets:
-            self._loop.remove_reader(sock.fileno())
-            sock.close()
-        self._sockets.clear()
-
-    def close_all(self) -> None:
-        for shell in list(self.shells):
-            shell.close()
+        for _endpoint, listener in self._bound:
+            listener.close()
+        self._bound.clear()
 
     def pause_all(self) -> None:
-        """Reads no further requests; what is under way may finish."""
-        for shell in list(self.shells):
-            shell.pause_reading()
+        """Reads no further requests; those that are under way may finish."""
+        for connection in list(self.connections):
+            connection.channel.pause_reading()
 
-    def are_idle(self) -> bool:
-        return all(shell.connection.is_idle() for shell in self.shells)
+    def finish(self, done: Callable[[], object]) -> None:
+        """Executes no further requests; calls `done` once those that are under way have been answered."""
+        busy = dict(self.connections)
+
+        def idle(connection: Connection) -> None:
+            busy.pop(connection, None)
+            if not busy:
+                done()
+
+        if not busy:
+            done()
+        for connection in list(busy):
+            connection.finish(idle)
+
+    def close_all(self) -> None:
+        for connection in list(self.connections):
+            connection.channel.close()
 
     def sweep(self, ticks_max: int) -> None:
         """Closes connections that have been silent for `ticks_max` calls of this: nothing came, and nothing that is due was taken."""
-        for shell in list(self.shells):
-            sender = shell.connection.sender
-            if sender.bytes_sent != shell.bytes_taken:
-                shell.bytes_taken = sender.bytes_sent
-                shell.idle_ticks = 0
-            shell.idle_ticks += 1
-            if shell.idle_ticks > ticks_max and (sender.queued_bytes > 0 or shell.connection.is_idle()):
-                shell.close()
+        for connection in list(self.connections):
+            channel = connection.channel
+            if channel.bytes_sent != connection.bytes_taken:
+                connection.bytes_taken = channel.bytes_sent
+                connection.idle_ticks = 0
+            connection.idle_ticks += 1
+            if connection.idle_ticks > ticks_max and (channel.queued_bytes > 0 or connection.is_idle()):
+                channel.close()
 
     def relieve(self) -> None:
         """Ends a standstill of unfinished requests; called every tick."""
         self._buffers.relieve()
 
-    def _accept_on(self, endpoint: Endpoint, sock: socket.socket) -> None:
-        if sock.fileno() >= 0:
-            self._loop.add_reader(sock.fileno(), self._accept, endpoint, sock)
-
-    def _accept(self, endpoint: Endpoint, listening: socket.socket) -> None:
-        for _ in range(ACCEPT_BURST):
-            try:
-                sock, address = listening.accept()
-            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
-                return
-            except OSError as error:
-                if error.errno not in OUT_OF_DESCRIPTORS:
-                    raise
-                log.error("cannot accept connections: %s; trying again in %d ms", error.strerror, ACCEPT_PAUSE_MS)
-                self._loop.remove_reader(listening.fileno())
-                self._timers.call_later(ACCEPT_PAUSE_MS, lambda: self._accept_on(endpoint, listening))
-                return
-            self._admit(endpoint, sock, str(address[0]), int(address[1]))
-
-    def _admit(self, endpoint: Endpoint, sock: socket.socket, host: str, port: int) -> None:
-        config = self._config
-        if self._count >= min(config.max_connections, self._connections_max) or self._per_host.get(host, 0) >= self._host_max(host):
-            sock.close()
-            return
-        sock.setblocking(False)
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._count += 1
-        self._per_host[host] += 1
-        self._share_memory()
-        if self.on_arrival is not None:
-            self.on_arrival(endpoint.name, sock, host)
-        info = ConnectionInfo(identity=f"{host}:{port}", host=host, listener=endpoint.name)
-        shell = SocketShell(
-            self._loop, sock, lambda shell: Connection(self._executor, self._buffers, info, self._limits, shell), self._closed,
-            self._on_storage_error, self._on_broken_invariant,
-        )
-        self.shells.add(shell)
-
-    def _closed(self, shell: SocketShell) -> None:
-        self.shells.discard(shell)
-        self._count -= 1
-        host = shell.connection.info.host
+    def on_closed(self, connection: Connection) -> None:
+        """A connection has ended (`connection.Owner`)."""
+        del self.connections[connection]
+        host = connection.info.host
         self._per_host[host] -= 1
         if not self._per_host[host]:
             del self._per_host[host]
         self._share_memory()
+
+    def _admit(self, listener: str, channel: Channel) -> None:
+        host = channel.peer_host
+        connections_max = min(self._config.max_connections, self._connections_max)
+        if len(self.connections) >= connections_max or self._per_host.get(host, 0) >= self._host_max(host):
+            channel.close()
+            return
+        info = ConnectionInfo(identity=f"{host}:{channel.peer_port}", host=host, listener=listener)
+        connection = Connection(self._executor, self._buffers, info, self._limits, channel, self)
+        self.connections[connection] = None
+        self._per_host[host] += 1
+        self._share_memory()
+        if self.on_arrival is not None:
+            self.on_arrival(listener, channel.local_host(), host)
+        channel.open(connection)
 
     def _host_max(self, host: str) -> int:
         overrides = self._config.max_connections_per_ip_overrides
@@ -171,7 +140,7 @@ class Listeners:
 
     def _share_memory(self) -> None:
         config = self._config
-        share = max(config.ottla_memory_max_bytes // 2 // max(self._count, 1), QUEUED_BYTES_LEAST)
+        share = max(config.ottla_memory_max_bytes // 2 // max(len(self.connections), 1), QUEUED_BYTES_LEAST)
         self._limits.queued_bytes_max = min(share, config.ottla_connection_memory_max_bytes)
 
 
@@ -190,7 +159,3 @@ def per_host(overrides: str) -> dict[str, int]:
         if host and number.strip().isdigit():
             found[host.strip("[] ")] = int(number)
     return found
-
-
-class AddressError(Exception):
-    """An address that cannot be listened on: one line for the command line."""

@@ -12,9 +12,9 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterable
+from typing import Protocol
 
-from ottla.adapters.lock import DirectoryLock, DirectoryRefused
-from ottla.base.errors import StorageError
+from ottla.base.errors import DirectoryRefused, StorageError
 from ottla.base.ports import Disk, Random
 from ottla.base.types import TopicPartition
 from ottla.base.uuids import uuid_to_text
@@ -31,10 +31,18 @@ FREE_BYTES_MIN = 16 << 20
 DELETED_SUFFIX = "-delete"
 
 
-class LogDirectoryState:
-    """One log directory."""
+class Lock(Protocol):
+    def release(self) -> None: ...
 
-    def __init__(self, disk: Disk, path: str) -> None:
+
+TakeLock = Callable[[str], Lock]
+"""Takes a directory for this process. Raises `DirectoryRefused` when another process has it."""
+
+
+class LogDirectoryState:
+    """One log directory. Without `take_lock` (a disk that no other process has) it is not locked."""
+
+    def __init__(self, disk: Disk, path: str, take_lock: TakeLock | None = None) -> None:
         self.path = path
         self.is_online = True
         self.reason = ""
@@ -48,13 +56,15 @@ class LogDirectoryState:
         self.is_claimed = False
         """Whether its contents are known: not while it has been offline since the start."""
         self._disk = disk
-        self._lock: DirectoryLock | None = None
+        self._take_lock = take_lock
+        self._lock: Lock | None = None
         self._owner: tuple[int, str, Random] | None = None
 
     def lock(self) -> None:
         """Takes the directory for this process. Raises `DirectoryRefused` when another process has it."""
         self._disk.makedirs(self.path)
-        self._lock = DirectoryLock(self.path)
+        if self._take_lock is not None:
+            self._lock = self._take_lock(self.path)
 
     def cluster_id(self) -> str | None:
         """The cluster that the directory belongs to, None if it is new."""

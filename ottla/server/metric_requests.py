@@ -82,7 +82,7 @@ class RequestMetrics:
         page.put(REQUEST_IDLE, self._idle[1])
 
     def _collect_connections(self, page: Page) -> None:
-        counts = Counter(shell.connection.info.listener for shell in self._listeners.shells)
+        counts = Counter(connection.info.listener for connection in self._listeners.connections)
         for name in self._listener_names:
             page.put("kafka_server_socket_server_metrics_connection_count", counts[name], labels_text(listener=name))
 

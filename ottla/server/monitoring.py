@@ -5,36 +5,31 @@ Imported only where `ottla.metrics.listen` is set; a broker that nobody watches 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from ottla.machine.host import HostState
 from ottla.server.health import Health
 from ottla.server.http import HttpPort
 from ottla.server.metrics import BrokerParts, Metrics
-
-if TYPE_CHECKING:
-    from ottla.server.app import BrokerServer
+from ottla.server.node import Node
 
 
-def make_port(server: BrokerServer, listen: str) -> HttpPort:
+def make_port(node: Node, listen: str) -> HttpPort:
     """The port, not open yet. Raises `AddressError`."""
-    metrics = Metrics(
-        BrokerParts(broker=server.broker, dispatcher=server.dispatcher, listeners=server.listeners, flusher=server.flusher)
-    )
-    return HttpPort(metrics, make_health(server, metrics), listen=listen, credentials=server.config.ottla_metrics_credentials or "")
+    metrics = Metrics(BrokerParts(broker=node.broker, dispatcher=node.dispatcher, listeners=node.listeners, flusher=node.flusher))
+    health = make_health(node, metrics)
+    return HttpPort(metrics, health, listen=listen, credentials=node.config.ottla_metrics_credentials or "")
 
 
-def make_health(server: BrokerServer, metrics: Metrics) -> Health:
+def make_health(node: Node, metrics: Metrics) -> Health:
     """What has to hold before clients should come."""
 
     def listeners() -> str:
-        return "" if server.is_ready else "the broker does not accept requests"
+        return "" if node.is_ready else "the broker does not accept requests"
 
     def session() -> str:
-        return "the metadata session is lost" if server.store.is_closed else ""
+        return "the metadata session is lost" if not node.ports.store.is_connected() else ""
 
     def logs() -> str:
-        if not any(directory.is_online for directory in server.directories):
+        if not any(directory.is_online for directory in node.directories):
             return "every log directory is offline"
         loading = sum(host.state is HostState.LOADING for host in metrics.hosts())
         return f"{loading} coordinators are still loading" if loading else ""

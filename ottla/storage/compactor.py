@@ -84,6 +84,25 @@ class CompactionResult:
     bytes_after: int
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Order:
+    """What the worker process is given."""
+
+    job: CompactionJob
+    bytes_per_second: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failed:
+    """Why there is no result, in one line."""
+
+    reason: str
+
+
+Answer = CompactionResult | Failed | None
+"""None: the log has changed meanwhile."""
+
+
 class CleanedSegment(Segment):
     """A segment whose files are not yet part of the log."""
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from ottla.base.ports import Disk, File
+from ottla.base.ports import Disk, File, Slice
 
 
 class Syncable(Protocol):
@@ -105,7 +105,7 @@ class BytesFile:
     def close(self) -> None: ...
 
 
-class FileSlice:
+class FileSlice(Slice):
     """`length` bytes of a file from `position`."""
 
     __slots__ = ("length", "position", "shared")

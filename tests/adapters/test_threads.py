@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from ottla.adapters.threads import Threads
+from ottla.adapters.threads import LoopThreads
 
 
 @pytest.fixture
@@ -19,7 +19,7 @@ def loop() -> Iterator[asyncio.AbstractEventLoop]:
 
 
 def test_the_result_comes_back_on_the_loop(loop: asyncio.AbstractEventLoop) -> None:
-    threads, done = Threads(loop), loop.create_future()
+    threads, done = LoopThreads(loop), loop.create_future()
     threads.run(threading.get_ident, lambda worker: done.set_result((worker, threading.get_ident())))
     worker, deliverer = loop.run_until_complete(done)
     assert worker != deliverer == threading.get_ident()
@@ -27,7 +27,7 @@ def test_the_result_comes_back_on_the_loop(loop: asyncio.AbstractEventLoop) -> N
 
 
 def test_the_close_waits_for_what_runs_and_lets_nothing_else_begin(loop: asyncio.AbstractEventLoop) -> None:
-    threads, may_end = Threads(loop), threading.Event()
+    threads, may_end = LoopThreads(loop), threading.Event()
     heard: list[str] = []
 
     def work() -> None:

@@ -12,7 +12,8 @@ from collections.abc import Iterator
 import psutil
 import pytest
 
-from ottla.adapters.worker_process import WorkerLost, WorkerProcess, serve
+from ottla.adapters.worker_process import WorkerProcess, serve
+from ottla.base.ports import WorkerLost
 
 
 def work(order: object) -> object:

@@ -21,6 +21,9 @@ class ManualClock:
     def wall_ms(self) -> int:
         return self._monotonic_ms + self._wall_offset_ms
 
+    def nanoseconds(self) -> int:
+        return self._monotonic_ms * 1_000_000
+
     def advance(self, ms: int) -> None:
         assert ms >= 0, f"a monotonic clock cannot go back by {-ms} ms"
         self._monotonic_ms += ms

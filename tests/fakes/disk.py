@@ -273,6 +273,9 @@ class MemDisk:
         directory.durable = dict(directory.names)
         self.changed("sync_directory", path)
 
+    def sync_all(self) -> None:
+        """Counts for nothing: each file is synced by itself as well."""
+
     def free_bytes(self, path: str) -> tuple[int, int]:
         self._directory("look at", path)
         return self.capacity_bytes, self.room_bytes()

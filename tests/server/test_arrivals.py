@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import socket
 import threading
 from collections.abc import Iterable
 
@@ -12,18 +11,6 @@ import pytest
 from ottla.server.arrivals import ADDRESSES_MAX, Arrivals
 
 NAMES = {"localhost": ["127.0.0.1", "::1"], "kafka.example": ["10.0.0.5"], "two.example": ["10.0.0.5", "10.0.0.6"]}
-
-
-class Arrived(socket.socket):
-    """A connection that came in at an address of the test's choice."""
-
-    def __init__(self, address: str) -> None:
-        super().__init__()
-        self._address = address
-        self.close()
-
-    def getsockname(self) -> tuple[str, int]:
-        return self._address, 9092
 
 
 def resolve(host: str) -> Iterable[str]:
@@ -37,7 +24,7 @@ def lines_of(caplog: pytest.LogCaptureFixture, host: str, *arrivals: tuple[str, 
     caplog.set_level(logging.INFO, "ottla.network")
     door = Arrivals({"OUTSIDE": (host, 9092)}, resolve)
     for client, address in arrivals:
-        door.note("OUTSIDE", Arrived(address), client)
+        door.note("OUTSIDE", address, client)
     for thread in threading.enumerate():
         if thread.name == "ottla-arrivals":
             thread.join(10)
@@ -85,7 +72,7 @@ def test_what_to_set_names_every_listener(caplog: pytest.LogCaptureFixture) -> N
     """A setting replaces the whole list, so the others must be in it as they are."""
     caplog.set_level(logging.INFO, "ottla.network")
     door = Arrivals({"INSIDE": ("broker", 29092), "OUTSIDE": ("localhost", 9092)}, resolve)
-    door.note("OUTSIDE", Arrived("::ffff:10.0.0.5"), "10.0.0.9")
+    door.note("OUTSIDE", "::ffff:10.0.0.5", "10.0.0.9")
     for thread in threading.enumerate():
         if thread.name == "ottla-arrivals":
             thread.join(10)

@@ -242,8 +242,8 @@ def test_i43_kills_of_worker_and_broker_in_the_middle(broker: BrokerProcess) -> 
 
 def make_topic(server: BrokerServer, name: str, **configs: str) -> Partition:
     wanted: dict[str, str | None] = {**COMPACTED, **{key.replace("_", "."): value for key, value in configs.items()}}
-    server.controller.create_topics([CreatedTopic(name=name, num_partitions=1, configs=wanted)], False, lambda results: None)
-    partition = server.partitions.get(name, 0)
+    server.node.controller.create_topics([CreatedTopic(name=name, num_partitions=1, configs=wanted)], False, lambda results: None)
+    partition = server.node.partitions.get(name, 0)
     assert partition is not None
     return partition
 
@@ -265,12 +265,12 @@ def table(partition: Partition) -> dict[bytes | None, bytes | None]:
 
 
 def is_compacted(server: BrokerServer, partition: Partition) -> bool:
-    return server.housekeeping.compactor.first_dirty_offset(partition) > 0
+    return server.node.housekeeping.compactor.first_dirty_offset(partition) > 0
 
 
 def one_round(loop: asyncio.AbstractEventLoop, server: BrokerServer) -> None:
     """Looks at all logs and waits until that has ended."""
-    compactor = server.housekeeping.compactor
+    compactor = server.node.housekeeping.compactor
     compactor.look()
     run_until(loop, lambda: not compactor.is_under_way)
 
@@ -282,7 +282,7 @@ def test_nothing_is_started_before_something_is_due(make_server: MakeServer, loo
     server = make_server(STILL)
     partition = make_topic(server, "t")
     append(partition, 1)
-    compactor = server.housekeeping.compactor
+    compactor = server.node.housekeeping.compactor
     one_round(loop, server)
     assert compactor.worker_pid is None and not is_compacted(server, partition)
     append(partition, 40)
@@ -302,21 +302,21 @@ def test_what_was_compacted_is_known_after_a_restart(
     partition = make_topic(server, "t")
     append(partition, 40)
     one_round(loop, server)
-    first_dirty = server.housekeeping.compactor.first_dirty_offset(partition)
+    first_dirty = server.node.housekeeping.compactor.first_dirty_offset(partition)
     directory = server.directories[0]
     assert read_offsets(server.disk, f"{directory.path}/{CLEANER_OFFSET_FILE}") == {Key("t", 0): first_dirty}
     loop.run_until_complete(server.stop())
     again = BrokerServer(loop, server.config)
     again.start()
-    reopened = again.partitions.get("t", 0)
+    reopened = again.node.partitions.get("t", 0)
     assert reopened is not None
-    assert again.housekeeping.compactor.first_dirty_offset(reopened) == first_dirty
+    assert again.node.housekeeping.compactor.first_dirty_offset(reopened) == first_dirty
     loop.run_until_complete(again.stop())
 
 
 def spoil(what: str, server: BrokerServer, partition: Partition) -> None:
     if what == "deleted":
-        server.partitions.delete(partition.topic_partition, partition.topic_id)
+        server.node.partitions.delete(partition.topic_partition, partition.topic_id)
     elif what == "truncated":
         partition.log.truncate_to(60)
     else:
@@ -330,7 +330,7 @@ def test_i41_a_log_that_changed_meanwhile_keeps_what_it_has(
     server = make_server(STILL)
     partition = make_topic(server, "t")
     append(partition, 40)
-    compactor = server.housekeeping.compactor
+    compactor = server.node.housekeeping.compactor
     compactor.look()
     assert compactor.is_under_way
     spoil(what, server, partition)
@@ -381,7 +381,7 @@ def test_it_can_be_switched_off(make_server: MakeServer, loop: asyncio.AbstractE
     append(partition, 40)
     rounds = itertools.count()
     run_until(loop, lambda: next(rounds) > 40)
-    assert server.housekeeping.compactor.worker_pid is None and not is_compacted(server, partition)
+    assert server.node.housekeeping.compactor.worker_pid is None and not is_compacted(server, partition)
 
 
 def test_compact_and_delete_together(make_server: MakeServer, loop: asyncio.AbstractEventLoop) -> None:
@@ -392,10 +392,10 @@ def test_compact_and_delete_together(make_server: MakeServer, loop: asyncio.Abst
     append(partition, 60, timestamp=now_ms)
     one_round(loop, server)
     assert is_compacted(server, partition) and partition.log.log_start_offset == 0
-    server.housekeeping.apply_retention()
+    server.node.housekeeping.apply_retention()
     assert len(table(partition)) == 50
     loop.run_until_complete(asyncio.sleep(0))
     later = make_topic(server, "u", cleanup_policy="compact,delete", retention_ms="1000")
     append(later, 20)
-    server.housekeeping.apply_retention()
+    server.node.housekeeping.apply_retention()
     assert later.log.log_start_offset == 1000 and later.log.size_bytes == 0, "retention takes what is old, compacted or not"

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import pytest
 
-from ottla.base.errors import WireError
+from ottla.base.errors import StorageError
+from ottla.base.ports import Part, Receiver
 from ottla.requests.context import ConnectionInfo
 from ottla.server.connection import Connection, ConnectionLimits, Slot
 from ottla.server.receive_buffer import POOLED_BYTES, SHARED_BYTES, STILL_TICKS_MAX, LargeFrame, ReceiveBuffers
@@ -45,27 +46,30 @@ class Recorder:
         return self.is_waking
 
 
-class Sink:
-    """A sender that keeps what it is given; `queued_bytes` plays a peer that does not read."""
+class FakeChannel:
+    """Keeps what is sent; `queued_bytes` plays a peer that does not read."""
+
+    peer_host, peer_port = "test", 1
 
     def __init__(self) -> None:
         self.sent = b""
-        self.queued_bytes = 0
-
         self.writes = 0
+        self.queued_bytes = self.bytes_sent = 0
+        self.is_reading = False
+        self.is_closed = False
 
-    def send(self, parts: list[bytes]) -> None:
+    def local_host(self) -> str:
+        return "here"
+
+    def open(self, receiver: Receiver) -> None:
+        self._receiver = receiver
+        self.is_reading = True
+
+    def send(self, parts: Sequence[Part]) -> None:
         self.writes += 1
         for part in parts:
-            self.sent += bytes(part)
-
-
-class FakeShell:
-    connection: Connection
-
-    def __init__(self) -> None:
-        self.is_reading = True
-        self.is_closed = False
+            assert isinstance(part, bytes | bytearray)
+            self.sent += part
 
     def pause_reading(self) -> None:
         self.is_reading = False
@@ -74,23 +78,33 @@ class FakeShell:
         self.is_reading = True
 
     def close(self) -> None:
-        self.is_closed = True
-        self.connection.abandon()
-
-    def guard(self, work: Callable[[], None]) -> None:
-        work()
+        if not self.is_closed:
+            self.is_closed = True
+            self._receiver.closed()
 
 
 class World:
+    """One connection and its owner."""
+
     def __init__(self, limits: ConnectionLimits = LIMITS, buffers: ReceiveBuffers | None = None) -> None:
-        self.executor, self.shell, self.sink = Recorder(), FakeShell(), Sink()
+        self.executor, self.channel = Recorder(), FakeChannel()
+        self.ended: list[object] = []
         info = ConnectionInfo(identity="test:1", host="test", listener="PLAINTEXT")
-        self.connection = self.shell.connection = Connection(self.executor, buffers or ReceiveBuffers(), info, limits, self.shell)
-        self.connection.sender = self.sink  # type: ignore[assignment]
+        self.connection = Connection(self.executor, buffers or ReceiveBuffers(), info, limits, self.channel, self)
+        self.channel.open(self.connection)
+
+    def on_closed(self, connection: Connection) -> None:
+        self.ended.append("closed")
+
+    def on_storage_error(self, error: StorageError) -> None:
+        self.ended.append(error)
+
+    def on_broken_invariant(self, error: AssertionError) -> None:
+        self.ended.append(error)
 
     def feed(self, data: bytes) -> None:
         """Gives the bytes as the loop would: as much as fits each time, while reading is not paused."""
-        while data and self.shell.is_reading:
+        while data and self.channel.is_reading and not self.channel.is_closed:
             room = self.connection.buffer()
             count = min(len(room), len(data))
             assert count > 0, "a buffer without room"
@@ -113,7 +127,7 @@ def test_frames_are_cut_out_of_any_split(step: int) -> None:
     for at in range(0, len(data), step):
         world.feed(data[at : at + step])
     assert world.executor.frames == SMALL
-    assert world.sink.sent == b"".join(SMALL)
+    assert world.channel.sent == b"".join(SMALL)
     assert world.executor.batches == 0
 
 
@@ -132,11 +146,11 @@ def test_answers_keep_the_order_of_the_requests() -> None:
     world = World()
     world.feed(frame(b"first-----") + frame(b"later-----") + frame(b"third-----") + frame(b"later-four"))
     assert len(world.executor.frames) == 4, "work does not wait for the answers before it"
-    assert world.sink.sent == b"first-----"
+    assert world.channel.sent == b"first-----"
     world.connection.fill(world.executor.slots[1], [b"FOUR"])
-    assert world.sink.sent == b"first-----"
+    assert world.channel.sent == b"first-----"
     world.connection.fill(world.executor.slots[0], [b"TWO"])
-    assert world.sink.sent == b"first-----TWOthird-----FOUR"
+    assert world.channel.sent == b"first-----TWOthird-----FOUR"
     assert world.connection.is_idle()
 
 
@@ -146,24 +160,24 @@ def test_answers_of_one_wake_leave_in_one_write() -> None:
     world.executor.is_waking = True
     for number, slot in enumerate(world.executor.slots):
         world.connection.fill(slot, [b"%d" % number])
-    assert world.sink.sent == b""
+    assert world.channel.sent == b""
     for flush in world.executor.flushes:
         flush()
-    assert (world.sink.sent, world.sink.writes) == (b"012", 1)
+    assert (world.channel.sent, world.channel.writes) == (b"012", 1)
 
 
 def test_an_answer_that_is_not_wanted_leaves_no_gap() -> None:
     world = World()
     world.feed(frame(b"later-----") + frame(b"second----"))
     world.connection.fill(world.executor.slots[0], [])
-    assert world.sink.sent == b"second----"
+    assert world.channel.sent == b"second----"
 
 
 @pytest.mark.parametrize("size", [-1, 0, 1, 3, 9, 2**31 - 1, (4 << 20) + 1])
-def test_f1_f2_a_size_that_no_request_has_closes(size: int) -> None:
+def test_f1_f2_a_size_that_no_request_has_closes(size: int, caplog: pytest.LogCaptureFixture) -> None:
     world = World()
-    with pytest.raises(WireError):
-        world.feed(struct.pack(">i", size) + b"x" * 16)
+    world.feed(struct.pack(">i", size) + b"x" * 16)
+    assert world.ended == ["closed"] and "bytes is outside" in caplog.text
     assert world.executor.batches == 0, "the batch is ended even when it fails"
 
 
@@ -181,24 +195,24 @@ def test_requests_in_flight_are_bounded_and_reading_goes_on_later() -> None:
     world = World()
     world.feed(b"".join(frame(b"later-%04d" % i) for i in range(20)))
     assert len(world.executor.frames) == LIMITS.in_flight_max
-    assert not world.shell.is_reading
+    assert not world.channel.is_reading
     done = 0
     while done < len(world.executor.slots):
         world.connection.fill(world.executor.slots[done], [b"%d." % done])
         done += 1
-    assert world.shell.is_reading
+    assert world.channel.is_reading
     assert len(world.executor.frames) == 20
-    assert world.sink.sent == b"".join(b"%d." % i for i in range(20))
+    assert world.channel.sent == b"".join(b"%d." % i for i in range(20))
 
 
 def test_f7_a_peer_that_does_not_read_its_answers_stops_being_read() -> None:
     world = World()
-    world.sink.queued_bytes = LIMITS.queued_bytes_max
+    world.channel.queued_bytes = LIMITS.queued_bytes_max
     world.feed(b"".join(map(frame, SMALL)))
-    assert world.executor.frames == [] and not world.shell.is_reading
-    world.sink.queued_bytes = 0
+    assert world.executor.frames == [] and not world.channel.is_reading
+    world.channel.queued_bytes = 0
     world.connection.unchoke()
-    assert world.executor.frames == SMALL and world.shell.is_reading
+    assert world.executor.frames == SMALL and world.channel.is_reading
 
 
 def test_buffers_of_ordinary_large_frames_are_used_again() -> None:
@@ -224,7 +238,7 @@ def feed_all(pairs: list[tuple[World, bytes]]) -> None:
     while progress:
         progress = False
         for number, (world, _) in enumerate(pairs):
-            if left[number] and world.shell.is_reading:
+            if left[number] and world.channel.is_reading:
                 room = world.connection.buffer()
                 count = min(len(room), len(left[number]), 30_000)
                 room[:count] = left[number][:count]
@@ -249,7 +263,7 @@ def test_i46_large_frames_share_one_bound_and_all_come_through() -> None:
     feed_all([(worlds[number], frame(body)) for number in range(2)])
     assert [len(world.executor.frames) for world in worlds[:2]] == [1, 1]
     assert buffers.bytes_lent == 0 and peak <= (3 << 20) + (2 << 20), "both the old and the new buffer are there while one grows"
-    assert all(world.shell.is_reading for world in worlds)
+    assert all(world.channel.is_reading for world in worlds)
 
 
 def test_i46_a_frame_larger_than_the_bound_comes_when_it_is_alone() -> None:
@@ -261,44 +275,44 @@ def test_i46_a_frame_larger_than_the_bound_comes_when_it_is_alone() -> None:
 def test_i46_a_standstill_ends() -> None:
     buffers, worlds = shares(1 << 20, 4)
     feed_all([(world, frame(b"z" * (3 << 20))) for world in worlds])
-    assert [world.executor.frames for world in worlds] == [[]] * 4 and not any(world.shell.is_reading for world in worlds)
+    assert [world.executor.frames for world in worlds] == [[]] * 4 and not any(world.channel.is_reading for world in worlds)
     for _ in range(STILL_TICKS_MAX):
         buffers.relieve()
-    assert not any(world.shell.is_closed for world in worlds), "they may only be slow"
+    assert not any(world.channel.is_closed for world in worlds), "they may only be slow"
     buffers.relieve()
-    assert sum(world.shell.is_closed for world in worlds) == 1
-    assert any(world.shell.is_reading for world in worlds), "others go on with what it had"
+    assert sum(world.channel.is_closed for world in worlds) == 1
+    assert any(world.channel.is_reading for world in worlds), "others go on with what it had"
 
 
 def test_i46_a_peer_that_goes_gives_its_room_back() -> None:
     buffers, (world,) = shares(4 << 20, 1)
     world.feed(frame(b"z" * (3 << 20))[: 1 << 20])
     assert buffers.bytes_lent > 0
-    world.shell.close()
+    world.channel.close()
     assert buffers.bytes_lent == 0
 
 
 def test_i46_answers_that_wait_for_another_count() -> None:
     world = World()
     world.feed(frame(b"later-----") + frame(b"a" * 60_000) + frame(b"b" * 60_000) + frame(b"third-----"))
-    assert len(world.executor.frames) == 3 and not world.shell.is_reading
+    assert len(world.executor.frames) == 3 and not world.channel.is_reading
     world.connection.fill(world.executor.slots[0], [b"NOW"])
-    assert world.shell.is_reading and world.sink.sent == b"NOW" + b"a" * 60_000 + b"b" * 60_000 + b"third-----"
+    assert world.channel.is_reading and world.channel.sent == b"NOW" + b"a" * 60_000 + b"b" * 60_000 + b"third-----"
 
 
 def test_i46_requests_that_wait_count() -> None:
     world = World()
     slot = world.connection.reserve(LIMITS.queued_bytes_max)
     world.feed(frame(b"second----"))
-    assert world.executor.frames == [] and not world.shell.is_reading
+    assert world.executor.frames == [] and not world.channel.is_reading
     world.connection.fill(slot, [b"FIRST"])
-    assert world.shell.is_reading and world.sink.sent == b"FIRSTsecond----"
+    assert world.channel.is_reading and world.channel.sent == b"FIRSTsecond----"
 
 
 def test_large_requests_in_flight_are_bounded_too() -> None:
     world = World(ConnectionLimits(frame_bytes_max=4 << 20, in_flight_max=3, queued_bytes_max=1 << 30))
     feed_all([(world, b"".join(frame(b"later-%d" % number + b"z" * 100_000) for number in range(6)))])
-    assert len(world.executor.frames) == 3 and not world.shell.is_reading
+    assert len(world.executor.frames) == 3 and not world.channel.is_reading
 
 
 def test_what_waits_is_given_up_when_the_peer_goes() -> None:
@@ -306,7 +320,7 @@ def test_what_waits_is_given_up_when_the_peer_goes() -> None:
     world.feed(frame(b"later-----"))
     given_up: list[bool] = []
     world.executor.slots[0].abandon = lambda: given_up.append(True)
-    world.shell.close()
+    world.channel.close()
     assert given_up == [True]
 
 
@@ -317,6 +331,57 @@ def test_who_wants_to_know_is_told_once_that_the_connection_is_closed() -> None:
     info.call_when_closed("kept", told.append)
     info.call_when_closed("forgotten", told.append)
     info.forget_closing("forgotten")
-    world.shell.close()
+    world.channel.close()
     info.closed()
     assert told == ["kept"]
+
+
+def failing(error: Exception) -> World:
+    world = World()
+
+    def execute(_connection: Connection, _frame: memoryview) -> None:
+        raise error
+
+    world.executor.execute = execute  # type: ignore[method-assign]
+    world.feed(frame(b"0123456789"))
+    return world
+
+
+def test_a_failed_request_closes_its_connection(caplog: pytest.LogCaptureFixture) -> None:
+    assert failing(ValueError("oops")).ended == ["closed"]
+    assert "a request failed" in caplog.text
+
+
+def test_a_failed_read_is_passed_on_and_closes_the_connection() -> None:
+    error = StorageError("cannot read")
+    assert failing(error).ended == [error, "closed"]
+
+
+def test_a_broken_invariant_is_passed_on() -> None:
+    error = AssertionError("broken")
+    assert failing(error).ended == [error]
+
+
+def test_what_is_under_way_finishes_and_nothing_else_begins() -> None:
+    world = World()
+    world.feed(b"".join(frame(b"later-%04d" % number) for number in range(LIMITS.in_flight_max + 2)))
+    idle: list[Connection] = []
+    world.connection.finish(idle.append)
+    assert not idle and not world.channel.is_reading
+    for slot in world.executor.slots[:-1]:
+        world.connection.fill(slot, [b"x"])
+    world.channel.queued_bytes = 1
+    world.connection.fill(world.executor.slots[-1], [b"x"])
+    assert not idle, "an answer has not been taken yet"
+    world.channel.queued_bytes = 0
+    world.connection.drained()
+    assert idle == [world.connection] and len(world.executor.frames) == LIMITS.in_flight_max
+
+
+def test_a_connection_that_closes_is_finished() -> None:
+    world = World()
+    world.feed(frame(b"later-----"))
+    idle: list[Connection] = []
+    world.connection.finish(idle.append)
+    world.channel.close()
+    assert idle == [world.connection]

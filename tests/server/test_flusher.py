@@ -27,7 +27,7 @@ class World:
         self.disk = MemDisk("/data")
         self.work: list[tuple[Callable[[], Any], Callable[[Any], None]]] = []
         self.failed: list[tuple[Partition, StorageError]] = []
-        self.flusher = Flusher(lambda work, done: self.work.append((work, done)), lambda *failure: self.failed.append(failure))
+        self.flusher = Flusher(lambda work, done: self.work.append((work, done)), lambda *failure: self.failed.append(failure), lambda: 0)
 
     def partition(self, index: int, *, is_flush_on_ack: bool = True, flush_messages: int = 1 << 62) -> Partition:
         key = TopicPartition("t", index)
@@ -118,8 +118,8 @@ def test_flush_messages_begins_to_count_anew_after_each_flush() -> None:
 
 def test_flush_messages_of_1_is_flush_on_ack(make_server: MakeServer, loop: asyncio.AbstractEventLoop) -> None:
     server = make_server("log.flush.interval.messages=1")
-    server.create_topics([("t", 1)])
-    partition = server.partitions.get("t", 0)
+    server.node.create_topics([("t", 1)])
+    partition = server.node.partitions.get("t", 0)
     assert partition is not None
     append(partition)
     assert partition.high_watermark == 0

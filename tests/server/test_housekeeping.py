@@ -123,21 +123,21 @@ def test_i7_delete_records(broker: BrokerProcess) -> None:
 
 
 def append(server: object, topic: str, count: int) -> None:
-    partition = server.partitions.get(topic, 0)  # type: ignore[attr-defined]
+    partition = server.node.partitions.get(topic, 0)  # type: ignore[attr-defined]
     for _ in range(count):
         partition.append(encode_batch([Record(0, 1, None, b"v" * 20)]), acks=1, now_ms=1)
 
 
 def test_checkpoints_say_what_is_so(make_server: MakeServer, loop: asyncio.AbstractEventLoop) -> None:
     server = make_server("log.flush.offset.checkpoint.interval.ms=3600000", "log.flush.interval.messages=3")
-    server.create_topics([("t", 1)])
+    server.node.create_topics([("t", 1)])
     append(server, "t", 3)
-    partition = server.partitions.get("t", 0)
+    partition = server.node.partitions.get("t", 0)
     assert partition is not None
     run_until(loop, lambda: partition.log.recovery_point == 3)
     append(server, "t", 2)
-    server.housekeeping.write_checkpoints()
-    server.housekeeping.write_checkpoints()
+    server.node.housekeeping.write_checkpoints()
+    server.node.housekeeping.write_checkpoints()
     path = Path(server.directories[0].path)
     run_until(loop, (path / HIGH_WATERMARK_FILE).exists)
     assert read_offsets(server.disk, str(path / RECOVERY_POINT_FILE)) == {Key("t", 0): 3}
@@ -146,15 +146,15 @@ def test_checkpoints_say_what_is_so(make_server: MakeServer, loop: asyncio.Abstr
 
 def test_logs_are_flushed_by_age_and_sealed_segments_at_once(make_server: MakeServer, loop: asyncio.AbstractEventLoop) -> None:
     server = make_server("log.flush.interval.ms=50", "ottla.tick.interval.ms=10")
-    server.create_topics([("t", 1)])
+    server.node.create_topics([("t", 1)])
     append(server, "t", 3)
-    partition = server.partitions.get("t", 0)
+    partition = server.node.partitions.get("t", 0)
     assert partition is not None
     run_until(loop, lambda: partition.log.recovery_point == 3)
     still = make_server("ottla.tick.interval.ms=10")
-    still.create_topics([("t", 1)])
+    still.node.create_topics([("t", 1)])
     append(still, "t", 3)
-    other = still.partitions.get("t", 0)
+    other = still.node.partitions.get("t", 0)
     assert other is not None
     other.log.roll()
     run_until(loop, lambda: other.log.recovery_point == 3)
@@ -162,14 +162,14 @@ def test_logs_are_flushed_by_age_and_sealed_segments_at_once(make_server: MakeSe
 
 def test_i41_a_deletion_leaves_no_entry_in_any_checkpoint(make_server: MakeServer, loop: asyncio.AbstractEventLoop) -> None:
     server = make_server("log.flush.offset.checkpoint.interval.ms=3600000")
-    server.create_topics([("gone", 1), ("kept", 1)])
+    server.node.create_topics([("gone", 1), ("kept", 1)])
     append(server, "gone", 3)
     append(server, "kept", 3)
     path = Path(server.directories[0].path)
     server.directories[0].clean_offsets[Key("gone", 0)] = 1
-    server.housekeeping.write_checkpoints()
+    server.node.housekeeping.write_checkpoints()
     files = [path / name for name in (HIGH_WATERMARK_FILE, RECOVERY_POINT_FILE, CLEANER_OFFSET_FILE, TOPIC_IDS_FILE)]
     run_until(loop, lambda: all(file.exists() and "gone" in file.read_text() for file in files))
-    server.controller.delete_topics(["gone"], lambda _: None)
+    server.node.controller.delete_topics(["gone"], lambda _: None)
     run_until(loop, lambda: not any("gone" in file.read_text() for file in files))
     assert "kept" in (path / HIGH_WATERMARK_FILE).read_text()

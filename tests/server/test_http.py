@@ -11,10 +11,10 @@ from typing import NamedTuple
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from ottla.base.ports import AddressError
 from ottla.server import http
 from ottla.server.app import BrokerServer, StartRefused
 from ottla.server.http import HttpPort, is_loopback, parse_address, parse_head
-from ottla.server.listener import AddressError
 from ottla.server.monitoring import make_port
 from tests.server.conftest import MakeServer, config_for
 
@@ -57,7 +57,7 @@ def server(make_server: MakeServer) -> BrokerServer:
 
 @pytest.fixture
 def port(server: BrokerServer, loop: asyncio.AbstractEventLoop) -> Iterator[HttpPort]:
-    port = make_port(server, "127.0.0.1:0")
+    port = make_port(server.node, "127.0.0.1:0")
     loop.run_until_complete(port.start())
     yield port
     loop.run_until_complete(port.stop())
@@ -90,13 +90,13 @@ def test_probes_of_a_broker_that_serves(ask: Ask, path: bytes, status: str) -> N
 
 
 def test_a_broker_that_does_not_serve_is_alive_and_says_why(ask: Ask, server: BrokerServer) -> None:
-    server.is_ready = False
+    server.node.is_ready = False
     reply = ask(b"GET /readyz")
     assert reply.status == 503
     assert reply.said["reasons"] == {"listeners": "the broker does not accept requests"}
     assert ask(b"GET /healthz").status == 200
     assert ask(b"GET /startupz").status == 503
-    server.is_ready = True
+    server.node.is_ready = True
     assert ask(b"GET /startupz").status == 200
 
 
@@ -180,14 +180,14 @@ def test_connections_are_bounded(port: HttpPort, loop: asyncio.AbstractEventLoop
 
 def test_an_open_address_needs_a_password(server: BrokerServer) -> None:
     with pytest.raises(AddressError, match=r"set ottla\.metrics\.credentials=user:password"):
-        make_port(server, "0.0.0.0:0")
+        make_port(server.node, "0.0.0.0:0")
 
 
 def test_metrics_want_the_password_and_probes_do_not(
     make_server: MakeServer, loop: asyncio.AbstractEventLoop
 ) -> None:
     server = make_server("ottla.metrics.credentials=prometheus:secret")
-    port = make_port(server, "127.0.0.1:0")
+    port = make_port(server.node, "127.0.0.1:0")
     loop.run_until_complete(port.start())
 
     def ask(path: bytes, token: bytes = b"") -> Reply:
@@ -201,7 +201,7 @@ def test_metrics_want_the_password_and_probes_do_not(
     assert ask(b"/metrics", b64encode(b"prometheus:wrong")).status == 401
     assert ask(b"/metrics", b"!!!").status == 401
     assert ask(b"/metrics", right).status == 200
-    server.is_ready = False
+    server.node.is_ready = False
     assert "reasons" not in ask(b"/readyz").said
     assert "reasons" in ask(b"/readyz", right).said
     loop.run_until_complete(port.stop())
@@ -223,7 +223,7 @@ def test_a_broker_refuses_a_port_that_is_taken(
     second.start()
     with pytest.raises(StartRefused, match=rf"127\.0\.0\.1:{port.port}: .*choose another port"):
         loop.run_until_complete(second.open_http())
-    assert not second.is_ready
+    assert not second.node.is_ready
 
 
 @pytest.mark.parametrize("listen", ["9404", "host:", "host:http", "host:70000"])
@@ -249,5 +249,5 @@ def test_keep_alive_is_the_default_of_its_version() -> None:
     [("127.0.0.1:9", "http://127.0.0.1:9"), ("[::1]:9", "http://[::1]:9"), ("localhost:9", "http://localhost:9")],
 )
 def test_the_address_is_told_as_one_would_type_it(server: BrokerServer, listen: str, url: str) -> None:
-    port = make_port(server, listen)
+    port = make_port(server.node, listen)
     assert port.url == url

@@ -21,7 +21,7 @@ from tests.server.threads import run_until
 
 
 def connect(server: BrokerServer) -> socket.socket:
-    sock = socket.create_connection(("127.0.0.1", server.endpoints[0].port), timeout=10)
+    sock = socket.create_connection(("127.0.0.1", server.node.endpoints[0].port), timeout=10)
     sock.setblocking(False)
     return sock
 
@@ -65,7 +65,7 @@ def test_max_connections(make_server: MakeServer, loop: asyncio.AbstractEventLoo
     socks = [connect(server) for _ in range(3)]
     assert [is_served(loop, sock) for sock in socks] == [True, True, False]
     socks[0].close()
-    run_until(loop, lambda: len(server.listeners.shells) == 1)
+    run_until(loop, lambda: len(server.node.listeners.connections) == 1)
     again = connect(server)
     assert is_served(loop, again), "who leaves makes room"
     for sock in (*socks, again):
@@ -96,16 +96,16 @@ def test_overrides_by_address() -> None:
 
 def test_silence_ends_a_connection_and_a_pending_request_does_not(make_server: MakeServer, loop: asyncio.AbstractEventLoop) -> None:
     server = make_server("connections.max.idle.ms=1000")
-    server.create_topics([("t", 1)])
+    server.node.create_topics([("t", 1)])
     silent, asking, waiting, half = (connect(server) for _ in range(4))
     ask_fetch(waiting, wait_ms=60_000)
     half.send(struct.pack(">i", 5_000_000) + b"x" * 100_000)
-    run_until(loop, lambda: len(server.listeners.shells) == 4)
+    run_until(loop, lambda: len(server.node.listeners.connections) == 4)
     started = time.monotonic()
 
     def only_two_are_left() -> bool:
         ask_versions(asking)
-        return len(server.listeners.shells) == 2
+        return len(server.node.listeners.connections) == 2
 
     run_until(loop, only_two_are_left)
     assert time.monotonic() - started > 0.7
@@ -124,10 +124,10 @@ def test_a_peer_that_takes_no_answer_is_silent_too(make_server: MakeServer, loop
                 ask_versions(sock)
         except BlockingIOError:
             pass
-        return any(shell.connection.sender.queued_bytes for shell in server.listeners.shells)
+        return any(connection.channel.queued_bytes for connection in server.node.listeners.connections)
 
     run_until(loop, is_stuck)
-    run_until(loop, lambda: not server.listeners.shells)
+    run_until(loop, lambda: not server.node.listeners.connections)
     assert not is_served(loop, sock)
     sock.close()
 
@@ -135,28 +135,28 @@ def test_a_peer_that_takes_no_answer_is_silent_too(make_server: MakeServer, loop
 def test_a_negative_time_of_silence_is_for_ever(make_server: MakeServer, loop: asyncio.AbstractEventLoop) -> None:
     server = make_server("connections.max.idle.ms=-1")
     sock = connect(server)
-    run_until(loop, lambda: len(server.listeners.shells) == 1)
+    run_until(loop, lambda: len(server.node.listeners.connections) == 1)
     for _ in range(50):
-        server.housekeeping.sweep_connections()
-    assert len(server.listeners.shells) == 1 and is_served(loop, sock)
+        server.node.housekeeping.sweep_connections()
+    assert len(server.node.listeners.connections) == 1 and is_served(loop, sock)
     sock.close()
 
 
 def test_a_waiting_request_ends_with_its_connection(make_server: MakeServer, loop: asyncio.AbstractEventLoop) -> None:
     server = make_server()
-    server.create_topics([("t", 1)])
+    server.node.create_topics([("t", 1)])
     sock = connect(server)
     ask_fetch(sock, wait_ms=2**31 - 1)
-    run_until(loop, lambda: len(server.waiters.watches) == 1)
+    run_until(loop, lambda: len(server.node.waiters.watches) == 1)
     sock.close()
-    run_until(loop, lambda: not server.waiters.watches)
-    assert not server.listeners.shells
+    run_until(loop, lambda: not server.node.waiters.watches)
+    assert not server.node.listeners.connections
 
 
 def test_i46_unfinished_requests_share_the_memory(make_server: MakeServer, loop: asyncio.AbstractEventLoop) -> None:
     server = make_server("ottla.memory.max.bytes=4000000")
     socks = [connect(server) for _ in range(8)]
-    buffers = server.listeners._buffers
+    buffers = server.node.listeners._buffers
     peak = 0
 
     def push() -> bool:
@@ -176,24 +176,24 @@ def test_i46_unfinished_requests_share_the_memory(make_server: MakeServer, loop:
     honest = connect(server)
     assert is_served(loop, honest), "small requests are served"
     for _ in range(12):
-        server.listeners.relieve()
-    assert len(server.listeners.shells) == len(socks), "the greediest is gone, the honest one is there"
+        server.node.listeners.relieve()
+    assert len(server.node.listeners.connections) == len(socks), "the greediest is gone, the honest one is there"
     for sock in (honest, *socks):
         sock.close()
 
 
 def test_i46_many_connections_have_less_each(make_server: MakeServer, loop: asyncio.AbstractEventLoop) -> None:
     server = make_server("ottla.memory.max.bytes=4000000")
-    limits = server.listeners._limits
+    limits = server.node.listeners._limits
     socks = [connect(server)]
-    run_until(loop, lambda: len(server.listeners.shells) == 1)
+    run_until(loop, lambda: len(server.node.listeners.connections) == 1)
     assert limits.queued_bytes_max == 2_000_000
     socks += [connect(server) for _ in range(9)]
-    run_until(loop, lambda: len(server.listeners.shells) == 10)
+    run_until(loop, lambda: len(server.node.listeners.connections) == 10)
     assert limits.queued_bytes_max == 200_000
     for sock in socks[1:]:
         sock.close()
-    run_until(loop, lambda: len(server.listeners.shells) == 1)
+    run_until(loop, lambda: len(server.node.listeners.connections) == 1)
     assert limits.queued_bytes_max == 2_000_000
     socks[0].close()
 

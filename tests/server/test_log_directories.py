@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from ottla.adapters.disk import OsDisk, OsFile
-from ottla.adapters.lock import DirectoryRefused
+from ottla.adapters.lock import DirectoryLock
 from ottla.adapters.randomness import SystemRandom
-from ottla.base.errors import ErrorCode, StorageError
+from ottla.base.errors import DirectoryRefused, ErrorCode, StorageError
 from ottla.base.types import TopicPartition
 from ottla.server import app
 from ottla.server.app import BrokerServer
@@ -73,7 +73,7 @@ def server(loop: asyncio.AbstractEventLoop, tmp_path: Path, monkeypatch: pytest.
     config = config_for(tmp_path, f"log.dirs={tmp_path}/good,{tmp_path}/bad")
     made = BrokerServer(loop, config)
     made.start()
-    made.create_topics([("t", PARTITIONS)])
+    made.node.create_topics([("t", PARTITIONS)])
     yield made
     FailingDisk.broken = ""
     loop.run_until_complete(made.stop())
@@ -100,7 +100,7 @@ def fetch_codes(client: WireClient) -> list[int]:
 
 def on(server: BrokerServer, name: str, topic: str = "t") -> list[int]:
     """The partitions whose directory lies in the log directory of that name."""
-    found = server.partitions.of_topic(topic)
+    found = server.node.partitions.of_topic(topic)
     return sorted(partition.topic_partition.partition for partition in found if f"/{name}/" in partition.log.directory)
 
 
@@ -122,10 +122,10 @@ def test_i44_one_of_two_directories_fails(server: BrokerServer, loop: asyncio.Ab
     assert on(server, "good", "new") == [0, 1, 2]
     assert with_client(loop, server, lambda client: produce(client, "new", 3)) == [0, 0, 0]
 
-    server.housekeeping.recheck_offline()
-    server.housekeeping.write_checkpoints()
+    server.node.housekeeping.recheck_offline()
+    server.node.housekeeping.write_checkpoints()
     FailingDisk.broken = ""
-    run_until(loop, lambda: server.housekeeping.recheck_offline() or all(found.is_online for found in server.directories))
+    run_until(loop, lambda: server.node.housekeeping.recheck_offline() or all(found.is_online for found in server.directories))
     assert with_client(loop, server, produce) == [0] * PARTITIONS
     assert with_client(loop, server, end_offsets) == [(0, 2 if index in bad else 3) for index in range(PARTITIONS)]
 
@@ -137,7 +137,7 @@ def test_what_was_deleted_stays_deleted_when_a_directory_heals(
     index = on(server, "bad")[0]
     for _ in range(3):
         with_client(loop, server, produce)
-    partition = server.partitions.get("t", index)
+    partition = server.node.partitions.get("t", index)
     assert partition is not None
     partition.log.flush()
     partition.delete_records(2)
@@ -146,12 +146,12 @@ def test_what_was_deleted_stays_deleted_when_a_directory_heals(
     FailingDisk.broken = f"{tmp_path}/bad"
     assert with_client(loop, server, produce)[index] == ErrorCode.KAFKA_STORAGE_ERROR
     FailingDisk.broken = ""
-    run_until(loop, lambda: server.housekeeping.recheck_offline() or all(found.is_online for found in server.directories))
-    healed = server.partitions.get("t", index)
+    run_until(loop, lambda: server.node.housekeeping.recheck_offline() or all(found.is_online for found in server.directories))
+    healed = server.node.partitions.get("t", index)
     assert healed is not None and healed is not partition
     assert (healed.log.log_start_offset, healed.log.log_end_offset, healed.high_watermark) == (2, 3, 3)
     assert healed.log.recovery_point == 3, "what was synced is not checked again"
-    assert server.housekeeping.compactor.first_dirty_offset(healed) == 1
+    assert server.node.housekeeping.compactor.first_dirty_offset(healed) == 1
 
 
 def test_a_restart_with_a_broken_directory_serves_the_other(
@@ -167,7 +167,7 @@ def test_a_restart_with_a_broken_directory_serves_the_other(
     assert [code for index, code in enumerate(codes) if index not in bad] == [0, 0]
     assert all(codes[index] != 0 for index in bad)
     FailingDisk.broken = ""
-    run_until(loop, lambda: again.housekeeping.recheck_offline() or all(found.is_online for found in again.directories))
+    run_until(loop, lambda: again.node.housekeeping.recheck_offline() or all(found.is_online for found in again.directories))
     assert with_client(loop, again, end_offsets) == [(0, 1 if index in bad else 2) for index in range(PARTITIONS)]
     loop.run_until_complete(again.stop())
     loop.run_until_complete(again.stop())
@@ -176,13 +176,13 @@ def test_a_restart_with_a_broken_directory_serves_the_other(
 def test_a_directory_belongs_to_one_broker_of_one_cluster(tmp_path: Path) -> None:
     path = str(tmp_path / "data")
     disk, random = OsDisk(), SystemRandom()
-    first = LogDirectoryState(disk, path)
+    first = LogDirectoryState(disk, path, DirectoryLock)
     first.lock()
     first.claim(1, "cluster-a", random)
     with pytest.raises(DirectoryRefused, match="in use"):
-        LogDirectoryState(disk, path).lock()
+        LogDirectoryState(disk, path, DirectoryLock).lock()
     first.close(is_clean=True)
-    second = LogDirectoryState(disk, path)
+    second = LogDirectoryState(disk, path, DirectoryLock)
     second.lock()
     with pytest.raises(DirectoryRefused, match="cluster cluster-a"):
         second.claim(1, "cluster-b", random)
@@ -191,7 +191,7 @@ def test_a_directory_belongs_to_one_broker_of_one_cluster(tmp_path: Path) -> Non
     second.claim(1, "cluster-a", random)
     assert second.was_clean
     second.release()
-    third = LogDirectoryState(disk, path)
+    third = LogDirectoryState(disk, path, DirectoryLock)
     third.lock()
     third.claim(1, "cluster-a", random)
     assert not third.was_clean, "the marker counts once"

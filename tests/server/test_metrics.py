@@ -30,18 +30,19 @@ Sample = Callable[..., float]
 
 
 def metrics_of(server: BrokerServer) -> Metrics:
-    return Metrics(BrokerParts(broker=server.broker, dispatcher=server.dispatcher, listeners=server.listeners, flusher=server.flusher))
+    node = server.node
+    return Metrics(BrokerParts(broker=node.broker, dispatcher=node.dispatcher, listeners=node.listeners, flusher=node.flusher))
 
 
 def create(server: BrokerServer, name: str, partitions: int = 1) -> None:
     errors: list[ErrorCode] = []
     topic = NewTopic(name=name, num_partitions=partitions)
-    server.controller.create_topics([topic], False, lambda results: errors.extend(result.error for result in results))
+    server.node.controller.create_topics([topic], False, lambda results: errors.extend(result.error for result in results))
     assert errors == [ErrorCode.NONE]
 
 
 def append(server: BrokerServer, topic: str, index: int = 0, records: int = 1) -> Partition:
-    partition = server.partitions.get(topic, index)
+    partition = server.node.partitions.get(topic, index)
     assert partition is not None
     now_ms = int(time.time() * 1000)
     batch = bytearray(encode_batch([Record(delta, now_ms, b"key", b"value") for delta in range(records)]))
@@ -99,7 +100,7 @@ def test_the_sum_of_all_topics_survives_a_deleted_one(make_server: MakeServer) -
     append(server, "payments")
     metrics = metrics_of(server)
     metrics.render()
-    server.controller.delete_topics(["orders"], lambda _results: None)
+    server.node.controller.delete_topics(["orders"], lambda _results: None)
     text = metrics.render()
     counter = "kafka_server_brokertopicmetrics_messagesin_total"
     assert (counter, (("topic", "orders"),)) not in samples(text)
@@ -137,7 +138,7 @@ def test_replicas_are_counted(make_server: MakeServer) -> None:
     assert value(text, "kafka_server_replicamanager_partitioncount") == 3
     assert value(text, "kafka_server_replicamanager_underreplicatedpartitions") == 0
     assert value(text, "kafka_controller_kafkacontroller_activecontrollercount") == 1
-    partition = server.partitions.get("orders", 1)
+    partition = server.node.partitions.get("orders", 1)
     assert partition is not None
     partition.go_offline("a test")
     text = metrics.render()
@@ -156,7 +157,7 @@ def test_a_failed_directory_is_counted(make_server: MakeServer) -> None:
 
 def coordinator(server: BrokerServer, loop: asyncio.AbstractEventLoop) -> MachineHost:
     """The group coordinator, once it has loaded."""
-    host = server.groups.host_of_partition(0)
+    host = server.node.groups.host_of_partition(0)
     assert host is not None
     run_until(loop, lambda: host.state is HostState.ACTIVE)
     return host
@@ -197,7 +198,7 @@ def test_share_groups_are_counted_by_themselves(make_server: MakeServer, loop: a
 def test_requests_have_counts_and_quantiles(make_server: MakeServer) -> None:
     server = make_server()
     metrics = metrics_of(server)
-    route = server.dispatcher._route(MetadataRequest.API_KEY, 9)
+    route = server.node.dispatcher._route(MetadataRequest.API_KEY, 9)
     for _ in range(99):
         route.immediate[(50_000).bit_length()] += 1
     route.deferred[(40_000).bit_length()] += 1

@@ -30,7 +30,7 @@ def server(make_server: MakeServer, monkeypatch: pytest.MonkeyPatch) -> BrokerSe
 
 
 def opened(server: BrokerServer, topic: str) -> int:
-    return len(server.partitions.of_topic(topic))
+    return len(server.node.partitions.of_topic(topic))
 
 
 def turn(loop: asyncio.AbstractEventLoop) -> None:
@@ -47,13 +47,13 @@ def until_answered(loop: asyncio.AbstractEventLoop, answers: Answers, count: int
 
 def test_a_creation_is_answered_when_the_last_log_is_there(loop: asyncio.AbstractEventLoop, server: BrokerServer) -> None:
     answers: Answers = []
-    server.controller.create_topics([NewTopic(name="t", num_partitions=20)], False, answers.append)
-    topic = server.metadata.topic("t")
+    server.node.controller.create_topics([NewTopic(name="t", num_partitions=20)], False, answers.append)
+    topic = server.node.metadata.topic("t")
     assert topic is not None and len(topic.partitions) == 20, "all or nothing of it is known"
     assert opened(server, "t") < 20 and not answers
-    assert server.partitions.absence("t", 19) is ErrorCode.NOT_LEADER_OR_FOLLOWER
-    assert server.partitions.absence("t", 20) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    assert server.partitions.topic_name(topic.topic_id) == "t"
+    assert server.node.partitions.absence("t", 19) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert server.node.partitions.absence("t", 20) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert server.node.partitions.topic_name(topic.topic_id) == "t"
     seen = {opened(server, "t")}
     while not answers:
         turn(loop)
@@ -64,9 +64,9 @@ def test_a_creation_is_answered_when_the_last_log_is_there(loop: asyncio.Abstrac
 
 def test_what_was_said_first_is_done_first(loop: asyncio.AbstractEventLoop, server: BrokerServer) -> None:
     answers: Answers = []
-    server.controller.create_topics([NewTopic(name="t", num_partitions=5)], False, answers.append)
-    server.controller.create_partitions([NewPartitions(name="t", count=9)], False, answers.append)
-    server.controller.create_topics([NewTopic(name="u", num_partitions=1)], False, answers.append)
+    server.node.controller.create_topics([NewTopic(name="t", num_partitions=5)], False, answers.append)
+    server.node.controller.create_partitions([NewPartitions(name="t", count=9)], False, answers.append)
+    server.node.controller.create_topics([NewTopic(name="u", num_partitions=1)], False, answers.append)
     until_answered(loop, answers, 3)
     assert [[result.name for result in results] for results in answers] == [["t"], ["t"], ["u"]]
     assert opened(server, "t") == 9 and opened(server, "u") == 1
@@ -76,22 +76,22 @@ def test_a_deletion_in_the_middle_of_a_creation_leaves_nothing(
     loop: asyncio.AbstractEventLoop, server: BrokerServer, tmp_path: Path
 ) -> None:
     answers: Answers = []
-    server.controller.create_topics([NewTopic(name="t", num_partitions=9)], False, answers.append)
-    server.controller.delete_topics(["t"], answers.append)
+    server.node.controller.create_topics([NewTopic(name="t", num_partitions=9)], False, answers.append)
+    server.node.controller.delete_topics(["t"], answers.append)
     refused: Answers = []
-    server.controller.create_topics([NewTopic(name="t", num_partitions=1)], False, refused.append)
+    server.node.controller.create_topics([NewTopic(name="t", num_partitions=1)], False, refused.append)
     until_answered(loop, answers, 2)
-    assert opened(server, "t") == 0 and server.partitions.absence("t", 3) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert opened(server, "t") == 0 and server.node.partitions.absence("t", 3) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert refused[0][0].error is ErrorCode.TOPIC_ALREADY_EXISTS, "the name is free when the last log has gone"
     assert not [path for path in (tmp_path / "data0").glob("t-*") if not path.name.endswith("-delete")]
-    server.controller.create_topics([NewTopic(name="t", num_partitions=2)], False, answers.append)
+    server.node.controller.create_topics([NewTopic(name="t", num_partitions=2)], False, answers.append)
     until_answered(loop, answers, 3)
     assert answers[2][0].error is ErrorCode.NONE and opened(server, "t") == 2
 
 
 def test_a_stop_finishes_what_was_begun(loop: asyncio.AbstractEventLoop, server: BrokerServer, tmp_path: Path) -> None:
     answers: Answers = []
-    server.controller.create_topics([NewTopic(name="t", num_partitions=9)], False, answers.append)
+    server.node.controller.create_topics([NewTopic(name="t", num_partitions=9)], False, answers.append)
     loop.run_until_complete(server.stop())
     assert answers and len(list((tmp_path / "data0").glob("t-*"))) == 9
 
@@ -113,7 +113,7 @@ def test_a_broken_invariant_in_a_timer_stops_the_broker_too(
 def test_what_is_wanted_from_the_start_is_there_at_the_start(make_server: MakeServer) -> None:
     """`--seed-topic` with more partitions than are written at a time: READY comes after the last of them."""
     server = make_server()
-    server.create_topics([("a", 600), ("b", 600)])
+    server.node.create_topics([("a", 600), ("b", 600)])
     assert (opened(server, "a"), opened(server, "b")) == (600, 600)
 
 
@@ -124,10 +124,10 @@ def test_many_partitions_are_no_work_for_the_collector(make_server: MakeServer, 
     gc.collect()
     gc.disable()
     try:
-        server.create_topics([("t", 40)])
+        server.node.create_topics([("t", 40)])
         assert gc.get_freeze_count() > 40
-        made = id(server.partitions.of_topic("t")[0])
-        server.controller.delete_topics(["t"], lambda results: None)
+        made = id(server.node.partitions.of_topic("t")[0])
+        server.node.controller.delete_topics(["t"], lambda results: None)
         gc.unfreeze()
         assert made not in [id(found) for found in gc.get_objects() if isinstance(found, Partition)]
     finally:

@@ -23,7 +23,7 @@ SETTINGS = (
 
 
 def key_of(server: BrokerServer, topic: str, group: str = "g") -> SharePartitionKey:
-    found = server.metadata.topic(topic)
+    found = server.node.metadata.topic(topic)
     assert found is not None
     return SharePartitionKey(group, found.topic_id, 0)
 
@@ -43,7 +43,7 @@ async def until(condition: Callable[[], bool]) -> None:
 
 def acknowledge(server: BrokerServer, loop: asyncio.AbstractEventLoop, key: SharePartitionKey, offset: int) -> None:
     state = ShareState(1, 0, 0, offset + 1, (StateBatch(offset, offset, 2, 1),))
-    assert ask(loop, server.share_persister.write, key, state) is ErrorCode.NONE
+    assert ask(loop, server.node.share_persister.write, key, state) is ErrorCode.NONE
 
 
 def test_what_is_remembered_outlives_the_broker(loop: asyncio.AbstractEventLoop, tmp_path: Path) -> None:
@@ -51,11 +51,11 @@ def test_what_is_remembered_outlives_the_broker(loop: asyncio.AbstractEventLoop,
     server.start()
     create(server, "orders")
     key = key_of(server, "orders")
-    assert server.metadata.topic(SHARE_GROUP_STATE_TOPIC) is None
-    assert ask(loop, server.share_persister.initialize, key, 1, 0) is ErrorCode.NONE
+    assert server.node.metadata.topic(SHARE_GROUP_STATE_TOPIC) is None
+    assert ask(loop, server.node.share_persister.initialize, key, 1, 0) is ErrorCode.NONE
     for offset in range(9):
         acknowledge(server, loop, key, offset)
-    partition = server.partitions.get(SHARE_GROUP_STATE_TOPIC, 0)
+    partition = server.node.partitions.get(SHARE_GROUP_STATE_TOPIC, 0)
     assert partition is not None
     loop.run_until_complete(until(lambda: partition.log.log_start_offset > 5))
     assert value(metrics_of(server).render(), "kafka_server_share_coordinator_metrics_write_total") >= 10
@@ -64,8 +64,8 @@ def test_what_is_remembered_outlives_the_broker(loop: asyncio.AbstractEventLoop,
     again = BrokerServer(loop, config_for(tmp_path, *SETTINGS))
     again.start()
     expected = ShareState(1, 1, 0, 9, (StateBatch(0, 8, 2, 1),))
-    assert ask(loop, again.share_persister.read, key, 1) == (ErrorCode.NONE, expected)
-    assert ask(loop, again.share_persister.read, key, 0) == (ErrorCode.FENCED_LEADER_EPOCH, None)
+    assert ask(loop, again.node.share_persister.read, key, 1) == (ErrorCode.NONE, expected)
+    assert ask(loop, again.node.share_persister.read, key, 0) == (ErrorCode.FENCED_LEADER_EPOCH, None)
     loop.run_until_complete(again.stop())
 
 
@@ -75,15 +75,15 @@ def test_a_deleted_topic_is_forgotten(make_server: MakeServer, loop: asyncio.Abs
         create(server, topic)
     gone, kept = key_of(server, "orders"), key_of(server, "payments")
     for key in (gone, kept):
-        assert ask(loop, server.share_persister.initialize, key, 1, 0) is ErrorCode.NONE
+        assert ask(loop, server.node.share_persister.initialize, key, 1, 0) is ErrorCode.NONE
     errors: list[ErrorCode] = []
-    server.controller.delete_topics(["orders"], lambda results: errors.extend(result.error for result in results))
+    server.node.controller.delete_topics(["orders"], lambda results: errors.extend(result.error for result in results))
     loop.run_until_complete(until(lambda: bool(errors)))
-    [host] = server.share_states.all_hosts()
+    [host] = server.node.share_states.all_hosts()
     loop.run_until_complete(until(lambda: gone not in host.machine.shard.partitions))
     assert list(host.machine.shard.partitions) == [kept]
-    assert ask(loop, server.share_persister.write, gone, ShareState(1, 0, 0, 0)) is ErrorCode.INVALID_REQUEST
-    assert ask(loop, server.share_persister.delete, gone) is ErrorCode.NONE
+    assert ask(loop, server.node.share_persister.write, gone, ShareState(1, 0, 0, 0)) is ErrorCode.INVALID_REQUEST
+    assert ask(loop, server.node.share_persister.delete, gone) is ErrorCode.NONE
 
 
 def test_a_stop_answers_who_waits(loop: asyncio.AbstractEventLoop, tmp_path: Path) -> None:
@@ -92,8 +92,8 @@ def test_a_stop_answers_who_waits(loop: asyncio.AbstractEventLoop, tmp_path: Pat
     create(server, "orders")
     codes: list[ErrorCode] = []
     for _ in range(3):
-        server.share_persister.initialize(key_of(server, "orders"), 1, 0, codes.append)
+        server.node.share_persister.initialize(key_of(server, "orders"), 1, 0, codes.append)
     loop.run_until_complete(server.stop())
     assert len(codes) == 3
-    server.share_persister.delete(SharePartitionKey("g", bytes(16), 0), codes.append)
+    server.node.share_persister.delete(SharePartitionKey("g", bytes(16), 0), codes.append)
     assert codes[-1] is ErrorCode.NOT_COORDINATOR

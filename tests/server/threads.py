@@ -17,7 +17,7 @@ def with_client(loop: asyncio.AbstractEventLoop, server: BrokerServer, talk: Cal
     """Runs `talk` with a connection of its own, in a thread, while the broker serves."""
 
     def work() -> T:
-        with WireClient(server.endpoints[0].port) as client:
+        with WireClient(server.node.endpoints[0].port) as client:
             return talk(client)
 
     return loop.run_until_complete(loop.run_in_executor(None, work))

@@ -53,8 +53,9 @@ def measure(partitions: int = 2000, scrapes: int = 20) -> list[Cost]:
 def _measure(server: BrokerServer, partitions: int, scrapes: int) -> list[Cost]:
     topics = min(TOPICS, partitions)
     names = [NewTopic(name=f"topic-{number}", num_partitions=partitions // topics) for number in range(topics)]
-    server.controller.create_topics(names, False, lambda _results: None)
-    parts = BrokerParts(broker=server.broker, dispatcher=server.dispatcher, listeners=server.listeners, flusher=server.flusher)
+    server.node.controller.create_topics(names, False, lambda _results: None)
+    node = server.node
+    parts = BrokerParts(broker=node.broker, dispatcher=node.dispatcher, listeners=node.listeners, flusher=node.flusher)
     metrics = Metrics(parts)
     write = _writer(server)
     first = scrape(metrics)
@@ -72,7 +73,7 @@ def _writer(server: BrokerServer) -> Callable[[], None]:
     batch = bytes(encode_batch([Record(0, now_ms, b"key", b"value")]))
 
     def write() -> None:
-        for partition in server.partitions.all():
+        for partition in server.node.partitions.all():
             partition.append(bytearray(batch), acks=1, now_ms=now_ms)
 
     return write

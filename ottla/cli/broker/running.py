@@ -12,8 +12,8 @@ import signal
 import time
 from typing import NamedTuple
 
-from ottla.adapters.lock import LOCK_FILE, DirectoryLock, DirectoryRefused
-from ottla.base.errors import StorageError
+from ottla.adapters.lock import LOCK_FILE, DirectoryLock
+from ottla.base.errors import DirectoryRefused, StorageError
 from ottla.cli.command import Refused
 
 POLL_S = 0.02

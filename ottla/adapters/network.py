@@ -1,0 +1,329 @@
+"""Production network: plain sockets on the event loop.
+
+A channel receives straight into its user's buffer and sends bytes with one system call and file slices by `sendfile`; what the socket does
+not take waits in a queue that is continued when it is writable again. Readers and writers are registered with the loop directly, because
+transports copy once more and keep a buffer of their own for each connection.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import os
+import socket
+from asyncio import AbstractEventLoop
+from collections import deque
+from collections.abc import Callable, Sequence
+
+from ottla.base.ports import AddressError, Channel, Part, Receiver, Slice
+
+log = logging.getLogger("ottla.network")
+
+ACCEPT_BURST = 64
+"""Connections taken in one turn of the loop, so that a storm does not starve the others."""
+ACCEPT_PAUSE_SECONDS = 0.1
+OUT_OF_DESCRIPTORS = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+CONNECT_SECONDS_MAX = 10.0
+SLICE_PIECE_BYTES = 1 << 20
+"""A slice that cannot go by sendfile is read and sent in pieces of this size."""
+MORE = getattr(socket, "MSG_MORE", 0)
+
+
+class SocketChannel:
+    """`ports.Channel` over one connected socket, non-blocking."""
+
+    __slots__ = (
+        "_buffer", "_descriptor", "_file_position", "_is_closed", "_is_reading", "_is_writing", "_loop", "_queue", "_receive_into",
+        "_received", "_receiver", "_socket", "bytes_sent", "peer_host", "peer_port", "queued_bytes",
+    )  # fmt: skip
+
+    def __init__(self, loop: AbstractEventLoop, sock: socket.socket, peer_host: str = "", peer_port: int = 0) -> None:
+        self._loop = loop
+        self._socket = sock
+        self._descriptor = sock.fileno()
+        self._receive_into = sock.recv_into
+        self._receiver: Receiver | None = None
+        self._queue: deque[Part] = deque()
+        self._file_position = 0  # bytes of the slice at the head of the queue that are sent
+        self._is_reading = False
+        self._is_writing = False
+        self._is_closed = False
+        self.peer_host = peer_host
+        self.peer_port = peer_port
+        self.queued_bytes = 0
+        self.bytes_sent = 0
+
+    def local_host(self) -> str:
+        try:
+            return str(self._socket.getsockname()[0])
+        except OSError:
+            return ""
+
+    # Reading
+
+    def open(self, receiver: Receiver) -> None:
+        self._receiver = receiver
+        self._buffer = receiver.buffer
+        self._received = receiver.received
+        self.resume_reading()
+
+    def pause_reading(self) -> None:
+        if self._is_reading:
+            self._is_reading = False
+            self._loop.remove_reader(self._descriptor)
+
+    def resume_reading(self) -> None:
+        if not self._is_reading and not self._is_closed:
+            self._is_reading = True
+            self._loop.add_reader(self._descriptor, self._on_readable)
+
+    def _on_readable(self) -> None:
+        try:
+            count = self._receive_into(self._buffer())
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError:
+            self.close()
+            return
+        if count:
+            self._received(count)
+        else:
+            self.close()
+
+    def close(self) -> None:
+        if self._is_closed:
+            return
+        self.pause_reading()
+        self._is_closed = True
+        self._queue.clear()
+        if self._is_writing:
+            self._loop.remove_writer(self._descriptor)
+        self.queued_bytes = 0
+        self._socket.close()
+        if self._receiver is not None:
+            self._receiver.closed()
+
+    # Sending
+
+    def send(self, parts: Sequence[Part]) -> None:
+        if self._is_closed:
+            return
+        if not self._queue and len(parts) == 1 and not isinstance(part := parts[0], Slice):
+            self._send_bytes(part)
+            return
+        was_idle = not self._queue
+        for part in parts:
+            self._queue.append(part)
+            self.queued_bytes += len(part)
+        if was_idle:
+            self._begin()
+
+    def _send_bytes(self, data: bytes | bytearray | memoryview) -> None:
+        """The ordinary case: one answer, an idle socket."""
+        try:
+            sent = self._socket.send(data)
+        except BlockingIOError:
+            sent = 0
+        except OSError:
+            self.close()
+            return
+        self.bytes_sent += sent
+        if sent < len(data):
+            self._queue.append(memoryview(data)[sent:])
+            self.queued_bytes = len(data) - sent
+            self._wait_until_writable()
+
+    def _begin(self) -> None:
+        """Sends what the socket takes of a queue that was empty before."""
+        try:
+            is_drained = self._drain()
+        except OSError:
+            self.close()
+            return
+        if not is_drained:
+            self._wait_until_writable()
+
+    def _on_writable(self) -> None:
+        try:
+            is_drained = self._drain()
+        except OSError:
+            self.close()
+            return
+        if is_drained:
+            self._is_writing = False
+            self._loop.remove_writer(self._descriptor)
+            assert self._receiver is not None
+            self._receiver.drained()
+
+    def _wait_until_writable(self) -> None:
+        self._is_writing = True
+        self._loop.add_writer(self._descriptor, self._on_writable)
+
+    def _drain(self) -> bool:
+        """Sends until the queue is empty (True) or the socket is full (False)."""
+        queue = self._queue
+        while queue:
+            part = queue[0]
+            if isinstance(part, Slice):
+                if not self._send_slice(part):
+                    return False
+            elif not self._send_run():
+                return False
+        return True
+
+    def _send_run(self) -> bool:
+        """Sends the run of bytes at the head of the queue as one write; True when all of it went."""
+        queue = self._queue
+        if len(queue) > 1 and not isinstance(queue[1], Slice):
+            self._join_run()
+        part = queue[0]
+        assert not isinstance(part, Slice)
+        try:
+            sent = self._socket.send(part, MORE if len(queue) > 1 else 0)
+        except BlockingIOError:
+            return False
+        self._count(sent)
+        if sent < len(part):
+            queue[0] = memoryview(part)[sent:]
+            return False
+        queue.popleft()
+        return True
+
+    def _join_run(self) -> None:
+        run: list[bytes | bytearray | memoryview] = []
+        while self._queue and not isinstance(self._queue[0], Slice):
+            run.append(self._queue.popleft())  # type: ignore[arg-type]
+        self._queue.appendleft(b"".join(run))
+
+    def _send_slice(self, part: Slice) -> bool:
+        """Sends the slice at the head of the queue; True when all of it went."""
+        left = len(part) - self._file_position
+        while left:
+            try:
+                sent = self._send_piece(part, left)
+            except BlockingIOError:
+                return False
+            if sent == 0:
+                raise OSError("a segment is shorter than the slice that was promised of it")
+            self._file_position += sent
+            self._count(sent)
+            left -= sent
+        self._file_position = 0
+        self._queue.popleft()
+        return True
+
+    def _send_piece(self, part: Slice, left: int) -> int:
+        descriptor = part.fileno()
+        if descriptor >= 0:
+            return os.sendfile(self._descriptor, descriptor, part.position + self._file_position, left)
+        return self._socket.send(part.read_piece(self._file_position, SLICE_PIECE_BYTES))
+
+    def _count(self, sent: int) -> None:
+        self.queued_bytes -= sent
+        self.bytes_sent += sent
+
+
+class SocketListener:
+    """`ports.Listener` over one listening socket. Accepting pauses when the process runs out of descriptors, instead of spinning."""
+
+    def __init__(self, loop: AbstractEventLoop, sock: socket.socket) -> None:
+        self._loop = loop
+        self._socket = sock
+        self._connected: Callable[[Channel], None] | None = None
+        self.port = int(sock.getsockname()[1])
+
+    def accept(self, connected: Callable[[Channel], None]) -> None:
+        self._connected = connected
+        self._resume()
+
+    def close(self) -> None:
+        if self._socket.fileno() >= 0:
+            self._loop.remove_reader(self._socket.fileno())
+            self._socket.close()
+
+    def _resume(self) -> None:
+        if self._socket.fileno() >= 0:
+            self._loop.add_reader(self._socket.fileno(), self._accept)
+
+    def _accept(self) -> None:
+        assert self._connected is not None
+        for _ in range(ACCEPT_BURST):
+            try:
+                sock, address = self._socket.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
+            except OSError as error:
+                if error.errno not in OUT_OF_DESCRIPTORS:
+                    raise
+                log.error("cannot accept connections: %s; trying again in %d ms", error.strerror, ACCEPT_PAUSE_SECONDS * 1000)
+                self._loop.remove_reader(self._socket.fileno())
+                self._loop.call_later(ACCEPT_PAUSE_SECONDS, self._resume)
+                return
+            self._connected(connected_channel(self._loop, sock, str(address[0]), int(address[1])))
+
+
+class SocketNetwork:
+    """`ports.Network` of one event loop."""
+
+    def __init__(self, loop: AbstractEventLoop) -> None:
+        self._loop = loop
+        self._connecting: set[asyncio.Task[None]] = set()
+
+    def listen(self, host: str, port: int, backlog: int) -> SocketListener:
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        sock = socket.socket(family, socket.SOCK_STREAM)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            sock.bind((host or "0.0.0.0", port))
+            sock.listen(backlog)
+        except OSError as error:
+            sock.close()
+            raise AddressError(f"cannot listen on {host or '0.0.0.0'}:{port}: {error.strerror}; choose another --port") from error
+        sock.setblocking(False)
+        return SocketListener(self._loop, sock)
+
+    def connect(self, host: str, port: int, connected: Callable[[Channel], None], failed: Callable[[str], None]) -> None:
+        task = self._loop.create_task(self._connect(host, port, connected, failed))
+        self._connecting.add(task)
+        task.add_done_callback(self._connecting.discard)
+
+    def host_name(self) -> str:
+        return socket.gethostname()
+
+    def close(self) -> None:
+        """Gives up the connections that are not there yet."""
+        for task in self._connecting:
+            task.cancel()
+
+    async def _connect(self, host: str, port: int, connected: Callable[[Channel], None], failed: Callable[[str], None]) -> None:
+        try:
+            async with asyncio.timeout(CONNECT_SECONDS_MAX):
+                sock = await self._connected_socket(host, port)
+        except OSError as error:  # a timeout is one, too
+            failed(error.strerror or str(error) or "no answer")
+            return
+        connected(connected_channel(self._loop, sock, host, port))
+
+    async def _connected_socket(self, host: str, port: int) -> socket.socket:
+        """Tries the addresses of the name one after the other; raises the last one's error."""
+        failure = OSError(f"{host} has no address")
+        for family, kind, protocol, _name, address in await self._loop.getaddrinfo(host, port, type=socket.SOCK_STREAM):
+            sock = socket.socket(family, kind, protocol)
+            sock.setblocking(False)
+            try:
+                await self._loop.sock_connect(sock, address)
+                return sock
+            except OSError as error:
+                sock.close()
+                failure = error
+            except BaseException:
+                sock.close()
+                raise
+        raise failure
+
+
+def connected_channel(loop: AbstractEventLoop, sock: socket.socket, host: str, port: int) -> SocketChannel:
+    sock.setblocking(False)
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return SocketChannel(loop, sock, host, port)

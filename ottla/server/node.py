@@ -1,0 +1,267 @@
+"""One broker over ports: what it consists of, in which order it starts and stops, and what happens when a part of it fails.
+
+Production hands it the operating system (`app.py`), the simulation a simulated one (`tests/sim`); everything here and below imports no
+clock, socket, thread, file or generator of chance (an import contract holds that).
+
+Construction claims the log directories and makes the parts. `start` binds the listeners, registers with the controller, which sends this
+broker its replicas (logs are recovered, coordinators begin to load), and accepts connections. `stop` is in `closing.py`. A failed read,
+write or sync takes the log directory offline; a log that is only damaged goes offline alone; a broken invariant is passed to
+`on_broken_invariant`, which ends the process without the clean-shutdown marker, so that the next start recovers.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+
+from ottla.base.config import BrokerConfig, Endpoint
+from ottla.base.errors import DamagedLogError, ErrorCode, StorageError
+from ottla.base.ports import Ports
+from ottla.base.types import GROUP_METADATA_TOPIC, SHARE_GROUP_STATE_TOPIC, TRANSACTION_STATE_TOPIC
+from ottla.controller.api import NewTopic, TopicResult
+from ottla.controller.internal_topics import InternalTopics
+from ottla.controller.state import ClusterState
+from ottla.replication.fetch_sessions import FetchSessions
+from ottla.replication.partition import Partition
+from ottla.requests.context import Broker
+from ottla.security.authorizer import AllowClients
+from ottla.server.closing import CleanStop
+from ottla.server.controller_loop import ControllerLoop, Registration
+from ottla.server.coordinator_views import (
+    MetadataLeaders,
+    group_settings,
+    own_group_settings,
+    share_state_settings,
+    share_terms,
+    transaction_settings,
+)
+from ottla.server.directory_claims import claim_directories
+from ottla.server.dispatch import Dispatcher
+from ottla.server.flusher import Flusher
+from ottla.server.hosts import CoordinatorHosts, GroupHosts, ShareStateHosts, TransactionHosts
+from ottla.server.housekeeping import Housekeeping
+from ottla.server.listener import Listeners
+from ottla.server.log_directories import LogDirectoryState
+from ottla.server.partitions import SEALED_FILES_MAX, PartitionTable
+from ottla.server.peers import NoPeers
+from ottla.server.replicas import Replicas
+from ottla.server.waiters import Waiters
+from ottla.sharing.registry import SharePartitions
+from ottla.sharing.routing import SharePersister, ShareStateCoordinators
+from ottla.sharing.sessions import ShareSessions
+from ottla.storage.log import Log
+from ottla.transactions.markers import LocalMarkers, MarkerDelivery
+from ottla.transactions.producer_ids import ProducerIds
+from ottla.transactions.routing import TransactionCoordinators
+
+log = logging.getLogger("ottla")
+
+CONNECTIONS_MAX = 1 << 30
+EVERY_ADDRESS = ("", "0.0.0.0", "::")
+
+
+class Node:
+    """One broker. `directories` are locked, in the order of `log.dirs`."""
+
+    def __init__(
+        self,
+        ports: Ports,
+        config: BrokerConfig,
+        directories: Sequence[LogDirectoryState],
+        *,
+        on_broken_invariant: Callable[[AssertionError], None],
+        store_name: str = "the metadata store",
+        files_max: int = SEALED_FILES_MAX,
+        connections_max: int = CONNECTIONS_MAX,
+    ) -> None:
+        """Raises `StorageError` if the directories cannot be claimed."""
+        self.ports = ports
+        self.config = config
+        self.directories = list(directories)
+        self.is_ready = False
+        self.endpoints: list[Endpoint] = []
+        self.advertised: dict[str, tuple[str, int]] = {}
+        self.cluster_id = claim_directories(ports, config, self.directories, store_name)
+        self.metadata = ClusterState()
+        self.waiters = Waiters(ports.timers)
+        self.flusher = Flusher(ports.threads.run, self._partition_failed, ports.clock.nanoseconds)
+        self.partitions = PartitionTable(ports.disk, ports.clock, self.directories, self._make_partition, files_max=files_max)
+        self._make_coordinators()
+        self._make_controller()
+        self.broker = self._make_broker()
+        self.dispatcher = Dispatcher(self.broker, self.waiters)
+        self.listeners = Listeners(
+            ports.network, config, self.dispatcher, self.storage_failed, on_broken_invariant, connections_max=connections_max
+        )
+        self.housekeeping = Housekeeping(
+            config=config, clock=ports.clock, timers=ports.timers, disk=ports.disk, threads=ports.threads, partitions=self.partitions,
+            replicas=self.replicas, listeners=self.listeners, flusher=self.flusher,
+        )  # fmt: skip
+        config.on_change(lambda _names: self._reconfigure())
+
+    # The parts
+
+    def _make_coordinators(self) -> None:
+        config, clock, timers = self.config, self.ports.clock, self.ports.timers
+        self.share_states = ShareStateCoordinators(lambda: self._partition_count(SHARE_GROUP_STATE_TOPIC))
+        self.share_persister = SharePersister(self.share_states, self._ensure_internal_topic, timers)
+        self.share_partitions = SharePartitions(
+            persister=self.share_persister, clock=clock, timers=timers, terms_of=share_terms(config, self.metadata)
+        )
+        own_settings = own_group_settings(config, self.metadata)
+        self.groups = GroupHosts(
+            clock, timers, self.ports.random, self.metadata, group_settings(config), own_settings, self.share_persister
+        )
+        markers = LocalMarkers(self.partitions.get, self.groups.apply_marker, clock)
+        self.transactions = TransactionCoordinators(
+            partition_count=lambda: self._partition_count(TRANSACTION_STATE_TOPIC),
+            group_partition=self.groups.partition_for,
+            settings=transaction_settings(config),
+            producer_ids=ProducerIds(self.ports.store, config.this_broker_id),
+            markers=MarkerDelivery(config.this_broker_id, markers, MetadataLeaders(self.metadata), NoPeers(), timers),
+            local_markers=markers,
+            timers=timers,
+        )
+        self.transaction_hosts = TransactionHosts(clock, timers, self.transactions)
+        self.share_state_hosts = ShareStateHosts(
+            clock, timers, self.metadata, self.share_states, share_state_settings(config), self.flusher.request
+        )
+        load_bytes: dict[str, Callable[[], int]] = {
+            GROUP_METADATA_TOPIC: lambda: config.offsets_load_buffer_size,
+            TRANSACTION_STATE_TOPIC: lambda: config.transaction_state_log_load_buffer_size,
+            SHARE_GROUP_STATE_TOPIC: lambda: config.share_coordinator_load_buffer_size,
+        }
+        self.hosts = CoordinatorHosts(self.groups, self.transaction_hosts, self.share_state_hosts, load_bytes)
+
+    def _make_controller(self) -> None:
+        ports, config = self.ports, self.config
+        self.replicas = Replicas(
+            config=config, clock=ports.clock, timers=ports.timers, partitions=self.partitions, metadata=self.metadata, hosts=self.hosts,
+            groups=self.groups, share_states=self.share_state_hosts,
+            share_partitions=self.share_partitions, remove_later=self._remove_later,
+        )  # fmt: skip
+        self.controller = ControllerLoop(
+            store=ports.store, config=config, clock=ports.clock, random=ports.random, listener=self.replicas, metadata=self.metadata,
+            later=self.replicas.turns.call_next,
+        )  # fmt: skip
+        self.internal_topics = InternalTopics(self.controller, self.metadata, config)
+
+    def _make_broker(self) -> Broker:
+        ports, config = self.ports, self.config
+        return Broker(
+            broker_id=config.this_broker_id,
+            config=config,
+            clock=ports.clock,
+            timers=ports.timers,
+            random=ports.random,
+            metadata=self.metadata,
+            controller=self.controller,
+            partitions=self.partitions,
+            groups=self.groups,
+            transactions=self.transactions,
+            share_states=self.share_states,
+            share_persister=self.share_persister,
+            share_partitions=self.share_partitions,
+            share_sessions=ShareSessions(self.share_partitions, config.group_share_max_share_sessions),
+            internal_topics=self.internal_topics,
+            waiters=self.waiters,
+            fetch_sessions=FetchSessions(ports.random, config.max_incremental_fetch_session_cache_slots),
+            authorizer=AllowClients(),
+        )
+
+    def _make_partition(self, opened: Log, high_watermark: int) -> Partition:
+        partition = Partition(
+            opened,
+            broker_id=self.config.this_broker_id,
+            high_watermark=high_watermark,
+            is_flush_on_ack=self.config.ottla_flush_on_ack or opened.config.flush_messages == 1,
+            request_flush=self.flusher.request,
+            is_verification_required=self.config.transaction_partition_verification_enable,
+        )
+        partition.on_storage_error = self._partition_failed
+        return partition
+
+    # Life
+
+    def start(self) -> None:
+        """Brings the broker up to its first request. Raises `StorageError` or `AddressError` with one line."""
+        self.endpoints = [self.listeners.bind(endpoint) for endpoint in self.config.endpoints]
+        self._register()
+        self.housekeeping.start()
+        self.listeners.start()
+        self.is_ready = True
+
+    def begin_turns(self) -> None:
+        """The loop runs and clients wait for it: from here on long work is cut into pieces."""
+        self.replicas.turns.begin()
+
+    def stop(self, done: Callable[[bool], object]) -> None:
+        """The clean stop; `done` is given whether everything was closed cleanly."""
+        CleanStop(self, done).begin()
+
+    def create_topics(self, topics: Sequence[tuple[str, int]]) -> None:
+        """Creates the topics that are missing (`--seed-topic`)."""
+        wanted = [NewTopic(name=name, num_partitions=count) for name, count in topics if self.metadata.topic(name) is None]
+
+        def created(results: list[TopicResult]) -> None:
+            for result in results:
+                if result.error:
+                    log.error("topic %s was not created: %s", result.name, result.message or result.error.name)
+
+        if wanted:
+            self.controller.create_topics(wanted, False, created)
+
+    def reachable_host(self, host: str) -> str:
+        """What is advertised for a listener on `host` when nothing is set: an address that clients can connect to."""
+        return self.ports.network.host_name() if host in EVERY_ADDRESS else host
+
+    def _register(self) -> None:
+        self.advertised = {endpoint.name: (endpoint.host, endpoint.port) for endpoint in self.config.advertised_endpoints}
+        for endpoint in self.endpoints:
+            self.advertised.setdefault(endpoint.name, (self.reachable_host(endpoint.host), endpoint.port))
+        registration = Registration(
+            broker_id=self.config.this_broker_id,
+            endpoints=self.advertised,
+            protocols={endpoint.name: endpoint.protocol for endpoint in self.endpoints},
+            rack=self.config.broker_rack,
+        )
+        self.controller.start(registration, lambda: None, expected_cluster_id=self.cluster_id)
+
+    # Failures
+
+    def storage_failed(self, error: StorageError) -> None:
+        """A read failed outside of any partition's hands: the directory whose path the error names goes offline."""
+        for partition in self.partitions.all():
+            if partition.log.directory + "/" in str(error):
+                self._partition_failed(partition, error)
+                return
+        log.error("%s", error)
+
+    def _partition_failed(self, partition: Partition, error: StorageError) -> None:
+        """A log failed: its whole directory goes offline, its coordinators close. What is only damaged goes offline by itself."""
+        if isinstance(error, DamagedLogError):
+            log.error("%s goes offline: %s", partition.topic_partition, error)
+            self.hosts.resign(*partition.topic_partition)
+            return
+        directory = self.partitions.directory_of(partition)
+        for stopped in self.partitions.take_offline(directory, str(error)):
+            self.hosts.resign(*stopped.topic_partition)
+
+    # For the parts
+
+    def _remove_later(self, path: str, delay_ms: int) -> None:
+        self.housekeeping.remove_tree_later(path, delay_ms)
+
+    def _reconfigure(self) -> None:
+        """Dynamic settings have changed."""
+        self.replicas.configure_all()
+        self.groups.configure(group_settings(self.config))
+        self.transactions.configure(transaction_settings(self.config))
+        self.share_state_hosts.configure(share_state_settings(self.config))
+
+    def _ensure_internal_topic(self, topic: str, done: Callable[[ErrorCode], None]) -> None:
+        self.internal_topics.ensure(topic, done)
+
+    def _partition_count(self, topic: str) -> int:
+        known = self.metadata.topic(topic)
+        return len(known.partitions) if known is not None else 0

@@ -1,0 +1,209 @@
+"""Channels: whatever the socket takes at a time, the peer gets every byte once and in order, slices of files included."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+
+from ottla.adapters.disk import OsDisk
+from ottla.adapters.network import SocketChannel, SocketNetwork
+from ottla.base.ports import AddressError, Channel, Part
+from ottla.storage.file_slice import FileSlice, SharedFile
+
+
+class Receiver:
+    """Keeps what arrives and what happens."""
+
+    def __init__(self) -> None:
+        self.data = b""
+        self.events: list[str] = []
+        self._buffer = memoryview(bytearray(1 << 16))
+
+    def buffer(self) -> memoryview:
+        return self._buffer
+
+    def received(self, count: int) -> None:
+        self.data += self._buffer[:count]
+
+    def drained(self) -> None:
+        self.events.append("drained")
+
+    def closed(self) -> None:
+        self.events.append("closed")
+
+
+def exchange(parts: Sequence[Sequence[Part]]) -> tuple[bytes, SocketChannel, list[str]]:
+    """Sends the parts over a socket pair with small buffers; returns what arrived."""
+
+    async def run() -> tuple[bytes, SocketChannel, list[str]]:
+        loop = asyncio.get_running_loop()
+        near, far = socket.socketpair()
+        for sock in (near, far):
+            sock.setblocking(False)
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+        receiver, sender = Receiver(), SocketChannel(loop, near)
+        sender.open(receiver)
+        for group in parts:
+            sender.send(group)
+        size = sum(len(part) for group in parts for part in group)
+        arrived = b""
+        while len(arrived) < size:
+            arrived += await asyncio.wait_for(loop.sock_recv(far, 65536), 5)
+        await asyncio.sleep(0)
+        events = list(receiver.events)
+        sender.close()
+        far.close()
+        return arrived, sender, events
+
+    return asyncio.run(run())
+
+
+@pytest.fixture
+def segment(tmp_path: Path) -> tuple[bytes, SharedFile]:
+    data = os.urandom(300_000)
+    path = tmp_path / "segment"
+    path.write_bytes(data)
+    return data, SharedFile(OsDisk().open(str(path)))
+
+
+def test_small_answers() -> None:
+    arrived, sender, _ = exchange([[b"one"], [b"two", b"three"]])
+    assert arrived == b"onetwothree" and sender.queued_bytes == 0 and sender.bytes_sent == 11
+
+
+def test_more_than_the_socket_takes() -> None:
+    data = os.urandom(500_000)
+    arrived, sender, events = exchange([[data], [b"tail"]])
+    assert arrived == data + b"tail" and sender.queued_bytes == 0 and events == ["drained"]
+
+
+def test_slices_of_files_between_bytes(segment: tuple[bytes, SharedFile]) -> None:
+    data, shared = segment
+    parts: list[Part] = [b"head", FileSlice(shared, 10, 200_000), b"middle", FileSlice(shared, 5, 7), FileSlice(shared, 0, 300_000), b"end"]
+    arrived, sender, _ = exchange([parts, [b"next"]])
+    assert arrived == b"head" + data[10:200_010] + b"middle" + data[5:12] + data + b"end" + b"next"
+    assert sender.queued_bytes == 0
+
+
+def test_a_slice_that_the_file_cannot_fill_loses_the_connection(segment: tuple[bytes, SharedFile]) -> None:
+    _, shared = segment
+
+    async def run() -> list[str]:
+        near, far = socket.socketpair()
+        near.setblocking(False)
+        receiver, sender = Receiver(), SocketChannel(asyncio.get_running_loop(), near)
+        sender.open(receiver)
+        sender.send([b"head", FileSlice(shared, 299_999, 10)])
+        sender.send([b"this must not follow"])
+        assert far.recv(1000) == b"head" + shared.file.pread(1, 299_999)
+        assert far.recv(1000) == b""
+        far.close()
+        return receiver.events
+
+    assert asyncio.run(run()) == ["closed"]
+
+
+def test_a_peer_that_is_gone_is_told_once() -> None:
+    async def run() -> list[str]:
+        near, far = socket.socketpair()
+        near.setblocking(False)
+        far.close()
+        receiver, sender = Receiver(), SocketChannel(asyncio.get_running_loop(), near)
+        sender.open(receiver)
+        sender.send([b"x" * 10])
+        sender.send([b"x" * 10])
+        sender.close()
+        return receiver.events
+
+    assert asyncio.run(run()) == ["closed"]
+
+
+class Copy(FileSlice):
+    """A slice on a disk without descriptors."""
+
+    __slots__ = ()
+
+    def fileno(self) -> int:
+        return -1
+
+
+def test_a_slice_without_a_descriptor_is_read(segment: tuple[bytes, SharedFile]) -> None:
+    data, shared = segment
+    arrived, _, _ = exchange([[b"head", Copy(shared, 7, 250_000), b"end"]])
+    assert arrived == b"head" + data[7:250_007] + b"end"
+
+
+def test_connect_and_listen() -> None:
+    """Bytes in both directions, a pause, and the end by one side."""
+
+    async def run() -> None:
+        network = SocketNetwork(asyncio.get_running_loop())
+        accepted: list[Channel] = []
+        connected: list[Channel] = []
+        listener = network.listen("127.0.0.1", 0, 10)
+        listener.accept(accepted.append)
+        network.connect("localhost", listener.port, connected.append, pytest.fail)
+        await until(lambda: accepted and connected)
+        here, there = Receiver(), Receiver()
+        assert (accepted[0].peer_host, accepted[0].local_host(), connected[0].peer_port) == ("127.0.0.1", "127.0.0.1", listener.port)
+        accepted[0].open(there)
+        connected[0].open(here)
+        connected[0].send([b"ask"])
+        await until(lambda: there.data == b"ask")
+        connected[0].pause_reading()
+        accepted[0].send([b"answer"])
+        await asyncio.sleep(0.02)
+        assert here.data == b""
+        connected[0].resume_reading()
+        await until(lambda: here.data == b"answer")
+        accepted[0].close()
+        await until(lambda: here.events == ["closed"] == there.events)
+        assert accepted[0].local_host() == ""
+        listener.close()
+
+    asyncio.run(run())
+
+
+def test_a_connection_that_is_refused() -> None:
+    async def run() -> list[str]:
+        network = SocketNetwork(asyncio.get_running_loop())
+        listener = network.listen("127.0.0.1", 0, 10)
+        listener.close()
+        failures: list[str] = []
+        network.connect("127.0.0.1", listener.port, pytest.fail, failures.append)
+        await until(lambda: failures)
+        return failures
+
+    assert "refused" in asyncio.run(run())[0] or "failed" in asyncio.run(run())[0]
+
+
+def test_connections_that_are_not_there_yet_are_given_up() -> None:
+    async def run() -> None:
+        network = SocketNetwork(asyncio.get_running_loop())
+        network.connect("127.0.0.1", 1, pytest.fail, pytest.fail)
+        network.close()
+        await asyncio.sleep(0.05)
+
+    asyncio.run(run())
+
+
+def test_an_address_that_is_taken() -> None:
+    async def run() -> None:
+        network = SocketNetwork(asyncio.get_running_loop())
+        listener = network.listen("127.0.0.1", 0, 10)
+        with pytest.raises(AddressError, match="in use"):
+            network.listen("127.0.0.1", listener.port, 10)
+        listener.close()
+
+    asyncio.run(run())
+
+
+async def until(is_true: Callable[[], object]) -> None:
+    async with asyncio.timeout(15):
+        while not is_true():
+            await asyncio.sleep(0.001)
