@@ -12,6 +12,7 @@ import logging
 import os
 import signal
 import sys
+import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
@@ -66,7 +67,8 @@ class BrokerServer:
         self.timers = LoopTimers(loop)
         self.threads = LoopThreads(loop)
         self.network = SocketNetwork(loop)
-        self.directories = [LogDirectoryState(self.disk, os.path.abspath(path), DirectoryLock) for path in config.data_directories]
+        paths = map(os.path.abspath, config.data_directories)
+        self.directories = [LogDirectoryState(self.disk, path, DirectoryLock, threading.Lock()) for path in paths]
         self.stopped: asyncio.Future[int] = loop.create_future()
         self.http: HttpPort | None = None
         self._held = ExitStack()  # released by a refused start and by a stop

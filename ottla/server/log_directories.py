@@ -10,8 +10,8 @@ is dropped in order to be opened anew, what it knew last is noted.
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager, nullcontext
 from typing import Protocol
 
 from ottla.base.errors import DirectoryRefused, StorageError
@@ -40,9 +40,11 @@ TakeLock = Callable[[str], Lock]
 
 
 class LogDirectoryState:
-    """One log directory. Without `take_lock` (a disk that no other process has) it is not locked."""
+    """One log directory. Without `take_lock` (a disk that no other process has) it is not locked; `mutex` is for threads."""
 
-    def __init__(self, disk: Disk, path: str, take_lock: TakeLock | None = None) -> None:
+    def __init__(
+        self, disk: Disk, path: str, take_lock: TakeLock | None = None, mutex: AbstractContextManager[object] | None = None
+    ) -> None:
         self.path = path
         self.is_online = True
         self.reason = ""
@@ -52,7 +54,7 @@ class LogDirectoryState:
         self._closed: dict[TopicPartition, LogOffsets] = {}  # what is noted of logs that are not open
         self._plans = 0
         self._written_plan = 0
-        self._writing = threading.Lock()
+        self._writing = mutex if mutex is not None else nullcontext()
         self.is_claimed = False
         """Whether its contents are known: not while it has been offline since the start."""
         self._disk = disk
