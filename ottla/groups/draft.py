@@ -21,6 +21,7 @@ class Caller(NamedTuple):
     client_id: str
     client_host: str
     connection: str = ""
+    software: str = ""  # what the client calls itself in ApiVersions
 
 
 Refusal = Callable[[ErrorCode], Any]

@@ -20,6 +20,7 @@ class GroupSettings:
     session_timeout_min_ms: int = 6_000  # group.min.session.timeout.ms
     session_timeout_max_ms: int = 1_800_000  # group.max.session.timeout.ms
     initial_rebalance_delay_ms: int = 3_000  # group.initial.rebalance.delay.ms
+    late_metadata_wait_ms: int = 0  # ours: the delay for clients that join before they have asked for their topics' metadata
     new_member_join_timeout_ms: int = 300_000  # a constant in Kafka
     members_max: int = 2_147_483_647  # group.max.size
     offset_metadata_bytes_max: int = 4_096  # offset.metadata.max.bytes

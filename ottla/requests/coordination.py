@@ -24,7 +24,8 @@ Command = Callable[["GroupMachine", "Reply", int], "Decision"]
 
 def caller_of(request: RequestContext) -> Caller:
     """Hosts are written as Kafka's tools show them, with a slash where a name could stand."""
-    return Caller(request.version, request.client_id or "", "/" + request.connection.host, request.connection.identity)
+    connection = request.connection
+    return Caller(request.version, request.client_id or "", "/" + connection.host, connection.identity, connection.client_software_name)
 
 
 def ask(

@@ -17,7 +17,6 @@ with warnings.catch_warnings():
     import kafka.admin  # noqa: F401
 
 SETTINGS = (
-    "group.initial.rebalance.delay.ms=0",
     "group.consumer.heartbeat.interval.ms=200",
     "offsets.topic.num.partitions=5",
     "transaction.state.log.num.partitions=5",

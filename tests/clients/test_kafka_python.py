@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -185,6 +187,19 @@ def test_members_share_the_partitions(broker: BrokerProcess, fresh: Fresh, admin
     finally:
         second.leave()
         first.leave()
+
+
+def test_new_groups_beside_a_busy_process_all_get_their_records(broker: BrokerProcess, fresh: Fresh) -> None:
+    """kafka-python must not form a group before it has the topic's metadata: it would join again, and may never finish that."""
+    topic = fresh("busy")
+    send(broker, topic, [b"v"])
+    with subprocess.Popen([sys.executable, "-c", "while 1: pass"]) as busy:
+        try:
+            for number in range(20):
+                with closing(consumer(broker, topic, group=fresh("busy"))) as client:
+                    assert [record.value for record in read(client, 1, seconds=30)] == [b"v"], f"group {number}"
+        finally:
+            busy.kill()
 
 
 def test_transactions_commit_and_abort(broker: BrokerProcess, fresh: Fresh) -> None:

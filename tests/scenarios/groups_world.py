@@ -166,7 +166,7 @@ class World:
                 if protocol
             ],
         )
-        caller = Caller(version, name, "/10.0.0.1")
+        caller = Caller(version, name, "/10.0.0.1", software=arguments.text("software", ""))
 
         def answer(response: JoinGroupResponse) -> None:
             if response.error_code in (ErrorCode.NONE, ErrorCode.MEMBER_ID_REQUIRED):

@@ -27,6 +27,13 @@ def test_a_group_may_have_settings_of_its_own() -> None:
     assert group_settings(config).consumer_assignment_interval_ms == 1_000
 
 
+def test_late_metadata_is_waited_for_unless_the_delay_is_set() -> None:
+    assert group_settings(load()[0]).late_metadata_wait_ms == 200
+    for text in ("0", "50"):
+        settings = group_settings(load(assignments=(f"group.initial.rebalance.delay.ms={text}",))[0])
+        assert (settings.initial_rebalance_delay_ms, settings.late_metadata_wait_ms) == (int(text), 0)
+
+
 def test_settings_of_share_groups() -> None:
     config = load(assignments=("group.share.max.size=7", "group.share.initialize.retry.interval.ms=10"))[0]
     settings = group_settings(config)

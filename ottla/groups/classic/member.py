@@ -16,6 +16,7 @@ class ClassicMember:
     """A member by its own id. `join_reply` and `sync_reply` are set while that request of the member waits."""
 
     __slots__ = (
+        "asks_metadata_late",
         "assignment",
         "client_host",
         "client_id",
@@ -42,6 +43,7 @@ class ClassicMember:
         session_timeout_ms: int,
         protocols: Protocols,
         assignment: bytes = b"",
+        asks_metadata_late: bool = False,
     ) -> None:
         self.member_id = member_id
         self.instance_id = instance_id
@@ -51,6 +53,7 @@ class ClassicMember:
         self.session_timeout_ms = session_timeout_ms
         self.protocols = protocols
         self.assignment = assignment
+        self.asks_metadata_late = asks_metadata_late
         self.is_new = False
         self.join_reply: Reply | None = None
         self.sync_reply: Reply | None = None

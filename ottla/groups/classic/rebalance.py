@@ -94,12 +94,20 @@ def prepare_rebalance(shard: GroupShard, group: ClassicGroup, draft: Draft, now_
         else:
             _schedule_completion(shard, group, draft)
         return
-    delay_ms = shard.settings.initial_rebalance_delay_ms
+    delay_ms = _initial_delay_ms(shard, group)
     if delay_ms <= 0:
         complete_join(shard, group, draft, now_ms)
         return
     group.has_new_member = False
     _schedule_initial(shard, group, draft, delay_ms, max(group.rebalance_timeout_ms - delay_ms, 0))
+
+
+def _initial_delay_ms(shard: GroupShard, group: ClassicGroup) -> int:
+    """The configured delay; without one, the time in which clients that join too early get their metadata."""
+    settings = shard.settings
+    if settings.initial_rebalance_delay_ms > 0 or not any(member.asks_metadata_late for member in group.members.values()):
+        return settings.initial_rebalance_delay_ms
+    return settings.late_metadata_wait_ms
 
 
 def maybe_complete_join(shard: GroupShard, group: ClassicGroup, draft: Draft, now_ms: int) -> None:
@@ -198,7 +206,7 @@ def _schedule_initial(shard: GroupShard, group: ClassicGroup, draft: Draft, dela
         draft = Draft()
         if group.has_new_member and remaining_ms > 0:
             group.has_new_member = False
-            delay_next_ms = min(shard.settings.initial_rebalance_delay_ms, remaining_ms)
+            delay_next_ms = min(_initial_delay_ms(shard, group), remaining_ms)
             _schedule_initial(shard, group, draft, delay_next_ms, max(remaining_ms - delay_ms, 0))
         else:
             complete_join(shard, group, draft, now_ms)
