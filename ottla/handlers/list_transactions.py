@@ -3,8 +3,8 @@
 Behaviour: an unknown state name is reported beside the answer, not refused. Ids that the client may not describe are left out. While a
 shard loads the answer is COORDINATOR_LOAD_IN_PROGRESS.
 
-Version notes: 1 how long a transaction has been open, at least (KIP-994); 2 a pattern that the whole id must match (KIP-1152), in the
-language of subscriptions, which never runs wild (`groups/consumer/topic_regex.py`).
+Version notes: 1 how long a transaction has been open, at least (KIP-994); 2 a pattern that the whole id must match (KIP-1152), in
+RE2's language (`base/name_pattern.py`).
 
 Not done: nothing.
 """
@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ottla.base.errors import ApiError, ErrorCode
-from ottla.groups.consumer.topic_regex import PatternError, TopicRegex
+from ottla.base.name_pattern import NamePattern, PatternError
 from ottla.requests.context import Broker, Pending, RequestContext
 from ottla.security.acl import AclOperation, ResourceType
 from ottla.transactions.metadata import TransactionMetadata
@@ -70,6 +70,6 @@ def matcher(pattern: str | None) -> Callable[[str], bool] | None:
     if not pattern:
         return None
     try:
-        return TopicRegex(pattern).matches
+        return NamePattern(pattern).matches
     except PatternError as error:
         raise ApiError(ErrorCode.INVALID_REGULAR_EXPRESSION, str(error)) from error

@@ -13,11 +13,11 @@ from hashlib import blake2b
 from struct import Struct as Packer
 
 from ottla.base.errors import ApiError, ErrorCode
+from ottla.base.name_pattern import NamePattern, PatternError
 from ottla.base.uuids import Uuid
 from ottla.groups.consumer.assignors import ASSIGNORS, MemberSpec
 from ottla.groups.consumer.group import ConsumerGroup, ResolvedRegex
 from ottla.groups.consumer.records import Change
-from ottla.groups.consumer.topic_regex import PatternError, TopicRegex
 from ottla.groups.shard import GroupShard, Refresh
 from ottla.groups.share.group import ShareGroup
 
@@ -29,7 +29,7 @@ _INT32 = Packer(">i")
 
 def check_regex(pattern: str) -> None:
     try:
-        TopicRegex(pattern)
+        NamePattern(pattern)
     except PatternError as error:
         raise ApiError(ErrorCode.INVALID_REGULAR_EXPRESSION, f"{pattern!r} is no regular expression: {error}") from None
 
@@ -38,7 +38,7 @@ def resolve_regexes(shard: GroupShard, change: Change, regexes: Iterable[str], n
     """Looks up which topics these match now; logs what is new."""
     for pattern in regexes:
         try:
-            regex = TopicRegex(pattern)
+            regex = NamePattern(pattern)
         except PatternError:
             continue  # a record of another broker; it matches nothing here
         topics = tuple(sorted(name for name in shard.topics.topic_names() if regex.matches(name)))

@@ -1,0 +1,67 @@
+"""Regular expressions of clients that whole names must match: topics (KIP-848) and transactional ids (KIP-1152).
+
+The language is RE2's (https://github.com/google/re2/wiki/Syntax), which Kafka's RE2J reads as well: no back references and no
+look-around, so that a match takes time linear in the name. Python's `re` would not do: a pattern such as `(a+)+$` keeps it busy for years,
+and the event loop waits. The library is loaded with the first pattern, not at the start.
+
+Bounds, beyond which a pattern is refused: its length, the memory of its program and states, and the number of its instructions, so that no
+topic's name costs more than a millisecond. Patterns with repetitions may have fewer, since there most instructions can be active at once.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+PATTERN_LENGTH_MAX = 512
+MEMORY_BYTES_MAX = 256 << 10
+INSTRUCTIONS_MAX = 600
+INSTRUCTIONS_WITH_REPETITION_MAX = 350
+
+_REPETITIONS = frozenset("*+?{")
+
+
+class PatternError(ValueError):
+    """The text is not a regular expression of RE2's language, or beyond its bounds."""
+
+
+class NamePattern:
+    """One pattern, ready to match."""
+
+    __slots__ = ("_of_ascii", "_of_unicode", "_text")
+
+    def __init__(self, text: str) -> None:
+        if len(text) > PATTERN_LENGTH_MAX:
+            raise PatternError(f"longer than {PATTERN_LENGTH_MAX} characters")
+        self._text = text
+        # Compiled for single bytes, `.` is one instruction; for UTF-8 it is many. Names of topics are ASCII.
+        self._of_ascii = _compile(text, is_ascii=text.isascii())
+        self._of_unicode: Any = None if text.isascii() else self._of_ascii
+        most = INSTRUCTIONS_MAX if _REPETITIONS.isdisjoint(text) else INSTRUCTIONS_WITH_REPETITION_MAX
+        if self._of_ascii.programsize > most:
+            raise PatternError("too many repetitions or characters")
+
+    def matches(self, name: str) -> bool:
+        """Whether all of the name matches."""
+        if name.isascii():
+            return self._of_ascii.fullmatch(name) is not None
+        if self._of_unicode is None:
+            self._of_unicode = _compile(self._text, is_ascii=False)
+        return self._of_unicode.fullmatch(name) is not None
+
+
+def _compile(text: str, *, is_ascii: bool) -> Any:
+    import re2
+
+    options = re2.Options()
+    options.max_mem = MEMORY_BYTES_MAX
+    options.log_errors = False
+    options.never_capture = True
+    if is_ascii:
+        options.encoding = re2.Options.Encoding.LATIN1
+    try:
+        return re2.compile(text.encode("latin-1") if is_ascii else text, options)
+    except re2.error as error:
+        reason = error.args[0] if error.args else ""
+        raise PatternError(reason.decode(errors="replace") if isinstance(reason, bytes) else str(reason)) from None
+    finally:
+        re2.purge()  # the library would keep each pattern; it lives as long as its owner
