@@ -19,7 +19,7 @@ from aiokafka.errors import ProducerFenced, TopicAlreadyExistsError
 from tests.clients.broker_process import BrokerProcess
 
 Fresh = Callable[[str], str]
-SECONDS = 40
+SECONDS = 150
 
 
 def run(work: Coroutine[Any, Any, None]) -> None:
@@ -73,7 +73,7 @@ def clients(broker: BrokerProcess) -> Clients:
 
 
 async def read(client: AIOKafkaConsumer, count: int) -> list[ConsumerRecord]:
-    return [await asyncio.wait_for(client.getone(), 15) for _ in range(count)]
+    return [await asyncio.wait_for(client.getone(), 60) for _ in range(count)]
 
 
 @pytest.mark.parametrize("codec", [None, "gzip", "snappy", "lz4", "zstd"])

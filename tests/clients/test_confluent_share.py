@@ -43,7 +43,7 @@ def sharer(broker: BrokerProcess, names: tuple[str, str]) -> Callable[..., Any]:
     return make
 
 
-def take(consumer: Any, count: int, seconds: float = 15) -> list[Message]:
+def take(consumer: Any, count: int, seconds: float = 60) -> list[Message]:
     found: list[Message] = []
     deadline = time.monotonic() + seconds
     while len(found) < count and time.monotonic() < deadline:

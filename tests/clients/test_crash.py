@@ -129,7 +129,7 @@ def produce_under_kills(broker: BrokerProcess, topic: str, round_number: int) ->
         if number % 500 == 0:
             client.poll(0)
         if number == kill_at:
-            eventually(lambda: client.poll(0.001) >= 0 and len(acknowledged) > kill_at // 4, 30, 0)
+            eventually(lambda: client.poll(0.001) >= 0 and len(acknowledged) > kill_at // 4, pause=0)
             broker.crash()
     assert client.flush(60) == 0
     assert not failures, failures[0]

@@ -90,7 +90,7 @@ def test_topics_survive_kills_as_they_were_acknowledged(own_broker: BrokerProces
         changing.start()
         changing.join(0.02 + moments.random() * 0.2)
         own_broker.kill()
-        changing.join(20)
+        changing.join(60)
         assert not changing.problems
         own_broker.start()
         with WireClient(own_broker.port) as client:

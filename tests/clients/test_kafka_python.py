@@ -37,7 +37,7 @@ def admin(broker: BrokerProcess) -> Iterator[KafkaAdminClient]:
 def send(broker: BrokerProcess, topic: str, values: list[bytes], **settings: Any) -> None:
     with closing(KafkaProducer(bootstrap_servers=broker.address, linger_ms=5, **settings)) as client:
         futures = [client.send(topic, value, partition=0) for value in values]
-        assert [future.get(15).offset for future in futures] == list(range(len(values)))
+        assert [future.get(60).offset for future in futures] == list(range(len(values)))
 
 
 def consumer(broker: BrokerProcess, *topics: str, group: str | None = None, **settings: Any) -> KafkaConsumer:
@@ -45,7 +45,7 @@ def consumer(broker: BrokerProcess, *topics: str, group: str | None = None, **se
     return KafkaConsumer(*topics, bootstrap_servers=broker.address, group_id=group, **settings)
 
 
-def read(client: KafkaConsumer, count: int, seconds: float = 15) -> list[Any]:
+def read(client: KafkaConsumer, count: int, seconds: float = 60) -> list[Any]:
     found: list[Any] = []
     deadline = time.monotonic() + seconds
     while len(found) < count and time.monotonic() < deadline:
@@ -66,8 +66,8 @@ def test_every_codec_comes_back_as_it_was(broker: BrokerProcess, fresh: Fresh, c
 def test_keys_headers_timestamps_and_nulls(broker: BrokerProcess, fresh: Fresh) -> None:
     topic = fresh("records")
     with closing(KafkaProducer(bootstrap_servers=broker.address)) as client:
-        client.send(topic, b"v", b"k", headers=[("a", b"1"), ("a", b"")], timestamp_ms=1_600_000_000_123).get(15)
-        client.send(topic, None, b"tombstone").get(15)
+        client.send(topic, b"v", b"k", headers=[("a", b"1"), ("a", b"")], timestamp_ms=1_600_000_000_123).get(60)
+        client.send(topic, None, b"tombstone").get(60)
     with closing(consumer(broker, topic)) as reader:
         first, second = read(reader, 2)
     assert (first.key, first.value, first.timestamp) == (b"k", b"v", 1_600_000_000_123)
@@ -166,27 +166,41 @@ class Member(threading.Thread):
 
     def leave(self) -> None:
         self.is_leaving.set()
-        self.join(20)
+        self.join(60)
         assert not self.is_alive()
+
+
+@pytest.fixture
+def joining(broker: BrokerProcess) -> Iterator[Callable[..., Member]]:
+    """Makes members that have left at the end of the test, however it ends."""
+    members: list[Member] = []
+
+    def join(topic: str, group: str, assignor: type) -> Member:
+        members.append(Member(broker, topic, group, assignor))
+        return members[-1]
+
+    yield join
+    for member in members:
+        member.is_leaving.set()
+    for member in members:
+        member.leave()
 
 
 @pytest.mark.parametrize(
     "assignor", [RangePartitionAssignor, RoundRobinPartitionAssignor, StickyPartitionAssignor, CooperativeStickyAssignor]
 )
-def test_members_share_the_partitions(broker: BrokerProcess, fresh: Fresh, admin: KafkaAdminClient, assignor: type) -> None:
+def test_members_share_the_partitions(
+    joining: Callable[..., Member], fresh: Fresh, admin: KafkaAdminClient, assignor: type
+) -> None:
     topic, group = fresh("shared"), fresh("group")
     admin.create_topics({topic: {"num_partitions": 4}})
-    first = Member(broker, topic, group, assignor)
-    eventually(lambda: first.owned == [0, 1, 2, 3], 20)
-    second = Member(broker, topic, group, assignor)
-    try:
-        eventually(lambda: len(first.owned) == 2 and sorted(first.owned + second.owned) == [0, 1, 2, 3], 20)
-        second.leave()
-        eventually(lambda: first.owned == [0, 1, 2, 3], 20)
-        assert first.owned == [0, 1, 2, 3]
-    finally:
-        second.leave()
-        first.leave()
+    first = joining(topic, group, assignor)
+    eventually(lambda: first.owned == [0, 1, 2, 3])
+    second = joining(topic, group, assignor)
+    eventually(lambda: len(first.owned) == 2 and sorted(first.owned + second.owned) == [0, 1, 2, 3])
+    second.leave()
+    eventually(lambda: first.owned == [0, 1, 2, 3])
+    assert first.owned == [0, 1, 2, 3]
 
 
 def test_new_groups_beside_a_busy_process_all_get_their_records(broker: BrokerProcess, fresh: Fresh) -> None:
@@ -217,7 +231,7 @@ def test_transactions_commit_and_abort(broker: BrokerProcess, fresh: Fresh) -> N
         client.send_offsets_to_transaction({place: OffsetAndMetadata(2, "", -1)}, worker.group_metadata())
         client.commit_transaction()
         client.begin_transaction()
-        client.send(topic, b"dropped").get(15)
+        client.send(topic, b"dropped").get(60)
         client.abort_transaction()
         client.begin_transaction()
         client.send(topic, b"kept too")
@@ -235,7 +249,7 @@ def test_the_older_producer_of_a_transactional_id_is_fenced(broker: BrokerProces
     with closing(KafkaProducer(**settings)) as old, closing(KafkaProducer(**settings)) as new:
         old.init_transactions()
         old.begin_transaction()
-        old.send(topic, b"old").get(15)
+        old.send(topic, b"old").get(60)
         new.init_transactions()
         with pytest.raises(KafkaError):
             old.commit_transaction()

@@ -115,7 +115,7 @@ class Group:
             self.sent += 1
             values.add(b"%d" % self.sent)
             self.producer.produce(topic, b"%d" % self.sent, partition=partition)
-        assert self.producer.flush(10) == 0
+        assert self.producer.flush(60) == 0
         got: list[bytes] = []
         eventually(lambda: [got.extend(member.values()) for member in self.members] and len(got) >= len(values), 15, 0)
         assert sorted(got) == sorted(values)
@@ -136,7 +136,7 @@ def make_topic(broker: BrokerProcess) -> Callable[[str, int], list[Spot]]:
     admin = AdminClient({"bootstrap.servers": broker.address})
 
     def make(name: str, partitions: int) -> list[Spot]:
-        admin.create_topics([NewTopic(name, partitions, 1)])[name].result(10)
+        admin.create_topics([NewTopic(name, partitions, 1)])[name].result(60)
         return [(name, partition) for partition in range(partitions)]
 
     return make

@@ -23,7 +23,7 @@ from tests.clients.conftest import SETTINGS
 from tests.clients.group_view import look
 
 PARTITIONS = 12
-REST_SECONDS = 30
+REST_SECONDS = 150
 KINDS = itertools.cycle(["confluent", "kafka-python"])
 
 
@@ -97,7 +97,7 @@ class SixMembers:
         sent = [str(next(self.numbers)) for _ in range(PARTITIONS)]
         for partition, value in enumerate(sent):
             self.producer.produce("shared", value, partition=partition)
-        assert self.producer.flush(10) == 0
+        assert self.producer.flush(60) == 0
         eventually(lambda: sum(len(member.got) for member in self.members) >= sum(before) + PARTITIONS)
         for member, start in zip(self.members, before, strict=True):
             assert sorted(map(int, member.got[start:])) == sorted(int(sent[partition]) for partition in member.owned)
@@ -107,7 +107,7 @@ class SixMembers:
 @pytest.fixture
 def group(own_broker: BrokerProcess) -> Iterator[SixMembers]:
     admin = AdminClient({"bootstrap.servers": own_broker.address})
-    admin.create_topics([NewTopic("shared", PARTITIONS, 1)])["shared"].result(10)
+    admin.create_topics([NewTopic("shared", PARTITIONS, 1)])["shared"].result(60)
     group = SixMembers(own_broker)
     yield group
     for member in list(group.members):
