@@ -59,7 +59,7 @@ def fresh() -> Callable[[str], str]:
     return lambda prefix: f"{prefix}-{next(_numbers)}"
 
 
-LEFT_SECONDS = 60
+LEFT_SECONDS = 30
 
 
 def open_sockets() -> frozenset[str]:

@@ -38,8 +38,9 @@ POLL_SECONDS = 60
 
 
 @pytest.fixture
-def admin(broker: BrokerProcess) -> AdminClient:
-    return AdminClient({"bootstrap.servers": broker.address})
+def admin(broker: BrokerProcess) -> Iterator[AdminClient]:
+    with AdminClient({"bootstrap.servers": broker.address}) as client:
+        yield client
 
 
 def producer(broker: BrokerProcess, **settings: Any) -> Producer:

@@ -140,19 +140,19 @@ def produce_under_kills(broker: BrokerProcess, topic: str, round_number: int) ->
 @pytest.mark.timeout(60 + 60 * CRASH_ROUNDS)
 def test_acknowledged_records_and_offsets_survive_kills(own_broker: BrokerProcess) -> None:
     broker = own_broker.start()
-    admin = AdminClient({"bootstrap.servers": broker.address, "log_level": 0})
-    for round_number in range(CRASH_ROUNDS):
-        topic, group = f"survivors-{round_number}", f"committers-{round_number}"
-        admin.create_topics([NewTopic(topic, PARTITIONS, 1)])[topic].result(20)
-        along = CommittingConsumer(broker.address, topic, group)
-        acknowledged = produce_under_kills(broker, topic, round_number)
-        committed = along.stop()
-        check_once_and_in_order(read_all(broker.address, topic), acknowledged)
-        found = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])[group].result(20)
-        kept = {one.partition: one.offset for one in found.topic_partitions}
-        assert committed
-        assert all(kept[partition] >= offset for partition, offset in committed.items()), (kept, committed)
-        admin.delete_topics([topic])[topic].result(20)
+    with AdminClient({"bootstrap.servers": broker.address, "log_level": 0}) as admin:
+        for round_number in range(CRASH_ROUNDS):
+            topic, group = f"survivors-{round_number}", f"committers-{round_number}"
+            admin.create_topics([NewTopic(topic, PARTITIONS, 1)])[topic].result(60)
+            along = CommittingConsumer(broker.address, topic, group)
+            acknowledged = produce_under_kills(broker, topic, round_number)
+            committed = along.stop()
+            check_once_and_in_order(read_all(broker.address, topic), acknowledged)
+            found = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])[group].result(60)
+            kept = {one.partition: one.offset for one in found.topic_partitions}
+            assert committed
+            assert all(kept[partition] >= offset for partition, offset in committed.items()), (kept, committed)
+            admin.delete_topics([topic])[topic].result(60)
 
 
 # The state before and after

@@ -16,7 +16,7 @@ from tests.clients.broker_process import BrokerProcess, eventually
 from tests.clients.conftest import SETTINGS
 from tests.clients.java_program import Java
 
-SECONDS = 20
+SECONDS = 120
 CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]
 RECORDS_PER_CODEC = 250
 TOOL = "org.apache.kafka.tools.DumpLogSegments"
@@ -44,14 +44,14 @@ def data(tmp_path_factory: pytest.TempPathFactory, values: list[bytes]) -> Path:
 
 
 def write_everything(process: BrokerProcess, values: list[bytes]) -> None:
-    admin = AdminClient({"bootstrap.servers": process.address})
     topics = {
         "plain": {"segment.bytes": "1048576", "index.interval.bytes": "2000"},
         "transactions": {},
         "compacted": {"cleanup.policy": "compact", "segment.ms": "100", "min.cleanable.dirty.ratio": "0.01"},
     }
-    for future in admin.create_topics([NewTopic(name, 1, 1, config=config) for name, config in topics.items()]).values():
-        future.result(SECONDS)
+    with AdminClient({"bootstrap.servers": process.address}) as admin:
+        for future in admin.create_topics([NewTopic(name, 1, 1, config=config) for name, config in topics.items()]).values():
+            future.result(SECONDS)
     for at, codec in enumerate(CODECS):
         part = values[at * RECORDS_PER_CODEC : (at + 1) * RECORDS_PER_CODEC]
         settings = {"compression.type": codec, "linger.ms": 20, "batch.size": 20_000, "enable.idempotence": True}

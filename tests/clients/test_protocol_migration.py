@@ -90,6 +90,7 @@ class Group:
     def close(self) -> None:
         for member in self.members:
             member.close()
+        self.producer.close()
 
     def rest(self, *spots: Spot) -> GroupView:
         """Waits until the group is at rest with all of these partitions, and tries each of them."""
@@ -98,12 +99,12 @@ class Group:
         def at_rest() -> GroupView | None:
             for member in self.members:
                 assert member.values() == []
-            told, owned = look(self.broker.port, self.name), [member.owned() for member in self.members]
-            is_whole = told.state == "Stable" and sorted(map(sorted, owned)) == sorted(map(sorted, told.members.values()))
-            return told if is_whole and frozenset().union(*owned) == wanted else None
+            view, owned = look(self.broker.port, self.name), [member.owned() for member in self.members]
+            is_whole = view.state == "Stable" and sorted(map(sorted, owned)) == sorted(map(sorted, view.members.values()))
+            return view if is_whole and frozenset().union(*owned) == wanted else None
 
         found: list[GroupView] = []
-        eventually(lambda: (told := at_rest()) is not None and not found.append(told), 15, 0)
+        eventually(lambda: (view := at_rest()) is not None and not found.append(view), pause=0)
         assert sum(len(member.owned()) for member in self.members) == len(wanted), "a partition has two owners"
         self.try_each(wanted)
         return found[0]
@@ -117,7 +118,7 @@ class Group:
             self.producer.produce(topic, b"%d" % self.sent, partition=partition)
         assert self.producer.flush(60) == 0
         got: list[bytes] = []
-        eventually(lambda: [got.extend(member.values()) for member in self.members] and len(got) >= len(values), 15, 0)
+        eventually(lambda: [got.extend(member.values()) for member in self.members] and len(got) >= len(values), pause=0)
         assert sorted(got) == sorted(values)
         for member in self.members:
             if member.owned():
@@ -132,14 +133,14 @@ def group(broker: BrokerProcess, fresh: Fresh) -> Iterator[Group]:
 
 
 @pytest.fixture
-def make_topic(broker: BrokerProcess) -> Callable[[str, int], list[Spot]]:
-    admin = AdminClient({"bootstrap.servers": broker.address})
+def make_topic(broker: BrokerProcess) -> Iterator[Callable[[str, int], list[Spot]]]:
+    with AdminClient({"bootstrap.servers": broker.address}) as admin:
 
-    def make(name: str, partitions: int) -> list[Spot]:
-        admin.create_topics([NewTopic(name, partitions, 1)])[name].result(60)
-        return [(name, partition) for partition in range(partitions)]
+        def make(name: str, partitions: int) -> list[Spot]:
+            admin.create_topics([NewTopic(name, partitions, 1)])[name].result(60)
+            return [(name, partition) for partition in range(partitions)]
 
-    return make
+        yield make
 
 
 MakeTopic = Callable[[str, int], list[Spot]]
@@ -198,9 +199,9 @@ def test_a_static_member_finds_its_place_again(group: Group, make_topic: MakeTop
     assert after.instances.keys() == {"desk"}
     assert after.instances != before.instances
     second = group.join(topic, group_instance_id="desk")  # while the first is in use
-    told: list[Message] = []
-    eventually(lambda: told.extend(filter(None, [second.client.poll(0.05)])) or told, 10)
-    assert "still used by another member" in told[0].error().str()
+    refusals: list[Message] = []
+    eventually(lambda: refusals.extend(filter(None, [second.client.poll(0.05)])) or refusals)
+    assert "still used by another member" in refusals[0].error().str()
     group.leave(second)
     group.rest(*spots)
 
@@ -219,7 +220,7 @@ def test_a_regular_expression_meets_new_topics(group: Group, make_topic: MakeTop
     assert len(group.members[0].owned()) == 5
 
 
-def test_answers_that_nobody_waits_for_any_more_are_told_again(group: Group, make_topic: MakeTopic, fresh: Fresh) -> None:
+def test_answers_that_nobody_waits_for_any_more_are_given_again(group: Group, make_topic: MakeTopic, fresh: Fresh) -> None:
     """The broker stands still for longer than librdkafka waits for a heartbeat's answer, just when that would give a partition away."""
     topic = fresh("topic")
     spots = make_topic(topic, 2)

@@ -106,8 +106,8 @@ class SixMembers:
 
 @pytest.fixture
 def group(own_broker: BrokerProcess) -> Iterator[SixMembers]:
-    admin = AdminClient({"bootstrap.servers": own_broker.address})
-    admin.create_topics([NewTopic("shared", PARTITIONS, 1)])["shared"].result(60)
+    with AdminClient({"bootstrap.servers": own_broker.address}) as admin:
+        admin.create_topics([NewTopic("shared", PARTITIONS, 1)])["shared"].result(60)
     group = SixMembers(own_broker)
     yield group
     for member in list(group.members):

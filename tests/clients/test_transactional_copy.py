@@ -35,7 +35,7 @@ COPY_ROUNDS = int(os.environ.get("OTTLA_COPY_ROUNDS", "6"))
 PARTITIONS = 3
 RECORDS = 300
 BATCH_MAX = 25
-SECONDS = 20
+SECONDS = 120
 ENDS = {"commit": 12, "abort": 5, "abort early": 2, "abandon": 1}
 """How a transaction ends, and how often."""
 
@@ -57,9 +57,9 @@ class Plan:
 
 
 def make_topics(address: str, *names: str) -> None:
-    admin = AdminClient({"bootstrap.servers": address, "log_level": 0})
-    for future in admin.create_topics([NewTopic(name, PARTITIONS, 1) for name in names]).values():
-        future.result(SECONDS)
+    with AdminClient({"bootstrap.servers": address, "log_level": 0}) as admin:
+        for future in admin.create_topics([NewTopic(name, PARTITIONS, 1) for name in names]).values():
+            future.result(SECONDS)
 
 
 def fill(address: str, source: str, numbers: range) -> None:
@@ -317,28 +317,28 @@ def test_kills(own_broker: BrokerProcess, tmp_path: Path) -> None:
     """I23, I28, I32, I43: each kill falls into running work, because the copy must have advanced since the one before."""
     broker, chance, started = own_broker.start(), random.Random(7), time.monotonic()
     make_topics(broker.address, "source", "target")
-    admin = AdminClient({"bootstrap.servers": broker.address, **PATIENT})
-    feed, worker = Feed(broker.address, "source"), Worker(broker.address, "source", "target", "copiers", log=tmp_path / "worker.log")
-    worker.start()
-    rounds: Counter[str] = Counter()
-    position = 0
-    try:
-        for number in range(COPY_ROUNDS):
-            eventually(lambda position=position: consumed(admin, "copiers") > position, 40, 0.05)  # type: ignore[misc]
-            time.sleep(chance.random() * 0.5)
-            position = max(position, consumed(admin, "copiers"))
-            victim = ("broker", "worker", "both")[number % 3]
-            rounds[victim] += 1
-            if victim == "both":
-                worker.kill()
-                broker.crash()
-                worker.start()
-            else:
-                (broker if victim == "broker" else worker).crash()
-        count = feed.stop()
-        eventually(lambda: consumed(admin, "copiers") >= count, 60 + COPY_ROUNDS, 0.2)
-    finally:
-        worker.kill()
+    with AdminClient({"bootstrap.servers": broker.address, **PATIENT}) as admin:
+        feed, worker = Feed(broker.address, "source"), Worker(broker.address, "source", "target", "copiers", log=tmp_path / "worker.log")
+        worker.start()
+        rounds: Counter[str] = Counter()
+        position = 0
+        try:
+            for number in range(COPY_ROUNDS):
+                eventually(lambda position=position: consumed(admin, "copiers") > position, 120, 0.05)  # type: ignore[misc]
+                time.sleep(chance.random() * 0.5)
+                position = max(position, consumed(admin, "copiers"))
+                victim = ("broker", "worker", "both")[number % 3]
+                rounds[victim] += 1
+                if victim == "both":
+                    worker.kill()
+                    broker.crash()
+                    worker.start()
+                else:
+                    (broker if victim == "broker" else worker).crash()
+            count = feed.stop()
+            eventually(lambda: consumed(admin, "copiers") >= count, 180 + COPY_ROUNDS, 0.2)
+        finally:
+            worker.kill()
     copied = numbers_in(broker.address, "target")
     written = sum(map(len, numbers_in(broker.address, "target", "read_uncommitted").values()))
     found, expected = (Counter(chain.from_iterable(one.values())) for one in (copied, doubled(count)))

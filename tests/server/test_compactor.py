@@ -61,8 +61,8 @@ def broker(tmp_path: Path) -> Iterator[BrokerProcess]:
 
 def create(broker: BrokerProcess, topic: str, **configs: str) -> str:
     wanted = {**COMPACTED, **{name.replace("_", "."): value for name, value in configs.items()}}
-    client = AdminClient({"bootstrap.servers": broker.address, **QUIET})
-    client.create_topics([NewTopic(topic, 1, 1, config=wanted)])[topic].result(10)
+    with AdminClient({"bootstrap.servers": broker.address, **QUIET}) as client:
+        client.create_topics([NewTopic(topic, 1, 1, config=wanted)])[topic].result(60)
     return topic
 
 
@@ -208,8 +208,8 @@ def test_i36_coordinators_logs_are_compacted_and_loaded_again(broker: BrokerProc
     eventually(lambda: clean_to(broker, "__consumer_offsets") > 200 and clean_to(broker, "__transaction_state") > 50)
     broker.crash()
     group = ConsumerGroupTopicPartitions("workers", [TopicPartition(topic, 0)])
-    admin = AdminClient({"bootstrap.servers": broker.address, **QUIET})
-    found = admin.list_consumer_group_offsets([group])["workers"].result(20)
+    with AdminClient({"bootstrap.servers": broker.address, **QUIET}) as admin:
+        found = admin.list_consumer_group_offsets([group])["workers"].result(60)
     assert found.topic_partitions[0].offset == 399
     values: dict[bytes, bytes | None] = {}
     transact(broker, topic, values, 2)

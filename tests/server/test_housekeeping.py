@@ -37,8 +37,8 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
 
 def create(broker: BrokerProcess, topic: str, **configs: str) -> str:
     wanted = {name.replace("_", "."): value for name, value in configs.items()}
-    admin = AdminClient({"bootstrap.servers": broker.address, **QUIET})
-    admin.create_topics([NewTopic(topic, 1, 1, config=wanted)])[topic].result(10)
+    with AdminClient({"bootstrap.servers": broker.address, **QUIET}) as admin:
+        admin.create_topics([NewTopic(topic, 1, 1, config=wanted)])[topic].result(60)
     return topic
 
 
@@ -107,9 +107,9 @@ def test_segments_roll_by_age_and_by_size(broker: BrokerProcess) -> None:
 def test_i7_delete_records(broker: BrokerProcess) -> None:
     topic = create(broker, "cut", internal_segment_bytes="10000")
     produce(broker, topic, 60)
-    admin = AdminClient({"bootstrap.servers": broker.address, **QUIET})
-    deleted = admin.delete_records([TopicPartition(topic, 0, 45)])
-    assert next(iter(deleted.values())).result(10).low_watermark == 45
+    with AdminClient({"bootstrap.servers": broker.address, **QUIET}) as admin:
+        deleted = admin.delete_records([TopicPartition(topic, 0, 45)])
+        assert next(iter(deleted.values())).result(60).low_watermark == 45
     assert bounds(broker, topic) == (45, 60)
     eventually(lambda: segments(broker, topic)[0] > 20 and not leftovers(broker, topic))
     assert segments(broker, topic)[0] <= 45
