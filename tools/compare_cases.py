@@ -25,9 +25,9 @@ class Case(NamedTuple):
 
 _EXIT_RESET = "a refusal is exit code 1; Kafka's tool exits 0"
 _TRACE = "Kafka's tool prints a stack trace on stdout"
-_OLD_NAME = "that an option has an old name is not said on stdout"
+_OLD_NAME = "that an option has an old name is not printed on stdout"
 _EPOCH = "Kafka's client raises the producer's epoch with each transaction (KIP-890), our client keeps it"
-_WARNING = "that a partition has no record at that time is told on stderr"
+_WARNING = "that a partition has no record at that time is printed on stderr"
 
 _ALICE_AT_APP = "--entity-type users --entity-name alice --entity-type clients --entity-name app"
 
@@ -66,8 +66,8 @@ CASES: tuple[Case, ...] = (
     Case("kafka-topics --list --describe"),
     Case("kafka-topics --create"),
     Case("kafka-topics --nosuch"),
-    Case("kafka-topics --describe --topic orders --topic quickstart-events", why="wrong usage is told on stderr only"),
-    Case("kafka-topics --create --topic x --partitions abc", why="wrong usage is told on stderr only"),
+    Case("kafka-topics --describe --topic orders --topic quickstart-events", why="wrong usage is printed on stderr only"),
+    Case("kafka-topics --create --topic x --partitions abc", why="wrong usage is printed on stderr only"),
     Case("kafka-console-producer --topic quickstart-events", "This is my first event\nThis is my second event\n"),
     Case(
         "kafka-console-producer --topic orders --reader-property parse.key=true --reader-property key.separator=:",
@@ -159,8 +159,8 @@ CASES: tuple[Case, ...] = (
     Case("kafka-consumer-groups --reset-offsets --group g1 --topic orders:2 --topic quickstart-events --to-latest --execute"),
     Case("kafka-consumer-groups --reset-offsets --group g1 --from-file FILES/reset.csv --dry-run"),
     Case("kafka-consumer-groups --reset-offsets --group g1 --group g2 --from-file FILES/reset2.csv --dry-run"),
-    Case("kafka-consumer-groups --reset-offsets --group g1 --to-earliest --dry-run", why="wrong usage is told on stderr only"),
-    Case("kafka-consumer-groups --reset-offsets --group g1 --all-topics --dry-run", why="wrong usage is told on stderr only"),
+    Case("kafka-consumer-groups --reset-offsets --group g1 --to-earliest --dry-run", why="wrong usage is printed on stderr only"),
+    Case("kafka-consumer-groups --reset-offsets --group g1 --all-topics --dry-run", why="wrong usage is printed on stderr only"),
     Case("kafka-consumer-groups --reset-offsets --group g1 --all-topics --to-earliest --to-latest --dry-run"),
     Case("kafka-consumer-groups --reset-offsets --group new --topic orders --shift-by 1 --dry-run"),
     Case("kafka-consumer-groups --reset-offsets --group new --topic orders --to-current --dry-run"),

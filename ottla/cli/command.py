@@ -1,4 +1,4 @@
-"""What a command is to `main`: a sentence of help, its options, and the function that does it."""
+"""A command of the program: a sentence of help, its options, and the function that runs it; and the errors that it may raise."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 
 class Command(NamedTuple):
-    """One verb. `run` gives the exit code; `name` is how errors and `--help` call it."""
+    """One command. `run` returns the exit code."""
 
     help: str
     add_arguments: Callable[[argparse.ArgumentParser], object]
@@ -25,11 +25,11 @@ class Translation(NamedTuple):
 
 
 class UsageError(Exception):
-    """Wrong usage that only shows after parsing: exit code 2, one line."""
+    """Wrong usage, also when it is found only after parsing: exit code 2, one line."""
 
 
 class Refused(Exception):
-    """Something was refused or failed: exit code 1, one line, with the name of the error for those who read JSON."""
+    """Something was refused or failed: exit code 1, one line; `name` is the error's name in JSON."""
 
     def __init__(self, message: str, name: str = "") -> None:
         super().__init__(message)
@@ -37,7 +37,7 @@ class Refused(Exception):
 
 
 def no_arguments(_: argparse.ArgumentParser) -> None:
-    """For verbs without options of their own."""
+    """Adds nothing: for commands without options of their own."""
 
 
 def merged(*texts: list[str] | None) -> list[str]:
@@ -58,7 +58,7 @@ def parse_pairs(texts: list[str] | None, option: str) -> dict[str, str]:
 
 
 def _split_pairs(text: str) -> list[str]:
-    """Splits before each `key=`; what has no `=` belongs to the value before it, so lists need no quoting. A JAAS line stays whole."""
+    """Splits before each `key=`; text without `=` belongs to the value before it, so lists need no quoting. A JAAS line stays whole."""
     if text.startswith("sasl.jaas.config"):
         return [text]
     parts: list[str] = []

@@ -21,31 +21,31 @@ class Group(NamedTuple):
 
 GROUPS: dict[str, Group] = {
     "start": Group("broker.start", "Run a broker until Ctrl-C.", "Servers"),
-    "dev": Group("broker.start", "Run a broker on data that goes with it.", "Servers"),
+    "dev": Group("broker.start", "Run a broker whose data is removed at its end.", "Servers"),
     "stop": Group("broker.stop", "Stop the broker of a data directory.", "Servers"),
     "status": Group("broker.status", "Does a broker run in a data directory, and does it answer?", "Servers"),
-    "reset": Group("broker.reset", "Remove all data of a broker that does not run.", "Servers"),
+    "reset": Group("broker.reset", "Remove all data of a stopped broker.", "Servers"),
     "service": Group("broker.service", "The systemd unit of a broker.", "Servers"),
     "topic": Group("topics.topic", "Topics: list, describe, create, alter, delete.", "Topics and records"),
     "produce": Group("records.produce", "Write records from standard input or a file.", "Topics and records"),
     "consume": Group("records.consume", "Read records and print them.", "Topics and records"),
     "offsets": Group("records.offsets", "Offsets of each partition: the end, the start, or at a time.", "Topics and records"),
     "records": Group("records.records", "Delete records.", "Topics and records"),
-    "log": Group("inspect.log", "What stands in the files of a log, offline.", "Topics and records"),
-    "logdirs": Group("cluster.logdirs", "Log directories of the brokers: sizes and room.", "Topics and records"),
+    "log": Group("inspect.log", "Show the files of a log, offline.", "Topics and records"),
+    "logdirs": Group("cluster.logdirs", "Log directories of the brokers: sizes and free space.", "Topics and records"),
     "group": Group("groups.group", "Consumer groups: list, describe, lag, reset offsets.", "Groups"),
     "share-group": Group("groups.share_group", "Share groups: list, describe, reset offsets, delete.", "Groups"),
-    "txn": Group("transactions.txn", "Transactions: list, describe, find what hangs, abort.", "Transactions"),
+    "txn": Group("transactions.txn", "Transactions: list, describe, find hanging ones, abort.", "Transactions"),
     "config": Group("cluster.config", "Settings of topics, brokers and groups, quotas; check a file.", "Settings and access"),
-    "user": Group("cluster.user", "SCRAM users of a broker that keeps them.", "Settings and access"),
+    "user": Group("cluster.user", "SCRAM users, on brokers that store them.", "Settings and access"),
     "cluster": Group("cluster.cluster", "Brokers, health, versions.", "Cluster"),
     "partitions": Group("cluster.partitions", "Move replicas, choose leaders.", "Cluster"),
     "features": Group("cluster.features", "Feature levels.", "Cluster"),
-    "bench": Group("bench.bench", "Measure producing, consuming, and the way there and back.", "Measuring"),
+    "bench": Group("bench.bench", "Measure producing, consuming and end-to-end latency.", "Measuring"),
     "metrics": Group("inspect.metrics", "One scrape of a broker's metrics.", "Measuring"),
     "check": Group("check.check", "Check any Kafka-compatible broker: the promises of exactly-once.", "Measuring"),
     "doctor": Group("check.doctor", "Is this machine fit for a broker, and can clients reach it?", "Ours only"),
-    "wire": Group("inspect.wire", "Explain a frame of the protocol, in hex or from a recording of packets.", "Ours only"),
+    "wire": Group("inspect.wire", "Explain a frame of the protocol, in hex or from a packet capture.", "Ours only"),
     "shims": Group("kafka_tools.shims", "Kafka's tools by their own names: kafka-topics and so on.", "This program"),
     "completion": Group("completion", "Let the shell complete commands, topics and groups.", "This program"),
     "profile": Group("profile", "Named connections.", "This program"),
@@ -56,7 +56,7 @@ ABSENT: dict[str, str] = {
     "console": "the console",
     "pipeline": "Spark pipelines",
 }
-"""Commands of parts that do not exist yet: one line instead of a guess at what was meant."""
+"""Commands that a later version will have, each with the name of the missing part."""
 
 
 def load_commands(name: str) -> Command | dict[str, Command]:

@@ -1,9 +1,8 @@
 """`ottla completion SHELL`: a script that lets the shell complete commands, options, topics and groups.
 
-The scripts are a few lines each: they ask this program (`ottla complete-words ...`), which knows its own commands, and where it knows
-nothing the shell completes names of files. Names of topics and
-groups come from the broker that the line names, within `DEADLINE_S` or not at all, and never with an error: whoever presses Tab has not
-asked a question that may fail.
+The scripts call this program (`ottla complete-words ...`), which knows its own commands; where it has no answer, the shell completes names
+of files. Names of topics and groups come from the broker that the line names, within `DEADLINE_S` or not at all, and never with an error:
+an error message in the middle of a command line helps no one.
 """
 
 from __future__ import annotations
@@ -74,14 +73,14 @@ def _run(args: argparse.Namespace) -> int:
 
 
 def complete(words: Sequence[str]) -> int:
-    """Prints what may stand for the last word, one a line."""
+    """Prints the candidates for the last word, one per line."""
     for found in candidates(list(words) or [""]):
         write(found + "\n")
     return 0
 
 
 def candidates(words: list[str]) -> list[str]:
-    """What begins like the last word and fits behind the others."""
+    """The words that begin like the last one and may follow the others."""
     last = words[-1]
     if len(words) == 1:
         return _beginning(last, (*GROUPS, *OVERALL) if last.startswith("-") else GROUPS)
@@ -107,7 +106,7 @@ def _beginning(start: str, names: Iterable[str]) -> list[str]:
 
 
 def _command_of(words: list[str]) -> tuple[str, Command] | list[str] | None:
-    """The command that the words name, or the verbs that may come next, or None."""
+    """The command that the words name, or the verbs of its group, or None."""
     if words[0] not in GROUPS:
         return None
     found = load_commands(words[0])
@@ -119,7 +118,7 @@ def _command_of(words: list[str]) -> tuple[str, Command] | list[str] | None:
 
 
 def _positional(words: list[str], last: str, actions: list[argparse.Action]) -> list[str]:
-    """What may stand without an option: choices, topics or groups."""
+    """Candidates for a positional argument: choices, topics or groups."""
     for action in actions:
         if action.option_strings:
             continue
@@ -132,24 +131,24 @@ def _positional(words: list[str], last: str, actions: list[argparse.Action]) -> 
 
 
 def _names(words: list[str], last: str, option: str) -> list[str]:
-    """Topics or groups from the broker; nothing when it does not answer in time."""
+    """Topics or groups from the broker; none when it does not answer in time."""
     if option not in TOPIC_OPTIONS + GROUP_OPTIONS:
         return []
     if hasattr(signal, "setitimer"):
-        # Whatever the broker, the network or a resolver does: this process ends in time, and what it has not printed nobody misses.
+        # Whatever the broker, the network or a resolver does, this process ends in time; it has printed nothing yet.
         signal.signal(signal.SIGALRM, lambda *_: os._exit(0))
         signal.setitimer(signal.ITIMER_REAL, DEADLINE_S)
     try:
         if option not in GROUP_OPTIONS:
-            return _beginning(last, _ask(words, None))
-        return _beginning(last, _ask(words, ["share"] if "share-group" in (words[0], option.lstrip("-")) else []))
+            return _beginning(last, _query(words, None))
+        return _beginning(last, _query(words, ["share"] if "share-group" in (words[0], option.lstrip("-")) else []))
     finally:
         if hasattr(signal, "setitimer"):
             signal.setitimer(signal.ITIMER_REAL, 0)
 
 
-def _ask(words: list[str], group_types: list[str] | None) -> list[str]:
-    """Groups of these types, no type meaning any; without a list, topics."""
+def _query(words: list[str], group_types: list[str] | None) -> list[str]:
+    """Asks the broker for groups of these types (an empty list means all types), or for topics if `group_types` is None."""
     from ottla.base.errors import OttlaError
     from ottla.cli.command import Refused, UsageError
     from ottla.cli.options import add_connection_options, connect

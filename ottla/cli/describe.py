@@ -19,7 +19,7 @@ def help_json() -> str:
 
 
 def describe_all() -> dict[str, Any]:
-    """The whole tree."""
+    """The tree of all commands."""
     tree: dict[str, Any] = {"name": "ottla", "help": "Kafka's system in Python.", "options": [], "commands": []}
     for name, group in GROUPS.items():
         found = load_commands(name)

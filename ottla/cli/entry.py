@@ -1,10 +1,10 @@
-"""The program's first lines: they import nothing, so that Ctrl-C is answered by an exit code from the first millisecond on."""
+"""The entry point: it imports nothing at first, so that Ctrl-C during the start gives exit code 130 and no traceback."""
 
 from __future__ import annotations
 
 
 def main() -> int:
-    """The program; gives its exit code."""
+    """Runs the program; returns its exit code."""
     try:
         from ottla.cli.main import main as run
 

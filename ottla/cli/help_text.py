@@ -1,4 +1,4 @@
-"""What `ottla --help` and `ottla GROUP --help` print."""
+"""The texts of `ottla --help` and `ottla GROUP --help`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files that a user names on the command line, read whole; what cannot be read is wrong usage, in one line."""
+"""Reads files that are named on the command line; one that cannot be read is wrong usage, in one line."""
 
 from __future__ import annotations
 

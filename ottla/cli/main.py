@@ -1,7 +1,7 @@
 """`ottla`: finds the command, builds the options of that one alone, runs it, and turns every failure into one line and an exit code.
 
 Exit codes: 0 done, 1 refused by Kafka or failed, 2 wrong usage, 3 no connection or no answer in time, 130 Ctrl-C. A closed pipe
-(`| head`) ends the program in silence. Modules of commands are imported when their command is called, so `ottla --help` imports none.
+(`| head`) ends the program without an error. Modules of commands are imported when their command is called, so `ottla --help` imports none.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ EXIT_INTERRUPTED = 130
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The program; gives its exit code."""
+    """Runs the program; returns its exit code."""
     argv = list(sys.argv[1:] if arguments is None else arguments)
     _prepare_streams()
     try:
@@ -50,10 +50,10 @@ def _null_stream() -> io.TextIOWrapper:
 
 
 def _prepare_streams() -> None:
-    """Three streams that can be used, whatever the caller has closed (`>&-`), and a stdout that writes all or fails."""
+    """Makes all three standard streams usable, also when the caller has closed some (`>&-`), and stdout one that writes all or fails."""
     if sys.stdin is None or sys.stdout is None or sys.stderr is None:
         while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:
-            continue  # a socket must not become number 1
+            continue  # else a socket could be given number 1 and be written to as stdout
         os.close(descriptor)
         sys.stdin, sys.stdout, sys.stderr = (stream or _null_stream() for stream in (sys.stdin, sys.stdout, sys.stderr))
     if not isinstance(sys.stdout, io.TextIOWrapper):
@@ -100,14 +100,14 @@ def _run(argv: list[str]) -> int:
 
 
 def run_command(argv: list[str], overrides: Mapping[str, Any] | None = None) -> int:
-    """Runs `topic list -b ...` and so on. `overrides` are set on the parsed arguments: so a command learns that a Kafka tool calls it."""
+    """Runs `topic list -b ...` and so on. `overrides` are set on the parsed arguments: `is_shim` marks the call of a Kafka tool."""
     name = argv[0]
     if name.startswith(("kafka-", "connect-", "zookeeper-", "trogdor")):
         return _run_kafka_tool(argv)
     if name in ABSENT:
         raise Refused(f"this version does not offer {ABSENT[name]}", "UNSUPPORTED_VERSION")
     if name not in GROUPS:
-        raise UsageError(f"no command {name!r}{_nearest(name, GROUPS)}; see `ottla --help`")
+        raise UsageError(f"no command {name!r}{_hint(name, GROUPS)}; see `ottla --help`")
     found = load_commands(name)
     if isinstance(found, Command):
         return call(f"ottla {name}", found, argv[1:], overrides)
@@ -118,7 +118,7 @@ def run_command(argv: list[str], overrides: Mapping[str, Any] | None = None) -> 
         sys.stdout.write(group_overview(name, found))
         return EXIT_DONE if len(argv) > 1 else EXIT_USAGE
     if verb not in found:
-        raise UsageError(f"no command {name + ' ' + verb!r}{_nearest(verb, found)}; see `ottla {name} --help`")
+        raise UsageError(f"no command {name + ' ' + verb!r}{_hint(verb, found)}; see `ottla {name} --help`")
     return call(f"ottla {name} {verb}", found[verb], argv[2:], overrides)
 
 
@@ -148,11 +148,11 @@ def call(program: str, command: Command, argv: list[str], overrides: Mapping[str
         setattr(args, key, value)
     if command.may_watch and args.watch is not None:
         return _watch(command, args, argv)
-    return _guarded(command, args, argv)
+    return _run_guarded(command, args, argv)
 
 
-def _guarded(command: Command, args: argparse.Namespace, argv: list[str]) -> int:
-    """Runs a command; what goes wrong becomes a line and a code. Broken invariants are bugs and stay tracebacks."""
+def _run_guarded(command: Command, args: argparse.Namespace, argv: list[str]) -> int:
+    """Runs a command and turns its errors into a line and an exit code. Broken invariants are bugs and stay tracebacks."""
     try:
         return command.run(args)
     except UsageError as error:
@@ -166,8 +166,8 @@ def _guarded(command: Command, args: argparse.Namespace, argv: list[str]) -> int
     except (struct.error, OverflowError) as error:
         return _report(argv, f"a number does not fit into Kafka's protocol: {error}", "USAGE", EXIT_USAGE)
     except UnicodeEncodeError as error:
-        # Bytes of an argument that are no UTF-8: good for the name of a file, but not for what Kafka carries.
-        return _report(argv, f"{error.object[:80]!r} is not text: it holds bytes that are no UTF-8", "USAGE", EXIT_USAGE)
+        # Bytes of an argument that are not UTF-8 may name a file, but cannot be a string in Kafka's protocol.
+        return _report(argv, f"{error.object[:80]!r} is not text: it holds bytes that are not UTF-8", "USAGE", EXIT_USAGE)
 
 
 def _other_failure(argv: list[str], error: OttlaError) -> int:
@@ -183,13 +183,13 @@ def _other_failure(argv: list[str], error: OttlaError) -> int:
 
 
 def _watch(command: Command, args: argparse.Namespace, argv: list[str]) -> int:
-    """The command again and again; a failure is shown and the next round tries anew."""
+    """Repeats the command; an error is shown and does not end the repetition."""
     import time
 
     while True:
         if sys.stdout.isatty():
             sys.stdout.write("\x1b[H\x1b[2J")
-        _guarded(command, args, argv)
+        _run_guarded(command, args, argv)
         sys.stdout.flush()
         time.sleep(max(0.1, args.watch))
 
@@ -215,7 +215,7 @@ def _form_of(argv: Sequence[str]) -> str:
     return "table"
 
 
-def _nearest(word: str, known: Mapping[str, object]) -> str:
+def _hint(word: str, known: Mapping[str, object]) -> str:
     from ottla.client.cluster import nearest_hint
 
     return nearest_hint(word, known)

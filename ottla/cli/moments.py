@@ -55,7 +55,7 @@ def parse_moment_ms(text: str, now: int | None = None) -> int:
 
 
 def format_ms(timestamp: int) -> str | None:
-    """Milliseconds since 1970 in UTC, for people; nothing for none."""
+    """Milliseconds since 1970 as a date in UTC."""
     if timestamp < 0:
         return None
     try:

@@ -1,8 +1,8 @@
 """Options that every command has: which cluster, and how to print.
 
 Precedence: option > -X > --command-config > environment > profile > default. Names of properties are Kafka's (`bootstrap.servers`,
-`security.protocol`, `sasl.*`, `ssl.*`, `client.id`, `request.timeout.ms`); librdkafka's for the same things are understood where they
-differ.
+`security.protocol`, `sasl.*`, `ssl.*`, `client.id`, `request.timeout.ms`); librdkafka's names for the same things are
+accepted where they differ.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def add_connection_options(parser: argparse.ArgumentParser) -> None:
 
 
 def add_broker_list(parser: argparse.ArgumentParser) -> None:
-    """What --bootstrap-server was called by the tools that write, read and ask for offsets; elsewhere it is a list of broker ids."""
+    """Adds --broker-list as the old name of --bootstrap-server. In other tools it is a list of broker ids."""
     parser.add_argument("--broker-list", dest="bootstrap", metavar="HOST:PORT[,...]", help=argparse.SUPPRESS)
 
 
@@ -81,7 +81,7 @@ def add_output_options(parser: argparse.ArgumentParser, command: Command) -> Non
         group.add_argument("-o", "--output", choices=FORMATS, default="table", metavar="FORM", help="|".join(FORMATS))
     group.add_argument("-q", "--quiet", action="store_true", help="results and errors only")
     if not any("-v" in action.option_strings for action in parser._actions):
-        group.add_argument("-v", "--verbose", action="store_true", help="say on stderr what happens")
+        group.add_argument("-v", "--verbose", action="store_true", help="more messages on stderr")
     group.add_argument("--no-color", action="store_true", help="no colours (as NO_COLOR)")
     if command.may_watch:
         group.add_argument("--watch", type=float, metavar="SECS", help="repeat every so many seconds")
@@ -133,7 +133,7 @@ def read_properties(path: str) -> dict[str, str]:
 
 
 def connect(args: argparse.Namespace, *, timeout_ms: int | None = None) -> Cluster:
-    """The cluster that the options name; nothing is sent yet."""
+    """Returns the cluster that the options name; sends nothing yet."""
     from ottla.client.cluster import Cluster
 
     properties = properties_of(args)
@@ -155,11 +155,11 @@ def connect(args: argparse.Namespace, *, timeout_ms: int | None = None) -> Clust
 
 
 def confirm(args: argparse.Namespace, question: str) -> None:
-    """Destructive verbs ask on a terminal and need --yes elsewhere."""
+    """Asks before a destructive command; where there is no terminal, --yes is needed."""
     if getattr(args, "yes", False):
         return
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        raise UsageError(f"{question} Add --yes to do it without being asked")
+        raise UsageError(f"{question} Add --yes to skip this question")
     sys.stderr.write(f"{question} [y/N] ")
     sys.stderr.flush()
     if sys.stdin.readline().strip().lower() not in ("y", "yes"):

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, TextIO
 
 ERROR_LETTERS_MAX = 1_000
-"""A line of an error is for reading; the rest of what somebody pasted into an option is cut off."""
+"""Longer error messages are cut: they quote what was pasted into an option."""
 FORMATS = ("table", "json", "jsonl", "yaml", "csv", "plain")
 
 Row = Mapping[str, Any]
@@ -66,7 +66,7 @@ class Output:
             write(table(rows, columns) if self.form == "table" else separated(rows, columns, self.form))
 
     def done(self, message: str, value: Row) -> None:
-        """An order was carried out: a sentence for people, an object for programs."""
+        """Prints that a command is done: a sentence for people, an object for programs."""
         if self.is_structured:
             self.show_object(value)
         elif not self.is_quiet:
@@ -83,7 +83,7 @@ class Output:
             sys.stderr.write(message + "\n")
 
     def error(self, message: str, name: str = "") -> None:
-        """One line on stderr; for programs the same as an object on stdout."""
+        """Prints an error: one line on stderr; for programs an object on stdout."""
         start = f"{_RED}error{_RESET}: " if self.has_colour and wants_colour(sys.stderr) else "error: "
         line = " ".join(message.split())
         sys.stderr.write(start + (line if len(line) <= ERROR_LETTERS_MAX else line[:ERROR_LETTERS_MAX] + " ...") + "\n")
@@ -109,7 +109,7 @@ def _json(value: object, indent: int | None) -> str:
 
 
 def cell(value: object) -> str:
-    """A value as people read it in a table: nothing is `-`, lists are joined by commas."""
+    """A value as text in a table: None is `-`, lists are joined by commas."""
     if value is None or value == "":
         return "-"
     if isinstance(value, bool):
@@ -122,7 +122,7 @@ def cell(value: object) -> str:
 
 
 def table(rows: Sequence[Row], columns: Columns, *, heading: str = "") -> str:
-    """Columns as wide as their widest cell; numbers stand to the right, and no line ends in spaces."""
+    """A table whose columns are as wide as their widest cell; numbers are aligned right, and no line ends in spaces."""
     cells = [[cell(row.get(key)) for _, key in columns] for row in rows]
     widths = [max([len(title), *(len(line[n]) for line in cells)]) for n, (title, _) in enumerate(columns)]
     is_number = [bool(rows) and all(isinstance(row.get(key), int | float) or row.get(key) is None for row in rows) for _, key in columns]
@@ -139,7 +139,7 @@ def table(rows: Sequence[Row], columns: Columns, *, heading: str = "") -> str:
 
 
 def tabbed(rows: Sequence[Row], columns: Columns) -> str:
-    """As some of Kafka's tools print: cells filled up with spaces, and a tab behind each; what is not there is None."""
+    """A table as some of Kafka's tools print it: padded cells, each followed by a tab; a missing value is `None`."""
     found = [[row.get(key) for _, key in columns] for row in rows]
     texts = [["None" if value is None else "" if value in ("", [], ()) else cell(value) for value in values] for values in found]
     cells = [[title for title, _ in columns], *texts]
@@ -163,7 +163,7 @@ def separated(rows: Sequence[Row], columns: Columns, form: str) -> str:
 
 
 def yaml(value: object, indent: int = 0) -> str:
-    """The little YAML that our values need: mappings, lists, and scalars as JSON writes them (which is YAML too)."""
+    """YAML for our values: mappings, lists, and scalars as JSON writes them (which is YAML too)."""
     pad = "  " * indent
     if isinstance(value, Mapping) and value:
         lines = []

@@ -18,7 +18,7 @@ class Parser(argparse.ArgumentParser):
         self._negative_number_matcher = re.compile(r"^-\d")
 
     def _get_values(self, action: argparse.Action, arg_strings: list[str]) -> Any:
-        """A value that is `--`, as in `--state=--`, is a text: argparse itself makes an empty list of it."""
+        """Takes a value that is `--`, as in `--state=--`, as text: argparse itself makes an empty list of it."""
         if action.option_strings and action.nargs is None and arg_strings == ["--"]:
             value = self._get_value(action, "--")
             self._check_value(action, value)

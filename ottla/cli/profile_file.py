@@ -66,7 +66,7 @@ def write_profiles(current: str | None, profiles: Mapping[str, Mapping[str, str]
 
 
 def _quoted(text: str) -> str:
-    """A string of TOML: JSON's, but for letters beyond its escapes of two bytes, and for DEL."""
+    """A TOML string: like JSON's, but letters stay as they are and DEL is escaped."""
     import json
 
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")

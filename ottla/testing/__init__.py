@@ -1,6 +1,6 @@
-"""A broker for other people's tests: `with ottla.testing.Broker() as broker: ...`, and the pytest fixtures in `plugin.py`.
+"""A broker for tests of other projects: `with ottla.testing.Broker() as broker: ...`, and the pytest fixtures in `plugin.py`.
 
-Nothing is imported before it is used, because pytest imports this package in every run of everybody who has it installed.
+Modules are imported on use, because pytest imports this package in every run where it is installed.
 """
 
 from __future__ import annotations

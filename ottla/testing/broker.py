@@ -1,11 +1,11 @@
-"""A broker in a process of its own, for as long as a test needs it.
+"""A broker in a process of its own, for tests.
 
     with Broker() as broker:
         broker.get_bootstrap_server()
 
-The shape is that of testcontainers' `KafkaContainer`, so that swapping is one import: an image may be named and is not looked at, what its
-`with_env` says becomes settings, and what is about containers answers for this machine. The data directory is temporary and goes with the
-broker, unless one is given. `snapshot()` keeps what is in it, and `Broker.from_snapshot(path)` starts a broker on a copy of that.
+The interface is that of testcontainers' `KafkaContainer`, so that changing the import is enough: an image may be named and is ignored,
+variables of `with_env` become settings, and methods about the container's host answer for this machine. The data directory is temporary and
+removed at the end, unless one is given. `snapshot()` copies it, and `Broker.from_snapshot(path)` starts a broker on a copy of a snapshot.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ DEFAULTS = {
     "group.share.assignment.interval.ms": "0",
     "ottla.shutdown.timeout.ms": "1000",
 }
-"""A test has few groups: one partition of each internal topic is made faster than fifty, and a member that joins waits for no others."""
+"""For tests: one partition of each internal topic is created faster than fifty, and a joining member does not wait for others."""
 
 CONTAINER_PORT = 9093
 PLACES = (
     "advertised.listeners", "controller.listener.names", "listener.security.protocol.map", "listeners", "log.dir", "log.dirs",
     "zookeeper.connect",
 )  # fmt: skip
-"""Where a broker is and with whom: what a container is told of that does not hold here."""
+"""Variables about addresses and the controller quorum: a container's values do not apply here."""
 
 
 class Broker(BrokerHandle):
-    """See the module. `settings` are those of `server.properties`; `topics` (`"orders:3"`) are there from the start."""
+    """See the module. `settings` are those of `server.properties`; `topics` (`"orders:3"`) are created at the start."""
 
     def __init__(
         self,
@@ -50,7 +50,7 @@ class Broker(BrokerHandle):
         start_timeout: float = START_SECONDS_MAX,
     ) -> None:
         super().__init__()
-        self.image = image  # as a container's; nothing is downloaded
+        self.image = image  # accepted as in testcontainers; nothing is downloaded
         self.port = port if port is not None else CONTAINER_PORT
         self._settings = {**DEFAULTS, **{name: _text(value) for name, value in (settings or {}).items()}}
         self._topics = list(topics)
@@ -63,7 +63,7 @@ class Broker(BrokerHandle):
 
     @classmethod
     def from_snapshot(cls, path: str | Path, *, settings: Mapping[str, object] | None = None) -> Broker:
-        """A broker, not started yet, that begins with what was in the snapshot; the snapshot stays as it is."""
+        """A broker, not started yet, on a copy of the snapshot; the snapshot is not changed."""
         broker = cls(settings=settings)
         broker._source = Path(path).resolve()
         return broker
@@ -71,8 +71,8 @@ class Broker(BrokerHandle):
     # Starting and stopping
 
     def start(self, timeout: float | None = None) -> Broker:
-        """Ready to serve when this returns."""
-        assert self._process is None, "the broker runs already"
+        """Starts the broker; it is ready to serve when this returns."""
+        assert self._process is None, "the broker is already running"
         if timeout is not None:
             self._start_timeout = timeout
         home = self._home = Path(tempfile.mkdtemp(prefix="ottla-"))
@@ -82,7 +82,7 @@ class Broker(BrokerHandle):
 
             copy_data(self._source, data_dir)
         process = BrokerProcess(data_dir, home / "broker.log", self._settings, self._topics)
-        # A test run that ends without `stop` takes the broker along.
+        # A test run that ends without `stop` stops the broker too.
         self._finalizer = weakref.finalize(self, _clean_up, process, home)
         try:
             host, port = process.start(self._start_timeout)
@@ -109,10 +109,10 @@ class Broker(BrokerHandle):
     def __exit__(self, *_: object) -> None:
         self.stop()
 
-    # What a container has
+    # The interface of a container
 
     def with_env(self, key: str, value: str) -> Broker:
-        """`KAFKA_NUM_PARTITIONS` is the setting `num.partitions`; where the broker listens stays its own affair."""
+        """`KAFKA_NUM_PARTITIONS` is the setting `num.partitions`; listeners are ignored."""
         from ottla.base.settings.sources import parse_environment
 
         settings, _ = parse_environment({key: str(value)})
@@ -129,14 +129,14 @@ class Broker(BrokerHandle):
         return self
 
     def with_kraft(self) -> Broker:
-        """There is no ZooKeeper anyway."""
+        """Does nothing: the broker needs neither ZooKeeper nor a quorum."""
         return self
 
     def get_container_host_ip(self) -> str:
         return self.address[0]
 
     def get_exposed_port(self, port: int | str) -> int:
-        """Where this machine serves what is `port` inside of a container: there is one port only."""
+        """The broker's port, whichever container port is named."""
         return self.address[1]
 
     def get_logs(self) -> tuple[bytes, bytes]:
@@ -145,7 +145,7 @@ class Broker(BrokerHandle):
 
     @property
     def process(self) -> BrokerProcess:
-        assert self._process is not None, "the broker does not run; start() it, or use it in a with statement"
+        assert self._process is not None, "the broker is not running; start() it, or use it in a with statement"
         return self._process
 
     @property
@@ -157,7 +157,7 @@ class Broker(BrokerHandle):
         """What the broker has logged."""
         return self.process.log_file.read_text(errors="replace")
 
-    # Faults, by signals: the whole process stands still
+    # Faults, by signals: the whole process is suspended
 
     def pause(self) -> Pause:
         suspend(self.process.pid)

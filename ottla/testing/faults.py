@@ -1,12 +1,12 @@
-"""Faults on the way to a broker: a TCP proxy in the test's own process that understands frames.
+"""Faults between clients and a broker: a TCP proxy in the test's own process that understands frames.
 
-Clients connect to the proxy; the broker behind it needs no back door and does not know. `fail_next` answers a request in the broker's
-stead, `drop_connections` cuts every client off, `pause` holds everything that travels. Addresses in the broker's answers are replaced by
-the proxy's own, so that a client that learns of the cluster stays within reach; a further broker gets a listening port when it is first
-heard of. So this works before any Kafka-compatible broker, a foreign one included, and each test process has faults of its own.
+Clients connect to the proxy; the broker is not involved. `fail_next` answers a request in the broker's stead, `drop_connections` closes all
+clients' connections, `pause` delays everything. Addresses in the broker's answers are replaced by the proxy's own, so that clients keep
+using the proxy; each further broker gets a listening port when its address is first seen. So this works with any Kafka-compatible broker,
+and each test process has faults of its own.
 
-A connection has two threads, one for each direction. What a client is owed is a queue of (request or made-up answer) in the order of its
-requests, because Kafka answers in order. Left out: TLS, and SASL from before its requests had headers.
+A connection has two threads, one for each direction. The answers due to a client are a queue of pending requests and made-up answers in the
+order of its requests, because Kafka answers in order. Left out: TLS, and SASL from before its requests had headers.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ _KEYS = {name.lower(): key for key, name in API_NAMES.items()}
 
 
 class Fault(NamedTuple):
-    """The next request of this key fails: with this code, or (None) by a closed connection."""
+    """Makes the next request of this key fail: with this code, or by a closed connection (None)."""
 
     key: int
     code: int | None
 
 
-class Owed(NamedTuple):
-    """What a client waits for: the broker's answer to a request, perhaps altered, or one that was made up here."""
+class PendingAnswer(NamedTuple):
+    """An answer that a client waits for: the broker's, perhaps altered, or one that was made up here."""
 
     key: int = -1
     version: int = -1
@@ -53,7 +53,7 @@ class Owed(NamedTuple):
 
 
 class FaultProxy:
-    """Stands before one broker, and before those that it tells of."""
+    """A proxy for a broker and for all brokers that it names in its answers."""
 
     def __init__(self, broker: Address) -> None:
         self._listeners: dict[Address, socket.socket] = {}
@@ -66,7 +66,7 @@ class FaultProxy:
         self.address = self.address_of(broker)
 
     def address_of(self, broker: Address) -> Address:
-        """Where this broker is reached through the proxy."""
+        """The proxy's address for this broker."""
         key = (_plain(broker[0]), broker[1])
         with self._lock:
             listener = self._listeners.get(key)
@@ -75,7 +75,7 @@ class FaultProxy:
                 threading.Thread(target=self._accept, args=(listener, broker), name="ottla-faults", daemon=True).start()
             return LOOPBACK, listener.getsockname()[1]
 
-    # What a test asks for
+    # Called by tests
 
     def fail_next(self, api: str, error: ErrorCode | str | int | None, times: int = 1) -> None:
         """The next `times` requests of an API (`"Produce"`) fail with an error, by code or name; None: the connection is closed."""
@@ -87,7 +87,7 @@ class FaultProxy:
             self._faults += [Fault(key, code)] * times
 
     def drop_connections(self) -> int:
-        """Closes every connection, as a network does that breaks; says how many there were."""
+        """Closes every connection, as a network failure does; returns their number."""
         with self._lock:
             links = list(self._links)
         for link in links:
@@ -95,14 +95,14 @@ class FaultProxy:
         return len(links)
 
     def pause(self) -> None:
-        """Nothing travels until `resume`; connections stay open."""
+        """Delays all frames until `resume`; connections stay open."""
         self.may_pass.clear()
 
     def resume(self) -> None:
         self.may_pass.set()
 
     def reset(self) -> None:
-        """Forgets the faults that did not come to pass."""
+        """Removes the faults that have not been used."""
         self.resume()
         with self._lock:
             self._faults.clear()
@@ -114,10 +114,10 @@ class FaultProxy:
             _close(listener)
         self.drop_connections()
 
-    # What a link asks for
+    # Called by links
 
     def take_fault(self, key: int) -> Fault | None:
-        """The fault for a request of this key, which is used up by it."""
+        """Removes and returns the fault for a request of this key."""
         if not self._faults:
             return None
         with self._lock:
@@ -140,7 +140,7 @@ class FaultProxy:
             try:
                 upstream = socket.create_connection(broker, timeout=CONNECT_SECONDS_MAX)
             except OSError:
-                _close(client)  # the broker is away, and so is the door to it
+                _close(client)  # the broker is gone, so its port here is closed as well
                 continue
             upstream.settimeout(None)
             for sock in (client, upstream):
@@ -152,13 +152,13 @@ class FaultProxy:
 
 
 class _Link:
-    """One client's connection and its other half."""
+    """One client's connection and the connection to the broker that belongs to it."""
 
     def __init__(self, proxy: FaultProxy, client: socket.socket, upstream: socket.socket) -> None:
         self._proxy = proxy
         self._client = client
         self._upstream = upstream
-        self._owed: deque[Owed] = deque()
+        self._pending: deque[PendingAnswer] = deque()
         self._lock = threading.Lock()
 
     def start(self) -> None:
@@ -174,7 +174,7 @@ class _Link:
         try:
             work()
         except (OSError, ValueError, WireError, struct.error):
-            pass  # one of the two has gone, or speaks no Kafka: the other half goes too
+            pass  # one side has closed, or does not speak Kafka: the other is closed too
         finally:
             self.close()
 
@@ -190,22 +190,22 @@ class _Link:
                     self._upstream.sendall(frame)
 
     def _stand_in(self, frame: bytes, fault: Fault | None) -> bool:
-        """Notes what the client is owed; whether the broker does not need to hear of it."""
+        """Queues the answer for a request; returns whether the request must not reach the broker."""
         key, version, correlation_id, _client_id, start = read_request_header(frame, 4)
         code = fault.code if fault is not None else None
         if code is not None and not refusals.is_altered(key):
             request_class, response_class = load(key)
             request: Any = decoder(request_class, version)(memoryview(frame), start)[0]
             if key == PRODUCE and request.acks == 0:
-                return True  # nobody waits for an answer; the records are lost, as they are when a broker fails
+                return True  # acks=0 has no answer; the records are lost, as when a broker fails
             answer = bytes(write_response(response_class, version)(refusals.refuse(key, version, request, code), correlation_id))
             with self._lock:
-                self._owed.append(Owed(made_up=answer))
+                self._pending.append(PendingAnswer(made_up=answer))
                 self._send_made_up()
             return True
         if key != PRODUCE or _wants_answer(frame, version, start):
             with self._lock:
-                self._owed.append(Owed(key, version, code))
+                self._pending.append(PendingAnswer(key, version, code))
         return False
 
     def _carry_answers(self) -> None:
@@ -213,29 +213,29 @@ class _Link:
             while (frame := _read_frame(reader)) is not None:
                 self._proxy.may_pass.wait()
                 with self._lock:
-                    owed = self._owed.popleft()
-                    if owed.key in WITH_ADDRESSES or owed.code is not None:
-                        frame = self._rewrite(frame, owed)
+                    pending = self._pending.popleft()
+                    if pending.key in WITH_ADDRESSES or pending.code is not None:
+                        frame = self._rewrite(frame, pending)
                     self._client.sendall(frame)
                     self._send_made_up()
 
     def _send_made_up(self) -> None:
-        """Sends the answers made up here whose turn it is."""
-        while self._owed and (answer := self._owed[0].made_up) is not None:
-            self._owed.popleft()
+        """Sends the made-up answers at the head of the queue."""
+        while self._pending and (answer := self._pending[0].made_up) is not None:
+            self._pending.popleft()
             self._client.sendall(answer)
 
-    def _rewrite(self, frame: bytes, owed: Owed) -> bytes:
+    def _rewrite(self, frame: bytes, pending: PendingAnswer) -> bytes:
         """The broker's answer with the proxy's addresses, and with an error if one was asked for."""
-        response_class = load(owed.key)[1]
-        correlation_id, start = read_response_header(owed.key, owed.version, frame, 4)
-        answer = decoder(response_class, owed.version)(memoryview(frame), start)[0]
-        if owed.code is not None:
-            answer = refusals.alter(answer, owed.code)
+        response_class = load(pending.key)[1]
+        correlation_id, start = read_response_header(pending.key, pending.version, frame, 4)
+        answer = decoder(response_class, pending.version)(memoryview(frame), start)[0]
+        if pending.code is not None:
+            answer = refusals.alter(answer, pending.code)
         for node in _nodes_of(answer):
             if node.port > 0:
                 node.host, node.port = self._proxy.address_of((node.host, node.port))
-        return bytes(write_response(response_class, owed.version)(answer, correlation_id))
+        return bytes(write_response(response_class, pending.version)(answer, correlation_id))
 
 
 def key_of(api: str) -> int:
@@ -256,7 +256,7 @@ def code_of(error: ErrorCode | str | int) -> ErrorCode:
 
 
 def _nodes_of(answer: Any) -> list[Any]:
-    """Everything in the answer that has a host and a port."""
+    """All parts of the answer that have a host and a port."""
     nodes = [*getattr(answer, "brokers", ()), *getattr(answer, "coordinators", ())]
     return [*nodes, answer] if hasattr(answer, "host") else nodes
 
@@ -267,7 +267,7 @@ def _wants_answer(frame: bytes, version: int, start: int) -> bool:
 
 
 def _read_frame(reader: BinaryIO) -> bytes | None:
-    """A whole frame with its size in front; None when the peer has closed."""
+    """A whole frame with its leading size; None when the peer has closed."""
     head = reader.read(4)
     if len(head) < 4:
         return None
@@ -280,7 +280,7 @@ def _plain(host: str) -> str:
 
 
 def _close(sock: socket.socket) -> None:
-    """Shuts down first, because a thread that reads would not notice a mere close."""
+    """Closes a socket, after a shutdown: a thread that reads would not notice a mere close."""
     try:
         sock.shutdown(socket.SHUT_RDWR)
     except OSError:

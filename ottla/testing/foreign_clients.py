@@ -1,7 +1,7 @@
-"""Clients for a test, by whichever library is installed: confluent-kafka, kafka-python, aiokafka. Each is imported on use.
+"""Clients for tests from the installed library: confluent-kafka, kafka-python or aiokafka. Each is imported on use.
 
-Settings may be written with dots or underscores; each library gets the form that it knows. A consumer that is given no group gets one of
-its own, and reads from the beginning, which is what a test nearly always means.
+Settings may be written with dots or underscores; each library gets the form that it expects. A consumer without a group gets a new one,
+and reads from the beginning, which tests nearly always want.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Settings = Mapping[str, Any]
 
 
 class NoClientInstalled(RuntimeError):
-    """None of the libraries that could do it is there."""
+    """None of the libraries that could make the client is installed."""
 
 
 def producer(bootstrap: str, settings: Settings, library: str | None) -> Any:

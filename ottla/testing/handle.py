@@ -1,7 +1,7 @@
-"""What a test does with a broker, whoever has started it: clients, topics, records, faults.
+"""The interface of a broker for tests: clients, topics, records, faults.
 
-Clients get the address of a proxy in this process, so that faults can be made (`faults.py`); the convenience methods here go to the broker
-itself and are not disturbed by them. `direct_server` is that way for a test that wants no proxy between.
+Clients get the address of a proxy in this process, so that faults can be injected (`faults.py`); the convenience methods here use the
+broker directly and are not affected by faults. `direct_server` is the broker's own address, for tests without a proxy.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ SETTLE_SECONDS = 0.005
 
 
 class TopicRecord(NamedTuple):
-    """A record as it lies in a topic."""
+    """A record of a topic."""
 
     topic: str
     partition: int
@@ -38,7 +38,7 @@ class TopicRecord(NamedTuple):
 
 
 class Pause:
-    """Ends at `resume()` of the broker, or with the block: `with broker.pause(): ...`."""
+    """A pause that ends with `resume()` of the broker, or with the block: `with broker.pause(): ...`."""
 
     def __init__(self, broker: BrokerHandle) -> None:
         self._broker = broker
@@ -51,14 +51,14 @@ class Pause:
 
 
 class BrokerHandle:
-    """A broker that runs at an address; see the module."""
+    """A running broker at an address; see the module."""
 
     def __init__(self, bootstrap: str = "") -> None:
         self.direct_server = bootstrap
         self._proxy: FaultProxy | None = None
         self._cluster: Cluster | None = None
 
-    # Where it is
+    # Addresses
 
     @property
     def bootstrap_server(self) -> str:
@@ -131,13 +131,13 @@ class BrokerHandle:
             producer.produce(topic, _encoded(value), _encoded(key), partition=partition, timestamp=timestamp, headers=sent)
 
     def records(self, topic: str, *, is_committed_only: bool = True) -> list[TopicRecord]:
-        """Everything that readers see of a topic at this moment, by partition and offset."""
+        """All committed records of a topic at this moment, by partition and offset."""
         return self._read(topic, self._ends(topic, "EARLIEST", is_committed_only), is_committed_only)
 
     @contextmanager
     def assert_produces(self, topic: str, count: int = 1, *, timeout: float = WAIT_SECONDS) -> Iterator[list[TopicRecord]]:
-        """The block has to add at least `count` records to the topic, at the latest `timeout` seconds after its end. The list that it
-        gets is filled with them.
+        """Fails unless the block adds at least `count` records to the topic, at the latest `timeout` seconds after its end. The list
+        that it yields is filled with them.
         """
         starts = self._ends(topic, "LATEST", True) if topic in self.topics() else None
         found: list[TopicRecord] = []
@@ -153,7 +153,7 @@ class BrokerHandle:
                 time.sleep(SETTLE_SECONDS)
 
     def reset(self) -> None:
-        """Deletes every topic with its records, and every group that nobody is in; forgets faults that have not come to pass."""
+        """Deletes every topic with its records and every group without members; removes unused faults."""
         from ottla.base.errors import ApiError
         from ottla.client import group_admin
 
@@ -167,12 +167,12 @@ class BrokerHandle:
             try:
                 group_admin.delete_group(cluster, group.group_id)
             except ApiError:
-                pass  # somebody is in it, or it went with its offsets
+                pass  # it has members, or was deleted with its offsets
 
     # Faults
 
     def pause(self) -> Pause:
-        """The broker takes and answers nothing until `resume`, and no connection closes."""
+        """Stops all requests and answers until `resume`; connections stay open."""
         self._faults().pause()
         return Pause(self)
 
@@ -184,13 +184,13 @@ class BrokerHandle:
         return self._faults().drop_connections()
 
     def fail_next(self, api: str, error: ErrorCode | str | int | None, times: int = 1) -> None:
-        """The next request of an API, such as `"Produce"`, fails with an error, by name or code; with None its connection is closed."""
+        """Makes the next request of an API such as `"Produce"` fail with an error, by name or code; with None its connection is closed."""
         self._faults().fail_next(api, error, times)
 
-    # Ending
+    # End
 
     def close(self) -> None:
-        """Lets go of the broker, which goes on running."""
+        """Closes the connections to the broker, which keeps running."""
         if self._cluster is not None:
             self._cluster.close()
             self._cluster = None
@@ -205,7 +205,7 @@ class BrokerHandle:
             from ottla.client.addresses import parse_addresses
             from ottla.testing.faults import FaultProxy
 
-            assert self.direct_server, "the broker does not run; start() it, or use it in a with statement"
+            assert self.direct_server, "the broker is not running; start() it, or use it in a with statement"
             first = parse_addresses(self.direct_server)[0]
             self._proxy = FaultProxy((first.host, first.port))
         return self._proxy
@@ -214,7 +214,7 @@ class BrokerHandle:
         if self._cluster is None:
             from ottla.client.cluster import Cluster
 
-            assert self.direct_server, "the broker does not run; start() it, or use it in a with statement"
+            assert self.direct_server, "the broker is not running; start() it, or use it in a with statement"
             self._cluster = Cluster(self.direct_server, client_id="ottla-testing", timeout_s=WAIT_SECONDS)
         return self._cluster
 
@@ -234,7 +234,7 @@ class BrokerHandle:
         return found
 
     def _read(self, topic: str, starts: Mapping[TopicPartition, int], is_committed_only: bool) -> list[TopicRecord]:
-        """The records between these offsets and the ends of this moment."""
+        """The records between these offsets and the current ends."""
         from ottla.client.consumer import Consumer
 
         ends = self._ends(topic, "LATEST", is_committed_only)
@@ -249,11 +249,11 @@ class BrokerHandle:
                 if time.monotonic() > deadline:
                     raise TimeoutError(f"{topic!r} could not be read within {WAIT_SECONDS:g} s")
                 for fetched in consumer.poll(POLL_SECONDS):
-                    found += _told(fetched.partition, fetched.records())
+                    found += _topic_records(fetched.partition, fetched.records())
         return sorted(record for record in found if record.offset < ends[_place(record)])
 
 
-def _told(partition: TopicPartition, records: Iterable[Any]) -> Sequence[TopicRecord]:
+def _topic_records(partition: TopicPartition, records: Iterable[Any]) -> Sequence[TopicRecord]:
     return [
         TopicRecord(*partition, record.offset, record.timestamp, _owned(record.key), _owned(record.value), _owned_headers(record.headers))
         for record in records

@@ -1,9 +1,9 @@
 """pytest's fixtures: `kafka_broker`, `kafka_topic`, `kafka_group_id`, `kafka_cluster`.
 
-pytest imports this module in every run of everybody who has Ottla installed; so it imports nothing but pytest, and a broker starts when the
-first test asks for it. One broker serves the whole run, pytest-xdist's workers included; tests are kept apart by names, not by brokers.
+pytest imports this module in every run where Ottla is installed, so it imports nothing but pytest, and a broker starts when the first test
+needs it. One broker serves the whole run, pytest-xdist's workers included; tests are isolated by unique names, not by brokers.
 
-`OTTLA_BOOTSTRAP` names a broker to use instead, of whatever make.
+`OTTLA_BOOTSTRAP` names another Kafka-compatible broker to use instead.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def kafka_broker(request: pytest.FixtureRequest) -> Iterator[BrokerHandle]:
 
 @pytest.fixture
 def kafka_topic(kafka_broker: BrokerHandle, request: pytest.FixtureRequest) -> Iterator[str]:
-    """The name of a topic that is there and that no other test has."""
+    """The name of a new topic of this test's own."""
     name = kafka_broker.create_topic(_unique(request))
     yield name
     if os.environ.get(BOOTSTRAP_VARIABLE):
@@ -65,13 +65,13 @@ def kafka_topic(kafka_broker: BrokerHandle, request: pytest.FixtureRequest) -> I
 
 @pytest.fixture
 def kafka_group_id(request: pytest.FixtureRequest) -> str:
-    """The name of a group that no other test has."""
+    """A group name of this test's own."""
     return _unique(request)
 
 
 @pytest.fixture
 def kafka_cluster() -> Iterator[Callable[..., Broker]]:
-    """`kafka_cluster(n)` starts n brokers of the test's own; they stop with the test."""
+    """`kafka_cluster(n)` starts n brokers for this test; they stop at its end."""
     started: list[Broker] = []
 
     def start(brokers: int = 1, **options: Any) -> Broker:
@@ -89,7 +89,7 @@ def kafka_cluster() -> Iterator[Callable[..., Broker]]:
 
 
 def _unique(request: pytest.FixtureRequest) -> str:
-    """The test's name as far as Kafka allows it, and something that is never the same."""
+    """The test's name in characters that Kafka allows, and a unique suffix."""
     name = re.sub(r"[^a-zA-Z0-9._-]+", "-", request.node.name)[:NAME_CHARACTERS_MAX].strip("-.")
     return f"{name}-{uuid.uuid4().hex[:12]}"
 
@@ -99,7 +99,7 @@ def _unique(request: pytest.FixtureRequest) -> str:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_configure_node(node: Any) -> None:
-    """The controller tells each worker where the broker of this run is, or will be."""
+    """Passes each worker the directory through which this run's broker is found."""
     config = node.config
     if _directory_key not in config.stash:
         import tempfile
@@ -110,7 +110,7 @@ def pytest_configure_node(node: Any) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_unconfigure(config: pytest.Config) -> None:
-    """The controller stops what its workers have shared."""
+    """Stops the broker that the workers have shared."""
     directory = config.stash.get(_directory_key, None)
     if directory is not None:
         from pathlib import Path

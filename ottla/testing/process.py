@@ -1,7 +1,7 @@
 """A broker as a process of its own: started and waited for, stopped in time, suspended and resumed by signals.
 
 The process listens on a free port of the loopback address and keeps its data in one directory. `START_SECONDS_MAX` is for a machine under
-load; an idle one needs a fraction of a second. What the broker logs goes to a file beside its data, and into the message when it does not
+load; an idle one needs a fraction of a second. The broker's log goes to a file beside its data, and into the error message when it does not
 start.
 """
 
@@ -27,7 +27,7 @@ _READY = re.compile(rb"READY (\S+):(\d+) ")
 
 
 class BrokerDidNotStart(Exception):
-    """With what the broker said last."""
+    """The broker did not start; the message has the end of its log."""
 
 
 class BrokerProcess:
@@ -42,7 +42,7 @@ class BrokerProcess:
 
     @property
     def pid(self) -> int:
-        assert self._process is not None, "the broker does not run"
+        assert self._process is not None, "the broker is not running"
         return self._process.pid
 
     @property
@@ -50,7 +50,7 @@ class BrokerProcess:
         return self._process is not None and self._process.poll() is None
 
     def start(self, seconds_max: float = START_SECONDS_MAX) -> tuple[str, int]:
-        """Starts the broker; its host and port once the first request can be served. Raises `BrokerDidNotStart`."""
+        """Starts the broker; returns its host and port once it is ready. Raises `BrokerDidNotStart`."""
         command = [sys.executable, "-m", "ottla.cli.main", "start", "--port", "0", "--data-dir", str(self.data_dir)]
         for name, value in self._settings.items():
             command += ["--set", f"{name}={value}"]
@@ -64,7 +64,7 @@ class BrokerProcess:
         address = self._wait_until_ready(time.monotonic() + seconds_max)
         if address is None:
             self.kill()
-            raise BrokerDidNotStart(f"the broker did not start: {self._last_words()}")
+            raise BrokerDidNotStart(f"the broker did not start: {self._log_end()}")
         return address
 
     def stop(self) -> None:
@@ -73,29 +73,29 @@ class BrokerProcess:
         if process is None:
             return
         if process.poll() is None:
-            process.send_signal(signal.SIGCONT)  # a suspended process would not hear the next one
+            process.send_signal(signal.SIGCONT)  # a suspended process would not receive the next signal
             process.terminate()
             try:
                 process.wait(STOP_SECONDS_MAX)
             except subprocess.TimeoutExpired:
                 process.kill()
-        self._let_go()
+        self._close_log()
 
     def kill(self) -> None:
         """`kill -9`, as a crash would."""
         if self._process is not None:
             self._process.kill()
-            self._let_go()
+            self._close_log()
 
     def forget(self) -> None:
-        """Lets the process run on, for others to stop."""
+        """Leaves the process running, for another process to stop."""
         assert self._process is not None
         if self._process.stdout is not None:
             self._process.stdout.close()
-        self._process.returncode = 0  # nobody here waits for it, and Popen is not to complain of that
+        self._process.returncode = 0  # this process does not wait for it, and Popen must not warn of that
         self._process = None
 
-    def _let_go(self) -> None:
+    def _close_log(self) -> None:
         assert self._process is not None
         self._process.wait()
         if self._process.stdout is not None:
@@ -118,12 +118,12 @@ class BrokerProcess:
                 break
         return None
 
-    def _last_words(self) -> str:
+    def _log_end(self) -> str:
         return self.log_file.read_bytes()[-LOG_TAIL_BYTES:].decode(errors="replace").strip() or "it said nothing"
 
 
 def environment() -> dict[str, str]:
-    """That of this process, without settings that are meant for other brokers, and with the way to this package."""
+    """This process's environment without settings for other brokers, and with the path to this package."""
     foreign = ("CLUSTER_ID", "NOTIFY_SOCKET")
     kept = {name: value for name, value in os.environ.items() if not name.startswith("KAFKA_") and name not in foreign}
     package_parent = str(Path(__file__).resolve().parents[2])
@@ -132,12 +132,12 @@ def environment() -> dict[str, str]:
 
 
 def suspend(pid: int) -> None:
-    """SIGSTOP, and waits until the process stands still."""
+    """Sends SIGSTOP and waits until the process has stopped."""
     os.kill(pid, signal.SIGSTOP)
     deadline = time.monotonic() + SUSPEND_SECONDS_MAX
     while not _is_suspended(pid):
         if time.monotonic() > deadline:
-            raise TimeoutError(f"process {pid} does not stand still")
+            raise TimeoutError(f"process {pid} does not stop")
         time.sleep(POLL_SECONDS)
 
 

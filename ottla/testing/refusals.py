@@ -1,8 +1,8 @@
-"""What would a broker answer that refuses a request with a given error? Made from the request, without asking any broker.
+"""Makes the answer of a broker that refuses a request with a given error, from the request alone.
 
-Most answers have one error code for the whole; the others have one for each topic, partition or group of the request, and there every one
-of them is refused. APIs whose answer cannot be made up (there is no sensible Metadata without brokers) are altered instead: the broker
-answers, and the error is put into what it says; they change nothing, so the difference does not show.
+Most answers have one error code for the whole; the others have one for each topic, partition or group of the request, and all of these are
+refused. APIs whose answer cannot be made up (Metadata needs brokers) are altered instead: the broker answers, and the error is put into its
+answer. These APIs change nothing, so clients see no difference.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def is_altered(key: int) -> bool:
 
 
 def alter(answer: Any, code: int) -> Any:
-    """A Metadata answer that refuses every topic it tells of; without topics there is nothing to refuse."""
+    """Puts the error into every topic of a Metadata answer."""
     for topic in answer.topics:
         topic.error_code = code
         topic.partitions = []
@@ -67,7 +67,7 @@ def _fetch(request: Any, version: int, code: int) -> Response | None:
     from ottla.wire.messages import fetch as wire
 
     if not request.topics:
-        return None  # a session that names nothing anew: the whole answer is refused
+        return None  # a session request without topics: the whole answer is refused
     topics = [
         _copied(
             topic,
@@ -143,7 +143,7 @@ def _offset_fetch(request: Any, version: int, code: int) -> Response | None:
 
 
 def _offset_fetch_topics(request: Any, code: int) -> list[Any]:
-    """Version 1 has no error code but those of the partitions."""
+    """The topics of an OffsetFetch answer. Version 1 has error codes only for partitions."""
     from ottla.wire.messages import offset_fetch as wire
 
     return [

@@ -1,7 +1,8 @@
 """One broker for a whole pytest-xdist run: the worker that needs it first starts it, the others find it, the controller stops it.
 
-The controller gives every worker the name of one directory. Whoever holds the lock in it may start the broker and write down where it is.
-Workers may end before others have finished, so none of them stops it; the controller does when all are done, also when one has crashed.
+The controller gives every worker the name of one directory. The worker that holds the lock in it may start the broker and write its address
+there. Workers may end before others have finished, so none of them stops it; the controller does when all are done, also when one has
+crashed.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ POLL_SECONDS = 0.005
 
 
 class SharedBroker(BrokerHandle):
-    """A broker that other processes use as well: `pause` holds this process's connections only, and nobody here stops it."""
+    """A broker that other processes use as well: `pause` affects this process's connections only, and workers do not stop it."""
 
     def __init__(self, bootstrap: str, pid: int, data_dir: Path) -> None:
         super().__init__(bootstrap)
@@ -33,17 +34,17 @@ class SharedBroker(BrokerHandle):
         self.data_dir = data_dir
 
     def snapshot(self, path: str | Path) -> Path:
-        """Copies the broker's data as of this moment; it stands still for that long, for everybody."""
+        """Copies the broker's data as of this moment; the broker is suspended meanwhile, for all processes."""
         return take_snapshot(self.pid, self.data_dir, Path(path).resolve())
 
     def reset(self) -> None:
-        """Forgets this process's faults. Topics stay: other workers are using theirs."""
+        """Removes this process's faults. Topics stay, since other workers are using theirs."""
         if self._proxy is not None:
             self._proxy.reset()
 
 
 def share_broker(directory: Path, settings: dict[str, str]) -> SharedBroker:
-    """The broker of this run, started now if nobody has yet."""
+    """The broker of this run; starts it if no worker has yet."""
     directory.mkdir(parents=True, exist_ok=True)
     descriptor = os.open(directory / LOCK_FILE, os.O_RDWR | os.O_CREAT, 0o600)
     try:
@@ -61,7 +62,7 @@ def share_broker(directory: Path, settings: dict[str, str]) -> SharedBroker:
 
 
 def stop_shared(directory: Path) -> None:
-    """Called once, when every worker is done."""
+    """Stops the shared broker. Called once, when every worker is done."""
     state_file = directory / STATE_FILE
     if state_file.exists():
         pid = json.loads(state_file.read_text())["pid"]
@@ -73,7 +74,7 @@ def stop_shared(directory: Path) -> None:
 
 
 def has_ended(pid: int, deadline: float) -> bool:
-    """Waits for it until then."""
+    """Waits until the process has ended or the time is up."""
     while is_there := _signal(pid, 0):
         if time.monotonic() > deadline:
             break
@@ -82,7 +83,7 @@ def has_ended(pid: int, deadline: float) -> bool:
 
 
 def _signal(pid: int, number: int) -> bool:
-    """Sends a signal (0: none); whether the process is still there. One that has ended but that nobody has asked about is not."""
+    """Sends a signal (0: none); returns whether the process still runs. A zombie does not."""
     try:
         os.kill(pid, number)
     except ProcessLookupError:
@@ -91,7 +92,7 @@ def _signal(pid: int, number: int) -> bool:
         # The name, the second field, is in brackets and may contain blanks.
         return Path(f"/proc/{pid}/stat").read_bytes().rpartition(b") ")[2][:1] != b"Z"
     except FileNotFoundError:
-        return not Path("/proc/self").exists()  # ended between the two questions, or a system without /proc
+        return not Path("/proc/self").exists()  # it has just ended, or the system has no /proc
 
 
 def _wait_for(descriptor: int) -> None:

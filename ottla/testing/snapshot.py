@@ -1,11 +1,11 @@
-"""A copy of a running broker's data, taken while the broker stands still.
+"""Copies the data of a running broker while it is suspended.
 
 The broker writes each batch with one call and its process is suspended while files are copied, so the copy is what `kill -9` would have
-left at that moment: every topic, group and transaction at one point in time, which recovery of a crashed broker is made for. A copy made
-while the broker runs would be none: a transaction's end could be in it and the marker it rests on not.
+left at that moment: every topic, group and transaction at one point in time, which a broker recovers as after a crash. A copy made while
+the broker runs would be inconsistent: it could have a transaction's end but not the markers before it.
 
-Sealed segments never change again, so they are hard links where the file system has them; of the rest, each partition's last segment and
-small files, there is a real copy. A snapshot can be started from any number of times, because each start takes a copy of its own.
+Sealed segments never change again, so they become hard links where the file system has them; the rest, each partition's last segment and
+small files, is copied. A snapshot can be used any number of times, because each start works on a copy of it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ottla.testing.process import resume, suspend
 SEGMENT_SUFFIX = ".log"
 LEFT_OUT = (".lock", ".compaction.lock", ".probe")
 LEFT_OUT_SUFFIXES = ("-shm", ".deleted", ".tmp", ".cleaned")
-"""Compaction has a process of its own, which goes on: what it writes is `.cleaned` until the broker takes it over."""
+"""Compaction runs in another process, which is not suspended: its files end in `.cleaned` until the broker installs them."""
 COPY_BYTES = 1 << 30
 
 
@@ -33,7 +33,7 @@ def take_snapshot(pid: int, data_dir: Path, target: Path) -> Path:
 
 
 def copy_data(source: Path, target: Path) -> Path:
-    """Copies a data directory that nobody writes to."""
+    """Copies a data directory that no process writes to."""
     target.mkdir(parents=True)
     for entry in os.scandir(source):
         if entry.is_dir(follow_symlinks=False):
@@ -68,7 +68,7 @@ def _link(source: Path, target: Path) -> None:
 
 
 def _copy_file(source: str | Path, target: Path) -> None:
-    """By the kernel where it can; some file systems then share the blocks and copy nothing at all."""
+    """Copies a file by the kernel where possible; some file systems then share the blocks."""
     if not hasattr(os, "copy_file_range"):
         shutil.copyfile(source, target)
         return

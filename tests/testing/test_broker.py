@@ -51,7 +51,7 @@ def test_why_a_broker_does_not_start_is_told() -> None:
 
 
 def test_a_broker_that_was_never_started_says_so() -> None:
-    with pytest.raises(AssertionError, match="does not run"):
+    with pytest.raises(AssertionError, match="is not running"):
         _ = Broker().bootstrap_server
     Broker().stop()
 

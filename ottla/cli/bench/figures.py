@@ -1,6 +1,6 @@
-"""The arithmetic and the lines of Kafka's performance tools, without a clock or a broker.
+"""Computes the figures of Kafka's performance tools and formats their lines.
 
-Latencies are kept as counts by millisecond, so a run of any length takes little memory and percentiles are exact to the millisecond, which
+Latencies are counted by millisecond, so a run of any length takes little memory and percentiles are exact to the millisecond, which
 is what the tools print.
 """
 
@@ -14,7 +14,7 @@ PERCENTILES = (0.5, 0.95, 0.99, 0.999)
 
 
 class Latencies:
-    """How often each number of milliseconds was seen."""
+    """A histogram of latencies in milliseconds."""
 
     def __init__(self) -> None:
         self.counts: dict[int, int] = {}

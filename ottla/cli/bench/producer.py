@@ -27,20 +27,20 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--topic", required=True, metavar="NAME", help="where to write")
     add("--num-records", type=int, required=True, metavar="N", help="how many")
-    add("--throughput", type=float, default=-1, metavar="R", help="at most so many a second (default -1: no limit)")
+    add("--throughput", type=float, default=-1, metavar="R", help="at most this many a second (default -1: no limit)")
     add("--record-size", type=int, metavar="BYTES", help="random records of this size")
     add("--payload-file", metavar="FILE", help="records from this file, in random order")
-    add("--payload-delimiter", default="\\n", metavar="TEXT", help="what separates them (default: a new line)")
-    add("--payload-monotonic", action="store_true", help="records are their numbers")
+    add("--payload-delimiter", default="\\n", metavar="TEXT", help="separator of records in the file (default: a new line)")
+    add("--payload-monotonic", action="store_true", help="each record is its number")
     add("--transactional-id", metavar="ID", help="in transactions")
     add("--transaction-duration-ms", type=int, metavar="MS", help="how long each lasts (default 3000)")
-    add("--warmup-records", type=int, default=0, metavar="N", help="the first ones do not count in a second result line")
+    add("--warmup-records", type=int, default=0, metavar="N", help="leave the first N out of a second result line")
     add("--reporting-interval", type=int, default=5_000, metavar="MS", help="how often to report")
-    add("--print-metrics", action="store_true", help="figures of the client at the end")
+    add("--print-metrics", action="store_true", help="metrics of the client at the end")
 
 
 def _payloads(args: argparse.Namespace) -> Iterator[list[bytes]]:
-    """Chunks of values without end."""
+    """An endless sequence of chunks of values."""
     chosen = [args.record_size is not None, args.payload_file is not None, args.payload_monotonic]
     if sum(chosen) != 1:
         raise UsageError("give exactly one of --record-size, --payload-file, --payload-monotonic")
@@ -115,7 +115,7 @@ class _ProducerRun:
             self.window, self.window_bytes, self.window_started = figures.Latencies(), 0, time.perf_counter()
 
     def finish(self) -> dict[str, Any]:
-        """Prints the last lines and gives the figures."""
+        """Prints the last lines; returns the figures."""
         if self.failure is not None:
             raise self.failure
         elapsed_ms = (time.perf_counter() - self.started) * 1000

@@ -1,4 +1,4 @@
-"""Printing a result line of Kafka's performance tools."""
+"""Prints a result line of Kafka's performance tools."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """`ottla bench share-consumer`: Kafka's performance test of share consumers, with its options and its result lines.
 
 Each of `--threads` consumers is a member of the group with connections of its own; together they take `--num-records`, or a few more, since
-what has been lent to a consumer by then counts as taken. Records are accepted as they are counted.
+records that a consumer has acquired by then are counted. Counted records are accepted.
 """
 
 from __future__ import annotations
@@ -30,20 +30,20 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     add("--topic", required=True, metavar="NAME", help="what to read")
     add("--num-records", "--messages", type=int, dest="num_records", required=True, metavar="N", help="how many")
     add("--group", default=GROUP, metavar="GROUP", help=f"the share group (default {GROUP})")
-    add("--fetch-size", type=int, default=1024 * 1024, metavar="BYTES", help="at most so much at once")
-    add("--threads", type=int, default=1, metavar="N", help="so many consumers (default 1)")
-    add("--timeout", type=int, default=10_000, dest="idle_ms", metavar="MS", help="give up after so long without a record")
+    add("--fetch-size", type=int, default=1024 * 1024, metavar="BYTES", help="at most this much per fetch")
+    add("--threads", type=int, default=1, metavar="N", help="number of consumers (default 1)")
+    add("--timeout", type=int, default=10_000, dest="idle_ms", metavar="MS", help="give up after this time without a record")
     add("--reporting-interval", type=int, default=5_000, metavar="MS", help="how often to report")
-    add("--show-detailed-stats", action="store_true", help="report on the way")
+    add("--show-detailed-stats", action="store_true", help="report while running")
     add("--show-consumer-stats", action="store_true", help="a line for each consumer")
-    add("--hide-header", action="store_true", help="no line of headings")
-    add("--date-format", default="yyyy-MM-dd HH:mm:ss:SSS", metavar="FORMAT", help="as of Java's SimpleDateFormat")
-    add("--print-metrics", action="store_true", help="figures of the client at the end")
+    add("--hide-header", action="store_true", help="no header line")
+    add("--date-format", default="yyyy-MM-dd HH:mm:ss:SSS", metavar="FORMAT", help="in the form of Java's SimpleDateFormat")
+    add("--print-metrics", action="store_true", help="metrics of the client at the end")
     add("--socket-buffer-size", help=argparse.SUPPRESS)
 
 
 class _Tally:
-    """What all consumers have taken together; only counted up under the lock."""
+    """The totals of all consumers; updated under the lock."""
 
     def __init__(self, wanted: int) -> None:
         self.wanted = wanted

@@ -20,7 +20,7 @@ def add_place_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def directories_of(args: argparse.Namespace) -> list[str]:
-    """Where the broker keeps its data, by the words that `start` understands."""
+    """The broker's data directories, from the same options and variables that `start` takes."""
     if args.data_dir:
         return [os.path.abspath(args.data_dir)]
     if args.config or os.environ.get("KAFKA_LOG_DIRS") or os.environ.get("KAFKA_LOG_DIR"):

@@ -1,4 +1,4 @@
-"""`ottla reset`: removes all data of a broker that does not run."""
+"""`ottla reset`: removes all data of a stopped broker."""
 
 from __future__ import annotations
 
@@ -16,14 +16,15 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(args: argparse.Namespace) -> int:
-    """Removes what is in the data directories, and only in directories that are a broker's."""
+    """Empties the data directories; refuses directories that are not a broker's."""
     directories = [path for path in directories_of(args) if os.path.isdir(path) and os.listdir(path)]
     if not directories:
         output_of(args).done(f"nothing is in {', '.join(directories_of(args))}", {"removed": []})
         return 0
     for path in directories:
         if not os.path.exists(os.path.join(path, "meta.properties")):
-            raise Refused(f"{path} is no broker's data directory (it has no meta.properties); nothing was removed", "NOT_A_DATA_DIRECTORY")
+            message = f"{path} is not a broker's data directory (it has no meta.properties); nothing was removed"
+            raise Refused(message, "NOT_A_DATA_DIRECTORY")
     running = running_broker(args)
     if running is not None:
         raise Refused(f"broker {running.pid} runs in {running.directory}; stop it first: ottla stop", "BROKER_RUNNING")
@@ -35,7 +36,7 @@ def _run(args: argparse.Namespace) -> int:
 
 
 def _wipe(directory: str) -> None:
-    """Empties a directory under its lock, so that no broker starts in it meanwhile."""
+    """Empties a directory while holding its lock, so that no broker starts in it."""
     import shutil
 
     from ottla.adapters.lock import LOCK_FILE, DirectoryLock
@@ -57,4 +58,4 @@ def _wipe(directory: str) -> None:
         lock.release()
 
 
-COMMAND = Command("Remove all data of a broker that does not run.", _arguments, _run, has_connection=False)
+COMMAND = Command("Remove all data of a stopped broker.", _arguments, _run, has_connection=False)

@@ -1,8 +1,8 @@
-"""Which broker runs in a data directory: its process, its address, and how to end it.
+"""Finds the broker that runs in a data directory (its process and address) and stops it.
 
 The broker holds a lock on `.lock` of each of its directories for as long as it lives, and writes its process id into it, with its address
-once it is ready. A signal goes only to a process that is seen to hold that very file open, so that a number left over from another
-machine or container never hits a stranger.
+once it is ready. A signal is sent only to a process that has that very file open, so that a process id left over from another machine or
+container never hits another process.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Running(NamedTuple):
 
 
 def note_address(directories: list[str], address: str) -> None:
-    """Writes where this process can be reached beside its number."""
+    """Writes this process's id and address into the lock file of each directory."""
     for directory in directories:
         try:
             with open(os.path.join(directory, LOCK_FILE), "w", encoding="ascii") as file:
@@ -39,7 +39,7 @@ def note_address(directories: list[str], address: str) -> None:
 
 
 def find(directory: str) -> Running | None:
-    """Who holds the directory; None when nobody does."""
+    """The broker that holds the directory's lock, or None."""
     path = os.path.join(directory, LOCK_FILE)
     if not os.path.exists(path) or not _is_held(directory):
         return None
@@ -64,14 +64,14 @@ def _is_held(directory: str) -> bool:
 
 
 def stop(running: Running, timeout_s: float) -> None:
-    """Asks the broker to stop and waits until it has let the directory go. Refused when it cannot be asked, or does not end in time."""
+    """Sends SIGTERM and waits until the broker has released the directory. Raises `Refused` if it may not, or after the timeout."""
     _check_holder(running)
     try:
         os.kill(running.pid, signal.SIGTERM)
     except ProcessLookupError:
         return
     except PermissionError:
-        raise Refused(f"process {running.pid} belongs to somebody else; stop it as that user") from None
+        raise Refused(f"process {running.pid} belongs to another user; stop it as that user") from None
     deadline = time.monotonic() + timeout_s
     while _is_alive(running.pid) and find(running.directory) is not None:
         if time.monotonic() > deadline:
@@ -90,7 +90,7 @@ def _is_alive(pid: int) -> bool:
 
 
 def _check_holder(running: Running) -> None:
-    """Makes sure that the number in the file is that of the process that holds it, where the system can tell."""
+    """Raises `Refused` unless the process id in the file is that of the process that holds it, as far as the system shows it."""
     elsewhere = f"{running.directory} is in use by a process that cannot be seen from here: in another container, or on another machine"
     if running.pid <= 0 or not _is_alive(running.pid):
         raise Refused(elsewhere)
@@ -100,7 +100,7 @@ def _check_holder(running: Running) -> None:
     try:
         names = os.listdir(descriptors)
     except PermissionError:
-        raise Refused(f"process {running.pid} belongs to somebody else; stop it as that user") from None
+        raise Refused(f"process {running.pid} belongs to another user; stop it as that user") from None
     except FileNotFoundError:
         return  # it has just ended
     path = os.path.realpath(os.path.join(running.directory, LOCK_FILE))
@@ -109,7 +109,7 @@ def _check_holder(running: Running) -> None:
 
 
 def _target(link: str) -> str:
-    """Where a descriptor leads; descriptors come and go meanwhile."""
+    """The path that a descriptor refers to; empty if it was closed meanwhile."""
     try:
         return os.readlink(link)
     except OSError:

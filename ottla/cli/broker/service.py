@@ -16,7 +16,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--config", default="", metavar="FILE", help="the broker's configuration file")
     add("-d", "--data-dir", default="/var/lib/ottla", metavar="DIR", help="where the data lies")
-    add("--user", default="ottla", metavar="NAME", help="whose the broker is; never root")
+    add("--user", default="ottla", metavar="NAME", help="the user that the broker runs as; never root")
     add("--command", metavar="PATH", help="the ottla program (default: this one)")
 
 

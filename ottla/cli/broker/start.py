@@ -37,7 +37,7 @@ NOT_OFFERED = {
 
 
 class StartError(Exception):
-    """Why the broker does not start, in one line."""
+    """The broker cannot be started; the message is one line."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -47,13 +47,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--set", "--override", "-c", action="append", default=[], metavar="KEY=VALUE", dest="assignments", help="a setting; beats all")
     add("--port", type=int, metavar="PORT", help="port to listen on, 0 for any free one (default 9092)")
     add("--host", metavar="HOST", help="address to listen on (default 127.0.0.1)")
-    add("-d", "--data-dir", metavar="DIR", help="where the logs lie (default: log.dirs, else ./ottla-data)")
+    add("-d", "--data-dir", metavar="DIR", help="where the logs are (default: log.dirs, else ./ottla-data)")
     add("--ephemeral", action="store_true", help="a temporary data directory, removed at the end")
     add("--sync", action="store_true", help="no acknowledgement before fsync (ottla.flush.on.ack=true)")
     add("--seed-topic", action="append", default=[], metavar="NAME[:PARTITIONS]", help="create these topics, separated by commas")
     add("--as-version", metavar="X.Y", help="advertise the API versions of this Kafka version (ottla.advertise.level)")
     add("--log-format", choices=("text", "json"), help="form of the log on stderr")
-    add("--log-level", choices=("debug", "info", "warning", "error"), help="how much the log says")
+    add("--log-level", choices=("debug", "info", "warning", "error"), help="lowest level that is logged")
 
 
 def _start_arguments(parser: argparse.ArgumentParser) -> None:
@@ -88,7 +88,7 @@ def _start(args: argparse.Namespace) -> int:
 
 
 def _dev(args: argparse.Namespace) -> int:
-    """`start` for an afternoon: a directory of its own that goes with the broker, unless one is named."""
+    """Runs `start` on a temporary directory that is removed at the end, unless a directory is given."""
     if not (args.data_dir or args.config or any(given.startswith("log.dir") for given in args.assignments)):
         args.ephemeral = True
     return _start(args)
@@ -108,7 +108,7 @@ def run_broker(args: argparse.Namespace) -> int:
     finally:
         import shutil
 
-        # Only what was made here: log.dirs may have been given in full, and then that is where the data lies.
+        # Only the directory made here: if log.dirs was given as a setting, the data is there and stays.
         shutil.rmtree(args.data_dir, ignore_errors=True)
 
 
@@ -128,7 +128,7 @@ def _run(args: argparse.Namespace, seed_topics: list[tuple[str, int]], started: 
 
 
 def _ready(directories: Sequence[str], address: str, *, is_quiet: bool) -> None:
-    """Says where this broker is to `ottla stop` and `ottla status`, and to a person what may come next."""
+    """Writes the address down for `ottla stop` and `ottla status`, and shows first steps on a terminal."""
     from ottla.cli.broker.running import note_address
 
     note_address([os.path.abspath(path) for path in directories], address)
@@ -163,7 +163,7 @@ def read_config_again(args: argparse.Namespace) -> BrokerConfig:
 
 
 def option_assignments(args: argparse.Namespace) -> list[str]:
-    """The short options as settings; a setting that was given in full wins."""
+    """The short options as settings; a setting given by its name wins."""
     given = {assignment.partition("=")[0].strip() for assignment in args.assignments}
     found = []
     if args.port is not None or args.host is not None:
@@ -194,5 +194,5 @@ def parse_seed_topics(texts: list[str]) -> list[tuple[str, int]]:
 
 COMMANDS = {
     "start": Command("Run a broker until Ctrl-C.", _start_arguments, _start, has_connection=False, has_output=False),
-    "dev": Command("Run a broker on data that goes with it.", _start_arguments, _dev, has_connection=False, has_output=False),
+    "dev": Command("Run a broker whose data is removed at its end.", _start_arguments, _dev, has_connection=False, has_output=False),
 }

@@ -33,7 +33,7 @@ def _moment(seconds: float) -> str:
 
 
 def _size(directory: str) -> int:
-    """What the files of a directory take; files come and go meanwhile."""
+    """The size of all files below a directory; files may vanish meanwhile."""
     total = 0
     for folder, _, names in os.walk(directory):
         for name in names:
@@ -45,7 +45,7 @@ def _size(directory: str) -> int:
 
 
 def _answer_ms(address: str) -> float | None:
-    """How long the broker takes to say which versions it speaks."""
+    """How long the broker takes to answer ApiVersions; None if it does not answer."""
     from ottla.client.cluster import Cluster
     from ottla.client.errors import TransportError
 

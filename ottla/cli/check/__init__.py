@@ -1,1 +1,1 @@
-"""Commands that judge: `check eos` any Kafka-compatible broker, `doctor` this machine."""
+"""Commands that test: `check eos` tests any Kafka-compatible broker, `doctor` this machine."""

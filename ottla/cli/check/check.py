@@ -1,4 +1,4 @@
-"""`ottla check eos`: does a Kafka-compatible broker keep what it promises of exactly-once? A black box, asked by a stock client.
+"""`ottla check eos`: tests the promises of exactly-once on any Kafka-compatible broker, as a black box, with a stock client.
 
 Each check is one line: pass, fail, or not supported and why. Exit codes beside the general ones: 1 when a check has failed, 2 without the
 stock client. It makes topics, groups and transactional ids named `ottla-check-eos-...` and deletes the topics when it is done.
@@ -17,7 +17,7 @@ COLUMNS: Columns = (("CHECK", "check"), ("VERDICT", "verdict"), ("SECONDS", "sec
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--only", action="append", metavar="CHECK", help="only this check; may be repeated")
-    parser.add_argument("--list", action="store_true", dest="is_list", help="say what is checked, and do nothing")
+    parser.add_argument("--list", action="store_true", dest="is_list", help="list the checks and run none")
 
 
 def _eos(args: argparse.Namespace) -> int:

@@ -1,7 +1,8 @@
-"""`ottla doctor`: is this machine fit for a broker, and can clients reach the one that is named? One line an item: pass, warn or fail.
+"""`ottla doctor`: checks whether this machine is fit for a broker and whether clients can reach a broker. One line per item: pass, warn or
+fail.
 
-The usual trouble with this kind of system is not in it but around it: an advertised address that only the broker itself can reach, a limit
-of open files, a full disk, a clock that runs away. Exit code 0 when nothing failed, 1 when something did, 3 when the broker is away.
+Most trouble with a broker comes from its surroundings: an advertised address that only the broker itself can reach, a limit of open files,
+a full disk, a wrong clock. Exit code 0 when nothing failed, 1 when something did, 3 when the broker is away.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ _UNSYNCHRONISED = 5
 
 
 class Finding(NamedTuple):
-    """One item: how it is, and what to do about it."""
+    """The result of one check, and what to do about it."""
 
     check: str
     status: str
@@ -81,7 +82,7 @@ def check_open_files() -> Finding:
 
 
 def judge_open_files(soft: int, hard: int, *, is_unlimited: bool = False) -> Finding:
-    """By the hard limit: a broker raises its own to that when it starts, and shares it out among files and connections."""
+    """By the hard limit: a broker raises its own to that when it starts, and divides it between files and connections."""
     if is_unlimited or max(soft, hard) >= OPEN_FILES_GOOD:
         return Finding("open files", PASS, "no limit" if is_unlimited else f"a broker may hold {max(soft, hard)}")
     limit = max(soft, hard)
@@ -92,7 +93,7 @@ def judge_open_files(soft: int, hard: int, *, is_unlimited: bool = False) -> Fin
 
 
 def check_disk(directory: str) -> list[Finding]:
-    """Room, and how long it takes to make bytes durable. A directory that is not there yet is judged by the one above."""
+    """Checks free space and the time of an fsync. For a directory that does not exist yet, the one above is checked."""
     path = os.path.abspath(directory)
     while not os.path.isdir(path):
         path = os.path.dirname(path)
@@ -129,33 +130,33 @@ def _check_sync(path: str) -> Finding:
 
 
 def judge_sync(milliseconds: float) -> Finding:
-    message = f"4 KB are durable in {milliseconds:.2f} ms"
+    message = f"an fsync of 4 KB takes {milliseconds:.2f} ms"
     if milliseconds > SYNC_MS_GOOD:
         return Finding("fsync", WARN, message, "acknowledgements with ottla.flush.on.ack=true wait for that; use a faster disk")
     return Finding("fsync", PASS, message)
 
 
 def check_clock(directory: str) -> Finding:
-    """Timestamps decide retention. The kernel knows whether somebody sets its clock; files from the future show that nobody does."""
+    """Checks the clock, on which retention depends: whether the kernel says it is synchronised, and whether files are from the future."""
     newest = 0.0
     try:
         for entry in os.scandir(directory):
             newest = max(newest, entry.stat(follow_symlinks=False).st_mtime)
     except OSError:
-        pass  # not there yet, or not for us to see, which the check of the disk says
+        pass  # it does not exist or cannot be read, which the check of the disk reports
     return judge_clock(newest - time.time(), _kernel_clock_state())
 
 
 def judge_clock(ahead_s: float, state: int | None) -> Finding:
     if ahead_s > CLOCK_AHEAD_S:
-        return Finding("clock", FAIL, f"files of the broker are {ahead_s:.0f} s in the future", "set the clock: retention goes by it")
+        return Finding("clock", FAIL, f"files of the broker are {ahead_s:.0f} s in the future", "set the clock: retention depends on it")
     if state == _UNSYNCHRONISED:
-        return Finding("clock", WARN, "nobody keeps it right", "run chrony or systemd-timesyncd: retention and offsets by time go by it")
-    return Finding("clock", PASS, "kept right by the system" if state is not None else "it is not behind the broker's files")
+        return Finding("clock", WARN, "it is not synchronised", "run chrony or systemd-timesyncd: retention and offsets by time need it")
+    return Finding("clock", PASS, "synchronised by the system" if state is not None else "it is not behind the broker's files")
 
 
 def _kernel_clock_state() -> int | None:
-    """What Linux says of its clock (adjtimex without changing anything); None where nobody can be asked."""
+    """Whether Linux says that its clock is synchronised (adjtimex, read only); None on other systems."""
     import ctypes
 
     try:
@@ -167,20 +168,20 @@ def _kernel_clock_state() -> int | None:
 
 
 def check_libraries() -> Finding:
-    """What makes the broker fast, where a platform may lack it."""
+    """Checks the compiled libraries that make the broker fast; some platforms lack them."""
     import importlib.util
 
     missing = [name for name in ("uvloop", "crc32c", "cramjam") if importlib.util.find_spec(name) is None]
     if missing:
         return Finding("libraries", WARN, f"without {', '.join(missing)}", "the broker runs slower; install ottla with its dependencies")
-    return Finding("libraries", PASS, "uvloop, crc32c and cramjam are there")
+    return Finding("libraries", PASS, "uvloop, crc32c and cramjam are installed")
 
 
 # The broker
 
 
 def check_brokers(args: argparse.Namespace) -> Iterator[Finding]:
-    """The broker that is named, then each address that it sends clients to."""
+    """Checks the named broker, then each address that it advertises."""
     from ottla.base.errors import OttlaError
 
     started = time.perf_counter()
@@ -198,7 +199,7 @@ def check_brokers(args: argparse.Namespace) -> Iterator[Finding]:
 
 
 def _check_advertised(cluster: Any, broker_id: int, address: Any, bootstrap: str) -> Finding:
-    """Whether clients get through to the address that the broker tells them, and to the cluster that they have asked."""
+    """Checks that an advertised address can be reached and belongs to the same cluster."""
     from ottla.base.errors import OttlaError
     from ottla.wire.messages.metadata import MetadataRequest
 
@@ -208,16 +209,16 @@ def _check_advertised(cluster: Any, broker_id: int, address: Any, bootstrap: str
         found = cluster.connection(broker_id).request(MetadataRequest(topics=[])).cluster_id
     except OttlaError as error:
         hint = "set advertised.listeners to an address that clients can reach"
-        return Finding(name, FAIL, f"{address} is where it sends clients, and {error}", hint)
+        return Finding(name, FAIL, f"{address} is what it advertises, but {error}", hint)
     milliseconds = (time.perf_counter() - started) * 1000
     if found != cluster.cluster_id:
         hint = "two brokers advertise one address, or a port is forwarded to the wrong one: correct advertised.listeners"
-        message = f"{address} is where it sends clients, and there answers cluster {found}, not {cluster.cluster_id}"
+        message = f"{address} is what it advertises, but there answers cluster {found}, not {cluster.cluster_id}"
         return Finding(name, FAIL, message, hint)
     is_local = str(address.host).startswith(_LOOPBACK)
     if is_local and not bootstrap.startswith(_LOOPBACK):
         hint = "other machines cannot follow; set advertised.listeners"
-        return Finding(name, WARN, f"{address} is this machine for everybody who hears it", hint)
+        return Finding(name, WARN, f"{address} is a loopback address", hint)
     only_here = ", by clients on this machine" if is_local else ""
     return Finding(name, PASS, f"{address} can be reached{only_here} ({milliseconds:.0f} ms)")
 

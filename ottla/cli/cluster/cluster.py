@@ -1,4 +1,4 @@
-"""`ottla cluster` and `ottla features`: who is in the cluster, is it well, which versions does it speak."""
+"""`ottla cluster` and `ottla features`: brokers, health, and served versions."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def _status(args: argparse.Namespace) -> int:
 
 
 def _overview(cluster: Cluster) -> dict[str, Any]:
-    """The health of a cluster, from one look at its metadata."""
+    """The health of a cluster, from one Metadata response."""
     answer = cluster.refresh(None)
     partitions = [(topic.name, partition) for topic in answer.topics for partition in topic.partitions]
     return {
@@ -54,7 +54,7 @@ def _overview(cluster: Cluster) -> dict[str, Any]:
 
 
 def _health(args: argparse.Namespace) -> int:
-    """Well, or with the reasons why not and exit code 1."""
+    """Prints healthy, or the reasons why not with exit code 1."""
     output = output_of(args)
     with connect(args) as cluster:
         found = _overview(cluster)
@@ -103,7 +103,7 @@ def _api_versions(args: argparse.Namespace) -> int:
 
 
 def _api_row(broker_id: int, api: Any) -> dict[str, Any]:
-    """A range of versions, and the newest that this program speaks too."""
+    """The versions of one API, and the newest one that this program supports too."""
     ours = API_VERSION_RANGES.get(api.api_key)
     usable = None if ours is None else min(ours[1], api.max_version)
     if ours is not None and usable is not None and usable < max(ours[0], api.min_version):
@@ -126,7 +126,7 @@ METADATA_LEVELS = (
     *("3.7-IV4", "3.8-IV0", "3.9-IV0", "4.0-IV0", "4.0-IV1", "4.0-IV2", "4.0-IV3", "4.1-IV0", "4.1-IV1", "4.2-IV0", "4.2-IV1", "4.3-IV0"),
     "4.4-IV0",
 )
-"""The names of the levels of metadata.version from 7 on."""
+"""Names of the levels of metadata.version, from 7 on."""
 
 
 def _level(feature: str, level: int) -> str:
@@ -135,8 +135,8 @@ def _level(feature: str, level: int) -> str:
     return METADATA_LEVELS[level - 7] if is_named else str(level)
 
 
-def ask_versions(cluster: Cluster) -> ApiVersionsResponse:
-    """What a broker says of its versions and features. Version 4 is the first that shows features whose lowest level is 0."""
+def request_versions(cluster: Cluster) -> ApiVersionsResponse:
+    """The broker's answer to ApiVersions, by version 4: the first that includes features whose lowest level is 0."""
     from ottla._version import __version__
 
     connection = cluster.any_connection()
@@ -149,7 +149,7 @@ def ask_versions(cluster: Cluster) -> ApiVersionsResponse:
 def _features(args: argparse.Namespace) -> int:
     output = output_of(args)
     with connect(args) as cluster:
-        answer = ask_versions(cluster)
+        answer = request_versions(cluster)
     levels = {feature.name: feature.max_version_level for feature in answer.finalized_features}
     rows: list[dict[str, Any]] = [
         {
@@ -181,10 +181,10 @@ def _features(args: argparse.Namespace) -> int:
 
 
 COMMANDS = {
-    "status": Command("Brokers, controller, and how many partitions are well.", no_arguments, _status, may_watch=True),
-    "health": Command("Is the cluster well? Exit code 1 if not.", no_arguments, _health, may_watch=True),
+    "status": Command("Brokers, controller, and the number of healthy partitions.", no_arguments, _status, may_watch=True),
+    "health": Command("Is the cluster healthy? Exit code 1 if not.", no_arguments, _health, may_watch=True),
     "cluster-id": Command("The cluster's id.", no_arguments, _cluster_id),
-    "api-versions": Command("Which versions of which requests the brokers speak.", no_arguments, _api_versions),
+    "api-versions": Command("API versions that the brokers support.", no_arguments, _api_versions),
 }
 
 FEATURE_COMMANDS = {"describe": Command("Feature levels of the cluster.", no_arguments, _features, may_watch=True)}

@@ -1,6 +1,6 @@
 """`ottla config`: describe and alter settings over the wire; `check` and `defaults` work on the broker's own table, without a broker.
 
-Users, clients and ips have quotas instead of settings: those are in `config_quotas.py`, who is meant is worked out in `config_entities.py`.
+Users, clients and ips have quotas instead of settings (`config_quotas.py`). The options that name an entity are in `config_entities.py`.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ DYNAMIC = {
     admin.GROUP_RESOURCE: 8,
 }
 DYNAMIC_DEFAULT_BROKER = 3
-"""The source of what was set for the very entity that is described; without --all only that is shown, as by Kafka's tool."""
+"""The source of settings of the described entity itself; without --all only these are shown, as by Kafka's tool."""
 
 
 # describe
@@ -77,7 +77,7 @@ def _describe(args: argparse.Namespace) -> int:
 
 
 def _names(cluster: Cluster, resource_type: int, name: str | None) -> list[str]:
-    """The entities to describe: the one named, or all there are."""
+    """The entities to describe: the named one, or all of the type."""
     if name is not None:
         if resource_type == admin.TOPIC_RESOURCE:
             cluster.topic(name)
@@ -124,15 +124,15 @@ def _alter_arguments(parser: argparse.ArgumentParser) -> None:
     add_entity_options(parser)
     add = parser.add_argument
     add("--add-config", action="append", metavar="K=V,...", help="set; a list goes in square brackets: k=[a,b]")
-    add("--add-config-file", metavar="FILE", help="set what this properties file says")
-    add("--delete-config", action="append", metavar="K,...", help="put back to the default")
-    add("--dry-run", action="store_true", help="let the broker check, change nothing")
+    add("--add-config-file", metavar="FILE", help="set the pairs of this properties file")
+    add("--delete-config", action="append", metavar="K,...", help="reset to the default")
+    add("--dry-run", action="store_true", help="let the broker validate, change nothing")
 
 
 def _alter(args: argparse.Namespace) -> int:
     entities = entities_of(args)
     if not entities.is_named:
-        raise UsageError("name the one to alter, or say --entity-default")
+        raise UsageError("name the one to alter, or give --entity-default")
     changes, deletions = _changes(args)
     output = output_of(args)
     remark = None
@@ -153,22 +153,22 @@ def _alter(args: argparse.Namespace) -> int:
     }
     done = "could be updated" if args.dry_run else "Completed updating"
     whose = f"config for {word.removesuffix('s')} {name}" if name else f"default config for {word} in the cluster"
-    told = f"The {whose} {done}." if args.dry_run else f"{done} {whose}."
-    output.done(told, {**what, "configs": shown, "deleted_configs": deletions, "dry_run": args.dry_run})
+    message = f"The {whose} {done}." if args.dry_run else f"{done} {whose}."
+    output.done(message, {**what, "configs": shown, "deleted_configs": deletions, "dry_run": args.dry_run})
     return 0
 
 
 def _changes(args: argparse.Namespace) -> tuple[dict[str, str], list[str]]:
-    """What to set and what to put back."""
+    """The settings to set and the keys to reset."""
     if args.add_config and args.add_config_file:
         raise UsageError("either --add-config or --add-config-file")
     changes = read_properties(args.add_config_file) if args.add_config_file else parse_pairs(args.add_config, "--add-config")
     deletions = merged(args.delete_config)
     if not changes and not deletions:
-        raise UsageError("say what to change: --add-config, --add-config-file or --delete-config")
+        raise UsageError("give a change: --add-config, --add-config-file or --delete-config")
     both = sorted(set(changes) & set(deletions))
     if both:
-        raise UsageError(f"{both[0]} is set and deleted at once")
+        raise UsageError(f"{both[0]} is both set and deleted")
     return changes, deletions
 
 

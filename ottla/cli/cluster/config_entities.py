@@ -1,7 +1,7 @@
-"""Whose settings `ottla config` is about: types and names, as `kafka-configs` takes them.
+"""The entities whose settings `ottla config` shows or alters: types and names, as `kafka-configs` takes them.
 
-A user and a client id may stand together, everything else alone. `--entity-name` and `--entity-default` go with the types in the order
-in which they were given; no name means all there are. The default of a type has the name "".
+A user and a client id may be combined, all other types stand alone. `--entity-name` and `--entity-default` belong to the types in the order
+in which they were given; without a name all entities of the type are meant. The default of a type has the name "".
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def _flag(word: str) -> str:
 
 
 def entities_of(args: argparse.Namespace) -> Entities:
-    """Who is meant. UsageError when nobody is, or who cannot stand together."""
+    """The entities that the options name. UsageError for none, and for types that cannot be combined."""
     given = [(word, getattr(args, f"of_{word}")) for word in ENTITY_TYPES]
     short = [(word, name) for word, name in given if name] + [(word, name) for word, name in given if name == ""]
     types, names = args.entity_type or [], args.entity_names or []
@@ -71,9 +71,9 @@ def entities_of(args: argparse.Namespace) -> Entities:
     parts = short or [(word, names[number] if number < len(names) else None) for number, word in enumerate(types)]
     words = [word for word, _ in parts]
     if not parts:
-        raise UsageError("say whose settings: --topic NAME, --broker ID, or --entity-type TYPE --entity-name NAME")
+        raise UsageError("name an entity: --topic NAME, --broker ID, or --entity-type TYPE --entity-name NAME")
     if len(words) > 1 and sorted(words) != ["clients", "users"]:
-        raise UsageError(f"{' and '.join(words)} do not stand together; only users and clients do")
+        raise UsageError(f"{' and '.join(words)} cannot be combined; only users and clients can")
     for word, name in parts:
         _check_name(word, name)
     return Entities(tuple(parts))
@@ -85,6 +85,6 @@ def _check_name(word: str, name: str | None) -> None:
             raise UsageError(f"there is no default of {word}")
         return
     if word in ("brokers", "broker-loggers") and not (name.isascii() and name.isdigit()):
-        raise UsageError(f"a broker is named by its number, not {name!r}")
+        raise UsageError(f"a broker is named by its id, not {name!r}")
     if word == "ips" and not _ADDRESS.fullmatch(name):
-        raise UsageError(f"{name!r} is no address and no name of a host")
+        raise UsageError(f"{name!r} is neither an address nor a host name")

@@ -1,7 +1,7 @@
 """`ottla config` for users, clients and ips: quotas, and the SCRAM credentials of users.
 
-Quotas travel by DescribeClientQuotas and AlterClientQuotas, credentials by the two APIs of KIP-554. One order changes quotas or
-credentials, not both, since the two would not be one change for the broker.
+Quotas use DescribeClientQuotas and AlterClientQuotas, credentials the two APIs of KIP-554. One command changes quotas or credentials, not
+both, since the broker would not apply them as one change.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def _filter(kind: str, name: str | None) -> tuple[str, int, str | None]:
 
 
 def _credentials(cluster: Cluster, entities: Entities) -> dict[str, Any]:
-    """Credentials are shown where one user or all are asked for; who has none, and a broker that knows none, is no failure."""
+    """The credentials of the named user or of all users. A user without credentials, or a broker without SCRAM, is not an error."""
     word, name = entities.parts[0]
     if word != "users" or len(entities.parts) > 1 or name == "":
         return {}
@@ -114,7 +114,7 @@ def as_java(value: float) -> str:
 
 
 def alter(args: argparse.Namespace, entities: Entities, changes: Mapping[str, str], deletions: Sequence[str]) -> str | None:
-    """Carries the changes out; gives what the broker has to say about them."""
+    """Applies the changes; returns the broker's remarks."""
     named = [key for key in (*changes, *deletions) if key in scram_admin.MECHANISMS]
     if named and entities.parts[0][0] == "users" and len(entities.parts) == 1:
         _alter_credentials(args, entities, changes, deletions, named)
@@ -127,12 +127,12 @@ def alter(args: argparse.Namespace, entities: Entities, changes: Mapping[str, st
     entity = tuple((KINDS[word], name or None) for word, name in entities.parts)
     with connect(args) as cluster:
         if deletions:
-            _check_there(cluster, entities, deletions)
+            _check_is_set(cluster, entities, deletions)
         return quota_admin.alter_quotas(cluster, entity, changes=values, deletions=deletions, validate_only=args.dry_run)
 
 
-def _check_there(cluster: Cluster, entities: Entities, deletions: Sequence[str]) -> None:
-    """What is not set cannot be deleted: most often it is set for somebody else."""
+def _check_is_set(cluster: Cluster, entities: Entities, deletions: Sequence[str]) -> None:
+    """Refuses to delete a quota that is not set: most often it is set for another entity."""
     found = quota_admin.describe_quotas(cluster, [_filter(KINDS[word], name) for word, name in entities.parts])
     there = {key for quotas in found.values() for key in quotas}
     absent = [key for key in deletions if key not in there]
@@ -161,7 +161,7 @@ def _alter_credentials(
         raise UsageError("there are no default SCRAM credentials; name a user")
     passwords = {mechanism: parse_credential(mechanism, text) for mechanism, text in changes.items()}
     if args.dry_run:
-        raise UsageError("SCRAM credentials cannot be tried: the broker has no dry run for them")
+        raise UsageError("SCRAM credentials cannot be validated: the broker has no dry run for them")
     with connect(args) as cluster:
         scram_admin.alter_scram(cluster, user, passwords=passwords, deletions=deletions)
 

@@ -1,7 +1,7 @@
-"""`ottla features`: the feature levels of a cluster, what they could be, and changing them.
+"""`ottla features`: shows and changes the feature levels of a cluster.
 
 `upgrade`, `downgrade` and `disable` take `--feature NAME=LEVEL` (repeatable; `disable` only names) or, for upgrades, `--release-version`:
-the levels that a version of Kafka brings. A broker that refuses a level is told by its name, and nothing is changed then.
+the levels of a version of Kafka. If the broker refuses a level, the feature is named and nothing is changed.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from ottla.cli.cluster.cluster import FEATURE_COMMANDS, ask_versions
+from ottla.cli.cluster.cluster import FEATURE_COMMANDS, request_versions
 from ottla.cli.command import Command, UsageError, merged
 from ottla.cli.kafka_tools import features_output as kafka
 from ottla.cli.options import connect, output_of
@@ -41,16 +41,16 @@ _LEVELS = {
     "4.3": (30, 1, 2, 1, 1, 1, 1),
 }
 LEVELS: dict[str, dict[str, int]] = {release: dict(zip(_NAMES, levels, strict=True)) for release, levels in _LEVELS.items()}
-"""Which levels a release brings."""
+"""The levels of each release."""
 RELEASES = {**LEVELS, **{str(kafka.metadata_name(levels[kafka.METADATA])): levels for levels in LEVELS.values()}}
-"""The same, with names such as 4.0-IV3 too."""
+"""The same, including names such as 4.0-IV3."""
 
 
 def _change_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--feature", action="append", metavar="NAME=LEVEL,...", help="the new level")
-    add("--metadata", metavar="X.Y", help="the level of metadata.version that this version of Kafka brings")
-    add("--dry-run", action="store_true", help="let the broker check, change nothing")
+    add("--metadata", metavar="X.Y", help="the level of metadata.version in this version of Kafka")
+    add("--dry-run", action="store_true", help="let the broker validate, change nothing")
 
 
 def _upgrade_arguments(parser: argparse.ArgumentParser) -> None:
@@ -66,7 +66,7 @@ def _downgrade_arguments(parser: argparse.ArgumentParser) -> None:
 def _disable_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--feature", action="append", metavar="NAME,...", help="which")
     parser.add_argument("--unsafe", action="store_true", help="even where metadata may be lost")
-    parser.add_argument("--dry-run", action="store_true", help="let the broker check, change nothing")
+    parser.add_argument("--dry-run", action="store_true", help="let the broker validate, change nothing")
 
 
 def _levels(texts: list[str] | None, metadata: str | None = None) -> dict[str, int]:
@@ -84,7 +84,7 @@ def _levels(texts: list[str] | None, metadata: str | None = None) -> dict[str, i
 def _upgrade(args: argparse.Namespace) -> int:
     levels = _levels(args.feature, args.metadata)
     if bool(levels) == bool(args.release_version):
-        raise UsageError("say either --feature NAME=LEVEL or --release-version X.Y")
+        raise UsageError("give either --feature NAME=LEVEL or --release-version X.Y")
     wanted = levels or {name: level for name, level in LEVELS[args.release_version].items() if level}
     return _change(args, "upgrade", wanted, UPGRADE, only_offered=not levels)
 
@@ -92,24 +92,24 @@ def _upgrade(args: argparse.Namespace) -> int:
 def _downgrade(args: argparse.Namespace) -> int:
     levels = _levels(args.feature, args.metadata)
     if not levels:
-        raise UsageError("say which level: --feature NAME=LEVEL")
+        raise UsageError("give --feature NAME=LEVEL")
     return _change(args, "downgrade", levels, UNSAFE_DOWNGRADE if args.unsafe else SAFE_DOWNGRADE)
 
 
 def _disable(args: argparse.Namespace) -> int:
     names = merged(args.feature)
     if not names or any("=" in name for name in names):
-        raise UsageError("say which: --feature NAME")
+        raise UsageError("give --feature NAME")
     return _change(args, "disable", dict.fromkeys(names, 0), UNSAFE_DOWNGRADE if args.unsafe else SAFE_DOWNGRADE)
 
 
 def _change(args: argparse.Namespace, verb: str, levels: dict[str, int], kind: int, *, only_offered: bool = False) -> int:
-    """Asks for levels. Of a release's levels those are left out that the cluster has not heard of."""
+    """Requests the levels. Of a release's levels, features that the cluster does not know are left out."""
     from ottla.wire.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 
     with connect(args) as cluster:
         if only_offered:
-            offered = {feature.name for feature in ask_versions(cluster).supported_features}
+            offered = {feature.name for feature in request_versions(cluster).supported_features}
             levels = {name: level for name, level in levels.items() if name in offered}
         updates = [FeatureUpdateKey(feature=name, max_version_level=level, upgrade_type=kind) for name, level in sorted(levels.items())]
         answer = admin.ask_controller(
@@ -137,7 +137,7 @@ def _mapping_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _mapping(args: argparse.Namespace) -> int:
-    """Offline: what is in the table; by Kafka's name one release, the latest where none is named."""
+    """Prints the levels of releases, offline. Called as kafka-features: of one release, by default the latest."""
     if is_kafka(args):
         kafka.show_levels(RELEASES[args.release_version or list(LEVELS)[-1]], args.release_version)
         return 0
@@ -155,7 +155,7 @@ def _dependency_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _dependencies(args: argparse.Namespace) -> int:
-    """Offline: what a level of a feature needs of other features."""
+    """Prints the levels of other features that a level needs, offline."""
     found = [(name, level, kafka.dependency(name, level)) for name, level in _levels(args.feature).items()]
     if is_kafka(args):
         for name, level, needed in found:
@@ -174,7 +174,7 @@ COMMANDS = {
     **FEATURE_COMMANDS,
     "upgrade": Command("Raise feature levels.", _upgrade_arguments, _upgrade),
     "downgrade": Command("Lower feature levels.", _downgrade_arguments, _downgrade),
-    "disable": Command("Put features to level 0.", _disable_arguments, _disable),
-    "version-mapping": Command("Which levels a version of Kafka brings.", _mapping_arguments, _mapping),
-    "feature-dependencies": Command("What a level of a feature needs of others.", _dependency_arguments, _dependencies),
+    "disable": Command("Set features to level 0.", _disable_arguments, _disable),
+    "version-mapping": Command("The feature levels of a version of Kafka.", _mapping_arguments, _mapping),
+    "feature-dependencies": Command("The features that a level of a feature depends on.", _dependency_arguments, _dependencies),
 }

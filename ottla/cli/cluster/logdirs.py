@@ -1,4 +1,4 @@
-"""`ottla logdirs`: where the brokers keep their logs, how large they are, how much room is left."""
+"""`ottla logdirs`: log directories of the brokers, their sizes and free space."""
 
 from __future__ import annotations
 
@@ -106,4 +106,4 @@ def _as_kafka(objects: list[dict[str, Any]]) -> str:
     return json.dumps({"brokers": brokers, "version": 1}, separators=(",", ":"))
 
 
-COMMAND = Command("Log directories of the brokers: sizes and room.", _arguments, _run, may_watch=True)
+COMMAND = Command("Log directories of the brokers: sizes and free space.", _arguments, _run, may_watch=True)

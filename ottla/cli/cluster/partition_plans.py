@@ -1,4 +1,4 @@
-"""Files that say where replicas shall stand, as Kafka writes them.
+"""Reads reassignment files in Kafka's format: the replicas of each partition.
 
 `{"version": 1, "partitions": [{"topic": "t", "partition": 0, "replicas": [1, 2], "log_dirs": ["any", "/d"]}]}`; `log_dirs` may be left
 out, and `any` leaves the choice to the broker.
@@ -16,7 +16,7 @@ from ottla.client.replica_admin import Replica
 
 
 class Plan(NamedTuple):
-    """What a file asks for: the replicas of each partition, and the directory of those that shall lie in a certain one."""
+    """The content of a file: the replicas of each partition, and the log directories that it names."""
 
     replicas: dict[TopicPartition, list[int]]
     log_dirs: dict[Replica, str]
@@ -38,7 +38,7 @@ def read_entries(path: str) -> list[dict[str, Any]]:
 
 
 def _is_number(value: object) -> bool:
-    """A number that fits the field of four bytes in which it travels."""
+    """Whether the value is a number that fits int32."""
     return type(value) is int and 0 <= value < 2**31
 
 

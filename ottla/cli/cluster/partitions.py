@@ -1,8 +1,7 @@
 """`ottla partitions`: move replicas (`generate`, `reassign`, `list`, `verify`, `cancel`) and choose leaders (`elect`).
 
-Files are Kafka's (`partition_plans.py`). `reassign` shows what would change and changes nothing without `--execute`; `verify` and `cancel`
-take the bounds of `--throttle` away, as Kafka's tool does. By Kafka's name the same commands print what Kafka prints
-(`partitions_output.py`).
+Files are Kafka's (`partition_plans.py`). `reassign` only shows the plan without `--execute`; `verify` and `cancel` remove the
+throttles of `--throttle`, as Kafka's tool does. Called by Kafka's name, the commands print Kafka's output (`partitions_output.py`).
 """
 
 from __future__ import annotations
@@ -38,12 +37,12 @@ def _file_argument(parser: argparse.ArgumentParser) -> None:
 def _reassign_arguments(parser: argparse.ArgumentParser) -> None:
     _file_argument(parser)
     add = parser.add_argument
-    add("--execute", action="store_true", help="do it; without this the plan is shown")
-    add("--additional", action="store_true", help="though other moves are under way")
-    add("--throttle", type=int, metavar="B/s", help="no faster between brokers")
-    add("--replica-alter-log-dirs-throttle", type=int, metavar="B/s", help="no faster between directories of a broker")
-    add("--disallow-replication-factor-change", action="store_true", help="refuse to add or remove copies")
-    add("--timeout", type=int, default=10_000, metavar="MS", help="wait so long for replicas that shall lie in other directories")
+    add("--execute", action="store_true", help="execute the plan; without this it is only shown")
+    add("--additional", action="store_true", help="also while other moves are in progress")
+    add("--throttle", type=int, metavar="B/s", help="bytes a second between brokers")
+    add("--replica-alter-log-dirs-throttle", type=int, metavar="B/s", help="bytes a second between directories of a broker")
+    add("--disallow-replication-factor-change", action="store_true", help="refuse to change the number of replicas")
+    add("--timeout", type=int, default=10_000, metavar="MS", help="how long to wait for replicas to move between directories")
     add_yes(parser)
 
 
@@ -82,7 +81,7 @@ def is_kafka(args: argparse.Namespace) -> bool:
 
 
 def _rate(value: int | None, option: str) -> int | None:
-    """Kafka's tool takes -1 for none."""
+    """A throttle; -1 means none, as in Kafka's tool."""
     if value is None or value == -1:
         return None
     if value < 1:
@@ -106,9 +105,9 @@ def _start(
     rate: int | None,
     log_dir_rate: int | None,
 ) -> dict[TopicPartition, ErrorCode]:
-    """Bounds, moves between brokers, moves between directories; gives the code of each partition."""
+    """Sets throttles, starts moves between brokers and between directories; returns the error of each partition."""
     if not args.additional and replica_admin.moves_under_way(cluster):
-        raise Refused("other moves are under way; --additional starts these beside them", ErrorCode.REASSIGNMENT_IN_PROGRESS.name)
+        raise Refused("other moves are in progress; --additional starts these as well", ErrorCode.REASSIGNMENT_IN_PROGRESS.name)
     lie = replica_admin.log_dirs_of(cluster, sorted(cluster.brokers), plan.topics) if plan.log_dirs or is_kafka(args) else {}
     strays = {replica: path for replica, path in plan.log_dirs.items() if lie.get(replica, ("", ""))[0] != path}
     if strays:
@@ -134,7 +133,7 @@ def _start(
 
 
 def _check_directories(cluster: Cluster, wanted: Mapping[replica_admin.Replica, str]) -> None:
-    """Each is one of its broker's; found before anything has changed."""
+    """Refuses directories that their broker does not have, before anything is changed."""
     for broker in sorted({replica.broker for replica in wanted}):
         there = [str(found.log_dir) for found in admin.describe_log_dirs(cluster, broker, [])]
         for replica, path in sorted(wanted.items()):
@@ -157,11 +156,11 @@ def _list(args: argparse.Namespace) -> int:
 
 def _verify_arguments(parser: argparse.ArgumentParser) -> None:
     _file_argument(parser)
-    parser.add_argument("--preserve-throttles", action="store_true", help="leave the bounds of --throttle; without this they go at the end")
+    parser.add_argument("--preserve-throttles", action="store_true", help="keep the throttles, which are else removed at the end")
 
 
 def _verify(args: argparse.Namespace) -> int:
-    """Exit code 1 while something is not as the file says; 0 by Kafka's name, as there."""
+    """Exit code 1 while a partition is not as the file says; called by Kafka's name always 0, as there."""
     plan = read_plan(args.reassignment_json_file)
     with connect(args) as cluster:
         now = replica_admin.replicas_of(cluster, plan.replicas)
@@ -231,10 +230,10 @@ def _elect_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _wanted(args: argparse.Namespace, cluster: Cluster) -> list[TopicPartition] | None:
-    """The partitions to elect leaders for; None is all."""
+    """The partitions to elect leaders for; None means all."""
     ways = [args.topic is not None, args.path_to_json_file is not None, args.all_topic_partitions]
     if sum(ways) != 1:
-        raise UsageError("say which partitions: --topic NAME, --path-to-json-file FILE or --all-topic-partitions")
+        raise UsageError("name partitions: --topic NAME, --path-to-json-file FILE or --all-topic-partitions")
     if args.path_to_json_file:
         return [TopicPartition(entry["topic"], entry["partition"]) for entry in read_entries(args.path_to_json_file)]
     if args.all_topic_partitions:
@@ -251,7 +250,7 @@ def _elect(args: argparse.Namespace) -> int:
 
     kind = ELECTION_TYPES[args.election_type]
     if kind == 1:
-        confirm(args, "An unclean election may lose records that were acknowledged. Do it?")
+        confirm(args, "An unclean election may lose acknowledged records. Continue?")
     with connect(args) as cluster:
         wanted = _wanted(args, cluster)
         topics = (
@@ -275,7 +274,7 @@ def _elect(args: argparse.Namespace) -> int:
     else:
         columns = (("TOPIC", "topic"), ("PARTITION", "partition"), ("ERROR", "error"), ("MESSAGE", "message"))
         output_of(args).show("partitions", rows, columns)
-    # That nothing had to be done is no failure: the leader that was asked for leads already.
+    # ELECTION_NOT_NEEDED is no failure: the wanted leader leads already.
     return 1 if any(row["error"] not in (None, "ELECTION_NOT_NEEDED") for row in rows) else 0
 
 

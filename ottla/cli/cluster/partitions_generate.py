@@ -1,8 +1,8 @@
-"""`ottla partitions generate`: a proposal of where the partitions of some topics could stand, in the form that `reassign` reads.
+"""`ottla partitions generate`: proposes replicas for the partitions of some topics, in the format that `reassign` reads.
 
-The formula is Kafka's for brokers without racks: leaders go round the brokers, and the followers of each further round stand one broker
-further away. Kafka's tool begins at a broker drawn by chance; here each topic begins one broker further than the one before, so that the
-same question has the same answer. Nothing is changed.
+The formula is Kafka's for brokers without racks: leaders go round the brokers, and in each further round the followers are one broker
+further away. Kafka's tool begins at a random broker; here each topic begins one broker after the previous topic, so that the same input
+gives the same proposal. Nothing is changed.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from ottla.cli.output import write
 from ottla.client.replica_admin import Replica, log_dirs_of
 
 LogDirs = Mapping[Replica, tuple[str, str]]
-"""Where replicas lie, and where they are being moved to."""
+"""The log directory of each replica, and the one that it is being moved to."""
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--topics-to-move-json-file", required=True, metavar="FILE", help='topics: {"version": 1, "topics": [{"topic": "t"}]}')
-    add("--broker-list", required=True, action="append", metavar="ID,...", help="the brokers that may hold them")
-    add("--disable-rack-aware", action="store_true", help="taken for Kafka's sake: racks are not looked at")
+    add("--broker-list", required=True, action="append", metavar="ID,...", help="the brokers to place replicas on")
+    add("--disable-rack-aware", action="store_true", help="accepted and ignored: racks are not considered")
 
 
 def _run(args: argparse.Namespace) -> int:
@@ -71,7 +71,7 @@ def place(partitions: int, copies: int, brokers: Sequence[int], *, start: int) -
 
 
 def tree(plan: Mapping[TopicPartition, Sequence[int]], lie: LogDirs) -> dict[str, Any]:
-    """As Kafka writes it, with the directories that are known."""
+    """The plan as Kafka's tool writes it, with the known directories."""
     entries = [
         {
             "topic": key.topic,
@@ -109,4 +109,4 @@ def read_topics(path: str) -> list[str]:
     return topics
 
 
-COMMAND = Command("Propose where the partitions of some topics could stand.", _arguments, _run)
+COMMAND = Command("Propose replicas for the partitions of some topics.", _arguments, _run)

@@ -1,4 +1,4 @@
-"""`ottla user`: SCRAM users of a broker that keeps credentials. Ours does not yet, and says so in one line; Apache Kafka does."""
+"""`ottla user`: SCRAM users. Apache Kafka stores them; Ottla's broker does not yet, which is an error of one line."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ def _mechanism_argument(parser: argparse.ArgumentParser) -> None:
 
 def _create_arguments(parser: argparse.ArgumentParser) -> None:
     _mechanism_argument(parser)
-    parser.add_argument("--password", metavar="TEXT", help="seen by whoever lists processes; --password-stdin is safer")
+    parser.add_argument("--password", metavar="TEXT", help="visible in the list of processes; --password-stdin is safer")
     parser.add_argument("--password-stdin", action="store_true", help="the first line of standard input")
     parser.add_argument("--iterations", type=int, default=scram_admin.ITERATIONS, metavar="N", help=f"default {scram_admin.ITERATIONS}")
 
 
 def _create(args: argparse.Namespace) -> int:
     if (args.password is None) != args.password_stdin:
-        raise UsageError("say either --password or --password-stdin")
+        raise UsageError("give either --password or --password-stdin")
     check_iterations(args.iterations)
     password = args.password if args.password is not None else sys.stdin.readline().rstrip("\r\n")
     if not password:

@@ -1,1 +1,1 @@
-"""`ottla group` and `ottla share-group`."""
+"""Commands on groups: `ottla group` and `ottla share-group`."""

@@ -1,4 +1,4 @@
-"""Deleting groups of any kind, and what is printed about it."""
+"""Deletes groups of any kind and prints the outcome."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`ottla group`: list, describe, lag, delete, delete-offsets; `reset-offsets` stands in `reset_offsets.py`."""
+"""`ottla group`: list, describe, lag, delete, delete-offsets; `reset-offsets` is in `reset_offsets.py`."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ def _describe(args: argparse.Namespace) -> int:
 
 
 def _add_stable_lag(cluster: Cluster, groups: list[GroupDescription], offsets: list[dict[str, Any]]) -> None:
-    """What a reader of committed data has before it, as `ottla group lag` tells it."""
+    """Adds the lag of readers of committed data, as `ottla group lag` shows it."""
     found = {(row["group"], row["topic"], row["partition"]): row for group in groups for row in lag_rows(cluster, group.group_id)}
     for row in offsets:
         stable = found.get((row["group"], row.get("topic"), row.get("partition")), {})
@@ -143,7 +143,7 @@ def _add_stable_lag(cluster: Cluster, groups: list[GroupDescription], offsets: l
 
 
 def _refuse_unknown(cluster: Cluster, args: argparse.Namespace, groups: list[GroupDescription]) -> None:
-    """A group that is dead and has committed nothing does not exist."""
+    """Raises GROUP_ID_NOT_FOUND for a group that is dead and has committed nothing: it does not exist."""
     for group in groups:
         if group.state == "Dead" and not group_admin.committed_offsets(cluster, group.group_id):
             from ottla.client.cluster import nearest_hint
@@ -157,7 +157,7 @@ def _refuse_unknown(cluster: Cluster, args: argparse.Namespace, groups: list[Gro
 
 
 def offset_rows(cluster: Cluster, group: GroupDescription) -> list[dict[str, Any]]:
-    """Committed and assigned partitions with their ends."""
+    """A row for each committed or assigned partition, with its end offset."""
     committed = group_admin.committed_offsets(cluster, group.group_id)
     owners: dict[TopicPartition, GroupMember] = {partition: member for member in group.members for partition in member.assignment}
     partitions = sorted({*committed, *owners})
@@ -189,7 +189,7 @@ def _epoch_of(committed: group_admin.Committed | None) -> int | None:
 
 
 def _idle_members(group: GroupDescription) -> list[dict[str, Any]]:
-    """Members that have nothing to read still show."""
+    """Rows of members without partitions."""
     return [
         {"group": group.group_id, "consumer_id": member.member_id, "host": member.host, "client_id": member.client_id}
         for member in group.members
@@ -224,7 +224,7 @@ def _state_row(cluster: Cluster, group: GroupDescription) -> Row:
 
 
 def _as_object(group: GroupDescription, offsets: list[dict[str, Any]]) -> Row:
-    """The JSON contract: one object a group, whichever view was asked for."""
+    """The group as JSON, the same for all views."""
     own = without_group(row for row in offsets if row["group"] == group.group_id)
     return {
         "group": group.group_id,
@@ -254,7 +254,7 @@ def _lag(args: argparse.Namespace) -> int:
 
 
 def lag_rows(cluster: Cluster, group_id: str) -> list[dict[str, Any]]:
-    """How far behind, against the high watermark and the last stable offset, in records and, by the age of the next record, in seconds."""
+    """The lag of each partition: in records to the high watermark and the last stable offset, in seconds by the next record's age."""
     committed = group_admin.committed_offsets(cluster, group_id)
     ends = list_offsets(cluster, dict.fromkeys(committed, LATEST)) if committed else {}
     stables = list_offsets(cluster, dict.fromkeys(committed, LATEST), isolation_level=READ_COMMITTED) if committed else {}
@@ -264,7 +264,7 @@ def lag_rows(cluster: Cluster, group_id: str) -> list[dict[str, Any]]:
     for partition, found in committed.items():
         end, stable, start = ends[partition], stables[partition], starts[partition]
         if not (isinstance(end, OffsetAt) and isinstance(stable, OffsetAt) and isinstance(start, OffsetAt)):
-            continue  # deleted, or without a leader: there is no end to be behind of
+            continue  # deleted, or without a leader: there is no end offset to compare with
         if found.offset < end.offset:
             behind[partition] = max(found.offset, start.offset)
         rows.append(
@@ -289,7 +289,7 @@ def lag_rows(cluster: Cluster, group_id: str) -> list[dict[str, Any]]:
 
 
 def _ages_s(cluster: Cluster, positions: dict[TopicPartition, int]) -> dict[TopicPartition, float | None]:
-    """The age of the first record from each position on, 0 if only markers follow; what cannot be read within the time has none."""
+    """The age of the first record from each position on, 0 if only markers follow; partitions that cannot be read in time are left out."""
     import time
 
     from ottla.cli.moments import now_ms
@@ -340,7 +340,7 @@ def _delete_offsets(args: argparse.Namespace) -> int:
 
     output = output_of(args)
     if not args.topic and not args.all_topics:
-        raise UsageError("say which: --topic TOPIC[:PARTITION,...] or --all-topics")
+        raise UsageError("give --topic TOPIC[:PARTITION,...] or --all-topics")
     rows = []
     with connect(args) as cluster:
         for name in chosen_groups(cluster, args):

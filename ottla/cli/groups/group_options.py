@@ -1,4 +1,4 @@
-"""Options that `ottla group` and `ottla share-group` share: which groups, in which states, and which view of them."""
+"""Options of both `ottla group` and `ottla share-group`: groups, states, and views of `describe`."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ SHARES = ("share",)
 def add_group_options(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("names", nargs="*", metavar="GROUP", help="groups")
-    add("-g", "--group", action="append", default=[], metavar="GROUP", help="the same as an option, repeatable")
+    add("-g", "--group", action="append", default=[], metavar="GROUP", help="a group, as an option, repeatable")
     add("--all-groups", action="store_true", help="every group")
     add("--timeout", type=int, metavar="MS", help="how long to wait for the cluster")
 
 
 def chosen_groups(cluster: Cluster, args: argparse.Namespace, protocols: Sequence[str] = CONSUMERS) -> list[str]:
-    """The groups' names; at least one is named unless all of these protocols are meant."""
+    """The named groups, or all groups of these protocols with --all-groups."""
     names = list(dict.fromkeys([*args.names, *args.group]))
     if bool(names) == bool(args.all_groups):
-        raise UsageError("name groups, or say --all-groups" if not names else "either groups or --all-groups, not both")
+        raise UsageError("name groups, or give --all-groups" if not names else "either groups or --all-groups, not both")
     if args.all_groups:
         return [group.group_id for group in list_groups(cluster) if group.protocol_type in protocols]
     return names

@@ -1,4 +1,4 @@
-"""What tables and JSON of all kinds of groups have in common."""
+"""Cells and rows that the tables and JSON of all kinds of groups share."""
 
 from __future__ import annotations
 
@@ -12,5 +12,5 @@ def coordinator_text(address: object, broker_id: int) -> str:
 
 
 def without_group(rows: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Rows inside the object of their group, where its name would stand twice."""
+    """The rows without the group's name, for use inside the group's own object."""
     return [{key: value for key, value in row.items() if key != "group"} for row in rows]

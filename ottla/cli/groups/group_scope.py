@@ -1,4 +1,4 @@
-"""The partitions that `--topic t`, `--topic t:0,1` and `--all-topics` mean for a group."""
+"""The partitions that `--topic t`, `--topic t:0,1` and `--all-topics` select for a group."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def parse_scope(texts: Sequence[str]) -> dict[str, list[int] | None]:
 def scope_partitions(
     cluster: Cluster, topics: Sequence[str] | None, is_all: bool, committed: Sequence[TopicPartition]
 ) -> list[TopicPartition]:
-    """The partitions of a scope; each exists."""
+    """The partitions of a scope; all of them exist."""
     if is_all and topics:
         raise UsageError("either --topic or --all-topics, not both")
     if is_all:

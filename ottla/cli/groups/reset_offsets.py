@@ -1,8 +1,8 @@
 """`ottla group reset-offsets`: a scope, a scenario and a mode; see `reset_plan.py` for what each scenario means.
 
-The order is the promise: check the usage, see that every group is inactive and every partition has a leader, make all plans, show them, and
-only then, with `--execute`, commit. Anything refused before that has changed nothing. Where the offsets of a kind of group are kept, and
-how they are set, stands in a `Keeping`: consumer groups commit them, share groups have a start of each partition.
+The order is fixed: check the usage, check that every group is inactive and every partition has a leader, make all plans, show them, and
+only then, with `--execute`, commit. A refusal before that has changed nothing. How a kind of group stores its offsets is an `OffsetStore`:
+consumer groups commit offsets, share groups have a start offset of each partition.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ SCENARIOS = ("to_earliest", "to_latest", "to_current", "to_offset", "shift_by", 
 
 
 class ActiveError(Refused):
-    """A group has members, so its offsets stay as they are."""
+    """A group has members, so its offsets cannot be reset."""
 
     def __init__(self, group: str, state: str) -> None:
         message = f"offsets can only be reset while the group is inactive, but group {group!r} is in state {state}"
@@ -38,20 +38,20 @@ class ActiveError(Refused):
         self.state = state
 
 
-class Keeping(NamedTuple):
-    """How one kind of group keeps offsets: the state of a group ("" for one that is not there yet), what is kept, and setting it anew."""
+class OffsetStore(NamedTuple):
+    """How one kind of group stores offsets: its state (empty if it does not exist), its stored offsets, and setting them."""
 
     protocols: Sequence[str]
     state: Callable[[Cluster, str], str]
-    kept: Callable[[Cluster, str], Mapping[TopicPartition, int | None]]
-    keep: Callable[[Cluster, str, Mapping[TopicPartition, int]], Mapping[TopicPartition, ApiError | None]]
+    offsets: Callable[[Cluster, str], Mapping[TopicPartition, int | None]]
+    set_offsets: Callable[[Cluster, str, Mapping[TopicPartition, int]], Mapping[TopicPartition, ApiError | None]]
 
 
 def _committed(cluster: Cluster, group: str) -> dict[TopicPartition, int | None]:
     return {partition: found.offset for partition, found in group_admin.committed_offsets(cluster, group).items()}
 
 
-COMMITTED = Keeping(
+COMMITTED = OffsetStore(
     CONSUMERS,
     lambda cluster, group: group_admin.describe_group(cluster, group).state,
     _committed,
@@ -65,66 +65,66 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def add_reset_options(parser: argparse.ArgumentParser) -> None:
-    """Scope, scenario, mode."""
+    """Adds the options for scope, scenario and mode."""
     scope = parser.add_argument_group("scope")
     scope.add_argument("--all-topics", action="store_true", help="all partitions that the group has committed")
     scope.add_argument("--topic", action="append", metavar="TOPIC[:P,...]", help="a topic, or some of its partitions; repeatable")
     scenario = parser.add_argument_group("scenario (one of)")
     scenario.add_argument("--to-earliest", action="store_true", help="to the first record")
     scenario.add_argument("--to-latest", action="store_true", help="to the end")
-    scenario.add_argument("--to-current", action="store_true", help="to what is committed; to the end where nothing is")
+    scenario.add_argument("--to-current", action="store_true", help="to the committed offset, or to the end without one")
     scenario.add_argument("--to-offset", type=int, metavar="N", help="to this offset")
     scenario.add_argument("--shift-by", type=int, metavar="N", help="forward, or back if negative")
     scenario.add_argument("--to-datetime", metavar="TIME", help="to the first record at or after YYYY-MM-DDTHH:mm:SS.sss")
     scenario.add_argument("--by-duration", metavar="PnDTnHnMnS", help="to the first record after now minus this")
     scenario.add_argument("--from-file", metavar="FILE.csv", help="to the offsets in a file")
-    scenario.add_argument("--to-group", metavar="GROUP", help="to what another group has committed")
+    scenario.add_argument("--to-group", metavar="GROUP", help="to the committed offsets of another group")
     mode = parser.add_argument_group("mode")
     mode.add_argument("--dry-run", action="store_true", help="show the plan, change nothing (the default)")
     mode.add_argument("--execute", action="store_true", help="commit the plan")
     mode.add_argument("--export", action="store_true", help="print the plan as CSV for --from-file")
 
 
-def run(args: argparse.Namespace, keeping: Keeping = COMMITTED) -> int:
+def run(args: argparse.Namespace, store: OffsetStore = COMMITTED) -> int:
     check_usage(args)
     output = output_of(args)
     with connect(args) as cluster:
-        plans = make_plans(cluster, args, keeping)
+        plans = make_plans(cluster, args, store)
         for found in plans.values():
             for warning in found.warnings:
                 output.note(f"warning: {warning}")
-        failures = execute(cluster, plans, keeping) if args.execute else {}
+        failures = execute(cluster, plans, store) if args.execute else {}
     _show(output, args, plans, failures)
     if not args.execute and not args.dry_run:
         output.note("nothing was changed; add --execute to do it")
     return 1 if failures else 0
 
 
-def make_plans(cluster: Cluster, args: argparse.Namespace, keeping: Keeping = COMMITTED) -> dict[str, Plan]:
-    """The plan of each group; nothing is changed by it. `ActiveError` when a group has members."""
+def make_plans(cluster: Cluster, args: argparse.Namespace, store: OffsetStore = COMMITTED) -> dict[str, Plan]:
+    """Makes the plan of each group and changes nothing. Raises `ActiveError` when a group has members."""
     scenario = check_usage(args)
-    groups = chosen_groups(cluster, args, keeping.protocols)
+    groups = chosen_groups(cluster, args, store.protocols)
     file = _read_file(args.from_file, groups) if scenario == "from_file" else {}
     for group in groups:
-        state = keeping.state(cluster, group)
+        state = store.state(cluster, group)
         if state not in group_admin.INACTIVE_STATES and state != "":
             raise ActiveError(group, state)
-    return {group: _plan(cluster, args, scenario, keeping, group, file.get(group, {})) for group in groups}
+    return {group: _plan(cluster, args, scenario, store, group, file.get(group, {})) for group in groups}
 
 
 def check_usage(args: argparse.Namespace) -> str:
-    """The one scenario. Everything wrong with the options is found before a broker is asked."""
+    """Returns the chosen scenario. All errors in the options are found before a broker is asked."""
     given_to = {name: getattr(args, name) for name in SCENARIOS}
     chosen = [name for name, value in given_to.items() if value is not None and value is not False]  # an offset of 0 is one
     if len(chosen) != 1:
         given = " and ".join("--" + name.replace("_", "-") for name in chosen)
-        raise UsageError(f"{given} exclude each other" if chosen else "say where to: --to-earliest, --to-offset N, --shift-by N and so on")
+        raise UsageError(f"{given} exclude each other" if chosen else "give a target: --to-earliest, --to-offset N, --shift-by N and so on")
     if args.execute and args.dry_run:
         raise UsageError("--dry-run and --execute exclude each other")
     if args.all_topics and args.topic:
         raise UsageError("either --topic or --all-topics, not both")
     if chosen[0] != "from_file" and not args.all_topics and not args.topic:
-        raise UsageError("say which topics: --all-topics, --topic TOPIC or --topic TOPIC:PARTITION,...")
+        raise UsageError("give topics: --all-topics, --topic TOPIC or --topic TOPIC:PARTITION,...")
     if chosen[0] == "from_file" and (args.all_topics or args.topic):
         raise UsageError("the file names the partitions; leave out --topic and --all-topics")
     if chosen[0] == "to_datetime":
@@ -143,14 +143,14 @@ def _read_file(path: str, groups: list[str]) -> dict[str, dict[TopicPartition, i
     found = reset_plan.parse_reset_file(text, path, groups)
     for group in found:
         if group not in groups:
-            raise UsageError(f"{path} names the group {group!r}, which is none of {', '.join(groups)}")
+            raise UsageError(f"{path} names the group {group!r}, which is not among {', '.join(groups)}")
     return found
 
 
 def _plan(
-    cluster: Cluster, args: argparse.Namespace, scenario: str, keeping: Keeping, group: str, file: Mapping[TopicPartition, int]
+    cluster: Cluster, args: argparse.Namespace, scenario: str, store: OffsetStore, group: str, file: Mapping[TopicPartition, int]
 ) -> Plan:
-    committed = keeping.kept(cluster, group)
+    committed = store.offsets(cluster, group)
     given: dict[TopicPartition, int] = dict(file)
     if scenario == "from_file":
         partitions = sorted(given)
@@ -159,12 +159,12 @@ def _plan(
     else:
         partitions = scope_partitions(cluster, args.topic, args.all_topics, list(committed))
     if scenario == "to_group":
-        other = {partition: offset for partition, offset in keeping.kept(cluster, args.to_group).items() if offset is not None}
+        other = {partition: offset for partition, offset in store.offsets(cluster, args.to_group).items() if offset is not None}
         if not other:
             hint = nearest_hint(
                 args.to_group, [listed.group_id for listed in group_admin.list_groups(cluster) if listed.group_id != args.to_group]
             )
-            raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"group {args.to_group!r} has committed nothing that could be taken over{hint}")
+            raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"group {args.to_group!r} has committed no offsets of these partitions{hint}")
         partitions = [partition for partition in partitions if partition in other] if not args.all_topics else sorted(other)
         given = {partition: other[partition] for partition in partitions}
     bounds = _bounds(cluster, partitions)
@@ -175,7 +175,7 @@ def _plan(
 
 
 def _bounds(cluster: Cluster, partitions: list[TopicPartition]) -> dict[TopicPartition, Bounds]:
-    """Start and end of each; one without a leader, or that is not there, ends the whole reset."""
+    """Start and end of each partition. A missing partition, or one without a leader, ends the whole reset."""
     if not partitions:
         return {}
     starts = list_offsets(cluster, dict.fromkeys(partitions, EARLIEST))
@@ -204,11 +204,11 @@ def _at_time(cluster: Cluster, args: argparse.Namespace, scenario: str, partitio
     return {partition: result.offset for partition, result in found.items() if isinstance(result, OffsetAt)}
 
 
-def execute(cluster: Cluster, plans: Mapping[str, Plan], keeping: Keeping = COMMITTED) -> dict[tuple[str, TopicPartition], ApiError]:
+def execute(cluster: Cluster, plans: Mapping[str, Plan], store: OffsetStore = COMMITTED) -> dict[tuple[str, TopicPartition], ApiError]:
     failures = {}
     for group, found in plans.items():
         if found.steps:
-            results = keeping.keep(cluster, group, {step.partition: step.new for step in found.steps})
+            results = store.set_offsets(cluster, group, {step.partition: step.new for step in found.steps})
             failures.update({(group, partition): error for partition, error in results.items() if error is not None})
     return failures
 
@@ -243,4 +243,4 @@ def _show(
     output.show("offsets", rows, columns, extra={"executed": bool(args.execute), "warnings": warnings})
 
 
-COMMAND = Command("Set committed offsets anew; shows the plan unless --execute is given.", _arguments, run)
+COMMAND = Command("Reset committed offsets; shows the plan unless --execute is given.", _arguments, run)

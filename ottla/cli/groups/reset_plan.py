@@ -1,7 +1,7 @@
-"""What would a reset change? A pure function of what is committed and where the partitions begin and end.
+"""Plans a reset: a pure function of the committed offsets and of the start and end of each partition.
 
-`plan` takes one scenario and gives for each partition the new offset with what it was before, and a warning for each that had to be moved
-into range. Nothing here talks to a broker: `reset_offsets.py` gathers the facts, shows the plan and carries it out.
+`plan` takes one scenario and returns for each partition the new and the old offset, with a warning for each offset that had to be moved
+into range. Nothing here talks to a broker: `reset_offsets.py` gathers the facts, shows the plan and executes it.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ TO_GROUP = "to-group"
 
 
 class Bounds(NamedTuple):
-    """Where a partition begins and ends."""
+    """The start and end offset of a partition."""
 
     start: int
     end: int
 
 
 class Facts(NamedTuple):
-    """What the plan rests on. `at_time` has the first offset at or after the moment, -1 where there is none."""
+    """The input of a plan. `at_time` has the first offset at or after the moment, -1 where there is none."""
 
     bounds: Mapping[TopicPartition, Bounds]
     committed: Mapping[TopicPartition, int | None]
@@ -52,7 +52,7 @@ class Plan(NamedTuple):
 
 
 def plan(scenario: str, partitions: Sequence[TopicPartition], facts: Facts, number: int = 0) -> Plan:
-    """The new offset of each partition. `Refused` when one has no answer: then nothing may be changed."""
+    """The new offset of each partition. Raises `Refused` when one cannot be found: then nothing may be changed."""
     steps, warnings = [], []
     for partition in partitions:
         old = facts.committed.get(partition)
@@ -69,7 +69,7 @@ def plan(scenario: str, partitions: Sequence[TopicPartition], facts: Facts, numb
 
 
 def _target(scenario: str, partition: TopicPartition, facts: Facts, number: int) -> tuple[int, str]:
-    """Where the scenario points, in range or not, and a remark."""
+    """The offset that the scenario asks for, in range or not, and a remark."""
     bounds, old = facts.bounds[partition], facts.committed.get(partition)
     if scenario == TO_EARLIEST:
         return bounds.start, ""

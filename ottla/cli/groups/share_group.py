@@ -1,7 +1,8 @@
 """`ottla share-group`: list, describe, delete, reset-offsets, delete-offsets.
 
-A share group has no position of its own in a partition: START-OFFSET is the first record that is not dealt with for good, LAG the number of
-records that are still to be dealt with. Resetting moves the start, with the scopes, scenarios and modes of `reset_offsets.py`.
+A share group has no position in a partition: START-OFFSET is the first record that is not yet acknowledged or archived, LAG the number of
+records from there on that are still to be delivered or acknowledged. Resetting moves the start, with the scopes, scenarios and modes of
+`reset_offsets.py`.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ def _list_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def listed_groups(cluster: Cluster, states: list[str]) -> list[group_admin.ListedGroup]:
-    """All share groups, by name. A state's name is sent as Kafka writes it, since brokers compare letter by letter."""
+    """All share groups, by name. A state's name is sent as Kafka writes it, since brokers compare it exactly."""
     named = [state for state in STATES if state.lower() in {word.lower() for word in states}]
     return group_admin.list_groups(cluster, states=named, types=[share_admin.TYPE])
 
@@ -105,7 +106,7 @@ def _describe(args: argparse.Namespace) -> int:
 
 
 def described(cluster: Cluster, name: str) -> ShareGroup:
-    """A share group. One that is not there is refused, with the nearest name or what else bears this one."""
+    """Describes a share group. An unknown name is refused with the nearest name, or with the kind of group that has it."""
     try:
         return share_admin.describe_share_group(cluster, name)
     except ApiError as error:
@@ -119,7 +120,7 @@ def described(cluster: Cluster, name: str) -> ShareGroup:
 
 
 def offset_rows(cluster: Cluster, name: str) -> list[dict[str, Any]]:
-    """Each partition that the group has begun with. One that cannot be told about ends the command: half a table misleads."""
+    """A row for each partition that the group has started. An error of one partition ends the command: half a table misleads."""
     rows = []
     for partition, found in share_admin.share_offsets(cluster, name).items():
         if found.error is not None:
@@ -165,7 +166,7 @@ def _state_row(group: ShareGroup, address: object) -> Row:
 
 
 def _as_object(group: ShareGroup, offsets: list[dict[str, Any]]) -> Row:
-    """The JSON contract: one object a group, whichever view was asked for."""
+    """The group as JSON, the same for all views."""
     own = without_group(row for row in offsets if row["group"] == group.group_id)
     return {
         "group": group.group_id,
@@ -194,28 +195,28 @@ def _delete(args: argparse.Namespace) -> int:
     with connect(args) as cluster:
         names = chosen_groups(cluster, args, SHARES)
         for name in names:
-            described(cluster, name)  # a consumer group is not deleted by this name
-        confirm(args, f"Delete {', '.join(names)} with all that is known of their records?")
+            described(cluster, name)  # refuses other kinds of groups
+        confirm(args, f"Delete {', '.join(names)} with the state of their records?")
         failures = delete_groups(cluster, names)
     return report_deletion(output, names, failures)
 
 
 def _delete_offsets_arguments(parser: argparse.ArgumentParser) -> None:
     add_group_options(parser)
-    parser.add_argument("--topic", action="append", metavar="TOPIC", help="forget where the group is in this topic; repeatable")
+    parser.add_argument("--topic", action="append", metavar="TOPIC", help="delete the group's offsets of this topic; repeatable")
     add_yes(parser)
 
 
 def _delete_offsets(args: argparse.Namespace) -> int:
     if not args.topic:
-        raise UsageError("say which: --topic TOPIC, as often as needed")
+        raise UsageError("give --topic TOPIC, repeatable")
     output = output_of(args)
     topics = list(dict.fromkeys(args.topic))
     rows = []
     with connect(args) as cluster:
         for name in chosen_groups(cluster, args, SHARES):
             described(cluster, name)
-            confirm(args, f"Forget where {name} is in {', '.join(topics)}?")
+            confirm(args, f"Delete the offsets of {name} in {', '.join(topics)}?")
             for topic, error in sorted(share_admin.delete_share_offsets(cluster, name, topics).items()):
                 rows.append({"group": name, "topic": topic, "status": "Successful" if error is None else error.code.name})
     output.show("topics", rows, (("GROUP", "group"), ("TOPIC", "topic"), ("STATUS", "status")))
@@ -226,7 +227,7 @@ def _delete_offsets(args: argparse.Namespace) -> int:
 
 
 def state_of(cluster: Cluster, name: str) -> str:
-    """A share group that is not there can be reset: it begins with that. A name that another kind of group has cannot."""
+    """The state of a share group; empty if it does not exist, since a reset creates it. Refuses the name of another kind of group."""
     try:
         return share_admin.describe_share_group(cluster, name).state
     except ApiError as error:
@@ -238,23 +239,23 @@ def state_of(cluster: Cluster, name: str) -> str:
 
 
 def _starts(cluster: Cluster, name: str) -> dict[TopicPartition, int | None]:
-    """What the group has begun with; where nobody has read yet there is no start."""
+    """The start offset of each partition; none where no member has read yet."""
     if not state_of(cluster, name):
         return {}
     return {partition: found.start_offset for partition, found in share_admin.share_offsets(cluster, name).items()}
 
 
-STARTS = reset_offsets.Keeping(SHARES, state_of, _starts, share_admin.alter_share_offsets)
+STARTS = reset_offsets.OffsetStore(SHARES, state_of, _starts, share_admin.alter_share_offsets)
 
 
 COMMANDS = {
     "list": Command("All share groups.", _list_arguments, _list, may_watch=True),
     "describe": Command("Offsets, members or state of share groups.", _describe_arguments, _describe, may_watch=True),
     "reset-offsets": Command(
-        "Move where share groups start; shows the plan unless --execute is given.",
+        "Reset the start offsets of share groups; shows the plan unless --execute is given.",
         reset_offsets.COMMAND.add_arguments,
         lambda args: reset_offsets.run(args, STARTS),
     ),
     "delete": Command("Delete share groups.", _delete_arguments, _delete),
-    "delete-offsets": Command("Forget where share groups are in some topics.", _delete_offsets_arguments, _delete_offsets),
+    "delete-offsets": Command("Delete the offsets of share groups in some topics.", _delete_offsets_arguments, _delete_offsets),
 }

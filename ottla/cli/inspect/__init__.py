@@ -1,1 +1,1 @@
-"""Commands that show what is inside: files of a log, frames of the protocol, metrics."""
+"""Commands that decode and show: files of a log, frames of the protocol, metrics."""

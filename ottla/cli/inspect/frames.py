@@ -1,7 +1,7 @@
-"""Frames of the protocol explained: header and body of a request or response as spans.
+"""Explains frames of the protocol: header and body of a request or response as spans.
 
-A request says by itself what it is. A response does not: its key and version come from the request it answers, found by correlation id in
-a recorded conversation, or from the caller. Nonsense raises `WireError`, with what was read until then in the frame's spans.
+A request's header has its key and version. A response's has not: they come from its request, found by correlation id in a recorded
+conversation, or from the caller. Malformed bytes raise `WireError`; the frame's spans reach up to them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ottla.wire.primitives import Buffer
 
 
 class Frame(NamedTuple):
-    """An explained frame. `problem` says what is wrong with it, where something is; the spans reach that far."""
+    """An explained frame. `problem` says what is malformed, if anything; the spans reach up to it."""
 
     is_response: bool
     api_key: int
@@ -52,7 +52,7 @@ def about(key: int) -> str:
 
 
 def split_frames(data: Buffer) -> Iterator[tuple[int, int]]:
-    """(start, end) of each frame, its size included; bytes without a size in front are one frame."""
+    """(start, end) of each frame, its size included; bytes without a leading size are one frame."""
     position, end = 0, len(data)
     while position < end:
         size = int.from_bytes(data[position : position + FRAME_SIZE_BYTES], "big", signed=True)
@@ -64,7 +64,7 @@ def split_frames(data: Buffer) -> Iterator[tuple[int, int]]:
 
 
 def looks_like_request(data: Buffer) -> bool:
-    """Whether a frame opens with a key and a version that exist."""
+    """Whether a frame begins with a known API key and version."""
     start = _body_start(data)
     if len(data) - start < 8:
         return False
@@ -80,9 +80,9 @@ def explain_request(data: Buffer, base: int = 0) -> Frame:
     try:
         key = reader.fixed("api_key", "h", lambda found: API_NAMES.get(found, "no such API"))
         version = reader.fixed("api_version", "h")
-        correlation_id = reader.fixed("correlation_id", "i", "the answer carries the same")
+        correlation_id = reader.fixed("correlation_id", "i", "the response has the same")
         if key not in APIS:
-            raise WireError(f"there is no API {key}; an answer needs --response with --api and --version")
+            raise WireError(f"there is no API {key}; a response needs --response with --api and --version")
         if not (key == CONTROLLED_SHUTDOWN and version == 0):
             length = reader.fixed("client_id_length", "h", lambda found: "null" if found == -1 else "")
             if length >= 0:
@@ -123,7 +123,7 @@ def _walk_body(reader: SpanReader, key: int, version: int, *, is_response: bool)
 
 
 def _body_start(data: Buffer) -> int:
-    """4 where a size stands in front that fits, else 0."""
+    """The position of the header: 4 if a fitting size precedes it, else 0."""
     size = int.from_bytes(data[:FRAME_SIZE_BYTES], "big", signed=True)
     return FRAME_SIZE_BYTES if len(data) > FRAME_SIZE_BYTES and size == len(data) - FRAME_SIZE_BYTES else 0
 

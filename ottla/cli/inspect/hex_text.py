@@ -1,7 +1,7 @@
-"""The bytes of a text in which people write bytes: digits with or without something between them, a dump, a literal of C or Python.
+"""Reads bytes from text: hexadecimal digits with or without separators, a hex dump, a literal of C or Python.
 
-A dump is known by its offsets, which must fit what stands beside them: those of xxd, `hexdump -C`, hexdump (words of two bytes, the lower
-one first) and `od -A x -t x1` are read, with `*` for rows that repeat the one before. Left out: dumps in octal or decimal numbers.
+A dump is recognised by its offsets, which must match the bytes beside them. Read are dumps of xxd, `hexdump -C`, hexdump (little-endian
+words of two bytes) and `od -A x -t x1`, with `*` for repeated rows. Left out: dumps in octal or decimal numbers.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _HEX = re.compile("[0-9a-fA-F]+")
 
 
 def from_digits(text: str) -> bytes | None:
-    """The bytes, or None if it is none of these forms."""
+    """The bytes, or None if the text has none of these forms."""
     lines = [line for line in text.splitlines() if line.strip()]
     data = _from_dump(lines)
     if data is None:
@@ -57,7 +57,7 @@ def _from_dump(lines: list[str]) -> bytes | None:
             data += row * max(-(-(offset - first - len(data)) // len(row)), 0)
             is_repeated = False
         if not found[3].strip():
-            # The end, without bytes of its own; words may have brought one byte too many.
+            # The last offset has no bytes; the last word may have added one byte too many.
             is_end = number == len(lines) - 1 > 0 and 0 <= len(data) - (offset - first) <= 1
             return bytes(data[: offset - first]) if is_end else None
         bytes_of_row = _row_bytes(found[3], has_colon=bool(found[2]), is_words=len(found[1]) == _WORDS_OFFSET_DIGITS)
@@ -65,14 +65,14 @@ def _from_dump(lines: list[str]) -> bytes | None:
             return None
         row = bytes_of_row
         data += row
-    # One line alone might be digits that happen to have a blank in them; a colon or a column of text tells.
+    # A single line may be plain digits with a blank in them; only a colon or a text column makes it a dump.
     return bytes(data) if data and (len(lines) > 1 or ":" in lines[0] or "|" in lines[0]) else None
 
 
 def _row_bytes(text: str, *, has_colon: bool, is_words: bool) -> bytes | None:
     text = text.partition("|")[0].partition(">")[0]
     if has_colon:
-        text = re.split(r"\s{2,}", text.strip(), maxsplit=1)[0]  # behind two blanks xxd shows the same as text
+        text = re.split(r"\s{2,}", text.strip(), maxsplit=1)[0]  # after two blanks xxd shows the same bytes as text
     groups = text.split()
     if not groups or any(len(group) % 2 or not _HEX.fullmatch(group) for group in groups):
         return None

@@ -1,8 +1,8 @@
-"""`ottla log dump`: what stands in the files of a log, offline, with Kafka's own lines; `--hex` shows each byte with its meaning.
+"""`ottla log dump`: shows the files of a log, offline, in the format of Kafka's tool; `--hex` shows each byte with its meaning.
 
 Files are told apart by their names, as Kafka names them: segments, both indexes, aborted transactions, producer snapshots, checkpoints,
-`partition.metadata` and `meta.properties`. Nothing is ever written. A file that is none of these, or whose first bytes cannot be what its
-name says, is told in one line with exit code 1; the other files are dumped all the same.
+`partition.metadata` and `meta.properties`. Nothing is ever written. A file that is none of these, or whose first bytes do not match its
+name, is an error of one line with exit code 1; the other files are dumped nevertheless.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ _NOT_OFFERED = ("cluster_metadata_decoder", "remote_log_metadata_decoder")
 def _arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("paths", nargs="*", metavar="FILE", help="files, or directories of partitions")
-    add("--files", action="append", metavar="FILE,...", help="the same, as Kafka's tool takes them")
+    add("--files", action="append", metavar="FILE,...", help="files, as an option of Kafka's tool")
     add("--print-data-log", action="store_true", help="keys and values too")
     add("--deep-iteration", action="store_true", help="each record, not only each batch")
     add("--hex", action="store_true", help="each byte with its field and value")
     add("--max-bytes", type=int, default=_MAX_BYTES, metavar="N", help="no more than this much of a segment")
-    add("--skip-record-metadata", action="store_true", help="of records only key and value; no control records")
+    add("--skip-record-metadata", action="store_true", help="only keys and values of records; no control records")
     add("--verify-index-only", action="store_true", help="compare indexes with the segment, print only what differs")
-    add("--index-sanity-check", action="store_true", help="the check of an index that a broker makes at its start")
+    add("--index-sanity-check", action="store_true", help="check indexes as a broker does at its start")
     add("--offsets-decoder", action="store_true", help="decode the records of __consumer_offsets")
     add("--transaction-log-decoder", action="store_true", help="decode the records of __transaction_state")
     add("--share-group-state-decoder", action="store_true", help="decode the records of __share_group_state")
@@ -46,10 +46,10 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 def _options(args: argparse.Namespace) -> Options:
     for name in _NOT_OFFERED:
         if getattr(args, name):
-            raise ApiError(ErrorCode.UNSUPPORTED_VERSION, f"--{name.replace('_', '-')} is not offered: this broker writes no such topic")
+            raise ApiError(ErrorCode.UNSUPPORTED_VERSION, f"--{name.replace('_', '-')} is not offered: Ottla has no such topic")
     for found in (args.key_decoder_class, args.value_decoder_class):
         if found not in (None, *_STRING_DECODERS):
-            raise UsageError(f"a class of Java ({found}) cannot be loaded here; without it keys and values are text")
+            raise UsageError(f"a Java class ({found}) cannot be loaded here; without it keys and values are text")
     asked = [name for name in _DECODERS if getattr(args, name)]
     if len(asked) > 1:
         raise UsageError("one decoder at a time: " + " or ".join(f"--{name.replace('_', '-')}" for name in asked))
@@ -95,7 +95,7 @@ def _run(args: argparse.Namespace) -> int:
 
 
 def _files_of(name: str) -> list[str]:
-    """The file, or the files of a partition's directory that we can read."""
+    """The file itself, or the readable files of a partition's directory."""
     if not os.path.isdir(name):
         return [name]
     found = [os.path.join(name, entry) for entry in sorted(os.listdir(name)) if _dumper_of(entry) is not None]
@@ -115,7 +115,7 @@ def _dumper_of(path: str) -> Callable[[Dump, str, bytes | memoryview], None] | N
         ".snapshot": log_state.dump_producers,
     }
     name = os.path.basename(path)
-    # A file that waits for its deletion, or that compaction has not put in its place yet, is what it was.
+    # A file marked for deletion, or not yet installed by compaction, keeps its format.
     stem = name.removesuffix(".deleted").removesuffix(".cleaned").removesuffix(".swap")
     for suffix, dumper in suffixes.items():
         if stem.endswith(suffix) and stem.removesuffix(suffix).isdigit():
@@ -126,7 +126,7 @@ def _dumper_of(path: str) -> Callable[[Dump, str, bytes | memoryview], None] | N
 def _dump_file(dump: Dump, path: str) -> None:
     dumper = _dumper_of(path)
     if dumper is None:
-        raise Refused(f"{path} is no file of a log: known are *.log, *.index, *.timeindex, *.txnindex, *.snapshot and checkpoints")
+        raise Refused(f"{path} is not a file of a log: known are *.log, *.index, *.timeindex, *.txnindex, *.snapshot and checkpoints")
     try:
         data = map_file(path)
     except OSError as error:
@@ -136,5 +136,5 @@ def _dump_file(dump: Dump, path: str) -> None:
 
 
 COMMANDS = {
-    "dump": Command("What stands in segments, indexes, snapshots and checkpoints.", _arguments, _run, has_connection=False),
+    "dump": Command("Show segments, indexes, snapshots and checkpoints.", _arguments, _run, has_connection=False),
 }

@@ -1,7 +1,7 @@
 """The records of `__consumer_offsets`, `__transaction_state` and `__share_group_state` as JSON, in the form of Kafka's dump tool.
 
-A key is an int16 that says which kind, then the fields; a value an int16 version, then the fields. Names are Kafka's camelCase, fields
-that a version does not have are left out, and tagged fields that hold their default too. What cannot be decoded is shown as text.
+A key begins with an int16 for its kind, a value with an int16 version. Names are Kafka's camelCase; fields that a version does not have are
+left out, and so are tagged fields that hold their default. What cannot be decoded is shown as text.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _MODULES = {
 
 
 def decode_record(record: Record, kind: str) -> tuple[str | None, str | None]:
-    """Key and value as they are printed; None is a null. `kind` is one of `_MODULES`, or empty for plain text."""
+    """Key and value as they are printed; None for null. `kind` is one of `_MODULES`, or empty for plain text."""
     if kind and record.key is not None and len(record.key) >= 2:
         try:
             return _decode(record.key, record.value, kind)
@@ -82,7 +82,7 @@ def _decode(key: bytes, value: bytes | None, kind: str) -> tuple[str, str | None
 
 @cache
 def _classes(kind: str) -> dict[int, tuple[type[RecordKey], type[RecordValue]]]:
-    """By the number of a key: its class and that of its values."""
+    """The classes of keys and values by the number of the key's kind."""
     keys: dict[int, type[RecordKey]] = {}
     values: dict[int, type[RecordValue]] = {}
     for name in _MODULES[kind]:
@@ -121,7 +121,7 @@ def _value(field: Field, value: Any, version: int) -> Any:
 
 
 def _explain_members(decoded: Any, tree: dict[str, Any]) -> None:
-    """What consumers say to each other in a group: subscription and assignment, where they are what consumers say."""
+    """Decodes the subscription and assignment of members, if they are those of the consumer protocol."""
     from ottla.wire.messages.consumer_protocol import ConsumerProtocolAssignment, ConsumerProtocolSubscription
 
     for member, shown in zip(decoded.members, tree["members"], strict=True):

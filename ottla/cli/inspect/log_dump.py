@@ -1,4 +1,4 @@
-"""How a dump is told: line by line as Kafka's tool does, or as one JSON object a file or an entry."""
+"""Prints a dump: lines as Kafka's tool prints them, or JSON objects, one per file or per entry."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ottla.cli.output import Output, write
 
 
 def map_file(path: str) -> bytes | memoryview:
-    """The bytes of a file, read from the disk only where somebody looks: a segment may have a gigabyte. Raises `OSError`."""
+    """Maps a file into memory: a segment may be as large as a gigabyte. Raises `OSError`."""
     with open(path, "rb") as file:
         if os.fstat(file.fileno()).st_size == 0:
             return b""
@@ -20,7 +20,7 @@ def map_file(path: str) -> bytes | memoryview:
 
 
 class Options(NamedTuple):
-    """What is to be shown."""
+    """The options of a dump."""
 
     is_printing: bool = False
     is_deep: bool = False
@@ -33,7 +33,7 @@ class Options(NamedTuple):
 
 
 class Dump:
-    """Takes entries of one file after the other; mismatches between index and segment are told at the end, as by Kafka's tool."""
+    """Collects the entries of one file after the other; mismatches between index and segment are printed at the end, as by Kafka's tool."""
 
     def __init__(self, output: Output, options: Options) -> None:
         self.output = output
@@ -50,7 +50,7 @@ class Dump:
         self.line(f"Dumping {path}")
 
     def line(self, text: str) -> None:
-        """A remark for people."""
+        """Prints a remark; not in JSON."""
         if not self.output.is_structured:
             write(text + "\n")
 
@@ -63,13 +63,13 @@ class Dump:
         else:
             write(text + "\n")
 
-    def say(self, name: str, value: Any, text: str) -> None:
-        """A fact about the file as a whole."""
+    def fact(self, name: str, value: Any, text: str) -> None:
+        """Adds a fact about the file as a whole."""
         self._files[-1][name] = value
         self.line(text)
 
     def spans(self, reader: SpanReader) -> None:
-        """The annotated bytes that a reader has gathered."""
+        """Adds the spans that a reader has collected."""
         if not reader.spans:
             return
         if self.output.is_structured:

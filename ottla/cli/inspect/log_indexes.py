@@ -1,4 +1,4 @@
-"""Both indexes of a segment: their entries, whether they make sense by themselves, and whether they agree with the segment beside them."""
+"""Dumps the two indexes of a segment, checks that they are well-formed and that they agree with the segment."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def dump_offset_index(dump: Dump, path: str, data: Buffer) -> None:
     if dump.options.is_checking:
         if len(data) % OFFSET_ENTRY_BYTES or entries[-1][0] <= 0:
             raise Refused(f"{path} is corrupt: {len(data)} bytes, last offset {base + entries[-1][0]}", "CORRUPT_FILE")
-        dump.say("is_sane", True, f"{path} passed sanity check.")
+        dump.fact("is_sane", True, f"{path} passed sanity check.")
         return
     segment = _segment_beside(dump, path)
     for number, (relative, position) in enumerate(entries):
@@ -45,7 +45,7 @@ def dump_offset_index(dump: Dump, path: str, data: Buffer) -> None:
 
 
 def _offset_entries(data: Buffer) -> list[tuple[int, int]]:
-    """(relative offset, position), without the zeros that a broker which allocates ahead may have left behind them."""
+    """(relative offset, position) of each entry, without the zeros of a preallocated file."""
     whole = len(data) - len(data) % OFFSET_ENTRY_BYTES
     entries: list[tuple[int, int]] = []
     for relative, position in _OFFSET_ENTRY.iter_unpack(data[:whole]):
@@ -61,7 +61,7 @@ def dump_time_index(dump: Dump, path: str, data: Buffer) -> None:
     if dump.options.is_checking:
         if len(data) % TIME_ENTRY_BYTES or (entries and entries[-1][0] < entries[0][0]):
             raise Refused(f"{path} is corrupt: {len(data)} bytes, or its timestamps go back", "CORRUPT_FILE")
-        dump.say("is_sane", True, f"{path} passed sanity check.")
+        dump.fact("is_sane", True, f"{path} passed sanity check.")
         return
     segment = _segment_beside(dump, path)
     positions = _positions_beside(path)
@@ -105,7 +105,7 @@ def _compare_time(dump: Dump, path: str, segment: Buffer, positions: list[tuple[
 
 
 def _segment_beside(dump: Dump, path: str) -> Buffer | None:
-    """The segment that an index belongs to. Without one there is nothing to compare with, which is an error only for the comparison."""
+    """The segment that an index belongs to. A missing segment is an error only for the comparison."""
     beside = path.rpartition(".")[0] + ".log"
     try:
         return map_file(beside)
@@ -118,7 +118,7 @@ def _segment_beside(dump: Dump, path: str) -> Buffer | None:
 
 
 def _positions_beside(path: str) -> list[tuple[int, int]]:
-    """The offset index beside a time index, as (offset, position), so that no segment is read from its beginning for each entry."""
+    """The entries of the offset index as (offset, position), so that the segment is not read from its beginning for each time entry."""
     try:
         with open(path.rpartition(".")[0] + ".index", "rb") as file:
             entries = _offset_entries(file.read())

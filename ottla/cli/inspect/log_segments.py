@@ -1,4 +1,4 @@
-"""The batches and records of a segment, as `ottla log dump` shows them: Kafka's lines, or each byte with its meaning."""
+"""Dumps the batches and records of a segment: Kafka's lines, or each byte with its meaning."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from ottla.wire.records import Record, iter_records
 
 
 def base_offset_of(path: str) -> int:
-    """The offset that a file of a segment is named after."""
+    """The base offset in the name of a segment's file."""
     return int(os.path.basename(path).partition(".")[0])
 
 
 def batches_of(data: Buffer, path: str, position: int = 0) -> Iterator[tuple[int, BatchHeader]]:
-    """Whole batches with their positions, up to an incomplete one. Refused where no batch can begin."""
+    """Complete batches with their positions. Raises `Refused` where no batch can begin."""
     end = len(data)
     while end - position >= BATCH_OVERHEAD:
         if data[position + MAGIC_AT] < MAGIC:
@@ -44,13 +44,13 @@ def batches_of(data: Buffer, path: str, position: int = 0) -> Iterator[tuple[int
 
 def _no_segment(path: str, position: int, reason: str) -> Refused:
     if position == 0:
-        return Refused(f"{path} is no log segment: {reason}", "CORRUPT_MESSAGE")
+        return Refused(f"{path} is not a log segment: {reason}", "CORRUPT_MESSAGE")
     return Refused(f"{path} is damaged at {position}: {reason}", "CORRUPT_MESSAGE")
 
 
 def dump_segment(dump: Dump, path: str, data: Buffer) -> None:
     options = dump.options
-    dump.say("base_offset", base_offset_of(path), f"Log starting offset: {base_offset_of(path)}")
+    dump.fact("base_offset", base_offset_of(path), f"Log starting offset: {base_offset_of(path)}")
     shown = memoryview(data)[: options.bytes_max] if options.bytes_max is not None else data
     valid = 0
     last_offset = None
@@ -63,7 +63,7 @@ def dump_segment(dump: Dump, path: str, data: Buffer) -> None:
     if valid == 0 and len(data) and options.bytes_max is None:
         raise _no_segment(path, 0, f"its {len(data)} bytes hold no whole batch")
     if valid < len(data) and options.bytes_max is None:
-        dump.say("trailing_bytes", len(data) - valid, f"Found {len(data) - valid} invalid bytes at the end of {os.path.basename(path)}")
+        dump.fact("trailing_bytes", len(data) - valid, f"Found {len(data) - valid} invalid bytes at the end of {os.path.basename(path)}")
 
 
 def _dump_batch(dump: Dump, path: str, data: Buffer, position: int, header: BatchHeader) -> None:
@@ -89,7 +89,7 @@ def _dump_batch(dump: Dump, path: str, data: Buffer, position: int, header: Batc
 
 
 def _batch_line(header: BatchHeader, position: int, is_valid: bool) -> str:
-    """The line of Kafka's tool, word for word, so that what people wrote to read it goes on working."""
+    """The line of Kafka's tool, word for word, since scripts parse it."""
     horizon = header.delete_horizon_ms
     kind = "LogAppendTime" if header.timestamp_type else "CreateTime"
     return (
@@ -108,7 +108,7 @@ def _word(value: bool) -> str:
 
 
 def optional_long(value: int | None) -> str:
-    """How Java writes a number that may be missing."""
+    """A number or its absence as Java prints an OptionalLong."""
     return "OptionalLong.empty" if value is None else f"OptionalLong[{value}]"
 
 
@@ -137,7 +137,7 @@ def _batch_object(header: BatchHeader, position: int, is_valid: bool) -> dict[st
 
 
 def _record(record: Record, header: BatchHeader, options: Options) -> tuple[str, dict[str, Any]]:
-    """A record's line and object."""
+    """The record as a line and as an object."""
     sequence = -1 if header.base_sequence < 0 else (header.base_sequence + record.offset - header.base_offset) & 0x7FFFFFFF
     value: dict[str, Any] = {
         "offset": record.offset,

@@ -1,4 +1,4 @@
-"""The smaller files of a log: aborted transactions, snapshots of producers, checkpoints, and the two files of properties."""
+"""Dumps the smaller files of a log: aborted transactions, producer snapshots, checkpoints, and the two files of properties."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def dump_producers(dump: Dump, path: str, data: Buffer) -> None:
     for row in rows:
         dump.entry(_producer_line(row), _producer_object(row))
     if completed:
-        dump.say("completed_transactions", [list(found) for found in completed], f"{len(completed)} markers above the high watermark")
+        dump.fact("completed_transactions", [list(found) for found in completed], f"{len(completed)} markers above the high watermark")
     if dump.options.is_hex:
         reader = SpanReader(data)
         try:
@@ -80,7 +80,7 @@ def _producer_object(row: ProducerRow) -> dict[str, object]:
 
 def _walk_snapshot(reader: SpanReader) -> None:
     reader.fixed("version", "h")
-    reader.fixed("crc", "I", "CRC-32C of all that follows")
+    reader.fixed("crc", "I", "CRC-32C of the bytes that follow")
     count = reader.fixed("producer_count", "i")
     for _ in range(count):
         with reader.inside("producer"):
@@ -93,11 +93,11 @@ def _walk_snapshot(reader: SpanReader) -> None:
             reader.fixed("coordinator_epoch", "i")
             reader.fixed("current_transaction_first_offset", "q", lambda offset: "no open transaction" if offset < 0 else "")
     if reader.left:
-        reader.octets("our_part", reader.left, "the batches before the last one, which Kafka's reader passes over")
+        reader.octets("our_part", reader.left, "the batches before the last one, which Kafka's reader ignores")
 
 
 def _dump_checkpoint(names: tuple[str, ...]) -> Callable[[Dump, str, Buffer], None]:
-    """A text file of version, count, and so many lines of fields."""
+    """A dumper for a text file of a version, a count, and that many lines of fields."""
 
     def dump_file(dump: Dump, path: str, data: Buffer) -> None:
         lines = _text_lines(path, data)
@@ -138,7 +138,7 @@ def _text_lines(path: str, data: Buffer) -> list[str]:
 
 
 def _show_hex(dump: Dump, data: Buffer, names: tuple[str, ...] = ()) -> None:
-    """A text file explains itself: its lines are its fields."""
+    """Shows the lines of a text file as its fields."""
     if not dump.options.is_hex:
         return
     reader = SpanReader(data)

@@ -1,6 +1,6 @@
-"""`ottla metrics`: one scrape of a broker's `/metrics`, as it is, or the samples of some names.
+"""`ottla metrics`: scrapes a broker's `/metrics` once, whole or filtered by name.
 
-The address is asked from the broker over the wire (`ottla.metrics.listen`), or given. A broker that exposes none is told in one line.
+The address comes from the broker's setting `ottla.metrics.listen`, read over the wire, or from an option.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ _LABEL = re.compile(r'([a-zA-Z_][a-zA-Z0-9_]*)="((?:[^"\\]|\\.)*)"')
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("names", nargs="*", metavar="NAME", help="only metrics whose name begins like this")
+    add("names", nargs="*", metavar="NAME", help="only metrics whose name begins with this")
     add("--from", dest="address", metavar="HOST:PORT", help="the port of ottla.metrics.listen (default: asked from the broker)")
     add("--credentials", metavar="USER:PASSWORD", help="as in ottla.metrics.credentials")
 
 
 def _run(args: argparse.Namespace) -> int:
     output = output_of(args)
-    address = args.address or _ask_for_address(args)
+    address = args.address or _metrics_address(args)
     text = scrape(address, args.credentials)
     if output.form == "table":
         lines = text.splitlines() if args.names else []
@@ -39,7 +39,7 @@ def _run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _ask_for_address(args: argparse.Namespace) -> str:
+def _metrics_address(args: argparse.Namespace) -> str:
     from ottla.base.errors import ApiError
     from ottla.client import admin
 
@@ -57,7 +57,7 @@ def _ask_for_address(args: argparse.Namespace) -> str:
 
 
 def scrape(address: str, credentials: str | None = None) -> str:
-    """The text of `/metrics`. Refused or ConnectError in one line."""
+    """The text of `/metrics`. Raises `Refused` or `ConnectError`."""
     import base64
     import http.client
 
@@ -77,7 +77,7 @@ def scrape(address: str, credentials: str | None = None) -> str:
     except OSError as error:
         raise ConnectError(f"no metrics at {address}: {(error.strerror or str(error)).lower()}") from None
     except http.client.HTTPException:
-        raise ConnectError(f"{address} does not answer like a web server; is that the port of {SETTING}?") from None
+        raise ConnectError(f"{address} does not answer HTTP; is that the port of {SETTING}?") from None
     finally:
         connection.close()
     if response.status != 200:
@@ -87,7 +87,7 @@ def scrape(address: str, credentials: str | None = None) -> str:
 
 
 def _is_wanted(line: str, names: list[str]) -> bool:
-    """A sample, or a line of help or type, of one of the names."""
+    """Whether the line (sample, help or type) belongs to one of the names."""
     name = line.split(" ", 3)[2] if line.startswith("# ") and line.count(" ") > 2 else line
     return not names or name.startswith(tuple(names))
 

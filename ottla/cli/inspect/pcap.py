@@ -1,8 +1,8 @@
-"""TCP conversations out of a recording of packets: pcap (tcpdump) and pcapng (Wireshark).
+"""Extracts TCP conversations from a packet capture: pcap (tcpdump) and pcapng (Wireshark).
 
 Ethernet with or without VLAN, loopback of BSD, raw IP and Linux' cooked form; IPv4 and IPv6. Segments are put in the order of their
-sequence numbers, repeated bytes dropped; where bytes are missing (the recording began in the middle, or lost a packet) the stream is given
-as far as it is whole. Damage raises `WireError`. Left out: IP fragments, TLS.
+sequence numbers, retransmitted bytes are dropped; where bytes are missing (the capture began late, or lost a packet) the stream ends before
+the gap. Damage raises `WireError`. Left out: IP fragments, TLS.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def is_recording(data: bytes) -> bool:
 
 
 def read_pieces(data: bytes) -> Iterator[Piece]:
-    """What was sent, in the order in which it became readable."""
+    """The bytes of all streams, in the order in which they became complete."""
     streams: dict[tuple[Endpoint, Endpoint], _Stream] = {}
     try:
         for seconds, link, packet in _packets(data):
@@ -78,11 +78,11 @@ def read_pieces(data: bytes) -> Iterator[Piece]:
             if ready:
                 yield Piece(segment.source, segment.target, seconds, ready)
     except (StructError, IndexError, ValueError) as error:
-        raise WireError(f"not a recording of packets: {error}") from None
+        raise WireError(f"not a packet capture: {error}") from None
 
 
 def clients_of(data: bytes) -> set[Endpoint]:
-    """Who opened a connection, as far as the recording saw it."""
+    """The endpoints that opened a connection, as far as the capture shows it."""
     found = set()
     for _, link, packet in _packets(data):
         segment = _segment(link, packet)
@@ -92,7 +92,7 @@ def clients_of(data: bytes) -> set[Endpoint]:
 
 
 class _Stream:
-    """One direction of a connection: gives bytes when all before them are there."""
+    """One direction of a connection: returns bytes once all bytes before them have arrived."""
 
     def __init__(self, expected: int) -> None:
         self.expected = expected & 0xFFFFFFFF
@@ -107,7 +107,7 @@ class _Stream:
             is_moving = False
             for start in list(self.waiting):
                 behind = (self.expected - start) & 0xFFFFFFFF
-                if behind >= 1 << 31:  # still to come
+                if behind >= 1 << 31:  # a gap before it
                     continue
                 piece = self.waiting.pop(start)[behind:]
                 out += piece
@@ -164,7 +164,7 @@ def _pcapng_packets(data: bytes) -> Iterator[tuple[float, int, bytes]]:
 
 
 def _resolution(options: bytes, order: str) -> float:
-    """Seconds a tick of an interface: option 9, microseconds when it is not there."""
+    """Seconds per tick of an interface: option 9, by default microseconds."""
     position = 0
     while position + 4 <= len(options):
         code, size = Struct(order + "HH").unpack_from(options, position)
@@ -181,14 +181,14 @@ def _resolution(options: bytes, order: str) -> float:
 
 
 def _segment(link: int, packet: bytes) -> _Segment | None:
-    """The TCP segment in a packet; None for anything else."""
+    """The TCP segment in a packet, or None."""
     ip = _ip_packet(link, packet)
     if ip is None or len(ip) < 20:
         return None
     if ip[0] >> 4 == 4:
         if ip[9] != _TCP:
             return None
-        end = int.from_bytes(ip[2:4], "big") or len(ip)  # 0 where the network card cuts the packet up later
+        end = int.from_bytes(ip[2:4], "big") or len(ip)  # 0 if the network card does the segmentation
         source, target, tcp = ip[12:16], ip[16:20], ip[(ip[0] & 15) * 4 : end]
     elif ip[0] >> 4 == 6 and len(ip) >= 40 and ip[6] == _TCP:
         size = int.from_bytes(ip[4:6], "big")

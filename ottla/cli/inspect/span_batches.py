@@ -1,7 +1,7 @@
-"""Record batches byte by byte: the header's thirteen fields, then each record with its varints.
+"""Explains record batches byte by byte: the header's thirteen fields, then each record with its varints.
 
-The records of a compressed batch follow with positions inside the unpacked bytes. Broken bytes raise `WireError`; the spans read until
-then stay with the reader.
+The records of a compressed batch follow with positions in the decompressed bytes. Malformed bytes raise `WireError`; the reader keeps the
+spans before them.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ def codec_name(attributes: int) -> str:
 
 
 def attribute_words(attributes: int) -> str:
-    """The bits of a batch's attributes in words."""
+    """The attribute bits of a batch in words."""
     words = [codec_name(attributes), "LogAppendTime" if attributes & TIMESTAMP_TYPE_BIT else "CreateTime"]
     bits = ((TRANSACTIONAL_BIT, "transactional"), (CONTROL_BIT, "control"), (DELETE_HORIZON_BIT, "delete horizon"))
     return ", ".join(words + [word for bit, word in bits if attributes & bit])
 
 
 def walk_batches(reader: SpanReader, end: int) -> None:
-    """All whole batches before `end`; a cut-off one, as fetch answers may have, is named and passed over."""
+    """Explains all complete batches before `end`; an incomplete one at the end, as in fetch responses, is only named."""
     while reader.position < end:
         size = None
         if end - reader.position >= BATCH_OVERHEAD:
@@ -61,7 +61,7 @@ def walk_batches(reader: SpanReader, end: int) -> None:
 
 
 def walk_batch(reader: SpanReader) -> None:
-    """One batch, header and records."""
+    """Explains one batch: header and records."""
     start = reader.position
     size = read_batch_header(reader.data, start).size_bytes
     if size > len(reader.data) - start:
@@ -72,7 +72,7 @@ def walk_batch(reader: SpanReader) -> None:
         if header.magic != MAGIC:
             raise WireError(f"the batch at {reader.base + start} has magic {header.magic}, only {MAGIC} can be read")
         if not is_valid:
-            # What a wrong CRC covers may be anything: it is shown, not explained.
+            # Bytes under a wrong CRC may be anything: they are shown, not explained.
             reader.octets("records", start + size - reader.position, "not explained: the CRC is wrong")
         elif header.codec:
             batch = reader.data[start : start + size]
@@ -93,7 +93,7 @@ def _walk_header(reader: SpanReader, is_valid: bool) -> BatchHeader:
     reader.fixed("batch_length", "i", f"bytes that follow; {LOG_OVERHEAD} with the two fields so far, at least {BATCH_LENGTH_MIN}")
     reader.fixed("partition_leader_epoch", "i")
     reader.fixed("magic", "b")
-    reader.fixed("crc", "I", "CRC-32C of all that follows: " + ("right" if is_valid else "WRONG"))
+    reader.fixed("crc", "I", "CRC-32C of the bytes that follow: " + ("right" if is_valid else "WRONG"))
     reader.fixed("attributes", "h", attribute_words)
     reader.fixed("last_offset_delta", "i", f"last offset {header.last_offset}")
     reader.fixed("base_timestamp", "q", as_moment)
@@ -118,7 +118,7 @@ def _walk_record(reader: SpanReader, header: BatchHeader) -> None:
     end = reader.position + length
     if length < 0 or end > len(reader.data):
         raise WireError(f"the record at {reader.base + reader.position} is longer than its batch")
-    reader.fixed("attributes", "b", "no bit has a meaning yet")
+    reader.fixed("attributes", "b", "no bit is defined yet")
     base_timestamp = header.base_timestamp
     if header.attributes & TIMESTAMP_TYPE_BIT:
         reader.varlong("timestamp_delta", "the batch's max_timestamp counts instead")

@@ -1,7 +1,7 @@
-"""Any message of the protocol byte by byte, walked by its declaration (`wire/schema.py`), with notes for numbers that stand for words.
+"""Explains any message of the protocol byte by byte, by its declaration (`wire/schema.py`), with notes on enumerations.
 
-The compiled decoders know no positions, hence this slow reader beside them; a test holds the two to the same values. Broken bytes raise
-`WireError`; what was read until then stays with the reader.
+The compiled decoders do not record positions, so this is a second, slow reader; a test compares the values of both. Malformed bytes raise
+`WireError`; the reader keeps the spans before them.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _MOMENT_NAMES = ("log_append_time_ms", "commit_timestamp", "expire_timestamp")
 
 
 def note_of(name: str, kind: str, value: Any) -> str:
-    """What a value stands for, where that is not plain."""
+    """The meaning of a value of an enumeration, or nothing."""
     if name in _WORDS and isinstance(value, int):
         return _WORDS[name](value)
     if name == "timestamp" and value in (-1, -2, -3):
@@ -51,12 +51,12 @@ def note_of(name: str, kind: str, value: Any) -> str:
 
 
 def walk_message(reader: SpanReader, cls: type[Message], version: int) -> None:
-    """A whole message at a version."""
+    """Explains a whole message of a version."""
     _Walker(reader, version, is_flexible(cls, version)).struct(cls)
 
 
 class _Walker:
-    """Reads one message; `reader` gathers the spans."""
+    """Reads one message into the spans of `reader`."""
 
     def __init__(self, reader: SpanReader, version: int, is_flexible: bool) -> None:
         self.reader = reader

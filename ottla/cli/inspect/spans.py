@@ -1,8 +1,8 @@
-"""Bytes and what they mean: a reader that notes for each range of bytes the field's name and value, and how that is shown.
+"""Explained bytes: a reader that records the field's name and value for each range of bytes, and how they are printed.
 
 `ottla log dump --hex` and `ottla wire` share it. A `Span` is a range of bytes with a name; containers (an array, a struct, a record) are
-spans whose range is that of their length, or empty. Whatever the bytes are, the reader raises `WireError` and nothing else, and what was
-read until then stays in `spans`, so that a damaged file shows where the damage begins.
+spans whose range is that of their length, or empty. For any bytes the reader raises `WireError` and nothing else; `spans` keeps the fields
+before it, so that a damaged file shows where the damage begins.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ _FORMATS = {letter: Struct(">" + letter) for letter in ("b", "h", "i", "q", "B",
 
 
 class Span(NamedTuple):
-    """The bytes `data` from `start` to `end` are the field `name`; `depth` is how deep it stands, `note` what a person may want to know.
+    """The bytes `data` from `start` to `end` are the field `name`; `depth` is its nesting, `note` a remark.
 
-    Positions of what was compressed count in the unpacked bytes, since it has none in the file.
+    Positions in compressed data count in the decompressed bytes.
     """
 
     start: int
@@ -51,7 +51,7 @@ class SpanReader:
         self.spans: list[Span] = []
 
     def unpacked(self, data: Buffer) -> SpanReader:
-        """A reader of what was compressed here; its spans follow those that are there already."""
+        """A reader of the decompressed bytes; its spans are appended to these."""
         reader = SpanReader(data)
         reader.depth, reader.is_unpacked, reader.spans = self.depth, True, self.spans
         return reader
@@ -62,7 +62,7 @@ class SpanReader:
 
     @contextmanager
     def inside(self, name: str, note: str = "") -> Iterator[None]:
-        """What is read in this block stands below a heading without bytes of its own."""
+        """A context: spans read inside it are nested below a heading."""
         self.add(self.position, self.position, name, None, note)
         self.depth += 1
         try:
@@ -102,7 +102,7 @@ class SpanReader:
         return self.variable(name, read_varlong, note)
 
     def octets(self, name: str, size: int, note: str = "") -> bytes:
-        """So many bytes, shown as text where they are text."""
+        """A field of a given number of bytes, shown as text if they are text."""
         start = self.position
         self._need(size, name)
         self.position += size
@@ -118,7 +118,7 @@ class SpanReader:
 
 
 def as_text(data: bytes) -> str:
-    """Bytes as people read them: text in quotes where it is text, else hexadecimal digits."""
+    """Bytes as quoted text, or as hexadecimal digits if they are not text."""
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError:
@@ -130,7 +130,7 @@ def as_text(data: bytes) -> str:
 
 
 def as_moment(milliseconds: int) -> str:
-    """A timestamp of Kafka's as a date, or nothing where it is none."""
+    """A timestamp as a date; empty if it is none."""
     if milliseconds < 0:
         return "none"
     try:
@@ -140,7 +140,7 @@ def as_moment(milliseconds: int) -> str:
 
 
 def span_lines(spans: list[Span]) -> Iterator[str]:
-    """A line for each span: where, which bytes, what they mean. `u` stands before positions in unpacked bytes."""
+    """A line for each span: position, bytes, meaning. `u` marks positions in decompressed bytes."""
     places = [_place(span) for span in spans]
     width = max(map(len, places), default=0)
     for span, place in zip(spans, places, strict=True):
@@ -166,5 +166,5 @@ def shown_value(value: Any) -> str:
 
 
 def span_objects(spans: list[Span]) -> list[dict[str, Any]]:
-    """The same for programs."""
+    """The spans as JSON objects."""
     return [{**span._asdict(), "data": span.data.hex()} for span in spans]

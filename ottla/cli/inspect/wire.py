@@ -1,7 +1,7 @@
-"""`ottla wire`: a frame in hexadecimal digits, or a recording of packets, decoded and explained field by field. For learning and for bugs.
+"""`ottla wire`: explains frames, given as hexadecimal digits or in a packet capture, field by field.
 
 Takes digits as an argument, from a file or from standard input, in any usual layout (spaces, colons, `0x`, the columns of xxd and
-hexdump -C); raw bytes from a file; pcap and pcapng. A recorded conversation pairs answers with requests by itself.
+hexdump -C); raw bytes from a file; pcap and pcapng. In a capture, responses are matched with their requests.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ FRAME_BYTES_MAX = 1 << 28
 
 
 
-class Told(NamedTuple):
-    """A frame and where it was seen."""
+class SeenFrame(NamedTuple):
+    """A frame with its source: time and endpoints in a capture."""
 
     frame: Frame
     place: str
@@ -41,11 +41,11 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
         metavar="HEX|FILE",
         help="hexadecimal digits, or a file with them, raw bytes, pcap or pcapng; else standard input",
     )
-    add("--response", action="store_true", help="it is an answer; needs --api and --version")
-    add("--api", metavar="NAME|KEY", help="which request is answered, or in a recording: show only these")
-    add("--version", type=int, metavar="N", help="the version of the request that is answered")
-    add("--port", type=int, metavar="PORT", help="in a recording: the broker's port")
-    add("--brief", action="store_true", help="one line a frame")
+    add("--response", action="store_true", help="the frame is a response; needs --api and --version")
+    add("--api", metavar="NAME|KEY", help="the API of the response; in a capture: show only this API")
+    add("--version", type=int, metavar="N", help="the version of the response")
+    add("--port", type=int, metavar="PORT", help="in a capture: the broker's port")
+    add("--brief", action="store_true", help="one line per frame")
 
 
 def _run(args: argparse.Namespace) -> int:
@@ -58,17 +58,17 @@ def _run(args: argparse.Namespace) -> int:
     data = _read(args.frame)
     try:
         if is_recording(data):
-            told = [found for found in _conversation(data, args.port) if key is None or found.frame.api_key == key]
+            frames = [found for found in _conversation(data, args.port) if key is None or found.frame.api_key == key]
         else:
-            told = [Told(frame, "") for frame in _explain(data, key, args)]
+            frames = [SeenFrame(frame, "") for frame in _explain(data, key, args)]
     except WireError as error:
         raise Refused(str(error), "CORRUPT_FRAME") from None
-    if not told:
-        raise Refused("no frame of the protocol in it" + ("" if args.api is None else f" for {API_NAMES[key or 0]}"), "CORRUPT_FRAME")
-    _show(output, told, is_brief=args.brief)
-    problems = [found.frame for found in told if found.frame.problem]
+    if not frames:
+        raise Refused("no frame of the protocol found" + ("" if args.api is None else f" for {API_NAMES[key or 0]}"), "CORRUPT_FRAME")
+    _show(output, frames, is_brief=args.brief)
+    problems = [found.frame for found in frames if found.frame.problem]
     if problems and output.is_structured:
-        return 1  # each frame tells its own problem; standard output stays one object
+        return 1  # each frame has its own problem in it; stdout stays one object
     if problems:
         raise Refused(f"{problems[0].title}: {problems[0].problem}", "CORRUPT_FRAME")
     return 0
@@ -102,7 +102,7 @@ def _read(words: list[str]) -> bytes:
 
 
 def _as_bytes(data: bytes, name: str) -> bytes:
-    """Digits as the bytes they stand for; what is no text stays as it is."""
+    """Converts hexadecimal digits to bytes; returns raw bytes unchanged."""
     if not data:
         raise Refused(f"{name} is empty", "CORRUPT_FRAME")
     if is_recording(data) or 0 in data:
@@ -122,11 +122,11 @@ def _as_bytes(data: bytes, name: str) -> bytes:
 def _explain(data: bytes, key: int | None, args: argparse.Namespace) -> Iterator[Frame]:
     if args.response:
         if key is None or args.version is None:
-            raise UsageError("an answer does not say what it is: add --api NAME and --version N of its request")
+            raise UsageError("a response does not name its API: add --api NAME and --version N of its request")
         if not APIS[key].lowest <= args.version <= APIS[key].highest:
             raise UsageError(f"{API_NAMES[key]} has versions {APIS[key].lowest} to {APIS[key].highest}, not {args.version}")
     elif args.version is not None:
-        raise UsageError("a request says its version by itself; --version goes with --response")
+        raise UsageError("a request has its version in its header; --version goes with --response")
     for start, end in split_frames(data):
         piece = memoryview(data)[start:end]
         if args.response:
@@ -138,15 +138,15 @@ def _explain(data: bytes, key: int | None, args: argparse.Namespace) -> Iterator
 
 
 class _Side:
-    """What one endpoint has sent of a frame that is not whole yet."""
+    """The bytes that one endpoint has sent of an incomplete frame."""
 
     def __init__(self) -> None:
         self.bytes = bytearray()
         self.is_nonsense = False
 
 
-def _conversation(data: bytes, port: int | None) -> Iterator[Told]:
-    """The frames of a recording in order; answers find their requests by connection and correlation id."""
+def _conversation(data: bytes, port: int | None) -> Iterator[SeenFrame]:
+    """The frames of a capture in order; responses are matched by connection and correlation id."""
     clients = clients_of(data)
     sides: dict[tuple[Endpoint, Endpoint], _Side] = {}
     asked: dict[tuple[Endpoint, Endpoint, int], tuple[int, int]] = {}
@@ -158,11 +158,11 @@ def _conversation(data: bytes, port: int | None) -> Iterator[Told]:
         for raw in _whole_frames(side):
             frame = _frame_of(piece, raw, clients, port, asked)
             if frame is not None:
-                yield Told(frame, f"{(piece.seconds - first) * 1000:.3f} ms  {piece.source} -> {piece.target}")
+                yield SeenFrame(frame, f"{(piece.seconds - first) * 1000:.3f} ms  {piece.source} -> {piece.target}")
 
 
 def _whole_frames(side: _Side) -> Iterator[bytes]:
-    """Cuts whole frames off; a side whose sizes make no sense is not Kafka and is left alone."""
+    """Removes and returns the complete frames; a side with impossible sizes is not Kafka and is ignored."""
     while len(side.bytes) >= 4 and not side.is_nonsense:
         size = int.from_bytes(side.bytes[:4], "big", signed=True)
         if not 4 <= size <= FRAME_BYTES_MAX:
@@ -178,7 +178,7 @@ def _whole_frames(side: _Side) -> Iterator[bytes]:
 def _frame_of(
     piece: Piece, raw: bytes, clients: set[Endpoint], port: int | None, asked: dict[tuple[Endpoint, Endpoint, int], tuple[int, int]]
 ) -> Frame | None:
-    """Explains a frame by who sent it: whoever opened the connection asks, and where nobody saw that, whoever answers nothing does."""
+    """Explains a frame as request or response: the client is who opened the connection, else who sends what looks like requests."""
     correlation_id = int.from_bytes(raw[4:8], "big", signed=True)
     question = asked.pop((piece.target, piece.source, correlation_id), None)
     if port is not None:
@@ -200,15 +200,15 @@ def _frame_of(
 # Showing
 
 
-def _show(output: Output, told: list[Told], *, is_brief: bool) -> None:
+def _show(output: Output, frames: list[SeenFrame], *, is_brief: bool) -> None:
     if output.is_structured:
-        objects: list[dict[str, Any]] = [{**frame_object(found.frame), "place": found.place or None} for found in told]
+        objects: list[dict[str, Any]] = [{**frame_object(found.frame), "place": found.place or None} for found in frames]
         if is_brief:
             for found in objects:
                 del found["spans"]
         output.show("frames", objects, ())
         return
-    for number, (frame, place) in enumerate(told):
+    for number, (frame, place) in enumerate(frames):
         heading = f"{place}  {frame.title}" if place else frame.title
         if is_brief:
             write(heading + (f"  ({frame.problem})" if frame.problem else "") + "\n")
@@ -218,4 +218,4 @@ def _show(output: Output, told: list[Told], *, is_brief: bool) -> None:
         write("".join(f"{line}\n" for line in span_lines(frame.spans)))
 
 
-COMMAND = Command("Explain a frame of the protocol, or a recording of packets.", _arguments, _run, has_connection=False)
+COMMAND = Command("Explain a frame of the protocol, or a packet capture.", _arguments, _run, has_connection=False)

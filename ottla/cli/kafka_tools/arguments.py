@@ -1,4 +1,4 @@
-"""What the tools' own parsers share: options that may be given once, and actions that exclude each other."""
+"""Argument handling that several tools share: options that may be given once, and actions that exclude each other."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ottla.cli.command import UsageError
 
 
 class Once(argparse.Action):
-    """An option that Kafka's tools take one time only."""
+    """An option that Kafka's tools accept only once."""
 
     def __call__(
         self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: Any, option_string: str | None = None
@@ -22,7 +22,7 @@ class Once(argparse.Action):
 
 
 def action_of(args: argparse.Namespace, actions: Sequence[str]) -> str:
-    """The one action that is asked for, by the name of its attribute."""
+    """The one chosen action, by the name of its attribute."""
     chosen = [action for action in actions if getattr(args, action)]
     if len(chosen) != 1:
         words = ["--" + action.replace("_", "-") for action in actions]

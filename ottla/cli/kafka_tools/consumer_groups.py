@@ -45,7 +45,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     for action in ACTIONS[:-1]:
         name = action.replace("_", "-")
         add(f"--{name}", action="store_true", help=f"{name} groups" if "-" not in name else name.replace("-", " "))
-    add("--validate-regex", metavar="REGEX", help="is it one that a group may subscribe to?")
+    add("--validate-regex", metavar="REGEX", help="check a regular expression for subscriptions")
     add("--group", action="append", default=[], metavar="GROUP", help="a group, repeatable")
     add("--all-groups", action="store_true", help="every group")
     add("--state", nargs="?", action="append", const="", metavar="STATE[,...]", help="show states; with --list only these")
@@ -78,7 +78,7 @@ def _run(args: argparse.Namespace) -> int:
 
 
 def _validate_regex(pattern: str) -> int:
-    """Kafka's groups subscribe by RE2, which is Python's syntax without what needs backtracking."""
+    """Checks a pattern by RE2's rules, approximated as Python's syntax without backreferences and lookaround."""
     reason = None
     try:
         re.compile(pattern)
@@ -127,7 +127,7 @@ def _describe(cluster: Cluster, args: argparse.Namespace) -> int:
             sys.stderr.write(hint.removeprefix("; ") + "\n" if hint else "")
             is_refused = True
             continue
-        _say_state(described)
+        _note_state(described)
         if args.members:
             _show_members(described, is_verbose=args.verbose)
         elif args.state is not None:
@@ -137,7 +137,7 @@ def _describe(cluster: Cluster, args: argparse.Namespace) -> int:
     return 1 if is_refused else 0
 
 
-def _say_state(described: GroupDescription) -> None:
+def _note_state(described: GroupDescription) -> None:
     if described.state == "Empty":
         sys.stderr.write(f"\nConsumer group '{described.group_id}' has no active members.\n")
     elif described.state not in ("Stable", "Dead"):
@@ -279,7 +279,7 @@ def _delete_offsets(cluster: Cluster, args: argparse.Namespace) -> int:
 
 
 def _named_partitions(cluster: Cluster, topics: Sequence[str]) -> list[TopicPartition]:
-    """Of a topic that is no longer there the partitions have to be named."""
+    """The partitions that --topic selects. Those of a topic that no longer exists must be named."""
     found = []
     there = set(cluster.topic_names())
     for topic, numbers in parse_scope(topics).items():

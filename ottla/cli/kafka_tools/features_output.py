@@ -1,4 +1,4 @@
-"""What `kafka-features` prints, letter for letter, and which feature needs another."""
+"""Prints the lines of `kafka-features` exactly, and knows the dependencies between features."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def show_levels(levels: Mapping[str, int], release: str | None) -> None:
 
 
 def dependency(name: str, level: int) -> tuple[str, int] | None:
-    """What a level of a feature needs of another. Refused when there is no such level."""
+    """The level of another feature that a level of a feature needs. Raises `Refused` for an unknown level."""
     if name == METADATA:
         if metadata_name(level) is None:
             raise Refused(f"Unknown metadata.version {level}", "INVALID_UPDATE_VERSION")

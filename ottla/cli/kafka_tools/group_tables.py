@@ -1,4 +1,4 @@
-"""What `kafka-consumer-groups` and `kafka-share-groups` print alike: columns, plans of a reset, deletions."""
+"""Output that `kafka-consumer-groups` and `kafka-share-groups` share: columns, plans of a reset, deletions."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ WIDTH = 15
 
 
 def columns(widths: Sequence[int]) -> Callable[..., str]:
-    """A line of cells as wide as given, the last without an end of its own if its width is 0; nothing is `-`."""
+    """A function that formats a line of cells with these widths; an empty cell is `-`."""
 
     def line(*cells: Any) -> str:
         texts = ["-" if cell is None or cell == "" else str(cell) for cell in cells]
@@ -39,7 +39,7 @@ def assignment_text(partitions: Sequence[TopicPartition]) -> str:
 
 
 def refuse_missing(cluster: Cluster, args: argparse.Namespace) -> None:
-    """All partitions that are named and not there, in one refusal."""
+    """Raises an error that names all the given partitions that do not exist."""
     named = [
         TopicPartition(topic, number)
         for topic, numbers in parse_scope(args.topic or []).items()
@@ -57,21 +57,21 @@ def write_warnings(plans: Mapping[str, Plan]) -> None:
 
 
 def write_plans(plans: Mapping[str, Plan]) -> None:
-    """The table of a reset: where each partition is to begin."""
+    """Prints the table of a reset: the new offset of each partition."""
     rows = [(name, step.partition.topic, step.partition.partition, step.new) for name, plan in plans.items() for step in plan.steps]
     line = columns([widest([row[0] for row in rows]), widest([row[1] for row in rows]), 10, 0])
     write("\n" + line("GROUP", "TOPIC", "PARTITION", "NEW-OFFSET") + "".join(line(*row) for row in rows))
 
 
 def write_failures(failures: Mapping[tuple[str, TopicPartition], ApiError]) -> int:
-    """The refusals of a reset; returns the exit code."""
+    """Prints the refusals of a reset; returns the exit code."""
     for (name, partition), failed in failures.items():
         sys.stderr.write(f"error: {name}, {partition}: {failed.code.name}\n")
     return 1 if failures else 0
 
 
 def write_deletions(kind: str, names: Sequence[str], reasons: Mapping[str, str]) -> int:
-    """What became of the groups to delete, `reasons` being those of the refused ones; returns the exit code."""
+    """Prints the result of deleting groups; `reasons` has the refused ones. Returns the exit code."""
     deleted = ", ".join(f"'{name}'" for name in names if name not in reasons)
     if not reasons:
         write(f"Deletion of requested {kind} groups ({deleted}) was successful.\n" if deleted else "")

@@ -1,4 +1,4 @@
-"""Refusals in the words of Kafka's tools, which scripts look for."""
+"""Formats errors as Kafka's tools print them, since scripts look for these texts."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ _JAVA: dict[ErrorCode, tuple[str, str]] = {
     ),
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ("UnknownTopicOrPartitionException", "This server does not host this topic-partition."),
 }
-"""What scripts look for in the output of Kafka's tools where those print an exception."""
+"""Java exceptions by error code: class name and message."""
 
 
 def java_error(error: ApiError, message: str = "") -> str:
-    """A refusal as Kafka's tools print it; one that is not in the table goes by its name."""
+    """An error as Kafka's tools print it; one that is not in the table is printed by its code's name."""
     name, sentence = _JAVA.get(error.code, (error.code.name, error.message))
     prefix = "org.apache.kafka.common.errors." if error.code in _JAVA else ""
     return f"{prefix}{name}: {message or sentence}"
 
 
 def plain_message(error: ApiError) -> str:
-    """A broker's message without what our client put before it."""
+    """The broker's message without the prefix that our client adds."""
     head, colon, rest = error.message.partition("': ")
     return rest if colon and head.startswith(("topic '", "settings of '", "group '")) else error.message

@@ -1,4 +1,4 @@
-"""What `kafka-reassign-partitions` and `kafka-leader-election` print, letter for letter."""
+"""Prints the lines of `kafka-reassign-partitions` and `kafka-leader-election` exactly."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def show_moves(moves: Mapping[TopicPartition, Move]) -> None:
 
 
 def show_before(json_text: str, rate: int | None, log_dir_rate: int | None) -> None:
-    """What stands before a move, so that it can be taken back, and how fast it may be."""
+    """Prints the current replicas, for a rollback, and the throttles."""
     write(f"Current partition replica assignment\n\n{json_text}\n\n")
     write("Save this to use as the --reassignment-json-file option during rollback\n")
     if rate is not None or log_dir_rate is not None:
@@ -93,7 +93,7 @@ def show_cancelled(cancelled: Sequence[TopicPartition]) -> None:
         write(f"Successfully cancelled partition reassignment{_plural(cancelled)} for: {_joined(sorted(cancelled))}\n")
     else:
         write("None of the specified partition reassignments are active.\n")
-    write("None of the specified partition moves are active.")  # without an end, as Kafka has it
+    write("None of the specified partition moves are active.")  # without a line end, as in Kafka
 
 
 def show_cleared(brokers: Sequence[int], topics: Sequence[str]) -> None:

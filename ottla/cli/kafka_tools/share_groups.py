@@ -1,6 +1,6 @@
 """`kafka-share-groups`, `kafka-console-share-consumer`, `kafka-share-consumer-perf-test`: Kafka's options, columns and messages.
 
-The two that read become lines of ours; the console's default group and its refusal of two names for one group are Kafka's.
+The two tools that read are translated to commands of ours; the default group and the refusal of two group names are Kafka's.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def _run(args: argparse.Namespace) -> int:
 
 
 def _check_usage(args: argparse.Namespace, action: str) -> None:
-    """What Kafka's tool refuses before it asks a broker."""
+    """Raises UsageError for what Kafka's tool refuses before it asks a broker."""
     if action in ("delete", "describe"):
         if args.group and args.all_groups:
             raise UsageError(f"Option [{action}] takes either [group] or [all-groups], not both.")
@@ -115,7 +115,7 @@ def _describe(cluster: Cluster, args: argparse.Namespace) -> int:
 
 
 def _found(cluster: Cluster, name: str) -> ShareGroup:
-    """A share group; that there is none is said in Kafka's words, and the nearest name in ours."""
+    """Describes a share group. An unknown one is refused with Kafka's message and a hint of ours."""
     try:
         return share_admin.describe_share_group(cluster, name)
     except ApiError as error:
@@ -238,7 +238,7 @@ def _delete_offsets(cluster: Cluster, args: argparse.Namespace) -> int:
 
 
 def _console_consumer(arguments: list[str]) -> Translation:
-    """`--group` names a share group here; it may also stand among the properties, and must be the same in both places."""
+    """Translates the console share consumer. The group may be given by `--group` and as a property, but must be the same."""
     names = {"--group": "--share-group", "--consumer-config": "--command-config"}
     rest: list[str] = []
     groups: list[str] = []

@@ -11,7 +11,7 @@ from ottla.cli.options import output_of
 
 def _install_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("directory", metavar="DIR", help="where the scripts go; put it on PATH if you like")
-    parser.add_argument("--force", action="store_true", help="overwrite files that are not ours")
+    parser.add_argument("--force", action="store_true", help="overwrite other files too")
 
 
 def _install(args: argparse.Namespace) -> int:
@@ -27,7 +27,7 @@ def _install(args: argparse.Namespace) -> int:
         for name in names:
             path = directory / name
             if path.exists() and not args.force and mark not in path.read_text(errors="replace"):
-                raise Refused(f"{path} is there already and is not ours; --force overwrites it", "FILE_EXISTS")
+                raise Refused(f"{path} exists and was not written by this command; --force overwrites it", "FILE_EXISTS")
         for name in names:
             path = directory / name
             path.write_text(f'#!/bin/sh\n{mark}\nexec {shlex.quote(sys.executable)} -m ottla.cli.main {name} "$@"\n')
@@ -39,7 +39,7 @@ def _install(args: argparse.Namespace) -> int:
 
 
 def _list_arguments(_: argparse.ArgumentParser) -> None:
-    """None but those that all commands have."""
+    """Adds no options."""
 
 
 def _list(args: argparse.Namespace) -> int:
@@ -50,5 +50,5 @@ def _list(args: argparse.Namespace) -> int:
 
 COMMANDS = {
     "install": Command("Write kafka-topics.sh and so on into a directory.", _install_arguments, _install, has_connection=False),
-    "list": Command("Kafka's tools that are here, with their class names.", _list_arguments, _list, may_watch=True, has_connection=False),
+    "list": Command("The offered tools of Kafka, with their class names.", _list_arguments, _list, may_watch=True, has_connection=False),
 }

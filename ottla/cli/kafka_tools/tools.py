@@ -1,9 +1,9 @@
 """Kafka's tools by their own names: `ottla kafka-topics --list`, `ottla kafka-topics.sh --list`, `ottla kafka-run-class CLASS ...`.
 
-A tool is either a translation into words of ours (`kafka-log-dirs --describe` is `ottla logdirs`), marked `is_shim`, upon which the
-command prints as Kafka does; or, where options and output differ too much, a command of its own in a module beside this one. What Kafka's
-tools print on stdout we print on stdout, letter for letter; advice goes to stderr in our own words. Two things are meant to differ: exit
-codes are ours (2 for wrong usage, 1 for a refusal even where Kafka says 0), and there are no Java stack traces.
+A tool is either translated to a command of ours (`kafka-log-dirs --describe` is `ottla logdirs`), which prints Kafka's output when it is
+marked `is_shim`; or, where options and output differ too much, a command of its own in a module of this package. Output on stdout is
+exactly that of Kafka's tools; advice goes to stderr in our own words. Two things differ on purpose: exit codes are ours (2 for wrong usage,
+1 for a refusal even where Kafka returns 0), and there are no Java stack traces.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ottla.cli.command import Command, Refused, Translation, UsageError
 
 
 class Tool(NamedTuple):
-    """Which module of this package makes a tool, and the class names by which it was and is called."""
+    """A tool: the module of this package that makes it, and its class names of all versions."""
 
     module: str
     help: str
@@ -42,11 +42,11 @@ TOOLS: dict[str, Tool] = {
     "kafka-get-offsets": Tool("translations", "Offsets of partitions.", ("kafka.tools.GetOffsetShell", f"{NEW}GetOffsetShell")),
     "kafka-delete-records": Tool("translations", "Delete old records.", ("kafka.admin.DeleteRecordsCommand", f"{NEW}DeleteRecordsCommand")),
     "kafka-log-dirs": Tool("translations", "Log directories.", ("kafka.admin.LogDirsCommand", f"{NEW}LogDirsCommand")),
-    "kafka-dump-log": Tool("translations", "What is in a segment.", ("kafka.tools.DumpLogSegments", f"{NEW}DumpLogSegments")),
+    "kafka-dump-log": Tool("translations", "Show segments and other files.", ("kafka.tools.DumpLogSegments", f"{NEW}DumpLogSegments")),
     "kafka-transactions": Tool("translations", "Transactions.", (f"{NEW}TransactionsCommand",)),
     "kafka-cluster": Tool("translations", "The cluster's id and endpoints.", ("kafka.tools.ClusterTool", f"{NEW}ClusterTool")),
     "kafka-broker-api-versions": Tool(
-        "translations", "Versions that brokers speak.", ("kafka.admin.BrokerApiVersionsCommand", f"{NEW}BrokerApiVersionsCommand")
+        "translations", "API versions of the brokers.", ("kafka.admin.BrokerApiVersionsCommand", f"{NEW}BrokerApiVersionsCommand")
     ),
     "kafka-reassign-partitions": Tool(
         "translations",
@@ -63,7 +63,7 @@ TOOLS: dict[str, Tool] = {
         "translations", "Measure consuming.", ("kafka.tools.ConsumerPerformance", f"{NEW}ConsumerPerformance")
     ),
     "kafka-share-consumer-perf-test": Tool("share_groups", "Measure consuming in a share group.", (f"{NEW}ShareConsumerPerformance",)),
-    "kafka-e2e-latency": Tool("translations", "Measure there and back.", ("kafka.tools.EndToEndLatency", f"{NEW}EndToEndLatency")),
+    "kafka-e2e-latency": Tool("translations", "Measure end-to-end latency.", ("kafka.tools.EndToEndLatency", f"{NEW}EndToEndLatency")),
     "kafka-server-start": Tool("translations", "Start a broker.", ("kafka.Kafka",)),
     "kafka-server-stop": Tool("translations", "Stop the broker.", ()),
     "kafka-storage": Tool("translations", "Cluster ids; there is nothing to format.", ("kafka.tools.StorageTool",)),
@@ -86,13 +86,13 @@ NOT_OFFERED: dict[str, str] = {
     "connect-distributed": "Kafka Connect",
     "connect-mirror-maker": "Kafka Connect",
     "connect-plugin-path": "Kafka Connect",
-    "zookeeper-server-start": "ZooKeeper, which a broker by itself does without; go on with kafka-server-start",
+    "zookeeper-server-start": "ZooKeeper, which a broker by itself does without; just run kafka-server-start",
     "zookeeper-server-stop": "ZooKeeper, which a broker by itself does without",
     "zookeeper-shell": "ZooKeeper, which a broker by itself does without",
     "zookeeper-security-migration": "ZooKeeper, which a broker by itself does without",
     "trogdor": "faults for Kafka's own system tests",
 }
-"""Tools of Kafka that this program does not have, and for what they are there."""
+"""Tools of Kafka that are not offered, each with what it is for."""
 
 RUN_CLASS = "kafka-run-class"
 KAFKA_LEVEL = "4.4.0"
@@ -103,7 +103,7 @@ Maker = Callable[[str, list[str]], Command | Translation]
 
 
 def make(name: str, arguments: list[str]) -> Command | Translation:
-    """The command, or the line of ours, that does what a tool's line asks for."""
+    """The command that runs a tool's line, or its translation to a line of ours."""
     _refuse_zookeeper(name, arguments)
     maker: Maker = importlib.import_module(f"ottla.cli.kafka_tools.{TOOLS[name].module}").make
     return maker(name, arguments)
@@ -117,7 +117,7 @@ def version_line() -> str:
 
 
 def find(argv: Sequence[str]) -> tuple[str, list[str]]:
-    """The tool that is meant and its arguments."""
+    """The named tool and its arguments."""
     name, arguments = argv[0].removesuffix(".sh").removesuffix(".bat"), list(argv[1:])
     if name in NOT_OFFERED:
         raise Refused(f"{name} is not offered: {NOT_OFFERED[name]}", ErrorCode.UNSUPPORTED_VERSION.name)
@@ -142,8 +142,8 @@ def _refuse_unknown(name: str, known: list[str], noun: str) -> NoReturn:
 
 
 def _refuse_zookeeper(name: str, arguments: Sequence[str]) -> None:
-    """The one place that knows of `--zookeeper HOST/chroot`: brokers would be looked up there, under /brokers/ids."""
+    """Refuses `--zookeeper HOST/chroot`, the old way to find brokers (under /brokers/ids)."""
     given = [word for word in arguments if word == "--zookeeper" or word.startswith("--zookeeper=")]
     if given:
         message = f"{name} --zookeeper needs the cluster's ZooKeeper, which this broker does without"
-        raise Refused(f"{message}; say --bootstrap-server HOST:PORT instead", ErrorCode.UNSUPPORTED_VERSION.name)
+        raise Refused(f"{message}; give --bootstrap-server HOST:PORT instead", ErrorCode.UNSUPPORTED_VERSION.name)

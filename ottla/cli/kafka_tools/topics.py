@@ -29,16 +29,16 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     for action in ACTIONS:
         add(f"--{action}", action="store_true", help=f"{action} topics")
-    add("--topic", action=Once, metavar="TOPIC", help="a topic; a regular expression but for --create")
+    add("--topic", action=Once, metavar="TOPIC", help="a topic; a regular expression except with --create")
     add("--topic-id", action=Once, metavar="ID", help="with --describe: a topic by its id")
     add("--partitions", type=int, action=Once, metavar="N", help="how many")
     add("--replication-factor", type=int, action=Once, metavar="N", help="how many copies")
     add("--replica-assignment", action=Once, metavar="0:1,1:2", help="brokers of each partition")
     add("--config", action="append", metavar="KEY=VALUE", help="a setting of the topic")
-    add("--delete-config", action="append", metavar="KEY", help="put a setting back to its default")
+    add("--delete-config", action="append", metavar="KEY", help="reset a setting to its default")
     add("--if-exists", action="store_true", help="no error when there is no such topic")
-    add("--if-not-exists", action="store_true", help="no error when the topic is there")
-    add("--exclude-internal", action="store_true", help="leave out Kafka's own topics")
+    add("--if-not-exists", action="store_true", help="no error when the topic exists")
+    add("--exclude-internal", action="store_true", help="leave out internal topics")
     for name in FILTERS:
         add(f"--{name}", action="store_true", help="with --describe: only these")
     add("--partition-size-limit-per-response", type=int, help=argparse.SUPPRESS)
@@ -46,7 +46,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 
 
 class _Missing(Exception):
-    """A topic that has to be there is not; the message is Kafka's, the hint ours."""
+    """A required topic does not exist; the message is Kafka's, the hint ours."""
 
     def __init__(self, message: str, hint: str) -> None:
         super().__init__(message)
@@ -70,7 +70,7 @@ def _run(args: argparse.Namespace) -> int:
 
 
 def _names(cluster: Cluster, args: argparse.Namespace, *, must_exist: bool) -> list[str]:
-    """The topics that are meant."""
+    """The names of the chosen topics."""
     wanted = argparse.Namespace(
         names=[],
         topic=[args.topic] if args.topic else None,
@@ -105,7 +105,7 @@ def _create(cluster: Cluster, args: argparse.Namespace) -> int:
     from ottla.cli.topics.replica_assignment import parse_replica_assignment
 
     if args.replica_assignment and (args.partitions is not None or args.replication_factor is not None):
-        raise UsageError("--replica-assignment says both numbers already; leave out --partitions and --replication-factor")
+        raise UsageError("--replica-assignment sets both numbers; leave out --partitions and --replication-factor")
     for value, option in ((args.partitions, "partitions"), (args.replication_factor, "replication factor")):
         if value is not None and not 1 <= value <= (32767 if option != "partitions" else 2**31 - 1):
             limit = " and less than or equal to 32767" if option != "partitions" else ""

@@ -1,6 +1,6 @@
-"""Kafka's tools whose options are ours already: each line becomes a line of ours, with old names of options turned into new ones.
+"""Translates lines of Kafka's tools to commands of ours that have the same options, and renames old options.
 
-What the commands of ours print when they are called by Kafka's name stands in those commands (`is_shim`).
+The output in Kafka's form is made by the commands themselves (`is_shim`).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ VERBS: Mapping[str, tuple[str, Sequence[str]]] = {
 
 
 def renamed(arguments: Sequence[str], names: Mapping[str, str]) -> list[str]:
-    """The same line with other names of options; `--name=value` keeps its value."""
+    """The line with some options renamed; `--name=value` keeps its value."""
     found = []
     for word in arguments:
         name, equals, value = word.partition("=")
@@ -41,7 +41,7 @@ def without(arguments: Sequence[str], flags: Sequence[str]) -> list[str]:
 
 
 def split_verb(tool: str, arguments: Sequence[str]) -> tuple[str, list[str]]:
-    """The verb, which may stand before or behind the options, and the rest."""
+    """The verb, which may come before or after the options, and the rest."""
     verbs = VERBS[tool][1]
     for position, word in enumerate(arguments):
         before = arguments[position - 1] if position else ""
@@ -100,7 +100,7 @@ def _consumer_perf_test(arguments: list[str]) -> Translation:
 
 
 def _e2e_latency(arguments: list[str]) -> Translation:
-    """Until 4.x the arguments stood in a row: broker list, topic, messages, acks, size, and perhaps a file of properties."""
+    """Before 4.x the arguments were positional: broker list, topic, messages, acks, size, and perhaps a file of properties."""
     names = ("--bootstrap-server", "--topic", "--num-records", "--producer-acks", "--record-size", "--command-config")
     if len(arguments) in (5, 6) and not any(word.startswith("-") for word in arguments[:3]):
         pairs = zip(names, arguments, strict=False)
@@ -124,7 +124,7 @@ def _leader_election(arguments: list[str]) -> Translation:
 
 
 def _preferred_replica_election(arguments: list[str]) -> Translation:
-    """The older tool elected everywhere when it was given no file."""
+    """The older tool elected leaders of all partitions when it was given no file."""
     everywhere = [] if any(word.startswith("--path-to-json-file") for word in arguments) else ["--all-topic-partitions"]
     return Translation(["partitions", "elect", "--yes", *everywhere, *arguments])
 
@@ -172,7 +172,7 @@ def _cluster(arguments: list[str]) -> Translation | Command:
         return Translation(["cluster", "cluster-id", *rest])
     if verb == "unregister":
         return Command("Not offered by this broker.", _unregister_arguments, _unregister, has_output=False)
-    return Command("Brokers and where they listen.", _endpoints_arguments, _endpoints, has_output=False)
+    return Command("Brokers and their addresses.", _endpoints_arguments, _endpoints, has_output=False)
 
 
 def _words(parser: argparse.ArgumentParser) -> None:
@@ -191,7 +191,7 @@ def _unregister(_: argparse.Namespace) -> int:
 
 def _endpoints_arguments(parser: argparse.ArgumentParser) -> None:
     _words(parser)
-    parser.add_argument("--include-fenced-brokers", action="store_true", help="brokers that are away, too")
+    parser.add_argument("--include-fenced-brokers", action="store_true", help="also brokers that are not running")
 
 
 def _endpoints(args: argparse.Namespace) -> int:
@@ -221,17 +221,17 @@ def _server_start(arguments: list[str]) -> Translation | Command:
     line = ["start", "--config", rest[0], *rest[1:]]
     if "-daemon" not in arguments:
         return Translation(line)
-    return Command("Start a broker and leave it running.", _anything, lambda _: _start_daemon(line), has_connection=False, has_output=False)
+    return Command("Start a broker in the background.", _anything, lambda _: _start_daemon(line), has_connection=False, has_output=False)
 
 
 def _anything(parser: argparse.ArgumentParser) -> None:
-    """The broker itself reads the words, and says what is wrong with them."""
+    """Takes any arguments: the started broker parses them and reports errors."""
     parser.add_argument("words", nargs="*")
     parser.add_argument("-daemon", "--override", "--set", "-c", nargs="?", action="append")
 
 
 def _start_daemon(line: list[str]) -> int:
-    """A broker that outlives this program; it writes to DAEMON_LOG. Ends when the broker is ready, or has ended."""
+    """Starts a broker that outlives this program and logs to DAEMON_LOG. Returns when it is ready or has ended."""
     import subprocess
     import time
 
@@ -272,7 +272,7 @@ def _storage_arguments(parser: argparse.ArgumentParser) -> None:
         add(flag, name, action="store_true", help="accepted")
     for flag, name in (("-I", "--initial-controllers"), ("-r", "--release-version"), ("-f", "--feature")):
         add(flag, name, action="append", metavar="TEXT", help="accepted")
-    add("-S", "--add-scram", action="append", metavar="TEXT", help="refused: this broker keeps no users")
+    add("-S", "--add-scram", action="append", metavar="TEXT", help="refused: this broker stores no users")
 
 
 def _random_uuid(_: argparse.Namespace) -> int:
@@ -288,8 +288,8 @@ def _random_uuid(_: argparse.Namespace) -> int:
 
 def _nothing_to_format(args: argparse.Namespace) -> int:
     if args.add_scram:
-        raise Refused("--add-scram is not offered: this broker keeps no SCRAM users", "UNSUPPORTED_VERSION")
-    sys.stderr.write("nothing to do: the broker prepares its directories when it starts, and gives itself a cluster id\n")
+        raise Refused("--add-scram is not offered: this broker stores no SCRAM users", "UNSUPPORTED_VERSION")
+    sys.stderr.write("nothing to do: the broker prepares its directories when it starts, and makes its own cluster id\n")
     return 0
 
 

@@ -1,4 +1,4 @@
-"""Producers and consumers from client properties, with options of a command before them."""
+"""Makes producers and consumers from client properties and the options of a command, which win."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SESSION_TIMEOUT_MS = 45_000
 
 
 def number(properties: Mapping[str, str], name: str, default: int) -> int:
-    """A property that is a number."""
+    """The value of a numeric property. UsageError when it is not one."""
     text = properties.get(name)
     if text is None:
         return default
@@ -45,7 +45,7 @@ def make_producer(
     transactional_id: str | None = None,
     on_delivery: Callable[[producing.Delivery], object] | None = None,
 ) -> producing.Producer:
-    """A producer; what is None here comes from the properties."""
+    """A producer; arguments that are None come from the properties."""
     acks = acks or properties.get("acks") or properties.get("request.required.acks") or "all"
     if acks not in ("-1", "0", "1", "all"):
         raise UsageError(f"acks {acks!r} is none of -1, 0, 1, all")
@@ -83,7 +83,7 @@ def make_consumer(
     partition_bytes_max: int = consuming.PARTITION_BYTES_MAX,
     max_wait_ms: int = MAX_WAIT_MS,
 ) -> consuming.Consumer:
-    """A consumer; properties beat what is only a default here."""
+    """A consumer; a property wins over a default value given here."""
     isolation = isolation_level or properties.get("isolation.level", "read_uncommitted")
     if isolation not in ("read_committed", "read_uncommitted"):
         raise UsageError(f"isolation.level={isolation} is neither read_committed nor read_uncommitted")
@@ -114,7 +114,7 @@ def make_share_consumer(
     max_wait_ms: int = MAX_WAIT_MS,
     on_acknowledged: Acknowledged | None = None,
 ) -> ShareConsumer:
-    """A consumer of a share group; isolation and the reset of offsets are settings of the group."""
+    """A consumer of a share group. Isolation and offset reset are settings of the group."""
     from ottla.client import share_consumer as sharing
     from ottla.client.core.share_session import BATCH_OPTIMIZED, RECORD_LIMIT
 

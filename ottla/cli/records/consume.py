@@ -1,8 +1,7 @@
-"""`ottla consume`: records to stdout, with the options of Kafka's console consumer and of kcat.
+"""`ottla consume`: prints records on stdout, with the options of Kafka's console consumer and of kcat.
 
-Without a start it reads what comes from now on, as Kafka's tool does; with `-e`, which stops at the end, it starts at the beginning. A
-group commits what was printed, and nothing more, when it stops after `-c` records. A share group (`--share-group`) is read by
-`share_consume.py`.
+Without a start it reads new records only, as Kafka's tool does; with `-e`, which stops at the end, it starts at the beginning. With `-c N`
+a group commits exactly the records that were printed. A share group (`--share-group`) is read by `share_consume.py`.
 """
 
 from __future__ import annotations
@@ -48,18 +47,18 @@ Keeps = Callable[[str, int, Record], bool]
 def _arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("names", nargs="*", metavar="TOPIC", help="topics")
-    add("-t", "--topic", action="append", metavar="NAME", help="the same as an option")
+    add("-t", "--topic", action="append", metavar="NAME", help="the topic, as an option")
     add("--include", "--whitelist", metavar="REGEX", help="topics by regular expression")
     add("-g", "--group", "-G", metavar="GROUP", help="read as a member of this group")
     share_consume.add_options(parser)
     add("--from-beginning", action="store_true", help="start with the oldest record")
     add("-o", "--offset", action="append", default=[], metavar="START", help="beginning|end|stored|N|-N|s@TIME|e@TIME|@-1h")
     add("-p", "--partition", type=int, action="append", metavar="N", help="only this partition")
-    add("-c", "-n", "--max-messages", type=int, dest="max_messages", metavar="N", help="stop after so many records")
-    add("-e", "--exit", action="store_true", dest="at_end", help="stop at the end that there is at the start")
+    add("-c", "-n", "--max-messages", type=int, dest="max_messages", metavar="N", help="stop after N records")
+    add("-e", "--exit", action="store_true", dest="at_end", help="stop at the end as it was at the start")
     add("-F", "--follow", action="store_true", help="wait for more (the default)")
-    add("--timeout-ms", type=int, metavar="MS", help="stop after so long without a record")
-    add("--isolation-level", choices=("read_committed", "read_uncommitted"), help="hide what is not committed")
+    add("--timeout-ms", type=int, metavar="MS", help="stop after this time without a record")
+    add("--isolation-level", choices=("read_committed", "read_uncommitted"), help="hide records of open and aborted transactions")
     add("--formatter-property", "--property", action="append", default=[], metavar="KEY=VALUE", help="print.key=true and so on")
     add("--formatter-config", metavar="FILE", help="the same from a file")
     add("-f", "--format", metavar="FORMAT", help="kcat's: '%%t [%%p] %%o %%k: %%s %%h %%T\\n'")
@@ -99,7 +98,7 @@ def _run(args: argparse.Namespace) -> int:
 
 
 def _topics(cluster: Cluster, args: argparse.Namespace) -> list[str]:
-    """The topics to read; every one is there."""
+    """The topics to read; all of them exist."""
     names = [*args.names, *(args.topic or [])]
     if bool(names) == bool(args.include):
         raise UsageError("name a topic, or some by --include")
@@ -110,7 +109,7 @@ def _topics(cluster: Cluster, args: argparse.Namespace) -> list[str]:
             raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"no topic matches {args.include!r}")
     for name in names:
         if getattr(args, "is_shim", False):
-            cluster.topic(name, auto_create=True)  # Kafka's consumer makes its topic, where the broker lets it
+            cluster.topic(name, auto_create=True)  # as Kafka's consumer does, if the broker allows it
         there = cluster.partitions(name)
         for number in args.partition or []:
             if number not in there:
@@ -128,7 +127,7 @@ def _formatter(args: argparse.Namespace) -> Formatter | None:
     if formatter in INTERNAL_FORMATTERS:
         return internal_formatter(*INTERNAL_FORMATTERS[formatter])
     if formatter not in ("", "DefaultMessageFormatter", "LoggingMessageFormatter"):
-        raise UsageError(f"--formatter {args.formatter} is not offered: classes of Java cannot be loaded here")
+        raise UsageError(f"--formatter {args.formatter} is not offered: Java classes cannot be loaded")
     if args.json:
         return json_formatter
     if args.format is not None:
@@ -148,7 +147,7 @@ def _formatter(args: argparse.Namespace) -> Formatter | None:
 
 
 def _keeps(args: argparse.Namespace) -> Keeps | None:
-    """The filters as one function; None when every record is wanted."""
+    """The filters as one function; None without filters."""
     checks: list[Keeps] = []
     if args.grep is not None:
         try:
@@ -166,7 +165,7 @@ def _keeps(args: argparse.Namespace) -> Keeps | None:
 
 
 class _Reading:
-    """One run: what to print, when to stop."""
+    """One run of `consume`: prints records and knows when to stop."""
 
     def __init__(self, args: argparse.Namespace, cluster: Cluster, start: Start, formatter: Formatter | None, keeps: Keeps | None) -> None:
         self.args = args
@@ -189,8 +188,8 @@ class _Reading:
                 for unread in self._unread:
                     if unread.partition in consumer.positions:
                         consumer.seek(unread.partition, unread.start)
-                self.cluster.close()  # a connection that was interrupted within an answer is of no use
-                consumer.close()  # the group goes on at once from here, and has nobody to wait for
+                self.cluster.close()  # Ctrl-C may have interrupted this connection in the middle of an answer
+                consumer.close()  # the group continues from here at once, without waiting for our session to expire
                 raise
 
     def _read(self, consumer: Consumer) -> None:
@@ -205,7 +204,7 @@ class _Reading:
             self._unread = found
             for position, fetched in enumerate(found):
                 if not self._print(consumer, fetched):
-                    # Not printed is not read: the group's next commit must not skip it.
+                    # Records that were not printed must not be skipped by the group's next commit.
                     for unread in found[position + 1 :]:
                         consumer.seek(unread.partition, unread.start)
                     self._unread = []
@@ -241,7 +240,7 @@ class _Reading:
         return consumer
 
     def _find_ends(self, consumer: Consumer) -> None:
-        """Where each partition that we read ends, as of the moment at which we began with it."""
+        """Looks up the end of each partition when reading of it begins."""
         if not self.args.at_end and self.start.end_ms is None:
             return
         from ottla.client.admin import LATEST, list_offsets
@@ -270,7 +269,7 @@ class _Reading:
         return all(offset >= self.ends.get(partition, 0) for partition, offset in consumer.positions.items())
 
     def _print(self, consumer: Consumer, fetched: Fetched) -> bool:
-        """Prints what a partition gave; False when the limit was reached on the way."""
+        """Prints the records of one partition; returns False when the limit was reached."""
         partition = fetched.partition
         end = self.ends.get(partition)
         left = None if self.limit is None else self.limit - self.count

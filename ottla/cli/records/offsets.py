@@ -1,4 +1,4 @@
-"""`ottla offsets`: the offset of a time in each partition; plain output is `topic:partition:offset`, as Kafka's GetOffsetShell prints."""
+"""`ottla offsets`: the offset of each partition at a time; plain output is `topic:partition:offset`, as Kafka's GetOffsetShell prints."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     add("--partitions", metavar="N,...", help="only these partitions")
     add("--topic-partitions", metavar="t:0-3,...", help="topics with partitions: t, t:1, t:0-3, t:2-, t:-3")
     add("--time", default="latest", metavar="TIME", help="latest|earliest|max-timestamp|-1|-2|-3, milliseconds, or a date")
-    add("--exclude-internal-topics", action="store_true", help="leave out Kafka's own topics")
+    add("--exclude-internal-topics", action="store_true", help="leave out internal topics")
     add_broker_list(parser)
     for name in NO_EFFECT:
         add(name, help=argparse.SUPPRESS)
@@ -71,9 +71,9 @@ class Selection:
 
 
 def _partitions(cluster: Cluster, args: argparse.Namespace) -> list[TopicPartition]:
-    """What the options choose; a topic that is named exactly and is not there is refused."""
+    """The partitions that the options choose. A topic that is named exactly must exist."""
     if args.topic_partitions and (args.topic or args.partitions or args.names):
-        raise UsageError("--topic-partitions says both; leave out topics and --partitions")
+        raise UsageError("--topic-partitions names both; leave out topics and --partitions")
     answer = cluster.refresh(None)
     everything = sorted(
         TopicPartition(topic.name, partition.partition_index)

@@ -1,7 +1,7 @@
-"""`ottla produce`: lines of standard input or of a file as records, with the options of Kafka's console producer and of kcat.
+"""`ottla produce`: writes lines of standard input or of a file as records, with the options of Kafka's console producer and of kcat.
 
-Lines are read in large pieces; when no more input is ready for `--timeout` milliseconds, what has been read is sent, so a person at a
-terminal sees each line go. A failed record ends the program with exit code 1.
+Lines are read in large pieces; when no more input is ready for `--timeout` milliseconds, the lines read so far are sent, so that
+lines typed at a terminal go at once. A failed record ends the program with exit code 1.
 """
 
 from __future__ import annotations
@@ -35,25 +35,25 @@ READ_BYTES = 1024 * 1024
 def _arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("name", nargs="?", metavar="TOPIC", help="the topic")
-    add("-t", "--topic", metavar="NAME", help="the same as an option")
+    add("-t", "--topic", metavar="NAME", help="the topic, as an option")
     add("-l", "--file", metavar="FILE", help="read this file instead of standard input")
     add("-k", "--key", metavar="KEY", help="the key of every record")
     add("-K", "--key-delimiter", metavar="DELIM", help="lines are KEY DELIM VALUE")
     add("-H", "--header", action="append", default=[], metavar="KEY=VALUE", help="a header of every record")
     add("-Z", "--tombstone", action="store_true", help="an empty value is a tombstone (null)")
-    add("-p", "--partition", type=int, default=-1, metavar="N", help="the partition (default: by key, else by turns)")
+    add("-p", "--partition", type=int, default=-1, metavar="N", help="the partition (default: by key, else round-robin)")
     add("-z", "--compression-codec", nargs="?", const="gzip", choices=CODEC_NAMES, metavar="CODEC", help="|".join(CODEC_NAMES))
-    add("--acks", "--request-required-acks", dest="acks", metavar="-1|0|1|all", help="who must have a record (default all)")
+    add("--acks", "--request-required-acks", dest="acks", metavar="-1|0|1|all", help="0, 1 or all: who must have a record (default all)")
     add("--sync", action="store_true", help="wait for each record")
     add("--batch-size", "--max-partition-memory-bytes", type=int, dest="batch_size", metavar="BYTES", help="size of a batch")
-    add("--timeout", type=int, dest="linger_ms", metavar="MS", help="send after so long without new input (default 5)")
+    add("--timeout", type=int, dest="linger_ms", metavar="MS", help="send after this time without new input (default 5)")
     add("--transactional-id", metavar="ID", help="everything in one transaction, committed at the end of input")
     add("--reader-property", "--property", action="append", default=[], metavar="KEY=VALUE", help="parse.key=true and so on")
     add("--reader-config", metavar="FILE", help="the same from a file")
-    add("--format", metavar="'%k %v %h'", help="how lines are laid out: %%k key, %%v value, %%h headers, other text as it stands")
+    add("--format", metavar="'%k %v %h'", help="layout of lines: %%k key, %%v value, %%h headers, other text literally")
     add("--schema", metavar="FILE", help="a JSON Schema that every value has to fit")
     add("--generate", type=int, metavar="N", help="make N records instead of reading any")
-    add("--rate", type=float, metavar="R", help="with --generate: so many a second")
+    add("--rate", type=float, metavar="R", help="with --generate: records per second")
     for name in ("--line-reader", "--request-timeout-ms", "--metadata-expiry-ms", "--message-send-max-retries", "--retry-backoff-ms"):
         add(name, help=argparse.SUPPRESS)
     add_broker_list(parser)
@@ -67,12 +67,12 @@ def _run(args: argparse.Namespace) -> int:
     reader = _reader(args)
     schema = _schema(args)
     if args.line_reader is not None and not args.line_reader.endswith("LineMessageReader"):
-        raise UsageError(f"--line-reader {args.line_reader}: readers in Java are not offered; --format says how a line is laid out")
+        raise UsageError(f"--line-reader {args.line_reader}: readers in Java are not offered; --format gives the layout of a line")
     started = time.perf_counter()
     descriptor = _open(args.file) if args.file else -1
     args.transactional_id = args.transactional_id or properties_of(args).get("transactional.id")
     with connect(args) as cluster, _producer(args, cluster) as producer:
-        cluster.any_connection()  # who types learns now that nobody is there, and not after the first line
+        cluster.any_connection()  # fails now if no broker answers, and not after the first typed line
         _check_partition(cluster, topic, args.partition)
         if args.transactional_id is not None:
             producer.begin()
@@ -83,9 +83,9 @@ def _run(args: argparse.Namespace) -> int:
                 if args.generate is not None:
                     _generate(producer, topic, args, progress)
                 else:
-                    _pass_on(producer, topic, args, reader, schema, descriptor if args.file else sys.stdin.fileno(), progress)
+                    _produce_input(producer, topic, args, reader, schema, descriptor if args.file else sys.stdin.fileno(), progress)
         except (Refused, KeyboardInterrupt) as end:
-            if args.transactional_id is not None:  # or readers of committed data would wait for the transaction's timeout
+            if args.transactional_id is not None:  # else readers of committed data would wait until the transaction times out
                 (producer.abort if isinstance(end, Refused) else producer.abandon)()
             raise
         if args.transactional_id is not None:
@@ -98,7 +98,7 @@ def _run(args: argparse.Namespace) -> int:
 
 
 def _steps(args: argparse.Namespace, descriptor: int) -> int:
-    """What the work is counted in: records that are made here, or bytes of the file (0: a pipe, whose end nobody knows)."""
+    """The total for the progress bar: generated records, or bytes of the file (0 for a pipe, whose length is unknown)."""
     return int(args.generate) if args.generate is not None else os.fstat(descriptor).st_size if args.file else 0
 
 
@@ -111,7 +111,7 @@ def _schema(args: argparse.Namespace) -> Schema | None:
 
 
 def _check_partition(cluster: Cluster, topic: str, partition: int) -> None:
-    """A partition that is not there would otherwise be waited for, until the record's time is up."""
+    """Refuses a partition that does not exist: the producer would wait for it until the delivery times out."""
     if partition >= 0:
         cluster.topic(topic, auto_create=True)
         there = cluster.partitions(topic)
@@ -141,7 +141,7 @@ def _producer(args: argparse.Namespace, cluster: Cluster) -> Producer:
 
 def _reader(args: argparse.Namespace) -> LineReader:
     properties = read_properties(args.reader_config) if args.reader_config else {}
-    for text in args.reader_property:  # one property each: separators may be commas and blanks
+    for text in args.reader_property:  # one property per option: a separator may be a comma or a blank
         key, equals, value = text.partition("=")
         if not equals:
             raise UsageError(f"--reader-property {text!r} is not KEY=VALUE")
@@ -156,10 +156,10 @@ def _reader(args: argparse.Namespace) -> LineReader:
     )
 
 
-def _pass_on(
+def _produce_input(
     producer: Producer, topic: str, args: argparse.Namespace, reader: LineReader, schema: Schema | None, descriptor: int, progress: Progress
 ) -> None:
-    """Input to records. Plain lines go by the short loop; everything else one by one."""
+    """Produces the input. Plain lines take the fast path, all others are parsed one by one."""
     is_plain = reader.is_plain and args.partition < 0 and not args.sync and schema is None
     number = 0
     linger_s = producer.linger_s
@@ -184,7 +184,7 @@ def _pass_on(
                     schema.check(record.value, number)
             except Refused:
                 if args.transactional_id is None:
-                    producer.flush()  # the lines before the bad one are kept, as by Kafka's tool
+                    producer.flush()  # the lines before the bad one are sent, as by Kafka's tool
                 raise
             producer.produce(topic, record.value, record.key, partition=args.partition, headers=record.headers)
             if args.sync:
@@ -192,9 +192,9 @@ def _pass_on(
 
 
 def read_lines(descriptor: int, linger_s: float, on_idle: object) -> Iterator[list[bytes]]:
-    """Whole lines as they come, many at a time; `on_idle` is called when nothing more has come for a while. Line ends are cut off."""
+    """Yields lists of whole lines without their ends; calls `on_idle` when no input has arrived for a while."""
     rest = b""
-    may_wait = True  # only where waiting is possible: a regular file is always ready
+    may_wait = True  # a regular file is always ready, so there is nothing to wait for
     assert callable(on_idle)
     while True:
         if may_wait and not select.select([descriptor], [], [], linger_s)[0]:
@@ -214,7 +214,7 @@ def read_lines(descriptor: int, linger_s: float, on_idle: object) -> Iterator[li
 
 
 def _generate(producer: Producer, topic: str, args: argparse.Namespace, progress: Progress) -> None:
-    """Numbered records, at a rate if one is given."""
+    """Produces numbered records, at a rate if one is given."""
     if args.generate < 0 or (args.rate is not None and args.rate <= 0):
         raise UsageError("--generate and --rate must be positive")
     started = time.perf_counter()

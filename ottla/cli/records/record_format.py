@@ -1,8 +1,7 @@
-r"""A record as bytes for stdout: Kafka's formatter properties, kcat's `-f` tokens, or JSON (with the member names of kcat's).
+r"""Formats a record as bytes for stdout: Kafka's formatter properties, kcat's `-f` tokens, or JSON (with the member names of kcat's).
 
 A formatter is a function (topic, partition, header of the batch, record, number of the delivery) -> bytes; only share groups count
-deliveries, elsewhere the number is 0. The plainest formatter, value and newline, is `None`: the caller then joins values without a call for
-each.
+deliveries, elsewhere the number is 0. The default, value and newline, is `None`: the caller then joins values without a call for each.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ INTERNAL_FORMATTERS: Mapping[str, tuple[str, tuple[int, ...]]] = {
     "TransactionLogMessageFormatter": ("transactions", (0,)),
     "ShareGroupStateMessageFormatter": ("shares", (0, 1)),
 }
-"""Kafka's formatters of its own topics: whose records, and which types of keys; what else stands there is passed over."""
+"""Kafka's formatters of internal topics: the topic, and the types of records that each shows."""
 
 
 def internal_formatter(kind: str, types: tuple[int, ...]) -> Formatter:
@@ -82,7 +81,7 @@ def property_formatter(properties: Mapping[str, str]) -> Formatter | None:
         if shown["delivery"]:
             parts.append(b"Delivery:%d" % delivery if delivery else b"Delivery:NOT_PRESENT")
         if shown["epoch"]:
-            # A consumer of a share group is not told of epochs by Kafka, so its tool has none to print.
+            # Kafka gives a consumer of a share group no epochs, so its tool prints none.
             parts.append(b"Epoch:NOT_PRESENT" if delivery else b"Epoch:%d" % header.partition_leader_epoch)
         if shown["headers"]:
             parts.append(_headers(record, between_headers, null) if record.headers else b"NO_HEADERS")
@@ -102,7 +101,7 @@ def _headers(record: Record, between: bytes, null: bytes = b"NULL", equals: byte
 
 
 def token_formatter(text: str) -> Formatter:
-    """kcat's format string: each token becomes a function, the text between them stays."""
+    """A formatter for kcat's format string: each token becomes a function, other text is copied."""
     if text in ("json", "raw"):
         raise UsageError(f"-f takes a format such as '%t %o %s\\n'; for {text} say {'-J' if text == 'json' else 'nothing'}")
     layout = unescape(text)
@@ -115,7 +114,7 @@ def token_formatter(text: str) -> Formatter:
     parts.append(layout[position:].encode())
     unknown = re.search(r"%(.)", _TOKEN.sub("", layout))
     if unknown is not None:
-        raise UsageError(f"-f does not know %{unknown.group(1)}; there are %s %S %R %k %K %T %h %t %p %o %%")
+        raise UsageError(f"-f has no token %{unknown.group(1)}; there are %s %S %R %k %K %T %h %t %p %o %%")
 
     def formatted(topic: str, partition: int, _: BatchHeader, record: Record, _delivery: int = 0, /) -> bytes:
         return b"".join([part if isinstance(part, bytes) else _token(part, topic, partition, record) for part in parts])
@@ -148,7 +147,7 @@ def _length(data: bytes | None) -> int:
 
 
 def json_formatter(topic: str, partition: int, header: BatchHeader, record: Record, delivery: int = 0, /) -> bytes:
-    """One JSON object a line. What is not text comes in base64, under a name that says so."""
+    """One JSON object a line. Bytes that are not text are in base64, under another name."""
     members: dict[str, Any] = {
         "topic": topic,
         "partition": partition,

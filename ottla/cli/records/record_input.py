@@ -1,8 +1,8 @@
-"""A line of text as a record: Kafka's console reader properties, kcat's delimiter, or a layout such as `%k %v %h`.
+"""Parses a line of text as a record: Kafka's console reader properties, kcat's delimiter, or a layout such as `%k %v %h`.
 
 Properties: parse.key, key.separator, parse.headers, headers.delimiter, headers.separator, headers.key.separator, null.marker,
-ignore.error. A line reads HEADERS <delimiter> KEY <separator> VALUE. A line that does not fit is refused with its number, or with
-`ignore.error` sent whole as a value.
+ignore.error. A line reads HEADERS <delimiter> KEY <separator> VALUE. A line that does not fit is refused with its number, or sent whole
+as a value with `ignore.error`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Input(NamedTuple):
 
 
 def unescape(text: str) -> str:
-    r"""`\t`, `\n`, `\xNN` and so on, as shells do not make them."""
+    r"""`\t`, `\n`, `\xNN` and so on, which shells leave as they are."""
     hexadecimal = re.sub(r"\\x([0-9a-fA-F]{2})", lambda found: chr(int(found.group(1), 16)), text)
     return re.sub(r"\\([tnr0\\])", lambda found: _ESCAPES[found.group(1)], hexadecimal)
 
@@ -61,12 +61,12 @@ class LineReader:
 
     @property
     def is_plain(self) -> bool:
-        """Whether every line is a value and nothing else."""
+        """Whether every line is just a value."""
         parses = self._parses_key or self._parses_headers or self._layout is not None
         return not (parses or self._key is not None or self._headers or self._is_empty_null or self._null_marker is not None)
 
     def read(self, line: bytes) -> Input:
-        """The record in a line. `Refused` names the line that does not fit."""
+        """Parses a line. Raises `Refused` with the line's number if it does not fit."""
         self._number += 1
         if self._layout is not None:
             return self._by_layout(line)
@@ -127,7 +127,7 @@ def _is_true(properties: Mapping[str, str], name: str) -> bool:
 
 
 def parse_layout(text: str) -> re.Pattern[bytes]:
-    """`%k;%v` as a regular expression: each part is as short as can be, but for the last."""
+    """`%k;%v` as a regular expression: each part is as short as possible, except the last."""
     pattern = b""
     position = 0
     seen: set[str] = set()

@@ -1,6 +1,6 @@
 """Keys and values that are numbers, printed as Kafka's deserializers print them: `key.deserializer=...LongDeserializer`.
 
-The class is known by the last part of its name. Text, bytes and UUIDs are printed as they came. Numbers with a point look as in Java.
+Only the last part of the class name counts. Text, bytes and UUIDs are printed unchanged, floating-point numbers as in Java.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def deserializer(name: str | None) -> Deserializer | None:
 
 
 def java_decimal(value: float, *, is_single: bool = False) -> str:
-    """As Java prints a double or a float: 1.0, 1.0E10, 1.2E-5, NaN, Infinity."""
+    """A number as Java prints a double or a float: 1.0, 1.0E10, 1.2E-5, NaN, Infinity."""
     if math.isnan(value):
         return "NaN"
     if math.isinf(value):

@@ -1,7 +1,7 @@
 """`produce --schema FILE`: each value must be JSON that fits a JSON Schema; the first that does not is refused with its line and its place.
 
-The keywords that a schema of records needs are here (see `_CHECKS`), the ones that only describe are passed over, and a schema that has any
-other is refused, so that nothing is taken for checked that was not. Avro and Protobuf schemas need a registry and are not offered.
+The keywords that a schema of records needs are here (see `_CHECKS`), keywords that only describe are ignored, and a schema with any other
+keyword is refused, so that no constraint is skipped silently. Avro and Protobuf schemas need a registry and are not offered.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ _TYPES: dict[str, Callable[[Any], bool]] = {
 
 
 class Schema:
-    """A schema that was read and understood."""
+    """A parsed schema, all of whose keywords can be checked."""
 
     def __init__(self, text: str, name: str) -> None:
         try:
             self._root: Any = json.loads(text)
         except (ValueError, RecursionError) as error:
             raise UsageError(f"{name} is not JSON: {error}") from None
-        _understand(self._root, name, "")
+        _check_keywords(self._root, name, "")
 
     def check(self, value: bytes | None, line: int) -> None:
-        """`Refused` when a value does not fit; a tombstone has no value to fit."""
+        """Raises `Refused` when a value does not fit. Tombstones always pass."""
         if value is None:
             return
         try:
@@ -58,8 +58,8 @@ def read_schema(path: str) -> Schema:
     return Schema(text, path)
 
 
-def _understand(schema: Any, name: str, place: str) -> None:
-    """Every keyword at every place is one that we check or that only describes."""
+def _check_keywords(schema: Any, name: str, place: str) -> None:
+    """Raises UsageError unless every keyword in the schema is checked or purely descriptive."""
     where = f"{name}{' at ' + place if place else ''}"
     if isinstance(schema, bool):
         return
@@ -77,14 +77,14 @@ def _understand(schema: Any, name: str, place: str) -> None:
     except re.error as error:
         raise UsageError(f"{where}: pattern is not a regular expression: {error}") from None
     for key, below in schema.get("properties", {}).items():
-        _understand(below, name, f"{place}/{key}")
+        _check_keywords(below, name, f"{place}/{key}")
     for key in ("items", "additionalProperties"):
         if key in schema:
-            _understand(schema[key], name, f"{place}/{key}")
+            _check_keywords(schema[key], name, f"{place}/{key}")
 
 
 def _misfit(schema: Any, value: Any, place: str) -> str:
-    """What is wrong with a value, and where; nothing when it fits."""
+    """What is wrong with a value, and where; empty when it fits."""
     if isinstance(schema, bool):
         return "" if schema else f"{place} is not allowed"
     for keyword, wanted in schema.items():
@@ -125,7 +125,7 @@ def _items(wanted: Any, value: Any, place: str, _: Mapping[str, Any]) -> str:
 
 
 def _of(kind: str, fits: Callable[[Any, Any], bool], says: str) -> Callable[[Any, Any, str, Mapping[str, Any]], str]:
-    """A check of values of one type; others pass."""
+    """A check that applies to values of one type; values of other types pass."""
 
     def check(wanted: Any, value: Any, place: str, _: Mapping[str, Any]) -> str:
         if kind and not _TYPES[kind](value):

@@ -1,7 +1,7 @@
-"""`ottla records delete`: deletes what lies before the offsets in a JSON file, as kafka-delete-records does.
+"""`ottla records delete`: deletes the records before the offsets in a JSON file, as kafka-delete-records does.
 
-The file: `{"partitions": [{"topic": "t", "partition": 0, "offset": 42}], "version": 1}`; offset -1 is everything. For one topic,
-`ottla topic trim` is shorter.
+The file: `{"partitions": [{"topic": "t", "partition": 0, "offset": 42}], "version": 1}`; offset -1 means all records. For one
+topic, `ottla topic trim` is shorter.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def read_offsets(path: str) -> dict[TopicPartition, int]:
-    """The partitions and offsets of the file; what does not fit is named."""
+    """The partitions and offsets of the file. UsageError names the entry that is wrong."""
     tree = read_json(path)
     entries = tree.get("partitions") if isinstance(tree, dict) and tree.get("version", 1) == 1 else None
     if not isinstance(entries, list) or not entries:

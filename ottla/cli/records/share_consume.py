@@ -1,8 +1,8 @@
-"""`ottla consume --share-group GROUP`: records that a share group lends to us, printed, then accepted, rejected or released.
+"""`ottla consume --share-group GROUP`: prints records acquired from a share group, then accepts, rejects or releases them.
 
-What was printed is acknowledged, and nothing more: output leaves this program before the acknowledgement does, so a record is printed twice
-rather than lost when something dies between. With `-c N` no more than N are taken from the group, where the broker can count so exactly
-(ShareFetch 2). An acknowledgement that came too late is told at the end, and makes the exit code 1: another reader gets the record, too.
+Exactly the printed records are acknowledged. Output is written before the acknowledgement is sent, so after a crash in between a record is
+printed twice and never lost. With `-c N` at most N records are acquired, if the broker supports a record limit (ShareFetch 2).
+Acknowledgements that came too late are reported at the end, with exit code 1: another reader gets those records, too.
 """
 
 from __future__ import annotations
@@ -39,19 +39,19 @@ NOT_SHARED = {
     "where": "--where",
     "print_control_records": "--print-control-records",
 }
-"""Options that say where or what to read: in a share group that is the group's business."""
+"""Options that choose where or what to read: for a share group these are settings of the group."""
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("share groups")
     group.add_argument("--share-group", metavar="GROUP", help="take records from this share group")
     group.add_argument("--accept", action="store_true", help="acknowledge what was printed (the default)")
-    group.add_argument("--reject", action="store_true", help="nobody shall get what was printed")
-    group.add_argument("--release", action="store_true", help="others may get what was printed")
+    group.add_argument("--reject", action="store_true", help="reject the printed records: no consumer gets them again")
+    group.add_argument("--release", action="store_true", help="release the printed records: other consumers may get them")
 
 
 def check_usage(args: argparse.Namespace) -> None:
-    """Options that go together, before a broker is asked."""
+    """Raises UsageError for options that do not go together."""
     chosen = [action for action in ACTIONS if getattr(args, action)]
     if args.share_group is None:
         if chosen:
@@ -61,7 +61,7 @@ def check_usage(args: argparse.Namespace) -> None:
         raise UsageError(f"--{chosen[0]} and --{chosen[1]} exclude each other")
     for name, option in NOT_SHARED.items():
         if getattr(args, name):
-            raise UsageError(f"{option} does not go with --share-group: where such a group starts and what it sees are its settings")
+            raise UsageError(f"{option} does not go with --share-group: such a group's start and isolation are settings of the group")
 
 
 def run(cluster: Cluster, args: argparse.Namespace, topics: list[str], formatter: Formatter | None) -> int:
@@ -75,7 +75,7 @@ def run(cluster: Cluster, args: argparse.Namespace, topics: list[str], formatter
 
 
 class _Reading:
-    """One run: what to print, what to say about it, when to stop."""
+    """One run of `consume --share-group`: prints records, acknowledges them, and knows when to stop."""
 
     def __init__(self, cluster: Cluster, args: argparse.Namespace, formatter: Formatter | None) -> None:
         from ottla.client.core.share_session import ACCEPT, REJECT, RELEASE
@@ -95,7 +95,7 @@ class _Reading:
             consumer.subscribe(topics)
             try:
                 self._read(consumer)
-            except OSError:  # nobody reads our output: what was not seen must come again
+            except OSError:  # stdout is closed: records that were not read must be delivered again
                 consumer.abandon()
                 raise
             except KeyboardInterrupt:
@@ -103,7 +103,7 @@ class _Reading:
 
                 sys.stdout.buffer.flush()
                 with contextlib.suppress(ApiError, ClientError):
-                    consumer.close()  # what was printed is acknowledged, and nobody has to wait for our locks
+                    consumer.close()  # closing acknowledges the printed records and releases the other locks
                 raise
 
     def _consumer(self) -> ShareConsumer:
@@ -131,7 +131,7 @@ class _Reading:
             found = consumer.poll(POLL_S if self.args.timeout_ms is None else min(POLL_S, self.args.timeout_ms / 1000))
             for delivery in found:
                 if self.count == self.limit:
-                    break  # what is left goes back to the group when we close
+                    break  # the rest is released when we close
                 self._print(delivery)
                 consumer.acknowledge(delivery, self.kind)
             sys.stdout.buffer.flush()

@@ -1,4 +1,4 @@
-"""Where does `consume` begin? `-o beginning|end|stored|N|-N|s@TIME|e@TIME|@-1h`, `--from-beginning`, or a group's committed offsets."""
+"""Where `consume` begins: `-o beginning|end|stored|N|-N|s@TIME|e@TIME|@-1h`, `--from-beginning`, or a group's committed offsets."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _WORDS = {"beginning": BEGINNING, "earliest": BEGINNING, "start": BEGINNING, "en
 
 
 class Start(NamedTuple):
-    """Where to begin: a kind and its number; and, from `e@TIME`, when to stop."""
+    """Where to begin: a kind and its number; with `e@TIME` also where to stop."""
 
     kind: str = ""
     number: int = 0
@@ -32,7 +32,7 @@ class Start(NamedTuple):
 
     @property
     def is_given(self) -> bool:
-        """Whether a place was named that a group's committed offsets must give way to."""
+        """Whether a start was given that overrides a group's committed offsets."""
         return self.kind not in ("", STORED)
 
 
@@ -43,7 +43,7 @@ def parse_start(args: argparse.Namespace) -> Start:
             start = start._replace(end_ms=parse_moment_ms(text[2:]))
             continue
         if start.kind:
-            raise UsageError("two starts are named by -o")
+            raise UsageError("-o names two starts")
         kind, number = parse_offset(text)
         start = start._replace(kind=kind, number=number)
     if args.from_beginning and start.kind not in ("", BEGINNING):

@@ -1,8 +1,8 @@
-"""`consume --where EXPR`: a small, safe language over one record.
+"""`consume --where EXPR`: a small, safe expression language over one record.
 
 Names: `key`, `value` (parsed when it is JSON, else text), `topic`, `partition`, `offset`, `timestamp`, `headers`. Members by dot or bracket
-(`value.user.id`, `headers['x']`), comparison, `in`, `and`, `or`, `not`, arithmetic, literals. No calls, so an expression can do no harm.
-Whatever does not exist is null, and a comparison that makes no sense is false.
+(`value.user.id`, `headers['x']`), comparison, `in`, `and`, `or`, `not`, arithmetic, literals. There are no calls, so an expression is
+harmless. A missing member is null, and a comparison of types that cannot be compared is false.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _ALLOWED_TOO = (ast.Attribute, ast.Subscript, ast.List, ast.Tuple, *_COMPARISONS
 
 
 def parse_where(text: str) -> Callable[[str, int, Record], bool]:
-    """The expression as a check of a record. UsageError when it is not in the language."""
+    """Compiles the expression to a check of a record. UsageError when it is not valid."""
     try:
         tree = ast.parse(text.strip(), mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -52,7 +52,7 @@ def parse_where(text: str) -> Callable[[str, int, Record], bool]:
         if not isinstance(node, _ALLOWED + _ALLOWED_TOO):
             raise UsageError(f"--where takes comparisons, and, or, not and arithmetic, no {type(node).__name__.lower()}")
         if isinstance(node, ast.Name) and node.id not in NAMES and node.id not in _WORDS:
-            raise UsageError(f"--where does not know {node.id!r}; there are {', '.join(NAMES)}")
+            raise UsageError(f"--where has no name {node.id!r}; there are {', '.join(NAMES)}")
 
     def keeps(topic: str, partition: int, record: Record) -> bool:
         try:
@@ -64,7 +64,7 @@ def parse_where(text: str) -> Callable[[str, int, Record], bool]:
 
 
 class _Names:
-    """The values of names, worked out when they are asked for."""
+    """The values of names, computed on use."""
 
     def __init__(self, topic: str, partition: int, record: Record) -> None:
         self._given: dict[str, Any] = {

@@ -1,1 +1,1 @@
-"""`ottla topic`: topics, and what every command takes as a topic's name."""
+"""`ottla topic`, and the options by which all commands name topics."""

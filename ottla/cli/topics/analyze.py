@@ -1,7 +1,7 @@
-"""`ottla topic analyze`: what is in a topic, partition by partition: records, bytes, batches, codecs, rate, time.
+"""`ottla topic analyze`: counts records, bytes, batches, codecs, rate and time of each partition.
 
-Only the headers of batches are read, so the records are never unpacked; `--keys` unpacks them and counts keys, empty keys and tombstones.
-Transaction markers are no records and are left out.
+Only the headers of batches are read, the records are not decoded; `--keys` decodes them and counts keys, empty keys and tombstones.
+Transaction markers are not counted.
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ KEY_COLUMNS: Columns = (("KEYS", "keys"), ("NO-KEY", "no_key"), ("TOMBSTONES", "
 def _arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("name", nargs="?", metavar="TOPIC", help="the topic")
-    add("--topic", metavar="NAME", help="the same as an option")
+    add("--topic", metavar="NAME", help="the topic, as an option")
     add("--partition", type=int, action="append", metavar="N", help="only these partitions")
     add("--from-time", metavar="TIME", help="only records since then (2024-01-31T12:00:00, or -1h)")
-    add("--keys", action="store_true", help="unpack the records and count keys and tombstones")
+    add("--keys", action="store_true", help="decode the records and count keys and tombstones")
 
 
 class _Tally:
-    """What one partition holds."""
+    """Counts of one partition."""
 
     def __init__(self, counts_keys: bool) -> None:
         self.records = self.bytes = self.batches = self.no_key = self.tombstones = 0
@@ -120,7 +120,7 @@ def _missing(topic: str, number: int, count: int) -> ApiError:
 
 
 def _read(cluster: Cluster, partitions: list[TopicPartition], args: argparse.Namespace) -> dict[TopicPartition, _Tally]:
-    """Reads up to the end that there is now."""
+    """Reads each partition up to its end at the time of the call."""
     from ottla.client.consumer import Consumer
 
     tallies = {partition: _Tally(args.keys) for partition in partitions}

@@ -1,4 +1,4 @@
-"""`ottla topic alter|config|add-partitions|trim`: what changes a topic that is there."""
+"""`ottla topic alter|config|add-partitions|trim`: changes to an existing topic."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ottla.client.errors import KafkaError
 
 def _topic_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", nargs="?", help="the topic")
-    parser.add_argument("--topic", metavar="NAME", help="the same as an option")
+    parser.add_argument("--topic", metavar="NAME", help="the topic, as an option")
 
 
 # alter, add-partitions
@@ -26,19 +26,19 @@ def _topic_arguments(parser: argparse.ArgumentParser) -> None:
 def _alter_arguments(parser: argparse.ArgumentParser) -> None:
     _topic_arguments(parser)
     add = parser.add_argument
-    add("-p", "--partitions", type=int, metavar="N", help="grow to so many partitions")
+    add("-p", "--partitions", type=int, metavar="N", help="new number of partitions")
     add("--replica-assignment", metavar="0:1,1:2", help="brokers of all partitions, the new ones at the end")
     add("-c", "--config", action="append", metavar="KEY=VALUE", help="set a setting")
     add("--delete-config", action="append", metavar="KEY", help="put a setting back to its default")
     add("--if-exists", action="store_true", help="no error when there is no such topic")
-    add("--dry-run", action="store_true", help="let the broker check, change nothing")
+    add("--dry-run", action="store_true", help="let the broker validate, change nothing")
 
 
 def _alter(args: argparse.Namespace) -> int:
     name = one_topic(args)
     changes, deletions = parse_pairs(args.config, "--config"), merged(args.delete_config)
     if args.partitions is None and not changes and not deletions:
-        raise UsageError("say what to alter: --partitions, --config or --delete-config")
+        raise UsageError("give what to alter: --partitions, --config or --delete-config")
     with connect(args) as cluster:
         if args.if_exists and name not in cluster.topic_names():
             output_of(args).done(f"No topic {name}.", {"topic": name, "altered": False})
@@ -69,7 +69,7 @@ def _grow(cluster: Cluster, args: argparse.Namespace, name: str, total: int) -> 
 def _add_partitions_arguments(parser: argparse.ArgumentParser) -> None:
     _topic_arguments(parser)
     parser.add_argument("-n", "--count", type=int, required=True, metavar="N", help="how many more")
-    parser.add_argument("--dry-run", action="store_true", help="let the broker check, change nothing")
+    parser.add_argument("--dry-run", action="store_true", help="let the broker validate, change nothing")
 
 
 def _add_partitions(args: argparse.Namespace) -> int:
@@ -119,8 +119,8 @@ def _config(args: argparse.Namespace) -> int:
 def _trim_arguments(parser: argparse.ArgumentParser) -> None:
     _topic_arguments(parser)
     add = parser.add_argument
-    add("--before", "--offset", dest="before", type=int, metavar="OFFSET", help="delete what lies before (default: everything)")
-    add("--before-time", metavar="TIME", help="delete what is older (2024-01-31T12:00:00, or -1h)")
+    add("--before", "--offset", dest="before", type=int, metavar="OFFSET", help="delete the records before it (default: all)")
+    add("--before-time", metavar="TIME", help="delete older records (2024-01-31T12:00:00, or -1h)")
     add("--partition", type=int, action="append", metavar="N", help="only these partitions")
     add("--dry-run", action="store_true", help="show the offsets, change nothing")
     add_yes(parser)
@@ -163,7 +163,7 @@ def _trim(args: argparse.Namespace) -> int:
 
 
 def _trim_points(cluster: Cluster, args: argparse.Namespace, partitions: list[TopicPartition]) -> dict[TopicPartition, int]:
-    """Where each partition is to begin; the end is looked up, so that a dry run can show it."""
+    """The new start of each partition; ends are looked up, so that a dry run can show them."""
     wanted = admin.LATEST
     if args.before_time is not None:
         from ottla.cli.moments import parse_moment_ms

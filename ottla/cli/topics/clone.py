@@ -1,7 +1,7 @@
-"""`ottla topic clone`: a topic like another, with its partitions and settings, and with `--records` what is in it.
+"""`ottla topic clone`: creates a topic like another, with its partitions and settings, and with `--records` its records.
 
-Records keep their partition, key, headers and timestamp; offsets begin at 0, and what is not committed is left out. The copy has what was
-there at the start: records written meanwhile are not waited for.
+Records keep their partition, key, headers and timestamp; offsets begin at 0, and records of open and aborted transactions
+are left out. Records written after the start are not copied.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     add("target", metavar="TO", help="the new topic")
     add("--records", action="store_true", help="copy the records, too")
     add("-z", "--compression-codec", choices=CODEC_NAMES, default="none", metavar="CODEC", help="of the copied batches")
-    add("--dry-run", action="store_true", help="let the broker check, change nothing")
+    add("--dry-run", action="store_true", help="let the broker validate, change nothing")
 
 
 def _run(args: argparse.Namespace) -> int:
@@ -53,7 +53,7 @@ def _run(args: argparse.Namespace) -> int:
 
 
 def _own_settings(cluster: Cluster, topic: str) -> dict[str, str]:
-    """What was set for the topic itself."""
+    """The settings that differ from the default."""
     found = admin.describe_configs(cluster, admin.TOPIC_RESOURCE, [topic])[topic]
     if isinstance(found, ApiError):
         raise found
@@ -61,7 +61,7 @@ def _own_settings(cluster: Cluster, topic: str) -> dict[str, str]:
 
 
 def copy_records(cluster: Cluster, source: str, target: str, partitions: list[int], codec: str, *, is_quiet: bool = False) -> int:
-    """Copies everything that is committed now; gives the number of records."""
+    """Copies the records that are committed now; returns their number."""
     from ottla.client.consumer import Consumer
     from ottla.client.producer import Producer
 

@@ -1,4 +1,4 @@
-"""Offsets of partitions, where a partition that has none ends the command."""
+"""Offsets of partitions by time; an error of one partition ends the command."""
 
 from __future__ import annotations
 

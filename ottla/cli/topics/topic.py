@@ -1,6 +1,6 @@
-"""`ottla topic`: list, describe, create, delete; what changes a topic that is there stands in `changes.py`.
+"""`ottla topic`: list, describe, create, delete. Changes to an existing topic are in `changes.py`.
 
-A topic is named by position or by `--topic`; the option takes a regular expression where several make sense, as Kafka's does.
+A topic is named by position or by `--topic`; the option takes a regular expression where several topics are allowed, as Kafka's does.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def _describe_arguments(parser: argparse.ArgumentParser) -> None:
     add("--unavailable-partitions", action="store_true", help="only partitions without a leader")
     add("--under-min-isr-partitions", action="store_true", help="only partitions whose ISR is smaller than min.insync.replicas")
     add("--at-min-isr-partitions", action="store_true", help="only partitions whose ISR is just min.insync.replicas")
-    add("--topics-with-overrides", action="store_true", help="only topics with settings of their own, without their partitions")
+    add("--topics-with-overrides", action="store_true", help="only topics with overridden settings, without their partitions")
     add("--partition-size-limit-per-response", type=int, help=argparse.SUPPRESS)
 
 
@@ -94,7 +94,7 @@ def _describe(args: argparse.Namespace) -> int:
 
 
 def describe(cluster: Cluster, topics: Sequence[Any], args: argparse.Namespace) -> list[dict[str, Any]]:
-    """Topics from their metadata, with settings, as far as the filters among the options leave them."""
+    """The topics with their partitions and settings that pass the filters among the options."""
     described = [_described(topic) for topic in topics]
     _add_configs(cluster, described)
     _apply_filters(described, args)
@@ -130,7 +130,7 @@ def _described(topic: Any) -> dict[str, Any]:
 
 
 def _add_configs(cluster: Cluster, described: list[dict[str, Any]]) -> None:
-    """The settings that differ from the default, and the one that the filters by ISR compare with."""
+    """Adds the settings that differ from the default, and min.insync.replicas if a filter needs it."""
     names = [topic["name"] for topic in described]
     found = admin.describe_configs(cluster, admin.TOPIC_RESOURCE, names) if names else {}
     for topic in described:
@@ -205,13 +205,13 @@ def as_kafka(topic: dict[str, Any], args: argparse.Namespace) -> str:
 def _create_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("name", nargs="?", help="the new topic's name")
-    add("--topic", metavar="NAME", help="the same as an option")
+    add("--topic", metavar="NAME", help="the topic, as an option")
     add("-p", "--partitions", type=int, default=-1, metavar="N", help="how many (default: the broker's num.partitions)")
     add("-r", "--replication-factor", type=int, default=-1, metavar="N", help="how many copies (default: the broker's)")
     add("--replica-assignment", metavar="0:1,1:2", help="brokers of each partition")
     add("-c", "--config", action="append", metavar="KEY=VALUE", help="a setting of the topic")
-    add("--if-not-exists", action="store_true", help="no error when the topic is there")
-    add("--dry-run", action="store_true", help="let the broker check, change nothing")
+    add("--if-not-exists", action="store_true", help="no error when the topic exists")
+    add("--dry-run", action="store_true", help="let the broker validate, change nothing")
 
 
 def _create(args: argparse.Namespace) -> int:
@@ -219,7 +219,7 @@ def _create(args: argparse.Namespace) -> int:
     name = one_topic(args)
     assignments = parse_replica_assignment(args.replica_assignment) if args.replica_assignment else None
     if assignments is not None and (args.partitions > 0 or args.replication_factor > 0):
-        raise UsageError("--replica-assignment says both numbers already; leave out --partitions and --replication-factor")
+        raise UsageError("--replica-assignment sets both numbers; leave out --partitions and --replication-factor")
     for value, option in ((args.partitions, "--partitions"), (args.replication_factor, "--replication-factor")):
         if value == 0 or value < -1:
             raise UsageError(f"{option} must be 1 or more")

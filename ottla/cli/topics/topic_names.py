@@ -1,4 +1,4 @@
-"""Which topics does a command mean? By position, by `--topic`, by `--topic-id`; a name that is not there gets a suggestion."""
+"""The topics that a command line names: by position, by `--topic` or by `--topic-id`; an unknown name gets a suggestion."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ def add_topic_filter(parser: argparse.ArgumentParser) -> None:
     add("names", nargs="*", metavar="TOPIC", help="topics by name")
     add("--topic", action="append", metavar="REGEX", help="topics by regular expression; lists with commas work too")
     add("--topic-id", action="append", metavar="ID", help="a topic by its id")
-    add("--exclude-internal", action="store_true", help="leave out Kafka's own topics")
+    add("--exclude-internal", action="store_true", help="leave out internal topics")
 
 
 def pattern_of(text: str) -> re.Pattern[str]:
-    """A regular expression as Kafka's tools take it: a comma separates alternatives, quotes round it do not count."""
+    """A regular expression as Kafka's tools take it: commas separate alternatives, surrounding quotes are dropped."""
     try:
         return re.compile("|".join(part.strip() for part in text.strip("\"'").split(",") if part.strip()))
     except re.error as error:
@@ -29,7 +29,7 @@ def pattern_of(text: str) -> re.Pattern[str]:
 
 
 def chosen_topics(cluster: Cluster, args: argparse.Namespace, *, is_optional: bool = False) -> list[Any]:
-    """The metadata of the topics that the options mean, by name; all of them if none is named."""
+    """The metadata of the topics that the options name, sorted; all topics if none is named."""
     answer = cluster.refresh(None)
     topics = {topic.name: topic for topic in answer.topics if topic.name is not None and not topic.error_code}
     if args.exclude_internal:

@@ -1,1 +1,1 @@
-"""`ottla txn`."""
+"""Commands on transactions: `ottla txn`."""

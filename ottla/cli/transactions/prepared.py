@@ -1,8 +1,8 @@
-"""`ottla txn prepared` and `ottla txn finish`: transactions of two-phase commit (KIP-939), which an outside coordinator ends.
+"""`ottla txn prepared` and `ottla txn finish`: transactions of two-phase commit (KIP-939), which an external coordinator ends.
 
-Such a transaction has no timeout. Whether its client has prepared it only the outside coordinator knows, so `prepared` lists what is open
-without a timeout. `finish` ends one as its owner would after a restart: `--commit`, `--abort`, or `--state PRODUCER_ID:EPOCH`, the state
-that was stored outside: commit if the open transaction is that one, else abort. Whoever had the id is fenced.
+Such a transaction has no timeout. Only the external coordinator knows whether it is prepared, so `prepared` lists all open transactions
+without a timeout. `finish` ends one as its owner would after a restart: `--commit`, `--abort`, or `--state PRODUCER_ID:EPOCH`, the prepared
+state that the external coordinator stored: commit if the open transaction is that one, else abort. The previous producer is fenced.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ def _prepared(args: argparse.Namespace) -> int:
 def _finish_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", metavar="ID", help="the transactional id")
     ways = parser.add_mutually_exclusive_group(required=True)
-    ways.add_argument("--commit", action="store_true", help="commit what is open")
-    ways.add_argument("--abort", action="store_true", help="abort what is open")
+    ways.add_argument("--commit", action="store_true", help="commit the open transaction")
+    ways.add_argument("--abort", action="store_true", help="abort the open transaction")
     ways.add_argument("--state", metavar="PRODUCER_ID:EPOCH", help="commit if this is the open transaction, else abort")
     add_yes(parser)
 
@@ -58,13 +58,13 @@ def _finish(args: argparse.Namespace) -> int:
         if not found.is_open:
             raise Refused(f"nothing is open for {name!r}: it is {found.state}", "INVALID_TXN_STATE")
         if not found.is_two_phase:
-            raise Refused(f"{name!r} has a timeout, it is no transaction of two-phase commit; see `ottla txn abort`", "INVALID_TXN_STATE")
+            raise Refused(f"{name!r} has a timeout, so it is not of two-phase commit; see `ottla txn abort`", "INVALID_TXN_STATE")
         confirm(args, f"{'Commit' if args.commit else 'Abort' if args.abort else 'Finish'} the open transaction of {name!r}?")
         ended = transaction_admin.finish_prepared(
             cluster, name, lambda producer_id, epoch: args.commit or (wanted is not None and (producer_id, epoch) == wanted)
         )
     if ended is None:
-        raise Refused(f"the transaction of {name!r} has just been ended by somebody else", "INVALID_TXN_STATE")
+        raise Refused(f"the transaction of {name!r} has just been ended by another client", "INVALID_TXN_STATE")
     producer_id, epoch, is_commit = ended
     outcome = "committed" if is_commit else "aborted"
     what = {"transactional_id": name, "producer_id": producer_id, "producer_epoch": epoch, "outcome": outcome}
@@ -79,5 +79,5 @@ def _parse_state(text: str) -> tuple[int, int]:
     return int(producer_id), int(epoch)
 
 
-PREPARED = Command("Transactions that an outside coordinator must end (two-phase commit).", no_arguments, _prepared, may_watch=True)
+PREPARED = Command("Transactions that an external coordinator must end (two-phase commit).", no_arguments, _prepared, may_watch=True)
 FINISH = Command("Commit or abort a prepared transaction.", _finish_arguments, _finish)

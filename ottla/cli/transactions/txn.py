@@ -1,6 +1,6 @@
-"""`ottla txn`: list, describe, describe-producers, find-hanging, abort. Its other verbs: `why.py`, `prepared.py`.
+"""`ottla txn`: list, describe, describe-producers, find-hanging, abort. Its other commands are in `why.py` and `prepared.py`.
 
-Exit codes beside the general ones: `find-hanging` and `why` give 1 when they have found something, so that a script can ask.
+Exit codes beside the general ones: `find-hanging` and `why` exit with 1 when they have found something.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def _list_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--state", action="append", metavar="STATE[,...]", help="only in these states, such as Ongoing")
     add("--producer-id", type=int, action="append", default=[], metavar="ID", help="only of this producer")
-    add("--duration-filter", type=int, default=-1, metavar="MS", help="only those open for longer")
+    add("--duration-filter", type=int, default=-1, metavar="MS", help="only those open for longer than this")
     add("--transactional-id-pattern", metavar="REGEX", help="only ids that match")
 
 
@@ -75,7 +75,7 @@ def _list(args: argparse.Namespace) -> int:
 
 def _describe_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", nargs="?", metavar="ID", help="the transactional id")
-    parser.add_argument("--transactional-id", metavar="ID", help="the same as an option")
+    parser.add_argument("--transactional-id", metavar="ID", help="the id, as an option")
 
 
 def _one_id(args: argparse.Namespace) -> str:
@@ -142,7 +142,7 @@ def _find_hanging_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def is_hanging(row: dict[str, Any], partitions_of: dict[str, frozenset[TopicPartition]], limit_ms: int) -> bool:
-    """Open for longer than any transaction may be, and no coordinator that would still end it here."""
+    """Whether a transaction is open for longer than any timeout allows and no coordinator will end it."""
     if row["idle_ms"] <= limit_ms:
         return False
     name = row["transactional_id"]
@@ -179,11 +179,11 @@ def _find_hanging(args: argparse.Namespace) -> int:
 def _abort_arguments(parser: argparse.ArgumentParser) -> None:
     _partition_arguments(parser)
     add = parser.add_argument
-    add("--start-offset", type=int, metavar="N", help="where the transaction began in the partition")
+    add("--start-offset", type=int, metavar="N", help="first offset of the transaction in the partition")
     add("--producer-id", type=int, metavar="ID", help="instead of --start-offset, with the two epochs")
     add("--producer-epoch", type=int, metavar="N")
     add("--coordinator-epoch", type=int, metavar="N")
-    add("--transactional-id", metavar="ID", help="fence this producer: what it has open is aborted")
+    add("--transactional-id", metavar="ID", help="fence this producer; its open transaction is aborted")
     add_yes(parser)
 
 
@@ -192,12 +192,12 @@ def _abort(args: argparse.Namespace) -> int:
     if args.transactional_id is not None:
         if args.topic or args.partition is not None:
             raise UsageError("either --transactional-id or a partition")
-        confirm(args, f"Abort what {args.transactional_id!r} has open, and fence its producer?")
+        confirm(args, f"Abort the open transaction of {args.transactional_id!r} and fence its producer?")
         with connect(args) as cluster:
             transaction_admin.describe_transaction(cluster, args.transactional_id)
             transaction_admin.fence_producer(cluster, args.transactional_id)
         what: dict[str, Any] = {"transactional_id": args.transactional_id, "aborted": True}
-        output.done(f"Fenced {args.transactional_id}; what it had open is aborted.", what)
+        output.done(f"Fenced {args.transactional_id}; its open transaction is aborted.", what)
         return 0
     partition = _one_partition(args)
     with connect(args) as cluster:
@@ -213,7 +213,7 @@ def _abort(args: argparse.Namespace) -> int:
 
 
 def _to_abort(cluster: Cluster, args: argparse.Namespace, partition: TopicPartition) -> tuple[int, int, int]:
-    """Producer id, its epoch and the coordinator's, as given or as found by where the transaction began."""
+    """Producer id, producer epoch and coordinator epoch: as given, or found by the transaction's first offset."""
     if args.producer_id is not None:
         if args.producer_epoch is None or args.coordinator_epoch is None:
             raise UsageError("--producer-id needs --producer-epoch and --coordinator-epoch")
@@ -230,9 +230,9 @@ COMMANDS = {
     "list": Command("All transactional ids and their states.", _list_arguments, _list, may_watch=True),
     "describe": Command("One transaction: state, age, partitions.", _describe_arguments, _describe, may_watch=True),
     "describe-producers": Command("Who writes to a partition.", _describe_producers_arguments, _describe_producers, may_watch=True),
-    "producers": Command("The same by a shorter name.", _describe_producers_arguments, _describe_producers, may_watch=True),
-    "find-hanging": Command("Transactions that nobody will end; exit code 1 if there are any.", _find_hanging_arguments, _find_hanging),
-    "abort": Command("End a transaction that hangs.", _abort_arguments, _abort),
+    "producers": Command("Short for describe-producers.", _describe_producers_arguments, _describe_producers, may_watch=True),
+    "find-hanging": Command("Transactions that no coordinator will end; exit code 1 if any.", _find_hanging_arguments, _find_hanging),
+    "abort": Command("Abort a hanging transaction.", _abort_arguments, _abort),
     "prepared": prepared.PREPARED,
     "finish": prepared.FINISH,
     "why": why.WHY,

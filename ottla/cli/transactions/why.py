@@ -1,8 +1,8 @@
-"""`ottla txn why TOPIC`: which transactions hold the `read_committed` readers of a topic back, and how to end each.
+"""`ottla txn why TOPIC`: the transactions that block the `read_committed` readers of a topic, and how to end each.
 
-Readers stop at the last stable offset, where the oldest open transaction of the partition began. Told are the transactional id, producer
-id and epoch, the client that used the id last (only our own broker knows), age, partitions, last activity and when it times out. The exit
-code is 0 when nothing holds readers back and 1 when something does.
+Readers stop at the last stable offset, the first offset of the oldest open transaction of the partition. The command shows its
+transactional id, producer id and epoch, the client that used the id last (only Ottla's broker returns it), age, partitions, last activity
+and timeout. The exit code is 0 when no transaction blocks readers and 1 otherwise.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ COLUMNS: Columns = (
 
 
 def partitions_of(cluster: Cluster, args: argparse.Namespace) -> list[TopicPartition]:
-    """The partitions that --topic, --partition and --broker-id leave."""
+    """The partitions that pass --topic, --partition and --broker-id."""
     if args.partition is not None and not args.topic:
         raise UsageError("--partition needs --topic")
     topics = [args.topic] if args.topic else cluster.topic_names()
@@ -64,7 +64,7 @@ def producer_row(state: Any) -> dict[str, Any]:
 
 
 def open_transactions(cluster: Cluster, partitions: list[TopicPartition]) -> list[dict[str, Any]]:
-    """Every transaction that is open in these partitions, with who owns it; oldest first in each partition."""
+    """The open transactions of these partitions with their owners, oldest first in each partition."""
     rows = []
     for partition, producers in sorted(transaction_admin.describe_producers(cluster, partitions).items()):
         if isinstance(producers, ApiError):
@@ -93,7 +93,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 def _why(args: argparse.Namespace) -> int:
     output = output_of(args)
     with connect(args) as cluster:
-        held = _held_back(cluster, partitions_of(cluster, args))
+        held = _blocked(cluster, partitions_of(cluster, args))
         rows = open_transactions(cluster, sorted(held)) if held else []
         names = sorted({str(row["transactional_id"]) for row in rows if row["transactional_id"] is not None})
         described = {name: transaction_admin.describe_transaction(cluster, name) for name in names}
@@ -109,7 +109,7 @@ def _why(args: argparse.Namespace) -> int:
     return 1 if rows else 0
 
 
-def _held_back(cluster: Cluster, partitions: list[TopicPartition]) -> dict[TopicPartition, tuple[int, int]]:
+def _blocked(cluster: Cluster, partitions: list[TopicPartition]) -> dict[TopicPartition, tuple[int, int]]:
     """Last stable offset and end of each partition where they differ."""
     ends = list_offsets(cluster, dict.fromkeys(partitions, LATEST))
     stables = list_offsets(cluster, dict.fromkeys(partitions, LATEST), isolation_level=READ_COMMITTED)
@@ -124,12 +124,12 @@ def _held_back(cluster: Cluster, partitions: list[TopicPartition]) -> dict[Topic
 def _add_position(row: dict[str, Any], stable: int, end: int) -> None:
     row["last_stable_offset"], row["log_end_offset"] = stable, end
     row["records_behind"] = end - stable
-    # Younger transactions matter only when this one has ended.
+    # Younger transactions block readers only after this one has ended.
     row["is_first"] = row["start_offset"] == stable
 
 
 def _add_owner(row: dict[str, Any], found: TransactionDescription | None) -> None:
-    """What the coordinator knows; an id that has gone on to another transaction does not own this one."""
+    """Adds what the coordinator knows. An id whose producer is in another transaction now does not own this one."""
     is_owner = found is not None and TopicPartition(row["topic"], row["partition"]) in found.partitions
     row["age_ms"] = row["times_out_in_ms"] = None
     row["partitions"] = []
@@ -172,4 +172,4 @@ def _sentence(row: dict[str, Any]) -> str:
     return f"{row['topic']}-{row['partition']}: {start} {who} ({'; '.join(details)}). End it: {row['end_it']}\n"
 
 
-WHY = Command("Who holds the readers of a topic back, and how to end it; exit code 1 if somebody does.", _arguments, _why, may_watch=True)
+WHY = Command("Transactions that block the readers of a topic, and how to end them; exit code 1 if any.", _arguments, _why, may_watch=True)

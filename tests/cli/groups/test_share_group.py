@@ -185,8 +185,8 @@ def test_a_consumer_group_is_not_a_share_group(cluster: Cluster, ottla: Ottla, t
         (["describe", "g", "--members", "--state"], "exclude each other"),
         (["delete", "g"], "not found"),
         (["delete-offsets", "g"], "--topic TOPIC"),
-        (["reset-offsets", "g", "--topic", "t"], "say where to"),
-        (["reset-offsets", "g", "--to-latest"], "say which topics"),
+        (["reset-offsets", "g", "--topic", "t"], "give a target"),
+        (["reset-offsets", "g", "--to-latest"], "give topics"),
     ],
 )
 def test_wrong_usage(ottla: Ottla, words: list[str], message: str) -> None:

@@ -181,7 +181,7 @@ def test_a_wrong_crc_is_shown_and_nothing_inside_explained(offline: Ottla, parti
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        (f"{0:020d}.log", b"\xff" * 300, "is no log segment"),
+        (f"{0:020d}.log", b"\xff" * 300, "is not a log segment"),
         (f"{0:020d}.log", b"text that is no batch", "hold no whole batch"),
         (f"{0:020d}.log", b"\0" * 16 + b"\1" + b"\0" * 60, "before Kafka 0.11"),
         (f"{0:020d}.txnindex", b"123", "not a multiple"),
@@ -189,7 +189,7 @@ def test_a_wrong_crc_is_shown_and_nothing_inside_explained(offline: Ottla, parti
         ("leader-epoch-checkpoint", b"0\n2\n1 1\n", "has 1 entries and says 2"),
         ("leader-epoch-checkpoint", b"\xff\xfe", "is not text"),
         ("meta.properties", b"nothing", "no '='"),
-        ("notes.txt", b"hello", "is no file of a log"),
+        ("notes.txt", b"hello", "is not a file of a log"),
     ],
 )
 def test_what_is_no_file_of_a_log(offline: Ottla, tmp_path: Path, name: str, content: bytes, message: str) -> None:

@@ -29,7 +29,7 @@ def test_install_leaves_the_files_of_others_alone(tmp_path: Path, capsys: pytest
     theirs = tmp_path / "kafka-topics.sh"
     theirs.write_text("#!/bin/bash\n")
     assert main(["shims", "install", str(tmp_path)]) == 1
-    assert "is there already and is not ours; --force overwrites it" in capsys.readouterr().err
+    assert "exists and was not written by this command; --force overwrites it" in capsys.readouterr().err
     assert theirs.read_text() == "#!/bin/bash\n" and len(list(tmp_path.iterdir())) == 1
     assert main(["shims", "install", "--force", str(tmp_path)]) == 0
     assert "ottla" in theirs.read_text()

@@ -30,7 +30,7 @@ def test_a_tool_is_found_by_each_of_its_classes(tool: str, name: str) -> None:
         (["kafka-topics", "--describe", "--topic", "a", "--topic", "b"], "found multiple arguments for option topic"),
         (["kafka-topics", "--create"], 'Missing required argument "[topic]"'),
         (["kafka-consumer-groups", "--list", "--state", "Nonsense"], "Invalid state list 'Nonsense'. Valid states are: "),
-        (["kafka-consumer-groups", "--reset-offsets", "--group", "g", "--to-latest"], "say which topics"),
+        (["kafka-consumer-groups", "--reset-offsets", "--group", "g", "--to-latest"], "give topics"),
         (["kafka-consumer-groups", "--reset-offsets", "--group", "g", "--all-topics", "--to-latest", "--to-current"], "exclude each other"),
         (["kafka-configs", "--topic", "t"], "exactly one action: --describe, --alter"),
         (["kafka-log-dirs"], 'Missing required argument "[describe]"'),
@@ -51,7 +51,7 @@ def test_zookeeper_is_refused_in_one_line(capsys: pytest.CaptureFixture[str], to
     assert main([tool, "--zookeeper", "localhost:2181/chroot", "--list"]) == 1
     assert capsys.readouterr().err == (
         f"error: {tool} --zookeeper needs the cluster's ZooKeeper, which this broker does without;"
-        " say --bootstrap-server HOST:PORT instead\n"
+        " give --bootstrap-server HOST:PORT instead\n"
     )
 
 

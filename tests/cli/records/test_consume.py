@@ -161,7 +161,7 @@ def test_several_topics_by_name_and_by_pattern(ottla: Ottla, broker: Broker, top
     [
         (["-e", "-F"], 2, "-e stops at the end"),
         (["-J", "-f", "%s"], 2, "-J, -f and -K exclude each other"),
-        (["-f", "%x"], 2, "-f does not know %x"),
+        (["-f", "%x"], 2, "-f has no token %x"),
         (["-o", "soon"], 2, "-o 'soon' is none of"),
         (["-o", "1", "-o", "2"], 2, "two starts"),
         (["-o", "1", "--from-beginning"], 2, "exclude each other"),
@@ -169,7 +169,7 @@ def test_several_topics_by_name_and_by_pattern(ottla: Ottla, broker: Broker, top
         (["-p", "7"], 1, "so no partition 7"),
         (["--grep", "("], 2, "is not a regular expression"),
         (["--where", "open('x')"], 2, "--where takes comparisons"),
-        (["--where", "valu == 1"], 2, "does not know 'valu'"),
+        (["--where", "valu == 1"], 2, "has no name 'valu'"),
         (["--formatter", "org.example.OffsetsPrinter"], 2, "is not offered"),
         (["--value-deserializer", "com.example.Thing"], 2, "no deserializer 'com.example.Thing'"),
         (["-o", "99", "-c", "1", "-X", "auto.offset.reset=none"], 1, "OFFSET_OUT_OF_RANGE"),

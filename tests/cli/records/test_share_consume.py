@@ -59,7 +59,7 @@ def test_what_is_rejected_is_nobody_s(ottla: Ottla, filled: str, group: str) -> 
     ("words", "message"),
     [
         (["--share-group", "g", "--group", "h"], "--group does not go with --share-group"),
-        (["--share-group", "g", "--from-beginning"], "are its settings"),
+        (["--share-group", "g", "--from-beginning"], "are settings of the group"),
         (["--share-group", "g", "--accept", "--reject"], "--accept and --reject exclude each other"),
         (["--release"], "add --share-group GROUP"),
         (["--share-group", "g", "--grep", "x"], "--grep does not go"),

@@ -63,7 +63,7 @@ def test_if_exists_and_if_not_exists(ottla: Ottla, topic: str, name: str) -> Non
         (["create", "t", "--replica-assignment", "0:0"], "names a broker twice"),
         (["create", "t", "--replica-assignment", "0", "-p", "1"], "leave out --partitions"),
         (["create", "t", "-c", "retention"], "is not KEY=VALUE"),
-        (["alter", "t"], "say what to alter"),
+        (["alter", "t"], "give what to alter"),
         (["delete"], "name the topics to delete"),
         (["add-partitions", "t", "-n", "0"], "--count must be 1 or more"),
         (["clone", "t", "t"], "cannot be cloned to itself"),

@@ -1,5 +1,5 @@
-"""Exactly-once as a black box: what a stock client must see of any Kafka-compatible broker, one check a promise.
+"""Checks of exactly-once on any Kafka-compatible broker, through a stock client; one check per promise.
 
 `checks.py` is the list and runs it; the promises are in `visibility.py`, `fencing.py`, `time_out.py`, `offsets.py` and `retry.py`;
-`world.py` makes topics and clients, `proxy.py` cuts connections, `verdict.py` is what a check may say.
+`world.py` makes topics and clients, `proxy.py` cuts connections, `verdict.py` has the results of a check.
 """

@@ -1,6 +1,6 @@
-"""The list of checks, and how they are run: one after the other, but for the time-out, which waits beside the others.
+"""The list of checks. They run one after the other, except the time-out, which waits in a thread of its own.
 
-What a check meets that it does not expect, such as an error of the client, is a failure of the promise and told as such.
+An unexpected error during a check, such as one of the client, counts as a failed check.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ CHECKS = (
 
 
 def run_checks(world: World, checks: tuple[Check, ...] = CHECKS) -> Iterator[Verdict]:
-    """The verdicts as they are found; slow checks are begun first and waited for last."""
-    slow = [_Beside(check, world) for check in checks if check.is_slow]
+    """Yields the verdicts; slow checks are started first and awaited last."""
+    slow = [_CheckThread(check, world) for check in checks if check.is_slow]
     for check in checks:
         if not check.is_slow:
             yield run_check(check, world)
@@ -50,7 +50,7 @@ def run_checks(world: World, checks: tuple[Check, ...] = CHECKS) -> Iterator[Ver
         yield beside.verdict()
 
 
-class _Beside:
+class _CheckThread:
     """A check in a thread of its own."""
 
     def __init__(self, check: Check, world: World) -> None:
@@ -72,7 +72,7 @@ def run_check(check: Check, world: World) -> Verdict:
     except Broken as reason:
         verdict, detail = FAIL, str(reason)
     except world.kafka.KafkaException as error:
-        verdict, detail = FAIL, f"the client was told {error.args[0].name()}: {error.args[0].str()}"
+        verdict, detail = FAIL, f"the client got {error.args[0].name()}: {error.args[0].str()}"
     except (ApiError, ClientError) as error:
-        verdict, detail = FAIL, f"the client was told {error}"
+        verdict, detail = FAIL, f"the client got {error}"
     return Verdict(check.name, verdict, " ".join(detail.split()), round(time.monotonic() - start, 1))

@@ -1,4 +1,4 @@
-"""Does what comes too late have no effect: a producer whose successor is at work, and an EndTxn of a transaction that is over?"""
+"""Checks that late requests have no effect: those of a fenced producer, and an EndTxn of a transaction that has ended."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from ottla.wire.messages.init_producer_id import InitProducerIdRequest
 from ottla.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from ottla.wire.records import Record, encode_batch
 
-PRODUCE_WITHOUT_ADD = 12  # the version of Produce that takes a partition into a transaction by itself (KIP-890)
-END_WITH_NEW_EPOCH = 5  # the version of EndTxn whose answer brings the epoch of the next transaction
+PRODUCE_WITHOUT_ADD = 12  # the first version of Produce that adds a partition to a transaction by itself (KIP-890)
+END_WITH_NEW_EPOCH = 5  # the first version of EndTxn whose answer has the epoch of the next transaction
 
 
 def zombie_is_fenced(world: World) -> str:
-    """A second producer of the same transactional id ends what the first left open, and the first can do nothing any more."""
+    """A second producer with the same transactional id aborts the first one's transaction and fences the first."""
     topic = world.topic("zombie")
     zombie = world.transactional("zombie")
     zombie.begin_transaction()
@@ -50,22 +50,22 @@ def zombie_is_fenced(world: World) -> str:
 
 
 class _Producer:
-    """One transactional producer whose every request is at our will, as no stock client's is."""
+    """A transactional producer whose requests are sent one by one, which no stock client allows."""
 
     def __init__(self, world: World, suffix: str) -> None:
         self.world = world
         self.cluster = world.cluster
         self.name = f"{world.name}-{suffix}"
         request = InitProducerIdRequest(transactional_id=self.name, transaction_timeout_ms=60_000)
-        answer = self.cluster.retrying(lambda: self._told(self._ask(request)))
+        answer = self.cluster.retrying(lambda: self._errors_of(self._request(request)))
         self.producer_id, self.epoch = answer.producer_id, answer.producer_epoch
         self.sequence = 0
 
-    def _ask(self, request: Any, version: int | None = None) -> Any:
+    def _request(self, request: Any, version: int | None = None) -> Any:
         return self.cluster.connection(self.cluster.coordinator(TRANSACTION, self.name)).request(request, version=version)
 
     @staticmethod
-    def _told(answer: Any) -> Any:
+    def _errors_of(answer: Any) -> Any:
         if answer.error_code:
             raise ApiError(error_code(answer.error_code))
         return answer
@@ -98,7 +98,7 @@ class _Producer:
 
     def send(self, request: EndTxnRequest) -> EndTxnResponse:
         def attempt() -> EndTxnResponse:
-            answer: EndTxnResponse = self._ask(request, END_WITH_NEW_EPOCH)
+            answer: EndTxnResponse = self._request(request, END_WITH_NEW_EPOCH)
             if error_code(answer.error_code) in RETRIABLE:
                 raise ApiError(error_code(answer.error_code))
             return answer
@@ -106,7 +106,7 @@ class _Producer:
         return self.cluster.retrying(attempt)
 
     def abort(self) -> None:
-        answer = self._told(self.send(self.end_request(is_commit=False)))
+        answer = self._errors_of(self.send(self.end_request(is_commit=False)))
         self.producer_id, self.epoch, self.sequence = answer.producer_id, answer.producer_epoch, 0
 
 

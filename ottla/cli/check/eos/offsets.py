@@ -1,4 +1,4 @@
-"""Do a group's offsets follow the transaction they were sent in?"""
+"""Checks that a group's offsets follow the transaction in which they were sent."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ BEFORE, ABORTED, COMMITTED = 1, 5, 7
 
 
 def offsets_follow_the_transaction(world: World) -> str:
-    """Aborted: as before. Open: as before, and who asks for stable offsets is not answered. Committed: the new ones."""
+    """Offsets of an aborted or open transaction do not show (open ones also block requests for stable offsets); committed ones do."""
     topic = world.topic("offsets")
     consumer = world.consumer("offsets")
     try:
@@ -38,13 +38,13 @@ def _check(world: World, topic: str, consumer: Any) -> str:
     producer.send_offsets_to_transaction(place(COMMITTED), group, WAIT_SECONDS)
     loose = committed(world, topic, is_stable=False)
     if loose != BEFORE:
-        raise Broken(f"with the transaction open, offset {loose} was told instead of {BEFORE}")
+        raise Broken(f"with the transaction open, offset {loose} was returned instead of {BEFORE}")
     stable = committed(world, topic, is_stable=True, seconds=STABLE_SECONDS)
     if stable is not None:
-        raise Broken(f"with the transaction open, {stable} was told as a stable offset")
+        raise Broken(f"with the transaction open, {stable} was returned as a stable offset")
     producer.commit_transaction(WAIT_SECONDS)
     _expect(world, topic, COMMITTED, "after the commit")
-    return "aborted ones left no trace, open ones were not told, committed ones were"
+    return "aborted and open ones did not show, committed ones did"
 
 
 def _expect(world: World, topic: str, wanted: int, when: str) -> None:
@@ -53,21 +53,21 @@ def _expect(world: World, topic: str, wanted: int, when: str) -> None:
     found = None
     while found is None:
         if time.monotonic() > deadline:
-            raise Broken(f"{when}, no stable offset was told within {WAIT_SECONDS:g} s")
+            raise Broken(f"{when}, no stable offset was returned within {WAIT_SECONDS:g} s")
         found = committed(world, topic, is_stable=True, seconds=STABLE_SECONDS)
     if found != wanted:
-        raise Broken(f"{when}, offset {found} was told instead of {wanted}")
+        raise Broken(f"{when}, offset {found} was returned instead of {wanted}")
 
 
 def committed(world: World, topic: str, *, is_stable: bool, seconds: float = WAIT_SECONDS) -> int | None:
-    """The group's offset; None where the broker says that it is not stable, or a client waits for that in vain."""
+    """The group's offset; None if the broker answers that it is not stable, or the client's wait for it times out."""
     asked = world.kafka.ConsumerGroupTopicPartitions(f"{world.name}-offsets", [world.kafka.TopicPartition(topic, 0)])
     future = world.admin.list_consumer_group_offsets([asked], require_stable=is_stable, request_timeout=seconds)[asked.group_id]
     try:
-        (told,) = future.result(2 * WAIT_SECONDS).topic_partitions
+        (found,) = future.result(2 * WAIT_SECONDS).topic_partitions
     except world.kafka.KafkaException as error:
         waits = (world.kafka.KafkaError._TIMED_OUT, world.kafka.KafkaError.UNSTABLE_OFFSET_COMMIT)
         if is_stable and error.args[0].code() in waits:
             return None
         raise
-    return None if told.error is not None else int(told.offset)
+    return None if found.error is not None else int(found.offset)

@@ -1,7 +1,8 @@
 """A TCP proxy in front of every broker of a cluster: it reads frames, and a rule may change them or cut the connection.
 
-A client that starts from `Proxy.address` never leaves it, since the addresses in Metadata, FindCoordinator and DescribeCluster answers are
-replaced by proxies, which are made as they are named. Each connection has two threads, one a direction. It cannot look into TLS.
+A client that starts from `Proxy.address` always goes through it, since the addresses in Metadata, FindCoordinator and DescribeCluster
+answers are replaced by proxies, which are made when an address is first seen. Each connection has two threads, one a direction. It cannot
+look into TLS.
 
 Invariants: frames of one direction keep their order; a cut closes both sides at once, after what the rule let through has been sent.
 """
@@ -34,16 +35,16 @@ class Rule:
     """Lets everything pass. Frames come without their size."""
 
     def request(self, key: int, version: int, frame: bytes) -> bytes:
-        """What the broker shall get."""
+        """Returns the frame to send to the broker."""
         return frame
 
     def response(self, key: int, version: int, frame: bytes) -> bytes | None:
-        """What the client shall get; None: nothing, and its connection is cut."""
+        """Returns the frame to send to the client; None cuts the connection."""
         return frame
 
 
 class CutAnswers(Rule):
-    """Swallows every nth answer to one kind of request, and cuts: the broker has done it, the client cannot know."""
+    """Drops every nth answer to one API and cuts the connection: the broker has executed the request, the client does not know."""
 
     def __init__(self, key: int, every: int) -> None:
         self.key = key
@@ -85,7 +86,7 @@ class Proxy:
                 _shut(one)
 
     def _front_of(self, broker: Address) -> Address:
-        """The proxy of one broker."""
+        """The proxy in front of one broker."""
         with self._lock:
             listener = self._listeners.get(broker)
             if listener is None:
@@ -118,7 +119,7 @@ class Proxy:
                 threading.Thread(target=self._run, args=(pump, source, target, asked), daemon=True).start()
 
     def _run(self, pump: Any, source: socket.socket, target: socket.socket, asked: dict[int, tuple[int, int]]) -> None:
-        # A side that is gone, or an answer that is none, ends the connection; which of the two threads notices first does not matter.
+        # A closed side, or a malformed answer, ends the connection, whichever of the two threads notices it first.
         with contextlib.suppress(OSError, OttlaError):
             pump(source, target, asked)
         for one in (source, target):

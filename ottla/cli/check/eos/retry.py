@@ -1,4 +1,4 @@
-"""Is a record there once when its producer had to send it twice, because the connection was cut before the answer came?"""
+"""Checks that a batch is written once when its producer has to send it twice, after a connection was cut before the answer."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ CUT_EVERY = 3
 
 
 def retry_writes_once(world: World) -> str:
-    if not world.is_readable_on_the_way:
+    if not world.is_plaintext:
         raise NotSupported("the proxy that cuts connections cannot look into TLS")
     topic = world.topic("retry")
     cut = CutAnswers(PRODUCE, CUT_EVERY)

@@ -1,4 +1,4 @@
-"""Does a transaction end that its producer forgets?"""
+"""Checks that a forgotten transaction is aborted after its time-out."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from ottla.cli.check.eos.verdict import Broken
 from ottla.cli.check.eos.world import WAIT_SECONDS, World
 
 TIMEOUT_MS = 1_000
-LOOK_SECONDS = 10  # how often Apache Kafka looks for transactions that are too old, unless it is told otherwise
+LOOK_SECONDS = 10  # how often Apache Kafka looks for timed-out transactions by default
 PATIENCE_SECONDS = 8
 
 
 def time_out_is_enforced(world: World) -> str:
-    """It is aborted soon after its time-out, readers go on, and its producer cannot commit."""
+    """The transaction is aborted soon after its time-out, readers continue, and its producer cannot commit."""
     topic = world.topic("timeout")
     producer = world.transactional("timeout", timeout_ms=TIMEOUT_MS)
     producer.begin_transaction()

@@ -1,4 +1,4 @@
-"""What a check of exactly-once may say: it passes with a remark, or raises one of two."""
+"""The results of a check: it returns a remark, or raises `Broken` or `NotSupported`."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ NOT_SUPPORTED = "not supported"
 
 
 class Broken(Exception):
-    """The broker broke the promise; the text says what was seen."""
+    """The broker broke the promise; the text says what was observed."""
 
 
 class NotSupported(Exception):
-    """The broker does not offer what the promise is about."""
+    """The broker lacks the feature."""
 
 
 class Verdict(NamedTuple):

@@ -1,4 +1,4 @@
-"""What do readers under read_committed see: nothing aborted, nothing open, and of each transaction all or nothing?"""
+"""Checks what read_committed readers get: no aborted records, no open ones, and all records of a transaction or none."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PARTITIONS = 3
 
 
 def aborted_is_hidden(world: World) -> str:
-    """Aborted records between committed and plain ones never show."""
+    """Aborted records between committed and plain ones are never read."""
     topic = world.topic("aborted")
     producer, plain = world.transactional("aborted"), world.producer()
     wanted: list[str] = []
@@ -34,7 +34,7 @@ def aborted_is_hidden(world: World) -> str:
 
 
 def open_holds_back(world: World) -> str:
-    """Behind the first record of an open transaction nothing shows, plain records neither; after the commit all do, in order."""
+    """No record after the first one of an open transaction is read, plain ones included; after the commit all are, in order."""
     topic = world.topic("open")
     producer, plain = world.transactional("open"), world.producer()
     world.write(plain, topic, "before")
@@ -56,7 +56,7 @@ def open_holds_back(world: World) -> str:
 
 
 class _Watcher:
-    """Reads along under read_committed and notes when each record was seen, and how often."""
+    """Reads under read_committed while transactions run; records when and how often each record was read."""
 
     def __init__(self, world: World, topics: list[str]) -> None:
         self.seen: Counter[str] = Counter()
@@ -82,7 +82,7 @@ class _Watcher:
 
 
 def all_or_nothing(world: World) -> str:
-    """Transactions over two topics and six partitions, some aborted, under a reader's eyes."""
+    """Runs transactions over two topics and six partitions, some aborted, while a reader reads."""
     topics = [world.topic("atomic-a", PARTITIONS), world.topic("atomic-b", PARTITIONS)]
     producer, dice = world.transactional("atomic"), random.Random(1)
     watcher = _Watcher(world, topics)
@@ -104,11 +104,11 @@ def all_or_nothing(world: World) -> str:
             time.sleep(0.02)
     finally:
         watcher.stop()
-    _judge(watcher, wanted, committed)
+    _check_reads(watcher, wanted, committed)
     return f"{len(committed)} committed and {TRANSACTIONS - len(committed)} aborted transactions over 2 topics and 6 partitions"
 
 
-def _judge(watcher: _Watcher, wanted: set[str], committed: dict[int, float]) -> None:
+def _check_reads(watcher: _Watcher, wanted: set[str], committed: dict[int, float]) -> None:
     missing, extra = wanted - watcher.seen.keys(), watcher.seen.keys() - wanted
     if extra:
         raise Broken(f"{len(extra)} records of aborted transactions were read")

@@ -1,7 +1,7 @@
-"""Topics and clients for the checks: stock ones (librdkafka by confluent-kafka), and one way to say what a topic must show.
+"""Topics and clients for the checks (librdkafka by confluent-kafka), and `expect`, which checks what readers get.
 
-`expect` is the judge of visibility: it reads under read_committed until the last expected record is there, and then everything before it
-must be as expected too. So a check writes a plain record last, behind which nothing can hide.
+`expect` reads under read_committed until the last expected record has arrived; everything before it must then be as expected. So each check
+writes a plain record last.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def stock_client() -> Any:
 
 
 def settings_of(properties: Mapping[str, str]) -> dict[str, Any]:
-    """Kafka's names of client properties as librdkafka calls them."""
+    """Client properties under librdkafka's names."""
     from ottla.client.security import credentials
 
     found: dict[str, Any] = {_LIBRDKAFKA.get(key, key): value for key, value in properties.items() if key not in _OURS_ALONE}
@@ -47,7 +47,7 @@ def settings_of(properties: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _silent() -> logging.Logger:
-    """librdkafka writes to stderr what the checks provoke on purpose, unless it is given a logger."""
+    """A logger that drops messages: librdkafka would print the errors that the checks provoke."""
     logger = logging.getLogger("ottla.check.eos.librdkafka")
     logger.propagate = False
     logger.addHandler(logging.NullHandler())
@@ -55,7 +55,7 @@ def _silent() -> logging.Logger:
 
 
 class World:
-    """One run of the checks. `cluster_of` opens a connection of our own, for what no stock client can be made to do."""
+    """One run of the checks. `cluster_of` opens a connection of our own client, for requests that no stock client sends."""
 
     def __init__(self, settings: Mapping[str, Any], cluster: Cluster) -> None:
         self.kafka = stock_client()
@@ -70,12 +70,12 @@ class World:
         return str(self.settings["bootstrap.servers"])
 
     @property
-    def is_readable_on_the_way(self) -> bool:
-        """Whether a proxy can look into the connection."""
+    def is_plaintext(self) -> bool:
+        """Whether a proxy can read the connection."""
         return not str(self.settings.get("security.protocol", "")).upper().endswith("SSL")
 
     def reach(self) -> None:
-        """ConnectError when no broker answers; librdkafka would go on trying."""
+        """Raises ConnectError when no broker answers; librdkafka would retry for ever."""
         self.cluster.refresh([])
 
     # Topics
@@ -88,7 +88,7 @@ class World:
         return name
 
     def tidy_up(self) -> None:
-        """Deletes what was made; a broker that will not is left with it."""
+        """Deletes the topics that were made; errors are ignored."""
         if not self.topics:
             return
         for deletion in self.admin.delete_topics(self.topics, operation_timeout=WAIT_SECONDS).values():
@@ -105,7 +105,7 @@ class World:
         return self.kafka.Producer({**self.settings, **common, **named})
 
     def transactional(self, suffix: str, *, timeout_ms: int = 60_000) -> Any:
-        """A transactional producer that has introduced itself."""
+        """A transactional producer after init_transactions."""
         producer = self.producer(transactional_id=f"{self.name}-{suffix}", transaction_timeout_ms=timeout_ms)
         try:
             producer.init_transactions(WAIT_SECONDS)
@@ -141,10 +141,10 @@ class World:
         for value in values:
             producer.produce(topic, value, partition=partition, on_delivery=report)
         if producer.flush(WAIT_SECONDS) or refused:
-            raise Broken(f"a record was not taken within {WAIT_SECONDS:g} s: {refused[0] if refused else 'no answer'}")
+            raise Broken(f"a record was not acknowledged within {WAIT_SECONDS:g} s: {refused[0] if refused else 'no answer'}")
 
     def read(self, topic: str, isolation: str = "read_committed", partitions: int = 1) -> list[str]:
-        """What a reader from the beginning to the end of each partition gets, partition by partition."""
+        """The values that a reader gets from the beginning to the end of each partition."""
         consumer = self.consumer("reader", isolation)
         consumer.assign([self.kafka.TopicPartition(topic, partition, 0) for partition in range(partitions)])
         found: dict[int, list[str]] = {partition: [] for partition in range(partitions)}
@@ -166,7 +166,7 @@ class World:
         return [value for partition in range(partitions) for value in found[partition]]
 
     def expect(self, topic: str, wanted: Sequence[str], seconds: float = WAIT_SECONDS) -> None:
-        """Under read_committed the topic shows exactly this, as soon as it shows the last of it. Broken otherwise."""
+        """Raises Broken unless read_committed readers get exactly these values once they get the last of them."""
         deadline = time.monotonic() + seconds
         while True:
             seen = self.read(topic)
