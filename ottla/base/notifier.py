@@ -1,0 +1,116 @@
+"""Calls functions when something has moved: watchers at every move, waiters once, when the end that they wait for is reached.
+
+Waiters are ordered by that end in two heaps, one for what is committed and one for what is durable. So a move costs a call for each
+function that it concerns, whatever the number of those that wait for later ends: a thousand waiting produces cost a thousand calls, and
+not a thousand for each move. Watchers are called without arguments and look for themselves what has changed.
+
+Called functions may add, remove, wait and cause further moves. A move inside of a call is reported after the round that is running,
+never within it. A function waits for one end at a time: if it asks again for a later one, it is called there only.
+
+Left out: when to notify (`replication/`, `sharing/share_partition.py`), and waking requests in turns (`server/waiters.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from heapq import heapify, heappop, heappush
+from typing import Any
+
+_STALE_MAX = 64
+"""So many forgotten entries, or half of all if that is more, may stay in the heaps."""
+
+_END, _FUNCTION = 0, 2
+
+
+class Notifier:
+    """The watchers and waiters of one thing; see above."""
+
+    __slots__ = ("_committed", "_count", "_durable", "_ended", "_ends", "_has_moved", "_is_notifying", "waiters", "watchers")
+
+    def __init__(self) -> None:
+        self.watchers: dict[Callable[[], None], None] = {}
+        self.waiters: dict[Callable[[], None], list[Any]] = {}
+        """By function: end, running number, function (None: forgotten). The same entries stand in the heaps."""
+        self._committed: list[list[Any]] = []
+        self._durable: list[list[Any]] = []
+        self._count = 0
+        self._ends = (0, 0)
+        self._ended: dict[Callable[[], None], None] = {}
+        self._is_notifying = False
+        self._has_moved = False
+
+    def add_watcher(self, function: Callable[[], None]) -> None:
+        self.watchers[function] = None
+
+    def remove_watcher(self, function: Callable[[], None]) -> None:
+        self.watchers.pop(function, None)
+
+    def call_when_committed(self, end: int, function: Callable[[], None]) -> None:
+        """Calls `function` once, at the first notification that everything below `end` is committed."""
+        self._wait(self._committed, end, function)
+
+    def call_when_durable(self, end: int, function: Callable[[], None]) -> None:
+        """Calls `function` once, at the first notification that everything below `end` is durable."""
+        self._wait(self._durable, end, function)
+
+    def forget(self, function: Callable[[], None]) -> None:
+        """`function` waits for nothing any more."""
+        self._ended.pop(function, None)
+        entry = self.waiters.pop(function, None)
+        if entry is not None:
+            entry[_FUNCTION] = None
+            self._sweep()
+
+    def end_waits(self) -> None:
+        """What the present waiters wait for will not come: the next notification calls them all."""
+        self._ended.update(dict.fromkeys(entry[_FUNCTION] for entry in sorted(self.waiters.values())))
+        self.waiters.clear()
+        self._committed.clear()
+        self._durable.clear()
+
+    def notify(self, committed_end: int = 0, durable_end: int = 0) -> None:
+        """Something has moved; calls the watchers, and the waiters for ends up to these."""
+        self._ends = (committed_end, durable_end)
+        self._has_moved = True
+        if self._is_notifying:
+            return
+        self._is_notifying = True
+        try:
+            while self._has_moved:
+                self._has_moved = False
+                for function in tuple(self.watchers):
+                    function()
+                while self._ended:
+                    function = next(iter(self._ended))
+                    del self._ended[function]
+                    function()
+                if self.waiters:
+                    self._call_waiters()
+        finally:
+            self._is_notifying = False
+
+    def _call_waiters(self) -> None:
+        for kind, heap in enumerate((self._committed, self._durable)):
+            while heap and heap[0][_END] <= self._ends[kind]:
+                function = heappop(heap)[_FUNCTION]
+                if function is not None:
+                    del self.waiters[function]
+                    function()
+
+    def _wait(self, heap: list[list[Any]], end: int, function: Callable[[], None]) -> None:
+        known = self.waiters.get(function)
+        if known is not None:
+            if known[_END] >= end:
+                return
+            known[_FUNCTION] = None
+        self._count += 1
+        entry = self.waiters[function] = [end, self._count, function]
+        heappush(heap, entry)
+
+    def _sweep(self) -> None:
+        """Drops forgotten entries when they are many: an end that is never reached would keep them for ever."""
+        entries = len(self._committed) + len(self._durable)
+        if entries - len(self.waiters) > max(_STALE_MAX, len(self.waiters)):
+            for heap in (self._committed, self._durable):
+                heap[:] = [entry for entry in heap if entry[_FUNCTION] is not None]
+                heapify(heap)
