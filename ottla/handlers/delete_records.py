@@ -45,7 +45,7 @@ def delete(broker: Broker, request: RequestContext, topic: str, index: int, offs
             raise ApiError(broker.partitions.absence(topic, index))
         if not partition.log.config.is_deleted:
             raise ApiError(ErrorCode.POLICY_VIOLATION, f"{topic!r} has no cleanup.policy=delete")
-        low_watermark = partition.delete_records(offset)
+        low_watermark = partition.require_leading().delete_records(offset)
     except ApiError as error:
         return DeleteRecordsPartitionResult(partition_index=index, low_watermark=-1, error_code=error.code)
     return DeleteRecordsPartitionResult(partition_index=index, low_watermark=low_watermark)

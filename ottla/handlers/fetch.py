@@ -20,12 +20,14 @@ from ottla.base.errors import ApiError, ErrorCode
 from ottla.base.types import READ_COMMITTED
 from ottla.replication.fetch_sessions import FetchPlan, Wanted
 from ottla.replication.partition import Partition, PartitionRead
+from ottla.replication.progress import UNKNOWN_EPOCH, FollowerFetch
 from ottla.requests.context import Broker, Pending, RequestContext, Watch
 from ottla.security.acl import AclOperation, ResourceType
 from ottla.wire.messages.fetch import (
     AbortedTransaction,
     EpochEndOffset,
     FetchableTopicResponse,
+    FetchPartition,
     FetchRequest,
     FetchResponse,
     PartitionData,
@@ -43,10 +45,11 @@ def handle(broker: Broker, request: RequestContext, body: FetchRequest) -> Fetch
     replica_id = body.replica_state.replica_id if request.version >= 15 else body.replica_id
     if replica_id >= 0 and not may_replicate(broker, request):
         return FetchResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    replica = (replica_id, body.replica_state.replica_epoch if request.version >= 15 else UNKNOWN_EPOCH)
     plan = broker.fetch_sessions.plan(body, request.version >= TOPIC_IDS_SINCE)
     if plan.error:
         return FetchResponse(error_code=plan.error)
-    fetch = Fetch(broker, request, body, plan, replica_id)
+    fetch = Fetch(broker, request, body, plan, replica)
     answer = fetch.attempt()
     if answer is not None or body.max_wait_ms <= 0:
         return answer or fetch.answer()
@@ -64,14 +67,15 @@ class Fetch:
     """
 
     __slots__ = (
-        "_body", "_broker", "_has_records", "_has_topic_ids", "_partitions", "_pending", "_plan", "_reads", "_replica_id", "_watch",
+        "_body", "_broker", "_has_records", "_has_topic_ids", "_partitions", "_pending", "_plan", "_reads", "_replica", "_watch",
     )  # fmt: skip
 
-    def __init__(self, broker: Broker, request: RequestContext, body: FetchRequest, plan: FetchPlan, replica_id: int) -> None:
+    def __init__(self, broker: Broker, request: RequestContext, body: FetchRequest, plan: FetchPlan, replica: tuple[int, int]) -> None:
         self._broker = broker
         self._body = body
         self._plan = plan
-        self._replica_id = replica_id
+        self._replica = replica
+        """Broker id and epoch of a follower; the id of a consumer is negative."""
         self._has_topic_ids = request.version >= TOPIC_IDS_SINCE
         self._partitions = [self._find(wanted) for wanted in plan.wanted]
         self._reads: list[PartitionRead | ErrorCode] = []
@@ -102,8 +106,8 @@ class Fetch:
     def wait(self) -> Pending:
         """Answers when enough has come, or when the reader's patience ends."""
         self._pending = Pending()
-        partitions = [partition for partition in self._partitions if partition is not None]
-        self._watch = self._broker.waiters.watch(partitions, self._body.max_wait_ms, self._wake, self._give_up)
+        watched = [partition.notifier for partition in self._partitions if partition is not None]
+        self._watch = self._broker.waiters.watch(watched, self._body.max_wait_ms, self._wake, self._give_up)
         self._pending.abandon = self._watch.cancel
         return self._pending
 
@@ -157,21 +161,33 @@ class Fetch:
             return self._unknown(wanted)
         asked = wanted.partition
         partition.traffic.fetches += 1
-        replica_id = self._replica_id
+        bytes_max = max(0, min(asked.partition_max_bytes, left))
         try:
+            if self._replica[0] >= 0:
+                return self._read_as_follower(asked, partition, bytes_max, is_first)
             return partition.read(
                 asked.fetch_offset,
-                max(0, min(asked.partition_max_bytes, left)),
+                bytes_max,
                 isolation=self._body.isolation_level,
                 min_one=is_first,
                 current_leader_epoch=asked.current_leader_epoch,
                 last_fetched_epoch=asked.last_fetched_epoch,
-                replica_id=replica_id,
-                now_ms=self._broker.clock.monotonic_ms() if replica_id >= 0 else 0,
             )
         except ApiError as error:
             partition.traffic.count_refused_fetch(error.code)
             return error.code
+
+    def _read_as_follower(self, asked: FetchPartition, partition: Partition, bytes_max: int, is_first: bool) -> PartitionRead:
+        """The first attempt takes the follower's progress; a later one is the same request and says nothing new of it."""
+        broker_id, broker_epoch = self._replica
+        return partition.read_as_follower(
+            FollowerFetch(broker_id, broker_epoch, asked.fetch_offset, asked.log_start_offset, self._broker.clock.monotonic_ms()),
+            bytes_max,
+            min_one=is_first,
+            current_leader_epoch=asked.current_leader_epoch,
+            last_fetched_epoch=asked.last_fetched_epoch,
+            is_repeated=self._watch is not None,
+        )
 
     def _result(self, wanted: Wanted, read: PartitionRead | ErrorCode) -> PartitionData:
         index = wanted.index

@@ -15,7 +15,8 @@ from __future__ import annotations
 
 from ottla.base.errors import ApiError, ErrorCode, RecordsRefused, WireError
 from ottla.base.types import INTERNAL_TOPICS, TopicPartition
-from ottla.replication.partition import Partition
+from ottla.replication.leader import Leader
+from ottla.replication.traffic import Traffic
 from ottla.replication.verification import VerificationGuard
 from ottla.requests.context import Broker, Pending, RequestContext, Watch, require
 from ottla.security.acl import AclOperation, ResourceType
@@ -80,8 +81,9 @@ class Produce:
         self._pending: Pending | None = None
         self._watch: Watch | None = None
         self.refusals: list[ApiError] = []
-        # What is appended and not yet acknowledged: partition (None while the coordinator is asked), last offset, its result.
-        self.owed: list[tuple[Partition | None, int, PartitionProduceResponse]] = []
+        # What is appended and not yet acknowledged: the term of leadership that made the append (None while the coordinator is asked),
+        # last offset, its result.
+        self.owed: list[tuple[Leader | None, int, PartitionProduceResponse]] = []
 
     def append_all(self) -> None:
         partitions, has_topic_ids = self._broker.partitions, self._request.version >= TOPIC_IDS_SINCE
@@ -100,7 +102,8 @@ class Produce:
                 results.append(result)
                 partition = partitions.get(name, data.index)
                 if refusal is not None or partition is None:
-                    self._refuse(result, refusal or ApiError(partitions.absence(name, data.index)), partition)
+                    traffic = partition.traffic if partition is not None else None
+                    self._refuse(result, refusal or ApiError(partitions.absence(name, data.index)), traffic)
                     continue
                 records = data.records
                 try:
@@ -108,21 +111,22 @@ class Produce:
                         raise ApiError(ErrorCode.INVALID_RECORD, "no whole record batch")
                     if self._is_odd:
                         self._check_odd(records)
-                    if records[TRANSACTIONAL_AT] & TRANSACTIONAL_BIT and self._must_ask(partition, records):
-                        self._ask_coordinator(partition, bytearray(records), result)
+                    leader = partition.leader or partition.require_leading()
+                    if records[TRANSACTIONAL_AT] & TRANSACTIONAL_BIT and self._must_ask(leader, records):
+                        self._ask_coordinator(leader, partition.topic_partition, bytearray(records), result)
                     else:
-                        self._append(partition, records, result, now_ms)
+                        self._append(leader, records, result, now_ms)
                 except ApiError as error:
-                    self._refuse(result, error, partition)
+                    self._refuse(result, error, partition.traffic)
 
     def wait(self) -> Pending:
         """Answers when every append is acknowledged, or when the time is over."""
         self._pending = Pending()
         self._watch = self._broker.waiters.watch((), self._body.timeout_ms, self._settle, self._time_out)
         self._pending.abandon = self._watch.cancel
-        for partition, last_offset, _ in self.owed:
-            if partition is not None:
-                self._watch.add_acknowledgement(partition, last_offset, self._acks)
+        for leader, last_offset, _ in self.owed:
+            if leader is not None:
+                self._watch.add_acknowledgement(leader, last_offset, self._acks)
         return self._pending
 
     def answer(self) -> ProduceResponse | None:
@@ -152,7 +156,7 @@ class Produce:
 
     def _append(
         self,
-        partition: Partition,
+        leader: Leader,
         records: memoryview | bytearray,
         result: PartitionProduceResponse,
         now_ms: int,
@@ -160,36 +164,35 @@ class Produce:
     ) -> None:
         acks = self._acks
         try:
-            appended = partition.append(records, acks=acks, now_ms=now_ms, is_transaction_v2=self._is_v2, guard=guard)
+            appended = leader.append(records, acks=acks, now_ms=now_ms, is_transaction_v2=self._is_v2, guard=guard)
         except ApiError as error:
             if error.code in JUDGED_BY_LOG:
-                result.log_start_offset = partition.log.log_start_offset
+                result.log_start_offset = leader.log.log_start_offset
             raise
         result.base_offset, last_offset, result.log_append_time_ms, result.log_start_offset, _ = appended
         if acks != NONE:
-            code = partition.acknowledgement(last_offset, acks)
+            code = leader.acknowledgement(last_offset, acks)
             if code is None:
-                self.owed.append((partition, last_offset, result))
+                self.owed.append((leader, last_offset, result))
                 if self._watch is not None:
-                    self._watch.add_acknowledgement(partition, last_offset, acks)
+                    self._watch.add_acknowledgement(leader, last_offset, acks)
             elif code:
                 raise ApiError(code)
 
     # Transactions
 
-    def _must_ask(self, partition: Partition, records: memoryview) -> bool:
+    def _must_ask(self, leader: Leader, records: memoryview) -> bool:
         """Whether the coordinator has to let this batch in: always, unless the producer's transaction is open in the partition already."""
         transactional_id = self._body.transactional_id
         if transactional_id is None:
             raise ApiError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "a transactional batch in a request without transactional id")
         require(self._broker, self._request, AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id)
         header = read_batch_header(records, 0)
-        return not partition.has_open_transaction(header.producer_id, header.producer_epoch)
+        return not leader.has_open_transaction(header.producer_id, header.producer_epoch)
 
-    def _ask_coordinator(self, partition: Partition, records: bytearray, result: PartitionProduceResponse) -> None:
+    def _ask_coordinator(self, leader: Leader, key: TopicPartition, records: bytearray, result: PartitionProduceResponse) -> None:
         header = read_batch_header(records, 0)
-        guard = partition.begin_verification(header.producer_id, header.producer_epoch, header.base_sequence)
-        key = partition.topic_partition
+        guard = leader.begin_verification(header.producer_id, header.producer_epoch, header.base_sequence)
         entry = (None, -1, result)
         self.owed.append(entry)
 
@@ -198,7 +201,7 @@ class Produce:
             code = codes.get(key, ErrorCode.NONE)
             if code is ErrorCode.TRANSACTION_ABORTABLE and self._request.version < ABORTABLE_SINCE:
                 code = ErrorCode.INVALID_TXN_STATE
-            self._append_admitted(partition, records, result, code, guard)
+            self._append_admitted(leader, records, result, code, guard)
             self._settle()
 
         self._broker.transactions.admit(
@@ -207,14 +210,14 @@ class Produce:
         )  # fmt: skip
 
     def _append_admitted(
-        self, partition: Partition, records: bytearray, result: PartitionProduceResponse, code: ErrorCode, guard: VerificationGuard | None
+        self, leader: Leader, records: bytearray, result: PartitionProduceResponse, code: ErrorCode, guard: VerificationGuard | None
     ) -> None:
         try:
             if code:
                 raise ApiError(code, "the transaction coordinator did not let this partition in")
-            self._append(partition, records, result, self._broker.clock.wall_ms(), guard)
+            self._append(leader, records, result, self._broker.clock.wall_ms(), guard)
         except ApiError as error:
-            self._refuse(result, error, partition)
+            self._refuse(result, error, leader.traffic)
 
     # Waiting
 
@@ -222,19 +225,19 @@ class Produce:
         """Looks again at what is owed; answers when nothing is."""
         left = []
         for entry in self.owed:
-            partition, last_offset, result = entry
-            code = partition.acknowledgement(last_offset, self._acks) if partition is not None else None
+            leader, last_offset, result = entry
+            code = leader.acknowledgement(last_offset, self._acks) if leader is not None else None
             if code is None:
                 left.append(entry)
             elif code:
-                self._refuse(result, ApiError(code), partition)
+                self._refuse(result, ApiError(code), leader.traffic if leader is not None else None)
         self.owed = left
         if self._pending is not None and not self._pending.is_done and not left:
             self._finish()
 
     def _time_out(self) -> None:
-        for partition, _, result in self.owed:
-            self._refuse(result, ApiError(ErrorCode.REQUEST_TIMED_OUT), partition)
+        for leader, _, result in self.owed:
+            self._refuse(result, ApiError(ErrorCode.REQUEST_TIMED_OUT), leader.traffic if leader is not None else None)
         self._finish()
 
     def _finish(self) -> None:
@@ -243,7 +246,7 @@ class Produce:
         if not self._pending.is_done:
             self._pending.complete(self.answer())
 
-    def _refuse(self, result: PartitionProduceResponse, error: ApiError, partition: Partition | None) -> None:
+    def _refuse(self, result: PartitionProduceResponse, error: ApiError, traffic: Traffic | None) -> None:
         self.refusals.append(error)
         result.error_code = error.code
         result.error_message = error.message or None
@@ -252,8 +255,8 @@ class Produce:
             result.record_errors = [
                 BatchIndexAndErrorMessage(batch_index=index, batch_index_error_message=text) for index, text in error.faults.items()
             ]
-        if partition is not None:
-            partition.traffic.count_refused_produce(error.code)
+        if traffic is not None:
+            traffic.count_refused_produce(error.code)
 
     # Hints
 

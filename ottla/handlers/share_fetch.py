@@ -169,7 +169,7 @@ class ShareFetch:
         watched: list[Watched] = []
         for reading in self._readings:
             if reading.partition is not None and reading.share is not None:
-                watched += (reading.partition, reading.share)
+                watched += (reading.partition.notifier, reading.share.notifier)
         self._watch = self._broker.waiters.watch(watched, self._body.max_wait_ms, self._wake, self._give_up)
 
     def outcomes(self) -> list[tuple[Place, ErrorCode]]:

@@ -76,12 +76,13 @@ def _admit(broker: Broker, request: RequestContext, body: TxnOffsetCommitRequest
     if partition is not None and partition.log.producers.has_open_transaction(body.producer_id, body.producer_epoch):
         commit(ErrorCode.NONE)
         return
-    guard = partition.begin_verification(body.producer_id, body.producer_epoch, NO_SEQUENCE) if partition is not None else None
+    leader = partition.leader if partition is not None else None
+    guard = leader.begin_verification(body.producer_id, body.producer_epoch, NO_SEQUENCE) if leader is not None else None
 
     def admitted(codes: dict[TopicPartition, ErrorCode]) -> None:
         code = offset_error(codes.get(key, ErrorCode.NONE), request.version)
-        if not code and partition is not None and guard is not None:
-            is_void = not partition.verifications.stands(body.producer_id, body.producer_epoch, guard)
+        if not code and leader is not None and guard is not None:
+            is_void = not leader.verifications.stands(body.producer_id, body.producer_epoch, guard)
             code = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if is_void else code
         commit(code)
 

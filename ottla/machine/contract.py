@@ -115,7 +115,10 @@ class Machine(Protocol):
 
 
 class MachineLog(Protocol):
-    """What a host needs of the partition under it (`replication/partition.py` is one, a list in a test is another)."""
+    """What a host needs of the partition under it: one term of its leadership (`replication/leader.py`), or a list in a test.
+
+    When the term is over, appends are refused and nothing is committed any more; the owner of the host closes it then.
+    """
 
     def append_records(self, records: Sequence[LogRecord], transactional: Transactional | None, now_ms: int) -> int:
         """Appends one batch as leader with acks=all; the offset after its last record. Raises `ApiError` if refused; nothing has changed
@@ -124,5 +127,5 @@ class MachineLog(Protocol):
     def committed_end(self) -> int:
         """The high watermark: everything below will survive."""
 
-    def on_committed(self, function: Callable[[], None]) -> None:
-        """Calls `function` each time the high watermark has moved."""
+    def call_when_committed(self, end: int, function: Callable[[], None]) -> None:
+        """Calls `function` once, when everything below `end` is committed; it may come too early, never too late."""

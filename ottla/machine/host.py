@@ -240,12 +240,14 @@ class MachineHost:
     # Effects
 
     def _release_committed(self) -> None:
-        """Releases, in order, what the high watermark has passed. Called each time it has moved."""
+        """Releases, in order, what the high watermark has passed, and asks to be called when it passes the next."""
         if self._is_releasing or self._is_deciding:
             return
         held = self._held
         while held and held[0].end <= self._log.committed_end():
             self._release(held.popleft().decision.effects)
+        if held:
+            self._log.call_when_committed(held[0].end, self._release_committed)
 
     def _release(self, effects: Sequence[Effect]) -> None:
         is_outermost = not self._is_releasing
@@ -316,7 +318,6 @@ class MachineHost:
         """The log is applied: from here on commands are taken."""
         assert self.state is HostState.LOADING
         self.state = HostState.ACTIVE
-        self._log.on_committed(self._release_committed)
         self.run(self.machine.resume)
 
     def close(self, code: ErrorCode = ErrorCode.NOT_COORDINATOR) -> None:

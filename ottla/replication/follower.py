@@ -13,8 +13,7 @@ share, until a fetch is answered with records.
     any --fenced--> STOPPED                          a newer leader is known elsewhere; wait to be told
 
 Invariant: after an answer the machine has asked for at most one thing to be done, and the log is changed before it is asked again. Left
-out: the connection, sessions and batching of fetches, the log itself (`Replica.append_as_follower`, `truncate_as_follower`,
-`restart_as_follower`).
+out: the connection, sessions and batching of fetches, the log itself (`follower_log.py`).
 """
 
 from __future__ import annotations

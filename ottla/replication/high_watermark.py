@@ -1,18 +1,32 @@
-"""Below which offset will every record survive? The leader's rule for moving the high watermark.
+"""Moves the high watermark: the offset below which every record survives.
 
-It is the smallest end of all replicas that are in sync or may be held to be so (`IsrState.maximal`), it never goes back while this
-leader leads (I11), and it stands still while fewer than `min.insync.replicas` are in sync, so that what was acknowledged always stands
-on that many replicas (I12, KIP-966). The leader's own end is where its log is durable when acknowledgements wait for the disk, else
-where its log ends.
+A leader moves it to the smallest end of all replicas that are in sync or may be held to be so (`IsrState.maximal`). It never goes back
+while this leader leads (I11), and it stands still while fewer than `min.insync.replicas` are in sync, so that what was acknowledged always
+stands on that many replicas (I12, KIP-966). The leader's own end is where its log is durable when acknowledgements wait for the disk, else
+where its log ends. A follower takes over its leader's, as far as its own log reaches; only a log that is opened or cut may pull it back.
+
+Invariant, asserted here because nothing else assigns the attribute (a tidy test looks): log start <= high watermark <= log end (I2).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Protocol
+
+from ottla.base.types import TopicPartition
+from ottla.storage.log import Log
+
+
+class HasHighWatermark(Protocol):
+    """What moves: `state.PartitionState`."""
+
+    topic_partition: TopicPartition
+    log: Log
+    high_watermark: int
 
 
 def next_high_watermark(current: int, *, own_end: int, remote_ends: Iterable[int], in_sync: int, in_sync_min: int) -> int:
-    """The new high watermark. `remote_ends`: log ends of the other members of the maximal ISR; `in_sync` counts the confirmed ones."""
+    """A leader's new high watermark. `remote_ends`: log ends of the other members of the maximal ISR; `in_sync` counts the confirmed."""
     if in_sync < in_sync_min:
         return current
     lowest = own_end
@@ -20,3 +34,12 @@ def next_high_watermark(current: int, *, own_end: int, remote_ends: Iterable[int
         if end < lowest:
             lowest = end
     return lowest if lowest > current else current
+
+
+def move_high_watermark(state: HasHighWatermark, offset: int, *, may_fall: bool = False) -> None:
+    """Sets the high watermark. `may_fall` is for logs that were opened or cut: otherwise it never goes back (I11)."""
+    log = state.log
+    is_right = log.log_start_offset <= offset <= log.log_end_offset and (may_fall or state.high_watermark <= offset)
+    assert is_right, f"{state.topic_partition}: high watermark {offset} (I2, I11)"
+    state.high_watermark = offset
+    log.producers.on_high_watermark(offset)

@@ -7,7 +7,7 @@ not, and in both cases the larger set is the safe one (KIP-497). Growing and shr
 A replica may join only if it has reached the high watermark *and* the start of the current leader epoch, and only in the life (broker
 epoch) in which the controller knows it: a broker that came back with an empty disk is another one (I13, KIP-903).
 
-Pure: states in, states out. Left out: who sends the proposal, the progress of each replica (`leader.py`).
+Pure: states in, states out. Left out: who sends the proposal, the progress of each replica (`progress.py`).
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
 
-from ottla.replication.leader import RemoteReplica
+from ottla.replication.progress import UNKNOWN_EPOCH, FollowerProgress
 
 
-class IsrChange(Enum):
-    """What is being asked of the controller."""
+class IsrPhase(Enum):
+    """Which change has been proposed to the controller and is not answered yet."""
 
     COMMITTED = "Committed"
     PENDING_EXPAND = "PendingExpand"
@@ -28,9 +28,9 @@ class IsrChange(Enum):
 
 
 ALLOWED = {
-    IsrChange.COMMITTED: (IsrChange.PENDING_EXPAND, IsrChange.PENDING_SHRINK),
-    IsrChange.PENDING_EXPAND: (IsrChange.COMMITTED,),
-    IsrChange.PENDING_SHRINK: (IsrChange.COMMITTED,),
+    IsrPhase.COMMITTED: (IsrPhase.PENDING_EXPAND, IsrPhase.PENDING_SHRINK),
+    IsrPhase.PENDING_EXPAND: (IsrPhase.COMMITTED,),
+    IsrPhase.PENDING_SHRINK: (IsrPhase.COMMITTED,),
 }
 
 
@@ -39,33 +39,33 @@ class IsrState:
     """`members` as the controller last confirmed them; `moving` join or leave, if the change is agreed to."""
 
     members: tuple[int, ...]
-    change: IsrChange = IsrChange.COMMITTED
+    phase: IsrPhase = IsrPhase.COMMITTED
     moving: tuple[int, ...] = ()
 
     @property
     def maximal(self) -> tuple[int, ...]:
         """Every replica that the controller may by now hold to be in sync."""
-        return self.members + self.moving if self.change is IsrChange.PENDING_EXPAND else self.members
+        return self.members + self.moving if self.phase is IsrPhase.PENDING_EXPAND else self.members
 
     @property
     def proposed(self) -> tuple[int, ...]:
         """The set that the controller was asked for."""
-        if self.change is IsrChange.PENDING_SHRINK:
+        if self.phase is IsrPhase.PENDING_SHRINK:
             return tuple(member for member in self.members if member not in self.moving)
         return self.maximal
 
     def expand(self, replica_id: int) -> IsrState:
         assert replica_id not in self.members, f"replica {replica_id} is in sync already"
-        return self._move(IsrChange.PENDING_EXPAND, (replica_id,))
+        return self._move(IsrPhase.PENDING_EXPAND, (replica_id,))
 
     def shrink(self, leaving: Iterable[int]) -> IsrState:
         moving = tuple(leaving)
         assert moving and all(replica_id in self.members for replica_id in moving), f"{moving} cannot leave {self.members}"
-        return self._move(IsrChange.PENDING_SHRINK, moving)
+        return self._move(IsrPhase.PENDING_SHRINK, moving)
 
-    def _move(self, change: IsrChange, moving: tuple[int, ...]) -> IsrState:
-        assert change in ALLOWED[self.change], f"an ISR change from {self.change} to {change}"
-        return IsrState(members=self.members, change=change, moving=moving)
+    def _move(self, phase: IsrPhase, moving: tuple[int, ...]) -> IsrState:
+        assert phase in ALLOWED[self.phase], f"an ISR change from {self.phase} to {phase}"
+        return IsrState(members=self.members, phase=phase, moving=moving)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,22 +77,25 @@ class IsrProposal:
     partition_epoch: int
 
 
-def may_join(replica: RemoteReplica, *, high_watermark: int, epoch_start_offset: int, known_broker_epoch: int | None) -> bool:
-    """Whether this follower may be proposed; `known_broker_epoch` None: the controller knows no such broker."""
-    if known_broker_epoch is None or replica.broker_epoch != known_broker_epoch:
+def may_join(follower: FollowerProgress, *, high_watermark: int, epoch_start_offset: int, known_broker_epoch: int | None) -> bool:
+    """Whether this follower may be proposed; `known_broker_epoch` None: the controller knows no such broker.
+
+    A fetch that names no broker epoch never qualifies: nothing proves which life of the broker it came from.
+    """
+    if follower.broker_epoch == UNKNOWN_EPOCH or follower.broker_epoch != known_broker_epoch:
         return False
-    return replica.log_end_offset >= high_watermark and replica.log_end_offset >= epoch_start_offset
+    return follower.log_end_offset >= high_watermark and follower.log_end_offset >= epoch_start_offset
 
 
 def lagging(
-    members: Iterable[int], replicas: dict[int, RemoteReplica], *, leader_end_offset: int, now_ms: int, lag_max_ms: int
+    members: Iterable[int], followers: dict[int, FollowerProgress], *, leader_end_offset: int, now_ms: int, lag_max_ms: int
 ) -> tuple[int, ...]:
     """Members that are not at the leader's end and have not been for longer than `replica.lag.time.max.ms`."""
     out = []
     for member in members:
-        replica = replicas.get(member)
-        if replica is None:
+        follower = followers.get(member)
+        if follower is None:
             continue  # the leader itself
-        if replica.log_end_offset != leader_end_offset and now_ms - replica.last_caught_up_ms > lag_max_ms:
+        if follower.log_end_offset != leader_end_offset and now_ms - follower.last_caught_up_ms > lag_max_ms:
             out.append(member)
     return tuple(out)

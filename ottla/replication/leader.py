@@ -1,50 +1,372 @@
-"""How far has each follower come? What a leader remembers of its remote replicas.
+"""One term of leadership of a partition: appends, acknowledgements, the followers' progress, and proposals for the ISR.
 
-A follower's fetch at offset N says that it has everything below N, in the leader epoch that the fetch names; fetches of another epoch
-never get here (`Partition.read` fences them, I12, I18). "Caught up" is judged by time: a follower has caught up as of the moment at
-which it had all that the leader had then. So a follower that is always one fetch behind a busy leader still counts, and one that stands
-still does not.
+A leader checks a batch, gives it its offset, and moves the high watermark as its followers (or, with flush on ack, its disk) come along.
+A new leader epoch makes a new `Leader`, and the old one is over: it appends nothing, acknowledges nothing, and its waiters are called. So
+an acknowledgement is always asked of the term that made the append; a later term, also of the same broker, may have another batch there.
 
-Pure state; times are the loop's monotonic milliseconds. Left out: who may join or must leave (`isr.py`), the high watermark.
+Invariants: nothing is appended when a check refuses (I19, I21); with acks=all nothing is appended while too few replicas are in sync, and
+what is acknowledged is below the high watermark (I14); a transaction gets one marker (I25).
+
+Left out: roles and reading (`partition.py`), who may join the ISR (`isr.py`), bytes and files (`storage/log.py`), sequences
+(`storage/producers.py`), sending proposals.
 """
 
 from __future__ import annotations
 
-UNKNOWN_OFFSET = -1
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from ottla.base.errors import ApiError, ErrorCode, StorageError
+from ottla.base.log_config import LogConfig
+from ottla.machine.contract import LogRecord, Transactional
+from ottla.replication.high_watermark import move_high_watermark, next_high_watermark
+from ottla.replication.isr import IsrProposal, IsrState, lagging, may_join
+from ottla.replication.progress import UNKNOWN_EPOCH, FollowerFetch, FollowerProgress
+from ottla.replication.state import PartitionState
+from ottla.replication.verification import VerificationGuard, Verifications
+from ottla.storage.producer_snapshot import CachedBatch
+from ottla.storage.validate import check_batch, is_stamped, stamp_batch
+from ottla.wire.batch_header import TRANSACTIONAL_BIT, BatchHeader, read_batch_header
+from ottla.wire.records import CONTROL_ABORT, CONTROL_COMMIT, Record, encode_batch, encode_control_batch
+
+ALL_IN_SYNC = -1
+NOTHING_COMMITTED = -1
+
+_new_tuple = tuple.__new__
 
 
-class RemoteReplica:
-    """One follower's progress within the current leader epoch."""
+class AppendResult(NamedTuple):
+    """Where a batch stands; `log_append_time_ms` is -1 unless the broker stamps times."""
+
+    base_offset: int
+    last_offset: int
+    log_append_time_ms: int
+    log_start_offset: int
+    is_duplicate: bool
+
+
+class Leader:
+    """See above. Every method runs to its end on the loop. It is a `machine.contract.MachineLog`."""
 
     __slots__ = (
-        "broker_epoch",
-        "broker_id",
-        "last_caught_up_ms",
-        "last_fetch_leader_end",
-        "last_fetch_ms",
-        "log_end_offset",
-        "log_start_offset",
+        "_config",
+        "_is_alone",
+        "_is_stamping",
+        "_min_insync",
+        "_state",
+        "epoch",
+        "epoch_start_offset",
+        "followers",
+        "is_over",
+        "log",
+        "traffic",
+        "verifications",
     )
 
-    def __init__(self, broker_id: int, *, now_ms: int, is_in_sync: bool) -> None:
-        self.broker_id = broker_id
-        self.broker_epoch = -1
-        self.log_end_offset = UNKNOWN_OFFSET
-        self.log_start_offset = UNKNOWN_OFFSET
-        # A member of the ISR gets the full lag time to show itself to a new leader.
-        self.last_caught_up_ms = now_ms if is_in_sync else -(1 << 62)
-        self.last_fetch_leader_end = 0
-        self.last_fetch_ms = -(1 << 62)
+    def __init__(self, state: PartitionState, epoch: int) -> None:
+        self._state = state
+        self.log = state.log
+        self.traffic = state.traffic
+        self.epoch = epoch
+        self.epoch_start_offset = state.log.log_end_offset
+        self.followers: dict[int, FollowerProgress] = {}
+        self.verifications = Verifications()
+        self.is_over = False
+        self._config: LogConfig | None = None
+        self._is_stamping = False
+        self._is_alone = False  # leads without any follower
+        self._min_insync = 1
+        state.log.epochs.assign(epoch, self.epoch_start_offset)
 
-    def on_fetch(self, *, offset: int, log_start_offset: int, leader_end_offset: int, broker_epoch: int, now_ms: int) -> None:
-        """A fetch at `offset` arrived while the leader's log ended at `leader_end_offset`."""
-        if offset >= leader_end_offset:
-            self.last_caught_up_ms = max(self.last_caught_up_ms, now_ms)
-        elif offset >= self.last_fetch_leader_end:
-            # It has all that there was at its last fetch, so it had caught up as of then.
-            self.last_caught_up_ms = max(self.last_caught_up_ms, self.last_fetch_ms)
-        self.log_end_offset = offset
-        self.log_start_offset = log_start_offset
-        self.broker_epoch = broker_epoch
-        self.last_fetch_leader_end = leader_end_offset
-        self.last_fetch_ms = now_ms
+    def on_assigned(self, now_ms: int) -> None:
+        """The replicas or the ISR have changed within this term, or it begins. `now_ms` is monotonic."""
+        state, known = self._state, self.followers
+        isr = state.isr_state.members
+        self.followers = {
+            replica_id: known.get(replica_id) or FollowerProgress(replica_id, now_ms=now_ms, is_in_sync=replica_id in isr)
+            for replica_id in state.replicas
+            if replica_id != state.broker_id
+        }
+        self._is_alone = not self.followers
+        self._configure()
+        state.ask_flush()
+        self.advance_high_watermark()
+
+    def end(self) -> None:
+        """The term is over; waiters are called by who ends it."""
+        self.is_over = True
+        self.verifications.clear()
+
+    def _configure(self) -> None:
+        """Works out what the settings mean here; again whenever the log's configuration object is another one."""
+        self._config = config = self.log.config
+        self._is_stamping = is_stamped(config)
+        self._min_insync = self._state.min_insync
+
+    # Appending
+
+    def append(
+        self,
+        batch: memoryview | bytearray,
+        *,
+        acks: int,
+        now_ms: int,
+        is_transaction_v2: bool = False,
+        guard: VerificationGuard | None = None,
+    ) -> AppendResult:
+        """Appends a client's batch, which is stamped in place; or finds that it is there already. `now_ms` is wall time."""
+        if self.is_over:
+            raise self._state.refusal()
+        log = self.log
+        config = log.config
+        if config is not self._config:
+            self._configure()
+        if acks == -1 and not self._is_alone:
+            self._require_in_sync()
+        if type(batch) is not memoryview:
+            batch = memoryview(batch)
+        header = check_batch(batch, config, now_ms=now_ms)
+        if header[9] >= 0:
+            duplicate = self._check_producer(header, is_transaction_v2, guard)
+            if duplicate is not None:
+                time_ms = duplicate.timestamp if config.is_log_append_time else -1
+                return AppendResult(duplicate.base_offset, duplicate.last_offset, time_ms, log.log_start_offset, True)
+        if self._is_stamping:
+            batch, header = stamp_batch(batch, header, config, now_ms=now_ms)
+        base_offset = self._write(batch, header, now_ms)
+        self.traffic.produces += 1
+        time_ms = now_ms if config.is_log_append_time else -1
+        result: AppendResult = _new_tuple(AppendResult, (base_offset, base_offset + header[6], time_ms, log.log_start_offset, False))
+        return result
+
+    def _check_producer(self, header: BatchHeader, is_transaction_v2: bool, guard: VerificationGuard | None) -> CachedBatch | None:
+        producers = self.log.producers
+        duplicate = producers.check(header, transaction_version=2 if is_transaction_v2 else 0)
+        if duplicate is None and header.attributes & TRANSACTIONAL_BIT:
+            producer_id = header.producer_id
+            if not producers.has_open_transaction(producer_id, header.producer_epoch):
+                if self._state.is_verification_required or guard is not None:
+                    self.verifications.check(header, guard)
+                self.verifications.forget(producer_id)
+        return duplicate
+
+    def begin_verification(self, producer_id: int, producer_epoch: int, base_sequence: int) -> VerificationGuard | None:
+        """To be called before the coordinator is asked, and shown to `append`; None when the transaction is open here already."""
+        if self.log.producers.has_open_transaction(producer_id, producer_epoch):
+            return None
+        return self.verifications.begin(producer_id, producer_epoch, base_sequence)
+
+    def has_open_transaction(self, producer_id: int, producer_epoch: int) -> bool:
+        return self.log.producers.has_open_transaction(producer_id, producer_epoch)
+
+    def write_marker(
+        self, producer_id: int, producer_epoch: int, coordinator_epoch: int, is_commit: bool, now_ms: int, transaction_version: int = 0
+    ) -> int | None:
+        """Ends a producer's transaction here; the marker's offset, or None when the same marker stands in the log already.
+
+        Either way the marker is safe only when the high watermark has reached the log end of this moment.
+        """
+        self._begin_internal_append()
+        producers = self.log.producers
+        is_repeated = producers.check_marker(producer_id, producer_epoch, coordinator_epoch, transaction_version)
+        self.verifications.forget(producer_id)
+        if is_repeated:
+            return None
+        kind = CONTROL_COMMIT if is_commit else CONTROL_ABORT
+        batch = memoryview(encode_control_batch(kind, producer_id, producer_epoch, coordinator_epoch, now_ms))
+        return self._write(batch, read_batch_header(batch), now_ms)
+
+    def append_records(self, records: Sequence[LogRecord], transactional: Transactional | None, now_ms: int) -> int:
+        """`MachineLog`: one batch of a coordinator, with acks=all; the offset after its last record."""
+        config = self._begin_internal_append()
+        plain = [Record(0, now_ms, record.key, record.value) for record in records]
+        if transactional is None:
+            batch = memoryview(encode_batch(plain))
+        else:
+            producer_id, epoch = transactional.producer_id, transactional.producer_epoch
+            batch = memoryview(encode_batch(plain, producer_id=producer_id, producer_epoch=epoch, is_transactional=True))
+        if len(batch) > config.max_message_bytes:
+            raise ApiError(ErrorCode.RECORD_LIST_TOO_LARGE, f"{len(batch)} bytes, max.message.bytes is {config.max_message_bytes}")
+        header = read_batch_header(batch)
+        if transactional is not None:
+            self.log.producers.check(header, is_client=False)
+        if self._is_stamping:
+            batch, header = stamp_batch(batch, header, config, now_ms=now_ms)
+        return self._write(batch, header, now_ms) + header.last_offset_delta + 1
+
+    def _begin_internal_append(self) -> LogConfig:
+        """The checks of what the broker itself appends, always with acks=all."""
+        if self.is_over:
+            raise self._state.refusal()
+        config = self.log.config
+        if config is not self._config:
+            self._configure()
+        self._require_in_sync()
+        return config
+
+    def _require_in_sync(self) -> None:
+        in_sync = len(self._state.isr_state.members)
+        if in_sync < self._min_insync:
+            raise ApiError(ErrorCode.NOT_ENOUGH_REPLICAS, f"{in_sync} replicas in sync, min.insync.replicas is {self._min_insync}")
+
+    def _write(self, batch: memoryview, header: BatchHeader, now_ms: int) -> int:
+        """Appends what every check has passed, and moves the bounds."""
+        state, log = self._state, self.log
+        try:
+            base_offset = log.append(batch, header, leader_epoch=self.epoch, now_ms=now_ms)
+        except StorageError as error:
+            raise state.fail(error) from error
+        traffic = self.traffic
+        traffic.messages_in += header[6] + 1
+        traffic.bytes_in += len(batch)
+        if log.log_end_offset >= log.flush_offset and state.request_flush is not None:
+            state.request_flush()  # flush.messages
+        if state.is_flush_on_ack:
+            state.ask_flush()
+        elif self._is_alone:
+            move_high_watermark(state, base_offset + header[6] + 1)
+        else:
+            self.advance_high_watermark()
+        notifier = state.notifier
+        if notifier.watchers or notifier.waiters:
+            state.notify()
+        return base_offset
+
+    # Acknowledging
+
+    def acknowledgement(self, last_offset: int, acks: int) -> ErrorCode | None:
+        """What to answer for a batch of this term that ends at `last_offset`: None to wait, NONE for done, or an error."""
+        state = self._state
+        if self.is_over:
+            return state.refusal().code
+        if acks == 0:
+            return ErrorCode.NONE
+        if acks == 1:
+            return ErrorCode.NONE if not state.is_flush_on_ack or state.durable_end > last_offset else None
+        if state.high_watermark <= last_offset:
+            return None
+        if len(state.isr_state.members) < self._min_insync:
+            return ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+        return ErrorCode.NONE
+
+    def call_when_acknowledged(self, last_offset: int, acks: int, function: Callable[[], None]) -> None:
+        """Calls `function` once, when what `acks` asks for `last_offset` is there, or when this term is over."""
+        if self.is_over:
+            function()
+        elif acks == ALL_IN_SYNC:
+            self._state.notifier.call_when_committed(last_offset + 1, function)
+        else:
+            self._state.notifier.call_when_durable(last_offset + 1, function)
+
+    def forget_acknowledgement(self, function: Callable[[], None]) -> None:
+        self._state.notifier.forget(function)
+
+    def committed_end(self) -> int:
+        """`MachineLog`: the high watermark; nothing of this term is committed any more when it is over."""
+        return NOTHING_COMMITTED if self.is_over else self._state.high_watermark
+
+    def call_when_committed(self, end: int, function: Callable[[], None]) -> None:
+        """`MachineLog`: calls `function` when everything below `end` is committed, perhaps also when the term ends."""
+        if not self.is_over:
+            self._state.notifier.call_when_committed(end, function)
+
+    def advance_high_watermark(self) -> bool:
+        """Moves the high watermark as far as the rule allows; whether it has moved."""
+        state, followers = self._state, self.followers
+        isr_state = state.isr_state
+        moved = next_high_watermark(
+            state.high_watermark,
+            own_end=state.durable_end,
+            remote_ends=[followers[member].log_end_offset for member in isr_state.maximal if member in followers],
+            in_sync=len(isr_state.members),
+            in_sync_min=self._min_insync,
+        )
+        if moved == state.high_watermark:
+            return False
+        move_high_watermark(state, moved)
+        return True
+
+    # The start of the log
+
+    def delete_records(self, offset: int) -> int:
+        """Raises the log's start (-1: to the high watermark), never above the high watermark (I7); the new low watermark."""
+        state = self._state
+        if self.is_over:
+            raise state.refusal()
+        target = state.high_watermark if offset == -1 else offset
+        if not 0 <= target <= state.high_watermark:
+            message = f"cannot delete up to {offset}, the high watermark of {state.topic_partition} is {state.high_watermark}"
+            raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE, message)
+        if target > self.log.log_start_offset:
+            self.log.advance_log_start(target)
+            state.notify()
+        return self.low_watermark
+
+    @property
+    def low_watermark(self) -> int:
+        """The smallest log start of all replicas, as far as their followers have named it."""
+        starts = [follower.log_start_offset for follower in self.followers.values() if follower.log_start_offset >= 0]
+        return min(self.log.log_start_offset, *starts) if starts else self.log.log_start_offset
+
+    # Followers and the ISR
+
+    def take_progress(self, fetch: FollowerFetch) -> None:
+        """Notes how far a follower has come, once for each of its fetches; raises `ApiError` if its fetch cannot be right."""
+        state = self._state
+        follower = self.followers.get(fetch.replica_id)
+        if follower is None:
+            message = f"broker {fetch.replica_id} has no replica of {state.topic_partition}"
+            raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, message)
+        start, end = self.log.log_start_offset, self.log.log_end_offset
+        if not start <= fetch.offset <= end:
+            raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE, f"{state.topic_partition} reaches from {start} to {end}")
+        follower.on_fetch(fetch, end)
+        self._maybe_expand_isr(follower)
+        if self.advance_high_watermark():
+            state.notify()
+
+    def _maybe_expand_isr(self, follower: FollowerProgress) -> None:
+        state = self._state
+        isr_state = state.isr_state
+        if follower.broker_id in isr_state.members or isr_state.moving:
+            return
+        known = follower.broker_epoch if state.broker_epoch_of is None else state.broker_epoch_of(follower.broker_id)
+        if may_join(follower, high_watermark=state.high_watermark, epoch_start_offset=self.epoch_start_offset, known_broker_epoch=known):
+            state.isr_state = isr_state.expand(follower.broker_id)
+            self._propose()
+
+    def maybe_shrink_isr(self, now_ms: int, lag_max_ms: int) -> None:
+        """Proposes to drop members that have lagged for too long; called by the leader's housekeeping (`now_ms` is monotonic)."""
+        state = self._state
+        isr_state = state.isr_state
+        if self.is_over or isr_state.moving:
+            return
+        end = self.log.log_end_offset
+        out = lagging(isr_state.members, self.followers, leader_end_offset=end, now_ms=now_ms, lag_max_ms=lag_max_ms)
+        if out:
+            state.isr_state = isr_state.shrink(out)
+            self._propose()
+
+    def _propose(self) -> None:
+        """Asks for the ISR in mind, naming each member's life by its broker epoch (I13)."""
+        state = self._state
+        epochs = {replica_id: follower.broker_epoch for replica_id, follower in self.followers.items()}
+        own_epoch = None if state.broker_epoch_of is None else state.broker_epoch_of(state.broker_id)
+        epochs[state.broker_id] = UNKNOWN_EPOCH if own_epoch is None else own_epoch
+        members = tuple((member, epochs.get(member, UNKNOWN_EPOCH)) for member in state.isr_state.proposed)
+        proposal = IsrProposal(members=members, leader_epoch=self.epoch, partition_epoch=state.partition_epoch)
+        if state.on_isr_proposal is not None:
+            state.on_isr_proposal(proposal)
+
+    def on_isr_answer(self, isr: Sequence[int] | None, *, leader_epoch: int, partition_epoch: int) -> None:
+        """The controller's definite answer to a proposal: the ISR as it stands now, or None when the proposal was refused.
+
+        A proposal whose outcome is unknown stays pending. An answer from before a change that we know already (older epochs) says nothing.
+        """
+        state = self._state
+        if self.is_over or leader_epoch != self.epoch or partition_epoch < state.partition_epoch:
+            return
+        state.isr_state = IsrState(members=state.isr_state.members if isr is None else tuple(isr))
+        state.partition_epoch = partition_epoch
+        self.advance_high_watermark()
+        state.notify()

@@ -1,4 +1,4 @@
-"""What may somebody see of a partition: records, offsets by time, and where two histories part?
+"""What may a client or a follower read of a partition: records, offsets by time, and where two histories part?
 
 Consumers are bounded by the high watermark, readers of committed data by the last stable offset, and get with their records the list of
 aborted transactions that reach into them. Followers read to the end of the log. Nothing here changes anything.
@@ -11,15 +11,13 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from operator import attrgetter
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.base.types import NO_LEADER_EPOCH, NO_OFFSET, NO_TIMESTAMP, READ_COMMITTED
+from ottla.replication.state import PartitionState
 from ottla.storage.file_slice import FileSlice
-
-if TYPE_CHECKING:
-    from ottla.replication.partition import Partition
-    from ottla.storage.log import Log
+from ottla.storage.log import Log
 
 LATEST = -1
 EARLIEST = -2
@@ -43,10 +41,10 @@ class PartitionRead(NamedTuple):
     diverging_epoch: tuple[int, int] | None
 
 
-def read_as_consumer(partition: Partition, offset: int, bytes_max: int, isolation: int, min_one: bool) -> PartitionRead:
-    log = partition.log
-    high_watermark = partition.high_watermark
-    stable = partition.last_stable_offset
+def read_as_consumer(state: PartitionState, offset: int, bytes_max: int, isolation: int, min_one: bool) -> PartitionRead:
+    log = state.log
+    high_watermark = state.high_watermark
+    stable = state.last_stable_offset
     end = stable if isolation == READ_COMMITTED else high_watermark
     found: FileSlice | None = None
     aborted: list[tuple[int, int]] | None = None
@@ -55,7 +53,7 @@ def read_as_consumer(partition: Partition, offset: int, bytes_max: int, isolatio
         if found is not None and isolation == READ_COMMITTED:
             aborted = _aborted(log, found, offset, end)
     elif offset > end:
-        _require_within(partition, offset)
+        _require_within(state, offset)
     read: PartitionRead = _new_tuple(PartitionRead, (found, high_watermark, stable, log.log_start_offset, aborted, None))
     return read
 
@@ -75,28 +73,33 @@ def _aborted(log: Log, found: FileSlice, offset: int, end: int) -> list[tuple[in
     return log.aborted_transactions(offset, end)
 
 
-def read_as_follower(partition: Partition, offset: int, bytes_max: int, min_one: bool) -> PartitionRead:
-    log = partition.log
+def read_as_follower(state: PartitionState, offset: int, bytes_max: int, min_one: bool) -> PartitionRead:
+    log = state.log
     end = log.log_end_offset
-    _require_within(partition, offset)
+    _require_within(state, offset)
     found = log.read(offset, bytes_max, end_offset=end, min_one=min_one) if offset < end else None
-    return PartitionRead(found, partition.high_watermark, partition.last_stable_offset, log.log_start_offset, None, None)
+    return PartitionRead(found, state.high_watermark, state.last_stable_offset, log.log_start_offset, None, None)
 
 
-def find_divergence(partition: Partition, offset: int, last_fetched_epoch: int) -> tuple[int, int] | None:
+def nothing_but(state: PartitionState, diverging_epoch: tuple[int, int]) -> PartitionRead:
+    """The answer to a reader whose history has parted: no records, only where."""
+    return PartitionRead(None, state.high_watermark, state.last_stable_offset, state.log.log_start_offset, None, diverging_epoch)
+
+
+def find_divergence(state: PartitionState, offset: int, last_fetched_epoch: int) -> tuple[int, int] | None:
     """Where the reader's history parts from ours, if its last record before `offset` was not written as `last_fetched_epoch` here."""
-    log = partition.log
+    log = state.log
     epoch, end_offset = log.epochs.end_offset_for(last_fetched_epoch, log.log_end_offset)
     if epoch < 0 or end_offset < 0 or offset < log.log_start_offset:
-        message = f"{partition.topic_partition} knows nothing of offset {offset} in epoch {last_fetched_epoch}"
+        message = f"{state.topic_partition} knows nothing of offset {offset} in epoch {last_fetched_epoch}"
         raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE, message)
     return (epoch, end_offset) if epoch < last_fetched_epoch or end_offset < offset else None
 
 
-def list_offset(partition: Partition, timestamp: int, isolation: int) -> tuple[int, int, int]:
+def list_offset(state: PartitionState, epoch_start_offset: int, timestamp: int, isolation: int) -> tuple[int, int, int]:
     """(timestamp, offset, leader epoch); nothing found is (-1, -1, -1). There is no tiered storage, so -5 and -6 find nothing."""
-    log = partition.log
-    visible_end = partition.last_stable_offset if isolation == READ_COMMITTED else partition.high_watermark
+    log = state.log
+    visible_end = state.last_stable_offset if isolation == READ_COMMITTED else state.high_watermark
     if timestamp in (EARLIEST, EARLIEST_LOCAL):
         return NO_TIMESTAMP, log.log_start_offset, log.epochs.epoch_at(log.log_start_offset)
     if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
@@ -104,26 +107,26 @@ def list_offset(partition: Partition, timestamp: int, isolation: int) -> tuple[i
     if timestamp < MAX_TIMESTAMP:
         raise ApiError(ErrorCode.UNSUPPORTED_VERSION, f"there is no special timestamp {timestamp}")
     # A new leader knows what was visible only when its watermark has reached its own epoch; until then "latest" might go back (KIP-207).
-    is_settled = visible_end >= partition.epoch_start_offset or partition.high_watermark >= partition.epoch_start_offset
+    is_settled = visible_end >= epoch_start_offset or state.high_watermark >= epoch_start_offset
     if timestamp == LATEST:
         if not is_settled:
-            raise _not_available(partition)
-        return NO_TIMESTAMP, visible_end, partition.leader_epoch
+            raise _not_available(state)
+        return NO_TIMESTAMP, visible_end, state.leader_epoch
     found = log.max_timestamp_offset() if timestamp == MAX_TIMESTAMP else log.offset_for_timestamp(timestamp, end_offset=visible_end)
     if found is not None and found[1] < visible_end:
         return found
     if not is_settled:
-        raise _not_available(partition)
+        raise _not_available(state)
     return NO_TIMESTAMP, NO_OFFSET, NO_LEADER_EPOCH
 
 
-def _require_within(partition: Partition, offset: int) -> None:
-    log = partition.log
+def _require_within(state: PartitionState, offset: int) -> None:
+    log = state.log
     if not log.log_start_offset <= offset <= log.log_end_offset:
-        message = f"offset {offset} of {partition.topic_partition}, which reaches from {log.log_start_offset} to {log.log_end_offset}"
+        message = f"offset {offset} of {state.topic_partition}, which reaches from {log.log_start_offset} to {log.log_end_offset}"
         raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE, message)
 
 
-def _not_available(partition: Partition) -> ApiError:
-    message = f"{partition.topic_partition} is led anew, and its high watermark has not reached epoch {partition.leader_epoch} yet"
+def _not_available(state: PartitionState) -> ApiError:
+    message = f"{state.topic_partition} is led anew, and its high watermark has not reached epoch {state.leader_epoch} yet"
     return ApiError(ErrorCode.OFFSET_NOT_AVAILABLE, message)

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from ottla.controller.api import Controller
     from ottla.machine.host import MachineHost
     from ottla.replication.fetch_sessions import FetchSessions
+    from ottla.replication.leader import Leader
     from ottla.replication.partition import Partition
     from ottla.sharing.registry import SharePartitions
     from ottla.sharing.routing import ShareStateCoordinators
@@ -148,14 +149,14 @@ class Watch(Protocol):
 
     is_cancelled: bool
 
-    def add_acknowledgement(self, partition: Partition, last_offset: int, acks: int) -> None:
-        """Also wakes once the partition acknowledges what was just appended up to `last_offset`, or cannot any more."""
+    def add_acknowledgement(self, leader: Leader, last_offset: int, acks: int) -> None:
+        """Also wakes once the leader acknowledges what was just appended up to `last_offset`, or cannot any more."""
 
     def cancel(self) -> None: ...
 
 
 class Watched(Protocol):
-    """Something that tells its watchers when it has moved: a partition, a share partition."""
+    """What calls its watchers when a partition or a share partition has moved: its `base.notifier.Notifier`."""
 
     def add_watcher(self, function: Callable[[], None]) -> None: ...
 
@@ -166,9 +167,9 @@ class Waiters(Protocol):
     """Who waits for which partitions to move (`server/waiters.py`)."""
 
     def watch(
-        self, partitions: Sequence[Watched], timeout_ms: int, wake: Callable[[], None], on_timeout: Callable[[], None]
+        self, watched: Sequence[Watched], timeout_ms: int, wake: Callable[[], None], on_timeout: Callable[[], None]
     ) -> Watch:
-        """Calls `wake` after any of the partitions moved, and `on_timeout` once when the time is over, until cancelled."""
+        """Calls `wake` after any of them moved, and `on_timeout` once when the time is over, until cancelled."""
 
 
 class InternalTopics(Protocol):

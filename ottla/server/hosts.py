@@ -66,10 +66,12 @@ class GroupHosts:
         self._hosts: dict[int, MachineHost] = {}
 
     def lead(self, partition: Partition, load_bytes: int) -> None:
-        index = partition.topic_partition.partition
+        index, leader = partition.topic_partition.partition, partition.leader
         self.resign(index)
+        if leader is None:
+            return  # it went offline as it began to lead
         machine = GroupMachine(self._settings, self._topics, self._random, self._own_settings, self._persister)
-        host = self._hosts[index] = MachineHost(machine, partition, self._clock, self._timers)
+        host = self._hosts[index] = MachineHost(machine, leader, self._clock, self._timers)
         machine.shard.run = lambda decide: host.run(decide) if host.state is HostState.ACTIVE else None
         host.load(reader_of(partition, load_bytes), partition.log.log_start_offset)
 
@@ -140,9 +142,11 @@ class TransactionHosts:
         self._led: set[int] = set()
 
     def lead(self, partition: Partition, load_bytes: int) -> None:
-        index = partition.topic_partition.partition
+        index, leader = partition.topic_partition.partition, partition.leader
         self.resign(index)
-        host = MachineHost(self._coordinators.new_machine(partition.leader_epoch), partition, self._clock, self._timers)
+        if leader is None:
+            return  # it went offline as it began to lead
+        host = MachineHost(self._coordinators.new_machine(leader.epoch), leader, self._clock, self._timers)
         self._led.add(index)
         self._coordinators.attach(index, host)
         host.load(reader_of(partition, load_bytes), partition.log.log_start_offset)
@@ -178,10 +182,12 @@ class ShareStateHosts:
         self._led: dict[int, MachineHost] = {}
 
     def lead(self, partition: Partition, load_bytes: int) -> None:
-        index = partition.topic_partition.partition
+        index, leader = partition.topic_partition.partition, partition.leader
         self.resign(index)
-        machine = ShareStateMachine(self._settings, self._topics, Pruner(partition, lambda: self._flush(partition)))
-        host = self._led[index] = MachineHost(machine, partition, self._clock, self._timers)
+        if leader is None:
+            return  # it went offline as it began to lead
+        machine = ShareStateMachine(self._settings, self._topics, Pruner(leader, lambda: self._flush(partition)))
+        host = self._led[index] = MachineHost(machine, leader, self._clock, self._timers)
         self._coordinators.attach(index, host)
         host.load(reader_of(partition, load_bytes), partition.log.log_start_offset)
 

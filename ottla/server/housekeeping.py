@@ -164,7 +164,8 @@ class Housekeeping:
     def shrink_isrs(self) -> None:
         now_ms = self._clock.monotonic_ms()
         for partition in self._partitions.all():
-            partition.maybe_shrink_isr(now_ms, self._config.replica_lag_time_max_ms)
+            if partition.leader is not None:
+                partition.leader.maybe_shrink_isr(now_ms, self._config.replica_lag_time_max_ms)
 
     def sweep_connections(self) -> None:
         if self._config.connections_max_idle_ms >= 0:  # a negative time is for ever

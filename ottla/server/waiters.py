@@ -1,8 +1,8 @@
-"""Who waits for which partitions to move: long-polling fetches and produces that wait for their replicas.
+"""Wakes the requests that wait for partitions to move: long-polling fetches, and produces that wait for their acknowledgement.
 
-A partition calls its watchers whenever its high watermark, last stable offset, log end or leadership moves. A watch that is touched is
+A partition's notifier calls the watches whenever its high watermark, last stable offset, log end or role moves. A watch that is called is
 only marked; it is woken once, after the connection that caused the change has sent its own answers. So a producer's acknowledgement is
-not held up by the readers it wakes, and a reader that waits for many appends of one read is woken once.
+not held up by the readers that it wakes, and a reader that waits for many appends of one read is woken once.
 """
 
 from __future__ import annotations
@@ -10,19 +10,19 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from ottla.base.ports import TimerHandle, Timers
-from ottla.replication.partition import Partition
+from ottla.replication.leader import Leader
 from ottla.requests.context import Watched
 
 
 class Watch:
     """One waiting request: `wake` may be called many times until `cancel`."""
 
-    __slots__ = ("_appended", "_is_marked", "_on_timeout", "_partitions", "_timer", "_waiters", "is_cancelled", "wake")
+    __slots__ = ("_appended", "_is_marked", "_on_timeout", "_timer", "_waiters", "_watched", "is_cancelled", "wake")
 
-    def __init__(self, waiters: Waiters, partitions: Sequence[Watched], wake: Callable[[], None]) -> None:
+    def __init__(self, waiters: Waiters, watched: Sequence[Watched], wake: Callable[[], None]) -> None:
         self._waiters = waiters
-        self._partitions = partitions
-        self._appended: list[Partition] = []
+        self._watched = watched
+        self._appended: list[Leader] = []
         self._is_marked = False
         self._on_timeout: Callable[[], None] | None = None
         self._timer: TimerHandle | None = None
@@ -30,18 +30,18 @@ class Watch:
         self.wake = wake
 
     def start(self, timeout_ms: int, on_timeout: Callable[[], None]) -> None:
-        for partition in self._partitions:
-            partition.add_watcher(self.mark)
+        for notifier in self._watched:
+            notifier.add_watcher(self.mark)
         self._on_timeout = on_timeout
         self._waiters.watches[self] = None
         self._timer = self._waiters.timers.call_later(timeout_ms, on_timeout)
 
-    def add_acknowledgement(self, partition: Partition, last_offset: int, acks: int) -> None:
-        """Also wakes once the partition acknowledges what was just appended up to `last_offset`, or cannot any more."""
+    def add_acknowledgement(self, leader: Leader, last_offset: int, acks: int) -> None:
+        """Also wakes once the leader acknowledges what was just appended up to `last_offset`, or cannot any more."""
         if self.is_cancelled:
             return
-        self._appended.append(partition)
-        partition.call_when_acknowledged(last_offset, acks, self.mark)
+        self._appended.append(leader)
+        leader.call_when_acknowledged(last_offset, acks, self.mark)
 
     def mark(self) -> None:
         if not self._is_marked:
@@ -49,7 +49,7 @@ class Watch:
             self._waiters.add_ready(self)
 
     def expire(self) -> None:
-        """The time is over before its time: the broker stops."""
+        """Ends the wait as if its time were over: the broker stops."""
         if self._on_timeout is not None and not self.is_cancelled:
             self._on_timeout()
 
@@ -59,10 +59,10 @@ class Watch:
     def cancel(self) -> None:
         self.is_cancelled = True
         self._waiters.watches.pop(self, None)
-        for partition in self._partitions:
-            partition.remove_watcher(self.mark)
-        for partition in self._appended:
-            partition.forget_acknowledgement(self.mark)
+        for notifier in self._watched:
+            notifier.remove_watcher(self.mark)
+        for leader in self._appended:
+            leader.forget_acknowledgement(self.mark)
         if self._timer is not None:
             self._timer.cancel()
 
@@ -78,9 +78,9 @@ class Waiters:
         self._is_waking = False
         self._finishing: dict[Callable[[], None], None] = {}
 
-    def watch(self, partitions: Sequence[Watched], timeout_ms: int, wake: Callable[[], None], on_timeout: Callable[[], None]) -> Watch:
-        """Calls `wake` after any of the partitions moved, and `on_timeout` once when the time is over, until cancelled."""
-        watch = Watch(self, partitions, wake)
+    def watch(self, watched: Sequence[Watched], timeout_ms: int, wake: Callable[[], None], on_timeout: Callable[[], None]) -> Watch:
+        """Calls `wake` after any of them moved, and `on_timeout` once when the time is over, until cancelled."""
+        watch = Watch(self, watched, wake)
         watch.start(timeout_ms, on_timeout)
         return watch
 
@@ -90,16 +90,16 @@ class Waiters:
         self._ready.append(watch)
 
     def begin_batch(self) -> None:
-        """Until `run`, nobody is woken: a connection is executing what one read brought."""
+        """Holds all wakes back until `run`: a connection is executing what one read brought."""
         self._is_batching = True
 
     def expire_all(self) -> None:
-        """Answers everybody who waits, with what there is."""
+        """Answers every waiting request with what there is."""
         for watch in list(self.watches):
             watch.expire()
 
     def run(self) -> None:
-        """Wakes whoever was marked."""
+        """Wakes every marked watch."""
         self._is_batching = False
         if not self._ready:
             return
@@ -117,7 +117,7 @@ class Waiters:
                 function()
 
     def after_wakes(self, function: Callable[[], None]) -> bool:
-        """Calls `function` once, when everybody who is being woken has been; False if nobody is."""
+        """Calls `function` once, when all watches that are being woken have been; False outside of a round of wakes."""
         if self._is_waking:
             self._finishing[function] = None
         return self._is_waking

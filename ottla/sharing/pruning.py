@@ -26,7 +26,7 @@ class PrunedLog(Protocol):
 
 
 class PrunedPartition(Protocol):
-    """`replication.partition.Partition`, for one."""
+    """The leader of the partition, for one term of leadership (`replication/leader.py`)."""
 
     @property
     def log(self) -> PrunedLog: ...

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from ottla.base.errors import ApiError, ErrorCode
+from ottla.base.notifier import Notifier
 from ottla.base.ports import Clock, TimerHandle, Timers
 from ottla.base.share_state import UNINITIALIZED_START_OFFSET, Done, Persister, SharePartitionKey, ShareState
 from ottla.sharing import acknowledgement, acquisition
@@ -84,7 +85,7 @@ class SharePartition:
         self._timer_ms = 0
         self._completing = 0  # records that will be done with when what is being written is durable
         self._told = 0  # up to where, start and records done with behind it, the last write has told
-        self._watchers: dict[Callable[[], None], None] = {}
+        self.notifier = Notifier()
 
     # Life
 
@@ -111,7 +112,7 @@ class SharePartition:
         self.flight = InFlight(start, state.batches)
         self._told = self.flight.start + self.flight.complete_count
         self.is_loaded = True
-        self._notify()
+        self.notifier.notify()
 
     def close(self) -> None:
         """Nothing is handed out or acknowledged any more; what is being written is still answered."""
@@ -123,19 +124,7 @@ class SharePartition:
             self._timer.cancel()
             self._timer = None
         self._on_closed(self)
-        self._notify()
-
-    # Watching
-
-    def add_watcher(self, function: Callable[[], None]) -> None:
-        self._watchers[function] = None
-
-    def remove_watcher(self, function: Callable[[], None]) -> None:
-        self._watchers.pop(function, None)
-
-    def _notify(self) -> None:
-        for function in list(self._watchers):
-            function()
+        self.notifier.notify()
 
     # Reading
 
@@ -230,7 +219,7 @@ class SharePartition:
         else:
             self._tell()
             if has_more or was_full:
-                self._notify()
+                self.notifier.notify()
 
     def _tell(self) -> None:
         """Markers, aborted and compacted records were archived on the way, which the next acknowledgement tells. Once nothing is in flight
@@ -270,7 +259,7 @@ class SharePartition:
             self._persister.write(self.key, state, self._on_told)
         self._arm_next()
         if late:
-            self._notify()
+            self.notifier.notify()
 
     def _on_told(self, code: ErrorCode) -> None:
         """What is written without being asked for holds whatever came of the write: of late records the owner may be gone, and a later

@@ -11,7 +11,7 @@ failed append nothing has changed: what it left behind is cut, or the log is bro
 (I44).
 Rule for callers: after a truncation below the recovery point, write the recovery point checkpoint before the next append; else a crash
 could make recovery trust bytes that were never synced.
-Left out: who may append what (`validate.py`, `producers.py`, `replication/partition.py`), opening (`recovery.py`), compaction.
+Left out: who may append what (`validate.py`, `producers.py`, `replication/leader.py`), opening (`recovery.py`), compaction.
 """
 
 from __future__ import annotations

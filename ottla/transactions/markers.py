@@ -41,11 +41,8 @@ class HasLogEnd(Protocol):
     def log_end_offset(self) -> int: ...
 
 
-class MarkerPartition(Protocol):
-    """What is needed of a partition (`replication/partition.py` is one)."""
-
-    @property
-    def leader_epoch(self) -> int: ...
+class MarkerLog(Protocol):
+    """What is needed of the leader of a partition, for one term of leadership (`replication/leader.py` is one)."""
 
     @property
     def log(self) -> HasLogEnd: ...
@@ -55,11 +52,18 @@ class MarkerPartition(Protocol):
     ) -> int | None:
         """The marker's offset, None if it was there already. Raises `ApiError`."""
 
-    def acknowledgement(self, last_offset: int, acks: int, leader_epoch: int = -1) -> ErrorCode | None:
+    def acknowledgement(self, last_offset: int, acks: int) -> ErrorCode | None:
         """None while the replicas lack `last_offset`; an error if this term of leadership is over."""
 
     def call_when_acknowledged(self, last_offset: int, acks: int, function: Callable[[], None]) -> None:
-        """Calls `function` once, when `last_offset` is there, or when this replica leads no more."""
+        """Calls `function` once, when `last_offset` is there, or when this term of leadership is over."""
+
+
+class MarkerPartition(Protocol):
+    """A replica that lives here (`replication/partition.py`)."""
+
+    def require_leading(self) -> MarkerLog:
+        """The present term of leadership; raises `ApiError` if there is none."""
 
 
 Find = Callable[[str, int], MarkerPartition | None]
@@ -97,7 +101,8 @@ class LocalMarkers:
             done(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
             return
         try:
-            offset = partition.write_marker(
+            leader = partition.require_leading()
+            offset = leader.write_marker(
                 marker.producer_id,
                 marker.producer_epoch,
                 marker.coordinator_epoch,
@@ -111,16 +116,14 @@ class LocalMarkers:
         if offset is not None and topic == GROUP_METADATA_TOPIC:
             self._group_marker(number, offset, marker.producer_id, marker.producer_epoch, marker.is_commit)
         # One that was there already may not be committed yet: it is below the end of the log, that is all we know.
-        _wait(partition, offset if offset is not None else partition.log.log_end_offset - 1, done)
+        _wait(leader, offset if offset is not None else leader.log.log_end_offset - 1, done)
 
 
-def _wait(partition: MarkerPartition, last_offset: int, done: Written) -> None:
-    leader_epoch = partition.leader_epoch
-
+def _wait(leader: MarkerLog, last_offset: int, done: Written) -> None:
     def look() -> None:
-        code = partition.acknowledgement(last_offset, ALL_IN_SYNC, leader_epoch)
+        code = leader.acknowledgement(last_offset, ALL_IN_SYNC)
         if code is None:
-            partition.call_when_acknowledged(last_offset, ALL_IN_SYNC, look)
+            leader.call_when_acknowledged(last_offset, ALL_IN_SYNC, look)
         else:
             done(code)
 

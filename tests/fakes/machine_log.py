@@ -40,7 +40,7 @@ class MemoryLog:
         self.refuse_next: ErrorCode | None = None
         self.batch_bytes_max = 1 << 40
         self.batches = 0
-        self._listeners: list[Callable[[], None]] = []
+        self._waiting: dict[Callable[[], None], int] = {}
 
     def append_records(self, records: Sequence[LogRecord], transactional: Transactional | None, now_ms: int) -> int:
         if self.refuse_next is not None:
@@ -69,14 +69,15 @@ class MemoryLog:
     def committed_end(self) -> int:
         return self.high_watermark
 
-    def on_committed(self, function: Callable[[], None]) -> None:
-        self._listeners.append(function)
+    def call_when_committed(self, end: int, function: Callable[[], None]) -> None:
+        self._waiting[function] = max(end, self._waiting.get(function, 0))
 
     def commit(self, end: int | None = None) -> None:
         """The high watermark moves to `end`, or to the log's end."""
         self.high_watermark = self.end if end is None else end
-        for listener in self._listeners:
-            listener()
+        for function in [function for function, waited in self._waiting.items() if waited <= self.high_watermark]:
+            del self._waiting[function]
+            function()
 
     def reader(self, piece_size: int = 3) -> MemoryReader:
         return MemoryReader(self, piece_size)

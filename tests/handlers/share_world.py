@@ -61,7 +61,7 @@ class ShareWorld(World):
 
     def append(self, *sizes: int, partition: int = 0, **options: Any) -> None:
         for size in sizes:
-            self.partitions[partition].append(batch(*[b"v"] * size, **options), acks=-1, now_ms=self.clock.wall_ms())
+            self.partitions[partition].require_leading().append(batch(*[b"v"] * size, **options), acks=-1, now_ms=self.clock.wall_ms())
 
     def fetch(
         self, epoch: int, *, member: str | None = "a", group: str | None = GROUP, partitions: tuple[int, ...] = (),

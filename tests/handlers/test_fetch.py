@@ -43,7 +43,7 @@ def values(result: PartitionData) -> list[bytes | None]:
 
 
 def append(world: World, index: int, *payload: bytes) -> None:
-    world.partitions[index].append(batch(*payload), acks=1, now_ms=world.clock.wall_ms())
+    world.partitions[index].require_leading().append(batch(*payload), acks=1, now_ms=world.clock.wall_ms())
 
 
 def test_records_below_the_high_watermark() -> None:
@@ -118,11 +118,11 @@ def test_kafka_5376_isolation_is_carried_through_the_wait() -> None:
     assert isinstance(pending, Pending)
     open_batch = batch(b"dirty", producer_id=7, producer_epoch=0, base_sequence=0, is_transactional=True)
     partition = world.partitions[0]
-    guard = partition.begin_verification(7, 0, 0)
-    partition.append(open_batch, acks=1, now_ms=world.clock.wall_ms(), guard=guard)
+    guard = partition.require_leading().begin_verification(7, 0, 0)
+    partition.require_leading().append(open_batch, acks=1, now_ms=world.clock.wall_ms(), guard=guard)
     world.timers.run_due()
     assert not pending.is_done, "open transactions are not for readers of committed data"
-    partition.write_marker(7, 0, 0, False, world.clock.wall_ms())
+    partition.require_leading().write_marker(7, 0, 0, False, world.clock.wall_ms())
     world.timers.run_due()
     assert pending.is_done
     (result,) = results(pending.response)
@@ -141,6 +141,33 @@ def test_a_session_tells_nothing_twice() -> None:
     append(world, 1, b"b")
     third = handle(world.broker, request(12), body({}, session=(first.session_id, 2)))
     assert [(result.partition_index, values(result)) for result in results(third)] == [(1, [b"b"])]
+
+
+def test_a_followers_progress_is_taken_once_for_each_of_its_requests() -> None:
+    """A fetch that waits is tried again at each move; that says nothing new of the follower, which is where it was."""
+    world = World(partitions=1)
+    partition = world.partitions[0]
+    partition.become_leader(leader_epoch=1, partition_epoch=1, replicas=(0, 1), isr=(0, 1), now_ms=0)
+    asked = body({0: 0}, wait_ms=500, min_bytes=1000)
+    asked.replica_state = ReplicaState(replica_id=1, replica_epoch=7)
+    asked.topics[0].partitions[0].log_start_offset = 0
+    as_follower = request(15)
+    as_follower.connection.is_inter_broker = True
+    fetched_ms = world.clock.monotonic_ms()
+    pending = handle(world.broker, as_follower, asked)
+    assert isinstance(pending, Pending)
+    progress = partition.require_leading().followers[1]
+    assert (progress.log_end_offset, progress.broker_epoch, progress.log_start_offset) == (0, 7, 0)
+    for _ in range(2):
+        world.timers.advance(100)
+        append(world, 0, b"v")
+        world.timers.run_due()
+    assert not pending.is_done
+    assert (progress.last_fetch_ms, progress.last_caught_up_ms, progress.last_fetch_leader_end) == (fetched_ms, fetched_ms, 0)
+    append(world, 0, BIG)
+    world.timers.run_due()
+    assert [values(result) for result in results(pending.response)] == [[b"v", b"v", BIG]]
+    assert progress.last_fetch_ms == fetched_ms and partition.high_watermark == 0
 
 
 def test_a5_a_client_that_speaks_as_a_replica_is_refused() -> None:

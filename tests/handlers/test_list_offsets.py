@@ -26,7 +26,7 @@ def ask(world: World, *asked: tuple[int, int], version: int = 11) -> list[ListOf
 
 
 def append(world: World, data: memoryview) -> None:
-    world.partitions[0].append(data, acks=1, now_ms=NOW_MS)
+    world.partitions[0].require_leading().append(data, acks=1, now_ms=NOW_MS)
 
 
 def unreadable(*, timestamp: int = NOW_MS) -> memoryview:

@@ -129,6 +129,19 @@ def test_leadership_lost_while_waiting_is_told() -> None:
     assert results(pending.response)[0].current_leader.leader_id == 3, "KIP-951: the producer is told who leads"
 
 
+def test_leadership_lost_and_won_again_while_waiting_is_no_acknowledgement() -> None:
+    """The offset is durable in the end, but another batch may stand there."""
+    world = World(is_flush_on_ack=True, partitions=1)
+    partition = world.partitions[0]
+    pending = handle(world.broker, request(9), body({0: batch(b"x")}))
+    assert isinstance(pending, Pending)
+    partition.become_follower(leader_id=3, leader_epoch=1, partition_epoch=1, replicas=(0, 3), isr=(3,))
+    partition.become_leader(leader_epoch=2, partition_epoch=2, replicas=(0,), isr=(0,), now_ms=0)
+    world.flush()
+    assert partition.high_watermark == 1
+    assert pending.is_done and codes(pending.response) == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
+
+
 def test_i20_a_repeated_batch_gets_its_first_offset() -> None:
     world = World()
     one = {"producer_id": 9, "producer_epoch": 0, "base_sequence": 0}
@@ -153,7 +166,7 @@ def test_a_refusal_that_the_log_made_tells_where_the_log_starts() -> None:
     """As Kafka does: a producer that is out of sequence may find out that its earlier batches were deleted."""
     world = World()
     handle(world.broker, request(9), body({0: batch(b"a", b"b", producer_id=9, producer_epoch=0, base_sequence=0)}))
-    world.partitions[0].delete_records(1)
+    world.partitions[0].require_leading().delete_records(1)
     [gap] = results(handle(world.broker, request(9), body({0: batch(b"c", producer_id=9, producer_epoch=0, base_sequence=7)})))
     assert (gap.error_code, gap.base_offset, gap.log_start_offset) == (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, -1, 1)
     broken = bytearray(batch(b"x"))

@@ -315,13 +315,13 @@ def test_uncommitted_and_aborted_records_are_not_for_who_reads_committed() -> No
     partition = world.partitions[0]
     world.append(3)
     world.append(4, producer_id=7, producer_epoch=0, base_sequence=0, is_transactional=True)
-    partition.write_marker(7, 0, 0, False, world.clock.wall_ms())
+    partition.require_leading().write_marker(7, 0, 0, False, world.clock.wall_ms())
     world.append(2)
     world.append(2, producer_id=8, producer_epoch=0, base_sequence=0, is_transactional=True)
     assert acquired(world.fetch(0, partitions=(0,))) == {0: [(0, 2, 1), (8, 9, 1)]}
     pending = world.fetch(1)
     assert isinstance(pending, Pending)
-    partition.write_marker(8, 0, 0, True, world.clock.wall_ms())
+    partition.require_leading().write_marker(8, 0, 0, True, world.clock.wall_ms())
     world.timers.run_due()
     assert acquired(pending.response) == {0: [(10, 11, 1)]}
 
@@ -332,7 +332,7 @@ def test_a_stretch_that_nobody_may_have_is_passed_over_at_once() -> None:
     partition = world.partitions[0]
     for sequence in range(5):
         world.append(20, producer_id=7, producer_epoch=0, base_sequence=20 * sequence, is_transactional=True)
-    partition.write_marker(7, 0, 0, False, world.clock.wall_ms())
+    partition.require_leading().write_marker(7, 0, 0, False, world.clock.wall_ms())
     world.append(2)
     assert acquired(world.fetch(0, partitions=(0,), max_bytes=100)) == {0: [(101, 102, 1)]}
 
@@ -341,7 +341,7 @@ def test_records_below_the_logs_start_are_nobodys() -> None:
     world = ShareWorld()
     world.append(10, 10)
     world.fetch(0, partitions=(0,), max_records=5)
-    world.partitions[0].delete_records(15)
+    world.partitions[0].require_leading().delete_records(15)
     assert acquired(world.fetch(1)) == {0: [(15, 19, 1)]}
     assert codes(world.acknowledge(2, (0, 0, 9, [ACCEPT]))) == {0: ErrorCode.NONE}
 

@@ -39,7 +39,7 @@ class House:
             authorizer=AllowClients(),
             metadata=SimpleNamespace(topic=lambda _name: topic, partition=lambda _topic, index: index),
             groups=SimpleNamespace(host_of=lambda _group_id: SimpleNamespace(machine=self, run=self._run)),
-            partitions=SimpleNamespace(get=lambda _topic, _index: self),
+            partitions=SimpleNamespace(get=lambda _topic, _index: SimpleNamespace(log=self.log, leader=self)),
             transactions=SimpleNamespace(admit=lambda *arguments: self.asked.append(arguments[-1])),
             clock=SimpleNamespace(wall_ms=lambda: 0),
         )

@@ -10,8 +10,11 @@ from ottla.base.errors import ApiError, ErrorCode
 from ottla.base.log_config import LogConfig
 from ottla.base.types import TopicPartition
 from ottla.replication.follower import AskBounds, FetchAt, Follower, FollowerState, Step, Todo, Wait, divergence_point
+from ottla.replication.follower_log import FollowerLog
+from ottla.replication.high_watermark import move_high_watermark
 from ottla.replication.isr import IsrProposal
 from ottla.replication.partition import Partition
+from ottla.replication.progress import FollowerFetch
 from ottla.storage.epochs import LeaderEpochs
 from ottla.storage.log import Log
 from ottla.wire.records import Record, encode_batch
@@ -82,7 +85,7 @@ def replica(broker_id: int) -> Partition:
 
 def write(partition: Partition, *values: str) -> int:
     records = [Record(0, 0, None, value.encode()) for value in values]
-    return partition.append(encode_batch(records), acks=1, now_ms=0).base_offset
+    return partition.require_leading().append(encode_batch(records), acks=1, now_ms=0).base_offset
 
 
 def step(leader: Partition, replica: Partition, follower: Follower) -> Step:
@@ -94,17 +97,15 @@ def step(leader: Partition, replica: Partition, follower: Follower) -> Step:
     if isinstance(request, AskBounds):
         start, end = leader.log.log_start_offset, leader.log.log_end_offset
         todo = follower.on_leader_bounds(NONE, start=start, end=end, log_end_offset=log.log_end_offset)
-        carry_out(todo, replica, follower)
+        carry_out(todo, replica)
         return todo.step
     error, data, diverging, bounds = NONE, b"", None, (0, 0)
     try:
-        read = leader.read(
-            request.offset,
+        read = leader.read_as_follower(
+            FollowerFetch(replica.broker_id, 1, request.offset, log.log_start_offset, 0),
             1,  # one batch at a time, so that followers lag
             current_leader_epoch=request.current_leader_epoch,
             last_fetched_epoch=request.last_fetched_epoch,
-            replica_id=replica.broker_id,
-            log_start_offset=log.log_start_offset,
         )
         data, diverging = b"" if read.slice is None else read.slice.read(), read.diverging_epoch
         bounds = read.high_watermark, read.log_start_offset
@@ -112,18 +113,21 @@ def step(leader: Partition, replica: Partition, follower: Follower) -> Step:
         error = refused.code
     todo = follower.on_fetched(error, diverging, epochs=log.epochs, log_end_offset=log.log_end_offset)
     if todo.step is Step.APPEND:
-        replica.append_as_follower(
-            memoryview(data), leader_epoch=follower.leader_epoch, high_watermark=bounds[0], leader_log_start=bounds[1]
-        )
-    carry_out(todo, replica, follower)
+        following(replica).append(memoryview(data), high_watermark=bounds[0], leader_log_start=bounds[1])
+    carry_out(todo, replica)
     return todo.step
 
 
-def carry_out(todo: Todo, replica: Partition, follower: Follower) -> None:
+def following(partition: Partition) -> FollowerLog:
+    assert partition.follower is not None
+    return partition.follower
+
+
+def carry_out(todo: Todo, replica: Partition) -> None:
     if todo.step is Step.TRUNCATE:
-        replica.truncate_as_follower(todo.offset, leader_epoch=follower.leader_epoch)
+        following(replica).truncate(todo.offset)
     elif todo.step is Step.RESTART:
-        replica.restart_as_follower(todo.offset, leader_epoch=follower.leader_epoch)
+        following(replica).restart(todo.offset)
 
 
 def lead(leader: Partition, *others: Partition, epoch: int) -> list[Follower]:
@@ -157,7 +161,7 @@ def test_kip_101_case_1_a_follower_behind_in_its_high_watermark_keeps_acknowledg
     write(a, "m2")
     step(a, b, follower)
     step(a, b, follower)
-    b.high_watermark = 1  # restarted from an older checkpoint
+    move_high_watermark(b.state, 1, may_fall=True)  # restarted from an older checkpoint
     assert a.high_watermark == 2
     (follower,) = lead(a, b, epoch=1)
     assert step(a, b, follower) is Step.APPEND, "nothing was cut"
@@ -209,7 +213,7 @@ def test_i17_nothing_below_the_high_watermark_is_cut() -> None:
     write(a, "m1")
     catch_up(a, b, follower)
     assert b.high_watermark == 1
-    b.truncate_as_follower(0, leader_epoch=0)
+    following(b).truncate(0)
     assert b.log.log_end_offset == 1 and "high watermark" in b.offline_reason
 
 
@@ -219,7 +223,7 @@ def test_i17_an_unclean_election_may_cut_it_where_that_is_allowed() -> None:
     write(a, "m1")
     catch_up(a, b, follower)
     b.log.configure(LogConfig(is_unclean_election_enabled=True))
-    b.truncate_as_follower(0, leader_epoch=0)
+    following(b).truncate(0)
     assert b.is_online and (b.log.log_end_offset, b.high_watermark) == (0, 0)
 
 
@@ -228,12 +232,13 @@ def test_i18_answers_of_an_earlier_leader_change_nothing() -> None:
     lead(a, b, epoch=0)
     write(a, "m1")
     data = memoryview(bytearray(content(a)))
+    earlier = following(b)
     b.become_follower(leader_id=3, leader_epoch=1, partition_epoch=1, replicas=[1, 2, 3], isr=[3])
-    b.append_as_follower(data, leader_epoch=0, high_watermark=1, leader_log_start=0)
-    b.restart_as_follower(9, leader_epoch=0)
+    earlier.append(data, high_watermark=1, leader_log_start=0)
+    earlier.restart(9)
     assert b.log.log_end_offset == 0 and b.high_watermark == 0
-    b.append_as_follower(data, leader_epoch=1, high_watermark=1, leader_log_start=0)
-    b.truncate_as_follower(0, leader_epoch=0)
+    following(b).append(data, high_watermark=1, leader_log_start=0)
+    earlier.truncate(0)
     assert b.log.log_end_offset == 1 and b.high_watermark == 1
 
 
@@ -244,7 +249,7 @@ def test_a_follower_left_behind_begins_anew_at_the_leaders_start() -> None:
         write(a, str(number))
     a.log.roll()
     write(a, "5")
-    a.delete_records(5)
+    a.require_leading().delete_records(5)
     a.log.delete_expired(0, 6)
     a.become_leader(leader_epoch=0, partition_epoch=1, replicas=[1, 2], isr=[1], now_ms=0)
     b.become_follower(leader_id=1, leader_epoch=0, partition_epoch=1, replicas=[1, 2], isr=[1])
@@ -260,7 +265,7 @@ class History:
         self.random = Random(seed)
         self.replicas = {broker_id: replica(broker_id) for broker_id in (1, 2, 3)}
         for partition in self.replicas.values():
-            partition.on_isr_proposal = self.on_proposal
+            partition.state.on_isr_proposal = self.on_proposal
         self.followers: dict[int, Follower] = {}
         self.isr = self.random.choice([[1], [1, 2], [1, 2, 3]])
         self.epoch = self.partition_epoch = 0
@@ -268,8 +273,8 @@ class History:
         self.committed: dict[int, bytes] = {}
         self.elect(1)
 
-    def on_proposal(self, partition: Partition, proposal: IsrProposal) -> None:
-        """The controller agrees at once; the leader hears of it in a later step."""
+    def on_proposal(self, proposal: IsrProposal) -> None:
+        """The controller agrees at once; its answer reaches the leader in a later step."""
         self.isr = sorted(member for member, _ in proposal.members)
         self.partition_epoch += 1
 
@@ -295,11 +300,11 @@ class History:
             for _ in range(self.random.randint(1, 4)):
                 step(self.leader, self.replicas[broker_id], self.followers[broker_id])
         elif action == 14 and self.leader.isr_state.moving:
-            self.leader.on_isr_answer(self.isr, leader_epoch=self.epoch, partition_epoch=self.partition_epoch)
+            self.leader.require_leading().on_isr_answer(self.isr, leader_epoch=self.epoch, partition_epoch=self.partition_epoch)
         elif action == 15:
-            self.leader.maybe_shrink_isr(1_000, 10)
+            self.leader.require_leading().maybe_shrink_isr(1_000, 10)
         elif action == 16:
-            self.replicas[broker_id].high_watermark = 0  # restarted with the oldest checkpoint
+            move_high_watermark(self.replicas[broker_id].state, 0, may_fall=True)  # restarted with the oldest checkpoint
         elif action >= 17:
             self.elect(self.random.choice(self.isr))
 

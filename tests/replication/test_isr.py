@@ -4,26 +4,26 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.replication.isr import IsrChange, IsrState, lagging, may_join
-from ottla.replication.leader import RemoteReplica
+from ottla.replication.isr import IsrPhase, IsrState, lagging, may_join
+from ottla.replication.progress import FollowerProgress
 
 COMMITTED = IsrState(members=(1, 2))
 
 
-def replica(end: int, *, broker_epoch: int = 50, caught_up_ms: int = 0) -> RemoteReplica:
-    made = RemoteReplica(3, now_ms=0, is_in_sync=False)
+def replica(end: int, *, broker_epoch: int = 50, caught_up_ms: int = 0) -> FollowerProgress:
+    made = FollowerProgress(3, now_ms=0, is_in_sync=False)
     made.log_end_offset, made.broker_epoch, made.last_caught_up_ms = end, broker_epoch, caught_up_ms
     return made
 
 
 def test_kip_497_a_joining_replica_counts_before_the_answer() -> None:
     state = COMMITTED.expand(3)
-    assert (state.change, state.members, state.maximal, state.proposed) == (IsrChange.PENDING_EXPAND, (1, 2), (1, 2, 3), (1, 2, 3))
+    assert (state.phase, state.members, state.maximal, state.proposed) == (IsrPhase.PENDING_EXPAND, (1, 2), (1, 2, 3), (1, 2, 3))
 
 
 def test_kip_497_a_leaving_replica_counts_until_the_answer() -> None:
     state = COMMITTED.shrink([2])
-    assert (state.change, state.maximal, state.proposed) == (IsrChange.PENDING_SHRINK, (1, 2), (1,))
+    assert (state.phase, state.maximal, state.proposed) == (IsrPhase.PENDING_SHRINK, (1, 2), (1,))
 
 
 @pytest.mark.parametrize("state", [COMMITTED.expand(3), COMMITTED.shrink([2])])
@@ -56,6 +56,11 @@ def test_i13_conditions_to_join(end: int, known: int | None, expected: bool) -> 
 
 def test_i13_the_start_of_the_leaders_epoch_must_be_reached() -> None:
     assert not may_join(replica(10), high_watermark=10, epoch_start_offset=11, known_broker_epoch=50)
+
+
+def test_kip_903_a_fetch_without_broker_epoch_does_not_qualify() -> None:
+    for known in (-1, 50, None):
+        assert not may_join(replica(10, broker_epoch=-1), high_watermark=10, epoch_start_offset=5, known_broker_epoch=known)
 
 
 def test_a_member_lags_by_time_not_by_distance() -> None:

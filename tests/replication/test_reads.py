@@ -10,6 +10,7 @@ from ottla.base.errors import ApiError, ErrorCode
 from ottla.base.log_config import LogConfig
 from ottla.base.types import READ_COMMITTED, READ_UNCOMMITTED
 from ottla.replication.partition import Partition
+from ottla.replication.progress import FollowerFetch
 from ottla.replication.reads import (
     EARLIEST,
     EARLIEST_LOCAL,
@@ -17,6 +18,7 @@ from ottla.replication.reads import (
     LATEST,
     LATEST_TIERED,
     MAX_TIMESTAMP,
+    PartitionRead,
 )
 from ottla.storage.log import Log
 from ottla.wire.records import Record, encode_batch
@@ -31,7 +33,7 @@ def write(partition: Partition, *timestamps: int, in_transaction: int | None = N
         batch = encode_batch(records)
     else:
         batch = encode_batch(records, producer_id=7, producer_epoch=0, base_sequence=in_transaction, is_transactional=True)
-    partition.append(batch, acks=1, now_ms=1_000)
+    partition.require_leading().append(batch, acks=1, now_ms=1_000)
 
 
 def refusal(function: Callable[[], object]) -> ErrorCode:
@@ -44,6 +46,11 @@ def two(log: Log, *, epoch: int = 0) -> Partition:
     partition = Partition(log, broker_id=1)
     partition.become_leader(leader_epoch=epoch, partition_epoch=epoch, replicas=[1, 2], isr=[1, 2], now_ms=0)
     return partition
+
+
+def fetch(partition: Partition, offset: int, last_fetched_epoch: int = -1) -> PartitionRead:
+    """Broker 2 follows."""
+    return partition.read_as_follower(FollowerFetch(2, 1, offset, -1, 0), 1 << 20, last_fetched_epoch=last_fetched_epoch)
 
 
 def test_the_special_timestamps(alone: Partition) -> None:
@@ -86,7 +93,7 @@ def test_kip_207_a_new_leader_tells_no_latest_that_might_go_back(open_log: OpenL
     log = open_log()
     partition = two(log)
     write(partition, 10, 20)
-    partition.read(2, 100, replica_id=2)
+    fetch(partition, 2)
     assert partition.high_watermark == 2
     write(partition, 30)
     restarted = Partition(log, broker_id=1, high_watermark=2)
@@ -94,7 +101,7 @@ def test_kip_207_a_new_leader_tells_no_latest_that_might_go_back(open_log: OpenL
     assert refusal(lambda: restarted.list_offset(LATEST, READ_UNCOMMITTED)) is ErrorCode.OFFSET_NOT_AVAILABLE
     assert refusal(lambda: restarted.list_offset(30, READ_UNCOMMITTED)) is ErrorCode.OFFSET_NOT_AVAILABLE
     assert restarted.list_offset(20, READ_UNCOMMITTED) == (20, 1, 0)
-    restarted.read(3, 100, replica_id=2)
+    fetch(restarted, 3)
     assert restarted.list_offset(LATEST, READ_UNCOMMITTED) == (-1, 3, 1)
 
 
@@ -105,15 +112,15 @@ def test_an_offset_outside_of_the_log_is_told_from_one_not_visible_yet(open_log:
     assert read.slice is None and (read.high_watermark, read.last_stable_offset, read.log_start_offset) == (0, 0, 0)
     assert refusal(lambda: partition.read(3, 100)) is ErrorCode.OFFSET_OUT_OF_RANGE
     assert refusal(lambda: partition.read(-1, 100)) is ErrorCode.OFFSET_OUT_OF_RANGE
-    partition.read(2, 100, replica_id=2)
-    partition.delete_records(1)
+    fetch(partition, 2)
+    partition.require_leading().delete_records(1)
     assert refusal(lambda: partition.read(0, 100)) is ErrorCode.OFFSET_OUT_OF_RANGE
 
 
 def test_a_follower_reads_to_the_end_of_the_log(open_log: OpenLog) -> None:
     partition = two(open_log())
     write(partition, 10)
-    read = partition.read(0, 1 << 20, replica_id=2)
+    read = fetch(partition, 0)
     assert read.slice is not None and read.high_watermark == 0
 
 
@@ -123,10 +130,10 @@ def test_kip_595_a_reader_hears_where_its_history_parts(open_log: OpenLog) -> No
     write(partition, 10, 20)
     partition.become_leader(leader_epoch=5, partition_epoch=5, replicas=[1, 2], isr=[1, 2], now_ms=0)
     write(partition, 30)
-    read = partition.read(3, 100, replica_id=2, last_fetched_epoch=2)
+    read = fetch(partition, 3, 2)
     assert read.diverging_epoch == (2, 2) and read.slice is None
-    assert partition.read(2, 100, replica_id=2, last_fetched_epoch=4).diverging_epoch == (2, 2)
-    assert partition.remotes[2].log_end_offset == -1, "a fetch that parts is no progress"
-    assert partition.read(2, 100, replica_id=2, last_fetched_epoch=2).diverging_epoch is None
+    assert fetch(partition, 2, 4).diverging_epoch == (2, 2)
+    assert partition.require_leading().followers[2].log_end_offset == -1, "a fetch that parts is no progress"
+    assert fetch(partition, 2, 2).diverging_epoch is None
     assert partition.end_offset_for_epoch(2) == (2, 2) and partition.end_offset_for_epoch(5) == (5, 3)
     assert refusal(lambda: partition.read(3, 100, last_fetched_epoch=9)) is ErrorCode.OFFSET_OUT_OF_RANGE

@@ -81,7 +81,7 @@ def test_where_a_group_begins() -> None:
     world = ShareWorld()
     world.append(10, 10)
     partition = world.partitions[0]
-    partition.delete_records(4)
+    partition.require_leading().delete_records(4)
     assert find_start(partition, "earliest", NOW_MS) == 4
     assert find_start(partition, "latest", NOW_MS) == 20
     assert find_start(partition, "by_duration:PT1H", NOW_MS) == 4

@@ -75,7 +75,8 @@ class World:
     # Writing
 
     def _append(self, batch: bytes, is_v2: bool = False, guard: VerificationGuard | None = None) -> None:
-        result = self.partition.append(bytearray(batch), acks=-1, now_ms=self.now_ms, is_transaction_v2=is_v2, guard=guard)
+        leader = self.partition.require_leading()
+        result = leader.append(bytearray(batch), acks=-1, now_ms=self.now_ms, is_transaction_v2=is_v2, guard=guard)
         again = " again" if result.is_duplicate else ""
         self.lines.append(f"NONE at {result.base_offset}{again}")
 
@@ -102,13 +103,13 @@ class World:
     def do_ask(self, arguments: Arguments) -> None:
         name, identity, sequence = arguments.words
         producer_id, epoch = parse_identity(identity)
-        self.guards[name] = self.partition.begin_verification(producer_id, epoch, int(sequence))
+        self.guards[name] = self.partition.require_leading().begin_verification(producer_id, epoch, int(sequence))
         self.lines.append("must ask" if self.guards[name] is not None else "is open")
 
     def do_mark(self, arguments: Arguments) -> None:
         producer_id, epoch = parse_identity(arguments.words[0])
         version = 2 if arguments.has("v2") else 0
-        offset = self.partition.write_marker(
+        offset = self.partition.require_leading().write_marker(
             producer_id, epoch, arguments.number("coordinator", 0), arguments.has("commit"), self.now_ms, version
         )
         self.lines.append("was there" if offset is None else f"NONE at {offset}")

@@ -251,7 +251,7 @@ def make_topic(server: BrokerServer, name: str, **configs: str) -> Partition:
 def append(partition: Partition, rounds: int, *, timestamp: int = 5) -> None:
     for number in range(rounds):
         records = [Record(0, timestamp, b"key-%d" % key, b"%d" % number * 20) for key in range(50)]
-        partition.append(encode_batch(records), acks=1, now_ms=timestamp)
+        partition.require_leading().append(encode_batch(records), acks=1, now_ms=timestamp)
 
 
 def table(partition: Partition) -> dict[bytes | None, bytes | None]:

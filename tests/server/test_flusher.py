@@ -43,7 +43,7 @@ class World:
 
 
 def append(partition: Partition, count: int = 1) -> None:
-    partition.append(encode_batch([Record(0, 1, None, b"v")] * count), acks=-1, now_ms=1)
+    partition.require_leading().append(encode_batch([Record(0, 1, None, b"v")] * count), acks=-1, now_ms=1)
 
 
 def test_one_round_serves_all_who_came_while_the_last_one_ran() -> None:
@@ -105,11 +105,14 @@ def test_flush_messages_begins_to_count_anew_after_each_flush() -> None:
     append(partition)
     world.run()
     assert partition.log.recovery_point == 12
-    partition.log.configure(LogConfig(flush_messages=2))
+    partition.log.configure(LogConfig(flush_messages=2, is_unclean_election_enabled=True))
     append(partition, 2)
     assert len(world.work) == 1
     world.run()
-    partition.log.truncate_to(10)
+    partition.become_follower(leader_id=1, leader_epoch=1, partition_epoch=1, replicas=(0, 1), isr=(1,))
+    assert partition.follower is not None
+    partition.follower.truncate(10)
+    partition.become_leader(leader_epoch=2, partition_epoch=2, replicas=(0,), isr=(0,), now_ms=0)
     append(partition)
     assert not world.work
     append(partition)

@@ -37,11 +37,14 @@ def test_without_the_offsets_topic_no_broker_is_the_coordinator() -> None:
     assert refused.value.code is ErrorCode.NOT_COORDINATOR
 
 
-class LedPartition(MemoryLog):
+class LedPartition:
     """The first partition of `__consumer_offsets`, empty, led here."""
 
     topic_partition = TopicPartition(GROUP_METADATA_TOPIC, 0)
     log = SimpleNamespace(log_start_offset=0, log_end_offset=0)
+
+    def __init__(self) -> None:
+        self.leader = MemoryLog()
 
 
 def test_what_share_coordinators_answer_is_decided_on_the_shard_that_asked() -> None:

@@ -125,7 +125,7 @@ def test_i7_delete_records(broker: BrokerProcess) -> None:
 def append(server: object, topic: str, count: int) -> None:
     partition = server.node.partitions.get(topic, 0)  # type: ignore[attr-defined]
     for _ in range(count):
-        partition.append(encode_batch([Record(0, 1, None, b"v" * 20)]), acks=1, now_ms=1)
+        partition.require_leading().append(encode_batch([Record(0, 1, None, b"v" * 20)]), acks=1, now_ms=1)
 
 
 def test_checkpoints_say_what_is_so(make_server: MakeServer, loop: asyncio.AbstractEventLoop) -> None:

@@ -140,7 +140,7 @@ def test_what_was_deleted_stays_deleted_when_a_directory_heals(
     partition = server.node.partitions.get("t", index)
     assert partition is not None
     partition.log.flush()
-    partition.delete_records(2)
+    partition.require_leading().delete_records(2)
     server.directories[1].clean_offsets[partition.topic_partition] = 1
 
     FailingDisk.broken = f"{tmp_path}/bad"

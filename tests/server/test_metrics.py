@@ -46,7 +46,7 @@ def append(server: BrokerServer, topic: str, index: int = 0, records: int = 1) -
     assert partition is not None
     now_ms = int(time.time() * 1000)
     batch = bytearray(encode_batch([Record(delta, now_ms, b"key", b"value") for delta in range(records)]))
-    partition.append(batch, acks=1, now_ms=now_ms)
+    partition.require_leading().append(batch, acks=1, now_ms=now_ms)
     return partition
 
 
@@ -117,7 +117,7 @@ def test_a_partition_is_told_as_it_stands_now(make_server: MakeServer) -> None:
     where = {"topic": "orders", "partition": "0"}
     assert value(metrics.render(), "kafka_topic_partition_current_offset", **where) == 0
     partition = append(server, "orders", 0, records=7)
-    partition.delete_records(2)
+    partition.require_leading().delete_records(2)
     text = metrics.render()
     assert value(text, "kafka_topic_partition_current_offset", **where) == 7
     assert value(text, "kafka_topic_partition_oldest_offset", **where) == 2

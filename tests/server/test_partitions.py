@@ -35,7 +35,7 @@ def table_of(directories: list[LogDirectoryState]) -> PartitionTable:
 def append(partition: Partition, count: int) -> None:
     partition.become_leader(leader_epoch=0, partition_epoch=0, replicas=(0,), isr=(0,), now_ms=0)
     for _ in range(count):
-        partition.append(encode_batch([Record(0, 1, None, b"v")]), acks=1, now_ms=1)
+        partition.require_leading().append(encode_batch([Record(0, 1, None, b"v")]), acks=1, now_ms=1)
 
 
 def open_all(table: PartitionTable, topic: str, count: int, topic_id: bytes = FIRST) -> list[Partition]:

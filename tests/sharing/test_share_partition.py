@@ -32,7 +32,7 @@ class World:
             KEY, 7, persister=self.persister, clock=self.timers.clock, timers=self.timers, terms=lambda: TERMS,
             find_start=self._find_start, on_closed=self.closed.append,
         )  # fmt: skip
-        self.share.add_watcher(self._wake)
+        self.share.notifier.add_watcher(self._wake)
         if is_loaded:
             self.share.load()
 
@@ -249,7 +249,7 @@ def test_the_log_begins_later() -> None:
 def test_nobody_is_called_who_watches_no_more() -> None:
     world = World()
     before = world.woken
-    world.share.remove_watcher(world._wake)
+    world.share.notifier.remove_watcher(world._wake)
     world.share.close()
     assert world.woken == before
 

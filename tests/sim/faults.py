@@ -16,7 +16,8 @@ from ottla.groups.machine import GroupMachine
 from ottla.groups.offsets.store import OffsetStore
 from ottla.machine.contract import Call, Decision
 from ottla.machine.host import MachineHost
-from ottla.replication.partition import Partition
+from ottla.replication.leader import Leader
+from ottla.replication.state import PartitionState
 from ottla.replication.verification import Verifications
 from ottla.storage import producer_snapshot
 from ottla.storage.log import Log
@@ -34,7 +35,7 @@ from tests.sim.world import World
 
 def release_early() -> Any:
     """Effects leave before their records are committed."""
-    return mock.patch.object(Partition, "committed_end", lambda _partition: 1 << 62)
+    return mock.patch.object(Leader, "committed_end", lambda _leader: 1 << 62)
 
 
 def skip_resume() -> Any:
@@ -89,7 +90,7 @@ def lose_markers() -> Any:
 
 def forget_last_stable_offset() -> Any:
     """Readers of committed data get everything that is committed in the log."""
-    return mock.patch.object(Partition, "last_stable_offset", property(lambda partition: partition.high_watermark))
+    return mock.patch.object(PartitionState, "last_stable_offset", property(lambda state: state.high_watermark))
 
 
 def forget_aborted() -> Any:

@@ -10,7 +10,7 @@ from unittest import mock
 from ottla.base.errors import ErrorCode
 from ottla.base.share_state import Done, ShareState
 from ottla.machine.contract import Decision, Reply
-from ottla.replication.partition import Partition
+from ottla.replication.leader import Leader
 from ottla.sharing import acknowledgement, acquisition, share_partition, state_machine
 from ottla.sharing.acquisition import Taker
 from ottla.sharing.commands import ReadState, Write
@@ -41,7 +41,7 @@ def answer_before_durable() -> Any:
 
 def release_early() -> Any:
     """The coordinator answers before its records are committed."""
-    return mock.patch.object(Partition, "committed_end", lambda _partition: 1 << 62)
+    return mock.patch.object(Leader, "committed_end", lambda _leader: 1 << 62)
 
 
 def forget_state_epoch() -> Any:
@@ -111,8 +111,8 @@ def prune_too_much() -> Any:
     """The head of the log goes with snapshots that are needed."""
 
     def prune(pruner: Pruner, _redundant_end: int) -> None:
-        partition: Any = pruner._partition
-        partition.delete_records(partition.committed_end())
+        leader: Any = pruner._partition
+        leader.delete_records(leader.committed_end())
 
     return mock.patch.object(Pruner, "__call__", prune)
 

@@ -115,7 +115,7 @@ class ShareWorld:
             now_ms = self.clock.wall_ms()
             records = [Record(0, now_ms, None, b"v") for _ in range(self.chance.randint(1, 8))]
             try:
-                partition.append(memoryview(bytearray(encode_batch(records))), acks=-1, now_ms=now_ms)
+                partition.require_leading().append(memoryview(bytearray(encode_batch(records))), acks=-1, now_ms=now_ms)
             except ApiError as error:
                 assert error.code is ErrorCode.KAFKA_STORAGE_ERROR, error
 
@@ -129,7 +129,7 @@ class ShareWorld:
         if partition is not None:
             offset = self.chance.randint(partition.log.log_start_offset, partition.high_watermark)
             self.history.deleted(key.partition, min(offset, partition.log.log_start_offset + DELETED_MAX))
-            partition.delete_records(min(offset, partition.log.log_start_offset + DELETED_MAX))
+            partition.require_leading().delete_records(min(offset, partition.log.log_start_offset + DELETED_MAX))
 
     def _join(self, partition: int) -> None:
         if self.is_over or self._is_resetting:

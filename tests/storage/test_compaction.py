@@ -9,6 +9,7 @@ import pytest
 from ottla.base.errors import StorageError
 from ottla.base.log_config import LogConfig
 from ottla.base.types import READ_COMMITTED, TopicPartition
+from ottla.replication.high_watermark import move_high_watermark
 from ottla.replication.partition import Partition
 from ottla.storage.compaction import install, plan_compaction
 from ottla.storage.compactor import CompactionJob, CompactionResult, compact, short_key
@@ -60,7 +61,7 @@ def put(
         batch = encode_batch(
             records, codec=codec, producer_id=producer[0], producer_epoch=producer[1], base_sequence=sequence, is_transactional=True
         )
-    return partition.append(batch, acks=1, now_ms=5).base_offset
+    return partition.require_leading().append(batch, acks=1, now_ms=5).base_offset
 
 
 def plan(partition: Partition, *, now_ms: int = 10, first_dirty: int = 0) -> CompactionJob | None:
@@ -196,11 +197,11 @@ def test_the_last_batch_of_a_round_stays_as_a_header(partition: Partition) -> No
 def test_i24_aborted_records_go_and_their_marker_follows_after_its_horizon(partition: Partition) -> None:
     put(partition, ("a", "1"))
     put(partition, ("a", "bad"), producer=(7, 0))
-    partition.write_marker(7, 1, 1, False, 5, 2)
+    partition.require_leading().write_marker(7, 1, 1, False, 5, 2)
     put(partition, ("a", "good"), producer=(7, 1))
-    partition.write_marker(7, 2, 1, True, 5, 2)
+    partition.require_leading().write_marker(7, 2, 1, True, 5, 2)
     put(partition, ("z", "1"), producer=(7, 2))
-    partition.write_marker(7, 3, 1, True, 5, 2)
+    partition.require_leading().write_marker(7, 3, 1, True, 5, 2)
     partition.log.producers.clear()
     run(partition, now_ms=10)
     assert records(partition) == {3: ("a", "good"), 5: ("z", "1")}
@@ -218,7 +219,7 @@ def test_i24_an_abort_marker_may_stand_in_the_active_segment(partition: Partitio
     put(partition, ("a", "1"))
     put(partition, ("a", "bad"), producer=(7, 0))
     partition.log.roll()
-    partition.write_marker(7, 0, 1, False, 5)
+    partition.require_leading().write_marker(7, 0, 1, False, 5)
     job = plan(partition)
     assert job is not None
     result = compact(partition.log.disk, job)
@@ -234,7 +235,7 @@ def test_an_open_transaction_stops_compaction_before_it(partition: Partition) ->
     job = plan(partition)
     assert job is not None and [segment.base_offset for segment in job.segments] == [0]
     assert records(partition) == {0: ("a", "1")}
-    partition.write_marker(7, 0, 1, False, 5)
+    partition.require_leading().write_marker(7, 0, 1, False, 5)
     run(partition)
     assert records(partition) == {0: ("a", "1")}, "the aborted value has replaced nothing"
 
@@ -242,9 +243,9 @@ def test_an_open_transaction_stops_compaction_before_it(partition: Partition) ->
 def test_i20_i21_the_log_alone_restores_producers_after_compaction(disk: MemDisk, partition: Partition) -> None:
     for number in range(7):
         batch = encode_batch([Record(0, 5, b"a", b"%d" % number)], producer_id=7, producer_epoch=2, base_sequence=number)
-        partition.append(batch, acks=1, now_ms=5)
+        partition.require_leading().append(batch, acks=1, now_ms=5)
     put(partition, ("b", "bad"), producer=(8, 0))
-    partition.write_marker(8, 5, 1, False, 5, 2)
+    partition.require_leading().write_marker(8, 5, 1, False, 5, 2)
     put(partition, ("a", "last"))
     run(partition)
     # The first round takes the records, the second gives their marker a horizon, and the third would take the marker.
@@ -362,7 +363,7 @@ def test_a_log_that_changed_meanwhile_is_left_as_it_is(disk: MemDisk, partition:
     assert job is not None
     result = compact(disk, job)
     assert result is not None
-    partition.delete_records(2)
+    partition.require_leading().delete_records(2)
     partition.log.configure(LogConfig(is_compacted=True))
     partition.log.delete_expired(0, partition.high_watermark)
     before = records(partition)
@@ -414,7 +415,7 @@ class History:
             self.open.setdefault(producer_id, {}).update({first + index: pair for index, pair in enumerate(pairs)})
         elif action < 9 and producer_id in self.open:
             is_commit = self.random.random() < 0.5
-            self.partition.write_marker(producer_id, 0, 1, is_commit, 5)
+            self.partition.require_leading().write_marker(producer_id, 0, 1, is_commit, 5)
             written = self.open.pop(producer_id)
             self.committed.update(written if is_commit else {})
         elif action == 9:
@@ -450,7 +451,7 @@ def test_i8_any_history_keeps_the_table(first_seed: int) -> None:
             history.check(history.partition)
         history.partition.log.close(clean=True)
         reopened = leader(open_log(disk, was_clean=True))
-        reopened.high_watermark = reopened.log.log_end_offset
+        move_high_watermark(reopened.state, reopened.log.log_end_offset)
         history.check(reopened)
 
 
@@ -462,7 +463,7 @@ def test_i43_a_crash_at_any_change_of_the_disk_keeps_the_table(seed: int) -> Non
     for _ in range(50):
         history.step()
     for producer_id in list(history.open):
-        history.partition.write_marker(producer_id, 0, 1, True, 5)
+        history.partition.require_leading().write_marker(producer_id, 0, 1, True, 5)
     put(history.partition, ("d", "last"))
     history.partition.log.roll()
     history.partition.log.flush()

@@ -193,3 +193,12 @@ def empty_tests(tree: ast.Module) -> Iterator[Complaint]:
         calls = (_called(call) for call in inside if isinstance(call, ast.Call))
         if not any(isinstance(found, ast.Assert) for found in inside) and not any(checks.match(name) for name in calls):
             yield node.lineno, f"{node.name} checks nothing"
+
+
+def high_watermark_moves(tree: ast.Module) -> Iterator[Complaint]:
+    """Assignments to an attribute `high_watermark`, by whatever statement."""
+    for node in ast.walk(tree):
+        is_assigned = isinstance(node, ast.Attribute) and node.attr == "high_watermark" and not isinstance(node.ctx, ast.Load)
+        is_set = isinstance(node, ast.Call) and any(isinstance(word, ast.Constant) and word.value == "high_watermark" for word in node.args)
+        if isinstance(node, ast.expr) and (is_assigned or is_set):
+            yield node.lineno, "only replication/high_watermark.py moves a high watermark"

@@ -33,10 +33,16 @@ BAD_TREES: list[tuple[Callable[[ast.Module], Iterator[rules.Complaint]], str]] =
     (rules.set_order, "def members() -> set[int]: ...\nfor x in members(): g(x)\n"),
     (rules.excused_tests, "@pytest.mark.skip\ndef test_a(): assert f()\n"),
     (rules.excused_tests, "@pytest.mark.xfail(strict=True)\ndef test_a(): assert f()\n"),
+    (rules.high_watermark_moves, "partition.state.high_watermark = 7\n"),
+    (rules.high_watermark_moves, "self.high_watermark: int = 7\n"),
+    (rules.high_watermark_moves, "self.end, self.high_watermark = 7, 7\n"),
+    (rules.high_watermark_moves, "state.high_watermark += 1\n"),
+    (rules.high_watermark_moves, "setattr(state, 'high_watermark', 7)\n"),
     (rules.empty_tests, "def test_a():\n    f()\n"),
 ]
 
 GOOD_TREES: list[tuple[Callable[[ast.Module], Iterator[rules.Complaint]], str]] = [
+    (rules.high_watermark_moves, "x = state.high_watermark\nhigh_watermark = 7\nf(high_watermark=x)\n"),
     (rules.function_lengths, 'def f():\n    """One.\n' + "    more\n" * 70 + '    """\n' + "    x = 1\n" * 69),
     (rules.opening, OPENING + "import sys\n"),
     (rules.opening, '"""Only a docstring."""\n'),

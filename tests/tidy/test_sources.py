@@ -14,6 +14,9 @@ from tests.tidy.sources import PACKAGE, ROOT, core_files, parsed, python_files, 
 MAY_CATCH_EVERYTHING = {PACKAGE / "server" / "connection.py", PACKAGE / "server" / "app.py"}
 # These must name what they forbid.
 NAMES_THE_FORBIDDEN = {ROOT / "tests" / "tidy" / "rules.py", ROOT / "tests" / "tidy" / "test_rules.py"}
+MOVES_HIGH_WATERMARKS = PACKAGE / "replication" / "high_watermark.py"
+# What a fetch session last answered about a partition has a field of this name.
+REMEMBERS_ANSWERS = {PACKAGE / "handlers" / "fetch.py", PACKAGE / "replication" / "fetch_sessions.py"}
 TreeRule = Callable[[ast.Module], Iterator[rules.Complaint]]
 TextRule = Callable[[str], Iterator[rules.Complaint]]
 
@@ -53,6 +56,12 @@ def test_nothing_is_called_done_before_it_is() -> None:
 
 def test_broken_invariants_are_not_swallowed() -> None:
     _check_trees([path for path in python_files("ottla") if path not in MAY_CATCH_EVERYTHING], rules.swallowed_exceptions)
+
+
+def test_one_module_moves_the_high_watermark() -> None:
+    assert list(rules.high_watermark_moves(parsed(MOVES_HIGH_WATERMARKS)))
+    others = [path for path in python_files("ottla") if path not in {MOVES_HIGH_WATERMARKS, *REMEMBERS_ANSWERS}]
+    _check_trees(others, rules.high_watermark_moves)
 
 
 @pytest.mark.parametrize("rule", [rules.asynchrony, rules.salted_hashes, rules.set_order])

@@ -34,6 +34,9 @@ class FakePartition:
         self.is_lost = False
         self.waiting: list[tuple[int, Callable[[], None]]] = []
 
+    def require_leading(self) -> FakePartition:
+        return self
+
     def write_marker(
         self, producer_id: int, producer_epoch: int, coordinator_epoch: int, is_commit: bool, now_ms: int, transaction_version: int
     ) -> int | None:
@@ -47,7 +50,7 @@ class FakePartition:
             self.commit()
         return self.log.log_end_offset - 1
 
-    def acknowledgement(self, last_offset: int, acks: int, leader_epoch: int = -1) -> ErrorCode | None:
+    def acknowledgement(self, last_offset: int, acks: int) -> ErrorCode | None:
         if self.is_lost:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
         return ErrorCode.NONE if self.high_watermark > last_offset else None

@@ -48,7 +48,7 @@ class MeasuredLog:
         return self.partition.log.log_end_offset
 
     def append(self, count: int) -> None:
-        append, value = self.partition.append, b"v" * RECORD_BYTES
+        append, value = self.partition.require_leading().append, b"v" * RECORD_BYTES
         for number_ in range(self.length, self.length + count):
             timestamp = FIRST_TIMESTAMP + number_
             append(encode_batch([Record(0, timestamp, None, value)]), acks=1, now_ms=timestamp)
@@ -57,7 +57,7 @@ class MeasuredLog:
         """Microseconds of CPU for one append; making the batches is not counted."""
         first = self.length
         batches = [encode_batch([Record(0, FIRST_TIMESTAMP + first + i, None, b"v" * RECORD_BYTES)]) for i in range(REPETITIONS)]
-        append, now_ms = self.partition.append, FIRST_TIMESTAMP + first
+        append, now_ms = self.partition.require_leading().append, FIRST_TIMESTAMP + first
         started = time.process_time()
         for batch in batches:
             append(batch, acks=1, now_ms=now_ms)

@@ -74,7 +74,7 @@ def _writer(server: BrokerServer) -> Callable[[], None]:
 
     def write() -> None:
         for partition in server.node.partitions.all():
-            partition.append(bytearray(batch), acks=1, now_ms=now_ms)
+            partition.require_leading().append(bytearray(batch), acks=1, now_ms=now_ms)
 
     return write
 

@@ -1,0 +1,67 @@
+"""The log of a replica while it follows: what the leader sent is appended, truncated where the histories part, or begun anew.
+
+`follower.py` decides which of these; a `FollowerLog` lives as long as one term of one leader. After that it does nothing, so an answer
+of an earlier leader changes nothing (I18).
+
+Invariant: nothing below the high watermark is cut, unless elections may be unclean (I17).
+"""
+
+from __future__ import annotations
+
+from ottla.base.errors import StorageError
+from ottla.replication.high_watermark import move_high_watermark
+from ottla.replication.state import PartitionState
+
+
+class FollowerLog:
+    """Changes the log as the leader of `epoch` says."""
+
+    __slots__ = ("_log", "_state", "epoch", "is_over")
+
+    def __init__(self, state: PartitionState, epoch: int) -> None:
+        self._state = state
+        self._log = state.log
+        self.epoch = epoch
+        self.is_over = False
+
+    def append(self, batches: memoryview, *, high_watermark: int, leader_log_start: int) -> None:
+        """Appends what the leader sent, and takes over its bounds as far as this log reaches."""
+        if self.is_over:
+            return
+        state, log = self._state, self._log
+        try:
+            if len(batches):
+                log.append_as_follower(batches)
+            if leader_log_start > log.log_start_offset:
+                log.advance_log_start(min(leader_log_start, log.log_end_offset))
+        except StorageError as error:
+            raise state.fail(error) from error
+        known = max(state.high_watermark, log.log_start_offset)
+        move_high_watermark(state, max(known, min(high_watermark, log.log_end_offset)))
+        state.ask_flush()
+        if state.notifier.watchers:
+            state.notify()
+
+    def truncate(self, offset: int) -> None:
+        """Cuts the log where it parts from the leader's; goes offline where that is forbidden."""
+        state, log = self._state, self._log
+        if self.is_over or offset >= log.log_end_offset:
+            return
+        if offset < state.high_watermark and not log.config.is_unclean_election_enabled:
+            state.go_offline(f"the leader's log parts at {offset}, below the high watermark {state.high_watermark}")
+            return
+        try:
+            log.truncate_to(offset)
+        except StorageError as error:
+            raise state.fail(error) from error
+        state.note_truncated(state.high_watermark)
+
+    def restart(self, offset: int) -> None:
+        """The leader has deleted everything that this log could continue: begins anew at the leader's start."""
+        if self.is_over:
+            return
+        try:
+            self._log.truncate_fully_and_start_at(offset)
+        except StorageError as error:
+            raise self._state.fail(error) from error
+        self._state.note_truncated(offset)

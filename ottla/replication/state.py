@@ -1,0 +1,155 @@
+"""The state of one replica of a partition, whatever its role: its log and bounds, who leads, its ISR, and why it is offline.
+
+`leader.py` and `follower_log.py` work on it, `partition.py` puts the three together. The high watermark is moved by `high_watermark.py`
+and nothing else.
+
+Invariant: a disk failure takes the replica offline before anything else learns of it (I44).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from ottla.base.errors import ApiError, ErrorCode, StorageError
+from ottla.base.notifier import Notifier
+from ottla.base.types import TopicPartition
+from ottla.replication.high_watermark import move_high_watermark
+from ottla.replication.isr import IsrProposal, IsrState
+from ottla.replication.traffic import Traffic
+from ottla.storage.log import Log
+
+NO_LEADER = -1
+NO_EPOCH = -1
+_NEVER = 1 << 63
+
+
+class PartitionState:
+    """See above. Plain attributes, and the few rules that both roles share."""
+
+    __slots__ = (
+        "_durable_end",
+        "_flush_end_max",
+        "broker_epoch_of",
+        "broker_id",
+        "fail",
+        "go_offline",
+        "high_watermark",
+        "is_flush_on_ack",
+        "is_verification_required",
+        "isr_state",
+        "leader_epoch",
+        "leader_id",
+        "log",
+        "notifier",
+        "offline_code",
+        "offline_reason",
+        "on_isr_proposal",
+        "partition_epoch",
+        "replicas",
+        "request_flush",
+        "topic_partition",
+        "traffic",
+    )
+
+    high_watermark: int
+
+    def __init__(
+        self,
+        log: Log,
+        *,
+        broker_id: int,
+        high_watermark: int,
+        is_flush_on_ack: bool,
+        is_verification_required: bool,
+        request_flush: Callable[[], None] | None,
+        fail: Callable[[StorageError], ApiError],
+        go_offline: Callable[[str], None],
+    ) -> None:
+        self.topic_partition: TopicPartition = log.topic_partition
+        self.log = log
+        self.broker_id = broker_id
+        self.leader_id = NO_LEADER
+        self.leader_epoch = NO_EPOCH
+        self.partition_epoch = NO_EPOCH
+        self.replicas: tuple[int, ...] = ()
+        self.isr_state = IsrState(members=())
+        self.is_flush_on_ack = is_flush_on_ack
+        self.is_verification_required = is_verification_required
+        self.offline_reason = ""
+        self.offline_code = ErrorCode.KAFKA_STORAGE_ERROR
+        self.notifier = Notifier()
+        self.traffic = Traffic()
+        self.request_flush = request_flush
+        """Asks for a group commit of this log."""
+        self.fail = fail
+        """The disk failed under this replica: `Partition.fail`."""
+        self.go_offline = go_offline
+        self.broker_epoch_of: Callable[[int], int | None] | None = None
+        """By broker id, as the controller knows it."""
+        self.on_isr_proposal: Callable[[IsrProposal], None] | None = None
+        self._durable_end = log.recovery_point
+        self._flush_end_max = _NEVER  # a flush that began before a truncation says nothing of what came after
+        # A checkpoint may be older than the log's start or, after a crash, ahead of its end.
+        self._place_high_watermark(high_watermark)
+
+    @property
+    def durable_end(self) -> int:
+        """Everything below is on this replica's disk as far as acknowledgements care."""
+        return self._durable_end if self.is_flush_on_ack else self.log.log_end_offset
+
+    @property
+    def last_stable_offset(self) -> int:
+        """Below it every transaction is decided, and the decision will survive (I24)."""
+        first_unstable = self.log.producers.first_unstable_offset()
+        if first_unstable is None or first_unstable >= self.high_watermark:
+            return self.high_watermark
+        return max(first_unstable, self.log.log_start_offset)
+
+    @property
+    def min_insync(self) -> int:
+        """`min.insync.replicas`, or all replicas if there are fewer."""
+        return min(self.log.config.min_insync_replicas, max(1, len(self.replicas)))
+
+    def assign(self, *, leader_id: int, leader_epoch: int, partition_epoch: int, replicas: Sequence[int], isr: Sequence[int]) -> None:
+        """The controller's newest word; it ends a proposal of this leader that is still on its way."""
+        self.leader_id, self.leader_epoch, self.partition_epoch = leader_id, leader_epoch, partition_epoch
+        self.replicas = tuple(replicas)
+        self.isr_state = IsrState(members=tuple(isr))
+
+    def refusal(self) -> ApiError:
+        """Why this replica does not serve as the leader."""
+        if self.offline_reason:
+            return ApiError(self.offline_code, f"{self.topic_partition} is offline: {self.offline_reason}")
+        return ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{self.topic_partition} is led by broker {self.leader_id}")
+
+    def notify(self) -> None:
+        """The log end, a durable end, the high watermark, the last stable offset or the role has moved."""
+        self.notifier.notify(self.high_watermark, self._durable_end)
+
+    # Durability
+
+    def ask_flush(self) -> None:
+        """Where acknowledgements wait for the disk: asks for what was appended since the last group commit."""
+        if self.is_flush_on_ack and self._durable_end < self.log.log_end_offset and self.request_flush is not None:
+            self.request_flush()
+
+    def note_flushed(self, end: int) -> bool:
+        """A group commit that covered the log up to `end` has ended; whether the durable end has moved."""
+        end = min(end, self._flush_end_max)
+        self._flush_end_max = _NEVER
+        self.log.mark_flushed(end)
+        if end <= self._durable_end:
+            return False
+        self._durable_end = end
+        return True
+
+    def note_truncated(self, high_watermark: int) -> None:
+        """The log was cut: the bounds follow."""
+        end = self.log.log_end_offset
+        self._durable_end = min(self._durable_end, end)
+        self._flush_end_max = end
+        self._place_high_watermark(high_watermark)
+        self.notify()
+
+    def _place_high_watermark(self, offset: int) -> None:
+        move_high_watermark(self, min(max(offset, self.log.log_start_offset), self.log.log_end_offset), may_fall=True)
