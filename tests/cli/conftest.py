@@ -35,7 +35,7 @@ def topic(broker: Broker) -> str:
 
 @pytest.fixture(autouse=True)
 def no_settings_of_the_user(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Neither the profiles nor the variables of whoever runs the tests."""
+    """Hides the profiles and variables of the user who runs the tests."""
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "configuration"))
     monkeypatch.setenv("COLUMNS", "200")
     monkeypatch.delenv("KAFKA_BOOTSTRAP_SERVERS", raising=False)

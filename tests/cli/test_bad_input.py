@@ -1,4 +1,4 @@
-"""What nobody should type, and what no file should hold: one line, the right exit code, nothing changed, never a traceback."""
+"""Bad arguments and bad files: one line, the right exit code, nothing changed, never a traceback."""
 
 from __future__ import annotations
 
@@ -97,14 +97,14 @@ def test_values_nested_too_deep_are_only_text(ottla: Ottla, topic: str, tmp_path
     assert (refused.code, refused.err.count("\n")) == (1, 1)
 
 
-def test_a_long_word_makes_no_long_line(offline: Ottla) -> None:
+def test_a_long_argument_makes_no_long_error(offline: Ottla) -> None:
     result = offline("topic", "list", "-X", "a" * 100_000)
     assert (result.code, result.err.count("\n")) == (2, 1)
     assert len(result.err) < 1_100
 
 
 @pytest.mark.parametrize("line", ["group list --timeout 300", "group describe g --timeout 300", "topic list -X request.timeout.ms=300"])
-def test_a_broker_that_says_nothing_costs_no_more_than_the_timeout(offline: Ottla, line: str) -> None:
+def test_a_silent_broker_costs_no_more_than_the_timeout(offline: Ottla, line: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         started = time.monotonic()
         result = offline(*line.split(), "-b", f"127.0.0.1:{silent.getsockname()[1]}")

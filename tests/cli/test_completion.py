@@ -1,4 +1,4 @@
-"""What stands behind the Tab key: commands, options, and names from the broker in time or not at all."""
+"""Completion: commands, options, and names from the broker in time or not at all."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_names_of_topics_and_groups(broker: Broker, topic: str, ottla: Ottla) ->
 
 
 def test_a_silent_broker_costs_no_more_than_the_deadline() -> None:
-    """Somebody listens and never answers: the shell gets its prompt back, with nothing and without an error."""
+    """A server that accepts and never answers: the shell gets its prompt back, without candidates and without an error."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         words = ["complete-words", "consume", "-b", f"127.0.0.1:{listener.getsockname()[1]}", "--topic", ""]
         code = f"import time; started = time.time(); from ottla.cli.completion import complete; complete({words[1:]!r})"
@@ -58,7 +58,7 @@ def test_a_silent_broker_costs_no_more_than_the_deadline() -> None:
     assert (result.returncode, result.stdout, result.stderr) == (0, "", "")
 
 
-def test_nobody_there() -> None:
+def test_no_broker_means_no_candidates() -> None:
     assert candidates(["consume", "-b", "127.0.0.1:1", "--topic", ""]) == []
     assert candidates(["consume", "--profile", "none", "--topic", ""]) == []
 
@@ -83,7 +83,7 @@ PROGRAM = {
     "fish": 'function ottla; "{python}" -m ottla.cli.main $argv; end\n',
     "zsh": 'ottla() {{ if [[ $1 == complete-words ]]; then "{python}" -m ottla.cli.main "$@"; else print -r -- "RAN" "$*" "."; fi }}\n',
 }
-"""The program in its place; of zsh, which completes only at a prompt, what was completed is told by running it."""
+"""The program under its name. zsh completes only at a prompt, so its completed line is run."""
 
 
 @pytest.fixture

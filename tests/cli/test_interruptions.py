@@ -1,4 +1,4 @@
-"""Ctrl-C at any moment, closed streams, pipes that nobody reads any more: the right exit code, and nothing left open at the broker."""
+"""Ctrl-C at any moment, closed streams, closed pipes: the right exit code, and nothing left open at the broker."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_ctrl_c_in_the_middle_of_an_answer_leaves_no_transaction_open(
 
 
 @pytest.mark.parametrize("answer", [6, 8, 9])
-def test_ctrl_c_in_a_group_lets_the_group_go_on(ottla: Ottla, topic: str, monkeypatch: pytest.MonkeyPatch, answer: int) -> None:
+def test_ctrl_c_in_a_group_leaves_the_group(ottla: Ottla, topic: str, monkeypatch: pytest.MonkeyPatch, answer: int) -> None:
     read_frame, seen = Connection._read_frame, []
 
     def interrupted(self: Connection, timeout_s: float) -> memoryview:
@@ -74,7 +74,7 @@ def test_ctrl_c_before_anything_is_there(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 @pytest.mark.parametrize("unbuffered", ["", "1"])
-def test_a_pipe_that_nobody_reads_any_more_ends_the_program(broker: Broker, topic: str, tmp_path: Path, unbuffered: str) -> None:
+def test_a_closed_pipe_ends_the_program(broker: Broker, topic: str, tmp_path: Path, unbuffered: str) -> None:
     (tmp_path / "lines").write_text("".join(f"{number}\n" for number in range(60_000)))
     read = f"ottla consume {topic} --from-beginning $B | head -1; echo ${{PIPESTATUS[0]}}"
     done = shell(broker, f"ottla produce {topic} -l {tmp_path}/lines $B; {read}", PYTHONUNBUFFERED=unbuffered)

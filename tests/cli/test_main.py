@@ -71,7 +71,7 @@ def test_wrong_usage_is_one_line_and_code_2(offline: Ottla, words: tuple[str, ..
 
 
 @pytest.mark.parametrize("name", sorted(ABSENT))
-def test_parts_that_do_not_exist_yet_say_so(offline: Ottla, name: str) -> None:
+def test_parts_that_do_not_exist_yet_are_refused(offline: Ottla, name: str) -> None:
     result = offline(name, "list", "--anything", "-o", "json")
     assert result.code == 1
     assert json.loads(result.out)["error"]["name"] == "UNSUPPORTED_VERSION"
@@ -175,7 +175,7 @@ def _environment(tmp_path: Path) -> dict[str, str]:
     return {**os.environ, "XDG_CONFIG_HOME": str(tmp_path), "PYTHONUNBUFFERED": "1"}
 
 
-def test_a_closed_pipe_is_silence(broker: Broker, topic: str, tmp_path: Path) -> None:
+def test_a_closed_pipe_is_no_error(broker: Broker, topic: str, tmp_path: Path) -> None:
     for _ in range(2):
         broker.add_record(topic, "x" * 60_000)
     command = [*PROGRAM, "consume", topic, "-b", broker.bootstrap_server, "--from-beginning", "-F"]
@@ -245,7 +245,7 @@ HEAVY = ("asyncio", "uvloop", "ssl", "ottla.server.app", "ottla.handlers", "logg
 
 @pytest.mark.parametrize("words", [["--help"], ["topic", "list"], ["topic", "describe"], ["group", "list"]], ids=" ".join)
 def test_a_command_imports_no_more_than_it_needs(broker: Broker, tmp_path: Path, words: list[str]) -> None:
-    """Speed is held by what is imported, not by a clock: `--help` loads no command, a question to a broker no server."""
+    """The start-up time is guarded by the imported modules, not by a clock: `--help` loads no command, a question to a broker no server."""
     words = words if words == ["--help"] else [*words, "-b", broker.bootstrap_server]
     code = "import sys; from ottla.cli.main import main; main(sys.argv[1:]); sys.stderr.write(' '.join(sorted(sys.modules)))"
     result = subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True, env=_environment(tmp_path), check=True)

@@ -1,4 +1,4 @@
-"""Points in time as people write them."""
+"""Dates, durations and other points in time."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NOON_MS = 1_704_110_400_000
         ("2024-01-01", NOON_MS - 12 * 3_600_000),
     ],
 )
-def test_dates_are_utc_unless_they_say_otherwise(text: str, wanted: int) -> None:
+def test_dates_are_utc_unless_they_have_a_zone(text: str, wanted: int) -> None:
     assert parse_datetime_ms(text) == wanted
 
 

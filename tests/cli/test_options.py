@@ -90,7 +90,7 @@ def test_properties_that_make_no_sense(words: tuple[str, ...], monkeypatch: pyte
         connect(_args(*words))
 
 
-def test_nothing_is_destroyed_without_a_word() -> None:
+def test_destructive_commands_ask_first() -> None:
     with pytest.raises(UsageError, match="--yes"):
         confirm(argparse.Namespace(yes=False), "Delete it?")
     confirm(argparse.Namespace(yes=True), "Delete it?")

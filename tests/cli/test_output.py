@@ -63,7 +63,7 @@ def test_quiet_keeps_results_and_errors(capsys: pytest.CaptureFixture[str]) -> N
     assert capsys.readouterr().err == "detail\n"
 
 
-def test_colour_is_for_terminals_and_for_those_who_want_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_colour_is_for_terminals_and_on_demand(monkeypatch: pytest.MonkeyPatch) -> None:
     class Terminal(io.StringIO):
         def isatty(self) -> bool:
             return True

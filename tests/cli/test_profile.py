@@ -32,7 +32,7 @@ def test_the_life_of_a_profile(offline: Ottla, broker: Broker, topic: str) -> No
     assert [row["name"] for row in json.loads(offline("profile", "list", "-o", "json").out)["profiles"]] == ["here"]
 
 
-def test_nobody_else_reads_the_file(offline: Ottla) -> None:
+def test_the_file_is_private(offline: Ottla) -> None:
     offline("profile", "create", "a", "sasl.password=p", "sasl.jaas.config=x y='z, w';")
     path = profiles_path(os.environ)
     assert stat.S_IMODE(os.stat(path).st_mode) == 0o600

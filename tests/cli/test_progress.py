@@ -1,4 +1,4 @@
-"""Progress: a line that is written over on a terminal, and nothing anywhere else."""
+"""The progress bar: a line that is overwritten on a terminal, and nothing elsewhere."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Terminal(io.StringIO):
         return True
 
 
-def look_at(monkeypatch: pytest.MonkeyPatch) -> Terminal:
+def use_terminal(monkeypatch: pytest.MonkeyPatch) -> Terminal:
     """From here on stderr is a terminal. Not a fixture: pytest puts its own stderr in place again when a test begins."""
     made = Terminal()
     monkeypatch.setattr(sys, "stderr", made)
@@ -27,7 +27,7 @@ def look_at(monkeypatch: pytest.MonkeyPatch) -> Terminal:
 
 
 def test_a_bar_fills_and_goes_away(monkeypatch: pytest.MonkeyPatch) -> None:
-    terminal = look_at(monkeypatch)
+    terminal = use_terminal(monkeypatch)
     with Progress("to t", 200) as bar:
         bar.add(50)
         bar.add(150)
@@ -44,8 +44,8 @@ def test_without_a_known_end_the_count_is_shown() -> None:
 
 
 @pytest.mark.parametrize("reason", ["quiet", "dumb", "no terminal", "too short"])
-def test_nothing_is_shown_where_nobody_looks(monkeypatch: pytest.MonkeyPatch, reason: str) -> None:
-    terminal = look_at(monkeypatch)
+def test_nothing_is_shown_without_a_terminal(monkeypatch: pytest.MonkeyPatch, reason: str) -> None:
+    terminal = use_terminal(monkeypatch)
     if reason == "dumb":
         monkeypatch.setenv("TERM", "dumb")
     elif reason == "no terminal":

@@ -1,4 +1,4 @@
-"""A broker process of a test's own: start, stop, standing still, snapshots."""
+"""A broker process of a test's own: start, stop, suspend, snapshots."""
 
 from __future__ import annotations
 
@@ -44,19 +44,19 @@ def test_a_given_data_directory_stays(tmp_path: Path) -> None:
         assert [record.value for record in broker.records("orders")] == [b"first"]
 
 
-def test_why_a_broker_does_not_start_is_told() -> None:
+def test_the_reason_is_reported_when_a_broker_does_not_start() -> None:
     broker = Broker(settings={"listeners": "nonsense"})
     with pytest.raises(BrokerDidNotStart, match="listeners"):
         broker.start()
 
 
-def test_a_broker_that_was_never_started_says_so() -> None:
+def test_a_broker_that_was_never_started_is_an_error() -> None:
     with pytest.raises(AssertionError, match="is not running"):
         _ = Broker().bootstrap_server
     Broker().stop()
 
 
-def test_a_run_that_forgets_to_stop_takes_its_broker_along() -> None:
+def test_a_run_without_stop_ends_its_broker() -> None:
     code = "import ottla.testing; broker = ottla.testing.Broker().start(); print(broker.process.pid, broker.data_dir)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
     pid, data_dir = done.stdout.split()
@@ -64,7 +64,7 @@ def test_a_run_that_forgets_to_stop_takes_its_broker_along() -> None:
     assert not Path(data_dir).exists()
 
 
-def test_a_broker_stands_still_and_goes_on(broker: Broker) -> None:
+def test_a_broker_is_suspended_and_resumed(broker: Broker) -> None:
     connection = Connection(parse_addresses(broker.direct_server)[0]).open()
     with broker.pause():
         connection.send(ListGroupsRequest())
@@ -73,7 +73,7 @@ def test_a_broker_stands_still_and_goes_on(broker: Broker) -> None:
     connection.close()
 
 
-def test_a_broker_that_stands_still_can_be_stopped() -> None:
+def test_a_suspended_broker_can_be_stopped() -> None:
     with Broker() as broker:
         pid = broker.process.pid
         broker.pause()
@@ -99,7 +99,7 @@ def test_a_snapshot_holds_what_was_there_and_nothing_that_came_later(tmp_path: P
         assert len(broker.records("orders")) == 21
 
 
-def test_a_snapshot_of_a_broker_that_stands_still(broker: Broker, topic: str, tmp_path: Path) -> None:
+def test_a_snapshot_of_a_suspended_broker(broker: Broker, topic: str, tmp_path: Path) -> None:
     broker.add_record(topic, "there")
     with broker.pause():
         snapshot = broker.snapshot(tmp_path / "snapshot")
@@ -116,8 +116,8 @@ def test_a_killed_broker_closes_its_connections() -> None:
         connection.close()
 
 
-def test_a_fork_is_quick(broker: Broker, topic: str, tmp_path: Path) -> None:
-    """The broker stands still for the copy only; a generous bound, because machines differ."""
+def test_a_fork_is_fast(broker: Broker, topic: str, tmp_path: Path) -> None:
+    """The broker is suspended for the copy only; the bound is generous, because machines differ."""
     broker.add_record(topic, "x")
     started = time.monotonic()
     broker.snapshot(tmp_path / "snapshot")
@@ -125,7 +125,7 @@ def test_a_fork_is_quick(broker: Broker, topic: str, tmp_path: Path) -> None:
 
 
 def test_lines_written_for_testcontainers_work() -> None:
-    """Swapping is one import: `from ottla.testing import Broker as KafkaContainer`."""
+    """Changing the import is enough: `from ottla.testing import Broker as KafkaContainer`."""
     container = Broker("confluentinc/cp-kafka:7.6.0", port=9094).with_kraft().with_cluster_id("abcdefghijklmnopqrstuv")
     container.with_env("KAFKA_NUM_PARTITIONS", "3").with_envs(KAFKA_LISTENERS="PLAINTEXT://0.0.0.0:9094", KAFKA_HEAP_OPTS="-Xmx1g")
     with container.start(timeout=30) as kafka:

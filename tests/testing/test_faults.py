@@ -1,4 +1,4 @@
-"""Faults on the way to a broker, seen by a client that retries nothing."""
+"""Faults of the proxy, with a client that retries nothing."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def code_of_produce(connection: Connection, topic: str) -> int:
 
 
 def wait_for_coordinator(connection: Connection, group: str) -> Coordinator:
-    """The first question makes the internal topic; until it is there and loaded, answers say so."""
+    """Waits for the coordinator: the first request creates the internal topic, and errors are answered until it is loaded."""
     deadline = time.monotonic() + 10
     while time.monotonic() < deadline:
         (found,) = connection.request(FindCoordinatorRequest(coordinator_keys=[group])).coordinators
@@ -116,7 +116,7 @@ def test_dropped_connections_are_closed_and_new_ones_work(broker: Broker, connec
     again.close()
 
 
-def test_nothing_travels_while_the_proxy_pauses(broker: Broker) -> None:
+def test_no_frame_passes_while_the_proxy_pauses(broker: Broker) -> None:
     host, port = parse_addresses(broker.direct_server)[0]
     proxy = FaultProxy((host, port))
     connection = Connection(parse_addresses(f"{proxy.address[0]}:{proxy.address[1]}")[0]).open()
@@ -143,7 +143,7 @@ def test_a_stopped_proxy_leaves_nothing_behind(broker: Broker) -> None:
         socket.create_connection(proxy.address, timeout=1)
 
 
-def test_a_broker_that_is_away_closes_the_door() -> None:
+def test_a_stopped_broker_closes_its_port_of_the_proxy() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
     proxy = FaultProxy(("127.0.0.1", port))
@@ -152,7 +152,7 @@ def test_a_broker_that_is_away_closes_the_door() -> None:
     proxy.stop()
 
 
-def test_what_cannot_fail_is_told_before_it_does_not(broker: Broker) -> None:
+def test_apis_that_cannot_fail_are_refused(broker: Broker) -> None:
     with pytest.raises(ValueError, match="no place for an error"):
         broker.fail_next("DescribeGroups", "NOT_COORDINATOR")
     with pytest.raises(ValueError, match="no API is called"):

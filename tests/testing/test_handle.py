@@ -1,4 +1,4 @@
-"""What a test does with a broker: records in and out, clients of each library, wiping."""
+"""The handle of a broker: records in and out, clients of each library, reset."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def test_a_record_comes_back_whole(broker: Broker, topic: str) -> None:
     assert (second.key, second.value) == (b"gone", None)
 
 
-def test_records_of_all_partitions_are_told_in_order(broker: Broker) -> None:
+def test_records_of_all_partitions_come_in_order(broker: Broker) -> None:
     name = broker.create_topic("three-partitions", 3)
     for number in range(9):
         broker.add_record(name, str(number), partition=number % 3)
@@ -53,12 +53,12 @@ def test_a_topic_may_come_with_its_first_record(broker: Broker) -> None:
     assert len(found) == 1
 
 
-def test_an_error_in_the_block_is_the_one_that_is_told(broker: Broker, topic: str) -> None:
+def test_an_error_in_the_block_is_the_one_that_is_raised(broker: Broker, topic: str) -> None:
     with pytest.raises(KeyError), broker.assert_produces(topic):
         raise KeyError("the test's own")
 
 
-def test_reset_wipes_topics_and_groups() -> None:
+def test_reset_deletes_topics_and_groups() -> None:
     with Broker(topics=["a", "b:2"]) as own:
         own.add_record("a", "x")
         consumer = own.consumer("a", client="confluent-kafka", group_id="readers")
@@ -117,7 +117,7 @@ def test_settings_are_written_as_each_library_wants_them(broker: Broker) -> None
     assert broker.config()["bootstrap.servers"] == broker.get_bootstrap_server() == broker.bootstrap_server
 
 
-def test_without_a_client_the_line_says_what_to_install(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_client_the_error_names_what_to_install(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
     def missing(name: str) -> object:
         raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 

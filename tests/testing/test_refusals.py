@@ -1,4 +1,4 @@
-"""A made-up refusal can be read by the codec in every version, and says its error wherever an error can be said."""
+"""Made-up refusals can be decoded in every version, and have the error in every field for one."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ CASES = [
 
 
 def codes_in(value: Any) -> list[int]:
-    """Every error code that an answer says, however deep."""
+    """Every error code in an answer, at any depth."""
     if isinstance(value, list):
         return [code for item in value for code in codes_in(item)]
     if not isinstance(value, Struct):
@@ -68,7 +68,7 @@ def codes_in(value: Any) -> list[int]:
 
 
 @pytest.mark.parametrize(("key", "version"), CASES, ids=[f"{APIS[key].name}-{version}" for key, version in CASES])
-def test_every_version_says_the_error(key: int, version: int) -> None:
+def test_every_version_has_the_error(key: int, version: int) -> None:
     request_class, response_class = load(key)
     request = REQUESTS.get(key) or request_class()
     answer = refusals.refuse(key, version, request, CODE)

@@ -1,4 +1,4 @@
-"""Which files of a snapshot are links, which are copies, and which stay behind; what a broker finds that starts from one."""
+"""Which files of a snapshot are links, copies, or left out; and the state of a broker started from one."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def names_in(directory: Path) -> list[str]:
     return sorted(str(path.relative_to(directory)) for path in directory.rglob("*") if path.is_file())
 
 
-def test_what_belongs_to_the_process_stays_behind(source: Path, tmp_path: Path) -> None:
+def test_files_of_the_process_are_not_copied(source: Path, tmp_path: Path) -> None:
     copy = copy_data(source, tmp_path / "copy")
     top = [name for name in names_in(copy) if "/" not in name]
     assert top == ["meta.properties", "ottla-metadata.sqlite", "ottla-metadata.sqlite-wal"]
@@ -82,7 +82,7 @@ def test_a_snapshot_is_never_written_over(source: Path, tmp_path: Path) -> None:
 
 
 class Writer:
-    """Writes numbers to a topic, one after the other, until it is told to stop."""
+    """Writes numbers to a topic, one after the other, until it is stopped."""
 
     def __init__(self, bootstrap: str, topic: str) -> None:
         self.acknowledged = 0
@@ -130,8 +130,8 @@ def state_of_transaction(broker: Broker) -> list[str]:
     return [entry.state for entry in list_transactions(broker._client())]
 
 
-def test_a_fork_goes_on_with_topics_groups_and_transactions_of_that_moment(tmp_path: Path) -> None:
-    """Taken while somebody writes; what is done later at one of the two does not show at the other."""
+def test_a_fork_continues_with_topics_groups_and_transactions_of_that_moment(tmp_path: Path) -> None:
+    """Taken during writes; later changes of one broker do not show in the other."""
     with Broker(topics=["orders:1", "numbers:1"]) as broker, Writer(broker.direct_server, "numbers") as writer:
         committing = transactional(broker)
         committing.begin_transaction()

@@ -1,4 +1,4 @@
-"""The built wheel in an empty environment: the program runs, and an empty project's tests find the fixtures without being told."""
+"""The built wheel in an empty environment: the program runs, and an empty project's tests find the fixtures without configuration."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_no_client_is_there(kafka_broker):
 
 
 def done(command: list[str], directory: Path) -> str:
-    """What a command says, in a directory and environment that know nothing of this source tree."""
+    """Runs a command in a directory and environment without this source tree; returns its output."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "PYTEST_", "OTTLA_", "KAFKA_", "VIRTUAL_"))}
     finished = subprocess.run(command, cwd=directory, env=kept, capture_output=True, text=True, timeout=150, check=False)
     assert finished.returncode == 0, finished.stdout + finished.stderr

@@ -1,4 +1,4 @@
-"""Who holds a directory, and that no stranger is ever signalled."""
+"""Finding the broker that holds a directory; no other process ever gets a signal."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def _hold(directory: Path, *words: str) -> subprocess.Popen[str]:
     return process
 
 
-def test_nobody(tmp_path: Path) -> None:
+def test_a_free_directory_has_no_broker(tmp_path: Path) -> None:
     assert find(str(tmp_path)) is None
     DirectoryLock(str(tmp_path)).release()
     assert find(str(tmp_path)) is None
@@ -49,13 +49,13 @@ def test_a_holder_is_named_with_its_address_and_stopped(tmp_path: Path) -> None:
         found = find(str(tmp_path))
         assert found is not None
         assert (found.pid, found.address) == (process.pid, "host:1")
-        # In this test the holder is our child, so it stays in the table of processes until somebody asks for its end.
+        # In this test the holder is our child, so it stays a zombie until it is waited for.
         stop(found, 10)
         assert process.wait(10) == -signal.SIGTERM
     assert find(str(tmp_path)) is None
 
 
-def test_one_that_does_not_end_is_told(tmp_path: Path) -> None:
+def test_a_broker_that_does_not_end_in_time_is_an_error(tmp_path: Path) -> None:
     with _hold(tmp_path, "stubborn") as process:
         found = find(str(tmp_path))
         assert found is not None
@@ -64,12 +64,12 @@ def test_one_that_does_not_end_is_told(tmp_path: Path) -> None:
         process.kill()
 
 
-def test_a_number_that_belongs_to_a_stranger_is_left_alone(tmp_path: Path) -> None:
+def test_a_process_that_does_not_hold_the_directory_gets_no_signal(tmp_path: Path) -> None:
     """The lock is held, but the number in the file is this process's, which does not hold it under that name."""
     with _hold(tmp_path) as process:
-        for stranger in (os.getpid(), 0, 2**22 + 1):
+        for other in (os.getpid(), 0, 2**22 + 1):
             with pytest.raises(Refused, match="cannot be seen from here"):
-                stop(Running(str(tmp_path), stranger, "", 0.0), 1)
+                stop(Running(str(tmp_path), other, "", 0.0), 1)
         assert process.poll() is None
         process.kill()
 

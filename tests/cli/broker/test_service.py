@@ -1,4 +1,4 @@
-"""The unit that the command line prints."""
+"""The printed systemd unit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Options of `start` become settings; what was given in full wins."""
+"""Options of `start` become settings; settings given by name win. And starts that are refused."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def test_what_cannot_be_started_is_one_line(offline: Ottla, words: tuple[str, ..
 
 
 def test_dev_leaves_nothing_behind(offline: Ottla, tmp_path: Path) -> None:
-    """`dev` has a directory of its own; its one line on stdout says where it listens."""
+    """`dev` has a directory of its own; its one line on stdout has its address."""
     environment = {**os.environ, "TMPDIR": str(tmp_path)}
     command = [sys.executable, "-m", "ottla.cli.main", "dev", "--port", "0", "--seed-topic", "a:2,b", "--log-format", "json", "-q"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment, text=True) as process:
@@ -130,7 +130,7 @@ def test_a_bad_setting_leaves_no_temporary_directory(offline: Ottla, tmp_path: P
 
 
 def test_ephemeral_removes_only_what_it_has_made(offline: Ottla, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """log.dirs given in full is where the data lies, whatever else is said; it stays."""
+    """A directory given as log.dirs stays, also with --ephemeral."""
     data = tmp_path / "data"
     (data / "t-0").mkdir(parents=True)
     (data / "meta.properties").write_text("damaged")

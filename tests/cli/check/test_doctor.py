@@ -1,4 +1,4 @@
-"""What the doctor says of limits, disks, clocks and addresses."""
+"""The doctor's findings about limits, disks, clocks and addresses."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tests.cli.conftest import Ottla
 from tests.client.fake_broker import FakeBroker
 
 
-def test_a_well_broker(ottla: Ottla, broker: Broker, tmp_path: Path) -> None:
+def test_a_healthy_broker(ottla: Ottla, broker: Broker, tmp_path: Path) -> None:
     result = ottla("doctor", "-d", tmp_path, "-o", "json")
     found = json.loads(result.out)
     checks = {check["check"]: check["status"] for check in found["checks"]}
@@ -48,7 +48,7 @@ def test_a_broker_that_is_away(offline: Ottla, tmp_path: Path) -> None:
     assert offline("doctor", "-d", tmp_path, "--offline").code == 0
 
 
-def test_an_advertised_address_where_nobody_is(offline: Ottla, tmp_path: Path) -> None:
+def test_an_advertised_address_without_a_broker(offline: Ottla, tmp_path: Path) -> None:
     def metadata(_body: object, _version: int) -> MetadataResponse:
         brokers = [
             MetadataResponseBroker(node_id=1, host="127.0.0.1", port=1),
@@ -64,7 +64,7 @@ def test_an_advertised_address_where_nobody_is(offline: Ottla, tmp_path: Path) -
     assert all("advertised.listeners" in hint for hint in failed.values())
 
 
-def test_an_advertised_address_where_another_cluster_is(offline: Ottla, broker: Broker, tmp_path: Path) -> None:
+def test_an_advertised_address_of_another_cluster(offline: Ottla, broker: Broker, tmp_path: Path) -> None:
     """Two brokers that advertise one address, or a port that is forwarded to the wrong one: everything answers, nothing works."""
     host, _, port = broker.direct_server.rpartition(":")
 

@@ -1,4 +1,4 @@
-"""Who is in the cluster, is it well, what does it speak; feature levels."""
+"""Brokers, health and versions of a cluster; feature levels."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_status(ottla: Ottla, broker: Broker, topic: str) -> None:
     assert ottla("cluster", "cluster-id", "-o", "plain").out == f"{found['cluster_id']}\n"
 
 
-def test_a_well_cluster_and_one_that_is_not(ottla: Ottla, offline: Ottla) -> None:
+def test_a_healthy_cluster_and_an_unhealthy_one(ottla: Ottla, offline: Ottla) -> None:
     well = ottla("cluster", "health")
     assert (well.code, well.out) == (0, "healthy\n")
 

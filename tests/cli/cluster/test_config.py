@@ -10,7 +10,7 @@ import pytest
 from tests.cli.conftest import Ottla
 
 
-def test_set_show_and_put_back(ottla: Ottla, topic: str) -> None:
+def test_set_show_and_reset(ottla: Ottla, topic: str) -> None:
     words = ("--entity-type", "topics", "--entity-name", topic)
     assert ottla("config", "alter", *words, "--add-config", "retention.ms=1000,cleanup.policy=[compact,delete]").code == 0
     shown = json.loads(ottla("config", "describe", "--topic", topic, "-o", "json").out)["configs"]
@@ -108,15 +108,15 @@ def test_a_file_that_the_broker_would_refuse(offline: Ottla, tmp_path: Path, nam
     assert message in error["message"]
 
 
-def test_everything_that_is_wrong_is_told_at_once(offline: Ottla, tmp_path: Path) -> None:
+def test_all_errors_of_a_file_are_reported_at_once(offline: Ottla, tmp_path: Path) -> None:
     file = tmp_path / "a.properties"
     file.write_text("num.partitons=3\nnum.partitions=x\nlog.retention.hours=y\nbroker.id=1\nnode.id=2\n")
     result = offline("config", "check", file)
     assert result.code == 1
     levels = [line.partition(": ")[0] for line in result.err.splitlines()]
     assert levels == ["warning", "error", "error", "error"]
-    told = json.loads(offline("config", "check", file, "-o", "json").out)
-    assert told["ok"] is False and [row["level"] for row in told["notices"]] == levels
+    found = json.loads(offline("config", "check", file, "-o", "json").out)
+    assert found["ok"] is False and [row["level"] for row in found["notices"]] == levels
 
 
 def test_nested_toml_and_the_environment(offline: Ottla, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

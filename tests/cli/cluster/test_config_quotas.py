@@ -1,4 +1,4 @@
-"""Quotas of users, clients and addresses over the wire, and SCRAM credentials, which our broker does not keep."""
+"""Quotas of users, clients and addresses over the wire, and SCRAM credentials, which our broker does not store."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Feature levels: words of Kafka's tool, and what a release brings."""
+"""Feature levels: the output of Kafka's tool, and the levels of a release."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def test_a_level_that_is_there_already(ottla: Ottla) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (("upgrade", "--feature", "group.version=9"), "Could not upgrade group.version to 9. "),
         (("upgrade", "--metadata", "3.9", "--dry-run"), "Can not upgrade metadata.version to 21. "),
@@ -28,10 +28,10 @@ def test_a_level_that_is_there_already(ottla: Ottla) -> None:
         (("disable", "--feature", "nope.version"), "Could not disable nope.version. "),
     ],
 )
-def test_refusals_as_kafka_words_them(ottla: Ottla, words: tuple[str, ...], said: str) -> None:
+def test_refusals_as_kafka_words_them(ottla: Ottla, words: tuple[str, ...], message: str) -> None:
     result = ottla("kafka-features", *words)
     assert (result.code, result.err) == (1, "1 out of 1 operation(s) failed.\n")
-    assert result.out.startswith(said)
+    assert result.out.startswith(message)
 
 
 def test_what_releases_bring_and_features_need(offline: Ottla) -> None:

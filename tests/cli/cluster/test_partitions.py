@@ -99,7 +99,7 @@ def _throttles(ottla: Ottla, topic: str) -> list[str]:
     return [f"{entry['key']}={entry['value']}" for entry in entries if "thrott" in entry["key"]]
 
 
-def test_throttles_are_set_and_taken_away(ottla: Ottla, topic: str, tmp_path: Path) -> None:
+def test_throttles_are_set_and_removed(ottla: Ottla, topic: str, tmp_path: Path) -> None:
     file = _plan(tmp_path / "plan.json", {"topic": topic, "partition": 0, "replicas": [0]})
     start = ("partitions", "reassign", "--reassignment-json-file", file, "--execute", "--yes", "--additional")
     assert ottla(*start, "--throttle", "5000000", "--replica-alter-log-dirs-throttle", "7000", "--timeout", "100").code == 0

@@ -1,4 +1,4 @@
-"""SCRAM users: refused in one line by our broker, which keeps none; the words that reach a broker that does."""
+"""SCRAM users: refused in one line by our broker, which stores none; the requests to a broker that does."""
 
 from __future__ import annotations
 

@@ -102,7 +102,7 @@ def test_lag_counts_to_both_ends_in_records_and_seconds(cluster: Cluster, ottla:
 
 
 def test_describe_counts_to_the_last_stable_offset(cluster: Cluster, ottla: Ottla, topic: str, group: str) -> None:
-    """What holds readers of committed data back is told beside the lag, with -v or to programs."""
+    """The lag of readers of committed data is shown beside the lag, with -v or in JSON."""
     write(cluster, topic, 3, age_s=60)
     commit(cluster, group, topic, 1)
     with Producer(cluster, transactional_id=f"open-{group}") as producer:
@@ -119,7 +119,7 @@ def test_describe_counts_to_the_last_stable_offset(cluster: Cluster, ottla: Ottl
     assert (row["lag"], row["last_stable_offset"], row["stable_lag"]) == (3, 3, 2) and 59 <= row["lag_seconds"] <= 90
 
 
-def test_a_marker_at_the_end_is_no_record_that_waits(cluster: Cluster, ottla: Ottla, topic: str, group: str) -> None:
+def test_a_marker_at_the_end_does_not_count_as_lag(cluster: Cluster, ottla: Ottla, topic: str, group: str) -> None:
     with Producer(cluster, transactional_id=f"done-{group}") as producer:
         producer.begin()
         producer.produce(topic, b"x", timestamp=int((time.time() - 60) * 1000))

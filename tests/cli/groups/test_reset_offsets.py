@@ -1,4 +1,4 @@
-"""`group reset-offsets` on a broker: scope x scenario x mode, offsets before and after; the table stands in tools/reset_table.py."""
+"""`group reset-offsets` on a broker: scope x scenario x mode, offsets before and after; the table is in tools/reset_table.py."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ WHERE = [TopicPartition(topic, int(number)) for topic, _, number in (partition.n
 
 @pytest.fixture(scope="module")
 def own_broker() -> Iterator[Broker]:
-    """Its topics bear the names that the table has."""
+    """A broker with the topics of the table."""
     with Broker() as broker:
         yield broker
 
@@ -77,7 +77,7 @@ def committed(cluster: Cluster, group: str) -> dict[TopicPartition, int]:
 
 
 def wanted(row: Row, scope: str, has_commits: bool) -> tuple[dict[TopicPartition, int] | None, set[TopicPartition]]:
-    """What the table says: the new offsets, or None for a refusal; and the partitions that are warned of."""
+    """The expected result of the table: the new offsets, or None for a refusal; and the partitions with a warning."""
     reached = list(SCOPES.get(scope, range(len(PARTITIONS))))
     offsets = row.committed if has_commits else row.new
     if scope == "--all-topics" and not has_commits:
@@ -245,7 +245,7 @@ def test_a_partition_that_is_gone_is_not_reset(cluster: Cluster, run: Ottla) -> 
     assert gone.code == 1 and committed(cluster, group) == before
 
 
-def test_json_says_old_new_and_distance(cluster: Cluster, run: Ottla) -> None:
+def test_json_has_old_new_and_distance(cluster: Cluster, run: Ottla) -> None:
     group = new_group(cluster, has_commits=True)
     found = json.loads(run(f"--group {group} --topic bills --to-latest --execute -o json").out)
     assert found == {
@@ -262,8 +262,8 @@ def test_a_group_without_commits_has_nothing_to_take_over(ottla: Ottla, topic: s
     assert (refused.code, json.loads(refused.out)["error"]["name"], refused.err.count("\n")) == (1, "GROUP_ID_NOT_FOUND", 1)
 
 
-def test_nought_is_a_number(ottla: Ottla, topic: str) -> None:
-    """`--to-offset 0` is what most people type, and 0 is not the same as nothing."""
+def test_offset_0_is_a_target(ottla: Ottla, topic: str) -> None:
+    """`--to-offset 0` is common, and 0 must not count as a missing option."""
     scope = ("group", "reset-offsets", "--group", f"g-{topic}", "--topic", topic)
     for scenario in (("--to-offset", "0"), ("--shift-by", "0"), ("--to-offset=0",)):
         done = ottla(*scope, *scenario, "--execute", "-o", "json")

@@ -123,7 +123,7 @@ def test_groups_of_all_kinds_are_listed_with_their_type(cluster: Cluster, ottla:
     assert other.code == 1 and f"see `ottla share-group describe {group}`" in other.err
 
 
-def test_offsets_are_shown_moved_and_forgotten(cluster: Cluster, ottla: Ottla, topic: str, group: str) -> None:
+def test_offsets_are_shown_moved_and_deleted(cluster: Cluster, ottla: Ottla, topic: str, group: str) -> None:
     write(cluster, topic, 10)
     assert len(read(cluster, group, topic, 10)) == 10
     assert described(ottla, group)["lag"] == 0

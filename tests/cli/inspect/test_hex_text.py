@@ -1,4 +1,4 @@
-"""Bytes as people paste them: what the usual programs print, and literals."""
+"""Pasted bytes: the output of the usual programs, and literals."""
 
 from __future__ import annotations
 
@@ -51,8 +51,8 @@ def test_what_programs_print_is_read_back(command: str, data: bytes, tmp_path: P
     program, *options = command.split()
     file = tmp_path / "frame"
     file.write_bytes(data)
-    told = subprocess.run([program, *options, str(file)], capture_output=True, text=True, check=True)
-    assert from_digits(told.stdout) == data
+    found = subprocess.run([program, *options, str(file)], capture_output=True, text=True, check=True)
+    assert from_digits(found.stdout) == data
 
 
 @given(st.binary(min_size=1, max_size=80))

@@ -1,4 +1,4 @@
-"""`ottla log dump` says what Kafka's tool says, shows bytes with their meaning, and tells a file that is no segment in one line."""
+"""`ottla log dump` prints what Kafka's tool prints, explains bytes, and refuses other files in one line."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_the_smaller_files(offline: Ottla, partition: Path) -> None:
     ]
 
 
-def test_names_that_are_no_text_are_shown_all_the_same(offline: Ottla, tmp_path: Path) -> None:
+def test_names_that_are_not_text_are_shown_nevertheless(offline: Ottla, tmp_path: Path) -> None:
     """Header keys, keys and values may be any bytes."""
     path = tmp_path / f"{0:020d}.log"
     path.write_bytes(encode_batch([Record(0, 1, b"\xff", b"\xfe\n", (("\udcff", None),))]))

@@ -96,7 +96,7 @@ def test_what_a_share_group_has_initialized() -> None:
     )
 
 
-def test_what_is_not_known_is_said_or_shown_as_text() -> None:
+def test_unknown_records_are_named_or_shown_as_text() -> None:
     assert decode_record(_record(b"\0\x63x", b"v"), "offsets") == ('{"type":"99","data":"unknown"}', "v")
     assert decode_record(_record(b"\0\0\0\x05x", b"v"), "transactions") == ("\0\0\0\x05x", "v")
     assert decode_record(_record(group_tombstone("g").key, b"\x7f\0"), "offsets")[1] == '{"version":"32512","data":"unknown"}'

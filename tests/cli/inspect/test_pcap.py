@@ -1,4 +1,4 @@
-"""Conversations out of recordings: any order, repeated and lost packets, each kind of file and link."""
+"""Conversations from packet captures: any order, repeated and lost packets, each kind of file and link."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from ottla.base.errors import WireError
 from ottla.cli.inspect.pcap import Endpoint, clients_of, is_recording, read_pieces
-from tests.cli.inspect.recordings import BROKER, CLIENT, SYN, Segment, ethernet, ip_packet, pcap, pcapng
+from tests.cli.inspect.packet_captures import BROKER, CLIENT, SYN, Segment, ethernet, ip_packet, pcap, pcapng
 
 
 def _sent(recording: bytes) -> bytes:

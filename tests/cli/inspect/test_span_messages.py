@@ -1,4 +1,4 @@
-"""The slow reader with positions says what the compiled decoders say, for every message in every version, and every byte has a name."""
+"""The slow reader with positions agrees with the compiled decoders for every message in every version, and every byte has a name."""
 
 from __future__ import annotations
 

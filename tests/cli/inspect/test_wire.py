@@ -1,4 +1,4 @@
-"""`ottla wire`: frames explained from digits, files and recordings; what is none is told in one line."""
+"""`ottla wire`: frames explained from digits, files and captures; anything else is an error of one line."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from ottla.wire.messages.api_versions import ApiVersion, ApiVersionsRequest, Api
 from ottla.wire.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
 from ottla.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from tests.cli.conftest import Ottla
-from tests.cli.inspect.recordings import BROKER, CLIENT, SYN, Segment, ethernet, pcap
+from tests.cli.inspect.packet_captures import BROKER, CLIENT, SYN, Segment, ethernet, pcap
 from tests.cli.inspect.segment_files import batch
 
 HEARTBEAT = write_request(12, 4, 7, "me", encoder(HeartbeatRequest, 4)(HeartbeatRequest(group_id="g", member_id="m")))
 HEARTBEAT_ANSWER = bytes(write_response(HeartbeatResponse, 4)(HeartbeatResponse(error_code=25), 7))
 
 
-def test_a_request_says_what_it_is(offline: Ottla) -> None:
+def test_a_request_names_its_api(offline: Ottla) -> None:
     result = offline("wire", HEARTBEAT.hex())
     assert result.code == 0
     lines = result.out.splitlines()
@@ -112,7 +112,7 @@ def _conversation() -> bytes:
     )
 
 
-def test_a_recording_pairs_answers_with_requests(offline: Ottla, tmp_path: Path) -> None:
+def test_a_capture_matches_answers_with_requests(offline: Ottla, tmp_path: Path) -> None:
     path = tmp_path / "talk.pcap"
     path.write_bytes(_conversation())
     result = offline("wire", path, "--brief")
@@ -132,7 +132,7 @@ def test_a_recording_pairs_answers_with_requests(offline: Ottla, tmp_path: Path)
     assert offline("wire", path, "--port", "1").code == 1
 
 
-def test_a_recording_that_began_in_the_middle(offline: Ottla, tmp_path: Path) -> None:
+def test_a_capture_that_began_in_the_middle(offline: Ottla, tmp_path: Path) -> None:
     path = tmp_path / "talk.pcap"
     path.write_bytes(_recording(Segment(CLIENT, BROKER, 1, HEARTBEAT), Segment(BROKER, CLIENT, 1, HEARTBEAT_ANSWER)))
     assert [line.split("  ")[-1].split(",")[0] for line in offline("wire", path, "--brief").out.splitlines()] == [

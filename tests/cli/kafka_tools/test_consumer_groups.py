@@ -16,5 +16,5 @@ from tests.cli.conftest import Ottla
     ],
 )
 def test_regular_expressions_are_judged_as_groups_take_them(offline: Ottla, pattern: str, verdict: str) -> None:
-    said = offline("kafka-consumer-groups", "--bootstrap-server", "h:1", "--validate-regex", pattern).out
-    assert said == f"The regular expression `{pattern}` is {verdict}.\n"
+    message = offline("kafka-consumer-groups", "--bootstrap-server", "h:1", "--validate-regex", pattern).out
+    assert message == f"The regular expression `{pattern}` is {verdict}.\n"

@@ -56,7 +56,7 @@ def test_zookeeper_is_refused_in_one_line(capsys: pytest.CaptureFixture[str], to
 
 
 @pytest.mark.parametrize("tool", [*NOT_OFFERED])
-def test_tools_that_are_not_offered_say_so_in_one_line(capsys: pytest.CaptureFixture[str], tool: str) -> None:
+def test_tools_that_are_not_offered_are_refused_in_one_line(capsys: pytest.CaptureFixture[str], tool: str) -> None:
     assert main([f"{tool}.sh", "--describe"]) == 1
     assert capsys.readouterr().err == f"error: {tool} is not offered: {NOT_OFFERED[tool]}\n"
 
@@ -72,6 +72,6 @@ def test_a_broker_that_is_away_is_code_3(capsys: pytest.CaptureFixture[str]) -> 
     assert "cannot reach" in capsys.readouterr().err
 
 
-def test_the_version_names_kafkas_level_first(offline: Ottla) -> None:
+def test_the_version_has_kafkas_level_first(offline: Ottla) -> None:
     for tool in (("kafka-topics",), ("kafka-transactions",), ("kafka-run-class", "kafka.tools.GetOffsetShell")):
         assert offline(*tool, "--version").out.startswith("4.4.0 (Ottla ")

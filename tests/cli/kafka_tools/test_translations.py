@@ -1,4 +1,4 @@
-"""Lines of Kafka's tools that become lines of ours."""
+"""Lines of Kafka's tools that are translated to commands of ours."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def test_a_daemon_outlives_its_start_and_is_stopped(
         assert main(["kafka-server-stop.sh", "--config", "server.properties"]) == 0
 
 
-def test_a_daemon_that_cannot_start_says_where_to_look(
+def test_a_daemon_that_cannot_start_names_its_log(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)

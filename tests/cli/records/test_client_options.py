@@ -1,4 +1,4 @@
-"""Producers and consumers are what properties and options say."""
+"""Producers and consumers get the settings of properties and options."""
 
 from __future__ import annotations
 

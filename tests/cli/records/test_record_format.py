@@ -1,4 +1,4 @@
-"""Records as bytes: what must not be lost, whatever is in them; Kafka's and kcat's forms against a broker are in test_consume.py."""
+"""Records formatted as bytes without loss; Kafka's and kcat's formats on a broker are in test_consume.py."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`produce --schema`: what fits, what does not and where, and schemas that are refused rather than half understood."""
+"""`produce --schema`: what fits, what does not and where, and schemas that are refused because of unknown keywords."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ def test_what_was_printed_is_accepted_and_the_rest_is_untouched(ottla: Ottla, fi
     assert ottla("consume", filled, "--share-group", group, "--timeout-ms", "300").out == ""
 
 
-def test_what_is_released_comes_again_until_it_has_come_too_often(ottla: Ottla, filled: str, group: str) -> None:
+def test_a_released_record_comes_again_up_to_the_limit(ottla: Ottla, filled: str, group: str) -> None:
     for delivery in (1, 2):
         printed = ottla(
             "consume", filled, "--share-group", group, "-c", "6", "--release", "--formatter-property", "print.delivery=true"
@@ -50,7 +50,7 @@ def test_what_is_released_comes_again_until_it_has_come_too_often(ottla: Ottla, 
     assert ottla("consume", filled, "--share-group", group, "--timeout-ms", "300").out == ""
 
 
-def test_what_is_rejected_is_nobody_s(ottla: Ottla, filled: str, group: str) -> None:
+def test_a_rejected_record_is_not_delivered_again(ottla: Ottla, filled: str, group: str) -> None:
     assert ottla("consume", filled, "--share-group", group, "-c", "6", "--reject", "-q").out.split() == ALL
     assert ottla("consume", filled, "--share-group", group, "--timeout-ms", "300").out == ""
 
@@ -71,8 +71,8 @@ def test_wrong_usage(ottla: Ottla, topic: str, words: list[str], message: str) -
     assert result.code == 2 and message in result.err and result.err.count("\n") == 1
 
 
-def test_who_stops_to_look_loses_nothing(broker: Broker, ottla: Ottla, topic: str, group: str) -> None:
-    """A pipe that is closed (`| head`) ends the program in silence; what nobody has read comes again, and no member is left behind."""
+def test_a_closed_pipe_loses_no_record(broker: Broker, ottla: Ottla, topic: str, group: str) -> None:
+    """A closed pipe (`| head`) ends the program without an error; unread records are delivered again, and no member is left behind."""
     for number in range(50):
         broker.add_record(topic, f"{number} " + "x" * 10_000)
     command = [sys.executable, "-m", "ottla.cli.main", "consume", topic, "--share-group", group, "-b", broker.bootstrap_server]

@@ -1,4 +1,4 @@
-"""The little language of `consume --where`: what it says of a record, and that it can do nothing else."""
+"""The expression language of `consume --where`: its results, and that it can do nothing else."""
 
 from __future__ import annotations
 

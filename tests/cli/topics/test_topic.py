@@ -1,4 +1,4 @@
-"""`ottla topic ...` on a broker: what is made, shown, changed, copied, counted, and what is refused."""
+"""`ottla topic ...` on a broker: create, describe, change, copy, count, and refusals."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_unknown_settings_and_topics_are_named(ottla: Ottla, topic: str, name: s
     assert f"did you mean {topic!r}?" in ottla("topic", "describe", f"{topic}x").err
 
 
-def test_settings_are_set_and_put_back(ottla: Ottla, topic: str) -> None:
+def test_settings_are_set_and_reset(ottla: Ottla, topic: str) -> None:
     assert ottla("topic", "alter", topic, "-c", "retention.ms=7000000").code == 0
     assert described(ottla, topic)["configs"] == {"retention.ms": "7000000"}
     assert ottla("topic", "alter", topic, "--delete-config", "retention.ms", "--dry-run").code == 0
@@ -98,7 +98,7 @@ def test_partitions_grow_and_never_shrink(ottla: Ottla, topic: str) -> None:
     assert ottla("topic", "alter", topic, "--partitions", 2).code == 2
 
 
-def test_filters_show_partitions_that_are_not_well(ottla: Ottla, topic: str) -> None:
+def test_filters_show_unhealthy_partitions(ottla: Ottla, topic: str) -> None:
     for name in ("under-replicated", "unavailable", "under-min-isr"):
         assert json.loads(ottla("topic", "describe", topic, f"--{name}-partitions", "-o", "json").out)["topics"] == []
     at_minimum = json.loads(ottla("topic", "describe", topic, "--at-min-isr-partitions", "-o", "json").out)["topics"]

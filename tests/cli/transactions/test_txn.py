@@ -75,7 +75,7 @@ class Writer:
         return self.identity.producer_id, self.identity.epoch
 
     def write(self, partition: TopicPartition, values: list[bytes], *, is_added: bool = True) -> None:
-        """`is_added` off leaves the partition out of what the coordinator knows."""
+        """Without `is_added` the coordinator does not know of the partition."""
         if is_added:
             self.identity.add([partition])
         batch = encode_batch(
@@ -101,7 +101,7 @@ def place(txn_broker: Broker) -> TopicPartition:
 
 @pytest.fixture
 def writer(cluster: Cluster, place: TopicPartition) -> Iterator[Writer]:
-    """Three records are open in the first partition; whatever a test leaves open is aborted."""
+    """Three records are open in the first partition; transactions that a test leaves open are aborted."""
     writer = Writer(cluster, f"shop-{next(numbers)}")
     writer.write(place, [b"1", b"2", b"3"])
     yield writer
@@ -149,7 +149,7 @@ def test_describe(ottla: Ottla, writer: Writer, place: TopicPartition) -> None:
     assert (found["client_id"], found["client_host"]) == ("shop", "127.0.0.1")
 
 
-def test_an_id_that_nobody_uses(ottla: Ottla) -> None:
+def test_an_unknown_id(ottla: Ottla) -> None:
     code, shown = ottla("describe", "nobody")
     assert code == 1 and "TRANSACTIONAL_ID_NOT_FOUND" in shown
 
@@ -175,7 +175,7 @@ def test_why_names_the_transaction_and_how_to_end_it(ottla: Ottla, writer: Write
     assert ottla("why", place.topic) == (0, f"nothing holds the readers of {place.topic} back\n")
 
 
-def test_why_shows_who_comes_after(ottla: Ottla, cluster: Cluster, writer: Writer, place: TopicPartition) -> None:
+def test_why_shows_the_next_transaction(ottla: Ottla, cluster: Cluster, writer: Writer, place: TopicPartition) -> None:
     second = Writer(cluster, f"{writer.name}-second")
     second.write(place, [b"4"])
     first, after = ottla.json("why", place.topic, "--partition", "0")["transactions"]
@@ -198,7 +198,7 @@ def test_a_transaction_that_no_coordinator_ends(ottla: Ottla, writer: Writer, pl
     assert not held_back(ottla, place.topic)
 
 
-def test_what_hangs_is_found(capsys: pytest.CaptureFixture[str]) -> None:
+def test_hanging_transactions_are_found(capsys: pytest.CaptureFixture[str]) -> None:
     """Open since 2023 in a partition that its coordinator does not know of."""
     with Broker(settings={"transaction.partition.verification.enable": "false"}) as careless:
         address = careless.get_bootstrap_server()
@@ -235,7 +235,7 @@ def test_the_stored_state_decides(ottla: Ottla, prepared: Writer, is_right: bool
     assert (found["outcome"], found["producer_epoch"]) == ("committed" if is_right else "aborted", epoch)
 
 
-def test_the_owner_of_before_is_fenced(ottla: Ottla, prepared: Writer, place: TopicPartition) -> None:
+def test_the_previous_owner_is_fenced(ottla: Ottla, prepared: Writer, place: TopicPartition) -> None:
     assert ottla("finish", prepared.name, "--commit", "--yes")[0] == 0
     with pytest.raises(ApiError, match=r"FENCED|EPOCH"):
         prepared.identity.end(is_commit=False)
@@ -250,7 +250,7 @@ def test_what_is_not_prepared_is_not_finished(ottla: Ottla, writer: Writer) -> N
 
 
 def test_nothing_is_open(cluster: Cluster) -> None:
-    """Whoever is late finds that out before deciding anything."""
+    """An ended transaction is reported before anything is decided."""
     name = f"idle-{next(numbers)}"
     Writer(cluster, name, is_two_phase=True)
     assert finish_prepared(cluster, name, lambda _producer_id, _epoch: True) is None

@@ -1,4 +1,4 @@
-"""Recordings of packets made by hand: TCP segments in Ethernet, in pcap or pcapng."""
+"""Packet captures made by hand: TCP segments in Ethernet, in pcap or pcapng."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Brokers that break one promise each, made of a whole one and a rule in a proxy before it."""
+"""Brokers that break one promise each: a correct broker behind a proxy with a rule."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PRODUCER_FIELDS_AT = 43
 
 
 class Lie(Rule):
-    """Changes messages of some keys; a subclass says how."""
+    """Changes messages of some keys; subclasses define how."""
 
     keys: tuple[int, ...] = ()
 
@@ -43,8 +43,8 @@ class Lie(Rule):
         return frame[:start] + encoder(type(response), version)(response)
 
 
-class ShowsEverything(Lie):
-    """Knows no read_committed."""
+class ReadsUncommitted(Lie):
+    """Treats every reader as read_uncommitted."""
 
     keys = (FETCH,)
 
@@ -52,8 +52,8 @@ class ShowsEverything(Lie):
         request.isolation_level = 0
 
 
-class CommitsAlways(Lie):
-    """Takes an abort for a commit."""
+class CommitsAborts(Lie):
+    """Commits transactions that should be aborted."""
 
     keys = (END_TXN,)
 
@@ -61,19 +61,19 @@ class CommitsAlways(Lie):
         request.committed = True
 
 
-class PraisesZombies(Lie):
-    """Tells everybody that what was sent, and the end of the transaction, went well."""
+class AnswersFencedWithSuccess(Lie):
+    """Answers every Produce and EndTxn with success."""
 
     keys = (PRODUCE, END_TXN)
 
     def change_response(self, response: Any) -> None:
         is_end = hasattr(response, "error_code")
-        for told in [response] if is_end else [partition for topic in response.responses for partition in topic.partition_responses]:
-            told.error_code = 0
+        for found in [response] if is_end else [partition for topic in response.responses for partition in topic.partition_responses]:
+            found.error_code = 0
 
 
-class CallsAllStable(Lie):
-    """Tells offsets while a transaction may still change them."""
+class CallsAllOffsetsStable(Lie):
+    """Returns offsets that an open transaction may still change."""
 
     keys = (OFFSET_FETCH,)
 
@@ -81,8 +81,8 @@ class CallsAllStable(Lie):
         request.require_stable = False
 
 
-class WaitsForEver(Lie):
-    """Takes no notice of the time-out that the producer asks for."""
+class IgnoresTimeout(Lie):
+    """Ignores the producer's transaction time-out."""
 
     keys = (INIT_PRODUCER_ID,)
 
@@ -90,8 +90,8 @@ class WaitsForEver(Lie):
         request.transaction_timeout_ms = 60_000
 
 
-class TakesLateOrders(Lie):
-    """Does not look at the epoch of an EndTxn: whatever comes is about the present transaction."""
+class IgnoresEpochOfEnd(Lie):
+    """Ignores the epoch of an EndTxn: each one ends the current transaction."""
 
     keys = (END_TXN,)
 
@@ -105,8 +105,8 @@ class TakesLateOrders(Lie):
         self.epoch = max(self.epoch, response.producer_epoch)
 
 
-class ForgetsSequences(Lie):
-    """Takes every batch for a new one."""
+class AcceptsDuplicates(Lie):
+    """Treats every batch as new."""
 
     keys = (PRODUCE,)
 
@@ -119,8 +119,8 @@ class ForgetsSequences(Lie):
                 partition.records = bytes(batch)
 
 
-class IsOld(Lie):
-    """No lie: a broker that has no features."""
+class HasNoFeatures(Lie):
+    """A broker without features, which breaks no promise."""
 
     keys = (API_VERSIONS,)
 
