@@ -153,6 +153,14 @@ class ErrorCode(IntEnum):
     CONTROLLER_ID_NOT_REGISTERED = 136
 
 
+def error_code(number: int) -> ErrorCode:
+    """The code of a number that was received; an unknown number is an unknown server error."""
+    try:
+        return ErrorCode(number)
+    except ValueError:
+        return ErrorCode.UNKNOWN_SERVER_ERROR
+
+
 class OttlaError(Exception):
     """The root of the three failures that are exceptions."""
 

@@ -396,3 +396,5 @@ class Ports:
     threads: Threads
     network: Network
     store: MetadataStore
+    peers: Peers | None = None
+    """None: connections over `network` (`server/peers.py`)."""

@@ -13,7 +13,7 @@ from typing import Protocol
 
 from ottla.base.config import BrokerConfig
 from ottla.base.errors import StorageError
-from ottla.base.ports import Ports
+from ottla.base.ports import Peers, Ports
 from ottla.base.turns import Turns
 from ottla.server.flusher import Flusher
 from ottla.server.hosts import CoordinatorHosts
@@ -48,6 +48,7 @@ class Parts(Protocol):
     share_persister: SharePersister
     housekeeping: Housekeeping
     listeners: Listeners
+    peers: Peers
     is_ready: bool
 
 
@@ -90,6 +91,7 @@ class CleanStop:
         node.share_partitions.close_all()
         node.share_persister.close()
         node.hosts.close()
+        node.peers.close()
         self._go_on_when(node.listeners.finish, self._close_connections)
 
     def _close_connections(self) -> None:

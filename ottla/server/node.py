@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 
 from ottla.base.config import BrokerConfig, Endpoint
 from ottla.base.errors import DamagedLogError, ErrorCode, StorageError
-from ottla.base.ports import Ports
+from ottla.base.ports import Peers, Ports
 from ottla.base.types import GROUP_METADATA_TOPIC, SHARE_GROUP_STATE_TOPIC, TRANSACTION_STATE_TOPIC
 from ottla.controller.api import NewTopic, TopicResult
 from ottla.controller.internal_topics import InternalTopics
@@ -43,15 +43,17 @@ from ottla.server.housekeeping import Housekeeping
 from ottla.server.listener import Listeners
 from ottla.server.log_directories import LogDirectoryState
 from ottla.server.partitions import SEALED_FILES_MAX, PartitionTable
-from ottla.server.peers import NoPeers
+from ottla.server.peers import BrokerPeers
 from ottla.server.replicas import Replicas
 from ottla.server.waiters import Waiters
 from ottla.sharing.registry import SharePartitions
+from ottla.sharing.remote import OtherShareCoordinators
 from ottla.sharing.routing import SharePersister, ShareStateCoordinators
 from ottla.sharing.sessions import ShareSessions
 from ottla.storage.log import Log
 from ottla.transactions.markers import LocalMarkers, MarkerDelivery
 from ottla.transactions.producer_ids import ProducerIds
+from ottla.transactions.remote import OtherCoordinators
 from ottla.transactions.routing import TransactionCoordinators
 
 log = logging.getLogger("ottla")
@@ -86,6 +88,8 @@ class Node:
         self.waiters = Waiters(ports.timers)
         self.flusher = Flusher(ports.threads.run, self._partition_failed, ports.clock.nanoseconds)
         self.partitions = PartitionTable(ports.disk, ports.clock, self.directories, self._make_partition, files_max=files_max)
+        self.peers = ports.peers if ports.peers is not None else self._make_peers()
+        self.peers.start(self._locate)
         self._make_coordinators()
         self._make_controller()
         self.broker = self._make_broker()
@@ -101,10 +105,24 @@ class Node:
 
     # The parts
 
+    def _make_peers(self) -> Peers:
+        ports, config = self.ports, self.config
+        return BrokerPeers(
+            ports.network,
+            ports.clock,
+            ports.timers,
+            client_id=f"broker-{config.this_broker_id}",
+            timeout_ms=lambda: config.request_timeout_ms,
+        )
+
     def _make_coordinators(self) -> None:
         config, clock, timers = self.config, self.ports.clock, self.ports.timers
         self.share_states = ShareStateCoordinators(lambda: self._partition_count(SHARE_GROUP_STATE_TOPIC))
-        self.share_persister = SharePersister(self.share_states, self._ensure_internal_topic, timers)
+        leaders = MetadataLeaders(self.metadata)
+        other_share_coordinators = OtherShareCoordinators(
+            config.this_broker_id, lambda shard: leaders.leader_of(SHARE_GROUP_STATE_TOPIC, shard), self.peers
+        )
+        self.share_persister = SharePersister(self.share_states, self._ensure_internal_topic, timers, other_share_coordinators)
         self.share_partitions = SharePartitions(
             persister=self.share_persister, clock=clock, timers=timers, terms_of=share_terms(config, self.metadata)
         )
@@ -118,9 +136,10 @@ class Node:
             group_partition=self.groups.partition_for,
             settings=transaction_settings(config),
             producer_ids=ProducerIds(self.ports.store, config.this_broker_id),
-            markers=MarkerDelivery(config.this_broker_id, markers, MetadataLeaders(self.metadata), NoPeers(), timers),
+            markers=MarkerDelivery(config.this_broker_id, markers, leaders, self.peers, timers),
             local_markers=markers,
             timers=timers,
+            elsewhere=OtherCoordinators(config.this_broker_id, leaders, self.peers),
         )
         self.transaction_hosts = TransactionHosts(clock, timers, self.transactions)
         self.share_state_hosts = ShareStateHosts(
@@ -261,6 +280,13 @@ class Node:
 
     def _ensure_internal_topic(self, topic: str, done: Callable[[ErrorCode], None]) -> None:
         self.internal_topics.ensure(topic, done)
+
+    def _locate(self, broker_id: int) -> tuple[str, int] | None:
+        """Where another broker listens for brokers."""
+        known = self.metadata.brokers.get(broker_id)
+        if known is None or broker_id == self.config.this_broker_id:
+            return None
+        return known.endpoints.get(self.config.inter_broker_listener_name or self.endpoints[0].name)
 
     def _partition_count(self, topic: str) -> int:
         known = self.metadata.topic(topic)

@@ -3,7 +3,7 @@
 `ShareStateCoordinators` finds the shard (Java's hash of `group:topicId:partition`, as in Kafka) and runs a command on its host; the
 answer says NOT_COORDINATOR or COORDINATOR_LOAD_IN_PROGRESS when there is none to run on. `SharePersister` is the `Persister` that share
 partitions and group coordinators use: it creates `__share_group_state` when it is missing, asks the coordinator, here or by
-`RemoteShareCoordinators` elsewhere, and tries again while a coordinator loads or moves, with a growing pause and a limited number of times.
+`remote.py` elsewhere, and tries again while a coordinator loads or moves, with a growing pause and a limited number of times.
 
 Each call is answered exactly once. Calls about one share partition reach the coordinator in the order in which they were made: while one
 of them waits for its next try, or for the answer of a coordinator elsewhere, the later ones wait behind it. So a late write can never take
@@ -15,7 +15,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Protocol
 
 from ottla.base.errors import ErrorCode
 from ottla.base.java_hash import java_partition
@@ -24,6 +23,7 @@ from ottla.base.share_state import Done, Found, SharePartitionKey, ShareState
 from ottla.base.types import SHARE_GROUP_STATE_TOPIC
 from ottla.machine.host import MachineHost
 from ottla.sharing.commands import Command, Delete, DoneResult, Initialize, ReadState, ReadSummary, Result, Write
+from ottla.sharing.remote import OtherShareCoordinators
 
 RETRY_MS_MIN, RETRY_MS_MAX = 10, 1_000
 ATTEMPTS_MAX = 15  # about nine seconds
@@ -34,22 +34,9 @@ RETRIABLE = frozenset(
         ErrorCode.COORDINATOR_NOT_AVAILABLE,
         ErrorCode.NOT_COORDINATOR,
         ErrorCode.NETWORK_EXCEPTION,
+        ErrorCode.BROKER_NOT_AVAILABLE,
     }
 )
-
-
-class RemoteShareCoordinators(Protocol):
-    """Keys 83 to 87 to the broker that coordinates."""
-
-    def ask(self, command: Command, done: DoneResult) -> None:
-        """Answers once; NOT_COORDINATOR or NETWORK_EXCEPTION when nobody could be asked."""
-
-
-class NoRemoteShareCoordinators:
-    """A single broker: if it does not coordinate, nobody does."""
-
-    def ask(self, command: Command, done: DoneResult) -> None:
-        done(Result(ErrorCode.NOT_COORDINATOR))
 
 
 Ensure = Callable[[str, Callable[[ErrorCode], None]], None]
@@ -127,12 +114,12 @@ class SharePersister:
         coordinators: ShareStateCoordinators,
         ensure: Ensure,
         timers: Timers,
-        remote: RemoteShareCoordinators | None = None,
+        elsewhere: OtherShareCoordinators,
     ) -> None:
         self._coordinators = coordinators
         self._ensure = ensure
         self._timers = timers
-        self._remote: RemoteShareCoordinators = remote if remote is not None else NoRemoteShareCoordinators()
+        self._elsewhere = elsewhere
         self._queues: dict[SharePartitionKey, _Queue] = {}
         self._is_closed = False
 
@@ -194,7 +181,7 @@ class SharePersister:
             return False
         host = coordinators.find(command.key)
         if host is None:
-            self._remote.ask(command, attempt.answered)
+            self._elsewhere.ask(coordinators.partition_for(command.key), command, attempt.answered)
             return True
         run_on(host, command, attempt.answered)
         return False

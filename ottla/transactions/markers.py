@@ -13,21 +13,22 @@ the transaction: delivery stops, silently, because this machine is about to be t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import NamedTuple, Protocol
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple, Protocol
 
 from ottla.base.errors import ApiError, ErrorCode
-from ottla.base.ports import Clock, Timers
+from ottla.base.ports import Clock, Peers, Timers
 from ottla.base.types import GROUP_METADATA_TOPIC, TopicPartition
+from ottla.transactions.remote import NO_LEADER, DoneCodes, Leaders, by_topic, collect
+from ottla.wire.messages.write_txn_markers import WritableTxnMarker, WritableTxnMarkerTopic, WriteTxnMarkersRequest
 
 RETRY_MS = 100
 ALL_IN_SYNC = -1
-NO_LEADER = -1
 MARKER_IS_THERE = frozenset({ErrorCode.NONE, ErrorCode.INVALID_PRODUCER_EPOCH})
 
 
 class Marker(NamedTuple):
-    """One end of one transaction, as its partitions hear of it."""
+    """One end of one transaction, as it is written into each of its partitions."""
 
     producer_id: int
     producer_epoch: int
@@ -71,18 +72,6 @@ Find = Callable[[str, int], MarkerPartition | None]
 GroupMarker = Callable[[int, int, int, int, bool], None]
 """(partition of __consumer_offsets, offset, producer id, producer epoch, is commit)."""
 Written = Callable[[ErrorCode], None]
-
-
-class Leaders(Protocol):
-    def leader_of(self, topic: str, partition: int) -> int | None:
-        """The broker that leads, NO_LEADER while nobody does, None if the partition does not exist."""
-
-
-class MarkerPeers(Protocol):
-    def write_markers(
-        self, broker_id: int, marker: Marker, partitions: Sequence[TopicPartition], done: Callable[[dict[TopicPartition, ErrorCode]], None]
-    ) -> None:
-        """WriteTxnMarkers to another broker; a failed connection is NETWORK_EXCEPTION for each partition."""
 
 
 class LocalMarkers:
@@ -130,10 +119,35 @@ def _wait(leader: MarkerLog, last_offset: int, done: Written) -> None:
     look()
 
 
+def write_elsewhere(peers: Peers, broker_id: int, marker: Marker, partitions: Sequence[TopicPartition], done: DoneCodes) -> None:
+    """WriteTxnMarkers to the broker that leads these partitions."""
+    asked = WritableTxnMarker(
+        producer_id=marker.producer_id,
+        producer_epoch=marker.producer_epoch,
+        transaction_result=marker.is_commit,
+        topics=[WritableTxnMarkerTopic(name=name, partition_indexes=indexes) for name, indexes in by_topic(partitions).items()],
+        coordinator_epoch=marker.coordinator_epoch,
+        transaction_version=marker.transaction_version,
+    )
+
+    def answered(response: Any, code: int) -> None:
+        done(collect(partitions, code, () if response is None else _written(response, marker.producer_id)))
+
+    peers.send(broker_id, WriteTxnMarkersRequest(markers=[asked]), answered)
+
+
+def _written(response: Any, producer_id: int) -> Iterable[tuple[str, int, int]]:
+    for found in response.markers:
+        if found.producer_id == producer_id:
+            for topic in found.topics:
+                for partition in topic.partitions:
+                    yield topic.name, partition.partition_index, partition.error_code
+
+
 class MarkerDelivery:
     """The coordinator's `MarkerSender`."""
 
-    def __init__(self, broker_id: int, local: LocalMarkers, leaders: Leaders, peers: MarkerPeers, timers: Timers) -> None:
+    def __init__(self, broker_id: int, local: LocalMarkers, leaders: Leaders, peers: Peers, timers: Timers) -> None:
         self.broker_id = broker_id
         self.local = local
         self.leaders = leaders
@@ -196,7 +210,7 @@ class _Delivery:
             else:
                 remote.setdefault(leader, []).append(partition)
         for leader, led in remote.items():
-            delivery.peers.write_markers(leader, self._marker, led, self._answered)
+            write_elsewhere(delivery.peers, leader, self._marker, led, self._answered)
 
     def _write_here(self, partition: TopicPartition) -> None:
         self._delivery.local.write(partition, self._marker, lambda code: self._written(partition, code))

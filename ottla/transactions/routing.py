@@ -8,13 +8,13 @@ rest of the transaction. Here the request waits for the completion, at most `com
 answered at once, because an end must never be taken for the next one (ydb #52731).
 
 `admit` lets a Produce in: with transactions v2 its partitions are added to the transaction, before that they are verified. If the
-coordinator is another broker it is asked by `RemoteCoordinators`.
+coordinator is another broker it is asked (`remote.py`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.base.java_hash import java_partition
@@ -27,13 +27,13 @@ from ottla.transactions.machine import TransactionMachine
 from ottla.transactions.markers import LocalMarkers
 from ottla.transactions.metadata import TRANSACTIONS_V2, ProducerIdentity, TransactionMetadata
 from ottla.transactions.queries import ListFilter
+from ottla.transactions.remote import DoneCodes, OtherCoordinators
 from ottla.transactions.settings import TransactionSettings
 from ottla.transactions.shard import Client, Decide, EndResult, MarkerSender, ProducerIdSource, Shard
 
 ATTEMPTS_MAX = 4
 
 DoneCode = Callable[[ErrorCode], None]
-DoneCodes = Callable[[dict[TopicPartition, ErrorCode]], None]
 DoneEnd = Callable[[EndResult], None]
 Command = Callable[[int, Reply], Decision]
 
@@ -43,36 +43,9 @@ PRODUCE_ERRORS = {
     ErrorCode.COORDINATOR_NOT_AVAILABLE: ErrorCode.NOT_ENOUGH_REPLICAS,
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: ErrorCode.NOT_ENOUGH_REPLICAS,
     ErrorCode.NETWORK_EXCEPTION: ErrorCode.NOT_ENOUGH_REPLICAS,
+    ErrorCode.BROKER_NOT_AVAILABLE: ErrorCode.NOT_ENOUGH_REPLICAS,
     ErrorCode.PRODUCER_FENCED: ErrorCode.INVALID_PRODUCER_EPOCH,
 }
-
-
-class RemoteCoordinators(Protocol):
-    """AddPartitionsToTxn (version 4 and above) to the broker that coordinates."""
-
-    def add_partitions(
-        self,
-        transactional_id: str,
-        identity: ProducerIdentity,
-        partitions: Sequence[TopicPartition],
-        is_verify_only: bool,
-        done: DoneCodes,
-    ) -> None:
-        """Answers every partition; NOT_COORDINATOR or NETWORK_EXCEPTION when nobody could be asked."""
-
-
-class NoRemoteCoordinators:
-    """A single broker: if it does not coordinate, nobody does."""
-
-    def add_partitions(
-        self,
-        transactional_id: str,
-        identity: ProducerIdentity,
-        partitions: Sequence[TopicPartition],
-        is_verify_only: bool,
-        done: DoneCodes,
-    ) -> None:
-        done(dict.fromkeys(partitions, ErrorCode.NOT_COORDINATOR))
 
 
 class TransactionCoordinators:
@@ -88,7 +61,7 @@ class TransactionCoordinators:
         markers: MarkerSender,
         local_markers: LocalMarkers,
         timers: Timers,
-        remote: RemoteCoordinators | None = None,
+        elsewhere: OtherCoordinators,
     ) -> None:
         self.settings = settings
         self.producer_ids = producer_ids
@@ -97,7 +70,7 @@ class TransactionCoordinators:
         self._group_partition = group_partition
         self._markers = markers
         self._timers = timers
-        self._remote: RemoteCoordinators = remote if remote is not None else NoRemoteCoordinators()
+        self._elsewhere = elsewhere
         self._hosts: dict[int, MachineHost] = {}
 
     # Shards
@@ -251,8 +224,9 @@ class TransactionCoordinators:
         def answered(codes: dict[TopicPartition, ErrorCode]) -> None:
             done({partition: produce_error(code, is_v2) for partition, code in codes.items()})
 
-        if self.partition_for(transactional_id) not in self._hosts:
-            self._remote.add_partitions(transactional_id, identity, partitions, not is_v2, answered)
+        shard = self.partition_for(transactional_id)
+        if shard not in self._hosts:
+            self._elsewhere.add_partitions(shard, transactional_id, identity, partitions, not is_v2, answered)
         elif is_v2:
             self.add_partitions(
                 transactional_id, identity, partitions, TRANSACTIONS_V2, lambda code: answered(dict.fromkeys(partitions, code))

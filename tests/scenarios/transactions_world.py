@@ -36,6 +36,7 @@ from ottla.transactions.states import TransactionState
 from tests.fakes.clock import ManualClock
 from tests.fakes.machine_log import MemoryLog
 from tests.fakes.memory_store import MemoryStore
+from tests.fakes.peers import NO_OTHER_COORDINATORS
 from tests.fakes.timers import ManualTimers
 
 SHARDS = 1
@@ -157,6 +158,7 @@ class World:
             markers=self.markers,
             local_markers=LocalMarkers(lambda topic, partition: None, lambda *marker: None, self.clock),
             timers=self.timers,
+            elsewhere=NO_OTHER_COORDINATORS,
         )
         self.host = MachineHost(self.coordinators.new_machine(self.epoch), self.log, self.clock, self.timers)
         self.coordinators.attach(0, self.host)

@@ -9,6 +9,7 @@ from ottla.sharing.acquisition import Acquired
 from ottla.sharing.commands import Initialize, Write
 from ottla.sharing.routing import SharePersister, ShareStateCoordinators
 from ottla.sharing.share_partition import GroupTerms, SharePartition
+from tests.fakes.peers import NO_OTHER_SHARE_COORDINATORS
 from tests.sharing.state_world import KEY, StateWorld
 
 TERMS = GroupTerms(
@@ -19,7 +20,7 @@ TERMS = GroupTerms(
 def share_over(world: StateWorld, leader_epoch: int) -> SharePartition:
     coordinators = ShareStateCoordinators(lambda: 1)
     coordinators.attach(0, world.host)
-    persister = SharePersister(coordinators, lambda _topic, done: done(ErrorCode.NONE), world.timers)
+    persister = SharePersister(coordinators, lambda _topic, done: done(ErrorCode.NONE), world.timers, NO_OTHER_SHARE_COORDINATORS)
     share = SharePartition(
         KEY, leader_epoch, persister=persister, clock=world.clock, timers=world.timers, terms=lambda: TERMS,
         find_start=lambda _reset: 0, on_closed=lambda _share: None,

@@ -8,24 +8,26 @@ from ottla.base.errors import ErrorCode
 from ottla.base.share_state import SharePartitionKey, ShareState, StateBatch
 from ottla.machine.host import MachineHost
 from ottla.sharing.commands import Command, DoneResult, Initialize, ReadState, ReadSummary, Result, Write
+from ottla.sharing.remote import OtherShareCoordinators
 from ottla.sharing.routing import ATTEMPTS_MAX, SharePersister, ShareStateCoordinators
 from ottla.sharing.state_machine import ShareStateMachine
 from ottla.sharing.state_settings import ShareStateSettings
 from tests.fakes.clock import ManualClock
 from tests.fakes.machine_log import MemoryLog
+from tests.fakes.peers import NO_OTHER_SHARE_COORDINATORS
 from tests.fakes.timers import ManualTimers
 from tests.sharing.state_world import KEY, Topics
 
 NONE = ErrorCode.NONE
 
 
-class Remote:
-    """A coordinator elsewhere that answers when told to."""
+class Remote(OtherShareCoordinators):
+    """A coordinator elsewhere that answers when the test does."""
 
     def __init__(self) -> None:
         self.asked: list[tuple[Command, DoneResult]] = []
 
-    def ask(self, command: Command, done: DoneResult) -> None:
+    def ask(self, shard: int, command: Command, done: DoneResult) -> None:
         self.asked.append((command, done))
 
 
@@ -38,7 +40,8 @@ class House:
         self.count = 2 if is_created else 0
         self.ensured: list[Callable[[ErrorCode], None]] = []
         self.coordinators = ShareStateCoordinators(lambda: self.count)
-        self.persister = SharePersister(self.coordinators, lambda topic, done: self.ensured.append(done), self.timers, remote)
+        others = remote or NO_OTHER_SHARE_COORDINATORS
+        self.persister = SharePersister(self.coordinators, lambda topic, done: self.ensured.append(done), self.timers, others)
         self.logs = [MemoryLog(is_instant=is_instant) for _ in range(2)]
         self.hosts: list[MachineHost] = []
         self.answers: list[ErrorCode] = []

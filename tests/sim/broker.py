@@ -25,6 +25,7 @@ from ottla.server.waiters import Waiters
 from ottla.storage.log import Log
 from ottla.transactions.markers import LocalMarkers, Marker, MarkerDelivery, Written
 from ottla.transactions.producer_ids import ProducerIds
+from ottla.transactions.remote import OtherCoordinators
 from ottla.transactions.routing import TransactionCoordinators
 from ottla.transactions.settings import TransactionSettings
 from ottla.wire.messages.fetch import FetchResponse
@@ -160,7 +161,7 @@ class SimBroker:
             markers=MarkerDelivery(self.broker_id, markers, topics, peers, timers),
             local_markers=markers,
             timers=timers,
-            remote=peers,
+            elsewhere=OtherCoordinators(self.broker_id, topics, peers),
         )
         self._context: Any = SimpleNamespace(
             broker_id=self.broker_id,

@@ -16,11 +16,8 @@ from ottla.base.errors import ErrorCode
 from ottla.base.share_state import SharePartitionKey
 from ottla.base.types import SHARE_GROUP_STATE_TOPIC, TopicPartition
 from ottla.handlers import (
-    initialize_share_group_state,
-    read_share_group_state,
     share_acknowledge,
     share_fetch,
-    write_share_group_state,
 )
 from ottla.machine.contract import Decision, Reply
 from ottla.requests.context import ConnectionInfo, Pending, RequestContext
@@ -29,18 +26,17 @@ from ottla.server.hosts import ShareStateHosts
 from ottla.server.waiters import Waiters
 from ottla.sharing.acknowledgement import ranges
 from ottla.sharing.acquisition import Acquired
-from ottla.sharing.commands import Command, DoneResult, Initialize, ReadState, Result, Write
+from ottla.sharing.commands import Command, ReadState, Result, Write
 from ottla.sharing.registry import FindStart, SharePartitions
+from ottla.sharing.remote import OtherShareCoordinators
 from ottla.sharing.routing import SharePersister, ShareStateCoordinators
 from ottla.sharing.sessions import FINAL_EPOCH, ShareSessions
 from ottla.sharing.share_partition import GroupTerms, SharePartition
 from ottla.sharing.state_settings import ShareStateSettings
-from ottla.wire.messages import initialize_share_group_state as initialize
-from ottla.wire.messages import read_share_group_state as read
-from ottla.wire.messages import write_share_group_state as write
 from ottla.wire.messages.share_fetch import ShareFetchResponse
 from tests.sim.broker import LOAD_BYTES, LifeTimers, SimBroker
 from tests.sim.network import Call
+from tests.sim.peers import SimPeers
 from tests.sim.share_history import DELIVERIES_MAX, LOCK_MS, Holder
 
 if TYPE_CHECKING:
@@ -61,7 +57,6 @@ TERMS = GroupTerms(
 )
 STATE_SETTINGS = ShareStateSettings(updates_per_snapshot=4, cold_snapshot_interval_ms=600, prune_interval_ms=250)
 CONFIG = BrokerConfig()
-PEER_PATIENCE_MS = 1_000
 
 
 Word = tuple[int, int, int, int, int]
@@ -103,8 +98,8 @@ class ShareBroker(SimBroker):
             if layout[key] == self.broker_id:
                 self.partitions[key] = self._open(key)
         self.share_states = ShareStateCoordinators(lambda: 1)
-        peers = StatePeers(self, timers)
-        self.persister = SharePersister(self.share_states, lambda _topic, done: done(ErrorCode.NONE), timers, peers)
+        others = OtherShareCoordinators(self.broker_id, lambda _shard: layout[STATES], SimPeers(self, timers))
+        self.persister = SharePersister(self.share_states, lambda _topic, done: done(ErrorCode.NONE), timers, others)
         self.shares = JudgedShares(self, persister=self.persister, clock=clock, timers=timers, terms_of=lambda _group: TERMS)
         self._context = SimpleNamespace(
             broker_id=self.broker_id,
@@ -249,60 +244,3 @@ class JudgedShares(SharePartitions):
             return taken
 
         share.acquire = judged  # type: ignore[method-assign]
-
-
-class StatePeers:
-    """`sharing.routing.RemoteShareCoordinators` of one life of a broker."""
-
-    def __init__(self, broker: ShareBroker, timers: LifeTimers) -> None:
-        self._broker = broker
-        self._timers = timers
-
-    def ask(self, command: Command, done: DoneResult) -> None:
-        is_answered = False
-
-        def finish(result: Result) -> None:
-            nonlocal is_answered
-            if not is_answered and not self._timers.is_over:
-                is_answered = True
-                done(result)
-
-        handler, version, body = request_of(command)
-        call = Call(handler, version, body, STATES)
-        self._broker.world.send(call, lambda answer: finish(result_of(command, answer)), is_peer=True)
-        self._timers.call_later(PEER_PATIENCE_MS, lambda: finish(Result(ErrorCode.NETWORK_EXCEPTION)))
-
-
-def request_of(command: Command) -> tuple[Any, int, Callable[[], Any]]:
-    key = command.key
-    if isinstance(command, Write):
-        state = command.state
-        changed = [write.StateBatch(first_offset=a, last_offset=b, delivery_state=c, delivery_count=d) for a, b, c, d in state.batches]
-        data = write.PartitionData(
-            partition=key.partition,
-            state_epoch=state.state_epoch,
-            leader_epoch=state.leader_epoch,
-            start_offset=state.start_offset,
-            delivery_complete_count=state.delivery_complete_count,
-            state_batches=changed,
-        )
-        topics = [write.WriteStateData(topic_id=key.topic_id, partitions=[data])]
-        return write_share_group_state, 1, lambda: write.WriteShareGroupStateRequest(group_id=key.group_id, topics=topics)
-    if isinstance(command, ReadState):
-        wanted = read.PartitionData(partition=key.partition, leader_epoch=command.leader_epoch)
-        asked = [read.ReadStateData(topic_id=key.topic_id, partitions=[wanted])]
-        return read_share_group_state, 0, lambda: read.ReadShareGroupStateRequest(group_id=key.group_id, topics=asked)
-    assert isinstance(command, Initialize), f"{command} does not happen here"
-    begun = initialize.PartitionData(partition=key.partition, state_epoch=command.state_epoch, start_offset=command.start_offset)
-    states = [initialize.InitializeStateData(topic_id=key.topic_id, partitions=[begun])]
-    return initialize_share_group_state, 0, lambda: initialize.InitializeShareGroupStateRequest(group_id=key.group_id, topics=states)
-
-
-def result_of(command: Command, answer: Any) -> Result:
-    from ottla.base.share_state import ShareState, StateBatch
-
-    [told] = answer.results[0].partitions
-    if told.error_code or not isinstance(command, ReadState):
-        return Result(ErrorCode(told.error_code))
-    batches = tuple(StateBatch(b.first_offset, b.last_offset, b.delivery_state, b.delivery_count) for b in told.state_batches)
-    return Result(ErrorCode.NONE, ShareState(told.state_epoch, command.leader_epoch, told.start_offset, -1, batches))

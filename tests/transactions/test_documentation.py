@@ -24,8 +24,8 @@ SOURCES = [
 TRANSCRIPTS = [path for area in ("transactions", "producers", "groups") for path in sorted((ROOT / "tests/scenarios" / area).glob("*.txt"))]
 OF_REQUESTS = ROOT / "tests/handlers/test_transactions.py"
 """What handlers refuse before anybody coordinates."""
-NEVER_TO_CLIENTS = {"NETWORK_EXCEPTION", "LEADER_NOT_AVAILABLE", "UNKNOWN_PRODUCER_ID"}
-"""The first two pass between brokers, when one cannot be asked or a partition has no leader; the last is told as never sent."""
+NEVER_TO_CLIENTS = {"BROKER_NOT_AVAILABLE", "NETWORK_EXCEPTION", "LEADER_NOT_AVAILABLE", "UNKNOWN_PRODUCER_ID"}
+"""The first three pass between brokers, when one cannot be asked or a partition has no leader; the last is told as never sent."""
 
 
 def section(title: str) -> str:

@@ -17,12 +17,20 @@ from ottla.transactions.markers import LocalMarkers
 from ottla.transactions.metadata import ProducerIdentity, TransactionMetadata
 from ottla.transactions.producer_ids import ProducerIds
 from ottla.transactions.queries import ListFilter
-from ottla.transactions.routing import DoneCodes, TransactionCoordinators, produce_error
+from ottla.transactions.remote import OtherCoordinators
+from ottla.transactions.routing import TransactionCoordinators, produce_error
 from ottla.transactions.settings import TransactionSettings
 from ottla.transactions.shard import EndResult
+from ottla.wire.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnPartitionResult,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnResult,
+    AddPartitionsToTxnTopicResult,
+)
 from tests.fakes.clock import ManualClock
 from tests.fakes.machine_log import MemoryLog
 from tests.fakes.memory_store import MemoryStore
+from tests.fakes.peers import HeldPeers
 from tests.fakes.timers import ManualTimers
 from tests.scenarios.transactions_world import HeldMarkers
 
@@ -30,20 +38,20 @@ T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 SOMEBODY = ProducerIdentity(1, 1)
 
 
-class Remote:
-    def __init__(self) -> None:
-        self.asked: list[tuple[str, ProducerIdentity, list[TopicPartition], bool]] = []
-        self.code = ErrorCode.NONE
+class Leaders:
+    """All partitions have the same leader."""
 
-    def add_partitions(
-        self, transactional_id: str, identity: ProducerIdentity, partitions: Sequence[TopicPartition], is_verify_only: bool, done: DoneCodes
-    ) -> None:
-        self.asked.append((transactional_id, identity, list(partitions), is_verify_only))
-        done(dict.fromkeys(partitions, self.code))
+    def __init__(self, leader: int | None) -> None:
+        self.leader = leader
+
+    def leader_of(self, topic: str, partition: int) -> int | None:
+        assert topic == "__transaction_state"
+        return self.leader
 
 
 class House:
-    def __init__(self, *, shards: int = 4, led: Sequence[int] = (0, 1, 2, 3), remote: Remote | None = None) -> None:
+    def __init__(self, *, shards: int = 4, led: Sequence[int] = (0, 1, 2, 3), leader: int | None = 1) -> None:
+        self.peers = HeldPeers()
         self.clock = ManualClock()
         self.timers = ManualTimers(self.clock)
         self.store = MemoryStore()
@@ -57,7 +65,7 @@ class House:
             markers=HeldMarkers(self.lines.append),
             local_markers=LocalMarkers(lambda topic, partition: None, lambda *marker: None, self.clock),
             timers=self.timers,
-            remote=remote,
+            elsewhere=OtherCoordinators(1, Leaders(leader), self.peers),
         )
         self.hosts = {index: self._attach(index) for index in led}
 
@@ -145,16 +153,48 @@ def test_the_offsets_of_a_group_are_a_partition_like_any_other() -> None:
 
 
 def test_another_broker_is_asked_for_what_it_coordinates() -> None:
-    remote = Remote()
-    house = House(led=(), remote=remote)
-    assert house.admit("tx", True) is ErrorCode.NONE
-    remote.code = ErrorCode.TRANSACTION_ABORTABLE
-    assert house.admit("tx", False) is ErrorCode.TRANSACTION_ABORTABLE
-    assert remote.asked == [("tx", SOMEBODY, [T0], False), ("tx", SOMEBODY, [T0], True)]
+    house = House(led=(), leader=2)
+    told: list[dict[TopicPartition, ErrorCode]] = []
+    house.coordinators.admit("tx", *SOMEBODY, [T0, T1], True, told.append)
+    house.coordinators.admit("tx", *SOMEBODY, [T0, T1], False, told.append)
+    added, verified = house.peers.asked
+    assert (added.broker_id, [one.request.transactions[0].verify_only for one in house.peers.asked]) == (2, [False, True])
+    asked = added.request.transactions[0]
+    assert (asked.transactional_id, asked.producer_id, asked.producer_epoch) == ("tx", *SOMEBODY)
+    assert [(topic.name, topic.partitions) for topic in asked.topics] == [("t", [0, 1])]
+    added.done(answer(0, 0), 0)
+    verified.done(answer(ErrorCode.TRANSACTION_ABORTABLE, 0), 0)
+    assert told == [dict.fromkeys((T0, T1), ErrorCode.NONE), {T0: ErrorCode.TRANSACTION_ABORTABLE, T1: ErrorCode.NONE}]
 
 
-def test_a_single_broker_without_the_shard_tells_the_producer_to_come_again() -> None:
-    assert House(led=()).admit("tx", True) is ErrorCode.NOT_ENOUGH_REPLICAS
+def answer(*codes: int) -> AddPartitionsToTxnResponse:
+    """To partitions 0, 1, ... of t, in the transaction tx."""
+    results = [AddPartitionsToTxnPartitionResult(partition_index=index, partition_error_code=code) for index, code in enumerate(codes)]
+    topics = [AddPartitionsToTxnTopicResult(name="t", results_by_partition=results)]
+    return AddPartitionsToTxnResponse(results_by_transaction=[AddPartitionsToTxnResult(transactional_id="tx", topic_results=topics)])
+
+
+@pytest.mark.parametrize(
+    ("response", "code", "expected"),
+    [
+        (None, ErrorCode.NETWORK_EXCEPTION, ErrorCode.NOT_ENOUGH_REPLICAS),
+        (None, ErrorCode.BROKER_NOT_AVAILABLE, ErrorCode.NOT_ENOUGH_REPLICAS),
+        (AddPartitionsToTxnResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED), 0, ErrorCode.CLUSTER_AUTHORIZATION_FAILED),
+        (AddPartitionsToTxnResponse(), 0, ErrorCode.NOT_ENOUGH_REPLICAS),
+    ],
+)
+def test_another_broker_that_does_not_say(response: AddPartitionsToTxnResponse | None, code: int, expected: ErrorCode) -> None:
+    house = House(led=(), leader=2)
+    told: list[dict[TopicPartition, ErrorCode]] = []
+    house.coordinators.admit("tx", *SOMEBODY, [T0], True, told.append)
+    house.peers.asked[0].done(response, code)
+    assert told == [{T0: expected}]
+
+
+@pytest.mark.parametrize("leader", [1, -1, None])
+def test_a_shard_that_no_other_broker_leads_is_asked_for_again_by_the_producer(leader: int | None) -> None:
+    house = House(led=(), leader=leader)
+    assert house.admit("tx", True) is ErrorCode.NOT_ENOUGH_REPLICAS and not house.peers.asked
 
 
 def test_verification_can_be_switched_off_for_old_clients_only() -> None:

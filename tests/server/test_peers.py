@@ -1,0 +1,90 @@
+"""Requests to other brokers: over real sockets to a whole broker, and what its absence is."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from ottla.adapters.clock import SystemClock
+from ottla.adapters.network import SocketNetwork
+from ottla.adapters.timers import LoopTimers
+from ottla.base.errors import ErrorCode
+from ottla.server.peers import BrokerPeers
+from ottla.wire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest
+from ottla.wire.messages.write_txn_markers import WritableTxnMarker, WritableTxnMarkerTopic, WriteTxnMarkersRequest
+from tests.server.conftest import MakeServer
+from tests.server.threads import run_until
+
+OTHER = 2
+
+
+class Asker:
+    """Peers that reach one broker, and the answers so far."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, port: int, timeout_ms: int = 30_000) -> None:
+        self.peers = BrokerPeers(SocketNetwork(loop), SystemClock(), LoopTimers(loop), client_id="broker-1", timeout_ms=lambda: timeout_ms)
+        self.peers.start({OTHER: ("127.0.0.1", port)}.get)
+        self.answers: list[tuple[Any, int]] = []
+
+    def send(self, request: Any, broker_id: int = OTHER) -> None:
+        self.peers.send(broker_id, request, lambda response, code: self.answers.append((response, code)))
+
+
+MARKER = WritableTxnMarker(
+    producer_id=1, producer_epoch=0, transaction_result=True, coordinator_epoch=0,
+    topics=[WritableTxnMarkerTopic(name="missing", partition_indexes=[0])],
+)  # fmt: skip
+
+
+def test_another_broker_answers_in_order(make_server: MakeServer, loop: asyncio.AbstractEventLoop) -> None:
+    server = make_server()
+    asker = Asker(loop, server.node.endpoints[0].port)
+    asker.send(WriteTxnMarkersRequest(markers=[MARKER]))
+    asker.send(AddPartitionsToTxnRequest(transactions=[]))
+    run_until(loop, lambda: len(asker.answers) == 2)
+    (first, first_code), (second, second_code) = asker.answers
+    assert (first_code, second_code) == (0, 0)
+    assert first.markers[0].topics[0].partitions[0].error_code, "this broker leads no such partition"
+    assert second.results_by_transaction == [], "spoken in a version that only brokers use"
+    assert len(server.node.listeners.connections) == 1
+    asker.peers.close()
+
+
+def test_a_broker_that_is_not_known(loop: asyncio.AbstractEventLoop) -> None:
+    asker = Asker(loop, 1)
+    asker.send(WriteTxnMarkersRequest(markers=[]), broker_id=3)
+    assert asker.answers == [(None, ErrorCode.BROKER_NOT_AVAILABLE)]
+
+
+def test_a_broker_that_is_gone_and_comes_back(make_server: MakeServer, loop: asyncio.AbstractEventLoop) -> None:
+    server = make_server()
+    asker = Asker(loop, server.node.endpoints[0].port)
+    asker.send(WriteTxnMarkersRequest(markers=[]))
+    run_until(loop, lambda: asker.answers)
+    server.node.listeners.close_all()
+    asker.send(WriteTxnMarkersRequest(markers=[]))
+    run_until(loop, lambda: len(asker.answers) == 2)
+    asker.send(WriteTxnMarkersRequest(markers=[]))
+    run_until(loop, lambda: len(asker.answers) == 3)
+    assert asker.answers[2][1] == 0
+    asker.peers.close()
+
+
+def test_closing_answers_what_waits(loop: asyncio.AbstractEventLoop) -> None:
+    listener = SocketNetwork(loop).listen("127.0.0.1", 0, 10)  # it never accepts
+    asker = Asker(loop, listener.port)
+    asker.send(WriteTxnMarkersRequest(markers=[]))
+    run_until(loop, lambda: True)
+    asker.peers.close()
+    run_until(loop, lambda: asker.answers)
+    assert asker.answers == [(None, ErrorCode.NETWORK_EXCEPTION)]
+    listener.close()
+
+
+def test_a_broker_that_does_not_answer_in_time(loop: asyncio.AbstractEventLoop) -> None:
+    listener = SocketNetwork(loop).listen("127.0.0.1", 0, 10)
+    asker = Asker(loop, listener.port, timeout_ms=50)
+    asker.send(WriteTxnMarkersRequest(markers=[]))
+    run_until(loop, lambda: asker.answers)
+    assert asker.answers == [(None, ErrorCode.NETWORK_EXCEPTION)]
+    listener.close()
