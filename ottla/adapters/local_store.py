@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator, Sequence
 from ottla.adapters.node_journal import NodeJournal
 from ottla.adapters.node_tree import NodeTree, Ringing, Staged
 from ottla.base.errors import StorageError
-from ottla.base.ports import Node, Operation, Outcome, SessionEvent, StoreResult, Watch
+from ottla.base.ports import MULTI_BYTES_MAX, Node, Operation, Outcome, SessionEvent, StoreResult, Watch, operation_bytes
 from ottla.base.turns import Turns
 
 log = logging.getLogger("ottla.metadata")
@@ -156,6 +156,8 @@ class LocalStore:
     def multi(self, operations: Sequence[Operation], done: Done) -> None:
         if self.is_closed:
             done(Outcome(StoreResult.SESSION_EXPIRED))
+        elif sum(map(operation_bytes, operations)) > MULTI_BYTES_MAX:
+            done(Outcome(StoreResult.TOO_LARGE))
         else:
             self._shared.multi(self, operations, done)
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Protocol
 
-from ottla.base.cluster_metadata import PartitionMetadata, QuotaEntity
+from ottla.base.cluster_metadata import QuotaEntity
 from ottla.base.errors import ErrorCode
 
 NO_TOPIC_ID = bytes(16)
@@ -175,42 +175,3 @@ class Controller(Protocol):
         """Hands over what a stopping broker leads; the answer names the partitions that nobody else can lead."""
 
     def alter_reassignments(self, requests: Sequence[Reassignment], done: Callable[[list[PartitionResult]], None]) -> None: ...
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PartitionState:
-    """What a broker is told about a replica it holds: lead, follow, or wait for a leader. `is_new`: the log begins empty."""
-
-    topic: str
-    topic_id: bytes
-    partition: PartitionMetadata
-    is_new: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StoppedReplica:
-    """What a broker is told about a replica it holds no longer; `is_deleted`: its log goes too."""
-
-    topic: str
-    topic_id: bytes
-    partition: int
-    leader_epoch: int
-    is_deleted: bool
-
-
-class ClusterListener(Protocol):
-    """The broker under a controller: it is told after the store has confirmed, first about its replicas, then about metadata."""
-
-    def on_leader_and_isr(self, states: Sequence[PartitionState]) -> None:
-        """May go on after it returns, in the order in which it is told; so may stopping."""
-
-    def on_stop_replica(self, stopped: Sequence[StoppedReplica]) -> None: ...
-
-    def call_when_settled(self, function: Callable[[], object]) -> None:
-        """Calls `function` when everything told before is done, at once if it is."""
-
-    def on_update_metadata(self, topics: Sequence[str], removed: Sequence[str]) -> None:
-        """These topics have changed or are new; those are gone."""
-
-    def on_configs(self, resource_type: int, name: str) -> None:
-        """The settings of a topic, a broker or a group have changed; they stand in the metadata."""

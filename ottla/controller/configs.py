@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from ottla.base.cluster_metadata import ALL_BROKERS, CONFIG_BROKER, CONFIG_GROUP, CONFIG_TOPIC, Change, ConfigPut, QuotaEntity, QuotaPut
+from ottla.base.cluster_metadata import ALL_BROKERS, CONFIG_BROKER, CONFIG_GROUP, CONFIG_TOPIC, ConfigPut, QuotaEntity, QuotaPut
 from ottla.base.config import BROKER_SETTINGS, GROUP_SETTINGS, TOPIC_SETTINGS, BrokerConfig, Setting, Type
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.base.ports import Create, Operation, Set
 from ottla.controller import znodes
 from ottla.controller.api import ConfigEntry, ConfigOperation, ConfigRequest, ConfigResult, QuotaRequest, QuotaResult
-from ottla.controller.machine import Plan, guarded
+from ottla.controller.plans import Plan, Unit, check_size, planned
 from ottla.controller.state import ClusterState
 from ottla.controller.topic_names import check_topic_name
 
@@ -32,8 +32,7 @@ ENTITY_TYPES = ("client-id", "ip", "user")
 
 
 def decide_alter_configs(state: ClusterState, config: BrokerConfig, requests: Sequence[ConfigRequest], *, validate_only: bool) -> Plan:
-    operations: list[Operation] = []
-    changes: list[Change] = []
+    units: list[Unit] = []
     results = []
     seen: dict[tuple[int, str], None] = {}
     for request in requests:
@@ -48,11 +47,10 @@ def decide_alter_configs(state: ClusterState, config: BrokerConfig, requests: Se
             continue
         results.append(ConfigResult(resource_type=key[0], name=key[1]))
         path, data = znodes.config_path(*key), znodes.config_bytes(configs)
-        operations.append(Set(path, data) if key in state.config_nodes else Create(path, data))
-        changes.append(ConfigPut(*key, configs))
+        units.append(Unit([Set(path, data) if key in state.config_nodes else Create(path, data)], [ConfigPut(*key, configs)]))
     if validate_only:
         return Plan(answer=results)
-    return Plan(operations=guarded(state, operations), changes=tuple(changes), answer=results)
+    return planned(state, units, answer=results)
 
 
 def _altered(state: ClusterState, config: BrokerConfig, request: ConfigRequest) -> dict[str, str]:
@@ -75,6 +73,7 @@ def _altered(state: ClusterState, config: BrokerConfig, request: ConfigRequest) 
         touched = {entry.name: configs[entry.name] for entry in request.entries if entry.name in configs}
         _refuse_read_only(request)
         config.check_broker(touched, is_cluster_default=request.name == ALL_BROKERS)
+    check_size(znodes.config_bytes(configs), "The configuration")
     return configs
 
 
@@ -135,8 +134,7 @@ def _list_in_force(config: BrokerConfig, resource_type: int, setting: Setting[ob
 
 
 def decide_alter_quotas(state: ClusterState, requests: Sequence[QuotaRequest], *, validate_only: bool) -> Plan:
-    operations: list[Operation] = []
-    changes: list[Change] = []
+    units: list[Unit] = []
     results = []
     made: dict[QuotaEntity, None] = {}
     for request in requests:
@@ -146,12 +144,13 @@ def decide_alter_quotas(state: ClusterState, requests: Sequence[QuotaRequest], *
             results.append(QuotaResult(entity=request.entity, error=refusal.code, message=refusal.message))
             continue
         results.append(QuotaResult(entity=request.entity))
-        operations += _quota_writes(state, request.entity, quotas, made)
-        changes.append(QuotaPut(request.entity, quotas))
+        known = dict(made)
+        operations = _quota_writes(state, request.entity, quotas, made)
+        parents = [QuotaPut(entity, {}) for entity in made if entity not in known and entity != request.entity]
+        units.append(Unit(operations, [*parents, QuotaPut(request.entity, quotas)]))
     if validate_only:
         return Plan(answer=results)
-    changes += [QuotaPut(entity, {}) for entity in made if all(not isinstance(c, QuotaPut) or c.entity != entity for c in changes)]
-    return Plan(operations=guarded(state, operations), changes=tuple(changes), answer=results)
+    return planned(state, units, answer=results)
 
 
 def _altered_quotas(state: ClusterState, request: QuotaRequest) -> dict[str, float]:

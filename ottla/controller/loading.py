@@ -1,4 +1,5 @@
-"""Reading the cluster's state out of the metadata store: all nodes first, then one pure step from nodes to `ClusterState`.
+"""Reading the cluster's state out of the metadata store: all nodes first, then one pure step from nodes to `ClusterState`. The epoch that
+the controller was elected with is not read: whoever reads it anew might take over the epoch of a successor (I38).
 
 Nodes that cannot be read are left out with a line for the log, so that garbage in the store costs what it damages and no more: a topic
 whose node is damaged is not served, a partition whose state is damaged has no leader, a damaged configuration counts as empty.
@@ -23,7 +24,7 @@ from ottla.base.cluster_metadata import (
 )
 from ottla.base.ports import MetadataStore, Node, StoreResult
 from ottla.controller import znodes
-from ottla.controller.state import ClusterState
+from ottla.controller.state import ClusterState, MissingNodes
 
 T = TypeVar("T")
 ROOTS = (
@@ -33,8 +34,6 @@ ROOTS = (
     "/admin",
     "/isr_change_notification",
     "/log_dir_event_notification",
-    znodes.CONTROLLER,
-    znodes.CONTROLLER_EPOCH,
 )
 NODES_MAX = 10_000_000
 REQUESTS_MAX = 512
@@ -107,25 +106,20 @@ class _Reader:
 def build_state(nodes: Mapping[str, Node]) -> tuple[ClusterState, list[str]]:
     """The state that the nodes describe, and a line for each node that was passed over."""
     notes: list[str] = []
-    state = ClusterState()
-    read_head(nodes, state, notes)
+    state = ClusterState(cluster_id(nodes, notes))
     names = _names(nodes)
     changes = _brokers(nodes, names, notes)
     changes += _topics(nodes, names, notes)
     state.apply(changes)
     state.apply(_configs(nodes, names, state, notes))
     state.apply([TopicRemoved(name) for name in names.get(znodes.DELETE_TOPICS, []) if state.topic(name) is not None])
+    state.missing_nodes = _missing_nodes(nodes, state)
     return state, notes
 
 
-def read_head(nodes: Mapping[str, Node], state: ClusterState, notes: list[str]) -> None:
-    """The cluster's id and the controller's epoch alone."""
-    if znodes.CLUSTER_ID in nodes:
-        state.cluster_id = _tried(notes, znodes.CLUSTER_ID, znodes.read_cluster_id, nodes[znodes.CLUSTER_ID].data) or ""
-    epoch_node = nodes.get(znodes.CONTROLLER_EPOCH)
-    if epoch_node is not None:
-        state.controller_epoch = _tried(notes, znodes.CONTROLLER_EPOCH, znodes.read_controller_epoch, epoch_node.data) or 0
-        state.controller_epoch_version = epoch_node.version
+def cluster_id(nodes: Mapping[str, Node], notes: list[str]) -> str:
+    node = nodes.get(znodes.CLUSTER_ID)
+    return _tried(notes, znodes.CLUSTER_ID, znodes.read_cluster_id, node.data) or "" if node is not None else ""
 
 
 def _names(nodes: Mapping[str, Node]) -> dict[str, list[str]]:
@@ -184,6 +178,20 @@ def _partition_states(
         if state is not None:
             states[int(name)] = state
     return states
+
+
+def _missing_nodes(nodes: Mapping[str, Node], state: ClusterState) -> dict[str, MissingNodes]:
+    found: dict[str, MissingNodes] = {}
+    for topic in state.topics():
+        name = topic.name
+        partitions = {
+            partition.index: znodes.partition_path(name, partition.index) not in nodes
+            for partition in topic.partitions
+            if partition.partition_epoch < 0 and znodes.state_path(name, partition.index) not in nodes
+        }
+        if partitions:
+            found[name] = MissingNodes(znodes.partitions_path(name) not in nodes, partitions)
+    return found
 
 
 def _configs(nodes: Mapping[str, Node], names: Mapping[str, list[str]], state: ClusterState, notes: list[str]) -> list[Change]:

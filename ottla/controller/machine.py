@@ -10,8 +10,8 @@ Topics are decided in `topics.py`, configurations in `configs.py`, moves of repl
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from ottla.base.cluster_metadata import (
@@ -26,29 +26,14 @@ from ottla.base.cluster_metadata import (
     TopicPut,
 )
 from ottla.base.errors import ApiError, ErrorCode
-from ottla.base.ports import Check, Operation, Set
+from ottla.base.ports import Operation, Set
 from ottla.controller import election, znodes
 from ottla.controller.api import ElectionType, IsrChangeRequest, PartitionResult, Reassignment
+from ottla.controller.plans import Plan, Unit, planned
 from ottla.controller.reassignment import begun, check_target, finished, is_moving, origin_of
 from ottla.controller.state import ClusterState
 
 MayElectUncleanly = Callable[[TopicMetadata], bool]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
-    """A write to the store, what it means, and the answer for whoever asked. Without operations the changes hold at once."""
-
-    operations: tuple[Operation, ...] = ()
-    changes: tuple[Change, ...] = ()
-    answer: Any = None
-
-
-def guarded(state: ClusterState, operations: Sequence[Operation]) -> tuple[Operation, ...]:
-    """The operations behind the check that this is still the controller."""
-    if not operations:
-        return ()
-    return (Check(znodes.CONTROLLER_EPOCH, state.controller_epoch_version), *operations)
 
 
 def moved(state: ClusterState, partition: PartitionMetadata, leader: int, isr: Sequence[int]) -> PartitionMetadata:
@@ -71,21 +56,31 @@ def state_write(topic: str, new: PartitionMetadata) -> Operation:
 def partitions_plan(
     state: ClusterState, new: Sequence[tuple[str, PartitionMetadata]], extra: Sequence[Change] = (), answer: Any = None
 ) -> Plan:
-    """One multi for the new states of several partitions, and for the assignments of the topics in which replicas changed."""
-    operations = [state_write(topic, partition) for topic, partition in new]
-    changes = [*extra, *(PartitionPut(topic, partition) for topic, partition in new)]
+    """The new states of several partitions, and the assignments of the topics in which replicas changed: those go with their partitions."""
     by_topic: dict[str, dict[int, PartitionMetadata]] = {}
     for name, partition in new:
         by_topic.setdefault(name, {})[partition.index] = partition
+    units: list[Unit] = []
     for name, changed_partitions in by_topic.items():
-        topic = state.topic(name)
-        assert topic is not None, f"{name} is not a topic"
-        partitions = {partition.index: partition for partition in topic.partitions} | changed_partitions
-        if any(_assignment(partitions[old.index]) != _assignment(old) for old in topic.partitions):
-            changed = replace(topic, partitions=tuple(partitions[index] for index in sorted(partitions)), version=topic.version + 1)
-            operations.append(Set(znodes.topic_path(name), znodes.topic_bytes(changed), topic.version))
-            changes.append(TopicPut(changed))
-    return Plan(operations=guarded(state, operations), changes=tuple(changes), answer=answer)
+        of_partitions = [Unit([state_write(name, new)], [PartitionPut(name, new)]) for new in changed_partitions.values()]
+        of_topic = _assignment_unit(state, name, changed_partitions)
+        units += of_partitions if of_topic is None else [_joined(of_partitions, of_topic)]
+    return planned(state, units, at_once=extra, answer=answer)
+
+
+def _assignment_unit(state: ClusterState, name: str, changed_partitions: Mapping[int, PartitionMetadata]) -> Unit | None:
+    topic = state.topic(name)
+    assert topic is not None, f"{name} is not a topic"
+    partitions = {partition.index: partition for partition in topic.partitions} | dict(changed_partitions)
+    if all(_assignment(partitions[old.index]) == _assignment(old) for old in topic.partitions):
+        return None
+    changed = replace(topic, partitions=tuple(partitions[index] for index in sorted(partitions)), version=topic.version + 1)
+    return Unit([Set(znodes.topic_path(name), znodes.topic_bytes(changed), topic.version)], [TopicPut(changed)])
+
+
+def _joined(units: Sequence[Unit], last: Unit) -> Unit:
+    every = [*units, last]
+    return Unit([operation for unit in every for operation in unit.operations], [change for unit in every for change in unit.changes])
 
 
 def _assignment(partition: PartitionMetadata) -> tuple[tuple[int, ...], ...]:

@@ -9,7 +9,7 @@ Left out: how the state is kept in the store (`znodes.py`), and who decides (`ma
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from ottla.base.cluster_metadata import (
     CONFIG_TOPIC,
@@ -31,6 +31,14 @@ from ottla.base.types import INTERNAL_TOPICS
 from ottla.controller.topic_names import metric_name
 
 
+@dataclass(slots=True)
+class MissingNodes:
+    """Nodes of a topic's partitions that an interrupted creation did not write; by partition, whether its own node is missing as well."""
+
+    is_folder_missing: bool
+    partitions: dict[int, bool]
+
+
 class ClusterState(ClusterMetadata):
     """The controller's state: the metadata, and the epochs and versions that its writes are conditional on."""
 
@@ -39,6 +47,7 @@ class ClusterState(ClusterMetadata):
         self.controller_epoch = 0
         self.controller_epoch_version = -1
         self.deleting: dict[str, TopicMetadata] = {}
+        self.missing_nodes: dict[str, MissingNodes] = {}  # as read from the store
         self.config_nodes: dict[tuple[int, str], None] = {}
         self.quota_nodes: dict[QuotaEntity, None] = {}
         self._names_by_metric: dict[str, str] = {}

@@ -1,9 +1,9 @@
 """Creating topics, deleting them, giving them more partitions: what may be done, and the nodes that do it.
 
-A topic comes into being in one multi, with its assignment, its configuration and every partition's first state, so a crash leaves all of
-it or nothing. Deletion has two steps, because replicas must be gone before the name is free: a node under `/admin/delete_topics` makes
-the topic invisible at once, and the topic's own nodes go when the brokers have let go of its logs. A restart between the two finds the
-mark and goes on (I41).
+A topic is created in one multi, with its assignment, its configuration and every partition's first state, so a crash leaves all of it or
+nothing; one that is too large for that is completed after a crash. Deletion has two steps, because replicas must be gone before the name
+is free: a node under `/admin/delete_topics` makes the topic invisible at once, and the topic's own nodes go when the brokers have removed
+its logs. A restart between the two finds the mark and goes on (I41).
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from ottla.base.cluster_metadata import (
     Change,
     ConfigPut,
     PartitionMetadata,
+    PartitionPut,
     TopicDeleted,
     TopicMetadata,
     TopicPut,
@@ -24,24 +25,24 @@ from ottla.base.cluster_metadata import (
 )
 from ottla.base.config import BrokerConfig
 from ottla.base.errors import ApiError, ErrorCode
-from ottla.base.ports import Create, Delete, Operation, Random, Set
+from ottla.base.ports import Create, Delete, Operation, Random, Set, operation_bytes
 from ottla.base.uuids import fresh_uuid
 from ottla.controller import znodes
 from ottla.controller.api import NewPartitions, NewTopic, TopicResult
-from ottla.controller.machine import Plan, guarded
 from ottla.controller.placement import place
+from ottla.controller.plans import UNIT_BYTES_MAX, Plan, Unit, check_size, in_units, planned
 from ottla.controller.state import ClusterState
 from ottla.controller.topic_names import check_topic_name, metric_name
 
 NO_EPOCH_YET = 0
+NODES_PER_PARTITION = 2
 
 
 class _Batch:
     """What one request has created so far, so that its items see each other."""
 
     def __init__(self, partition_count: int = 0) -> None:
-        self.operations: list[Operation] = []
-        self.changes: list[Change] = []
+        self.units: list[Unit] = []
         self.results: list[TopicResult] = []
         self.names: dict[str, None] = {}
         self.partition_count = partition_count  # of this request, also in the writes before this one
@@ -78,7 +79,7 @@ def decide_create_topics(
             batch.refuse(request.name, refusal)
     if validate_only:
         return Plan(answer=batch.results)
-    return Plan(operations=guarded(state, batch.operations), changes=tuple(batch.changes), answer=batch.results)
+    return planned(state, batch.units, answer=batch.results)
 
 
 def _create(state: ClusterState, config: BrokerConfig, random: Random, request: NewTopic, batch: _Batch) -> None:
@@ -89,13 +90,15 @@ def _create(state: ClusterState, config: BrokerConfig, random: Random, request: 
     configs = {name: text for name, text in request.configs.items() if text is not None}
     partitions = tuple(new_partition(state, index, replicas) for index, replicas in enumerate(assignment))
     topic = TopicMetadata(name=request.name, topic_id=fresh_uuid(random.token_bytes(16)), partitions=partitions, configs=configs)
-    batch.operations += [
-        Create(znodes.config_path(CONFIG_TOPIC, topic.name), znodes.config_bytes(configs)),
-        Create(znodes.topic_path(topic.name), znodes.topic_bytes(topic)),
+    config_data, topic_data = znodes.config_bytes(configs), znodes.topic_bytes(topic)
+    check_size(config_data + topic_data, f"Topic '{topic.name}'")
+    of_topic: list[Operation] = [
+        Create(znodes.config_path(CONFIG_TOPIC, topic.name), config_data),
+        Create(znodes.topic_path(topic.name), topic_data),
         Create(znodes.partitions_path(topic.name)),
-        *_partition_nodes(topic.name, partitions),
     ]
-    batch.changes += [TopicPut(topic), ConfigPut(CONFIG_TOPIC, topic.name, configs)]
+    changes: list[Change] = [TopicPut(topic), ConfigPut(CONFIG_TOPIC, topic.name, configs)]
+    batch.units += _topic_units(of_topic, _partition_nodes(topic.name, partitions), changes)
     batch.names[topic.name] = None
     batch.partition_count += len(partitions)
     batch.results.append(
@@ -121,6 +124,32 @@ def new_partition(state: ClusterState, index: int, replicas: Sequence[int]) -> P
         partition_epoch=0,
         controller_epoch=state.controller_epoch,
     )
+
+
+def _topic_units(of_topic: Sequence[Operation], of_partitions: Sequence[Operation], changes: Sequence[Change]) -> list[Unit]:
+    """One unit if it fits; else the topic first and its partitions after it, and it exists with the last of them. A restart in between
+    finds an assignment without states, and creates those (`decide_missing_states`)."""
+    if sum(map(operation_bytes, [*of_topic, *of_partitions])) <= UNIT_BYTES_MAX:
+        return [Unit([*of_topic, *of_partitions], changes)]
+    units = [Unit(of_topic), *in_units(of_partitions, pieces_of=NODES_PER_PARTITION)]
+    return [*units[:-1], Unit(units[-1].operations, changes)]
+
+
+def decide_missing_states(state: ClusterState) -> Plan:
+    """First states for partitions that have an assignment and no state: their creation was interrupted."""
+    units: list[Unit] = []
+    for name, missing in state.missing_nodes.items():
+        topic = state.topic(name)
+        if topic is None:
+            continue
+        if missing.is_folder_missing:
+            units.append(Unit([Create(znodes.partitions_path(name))]))
+        for index, is_node_missing in missing.partitions.items():
+            first = new_partition(state, index, topic.partitions[index].replicas)
+            operations: list[Operation] = [Create(znodes.partition_path(name, index))] if is_node_missing else []
+            operations.append(Create(znodes.state_path(name, index), znodes.partition_bytes(first)))
+            units.append(Unit(operations, [PartitionPut(name, first)]))
+    return planned(state, units)
 
 
 def _partition_nodes(topic: str, partitions: Sequence[PartitionMetadata]) -> list[Operation]:
@@ -219,7 +248,7 @@ def decide_create_partitions(
             batch.refuse(request.name, refusal)
     if validate_only:
         return Plan(answer=batch.results)
-    return Plan(operations=guarded(state, batch.operations), changes=tuple(batch.changes), answer=batch.results)
+    return planned(state, batch.units, answer=batch.results)
 
 
 def _add_partitions(state: ClusterState, config: BrokerConfig, random: Random, request: NewPartitions, batch: _Batch) -> None:
@@ -250,9 +279,10 @@ def _add_partitions(state: ClusterState, config: BrokerConfig, random: Random, r
         assignment = place(_racks(state), count, replication_factor, random, first_partition=known)
     added = tuple(new_partition(state, known + offset, replicas) for offset, replicas in enumerate(assignment))
     grown = replace(topic, partitions=topic.partitions + added, version=topic.version + 1)
-    batch.operations.append(Set(znodes.topic_path(topic.name), znodes.topic_bytes(grown), topic.version))
-    batch.operations += _partition_nodes(topic.name, added)
-    batch.changes.append(TopicPut(grown))
+    data = znodes.topic_bytes(grown)
+    check_size(data, f"Topic '{topic.name}'")
+    write = Set(znodes.topic_path(topic.name), data, topic.version)
+    batch.units += _topic_units([write], _partition_nodes(topic.name, added), [TopicPut(grown)])
     batch.partition_count += count
     batch.results.append(TopicResult(name=topic.name, topic_id=topic.topic_id, num_partitions=len(grown.partitions)))
 
@@ -268,24 +298,26 @@ def decide_delete_topics(state: ClusterState, config: BrokerConfig, names: Seque
             batch.refuse(name, ApiError(ErrorCode.TOPIC_DELETION_DISABLED, "Topic deletion is disabled (delete.topic.enable)."))
         elif name not in batch.names:
             batch.names[name] = None
-            batch.operations.append(Create(znodes.delete_topic_path(name)))
-            batch.changes.append(TopicRemoved(name))
+            batch.units.append(Unit([Create(znodes.delete_topic_path(name))], [TopicRemoved(name)]))
             batch.results.append(TopicResult(name=name, topic_id=topic.topic_id))
-    return Plan(operations=guarded(state, batch.operations), changes=tuple(batch.changes), answer=batch.results)
+    return planned(state, batch.units, answer=batch.results)
 
 
-def decide_finish_deletion(state: ClusterState, topics: Sequence[TopicMetadata]) -> Plan:
+def decide_finish_deletion(state: ClusterState, names: Sequence[str]) -> Plan:
     """The second step, when no broker holds a replica any more: the nodes go, children first, and the name is free."""
-    operations: list[Operation] = []
-    for topic in topics:
+    units: list[Unit] = []
+    for name in names:
+        topic = state.deleting.get(name)
+        if topic is None:
+            continue
+        of_partitions: list[Operation] = []
         for partition in topic.partitions:
             if partition.partition_epoch >= 0:
-                operations.append(Delete(znodes.state_path(topic.name, partition.index)))
-                operations.append(Delete(znodes.partition_path(topic.name, partition.index)))
-        operations.append(Delete(znodes.partitions_path(topic.name)))
-        operations.append(Delete(znodes.topic_path(topic.name)))
-        if (CONFIG_TOPIC, topic.name) in state.config_nodes:
-            operations.append(Delete(znodes.config_path(CONFIG_TOPIC, topic.name)))
-        operations.append(Delete(znodes.delete_topic_path(topic.name)))
-    changes = tuple(TopicDeleted(topic.name) for topic in topics)
-    return Plan(operations=guarded(state, operations), changes=changes)
+                of_partitions.append(Delete(znodes.state_path(name, partition.index)))
+                of_partitions.append(Delete(znodes.partition_path(name, partition.index)))
+        of_topic: list[Operation] = [Delete(znodes.partitions_path(name)), Delete(znodes.topic_path(name))]
+        if (CONFIG_TOPIC, name) in state.config_nodes:
+            of_topic.append(Delete(znodes.config_path(CONFIG_TOPIC, name)))
+        of_topic.append(Delete(znodes.delete_topic_path(name)))
+        units += [*in_units(of_partitions, pieces_of=NODES_PER_PARTITION), Unit(of_topic, [TopicDeleted(name)])]
+    return planned(state, units)

@@ -18,15 +18,16 @@ from ottla.base.config import BrokerConfig, Endpoint
 from ottla.base.errors import DamagedLogError, ErrorCode, StorageError
 from ottla.base.ports import Peers, Ports
 from ottla.base.types import GROUP_METADATA_TOPIC, SHARE_GROUP_STATE_TOPIC, TRANSACTION_STATE_TOPIC
+from ottla.cluster.member import ClusterMember
+from ottla.cluster.metadata_cache import MetadataCache
+from ottla.cluster.registration import Registration
 from ottla.controller.api import NewTopic, TopicResult
 from ottla.controller.internal_topics import InternalTopics
-from ottla.controller.state import ClusterState
 from ottla.replication.fetch_sessions import FetchSessions
 from ottla.replication.partition import Partition
 from ottla.requests.context import Broker
 from ottla.security.authorizer import AllowClients
 from ottla.server.closing import CleanStop
-from ottla.server.controller_loop import ControllerLoop, Registration
 from ottla.server.coordinator_views import (
     MetadataLeaders,
     group_settings,
@@ -84,7 +85,7 @@ class Node:
         self.endpoints: list[Endpoint] = []
         self.advertised: dict[str, tuple[str, int]] = {}
         self.cluster_id = claim_directories(ports, config, self.directories, store_name)
-        self.metadata = ClusterState()
+        self.metadata = MetadataCache()
         self.waiters = Waiters(ports.timers)
         self.flusher = Flusher(ports.threads.run, self._partition_failed, ports.clock.nanoseconds)
         self.partitions = PartitionTable(ports.disk, ports.clock, self.directories, self._make_partition, files_max=files_max)
@@ -159,10 +160,11 @@ class Node:
             groups=self.groups, share_states=self.share_state_hosts,
             share_partitions=self.share_partitions, remove_later=self._remove_later,
         )  # fmt: skip
-        self.controller = ControllerLoop(
-            store=ports.store, config=config, clock=ports.clock, random=ports.random, listener=self.replicas, metadata=self.metadata,
-            later=self.replicas.turns.call_next,
+        self.member = ClusterMember(
+            store=ports.store, config=config, clock=ports.clock, timers=ports.timers, random=ports.random, metadata=self.metadata,
+            replicas=self.replicas, later=self.replicas.turns.call_next,
         )  # fmt: skip
+        self.controller = self.member.controller
         self.internal_topics = InternalTopics(self.controller, self.metadata, config)
 
     def _make_broker(self) -> Broker:
@@ -243,8 +245,9 @@ class Node:
             endpoints=self.advertised,
             protocols={endpoint.name: endpoint.protocol for endpoint in self.endpoints},
             rack=self.config.broker_rack,
+            cluster_id=self.cluster_id,
         )
-        self.controller.start(registration, lambda: None, expected_cluster_id=self.cluster_id)
+        self.member.join(registration)
 
     # Failures
 

@@ -14,11 +14,11 @@ from collections.abc import Callable, Iterator, Sequence
 
 from ottla.base.cluster_metadata import CONFIG_TOPIC, ClusterMetadata
 from ottla.base.config import BrokerConfig
+from ottla.base.control_messages import PartitionState, StoppedReplica
 from ottla.base.errors import ApiError, ErrorCode, StorageError
 from ottla.base.ports import Clock, Timers
 from ottla.base.turns import Turns
 from ottla.base.types import TopicPartition
-from ottla.controller.api import PartitionState, StoppedReplica
 from ottla.replication.partition import Partition
 from ottla.server.hosts import CoordinatorHosts, GroupHosts, ShareStateHosts
 from ottla.server.log_directories import LogDirectoryState
@@ -33,7 +33,7 @@ would hold the loop for a tenth of a second."""
 
 
 class Replicas:
-    """`controller.api.ClusterListener`."""
+    """`control_messages.ReplicaListener`."""
 
     def __init__(
         self,
@@ -152,7 +152,7 @@ class Replicas:
     def _take(self, state: PartitionState) -> None:
         key = TopicPartition(state.topic, state.partition.index)
         topic = self._metadata.topic(state.topic)
-        configs = topic.configs if topic is not None else {}
+        configs = topic.configs if topic is not None and topic.topic_id == state.topic_id else state.configs
         try:
             partition = self._partitions.open(key, state.topic_id, self._config.log_config(configs), is_new=state.is_new)
         except ApiError as error:

@@ -213,7 +213,7 @@ TestStoreMachine = StoreMachine.TestCase
 TestStoreMachine.settings = settings(max_examples=40, stateful_step_count=20, deadline=None)
 
 
-LARGE = [Create("/a"), *(Create(f"/a/{index}", b"x" * 50) for index in range(5000))]
+LARGE = [Create("/a"), *(Create(f"/a/{index}", b"x" * 5) for index in range(5000))]
 
 
 class Turning:

@@ -12,6 +12,7 @@ import pytest
 
 from ottla.adapters.local_store import LocalStore
 from ottla.base.ports import (
+    MULTI_BYTES_MAX,
     Check,
     Create,
     Delete,
@@ -22,6 +23,7 @@ from ottla.base.ports import (
     Set,
     StoreResult,
     WatchEvent,
+    operation_bytes,
 )
 from tests.fakes.memory_store import ZooKeeperModel
 from tests.fakes.timers import ManualTimers
@@ -276,3 +278,9 @@ def test_answers_come_in_the_order_of_the_requests(one: Session, backing: Backin
     one.store.exists("/x", one.log.append)
     backing.settle()
     assert one.log == ["multi", b"x", ["b"], StoreResult.NO_NODE]
+
+
+def test_a_multi_larger_than_the_bound_is_refused_and_one_of_the_bound_is_taken(one: Session) -> None:
+    room = MULTI_BYTES_MAX - operation_bytes(Set("/a", b"")) - operation_bytes(Check("/a", 0))
+    assert one.run(Set("/a", bytes(room + 1)), Check("/a", 1)) == Outcome(StoreResult.TOO_LARGE)
+    assert one.run(Set("/a", bytes(room)), Check("/a", 1)).result is OK

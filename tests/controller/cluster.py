@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from ottla.base.cluster_metadata import BrokerMetadata, BrokerPut
+from ottla.base.cluster_metadata import BrokerMetadata, BrokerPut, Change
 from ottla.base.config import BrokerConfig
-from ottla.controller.api import NewTopic, PartitionState, StoppedReplica, TopicResult
+from ottla.base.control_messages import PartitionState, StoppedReplica, UpdateMetadata
+from ottla.cluster.member import ClusterMember
+from ottla.cluster.metadata_cache import MetadataCache
+from ottla.cluster.registration import Registration
+from ottla.controller.api import NewTopic, TopicResult
 from ottla.controller.state import ClusterState
-from ottla.server.controller_loop import ControllerLoop, Registration
-from tests.fakes.clock import ManualClock
 from tests.fakes.memory_store import MemoryStore
 from tests.fakes.randomness import SeededRandom
+from tests.fakes.timers import ManualTimers
 
 
 class Told:
-    """A `ClusterListener` that remembers."""
+    """A `ReplicaListener` that remembers."""
 
     def __init__(self) -> None:
         self.states: list[PartitionState] = []
@@ -49,23 +52,64 @@ class Told:
 class Cluster:
     """One broker, its controller and its store."""
 
-    def __init__(self, store: MemoryStore | None = None, config: BrokerConfig | None = None, broker_id: int = 0) -> None:
+    def __init__(
+        self,
+        store: MemoryStore | None = None,
+        config: BrokerConfig | None = None,
+        *,
+        cluster_id: str = "test-cluster",
+        timers: ManualTimers | None = None,
+    ) -> None:
         self.store = store if store is not None else MemoryStore()
         self.config = config if config is not None else BrokerConfig()
         self.told = Told()
-        self.loop = ControllerLoop(store=self.store, config=self.config, clock=ManualClock(), random=SeededRandom(1), listener=self.told)
-        self.registration = Registration(
-            broker_id=broker_id, endpoints={"PLAINTEXT": ("127.0.0.1", 9092)}, protocols={"PLAINTEXT": "PLAINTEXT"}
+        self.timers = timers if timers is not None else ManualTimers()
+        self.later: list[Callable[[], object]] | None = None
+        self.cache = MetadataCache()
+        self.member = ClusterMember(
+            store=self.store,
+            config=self.config,
+            clock=self.timers.clock,
+            timers=self.timers,
+            random=SeededRandom(1),
+            metadata=self.cache,
+            replicas=self.told,
+            later=self._call_later,
         )
+        self.loop = self.member.controller
         self.is_started = False
-        self.loop.start(self.registration, self._started)
+        self.refusals: list[str] = []
+        registration = Registration(
+            broker_id=self.config.this_broker_id,
+            endpoints={"PLAINTEXT": ("127.0.0.1", 9092)},
+            protocols={"PLAINTEXT": "PLAINTEXT"},
+            cluster_id=cluster_id,
+        )
+        self.member.start(registration, self._started, self.refusals.append)
 
     def _started(self) -> None:
         self.is_started = True
 
+    def _call_later(self, function: Callable[[], object]) -> None:
+        """At once, unless the test keeps what is to be called later."""
+        if self.later is None:
+            function()
+        else:
+            self.later.append(function)
+
     @property
     def metadata(self) -> ClusterState:
-        return self.loop.metadata
+        """The controller's state; what the broker serves is `cache`."""
+        return self.loop.state
+
+    def show(self, *changes: Change) -> None:
+        """Puts changes into the controller's state without a write, and all of it into what the broker serves."""
+        state = self.metadata
+        state.apply(changes)
+        topics, brokers = list(state.topics()), list(state.brokers.values())
+        self.cache.update(
+            UpdateMetadata(controller_id=0, controller_epoch=1, broker_epoch=1, topics=topics, brokers=brokers, is_complete=True)
+        )
 
     def create(self, *topics: NewTopic | str, validate_only: bool = False) -> list[TopicResult]:
         answers: list[list[TopicResult]] = []

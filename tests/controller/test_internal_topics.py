@@ -13,7 +13,7 @@ from tests.controller.cluster import Cluster
 
 def ensure(cluster: Cluster, topic: str) -> list[ErrorCode]:
     answers: list[ErrorCode] = []
-    InternalTopics(cluster.loop, cluster.metadata, cluster.config).ensure(topic, answers.append)
+    InternalTopics(cluster.loop, cluster.cache, cluster.config).ensure(topic, answers.append)
     return answers
 
 
@@ -46,16 +46,16 @@ def ensure(cluster: Cluster, topic: str) -> list[ErrorCode]:
 def test_made_as_kafka_makes_them(topic: str, configs: dict[str, str]) -> None:
     cluster = Cluster()
     assert ensure(cluster, topic) == [ErrorCode.NONE]
-    made = cluster.metadata.topic(topic)
+    made = cluster.cache.topic(topic)
     assert made is not None
     assert (made.is_internal, len(made.partitions), made.configs) == (True, 50, configs)
     assert ensure(cluster, topic) == [ErrorCode.NONE]
-    assert len(cluster.store.multis) == 2
+    assert len(cluster.store.multis) == 4
 
 
 def test_all_who_wait_are_answered_by_one_creation() -> None:
     cluster = Cluster()
-    topics = InternalTopics(cluster.loop, cluster.metadata, cluster.config)
+    topics = InternalTopics(cluster.loop, cluster.cache, cluster.config)
     cluster.store.hold()
     answers: list[ErrorCode] = []
     for _ in range(3):
@@ -63,7 +63,7 @@ def test_all_who_wait_are_answered_by_one_creation() -> None:
     assert answers == []
     cluster.store.release()
     assert answers == [ErrorCode.NONE] * 3
-    assert len(cluster.store.multis) == 2
+    assert len(cluster.store.multis) == 4
 
 
 def test_too_few_brokers_is_what_clients_wait_for() -> None:

@@ -189,8 +189,8 @@ def test_replicas_that_are_dead_are_not_in_sync() -> None:
 
 def test_a_store_that_refuses_leaves_everything_as_it_was() -> None:
     cluster = Cluster()
-    cluster.store.fail_next(StoreResult.UNKNOWN)
-    assert cluster.create("a")[0].error is ErrorCode.REQUEST_TIMED_OUT
+    cluster.store.fail_next(StoreResult.DISK_FAILED)
+    assert cluster.create("a")[0].error is ErrorCode.KAFKA_STORAGE_ERROR
     assert cluster.metadata.topic("a") is None
     assert cluster.create("a")[0].error is ErrorCode.NONE
 

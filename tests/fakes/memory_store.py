@@ -17,6 +17,7 @@ from dataclasses import dataclass
 
 from ottla.adapters.node_tree import NodeTree, Ringing
 from ottla.base.ports import (
+    MULTI_BYTES_MAX,
     Create,
     Node,
     Operation,
@@ -26,6 +27,7 @@ from ottla.base.ports import (
     Timers,
     Watch,
     WatchEvent,
+    operation_bytes,
 )
 
 Thunk = Callable[[], object]
@@ -53,6 +55,8 @@ class ZooKeeperModel:
     def apply(self, operations: list[Operation], session_id: int) -> Outcome:
         if session_id not in self.sessions:
             return Outcome(StoreResult.SESSION_EXPIRED)
+        if sum(map(operation_bytes, operations)) > MULTI_BYTES_MAX:
+            return Outcome(StoreResult.TOO_LARGE)
         staged, outcome = self.tree.stage(operations, czxid=self._zxid + 1, session_id=session_id)
         if outcome.result is StoreResult.OK:
             self._zxid += 1

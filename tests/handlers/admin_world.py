@@ -38,7 +38,7 @@ class AdminWorld:
         self.broker: Any = SimpleNamespace(
             broker_id=0,
             config=self.cluster.config,
-            metadata=self.cluster.metadata,
+            metadata=self.cluster.cache,
             controller=self.cluster.loop,
             partitions=None,
             authorizer=authorizer if authorizer is not None else AllowClients(),

@@ -21,10 +21,10 @@ def world() -> AdminWorld:
     made = AdminWorld()
     made.cluster.create(NewTopic(name="a", num_partitions=2))
     state = made.cluster.metadata
-    state.apply([BrokerPut(BrokerMetadata(broker_id=1, endpoints={}, epoch=2))])
+    made.cluster.show(BrokerPut(BrokerMetadata(broker_id=1, endpoints={}, epoch=2)))
     partition = state.partition("a", 1)
     assert partition is not None
-    state.apply([PartitionPut("a", begun(partition, [1], state.brokers))])
+    made.cluster.show(PartitionPut("a", begun(partition, [1], state.brokers)))
     return made
 
 

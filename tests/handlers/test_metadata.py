@@ -106,8 +106,7 @@ def test_an_id_before_its_version_is_refused() -> None:
 def test_a_partition_without_a_leader_is_told_so() -> None:
     world = AdminWorld()
     world.cluster.create("a")
-    state = world.cluster.metadata
-    state.apply(decide_brokers_changed(state, [], [0], lambda topic: False).changes)
+    world.cluster.show(*decide_brokers_changed(world.cluster.metadata, [], [0], lambda topic: False).changes)
     (topic,) = world.ask(named("a")).topics
     assert (topic.error_code, topic.partitions[0].error_code, topic.partitions[0].leader_id, topic.partitions[0].offline_replicas) == (
         0,

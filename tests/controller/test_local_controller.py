@@ -9,8 +9,10 @@ import pytest
 
 from ottla.base.cluster_metadata import ALL_BROKERS, CONFIG_BROKER
 from ottla.base.config import load
-from ottla.base.errors import ErrorCode, StorageError
+from ottla.base.errors import ErrorCode
 from ottla.base.ports import Check, Create, Operation, Outcome, Set, StoreResult
+from ottla.base.store_retries import RETRY_MS
+from ottla.base.uuids import uuid_to_text
 from ottla.controller import znodes
 from ottla.controller.api import ConfigEntry, ConfigOperation, ConfigRequest, ConfigResult, NewPartitions, NewTopic, TopicResult
 from tests.controller.cluster import Cluster
@@ -32,9 +34,9 @@ def test_a_first_start_lays_the_ground() -> None:
     assert znodes.read_controller_epoch(nodes[znodes.CONTROLLER_EPOCH].data) == 1
     assert nodes[znodes.CONTROLLER].ephemeral_owner
     assert nodes[znodes.broker_path(0)].ephemeral_owner
-    assert cluster.metadata.controller_id == 0
+    assert (cluster.metadata.controller_id, cluster.cache.controller_id) == (0, 0)
     assert cluster.metadata.brokers[0].epoch == nodes[znodes.broker_path(0)].czxid
-    assert len(cluster.metadata.cluster_id) == 22
+    assert (cluster.metadata.cluster_id, cluster.cache.cluster_id) == ("test-cluster", "test-cluster")
 
 
 def test_epochs_rise_with_every_start_and_the_cluster_stays_the_same() -> None:
@@ -50,26 +52,6 @@ def test_epochs_rise_with_every_start_and_the_cluster_stays_the_same() -> None:
         assert [state.partition for state in cluster.told.states] == [partition]
     assert seen == sorted(set(seen))
     assert [epochs[:2] for epochs in seen] == [(2, 1), (3, 2), (4, 3)]
-
-
-def test_the_cluster_id_may_be_given_once() -> None:
-    config, _ = load(assignments=["ottla.cluster.id=abc"])
-    assert Cluster(config=config).metadata.cluster_id == "abc"
-
-
-def test_a_store_of_another_cluster_is_refused() -> None:
-    store = Cluster().store.reopened()
-    other = Cluster()
-    other.loop._store = store
-    with pytest.raises(StorageError, match="belongs to cluster"):
-        other.loop.start(other.registration, lambda: None, expected_cluster_id="another")
-
-
-def test_a_brokers_number_that_is_in_use_is_refused() -> None:
-    store = MemoryStore()
-    store.put(znodes.broker_path(0), b"{}")
-    with pytest.raises(StorageError, match="cannot register: NODE_EXISTS at /brokers/ids/0"):
-        Cluster(store)
 
 
 def test_every_write_checks_the_controllers_epoch() -> None:
@@ -154,27 +136,54 @@ def test_a_conflict_that_does_not_end_is_given_up() -> None:
     assert cluster.metadata.partition("a", 1) is None
 
 
-@pytest.mark.parametrize("is_applied", [False, True])
-def test_an_unknown_outcome_is_looked_up_and_never_told_as_a_success(is_applied: bool) -> None:
-    """The caller hears that it is not known; the controller looks, and its metadata is what the store holds."""
+@pytest.mark.parametrize("fault", [{"is_applied": True}, {"is_applied": False}, {"is_late": True}])
+def test_a_command_of_unknown_outcome_is_decided_from_fresh_reads_and_answered_by_what_holds(fault: dict[str, bool]) -> None:
+    """Whether the write was taken, not taken, or taken late: it is neither dropped nor done twice."""
     cluster = Cluster()
-    cluster.store.fail_next(StoreResult.UNKNOWN, is_applied=is_applied)
-    assert cluster.create("a")[0].error is ErrorCode.REQUEST_TIMED_OUT
-    assert (cluster.metadata.topic("a") is not None) is is_applied
-    assert ("a" in [state.topic for state in cluster.told.states]) is is_applied
-    assert cluster.loop.is_active
-    expected = ErrorCode.TOPIC_ALREADY_EXISTS if is_applied else ErrorCode.NONE
-    assert cluster.create("a")[0].error is expected
+    writes = len(cluster.store.multis)
+    cluster.store.fail_next(StoreResult.UNKNOWN, **fault)
+    (result,) = cluster.create("a")
+    topic = cluster.metadata.topic("a")
+    assert result.error is ErrorCode.NONE and topic is not None and result.topic_id == topic.topic_id
+    assert cluster.cache.topic("a") == topic
+    assert [state.topic for state in cluster.told.states] == ["a"]
+    assert uuid_to_text(topic.topic_id).encode() in cluster.store.nodes()[znodes.topic_path("a")].data
+    assert len(cluster.store.multis) - writes == 1
+    assert cluster.create("a")[0].error is ErrorCode.TOPIC_ALREADY_EXISTS
 
 
 def test_a_deletion_with_unknown_outcome_is_finished() -> None:
+    for is_applied in (True, False):
+        cluster = Cluster()
+        cluster.create("a")
+        cluster.store.fail_next(StoreResult.UNKNOWN, is_applied=is_applied)
+        assert cluster.delete("a")[0].error is ErrorCode.NONE
+        assert cluster.metadata.topic("a") is None and cluster.cache.topic("a") is None
+        assert [stopped.topic for stopped in cluster.told.stopped] == ["a"]
+        assert cluster.create("a")[0].error is ErrorCode.NONE
+
+
+def test_nothing_is_decided_while_the_connection_is_away() -> None:
     cluster = Cluster()
-    cluster.create("a")
+    cluster.store.disconnect()
+    answers: list[TopicResult] = []
+    for name in ("a", "b"):
+        cluster.loop.create_topics([NewTopic(name=name)], False, answers.extend)
+    cluster.timers.advance(10_000)
+    assert answers == [] and cluster.loop.is_active
+    cluster.store.reconnect()
+    assert [result.error for result in answers] == [ErrorCode.NONE, ErrorCode.NONE]
+
+
+def test_a_failing_look_after_an_unknown_outcome_is_repeated() -> None:
+    cluster = Cluster()
     cluster.store.fail_next(StoreResult.UNKNOWN, is_applied=True)
-    assert cluster.delete("a")[0].error is ErrorCode.REQUEST_TIMED_OUT
-    assert cluster.metadata.topic("a") is None
-    assert [stopped.topic for stopped in cluster.told.stopped] == ["a"]
-    assert cluster.create("a")[0].error is ErrorCode.NONE
+    answers: list[TopicResult] = []
+    cluster.store.fail_next_read()
+    cluster.loop.create_topics([NewTopic(name="a")], False, answers.extend)
+    assert answers == []
+    cluster.timers.advance(RETRY_MS)
+    assert [result.error for result in answers] == [ErrorCode.NONE]
 
 
 def test_a_store_whose_disk_fails_refuses_and_goes_on() -> None:
@@ -272,11 +281,11 @@ def test_many_topics_are_written_in_groups_that_count_as_one_request() -> None:
 
 def test_a_large_write_is_decided_first_and_then_the_loop_turns() -> None:
     cluster = Cluster()
-    later: list[Callable[[], object]] = []
-    cluster.loop._later = later.append
+    later = cluster.later = []
     answers: list[TopicResult] = []
     cluster.loop.create_topics([NewTopic(name="a", num_partitions=3000)], False, answers.extend)
     cluster.loop.create_topics([NewTopic(name="a", num_partitions=1)], False, answers.extend)
-    assert (answers, len(later)) == ([], 1)
-    later.pop()()
+    assert answers == [] and len(later) == 1
+    while later:
+        later.pop()()
     assert [result.error for result in answers] == [ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS] and not later

@@ -1,0 +1,104 @@
+"""What a controller sends to a broker, and the ports on both ends of the way.
+
+Every message carries the epoch of its controller and the epoch of the broker that it is for: a broker ignores what comes from a controller
+that was replaced, or was meant for its previous life. In a cluster of one a message is a call; between brokers LeaderAndIsr (key 4),
+StopReplica (5) and UpdateMetadata (6) carry it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from ottla.base.cluster_metadata import BrokerMetadata, ConfigPut, PartitionMetadata, QuotaPut, TopicMetadata
+from ottla.base.errors import ErrorCode
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionState:
+    """A replica's part in its partition: lead, follow, or wait for a leader. `is_new`: the log begins empty, with these settings."""
+
+    topic: str
+    topic_id: bytes
+    partition: PartitionMetadata
+    is_new: bool = False
+    configs: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoppedReplica:
+    """A replica that the broker holds no longer; `is_deleted`: its log is removed too."""
+
+    topic: str
+    topic_id: bytes
+    partition: int
+    leader_epoch: int
+    is_deleted: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ControlMessage:
+    """The sender and the life of the broker that it is for."""
+
+    controller_id: int
+    controller_epoch: int
+    broker_epoch: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaderAndIsr(ControlMessage):
+    """New states of replicas that the broker holds."""
+
+    states: Sequence[PartitionState]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StopReplica(ControlMessage):
+    """Replicas that the broker shall stop."""
+
+    stopped: Sequence[StoppedReplica]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UpdateMetadata(ControlMessage):
+    """Topics that are new or changed, topics that are gone (name and id), and all live brokers. `is_complete`: there are no others."""
+
+    topics: Sequence[TopicMetadata]
+    brokers: Sequence[BrokerMetadata]
+    removed: Sequence[tuple[str, bytes]] = ()
+    is_complete: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UpdateConfigs(ControlMessage):
+    """New settings of topics, brokers and groups, and quotas. `is_complete`: nothing else is set."""
+
+    changes: Sequence[ConfigPut | QuotaPut]
+    is_complete: bool = False
+
+
+class BrokerMessenger(Protocol):
+    """The way from the controller to the brokers."""
+
+    def send(self, broker: BrokerMetadata, message: ControlMessage, done: Callable[[ErrorCode], object]) -> None:
+        """`done` is called once: when the broker has executed the message, or with its refusal, or when it cannot be reached. Messages to
+        one broker arrive in order."""
+
+
+class ReplicaListener(Protocol):
+    """The part of a broker that holds replicas, called with what has passed the epochs' check."""
+
+    def on_leader_and_isr(self, states: Sequence[PartitionState]) -> None:
+        """May go on after it returns, in the order of the calls; so may stopping."""
+
+    def on_stop_replica(self, stopped: Sequence[StoppedReplica]) -> None: ...
+
+    def call_when_settled(self, function: Callable[[], object]) -> None:
+        """Calls `function` when everything asked before is done, at once if it is."""
+
+    def on_update_metadata(self, topics: Sequence[str], removed: Sequence[str]) -> None:
+        """These topics of the metadata have changed or are new; those are gone."""
+
+    def on_configs(self, resource_type: int, name: str) -> None:
+        """The settings of a topic, a broker or a group have changed; they stand in the metadata."""

@@ -1,0 +1,43 @@
+"""Trying a request to the metadata store again: after a pause while the store is connected, else as soon as it is.
+
+What waits when the session expires is dropped: it belonged to that session, and its owner begins anew with the next one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ottla.base.ports import MetadataStore, SessionEvent, StoreResult, Timers
+
+RETRY_MS = 100
+
+TRANSIENT = frozenset({StoreResult.CONNECTION_LOST, StoreResult.UNKNOWN, StoreResult.DISK_FAILED})
+"""The request may succeed later in the same session."""
+
+
+class StoreRetries:
+    """What waits for one store."""
+
+    def __init__(self, store: MetadataStore, timers: Timers) -> None:
+        self._store = store
+        self._timers = timers
+        self._waiting: list[Callable[[], object]] = []
+        self._session = 0
+        store.listen(self._on_event)
+
+    def again(self, function: Callable[[], object]) -> None:
+        if self._store.is_connected():
+            session = self._session
+            self._timers.call_later(RETRY_MS, lambda: function() if session == self._session else None)
+        else:
+            self._waiting.append(function)
+
+    def _on_event(self, event: SessionEvent) -> None:
+        waiting, self._waiting = self._waiting, []
+        if event is SessionEvent.CONNECTED:
+            for function in waiting:
+                function()
+        elif event is SessionEvent.EXPIRED:
+            self._session += 1
+        else:
+            self._waiting = waiting

@@ -1,0 +1,102 @@
+"""The receiving end of the controller's messages: refuses what is obsolete, applies the rest to this broker.
+
+Three fences (P4): a message of an older controller epoch gets STALE_CONTROLLER_EPOCH; one for an earlier registration of this broker gets
+STALE_BROKER_EPOCH; a replica's state with an older leader epoch or partition epoch than the last one, or the same again, changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ottla.base.cluster_metadata import CONFIG_BROKER, PartitionMetadata
+from ottla.base.control_messages import (
+    ControlMessage,
+    LeaderAndIsr,
+    PartitionState,
+    ReplicaListener,
+    StoppedReplica,
+    StopReplica,
+    UpdateConfigs,
+    UpdateMetadata,
+)
+from ottla.base.errors import ErrorCode
+from ottla.cluster.metadata_cache import MetadataCache
+
+Done = Callable[[ErrorCode], object]
+
+
+class ControlReceiver:
+    """What one broker does with the messages of controllers."""
+
+    def __init__(
+        self,
+        *,
+        metadata: MetadataCache,
+        replicas: ReplicaListener,
+        broker_epoch: Callable[[], int],
+        on_broker_configs: Callable[[], object],
+    ) -> None:
+        self.controller_epoch = -1
+        self._metadata = metadata
+        self._replicas = replicas
+        self._broker_epoch = broker_epoch
+        self._on_broker_configs = on_broker_configs
+        self._last_broker_epoch = -1
+        self._states: dict[tuple[bytes, int], PartitionMetadata] = {}
+
+    @property
+    def is_new_to_controllers(self) -> bool:
+        """No controller has sent replicas since this broker registered."""
+        return self._last_broker_epoch != self._broker_epoch()
+
+    def receive(self, message: ControlMessage, done: Done) -> None:
+        """`done` is called when the message has been carried out, or with its refusal."""
+        if message.controller_epoch < self.controller_epoch:
+            done(ErrorCode.STALE_CONTROLLER_EPOCH)
+        elif message.broker_epoch < self._broker_epoch():
+            done(ErrorCode.STALE_BROKER_EPOCH)
+        else:
+            self.controller_epoch = message.controller_epoch
+            self._carry_out(message, done)
+
+    def _carry_out(self, message: ControlMessage, done: Done) -> None:
+        if isinstance(message, LeaderAndIsr):
+            self._last_broker_epoch = message.broker_epoch
+            self._replicas.on_leader_and_isr([state for state in message.states if self._is_news(state)])
+        elif isinstance(message, StopReplica):
+            self._replicas.on_stop_replica([replica for replica in message.stopped if self._may_stop(replica)])
+        elif isinstance(message, UpdateMetadata):
+            changed, removed = self._metadata.update(message)
+            self._replicas.on_update_metadata(changed, removed)
+            done(ErrorCode.NONE)
+            return
+        else:
+            assert isinstance(message, UpdateConfigs), f"{type(message).__name__} is no message to a broker"
+            self._take_configs(message)
+            done(ErrorCode.NONE)
+            return
+        self._replicas.call_when_settled(lambda: done(ErrorCode.NONE))
+
+    def _is_news(self, state: PartitionState) -> bool:
+        key, new = (state.topic_id, state.partition.index), state.partition
+        known = self._states.get(key)
+        if known is not None and (new.leader_epoch, new.partition_epoch) <= (known.leader_epoch, known.partition_epoch):
+            return False
+        self._states[key] = new
+        return True
+
+    def _may_stop(self, replica: StoppedReplica) -> bool:
+        key = (replica.topic_id, replica.partition)
+        known = self._states.get(key)
+        if known is not None and replica.leader_epoch < known.leader_epoch:
+            return False
+        if replica.is_deleted:
+            self._states.pop(key, None)
+        return True
+
+    def _take_configs(self, message: UpdateConfigs) -> None:
+        changed = self._metadata.update_configs(message)
+        if any(resource_type == CONFIG_BROKER for resource_type, _ in changed):
+            self._on_broker_configs()
+        for resource_type, name in changed:
+            self._replicas.on_configs(resource_type, name)

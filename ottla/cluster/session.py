@@ -1,0 +1,87 @@
+"""This broker's session with the metadata store: registered, cut off, expired, and registered anew under a new broker epoch.
+
+A session that is cut off may still be alive, so the broker keeps its epoch; with an expired one its registration is gone, and what others
+have noted about its epoch counts no longer.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from enum import Enum
+
+from ottla.base.ports import MetadataStore, SessionEvent
+from ottla.base.store_retries import StoreRetries
+from ottla.cluster.registration import Registrar
+
+log = logging.getLogger("ottla.cluster")
+
+NO_EPOCH = -1
+
+
+class SessionState(Enum):
+    """Where a broker's session stands."""
+
+    NEW = "new"
+    REGISTERED = "registered"
+    SUSPENDED = "suspended"
+    EXPIRED = "expired"
+
+
+class BrokerSession:
+    """Registers the broker, and again after each expiry; `on_registered` is called each time, `on_expired` in between."""
+
+    def __init__(
+        self,
+        *,
+        store: MetadataStore,
+        retries: StoreRetries,
+        registrar: Registrar,
+        on_registered: Callable[[], object],
+        on_expired: Callable[[], object],
+    ) -> None:
+        self.state = SessionState.NEW
+        self.broker_epoch = NO_EPOCH
+        self.cluster_id = ""
+        self._retries = retries
+        self._registrar = registrar
+        self._on_registered = on_registered
+        self._on_expired = on_expired
+        self._refused: Callable[[str], object] = log.error
+        store.listen(self._on_event)
+
+    def begin(self, refused: Callable[[str], object]) -> None:
+        """Registers for the first time; `refused` gets the reason if that is impossible."""
+        self._registrar.register(self._register_done, refused)
+
+    def _register_done(self, broker_epoch: int, cluster_id: str) -> None:
+        self.state = SessionState.REGISTERED
+        self.broker_epoch, self.cluster_id = broker_epoch, cluster_id
+        self._on_registered()
+
+    def _on_event(self, event: SessionEvent) -> None:
+        if event is SessionEvent.SUSPENDED and self.state is SessionState.REGISTERED:
+            self.state = SessionState.SUSPENDED
+        elif event is SessionEvent.CONNECTED and self.state is SessionState.SUSPENDED:
+            self.state = SessionState.REGISTERED
+        elif event is SessionEvent.EXPIRED:
+            self._expire()
+        elif event is SessionEvent.NEW_SESSION:
+            self._register_anew()
+
+    def _expire(self) -> None:
+        was_registered = self.broker_epoch != NO_EPOCH
+        self.state = SessionState.EXPIRED
+        self.broker_epoch = NO_EPOCH
+        if was_registered:
+            log.warning("the session with the metadata store has expired; the broker registers anew")
+            self._on_expired()
+
+    def _register_anew(self) -> None:
+        """A refusal is no reason to stop: the other holder of the id may be gone the next time."""
+
+        def refused(reason: str) -> None:
+            log.error("%s", reason)
+            self._retries.again(self._register_anew)
+
+        self._registrar.register(self._register_done, refused)

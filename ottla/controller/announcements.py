@@ -1,0 +1,181 @@
+"""What the controller sends to the brokers after a write is confirmed: first what their replicas are, then the metadata.
+
+A broker that is new gets everything: settings and metadata first, because the coordinators that it then loads look topics up. Afterwards
+each broker gets the changes: LeaderAndIsr and StopReplica for its own replicas, UpdateMetadata and UpdateConfigs like all others. Messages
+share the immutable values of the state, they are not copied.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from ottla.base.cluster_metadata import (
+    CONFIG_BROKER,
+    CONFIG_GROUP,
+    CONFIG_TOPIC,
+    BrokerMetadata,
+    BrokerPut,
+    BrokerRemoved,
+    Change,
+    ConfigPut,
+    PartitionMetadata,
+    QuotaPut,
+    TopicMetadata,
+    TopicRemoved,
+)
+from ottla.base.control_messages import (
+    BrokerMessenger,
+    ControlMessage,
+    LeaderAndIsr,
+    PartitionState,
+    StoppedReplica,
+    StopReplica,
+    UpdateConfigs,
+    UpdateMetadata,
+)
+from ottla.base.errors import ErrorCode
+from ottla.controller.state import ClusterState
+
+Before = Mapping[str, TopicMetadata | None]
+
+
+class Announcements:
+    """The messages of one controller, and which of them are not answered yet."""
+
+    def __init__(self, messenger: BrokerMessenger) -> None:
+        self._messenger = messenger
+        self._sent = 0
+        self._unanswered: dict[int, None] = {}
+        self._waiting: deque[tuple[int, Callable[[], object]]] = deque()
+
+    def call_when_settled(self, function: Callable[[], object]) -> None:
+        """Calls `function` when all that was sent before has been answered, at once if it has."""
+        self._waiting.append((self._sent, function))
+        self._run_settled()
+
+    def settings(self, state: ClusterState, broker: BrokerMetadata) -> None:
+        self._send(state, broker, UpdateConfigs, changes=_all_settings(state), is_complete=True)
+
+    def everything(self, state: ClusterState, brokers: Iterable[BrokerMetadata]) -> None:
+        receivers = list(brokers)
+        topics, live = tuple(state.topics()), tuple(state.brokers.values())
+        settings = _all_settings(state)
+        hosted: dict[int, list[PartitionState]] = {}
+        for topic, partition in state.partitions():
+            told = _state_of(topic, partition, is_new=False)
+            for replica in partition.replicas:
+                hosted.setdefault(replica, []).append(told)
+        for broker in receivers:
+            self._send(state, broker, UpdateConfigs, changes=settings, is_complete=True)
+            self._send(state, broker, UpdateMetadata, topics=topics, brokers=live, is_complete=True)
+            self._send(state, broker, LeaderAndIsr, states=hosted.get(broker.broker_id, ()))
+
+    def changes(self, state: ClusterState, changes: Sequence[Change], before: Before) -> None:
+        """`before`: the topics that the changes are about, as they were."""
+        joined = [change.broker for change in changes if isinstance(change, BrokerPut)]
+        self._replicas(state, before)
+        if any(isinstance(change, BrokerPut | BrokerRemoved) for change in changes):
+            # Replicas of many topics have come online or gone offline.
+            self.everything(state, joined)
+            others = [broker for broker in state.brokers.values() if broker not in joined]
+            self._to_all(state, others, UpdateMetadata, topics=tuple(state.topics()), brokers=_live(state), is_complete=True)
+        else:
+            self._metadata(state, changes, before)
+
+    def stop(self, state: ClusterState, topics: Sequence[TopicMetadata]) -> None:
+        """The replicas of deleted topics are removed."""
+        stopped: dict[int, list[StoppedReplica]] = {}
+        for topic in topics:
+            for partition in topic.partitions:
+                for replica in partition.replicas:
+                    stopped.setdefault(replica, []).append(_stopped(topic, partition))
+        for broker_id, of_broker in stopped.items():
+            if broker_id in state.brokers:
+                self._send(state, state.brokers[broker_id], StopReplica, stopped=of_broker)
+
+    def _metadata(self, state: ClusterState, changes: Sequence[Change], before: Before) -> None:
+        settings = [change for change in changes if isinstance(change, ConfigPut | QuotaPut)]
+        removed = [
+            (name, topic.topic_id)
+            for name, topic in before.items()
+            if topic is not None and any(isinstance(change, TopicRemoved) and change.name == name for change in changes)
+        ]
+        names = [*before, *(put.name for put in settings if isinstance(put, ConfigPut) and put.resource_type == CONFIG_TOPIC)]
+        topics = [topic for topic in map(state.topic, dict.fromkeys(names)) if topic is not None]
+        brokers = list(state.brokers.values())
+        if topics or removed:
+            self._to_all(state, brokers, UpdateMetadata, topics=topics, brokers=_live(state), removed=removed)
+        if settings:
+            self._to_all(state, brokers, UpdateConfigs, changes=settings)
+
+    def _replicas(self, state: ClusterState, before: Before) -> None:
+        """What the changes mean for the replicas of each broker."""
+        hosted: dict[int, list[PartitionState]] = {}
+        stopped: dict[int, list[StoppedReplica]] = {}
+        for name, old in before.items():
+            new = state.topic(name)
+            if new is None:
+                continue  # Its replicas are stopped by the second step of the deletion.
+            known = old.partitions if old is not None else ()
+            for partition in new.partitions:
+                previous = known[partition.index] if partition.index < len(known) else None
+                if partition == previous:
+                    continue
+                told = _state_of(new, partition, is_new=previous is None)
+                for replica in partition.replicas:
+                    hosted.setdefault(replica, []).append(told)
+                for replica in previous.replicas if previous is not None else ():
+                    if replica not in partition.replicas:
+                        stopped.setdefault(replica, []).append(_stopped(new, partition))
+        for broker in state.brokers.values():
+            if broker.broker_id in hosted:
+                self._send(state, broker, LeaderAndIsr, states=hosted[broker.broker_id])
+            if broker.broker_id in stopped:
+                self._send(state, broker, StopReplica, stopped=stopped[broker.broker_id])
+
+    def _to_all(
+        self, state: ClusterState, receivers: Iterable[BrokerMetadata], kind: Callable[..., ControlMessage], /, **content: object
+    ) -> None:
+        for broker in receivers:
+            self._send(state, broker, kind, **content)
+
+    def _send(self, state: ClusterState, broker: BrokerMetadata, kind: Callable[..., ControlMessage], /, **content: object) -> None:
+        self._sent += 1
+        number = self._sent
+        self._unanswered[number] = None
+        message = kind(
+            controller_id=state.controller_id, controller_epoch=state.controller_epoch, broker_epoch=broker.epoch, **content
+        )
+        self._messenger.send(broker, message, lambda code: self._on_answer(number, code))
+
+    def _on_answer(self, number: int, _code: ErrorCode) -> None:
+        """A refusal needs nothing: a broker refuses what a newer controller, or a newer registration, has made obsolete."""
+        self._unanswered.pop(number, None)
+        self._run_settled()
+
+    def _run_settled(self) -> None:
+        while self._waiting and all(number > self._waiting[0][0] for number in self._unanswered):
+            self._waiting.popleft()[1]()
+
+
+def _live(state: ClusterState) -> tuple[BrokerMetadata, ...]:
+    return tuple(state.brokers.values())
+
+
+def _all_settings(state: ClusterState) -> list[ConfigPut | QuotaPut]:
+    """Those of topics stand in the topics themselves."""
+    found: list[ConfigPut | QuotaPut] = []
+    for resource_type in (CONFIG_BROKER, CONFIG_GROUP):
+        found += [ConfigPut(resource_type, name, state.configs(resource_type, name)) for name in state.config_names(resource_type)]
+    return [*found, *(QuotaPut(entity, quotas) for entity, quotas in state.quotas.items())]
+
+
+def _state_of(topic: TopicMetadata, partition: PartitionMetadata, *, is_new: bool) -> PartitionState:
+    return PartitionState(topic=topic.name, topic_id=topic.topic_id, partition=partition, is_new=is_new, configs=topic.configs)
+
+
+def _stopped(topic: TopicMetadata, partition: PartitionMetadata) -> StoppedReplica:
+    return StoppedReplica(
+        topic=topic.name, topic_id=topic.topic_id, partition=partition.index, leader_epoch=partition.leader_epoch, is_deleted=True
+    )

@@ -1,0 +1,158 @@
+"""Which broker is the controller: the ephemeral node `/controller`, and the epoch under which its owner may write.
+
+A candidate creates `/controller` and raises `/controller_epoch` in one multi, conditional on the version of the epoch that it read. The
+epoch and the version that this write sets are the mandate: all that the controller writes is conditional on that version, and reading the
+tree again never changes it (I38). A claim whose outcome is unknown counts only if `/controller` belongs to this session and the epoch node
+is exactly as the claim left it. Who is not elected waits until `/controller` changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ottla.base.ports import Clock, Create, MetadataStore, Node, Operation, Outcome, SessionEvent, Set, StoreResult, WatchEvent
+from ottla.base.store_retries import StoreRetries
+from ottla.controller import znodes
+
+
+@dataclass(frozen=True, slots=True)
+class Mandate:
+    """The epoch of a controller, and the version of `/controller_epoch` that its writes check."""
+
+    epoch: int
+    version: int
+
+
+class ControllerElection:
+    """One candidate. `on_elected(mandate)` and `on_lost()` alternate."""
+
+    def __init__(
+        self,
+        *,
+        store: MetadataStore,
+        retries: StoreRetries,
+        clock: Clock,
+        broker_id: int,
+        on_elected: Callable[[Mandate], object],
+        on_lost: Callable[[], object],
+    ) -> None:
+        self._store = store
+        self._retries = retries
+        self._clock = clock
+        self._broker_id = broker_id
+        self._on_elected = on_elected
+        self._on_lost = on_lost
+        self._claim: Mandate | None = None
+        self._mandate: Mandate | None = None
+        self._round = 0
+        store.listen(self._on_session)
+
+    def run(self) -> None:
+        """Stands for election, now or when the present controller goes."""
+        self._round += 1
+        number = self._round
+        self._store.get(
+            znodes.CONTROLLER,
+            lambda result, node: self._on_controller(result, node) if number == self._round else None,
+            watch=lambda event: self._on_change(event) if number == self._round else None,
+        )
+
+    def give_up(self) -> None:
+        """The mandate was found to be over: stands again."""
+        if self._mandate is not None:
+            self._mandate = self._claim = None
+            self._on_lost()
+            self.run()
+
+    def _on_session(self, event: SessionEvent) -> None:
+        if event is not SessionEvent.EXPIRED:
+            return
+        self._round += 1
+        self._claim = None
+        if self._mandate is not None:
+            self._mandate = None
+            self._on_lost()
+
+    def _on_change(self, event: WatchEvent) -> None:
+        if event is WatchEvent.LOST:
+            self._retries.again(self.run)
+        else:
+            self.run()
+
+    def _on_controller(self, result: StoreResult, node: Node | None) -> None:
+        if result is StoreResult.NO_NODE:
+            if self._mandate is not None:
+                self.give_up()
+            else:
+                self._read_epoch()
+        elif node is None:
+            self._retry(result)
+        elif node.ephemeral_owner == self._store.session_id():
+            self._confirm()
+        elif self._mandate is not None:
+            self.give_up()
+        # Else another broker is the controller; the watch is called when that changes.
+
+    def _confirm(self) -> None:
+        """`/controller` is this session's: elected, if the epoch is still as the claim left it."""
+        if self._mandate is not None or self._claim is None:
+            return
+        claim, number = self._claim, self._round
+
+        def confirmed(result: StoreResult, node: Node | None) -> None:
+            if number != self._round or self._mandate is not None:
+                return
+            if node is None:
+                self._retry(result)
+            elif (node.version, node.data) == (claim.version, znodes.controller_epoch_bytes(claim.epoch)):
+                self._elect(claim)
+            # Else a successor has raised the epoch, and `/controller` is no longer this session's; the watch is called.
+
+        self._store.get(znodes.CONTROLLER_EPOCH, confirmed)
+
+    def _read_epoch(self) -> None:
+        number = self._round
+        self._store.get(
+            znodes.CONTROLLER_EPOCH, lambda result, node: self._stand(result, node) if number == self._round else None
+        )
+
+    def _stand(self, result: StoreResult, node: Node | None) -> None:
+        if node is None and result is not StoreResult.NO_NODE:
+            self._retry(result)
+            return
+        claim = Mandate(1, 0) if node is None else Mandate(_epoch_after(node), node.version + 1)
+        data = znodes.controller_epoch_bytes(claim.epoch)
+        operations: list[Operation] = [
+            Create(znodes.CONTROLLER_EPOCH, data) if node is None else Set(znodes.CONTROLLER_EPOCH, data, node.version),
+            Create(znodes.CONTROLLER, znodes.controller_bytes(self._broker_id, self._clock.wall_ms()), ephemeral=True),
+        ]
+        self._claim = claim
+        number = self._round
+        self._store.multi(operations, lambda outcome: self._on_claimed(outcome, claim) if number == self._round else None)
+
+    def _on_claimed(self, outcome: Outcome, claim: Mandate) -> None:
+        if outcome.result is StoreResult.OK:
+            self._elect(claim)
+            self.run()  # watches the own node: it may be removed
+        elif outcome.result in (StoreResult.BAD_VERSION, StoreResult.NODE_EXISTS, StoreResult.NO_NODE):
+            self.run()
+        else:
+            self._retry(outcome.result)
+
+    def _elect(self, mandate: Mandate) -> None:
+        self._mandate = mandate
+        self._on_elected(mandate)
+
+    def _retry(self, result: StoreResult) -> None:
+        if result is not StoreResult.SESSION_EXPIRED:
+            number = self._round
+            self._retries.again(lambda: self.run() if number == self._round else None)
+
+
+def _epoch_after(node: Node) -> int:
+    """The next epoch. Each write raises epoch and version by one, so the version replaces an epoch that cannot be read."""
+    try:
+        return znodes.read_controller_epoch(node.data) + 1
+    except znodes.NodeError:
+        return node.version + 2

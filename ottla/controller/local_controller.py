@@ -1,0 +1,368 @@
+"""`api.Controller` on this broker: it decides while this broker is elected, and answers NOT_CONTROLLER otherwise.
+
+Elected, it reads the cluster's state from the metadata store, decides what the brokers that came and went mean for the partitions, ends
+interrupted creations and deletions, sends every live broker its replicas and the metadata, and serves requests through its queue
+(`command_queue.py`). Its state is its own: also the broker in the same process learns only what it is sent (`announcements.py`).
+
+With the embedded store a request is answered before the method returns, unless it is large: topics with thousands of partitions are
+written a thousand or so at a time, with turns of the loop between the writes, and the answer waits for the brokers to open their logs.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from ottla.base.cluster_metadata import BrokerMetadata, Change, TopicMetadata
+from ottla.base.config import BrokerConfig
+from ottla.base.control_messages import BrokerMessenger
+from ottla.base.errors import ErrorCode
+from ottla.base.ports import Clock, MetadataStore, Node, Random, StoreResult
+from ottla.base.store_retries import StoreRetries
+from ottla.controller import configs, machine, topics
+from ottla.controller.announcements import Announcements
+from ottla.controller.api import (
+    AlterPartitionDone,
+    ConfigRequest,
+    ConfigResult,
+    ElectionType,
+    IsrChangeRequest,
+    NewPartitions,
+    NewTopic,
+    PartitionResult,
+    QuotaRequest,
+    QuotaResult,
+    Reassignment,
+    TopicResult,
+)
+from ottla.controller.broker_watch import BrokerWatch
+from ottla.controller.command_queue import Command, CommandQueue
+from ottla.controller.controller_election import ControllerElection, Mandate
+from ottla.controller.loading import ROOTS, build_state, read_nodes
+from ottla.controller.plans import Plan
+from ottla.controller.state import ClusterState
+
+log = logging.getLogger("ottla.controller")
+
+PARTITIONS_PER_WRITE = 1000
+"""Topics of one request are created together up to so many partitions; each takes some 30 us of the loop before its log is made."""
+
+MOVES_PER_WRITE = 500
+"""So many partitions of one request get other replicas in one write: with the nodes of their topics they fit into it."""
+
+
+class LocalController:
+    """The controller's part of one broker."""
+
+    def __init__(
+        self,
+        *,
+        store: MetadataStore,
+        retries: StoreRetries,
+        config: BrokerConfig,
+        clock: Clock,
+        random: Random,
+        messenger: BrokerMessenger,
+        is_own_broker_new: Callable[[], bool],
+        later: Callable[[Callable[[], object]], object],
+    ) -> None:
+        """`is_own_broker_new`: no controller has sent this broker anything since it registered. `later` calls in a turn of its own."""
+        self._store = store
+        self._retries = retries
+        self._config = config
+        self._random = random
+        self._is_own_broker_new = is_own_broker_new
+        self._later = later
+        self._broker_id = config.this_broker_id
+        self._mandate: Mandate | None = None
+        self._live: dict[int, BrokerMetadata] | None = None
+        self._on_begun: Callable[[], object] | None = None
+        self._is_announcing = False
+        self._announcements = Announcements(messenger)
+        self._brokers = BrokerWatch(store, retries, self._on_brokers)
+        self._queue = CommandQueue(
+            store=store, retries=retries, later=later, on_applied=self._on_applied, read_state=self._read_again, resign=self._resign,
+        )  # fmt: skip
+        self._election = ControllerElection(
+            store=store, retries=retries, clock=clock, broker_id=self._broker_id, on_elected=self._on_elected, on_lost=self._on_lost,
+        )  # fmt: skip
+
+    @property
+    def is_active(self) -> bool:
+        return self._queue.is_open
+
+    @property
+    def state(self) -> ClusterState:
+        return self._queue.state
+
+    def stand_for_election(self, on_begun: Callable[[], object] | None = None) -> None:
+        """Calls `on_begun` when this broker has become the controller and has sent everything for the first time, if it ever does."""
+        self._on_begun = on_begun
+        self._election.run()
+
+    # Becoming controller, and ceasing to be
+
+    def _on_elected(self, mandate: Mandate) -> None:
+        log.info("broker %d is the controller, epoch %d", self._broker_id, mandate.epoch)
+        self._mandate = mandate
+        self._live = None
+        self._brokers.start()
+        self._read_state(self._begin)
+
+    def _on_lost(self) -> None:
+        self._mandate = None
+        self._brokers.stop()
+        self._queue.close()
+
+    def _resign(self, result: StoreResult) -> None:
+        log.warning("broker %d is no longer the controller (%s)", self._broker_id, result.name)
+        self._election.give_up()
+
+    def _read_state(self, done: Callable[[ClusterState], object]) -> None:
+        """Reads until it succeeds, or the mandate is over."""
+        mandate = self._mandate
+
+        def read(result: StoreResult, nodes: dict[str, Node]) -> None:
+            if mandate is None or mandate is not self._mandate or result is StoreResult.SESSION_EXPIRED:
+                return
+            if result is not StoreResult.OK:
+                self._retries.again(lambda: self._read_state(done) if mandate is self._mandate else None)
+                return
+            state, notes = build_state(nodes)
+            for note in notes:
+                log.warning(note)
+            state.controller_id = self._broker_id
+            state.controller_epoch, state.controller_epoch_version = mandate.epoch, mandate.version
+            done(state)
+
+        read_nodes(self._store, ROOTS, read)
+
+    def _begin(self, state: ClusterState) -> None:
+        own = state.brokers.get(self._broker_id)
+        if own is not None:
+            self._announcements.settings(state, own)  # They may say how leaders are elected.
+        restarted = [own] if own is not None and self._is_own_broker_new() else []
+        self._is_announcing = False  # until everything is sent at once
+        self._queue.open(state)
+        self._submit(
+            lambda state: machine.decide_brokers_changed(state, restarted, [], self._may_elect_uncleanly),
+            lambda _answer: self._announce_all(),
+            self._on_begin_failed,
+        )
+
+    def _on_begin_failed(self, code: ErrorCode) -> None:
+        mandate = self._mandate
+        if mandate is not None:
+            log.error("the controller cannot begin: %s", code.name)
+            self._retries.again(lambda: self._read_state(self._begin) if mandate is self._mandate else None)
+
+    def _announce_all(self) -> None:
+        self._is_announcing = True
+        self._announcements.everything(self.state, self.state.brokers.values())
+        self._complete_interrupted(self._begun)
+        if self._live is not None:
+            self._on_brokers(self._live)
+
+    def _begun(self) -> None:
+        on_begun, self._on_begun = self._on_begun, None
+        if on_begun is not None:
+            on_begun()
+
+    def _complete_interrupted(self, done: Callable[[], object]) -> None:
+        """Ends creations and deletions that were interrupted between two writes."""
+
+        def finish_deletions() -> None:
+            if self.state.deleting:
+                self._finish_deletion(list(self.state.deleting), done)
+            else:
+                done()
+
+        if self.state.missing_nodes:
+            self._submit(topics.decide_missing_states, lambda _answer: finish_deletions(), lambda _code: finish_deletions())
+        else:
+            finish_deletions()
+
+    def _read_again(self, done: Callable[[ClusterState], object]) -> None:
+        def loaded(state: ClusterState) -> None:
+            if self._is_announcing:
+                self._announcements.everything(state, state.brokers.values())
+            done(state)
+            if self._is_announcing:
+                self._complete_interrupted(lambda: None)
+
+        self._read_state(loaded)
+
+    def _on_brokers(self, live: dict[int, BrokerMetadata]) -> None:
+        """Brokers have registered or gone, or nothing has changed."""
+        self._live = live
+        if not self._is_announcing:
+            return
+
+        def decide(state: ClusterState) -> Plan:
+            joined = [broker for broker_id, broker in sorted(live.items()) if state.brokers.get(broker_id) != broker]
+            left = [broker_id for broker_id in sorted(state.brokers) if broker_id not in live]
+            if not joined and not left:
+                return Plan()
+            return machine.decide_brokers_changed(state, joined, left, self._may_elect_uncleanly)
+
+        self._submit(decide, lambda _answer: None, lambda code: log.error("brokers have changed: %s", code.name))
+
+    def _may_elect_uncleanly(self, topic: TopicMetadata) -> bool:
+        return bool(self._config.topic_value("unclean.leader.election.enable", topic.configs))
+
+    # The controller's interface
+
+    def create_topics(self, requests: Sequence[NewTopic], validate_only: bool, done: Callable[[list[TopicResult]], None]) -> None:
+        groups = [requests] if validate_only else topics.in_groups(requests, self._config, PARTITIONS_PER_WRITE)
+        self._create_groups(groups, validate_only, [], done)
+
+    def _create_groups(
+        self,
+        groups: Sequence[Sequence[NewTopic]],
+        validate_only: bool,
+        before: list[TopicResult],
+        done: Callable[[list[TopicResult]], None],
+    ) -> None:
+        """Creates the first group, then the others in later turns of the loop; `before` are the results of the earlier ones."""
+        requests = groups[0]
+        made = sum(result.num_partitions for result in before if result.error is ErrorCode.NONE)
+
+        def created(results: list[TopicResult]) -> None:
+            results = before + results
+            if len(groups) == 1:
+                self._announcements.call_when_settled(lambda: done(results))
+            else:
+                self._later(lambda: self._create_groups(groups[1:], validate_only, results, done))
+
+        def decide(state: ClusterState) -> Plan:
+            return topics.decide_create_topics(
+                state, self._config, self._random, requests, validate_only=validate_only, partitions_before=made
+            )
+
+        def failed(code: ErrorCode) -> None:
+            done(before + [TopicResult(name=request.name, error=code) for group in groups for request in group])
+
+        self._submit(decide, created, failed)
+
+    def delete_topics(self, names: Sequence[str], done: Callable[[list[TopicResult]], None]) -> None:
+        def marked(results: list[TopicResult]) -> None:
+            gone = [result.name for result in results if result.error is ErrorCode.NONE]
+            if gone:
+                self._finish_deletion(gone, lambda: done(results))
+            else:
+                done(results)
+
+        self._submit(
+            lambda state: topics.decide_delete_topics(state, self._config, names),
+            marked,
+            lambda code: done([TopicResult(name=name, error=code) for name in names]),
+        )
+
+    def create_partitions(self, requests: Sequence[NewPartitions], validate_only: bool, done: Callable[[list[TopicResult]], None]) -> None:
+        self._submit(
+            lambda state: topics.decide_create_partitions(state, self._config, self._random, requests, validate_only=validate_only),
+            lambda results: self._announcements.call_when_settled(lambda: done(results)),
+            lambda code: done([TopicResult(name=request.name, error=code) for request in requests]),
+        )
+
+    def alter_configs(self, requests: Sequence[ConfigRequest], validate_only: bool, done: Callable[[list[ConfigResult]], None]) -> None:
+        self._submit(
+            lambda state: configs.decide_alter_configs(state, self._config, requests, validate_only=validate_only),
+            done,
+            lambda code: done([ConfigResult(resource_type=asked.resource_type, name=asked.name, error=code) for asked in requests]),
+        )
+
+    def alter_quotas(self, requests: Sequence[QuotaRequest], validate_only: bool, done: Callable[[list[QuotaResult]], None]) -> None:
+        self._submit(
+            lambda state: configs.decide_alter_quotas(state, requests, validate_only=validate_only),
+            done,
+            lambda code: done([QuotaResult(entity=request.entity, error=code) for request in requests]),
+        )
+
+    def alter_partition(self, broker_id: int, broker_epoch: int, changes: Sequence[IsrChangeRequest], done: AlterPartitionDone) -> None:
+        results: list[PartitionResult] = []
+
+        def change(start: int) -> None:
+            piece = changes[start : start + MOVES_PER_WRITE]
+
+            def changed(answer: tuple[ErrorCode, list[PartitionResult]]) -> None:
+                code, of_piece = answer
+                results.extend(of_piece)
+                if code is ErrorCode.NONE and start + MOVES_PER_WRITE < len(changes):
+                    change(start + MOVES_PER_WRITE)
+                else:
+                    done(code, results)
+
+            self._submit(
+                lambda state: machine.decide_alter_partition(state, broker_id, broker_epoch, piece),
+                changed,
+                lambda code: done(code, []),
+            )
+
+        change(0)
+
+    def elect_leaders(
+        self, kind: ElectionType, partitions: Sequence[tuple[str, int]] | None, done: Callable[[list[PartitionResult]], None]
+    ) -> None:
+        self._submit(
+            lambda state: machine.decide_elect_leaders(state, kind, partitions),
+            done,
+            lambda code: done([PartitionResult(topic=topic, partition=index, error=code) for topic, index in partitions or ()]),
+        )
+
+    def alter_reassignments(self, requests: Sequence[Reassignment], done: Callable[[list[PartitionResult]], None]) -> None:
+        results: list[PartitionResult] = []
+
+        def move(start: int) -> None:
+            piece = requests[start : start + MOVES_PER_WRITE]
+
+            def moved(of_piece: list[PartitionResult]) -> None:
+                results.extend(of_piece)
+                if start + MOVES_PER_WRITE < len(requests):
+                    move(start + MOVES_PER_WRITE)
+                else:
+                    done(results)
+
+            def failed(code: ErrorCode) -> None:
+                rest = [PartitionResult(topic=asked.topic, partition=asked.partition, error=code) for asked in requests[start:]]
+                done([*results, *rest])
+
+            self._submit(lambda state: machine.decide_reassign(state, piece), moved, failed)
+
+        move(0)
+
+    def controlled_shutdown(self, broker_id: int, broker_epoch: int, done: Callable[[ErrorCode, list[tuple[str, int]]], None]) -> None:
+        self._submit(
+            lambda state: machine.decide_controlled_shutdown(state, broker_id, broker_epoch),
+            lambda answer: done(*answer),
+            lambda code: done(code, []),
+        )
+
+    def _submit(
+        self,
+        decide: Callable[[ClusterState], Plan],
+        done: Callable[[Any], object],
+        failed: Callable[[ErrorCode], object],
+        *,
+        is_urgent: bool = False,
+    ) -> None:
+        self._queue.submit(Command(decide, done, failed), is_urgent=is_urgent)
+
+    # After a write
+
+    def _on_applied(self, changes: Sequence[Change], before: Mapping[str, TopicMetadata | None]) -> None:
+        if self._is_announcing:
+            self._announcements.changes(self.state, changes, before)
+
+    def _finish_deletion(self, names: Sequence[str], done: Callable[[], object]) -> None:
+        """Removes the replicas, then the nodes. A failure leaves the mark, and the next start goes on from there."""
+        gone = [self.state.deleting[name] for name in names if name in self.state.deleting]
+        self._announcements.stop(self.state, gone)
+
+        def remove_nodes() -> None:
+            self._submit(
+                lambda state: topics.decide_finish_deletion(state, names), lambda _answer: done(), lambda _code: done(), is_urgent=True
+            )
+
+        self._announcements.call_when_settled(remove_nodes)

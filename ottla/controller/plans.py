@@ -1,0 +1,108 @@
+"""What a decision of the controller consists of: writes to the metadata store, the changes that they mean, and the answer.
+
+A decision is made of units, each of which is written whole or not at all: a topic with its partitions, one partition's new state. `planned`
+packs them into parts that fit into one multi each (`MULTI_BYTES_MAX`); every part begins with a check of the epoch that the controller was
+elected with, so a controller that was replaced writes nothing (I39). Parts are written in order, and what a part means holds as soon as
+the store has taken it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ottla.base.cluster_metadata import Change
+from ottla.base.errors import ApiError, ErrorCode
+from ottla.base.ports import MULTI_BYTES_MAX, Check, Operation, operation_bytes
+from ottla.controller import znodes
+from ottla.controller.state import ClusterState
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """Operations that belong together, and what they mean; together within `UNIT_BYTES_MAX`."""
+
+    operations: Sequence[Operation]
+    changes: Sequence[Change] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One multi, and what holds when the store has taken it."""
+
+    operations: tuple[Operation, ...]
+    changes: tuple[Change, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """The changes that need no write, the parts in order, and the answer to the request."""
+
+    at_once: tuple[Change, ...] = ()
+    parts: tuple[Part, ...] = ()
+    answer: Any = None
+
+    @property
+    def operations(self) -> tuple[Operation, ...]:
+        return tuple(operation for part in self.parts for operation in part.operations)
+
+    @property
+    def changes(self) -> tuple[Change, ...]:
+        return (*self.at_once, *(change for part in self.parts for change in part.changes))
+
+
+Decide = Callable[[ClusterState], Plan]
+
+
+def planned(state: ClusterState, units: Iterable[Unit], *, at_once: Sequence[Change] = (), answer: Any = None) -> Plan:
+    """The units in parts, each behind the check that this is still the controller."""
+    guard = Check(znodes.CONTROLLER_EPOCH, state.controller_epoch_version)
+    parts: list[Part] = []
+    operations: list[Operation] = []
+    meant: list[Change] = []
+    size = guard_bytes = operation_bytes(guard)
+    for unit in units:
+        unit_bytes = sum(map(operation_bytes, unit.operations))
+        assert guard_bytes + unit_bytes <= MULTI_BYTES_MAX, f"{unit.operations[0].path}: a unit of {unit_bytes} bytes fits into no write"
+        if operations and size + unit_bytes > MULTI_BYTES_MAX:
+            parts.append(Part((guard, *operations), tuple(meant)))
+            operations, meant, size = [], [], guard_bytes
+        operations += unit.operations
+        meant += unit.changes
+        size += unit_bytes
+    if operations:
+        parts.append(Part((guard, *operations), tuple(meant)))
+    elif meant:
+        at_once = (*at_once, *meant)
+    return Plan(at_once=tuple(at_once), parts=tuple(parts), answer=answer)
+
+
+UNIT_BYTES_MAX = MULTI_BYTES_MAX - 1024
+"""The largest unit: room is left for the check of the epoch."""
+
+NODE_BYTES_MAX = MULTI_BYTES_MAX // 2
+"""The largest node that the controller writes: others are written together with it."""
+
+
+def check_size(data: bytes, what: str) -> None:
+    """Raises `ApiError` POLICY_VIOLATION for a node that fits into no write."""
+    if len(data) > NODE_BYTES_MAX:
+        message = f"{what} takes {len(data)} bytes in the metadata store; at most {NODE_BYTES_MAX} are allowed."
+        raise ApiError(ErrorCode.POLICY_VIOLATION, message)
+
+
+def in_units(operations: Sequence[Operation], pieces_of: int = 1) -> list[Unit]:
+    """Units without a meaning of their own, as large as they may be; `pieces_of` neighbours stay together."""
+    units: list[Unit] = []
+    together: list[Operation] = []
+    size = 0
+    for start in range(0, len(operations), pieces_of):
+        piece = operations[start : start + pieces_of]
+        piece_bytes = sum(map(operation_bytes, piece))
+        if together and size + piece_bytes > UNIT_BYTES_MAX:
+            units.append(Unit(together))
+            together, size = [], 0
+        together += piece
+        size += piece_bytes
+    return [*units, Unit(together)] if together else units
