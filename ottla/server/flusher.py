@@ -55,8 +55,8 @@ class Flusher:
         asked, self._asked = list(self._asked), {}
         self._is_running = True
         self.rounds += 1
-        work = [(partition, partition.log.log_end_offset, partition.log.unflushed_files()) for partition in asked]
         failures: dict[Partition, StorageError] = {}
+        work = [(partition, partition.log.log_end_offset, files_of(partition, failures)) for partition in asked]
         self._run_in_thread(lambda: self._sync(work, failures), lambda _result: self._finish(work, failures))
 
     def _sync(
@@ -89,10 +89,19 @@ class Flusher:
             function()
 
 
+def files_of(partition: Partition, failures: dict[Partition, StorageError]) -> Sequence[Syncable]:
+    """What must be synced of this log. Naming it may write small files; a failure is noted for the log and does not stop the others."""
+    try:
+        return partition.log.unflushed_files()
+    except StorageError as error:
+        failures[partition] = error
+        return ()
+
+
 def sync_all(
     work: Sequence[tuple[Partition, int, Sequence[Syncable]]], failures: dict[Partition, StorageError]
 ) -> StorageError | None:
-    """Syncs every file of every log, in a thread; a failure is told for its log and does not stop the others."""
+    """Syncs every file of every log, in a thread; a failure is noted for its log and does not stop the others."""
     for partition, _end, files in work:
         try:
             for file in files:

@@ -127,9 +127,9 @@ class Housekeeping:
             self._write_checkpoints()
 
     def _write_checkpoints(self) -> None:
-        self._is_writing_checkpoints = True
         online = [directory for directory in self._partitions.log_directories() if directory.is_online]
         work = [directory.plan_checkpoints(self._partitions.all()) for directory in online]
+        self._is_writing_checkpoints = True
         self._threads.run(lambda: [plan() for plan in work], self._checkpoints_written)
 
     def _write_recovery_aids(self) -> None:

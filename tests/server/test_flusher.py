@@ -84,6 +84,24 @@ def test_a_failed_sync_acknowledges_nothing_and_leaves_the_others_alone() -> Non
     assert bad.high_watermark == 0 and good.high_watermark == 2
 
 
+def test_i44_a_failed_write_of_a_small_file_does_not_hang_the_group_commit() -> None:
+    """The leader epochs are written when a round begins; a full directory then stops its own logs and no others, for one round."""
+    world = World()
+    bad, good = world.partition(0), world.partition(1)
+    append(good)
+    world.run()
+    world.disk.fail_next("write", 28, path_part="t-0/leader-epoch-checkpoint")
+    append(bad)
+    append(good)
+    while world.work:
+        world.run()
+    assert [partition for partition, _ in world.failed] == [bad]
+    assert bad.high_watermark == 0 and good.high_watermark == 2 and world.flusher.is_idle
+    append(good)
+    world.run()
+    assert good.high_watermark == 3
+
+
 @pytest.mark.parametrize(("flush_messages", "appends", "asked"), [(10, 9, 0), (10, 10, 1), (1, 1, 1), (1 << 62, 50, 0)])
 def test_flush_messages_counts_every_append(flush_messages: int, appends: int, asked: int) -> None:
     world = World()
