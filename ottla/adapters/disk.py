@@ -1,4 +1,4 @@
-"""Production disk: files by descriptor, read and written at explicit positions, every failure told as one `StorageError` sentence.
+"""Production disk: files by descriptor, read and written at explicit positions, every failure as a `DiskError` of one sentence.
 
 Positions are always explicit (pread and pwrite), so reads on the loop and a sync in a thread share a descriptor without a lock. Short reads
 and writes are continued until done, so a caller sees all of its bytes or an error. Once a sync has failed, the kernel may have dropped the
@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 
-from ottla.base.errors import StorageError
+from ottla.base.errors import DiskError
 
 _OPEN_FLAGS = os.O_RDWR | getattr(os, "O_CLOEXEC", 0)
 _FILE_MODE = 0o644
@@ -20,8 +20,8 @@ _DIRECTORY_MODE = 0o755
 _sync_descriptor = getattr(os, "fdatasync", os.fsync)
 
 
-def _failed(action: str, path: str, error: OSError) -> StorageError:
-    return StorageError(f"cannot {action} {path}: {error.strerror or error}")
+def _failed(action: str, path: str, error: OSError) -> DiskError:
+    return DiskError(f"cannot {action} {path}: {error.strerror or error}", path)
 
 
 class OsFile:
@@ -83,7 +83,8 @@ class OsFile:
 
     def sync(self) -> None:
         if self._sync_failure is not None:
-            raise StorageError(f"cannot sync {self.path}: an earlier sync failed ({self._sync_failure}), what was written may be gone")
+            why = f"an earlier sync failed ({self._sync_failure}), what was written may be gone"
+            raise DiskError(f"cannot sync {self.path}: {why}", self.path)
         try:
             _sync_descriptor(self._descriptor)
         except OSError as error:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 
-from ottla.base.errors import DirectoryRefused, StorageError
+from ottla.base.errors import DirectoryRefused, DiskError
 
 LOCK_FILE = ".lock"
 
 
 class DirectoryLock:
-    """Holds `.lock` of a directory, or the lock of that name; `StorageError` if another process holds it."""
+    """Holds `.lock` of a directory, or the lock of that name; `DirectoryRefused` if another process holds it."""
 
     __slots__ = ("_descriptor", "_path")
 
@@ -19,15 +19,19 @@ class DirectoryLock:
         try:
             self._descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o644)
         except OSError as error:
-            raise StorageError(f"cannot open {self._path}: {error.strerror}", directory) from error
+            raise DiskError(f"cannot open {self._path}: {error.strerror}", directory) from error
         try:
             lock(self._descriptor)
         except OSError as error:
             os.close(self._descriptor)
             raise DirectoryRefused(f"{directory} is in use by another broker; stop it first, or use another log.dirs", directory) from error
         # Who holds it, for `ottla stop` and `ottla status`; the lock itself says only that somebody does.
-        os.ftruncate(self._descriptor, 0)
-        os.write(self._descriptor, b"%d\n" % os.getpid())
+        try:
+            os.ftruncate(self._descriptor, 0)
+            os.write(self._descriptor, b"%d\n" % os.getpid())
+        except OSError as error:  # a full disk
+            self.release()
+            raise DiskError(f"cannot write {self._path}: {error.strerror}", directory) from error
 
     def release(self) -> None:
         if self._descriptor >= 0:

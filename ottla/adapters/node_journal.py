@@ -80,7 +80,7 @@ class NodeJournal:
         except sqlite3.Error as error:
             if self._database.in_transaction:
                 run("ROLLBACK")
-            raise StorageError(f"{self.path}: the metadata store cannot be written ({error})") from None
+            raise StorageError(f"{self.path}: the metadata store cannot be written ({error})", self.path) from None
         self._is_opening_saved = True
 
     def close(self) -> None:
@@ -88,7 +88,7 @@ class NodeJournal:
         self._database.close()
 
     def _unreadable(self, error: sqlite3.Error) -> StorageError:
-        return StorageError(f"{self.path}: the metadata store cannot be read ({error}); restore the file from a copy")
+        return StorageError(f"{self.path}: the metadata store cannot be read ({error}); restore the file from a copy", self.path)
 
     def _prepare(self) -> None:
         run = self._database.execute
@@ -102,7 +102,7 @@ class NodeJournal:
         run(SEQUENCES)
         (verdict,) = run("PRAGMA quick_check(1)").fetchone()
         if verdict != "ok":
-            raise StorageError(f"{self.path}: the metadata store is damaged ({verdict}); restore the file from a copy")
+            raise StorageError(f"{self.path}: the metadata store is damaged ({verdict}); restore the file from a copy", self.path)
 
     def _last_opening(self) -> int:
         (opening,) = self._database.execute("SELECT coalesce(max(number), 0) FROM opening").fetchone()

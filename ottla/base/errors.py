@@ -187,11 +187,15 @@ class RecordsRefused(ApiError):
 
 
 class StorageError(OttlaError):
-    """A read, write or fsync failed or a file is damaged beyond repair; its log directory goes offline."""
+    """A read, write or sync failed, or a file is not what it should be. `path` is the file or directory concerned, "" where none is."""
 
-    def __init__(self, message: str, directory: str = "") -> None:
+    def __init__(self, message: str, path: str = "") -> None:
         super().__init__(message)
-        self.directory = directory
+        self.path = path
+
+
+class DiskError(StorageError):
+    """The system refused a read, write or sync: the log directory goes offline, and comes back when that has passed (a full disk does)."""
 
 
 class DamagedLogError(StorageError):

@@ -12,7 +12,6 @@ import logging
 import os
 import signal
 import sys
-import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
@@ -68,7 +67,7 @@ class BrokerServer:
         self.threads = LoopThreads(loop)
         self.network = SocketNetwork(loop)
         paths = map(os.path.abspath, config.data_directories)
-        self.directories = [LogDirectoryState(self.disk, path, DirectoryLock, threading.Lock()) for path in paths]
+        self.directories = [LogDirectoryState(self.disk, path, DirectoryLock) for path in paths]
         self.stopped: asyncio.Future[int] = loop.create_future()
         self.http: HttpPort | None = None
         self._held = ExitStack()  # released by a refused start and by a stop

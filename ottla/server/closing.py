@@ -145,10 +145,11 @@ class CleanStop:
 
 
 def close_directory(directory: LogDirectoryState, partitions: PartitionTable) -> bool:
-    """Whether its checkpoints could be written."""
+    """Whether its checkpoints could be written. It counts as clean only if each of its logs is: one that could not be opened, or failed
+    by itself, must be checked at the next start."""
     error = directory.plan_checkpoints(partitions.all())()
     if error is None:
-        directory.close(is_clean=True)
+        directory.close(is_clean=partitions.is_whole(directory))
     else:
         log.error("%s", error)
     return error is None

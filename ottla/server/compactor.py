@@ -57,6 +57,7 @@ class Compactor:
         threads: Threads,
         partitions: PartitionTable,
         remove_later: Callable[[list[str], int], None],
+        checkpoints_due: Callable[[], None],
     ) -> None:
         self._config = config
         self._clock = clock
@@ -65,6 +66,7 @@ class Compactor:
         self._threads = threads
         self._partitions = partitions
         self._remove_later = remove_later
+        self._checkpoints_due = checkpoints_due
         self._handle: TimerHandle | None = None
         self._worker: Worker | None = None
         self._waiting: deque[Partition] = deque()
@@ -176,7 +178,7 @@ class Compactor:
         if isinstance(answer, Failed):
             self._refuse(partition, answer.reason)
         elif answer is not None and self._is_here(partition) and self._install(partition, job, answer):
-            self._write_checkpoint(partition)
+            self._sync_names(partition)
             return
         self._next()
 
@@ -205,23 +207,23 @@ class Compactor:
 
     # What is remembered
 
-    def _write_checkpoint(self, partition: Partition) -> None:
-        """In a thread, with the last names of the installation; the next job begins when both are on the disk."""
-        write_clean_offsets = self._partitions.directory_of(partition).plan_clean_offsets(self._partitions.all())
+    def _sync_names(self, partition: Partition) -> None:
+        """In a thread: the last names of the installation. The next job begins when they are on the disk."""
         compacted = partition.log.directory
 
-        def write() -> StorageError | None:
+        def sync() -> StorageError | None:
             try:
                 DirectorySync(self._disk, compacted).sync()
             except StorageError as error:
                 return error
-            return write_clean_offsets()
+            return None
 
-        self._threads.run(write, self._checkpoint_written)
+        self._threads.run(sync, self._names_synced)
+        self._checkpoints_due()  # losing one costs a larger round
 
-    def _checkpoint_written(self, error: StorageError | None) -> None:
-        if error is not None:  # losing it costs one larger round
-            log.warning("the checkpoint of compaction: %s", error)
+    def _names_synced(self, error: StorageError | None) -> None:
+        if error is not None:
+            log.warning("the names of compacted segments: %s", error)
         self._next()
 
     def _is_here(self, partition: Partition) -> bool:

@@ -27,8 +27,8 @@ log = logging.getLogger("ottla.housekeeping")
 SWEEPS_PER_IDLE_TIME = 10
 SWEEP_MS_MIN = 100
 RECHECK_MS = 5_000
-AFTER_DELETION_MS = 50
-"""Deletions that follow each other within this time share a round of checkpoints."""
+CHECKPOINTS_DUE_MS = 200
+"""Deletions and compactions that follow each other within this time share a round of checkpoints."""
 
 
 class Housekeeping:
@@ -62,8 +62,9 @@ class Housekeeping:
         self._is_writing_checkpoints = False
         self._are_checkpoints_due = False
         self.compactor = Compactor(
-            config=config, clock=clock, timers=timers, disk=disk, threads=threads, partitions=partitions, remove_later=self.remove_later
-        )
+            config=config, clock=clock, timers=timers, disk=disk, threads=threads, partitions=partitions,
+            remove_later=self.remove_later, checkpoints_due=self._checkpoints_due,
+        )  # fmt: skip
 
     def start(self) -> None:
         config = self._config
@@ -116,10 +117,10 @@ class Housekeeping:
             self._write_checkpoints()
 
     def _checkpoints_due(self) -> None:
-        """A round of checkpoints after the deletions of this moment."""
+        """A round of checkpoints soon: a partition was deleted, or its log compacted."""
         if not self._are_checkpoints_due:
             self._are_checkpoints_due = True
-            self._timers.call_later(AFTER_DELETION_MS, self._write_due_checkpoints)
+            self._timers.call_later(CHECKPOINTS_DUE_MS, self._write_due_checkpoints)
 
     def _write_due_checkpoints(self) -> None:
         if not self._is_writing_checkpoints:  # else the end of the round comes back to it
@@ -172,9 +173,9 @@ class Housekeeping:
             self._listeners.sweep(SWEEPS_PER_IDLE_TIME)
 
     def recheck_offline(self) -> None:
-        """Tries directories that have failed; one that can be written again is read anew and served."""
+        """Tries directories that have failed, and those in which a log could not be opened; what can be written again is served."""
         for directory in self._partitions.log_directories():
-            if not directory.is_online:
+            if not directory.is_online or self._partitions.unopened_in(directory):
                 self._threads.run(directory.can_be_written, lambda is_well, d=directory: self._checked(d, is_well))  # type: ignore[misc]
 
     # Inside
@@ -190,6 +191,8 @@ class Housekeeping:
         if is_well and not directory.is_online:
             log.warning("log directory %s can be written again", directory.path)
             self._replicas.reopen(directory)
+        elif is_well:
+            self._replicas.open_again(directory)
 
     def _checkpoints_written(self, results: list[StorageError | None]) -> None:
         self._is_writing_checkpoints = False

@@ -2,16 +2,15 @@
 
 A directory belongs to one broker of one cluster (`meta.properties`) and to one process at a time (`.lock`). When a read, write or sync in
 it fails it goes offline: its logs are not touched again until `recheck` finds that it can be written, so a full disk heals without a
-restart. Checkpoints (recovery points, high watermarks, log starts, clean offsets) are written together for all partitions of the directory,
-those of compaction also when a log was compacted. What is noted of a log counts until it is open, then the log itself knows better; when it
-is dropped in order to be opened anew, what it knew last is noted.
+restart. Checkpoints (recovery points, high watermarks, log starts, clean offsets) are written together for all partitions of the
+directory. What is noted of a log counts until it is open, then the log itself knows better; when it is dropped in order to be opened
+anew, what it knew last is noted.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable
-from contextlib import AbstractContextManager, nullcontext
 from typing import Protocol
 
 from ottla.base.errors import DirectoryRefused, StorageError
@@ -21,7 +20,7 @@ from ottla.base.uuids import uuid_to_text
 from ottla.replication.partition import Partition
 from ottla.storage import checkpoints
 from ottla.storage.checkpoints import MetaProperties
-from ottla.storage.offset_checkpoints import LogOffsets, read_entries, write_clean_offsets, write_entries
+from ottla.storage.offset_checkpoints import LogOffsets, read_entries, write_entries
 
 log = logging.getLogger("ottla.storage")
 
@@ -40,11 +39,9 @@ TakeLock = Callable[[str], Lock]
 
 
 class LogDirectoryState:
-    """One log directory. Without `take_lock` (a disk that no other process has) it is not locked; `mutex` is for threads."""
+    """One log directory. Without `take_lock` (a disk that no other process has) it is not locked."""
 
-    def __init__(
-        self, disk: Disk, path: str, take_lock: TakeLock | None = None, mutex: AbstractContextManager[object] | None = None
-    ) -> None:
+    def __init__(self, disk: Disk, path: str, take_lock: TakeLock | None = None) -> None:
         self.path = path
         self.is_online = True
         self.reason = ""
@@ -52,9 +49,6 @@ class LogDirectoryState:
         self.clean_offsets: dict[TopicPartition, int] = {}
         """The first dirty offset of each open log that was compacted."""
         self._closed: dict[TopicPartition, LogOffsets] = {}  # what is noted of logs that are not open
-        self._plans = 0
-        self._written_plan = 0
-        self._writing = mutex if mutex is not None else nullcontext()
         self.is_claimed = False
         """Whether its contents are known: not while it has been offline since the start."""
         self._disk = disk
@@ -159,38 +153,17 @@ class LogDirectoryState:
 
     def plan_checkpoints(self, partitions: Iterable[Partition]) -> Callable[[], StorageError | None]:
         """Takes down what is to be noted now; the returned function writes it, in any thread. One round at a time."""
-        entries = self._entries(partitions)
-        self._plans += 1
-        number = self._plans
-
-        def write() -> None:
-            write_entries(self._disk, self.path, entries)
-            self._written_plan = number
-
-        return lambda: self._write(write)
-
-    def plan_clean_offsets(self, partitions: Iterable[Partition]) -> Callable[[], StorageError | None]:
-        """The same for the clean offsets alone."""
-        entries = self._entries(partitions)
-        number = self._plans
-
-        def write() -> None:
-            if number >= self._written_plan:  # else a round that knows more has been written since
-                write_clean_offsets(self._disk, self.path, entries)
-
-        return lambda: self._write(write)
-
-    def _entries(self, partitions: Iterable[Partition]) -> dict[TopicPartition, LogOffsets]:
         here = [partition for partition in partitions if partition.log.directory.rpartition("/")[0] == self.path]
-        return self._closed | {partition.topic_partition: self._offsets_of(partition) for partition in here}
+        entries = self._closed | {partition.topic_partition: self._offsets_of(partition) for partition in here}
 
-    def _write(self, write: Callable[[], None]) -> StorageError | None:
-        with self._writing:
+        def write() -> StorageError | None:
             try:
-                write()
+                write_entries(self._disk, self.path, entries)
             except StorageError as error:
                 return error
-        return None
+            return None
+
+        return write
 
     def close(self, *, is_clean: bool) -> None:
         if is_clean and self.is_online:

@@ -252,9 +252,9 @@ class Node:
     # Failures
 
     def storage_failed(self, error: StorageError) -> None:
-        """A read failed outside of any partition's hands: the directory whose path the error names goes offline."""
+        """A read failed outside of a partition's methods: the log directory that holds the path at fault goes offline."""
         for partition in self.partitions.all():
-            if partition.log.directory + "/" in str(error):
+            if f"{error.path}/".startswith(f"{partition.log.directory}/"):
                 self._partition_failed(partition, error)
                 return
         log.error("%s", error)

@@ -1,7 +1,9 @@
 """The logs that live on this broker: opened at start, made and deleted on the controller's word, taken offline with their directory.
 
 A partition lives in one of `log.dirs`: where its directory was found at the start, else in the online directory with the fewest
-partitions. The look-up tables by topic name and by topic id are what the hot paths of Produce and Fetch use.
+partitions. A directory of a deleted topic may be left over, because its log directory was offline then: it is removed when that comes
+back, or set aside as Kafka's `-stray` when a new topic needs the name. The look-up tables by topic name and by topic id are what the hot
+paths of Produce and Fetch use.
 """
 
 from __future__ import annotations
@@ -9,7 +11,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Sequence
 
-from ottla.base.errors import ApiError, ErrorCode, StorageError
+from ottla.base.errors import ApiError, DiskError, ErrorCode, StorageError
 from ottla.base.log_config import LogConfig
 from ottla.base.ports import Clock, Disk
 from ottla.base.types import TopicPartition
@@ -18,7 +20,8 @@ from ottla.server.log_directories import LogDirectoryState
 from ottla.storage.checkpoints import read_topic_id
 from ottla.storage.log import Log
 from ottla.storage.open_files import OpenFiles
-from ottla.storage.replacing import deleted_directory
+from ottla.storage.replacing import STRAY_SUFFIX, deleted_directory
+from ottla.storage.segment import LOG_SUFFIX
 
 log = logging.getLogger("ottla.storage")
 
@@ -53,7 +56,8 @@ class PartitionTable:
         self._by_id: dict[bytes, dict[int, Partition]] = {}
         self._names: dict[bytes, str] = {}
         self._open_files = OpenFiles(files_max, min(SEALED_FILES_MAX, files_max // 2))
-        self._unopened: dict[TopicPartition, bytes] = {}  # replicas whose log is damaged, and the ids of their topics
+        self._unopened: dict[TopicPartition, StorageError | None] = {}  # replicas whose log could not be opened, and why
+        self._undeleted: dict[str, bytes] = {}  # directories of deleted partitions that are still there, and the ids of their topics
         self._awaited: dict[TopicPartition, None] = {}  # replicas that will be opened or made in a moment
         self._found = self._find_existing()
 
@@ -103,12 +107,7 @@ class PartitionTable:
         known = self.get(*key)
         if known is not None:
             return known
-        directory = self._found.get(str(key))
-        if directory is None:
-            directory = self._place(key, topic_id, is_new)
-            directory.forget(key)
-        if not directory.is_online:
-            raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"{directory.path} is offline: {directory.reason}")
+        directory = self._locate(key, topic_id, is_new)
         noted = directory.noted(key, topic_id)
         try:
             opened = Log.open(
@@ -117,7 +116,7 @@ class PartitionTable:
                 key,
                 config,
                 now_ms=self._clock.wall_ms(),
-                was_clean=directory.was_clean,
+                was_clean=directory.was_clean and key not in self._unopened,
                 recovery_point=noted.recovery_point,
                 log_start_offset=noted.log_start_offset,
                 clean_offset=noted.clean_offset,
@@ -126,14 +125,14 @@ class PartitionTable:
                 notes=Notes(key),
             )
         except StorageError as error:
-            self._unopened[key] = topic_id
+            self._unopened[key] = error
             self._names[topic_id] = key.topic
-            self._found[str(key)] = directory
+            self._note_found(key, directory)
             raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
         self._unopened.pop(key, None)
         partition = self._make_partition(opened, min(noted.high_watermark, opened.log_end_offset))
         directory.on_opened(key, noted)
-        self._found[str(key)] = directory
+        self._note_found(key, directory)
         self._by_topic.setdefault(key.topic, {})[key.partition] = partition
         self._by_id.setdefault(topic_id, {})[key.partition] = partition
         self._names[topic_id] = key.topic
@@ -144,10 +143,15 @@ class PartitionTable:
         partition = self.get(*key)
         if partition is None:
             return self._delete_unopened(key, topic_id)
+        directory = self.directory_of(partition)
         self._forget(key, partition)
-        self._found.pop(str(key), None)
-        self.directory_of(partition).forget(key)
-        return partition.log.delete()
+        self._forget_place(key, directory)
+        path = partition.log.directory
+        try:
+            return partition.log.delete()
+        except StorageError:
+            self._undeleted[path] = topic_id
+            raise
 
     def _delete_unopened(self, key: TopicPartition, topic_id: bytes) -> str | None:
         """The log is damaged, or the deletion was begun before this start: its directory is all there is. Another topic's stays."""
@@ -155,16 +159,20 @@ class PartitionTable:
         self._awaited.pop(key, None)
         if topic_id not in self._by_id:
             self._names.pop(topic_id, None)
-        directory = self._found.get(str(key))
-        if directory is None:
-            return None
-        path = f"{directory.path}/{key}"
+        for directory in self._found.get(str(key), ()):
+            path = f"{directory.path}/{key}"
+            target = self._delete_directory(path, topic_id)
+            if target is not None:
+                self._forget_place(key, directory)
+                return target
+        return None
+
+    def _delete_directory(self, path: str, topic_id: bytes) -> str | None:
+        """Renames the directory if it is of this topic, or of none."""
         if not self._disk.exists(path) or read_topic_id(self._disk, path) not in (None, topic_id):
             return None
         target = deleted_directory(self._disk, path, topic_id)
         self._disk.rename(path, target)
-        del self._found[str(key)]
-        directory.forget(key)
         return target
 
     def take_offline(self, directory: LogDirectoryState, reason: str) -> list[Partition]:
@@ -194,25 +202,102 @@ class PartitionTable:
             del self._by_id[topic_id]
             self._names.pop(topic_id, None)
 
-    def _find_existing(self) -> dict[str, LogDirectoryState]:
-        found: dict[str, LogDirectoryState] = {}
+    def _find_existing(self) -> dict[str, list[LogDirectoryState]]:
+        found: dict[str, list[LogDirectoryState]] = {}
         for directory in self._directories:
             if directory.is_online:
                 for name in directory.partition_names():
-                    found[name] = directory
+                    found.setdefault(name, []).append(directory)
         return found
 
-    def scan(self, directory: LogDirectoryState) -> None:
-        """Takes note of what lies in a directory that has come online only now."""
+    def _note_found(self, key: TopicPartition, directory: LogDirectoryState) -> None:
+        places = self._found.setdefault(str(key), [])
+        if directory not in places:
+            places.append(directory)
+
+    def _forget_place(self, key: TopicPartition, directory: LogDirectoryState) -> None:
+        directory.forget(key)
+        places = self._found.get(str(key), [])
+        if directory in places:
+            places.remove(directory)
+        if not places:
+            self._found.pop(str(key), None)
+
+    def scan(self, directory: LogDirectoryState) -> list[str]:
+        """Takes note of what lies in a directory that has come online, and finishes deletions that failed there; the caller removes the
+        returned paths later."""
+        removed = []
+        for path, topic_id in list(self._undeleted.items()):
+            if path.rpartition("/")[0] == directory.path:
+                target = self._delete_directory(path, topic_id)
+                del self._undeleted[path]
+                removed += [target] if target is not None else []
         for name in directory.partition_names():
-            self._found.setdefault(name, directory)
+            places = self._found.setdefault(name, [])
+            if directory not in places:
+                places.append(directory)
+        return removed
+
+    def unopened_in(self, directory: LogDirectoryState) -> list[TopicPartition]:
+        """Replicas whose log could not be opened in this directory because the disk failed, not because the log is damaged."""
+        return [
+            key for key, error in self._unopened.items() if isinstance(error, DiskError) and directory in self._found.get(str(key), ())
+        ]
+
+    def is_whole(self, directory: LogDirectoryState) -> bool:
+        """Whether every log in this directory is open and works."""
+        is_missing = any(directory in self._found.get(str(key), ()) for key in self._unopened)
+        return not is_missing and all(found.is_online or self.directory_of(found) is not directory for found in self.all())
+
+    def _locate(self, key: TopicPartition, topic_id: bytes, is_new: bool) -> LogDirectoryState:
+        """Where the log lies, or is to be made. Raises `ApiError` if that cannot be found out."""
+        try:
+            directory = self._find(key, topic_id, is_new)
+        except StorageError as error:
+            raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
+        if directory is None:
+            directory = self._place(key, topic_id, is_new)
+            directory.forget(key)
+        if not directory.is_online:
+            raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"{directory.path} is offline: {directory.reason}")
+        return directory
+
+    def _find(self, key: TopicPartition, topic_id: bytes, is_new: bool) -> LogDirectoryState | None:
+        """Where the log of this topic lies, if it is there already."""
+        places = self._found.get(str(key), [])
+        if not is_new and len(places) < 2:
+            return places[0] if places else None  # if it is another topic's, the log refuses it (I41)
+        for directory in places:
+            if directory.is_online and self._is_of(f"{directory.path}/{key}", topic_id):
+                return directory
+        if not is_new:
+            return places[0]
+        for directory in [place for place in places if place.is_online]:
+            self._set_aside(key, directory)
+        return None
+
+    def _is_of(self, path: str, topic_id: bytes) -> bool:
+        """Whether a partition's directory is of this topic; one that was begun and has nothing in it yet may be."""
+        found = read_topic_id(self._disk, path)
+        if found is not None:
+            return found == topic_id
+        return not self._disk.exists(path) or not any(name.endswith(LOG_SUFFIX) for name in self._disk.listdir(path))
+
+    def _set_aside(self, key: TopicPartition, directory: LogDirectoryState) -> None:
+        """A directory of a topic that is gone stands where the partition of a new one may be made."""
+        path = f"{directory.path}/{key}"
+        found = read_topic_id(self._disk, path)
+        target = deleted_directory(self._disk, path, found or bytes(16), STRAY_SUFFIX)
+        log.warning("%s is of an earlier topic of that name; it becomes %s", path, target)
+        self._disk.rename(path, target)
+        self._forget_place(key, directory)
 
     def _place(self, key: TopicPartition, topic_id: bytes, is_new: bool) -> LogDirectoryState:
         """Where a replica goes that was not found. One that is not new may lie in a directory that nobody could look into: an empty log in
         its place would be taken for the truth."""
         unknown = next((directory.path for directory in self._directories if not directory.is_claimed), None)
         if unknown is not None and not is_new:
-            self._unopened[key] = topic_id
+            self._unopened[key] = None
             self._names[topic_id] = key.topic
             raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"it may lie in {unknown}, which is offline")
         return self._choose()

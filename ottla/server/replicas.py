@@ -2,8 +2,8 @@
 
 The controller speaks after its write is committed. Thousands of logs take seconds to open, so that is done in turns of the loop, in the
 order of what was said; a replica whose turn has not come answers NOT_LEADER_OR_FOLLOWER, which clients try again. A replica whose
-directory is offline or damaged is not opened; its partition answers KAFKA_STORAGE_ERROR or UNKNOWN_TOPIC_OR_PARTITION until `reopen` has
-succeeded.
+directory is offline or damaged is not opened; its partition answers KAFKA_STORAGE_ERROR or UNKNOWN_TOPIC_OR_PARTITION until `reopen` or
+`open_again` has succeeded.
 """
 
 from __future__ import annotations
@@ -101,17 +101,24 @@ class Replicas:
         """A directory that was offline can be written again: its logs are recovered and led anew."""
         try:
             directory.come_online()
-            self._partitions.scan(directory)
+            undeleted = self._partitions.scan(directory)
         except StorageError as error:
             directory.go_offline(str(error))
             log.error("%s", error)
             return
+        for path in undeleted:
+            self._remove_later(path, self._config.log_config({}).file_delete_delay_ms)
         stopped = [partition for partition in self._partitions.all() if self._partitions.directory_of(partition) is directory]
         states = [self._state_of(partition.topic_partition) for partition in stopped]
         self._partitions.drop(stopped)
         waiting = list(self._missing.values())
         self._missing.clear()
         self.on_leader_and_isr([state for state in (*states, *waiting) if state is not None])
+
+    def open_again(self, directory: LogDirectoryState) -> None:
+        """Logs of a directory that works could not be opened, for lack of room perhaps: tries them again."""
+        keys = self._partitions.unopened_in(directory)
+        self.on_leader_and_isr([self._missing.pop(key) for key in keys if key in self._missing])
 
     def _state_of(self, key: TopicPartition) -> PartitionState | None:
         topic = self._metadata.topic(key.topic)

@@ -37,7 +37,7 @@ def encode_aborted(transaction: AbortedTransaction) -> bytes:
 def decode_aborted(data: bytes, path: str) -> list[AbortedTransaction]:
     """All entries of a file; raises `StorageError` where it cannot be one (the index is then rebuilt from the log)."""
     if len(data) % ENTRY_BYTES:
-        raise StorageError(f"transaction index {path} has {len(data)} bytes, not a multiple of {ENTRY_BYTES}")
+        raise StorageError(f"transaction index {path} has {len(data)} bytes, not a multiple of {ENTRY_BYTES}", path)
     entries = []
     last_offset = -1
     for version, producer_id, first_offset, marker_offset, last_stable_offset in _ENTRY.iter_unpack(data):

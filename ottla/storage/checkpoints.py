@@ -72,13 +72,13 @@ def read_lines(disk: Disk, path: str, parse: Callable[[list[str]], _Line], field
     try:
         lines = data.decode("utf-8").splitlines()
         if len(lines) < 2 or lines[0].strip() != _VERSION:
-            raise StorageError(f"{path} is damaged: it does not open with version {_VERSION} and a count", directory_of(path))
+            raise StorageError(f"{path} is damaged: it does not open with version {_VERSION} and a count", path)
         entries = [line.split() for line in lines[2:] if line.strip()]
         if len(entries) != int(lines[1]) or any(len(fields) != field_count for fields in entries):
-            raise StorageError(f"{path} is damaged: {len(entries)} entries of {lines[1].strip()} promised ones", directory_of(path))
+            raise StorageError(f"{path} is damaged: {len(entries)} entries of {lines[1].strip()} promised ones", path)
         return [parse(fields) for fields in entries]
     except ValueError as error:
-        raise StorageError(f"{path} is damaged: {error}", directory_of(path)) from error
+        raise StorageError(f"{path} is damaged: {error}", path) from error
 
 
 def write_lines(disk: Disk, path: str, lines: list[str], *, is_durable: bool = True) -> None:
@@ -108,7 +108,7 @@ def read_properties(disk: Disk, path: str) -> dict[str, str] | None:
             continue
         key, separator, value = text.partition("=")
         if not separator:
-            raise StorageError(f"{path} is damaged: no '=' in {text[:80]!r}", directory_of(path))
+            raise StorageError(f"{path} is damaged: no '=' in {text[:80]!r}", path)
         properties[key.strip()] = value.strip()
     return properties
 
@@ -131,13 +131,13 @@ def read_meta_properties(disk: Disk, log_directory: str) -> MetaProperties | Non
         return None
     version = properties.get("version", "")
     if version not in ("0", "1"):
-        raise StorageError(f"{path} has version {version!r}, known are 0 and 1", log_directory)
+        raise StorageError(f"{path} has version {version!r}, known are 0 and 1", path)
     number = properties.get("broker.id" if version == "0" else "node.id", "")
     if not number.isdigit() and number != "-1":
-        raise StorageError(f"{path} names no broker: broker.id is {number!r}", log_directory)
+        raise StorageError(f"{path} names no broker: broker.id is {number!r}", path)
     cluster_id = properties.get("cluster.id", "")
     if not cluster_id:
-        raise StorageError(f"{path} names no cluster: cluster.id is missing", log_directory)
+        raise StorageError(f"{path} names no cluster: cluster.id is missing", path)
     return MetaProperties(broker_id=int(number), cluster_id=cluster_id, directory_id=properties.get("directory.id", ""))
 
 

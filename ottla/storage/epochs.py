@@ -108,5 +108,5 @@ def read_epochs(disk: Disk, directory: str) -> LeaderEpochs | None:
         return None
     for (epoch, start), (next_epoch, next_start) in zip(entries, entries[1:], strict=False):
         if epoch >= next_epoch or start >= next_start:
-            raise StorageError(f"{path} is damaged: epoch {next_epoch} at {next_start} follows epoch {epoch} at {start}", directory)
+            raise StorageError(f"{path} is damaged: epoch {next_epoch} at {next_start} follows epoch {epoch} at {start}", path)
     return LeaderEpochs(entries)

@@ -79,14 +79,10 @@ def write_entries(disk: Disk, directory: str, entries: Entries) -> None:
     write_offsets(disk, f"{directory}/{HIGH_WATERMARK_FILE}", {key: found.high_watermark for key, found in entries.items()})
     starts = {key: found.log_start_offset for key, found in entries.items() if found.log_start_offset > 0}
     write_offsets(disk, f"{directory}/{LOG_START_FILE}", starts)
-    write_clean_offsets(disk, directory, entries)
-    ids = {key.topic: found.topic_id for key, found in entries.items()}
-    write_lines(disk, f"{directory}/{TOPIC_IDS_FILE}", [f"{topic} {uuid_to_text(topic_id)}" for topic, topic_id in sorted(ids.items())])
-
-
-def write_clean_offsets(disk: Disk, directory: str, entries: Entries) -> None:
     clean = {key: found.clean_offset for key, found in entries.items() if found.clean_offset > 0}
     write_offsets(disk, f"{directory}/{CLEANER_OFFSET_FILE}", clean)
+    ids = {key.topic: found.topic_id for key, found in entries.items()}
+    write_lines(disk, f"{directory}/{TOPIC_IDS_FILE}", [f"{topic} {uuid_to_text(topic_id)}" for topic, topic_id in sorted(ids.items())])
 
 
 def _read(disk: Disk, directory: str, name: str, report: Callable[[str], object]) -> dict[TopicPartition, int]:

@@ -332,7 +332,8 @@ class _Check:
                 if ended is not None and ended.last_offset >= point:
                     self.completed.append(ended)
         if segment.is_sealed and end < segment.end_offset and segment.end_offset > opening.compacted_end:
-            raise DamageError(f"{file.path} ends at {end}, the next segment begins at {segment.end_offset}", segment.size, end)
+            message = f"{file.path} ends at {end}, the next segment begins at {segment.end_offset}"
+            raise DamageError(message, file.path, segment.size, end)
         if segment.is_sealed:
             segment.add_final_time_entry()
         segment.write_indexes()
@@ -372,7 +373,7 @@ def _cut(opening: Opening, index: int, damage: DamageError, point: int) -> int:
     """Cuts the torn tail; refuses to cut what was synced."""
     if damage.offset < point and opening.log_start_offset < point:
         message = f"{damage}; offset {damage.offset} lies below the recovery point {point}: this is damage, not a torn tail, and is not cut"
-        raise StorageError(message, opening.directory)
+        raise DamagedLogError(message, opening.directory)
     segments = opening.segments
     for segment in reversed(segments[index + 1 :]):
         segment.remove()

@@ -23,6 +23,7 @@ CLEANED_SUFFIX = ".cleaned"
 SWAP_SUFFIX = ".swap"
 COMPACTED_SUFFIX = ".compacted"
 
+STRAY_SUFFIX = "-stray"
 _DELETE_SUFFIX = "-delete"
 _NAME_MAX = 255
 _NAME_DIGITS = 20
@@ -76,12 +77,12 @@ def offset_of(name: str, suffix: str) -> int | None:
     return int(stem) if stem != name and len(stem) == _NAME_DIGITS and stem.isascii() and stem.isdigit() else None
 
 
-def deleted_directory(disk: Disk, directory: str, topic_id: bytes) -> str:
+def deleted_directory(disk: Disk, directory: str, topic_id: bytes, ending: str = _DELETE_SUFFIX) -> str:
     """A free name of Kafka's form `<topic>-<partition>.<unique>-delete` beside the directory, cut to what file systems allow."""
     parent, _, name = directory.rpartition("/")
     number = 0
     while True:
-        suffix = f".{topic_id.hex()}{number or ''}{_DELETE_SUFFIX}"
+        suffix = f".{topic_id.hex()}{number or ''}{ending}"
         target = f"{parent}/{name[: _NAME_MAX - len(suffix)]}{suffix}"
         if not disk.exists(target):
             return target

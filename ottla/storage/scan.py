@@ -24,8 +24,8 @@ NEVER = (1 << 63) - 1
 class DamageError(DamagedLogError):
     """The bytes at `position` are no batch that may stand there; `offset` is the first offset that is lost."""
 
-    def __init__(self, message: str, position: int, offset: int) -> None:
-        super().__init__(message)
+    def __init__(self, message: str, path: str, position: int, offset: int) -> None:
+        super().__init__(message, path)
         self.position = position
         self.offset = offset
 
@@ -41,19 +41,19 @@ def scan_batches(
         wanted = piece_bytes = min(piece_bytes * 4, SCAN_BYTES)
         at, left = 0, len(piece)
         if left < BATCH_OVERHEAD:
-            raise DamageError(f"{file.path}: {left} bytes at {position} are too few for a batch", position, next_offset)
+            raise DamageError(f"{file.path}: {left} bytes at {position} are too few for a batch", file.path, position, next_offset)
         while left >= BATCH_OVERHEAD:
             header = BatchHeader._make(HEADER.unpack_from(piece, at))
             size = header.batch_length + LOG_OVERHEAD
             problem = _problem(header, end - position, next_offset, offset_max)
             if problem:
-                raise DamageError(f"{file.path}: the batch at {position} {problem}", position, next_offset)
+                raise DamageError(f"{file.path}: the batch at {position} {problem}", file.path, position, next_offset)
             if left < size:
                 wanted = max(piece_bytes, size)
                 break
             if header.base_offset >= crc_from and not check_crc(piece, at, size):
                 message = f"{file.path}: the batch at {position} (offset {header.base_offset}) has a wrong CRC"
-                raise DamageError(message, position, next_offset)
+                raise DamageError(message, file.path, position, next_offset)
             yield position, header, piece[at : at + size]
             next_offset = header.base_offset + header.last_offset_delta + 1
             position += size

@@ -141,7 +141,7 @@ class Segment:
             try:
                 shared = self.shared = SharedFile(self.disk.open(path, create=create), self.open_files.alive)
             except FileNotFoundError as error:
-                raise StorageError(f"{path} has vanished", self.directory) from error
+                raise StorageError(f"{path} has vanished", path) from error
             self.write = shared.file.pwrite
             self.open_files.add(self)
         return shared
@@ -280,19 +280,19 @@ class Segment:
             while at <= limit:
                 base_offset, batch_length, last_offset_delta = unpack(piece, at)
                 if not BATCH_LENGTH_MIN <= batch_length <= size - position - at - LOG_OVERHEAD:
-                    raise DamagedLogError(f"{file.path} is damaged: no batch at {position + at}", self.directory)
+                    raise DamagedLogError(f"{file.path} is damaged: no batch at {position + at}", file.path)
                 if base_offset + last_offset_delta >= offset:
                     return position + at
                 at += batch_length + LOG_OVERHEAD
             if at == 0:
-                raise DamagedLogError(f"{file.path} is damaged: no batch at {position}", self.directory)
+                raise DamagedLogError(f"{file.path} is damaged: no batch at {position}", file.path)
             position += at
         return size
 
     def header_at(self, position: int) -> BatchHeader:
         piece = self.file().pread(BATCH_OVERHEAD, position)
         if len(piece) < BATCH_OVERHEAD:
-            raise DamagedLogError(f"{self.path(LOG_SUFFIX)} is damaged: no batch at {position}", self.directory)
+            raise DamagedLogError(f"{self.path(LOG_SUFFIX)} is damaged: no batch at {position}", self.path(LOG_SUFFIX))
         return BatchHeader._make(HEADER.unpack(piece))
 
     def batch_size_at(self, position: int) -> int:

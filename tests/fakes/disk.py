@@ -17,7 +17,7 @@ import posixpath
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from ottla.base.errors import StorageError
+from ottla.base.errors import DiskError
 from ottla.base.ports import Random
 
 _OPERATIONS = frozenset({"open", "read", "write", "truncate", "sync", "list", "makedirs", "rename", "remove", "sync_directory"})
@@ -125,7 +125,7 @@ class MemFile:
             self._content.unsynced.clear()
             raise self._disk.failure("sync", self.path, fault.number)
         if self._sync_failed:
-            raise StorageError(f"cannot sync {self.path}: an earlier sync failed")
+            raise DiskError(f"cannot sync {self.path}: an earlier sync failed", self.path)
         for position, piece in self._content.unsynced:
             _change(self._content.durable, position, piece)
         self._content.unsynced.clear()
@@ -305,8 +305,8 @@ class MemDisk:
         if fault is not None:
             raise self.failure(operation, path, fault.number)
 
-    def failure(self, operation: str, path: str, number: int) -> StorageError:
-        return StorageError(f"cannot {operation} {path}: {os.strerror(number)}")
+    def failure(self, operation: str, path: str, number: int) -> DiskError:
+        return DiskError(f"cannot {operation} {path}: {os.strerror(number)}", path)
 
     def changed(self, operation: str, path: str) -> None:
         self.counts[operation] = self.counts.get(operation, 0) + 1

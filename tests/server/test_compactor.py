@@ -304,7 +304,8 @@ def test_what_was_compacted_is_known_after_a_restart(
     one_round(loop, server)
     first_dirty = server.node.housekeeping.compactor.first_dirty_offset(partition)
     directory = server.directories[0]
-    assert read_offsets(server.disk, f"{directory.path}/{CLEANER_OFFSET_FILE}") == {Key("t", 0): first_dirty}
+    path = f"{directory.path}/{CLEANER_OFFSET_FILE}"
+    run_until(loop, lambda: read_offsets(server.disk, path) == {Key("t", 0): first_dirty})
     loop.run_until_complete(server.stop())
     again = BrokerServer(loop, server.config)
     again.start()

@@ -11,7 +11,7 @@ import pytest
 from ottla.adapters.disk import OsDisk, OsFile
 from ottla.adapters.lock import DirectoryLock
 from ottla.adapters.randomness import SystemRandom
-from ottla.base.errors import DirectoryRefused, ErrorCode, StorageError
+from ottla.base.errors import DirectoryRefused, DiskError, ErrorCode, StorageError
 from ottla.base.types import TopicPartition
 from ottla.server import app
 from ottla.server.app import BrokerServer
@@ -47,7 +47,7 @@ class FailingDisk(OsDisk):
     @classmethod
     def check(cls, path: str) -> None:
         if cls.broken and path.startswith(cls.broken):
-            raise StorageError(f"cannot use {path}: Input/output error")
+            raise DiskError(f"cannot use {path}: Input/output error", path)
 
 
 class FailingFile(OsFile):
@@ -154,6 +154,21 @@ def test_what_was_deleted_stays_deleted_when_a_directory_heals(
     assert server.node.housekeeping.compactor.first_dirty_offset(healed) == 1
 
 
+def test_a_log_that_found_no_room_is_there_when_there_is_some(
+    server: BrokerServer, loop: asyncio.AbstractEventLoop, tmp_path: Path
+) -> None:
+    """The directory works all the time; only the new topic's logs could not be made."""
+    FailingDisk.broken = f"{tmp_path}/bad/new-"
+    server.node.create_topics([("new", 2)])
+    offline = on(server, "good", "new")
+    codes = with_client(loop, server, lambda client: produce(client, "new", 2))
+    assert len(offline) == 1 and sorted(codes) == [0, ErrorCode.KAFKA_STORAGE_ERROR]
+    server.node.housekeeping.write_checkpoints()
+    FailingDisk.broken = ""
+    run_until(loop, lambda: server.node.housekeeping.recheck_offline() or len(server.node.partitions.of_topic("new")) == 2)
+    assert with_client(loop, server, lambda client: produce(client, "new", 2)) == [0, 0]
+
+
 def test_a_restart_with_a_broken_directory_serves_the_other(
     server: BrokerServer, loop: asyncio.AbstractEventLoop, tmp_path: Path
 ) -> None:
@@ -207,3 +222,11 @@ def test_a_damaged_checkpoint_is_told_and_counts_as_lost(tmp_path: Path, name: s
     directory.release()
     assert name in caplog.text and "ignored" in caplog.text
     assert directory.noted(TopicPartition("t", 0), bytes(16)) == LogOffsets(bytes(16))
+
+
+def test_i44_the_path_of_an_error_says_which_directory_failed(server: BrokerServer) -> None:
+    """Not the words of its text, which may name others."""
+    bad, good = (server.node.partitions.get("t", on(server, name)[0]) for name in ("bad", "good"))
+    assert bad is not None and good is not None
+    server.node.storage_failed(StorageError(f"{good.log.directory}/x is fine", f"{bad.log.directory}/00000000000000000000.log"))
+    assert not bad.is_online and good.is_online

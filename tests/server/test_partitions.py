@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from ottla.adapters.disk import OsDisk
+from ottla.adapters.disk import OsDisk, OsFile
 from ottla.adapters.randomness import SystemRandom
-from ottla.base.errors import ApiError, ErrorCode
+from ottla.base.errors import ApiError, DiskError, ErrorCode
 from ottla.base.log_config import LogConfig
 from ottla.base.types import TopicPartition
 from ottla.replication.partition import Partition
@@ -173,3 +173,84 @@ def test_what_is_noted_of_a_log_that_cannot_be_opened_is_kept(tmp_path: Path) ->
     assert table.open(key, FIRST, LogConfig()).log.log_start_offset == 10
     directories[0].release()
     assert directories_of(tmp_path, "a")[0].noted(key, FIRST).log_start_offset == 10
+
+
+class FullDisk(OsDisk):
+    """A disk that is full below some paths."""
+
+    __slots__ = ("full",)
+
+    def __init__(self) -> None:
+        self.full = ""
+
+    def open(self, path: str, *, create: bool = False) -> OsFile:
+        if create and self.full and path.startswith(self.full):
+            raise DiskError(f"cannot create {path}: No space left on device", path)
+        return super().open(path, create=create)
+
+    def rename(self, old: str, new: str) -> None:
+        if self.full and old.startswith(self.full):
+            raise DiskError(f"cannot rename {old}: Input/output error", old)
+        super().rename(old, new)
+
+
+def table_on(disk: FullDisk, directories: list[LogDirectoryState]) -> PartitionTable:
+    return PartitionTable(disk, ManualClock(), directories, lambda log, high: Partition(log, broker_id=0, high_watermark=high))
+
+
+def test_a_log_that_could_not_be_made_for_lack_of_room_is_made_later(tmp_path: Path) -> None:
+    (directory,), disk = directories_of(tmp_path, "a"), FullDisk()
+    table, key = table_on(disk, [directory]), TopicPartition("t", 0)
+    disk.full = str(tmp_path / "a" / "t-0")
+    with pytest.raises(ApiError, match="No space left"):
+        table.open(key, FIRST, LogConfig(), is_new=True)
+    assert table.unopened_in(directory) == [key] and not table.is_whole(directory)
+    disk.full = ""
+    made = table.open(key, FIRST, LogConfig(), is_new=True)
+    assert table.unopened_in(directory) == [] and table.is_whole(directory) and made.log.log_end_offset == 0
+    assert directory.partition_names() == ["t-0"]
+
+
+def test_a_damaged_log_is_not_tried_again_and_again(tmp_path: Path) -> None:
+    (directory,) = directories_of(tmp_path, "a")
+    open_all(table_of([directory]), "t", 1)
+    table = table_of([directory])
+    with pytest.raises(ApiError):
+        table.open(TopicPartition("t", 0), SECOND, LogConfig())
+    assert table.unopened_in(directory) == []
+    assert not table.is_whole(directory), "a clean marker would hide what is wrong from the next start"
+
+
+def test_a_topic_made_anew_while_its_old_directory_is_offline_goes_to_a_healthy_one(tmp_path: Path) -> None:
+    directories, disk = directories_of(tmp_path, "a", "b"), FullDisk()
+    table, key = table_on(disk, directories), TopicPartition("t", 0)
+    (old,) = open_all(table, "t", 1)
+    assert "/a/" in old.log.directory
+    append(old, 3)
+    disk.full = str(tmp_path / "a")
+    table.take_offline(directories[0], "broken")
+    with pytest.raises(DiskError):
+        table.delete(key, FIRST)
+    (new,) = open_all(table, "t", 1, SECOND)
+    assert "/b/" in new.log.directory and new.log.log_end_offset == 0
+
+    again = table_of(directories_again := [directories[1], directories[0]])
+    directories[0].come_online()
+    assert again.scan(directories[0]) == [], "after a restart nothing is known of the deletion"
+    assert again.open(key, SECOND, LogConfig()).log.directory == new.log.directory
+    assert directories_again[1].partition_names() == ["t-0"]
+
+    disk.full = ""
+    (removed,) = table.scan(directories[0])
+    assert removed.startswith(str(tmp_path / "a")) and removed.endswith("-delete") and Path(removed).is_dir()
+    assert table.get(*key) is new and "t-0" not in directories[0].partition_names()
+
+
+def test_i41_what_an_earlier_topic_left_behind_is_set_aside_for_a_new_one(tmp_path: Path) -> None:
+    directories = directories_of(tmp_path, "a")
+    (old,) = open_all(table_of(directories), "t", 1)
+    append(old, 3)
+    (new,) = open_all(table_of(directories), "t", 1, SECOND)
+    assert new.log.log_end_offset == 0 and new.topic_id == SECOND
+    (stray,) = (tmp_path / "a").glob("*-stray")
+    assert any(file.stat().st_size for file in stray.glob("*.log")), "what it is, and whether it may go, is for people to say"
