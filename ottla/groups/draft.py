@@ -22,6 +22,8 @@ class Caller(NamedTuple):
     client_host: str
     connection: str = ""
     software: str = ""  # what the client calls itself in ApiVersions
+    may_describe: Callable[[str], bool] | None = None
+    """Which topics the caller may see, where it subscribes by a pattern; None if all."""
 
 
 Refusal = Callable[[ErrorCode], Any]

@@ -13,6 +13,7 @@ from __future__ import annotations
 from ottla.base.errors import ErrorCode
 from ottla.base.types import GROUP_METADATA_TOPIC
 from ottla.requests.context import Broker, Pending, RequestContext
+from ottla.requests.rights import is_allowed
 from ottla.security.acl import AclOperation, ResourceType
 from ottla.transactions.metadata import ProducerIdentity
 from ottla.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
@@ -21,10 +22,9 @@ FENCED_SINCE = 2
 
 
 def handle(broker: Broker, request: RequestContext, body: AddOffsetsToTxnRequest) -> AddOffsetsToTxnResponse | Pending:
-    is_allowed = broker.authorizer.is_allowed
-    if not is_allowed(request.connection, AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, body.transactional_id):
+    if not is_allowed(broker, request, AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, body.transactional_id):
         return AddOffsetsToTxnResponse(error_code=ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
-    if not is_allowed(request.connection, AclOperation.READ, ResourceType.GROUP, body.group_id):
+    if not is_allowed(broker, request, AclOperation.READ, ResourceType.GROUP, body.group_id):
         return AddOffsetsToTxnResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
     if not body.transactional_id:
         return AddOffsetsToTxnResponse(error_code=ErrorCode.INVALID_REQUEST)

@@ -17,6 +17,7 @@ from collections.abc import Callable, Sequence
 from ottla.base.errors import ErrorCode
 from ottla.base.types import TopicPartition
 from ottla.requests.context import Broker, Pending, RequestContext
+from ottla.requests.rights import is_allowed, is_broker
 from ottla.security.acl import AclOperation, ResourceType
 from ottla.transactions.metadata import TRANSACTIONS_V2, ProducerIdentity
 from ottla.wire.messages.add_partitions_to_txn import (
@@ -48,7 +49,7 @@ def handle_client(broker: Broker, request: RequestContext, body: AddPartitionsTo
     """One transaction of a client."""
     partitions = partitions_of(body.v3_and_below_topics)
     transactional_id = body.v3_and_below_transactional_id
-    if not broker.authorizer.is_allowed(request.connection, AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id):
+    if not is_allowed(broker, request, AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id):
         return answer_client(dict.fromkeys(partitions, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED))
     if not transactional_id:
         return answer_client(dict.fromkeys(partitions, ErrorCode.INVALID_REQUEST))
@@ -97,20 +98,19 @@ def run_one(broker: Broker, request: RequestContext, transaction: AddPartitionsT
     partitions = partitions_of(transaction.topics)
     identity = ProducerIdentity(transaction.producer_id, transaction.producer_epoch)
     transactional_id = transaction.transactional_id
-    is_allowed, connection = broker.authorizer.is_allowed, request.connection
-    is_broker = is_allowed(connection, AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER, "kafka-cluster")
-    if not is_broker and not is_allowed(connection, AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id):
+    is_trusted = is_broker(broker, request)
+    if not is_trusted and not is_allowed(broker, request, AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id):
         return done(dict.fromkeys(partitions, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED))
     if not transactional_id:
         return done(dict.fromkeys(partitions, ErrorCode.INVALID_REQUEST))
-    refused = refuse_partitions(broker, request, partitions, is_broker=is_broker)
+    refused = refuse_partitions(broker, request, partitions, is_trusted=is_trusted)
     if refused:
         return done({partition: refused.get(partition, ErrorCode.OPERATION_NOT_ATTEMPTED) for partition in partitions})
     if transaction.verify_only:
         return broker.transactions.verify_partitions(transactional_id, identity, partitions, done)
 
     def added(code: ErrorCode) -> None:
-        if not code and not is_broker:
+        if not code and not is_trusted:
             broker.transactions.saw(transactional_id, request)
         done(dict.fromkeys(partitions, code))
 
@@ -118,11 +118,11 @@ def run_one(broker: Broker, request: RequestContext, transaction: AddPartitionsT
     broker.transactions.add_partitions(transactional_id, identity, partitions, TRANSACTIONS_V2, added)
 
 
-def refuse_partitions(broker: Broker, request: RequestContext, partitions: Sequence[TopicPartition], *, is_broker: bool = False) -> Codes:
+def refuse_partitions(broker: Broker, request: RequestContext, partitions: Sequence[TopicPartition], *, is_trusted: bool = False) -> Codes:
     """Those that cannot be added, and why. A broker asks for a client whose rights it has seen to."""
     refused: Codes = {}
     for partition in partitions:
-        if not is_broker and not broker.authorizer.is_allowed(request.connection, AclOperation.WRITE, ResourceType.TOPIC, partition.topic):
+        if not is_trusted and not is_allowed(broker, request, AclOperation.WRITE, ResourceType.TOPIC, partition.topic):
             refused[partition] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
         elif broker.metadata.partition(partition.topic, partition.partition) is None:
             refused[partition] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

@@ -13,7 +13,8 @@ from __future__ import annotations
 from ottla.base.errors import ErrorCode
 from ottla.controller.api import QuotaRequest, QuotaResult
 from ottla.requests.context import Broker, Pending, RequestContext
-from ottla.security.acl import AclOperation, ResourceType
+from ottla.requests.rights import is_allowed_on_cluster
+from ottla.security.acl import AclOperation
 from ottla.wire.messages.alter_client_quotas import (
     AlterClientQuotasRequest,
     AlterClientQuotasResponse,
@@ -24,7 +25,7 @@ from ottla.wire.messages.alter_client_quotas import (
 
 
 def handle(broker: Broker, request: RequestContext, body: AlterClientQuotasRequest) -> AlterClientQuotasResponse | Pending:
-    if not broker.authorizer.is_allowed(request.connection, AclOperation.ALTER_CONFIGS, ResourceType.CLUSTER, "kafka-cluster"):
+    if not is_allowed_on_cluster(broker, request, AclOperation.ALTER_CONFIGS):
         return AlterClientQuotasResponse(entries=[_answer(entry, ErrorCode.CLUSTER_AUTHORIZATION_FAILED) for entry in body.entries])
     wanted: dict[int, QuotaRequest] = {}
     repeated: dict[int, None] = {}

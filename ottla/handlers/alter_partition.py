@@ -14,7 +14,7 @@ from __future__ import annotations
 from ottla.base.errors import ErrorCode
 from ottla.controller import api
 from ottla.requests.context import Broker, Pending, RequestContext
-from ottla.security.acl import AclOperation, ResourceType
+from ottla.requests.rights import is_broker
 from ottla.wire.messages.alter_partition import (
     AlterPartitionRequest,
     AlterPartitionResponse,
@@ -28,7 +28,7 @@ EPOCH_UNKNOWN = -1
 
 
 def handle(broker: Broker, request: RequestContext, body: AlterPartitionRequest) -> AlterPartitionResponse | Pending:
-    if not broker.authorizer.is_allowed(request.connection, AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER, "kafka-cluster"):
+    if not is_broker(broker, request):
         return AlterPartitionResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     changes = [
         api.IsrChangeRequest(

@@ -15,7 +15,8 @@ from ottla.base.errors import ErrorCode
 from ottla.controller import api
 from ottla.controller.reassignment import origin_of
 from ottla.requests.context import Broker, Pending, RequestContext
-from ottla.security.acl import AclOperation, ResourceType
+from ottla.requests.rights import is_allowed_on_cluster
+from ottla.security.acl import AclOperation
 from ottla.wire.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
@@ -27,7 +28,7 @@ from ottla.wire.messages.alter_partition_reassignments import (
 def handle(
     broker: Broker, request: RequestContext, body: AlterPartitionReassignmentsRequest
 ) -> AlterPartitionReassignmentsResponse | Pending:
-    if not broker.authorizer.is_allowed(request.connection, AclOperation.ALTER, ResourceType.CLUSTER, "kafka-cluster"):
+    if not is_allowed_on_cluster(broker, request, AclOperation.ALTER):
         return AlterPartitionReassignmentsResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED, error_message=None)
     refused: list[api.PartitionResult] = []
     wanted: list[api.Reassignment] = []

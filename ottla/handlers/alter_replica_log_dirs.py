@@ -12,7 +12,8 @@ from __future__ import annotations
 
 from ottla.base.errors import ErrorCode
 from ottla.requests.context import Broker, RequestContext
-from ottla.security.acl import AclOperation, ResourceType
+from ottla.requests.rights import is_allowed_on_cluster
+from ottla.security.acl import AclOperation
 from ottla.wire.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirPartitionResult,
     AlterReplicaLogDirsRequest,
@@ -22,7 +23,7 @@ from ottla.wire.messages.alter_replica_log_dirs import (
 
 
 def handle(broker: Broker, request: RequestContext, body: AlterReplicaLogDirsRequest) -> AlterReplicaLogDirsResponse:
-    is_allowed = broker.authorizer.is_allowed(request.connection, AclOperation.ALTER, ResourceType.CLUSTER, "kafka-cluster")
+    is_allowed = is_allowed_on_cluster(broker, request, AclOperation.ALTER)
     topics: dict[str, AlterReplicaLogDirTopicResult] = {}
     for directory in body.dirs:
         for topic in directory.topics:

@@ -17,9 +17,10 @@ from typing import Any
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.base.uuids import ZERO_UUID
 from ottla.groups.share.offsets import alter_refusal
-from ottla.requests.context import Broker, Pending, RequestContext, require
+from ottla.requests.context import Broker, Pending, RequestContext
 from ottla.requests.coordination import run
 from ottla.requests.levels import require_share_groups
+from ottla.requests.rights import is_allowed, require
 from ottla.security.acl import AclOperation, ResourceType
 from ottla.wire.messages.alter_share_group_offsets import (
     AlterShareGroupOffsetsRequest,
@@ -57,7 +58,7 @@ def _sort_out(
 ) -> list[Any]:
     kept = []
     for topic in body.topics:
-        if broker.authorizer.is_allowed(request.connection, AclOperation.READ, ResourceType.TOPIC, topic.topic_name):
+        if is_allowed(broker, request, AclOperation.READ, ResourceType.TOPIC, topic.topic_name):
             kept.append(topic)
             continue
         results = [

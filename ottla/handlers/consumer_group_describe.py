@@ -16,8 +16,8 @@ from typing import Any
 
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.requests.context import Broker, RequestContext
+from ottla.requests.coordination import offers_consumer_groups
 from ottla.requests.group_descriptions import Kind, describe_groups
-from ottla.requests.group_operations import is_offered
 from ottla.wire.messages.consumer_group_describe import (
     ConsumerGroupDescribeRequest,
     ConsumerGroupDescribeResponse,
@@ -37,7 +37,7 @@ def topics_of(member: Member) -> Iterator[str]:
 
 
 def require_offered(broker: Broker) -> None:
-    if not is_offered(broker):
+    if not offers_consumer_groups(broker):
         raise ApiError(ErrorCode.UNSUPPORTED_VERSION)
 
 

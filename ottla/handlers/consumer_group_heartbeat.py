@@ -15,22 +15,22 @@ from typing import Any
 
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.groups.consumer.heartbeat import refusal
-from ottla.requests.context import Broker, RequestContext, require
-from ottla.requests.coordination import ask, caller_of
-from ottla.requests.group_operations import is_offered
+from ottla.requests.context import Broker, Pending, RequestContext
+from ottla.requests.coordination import caller_of, describable_topics, offers_consumer_groups, run
+from ottla.requests.rights import require
 from ottla.security.acl import AclOperation, ResourceType
 from ottla.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 
 
 def handle(broker: Broker, request: RequestContext, body: ConsumerGroupHeartbeatRequest) -> Any:
-    if not is_offered(broker):
+    if not offers_consumer_groups(broker):
         return refusal(ErrorCode.UNSUPPORTED_VERSION)
-    caller = caller_of(request)
+    caller, pending = caller_of(request, describable_topics(broker, request)), Pending()
     try:
+        require(broker, request, AclOperation.READ, ResourceType.GROUP, body.group_id)
         for topic in body.subscribed_topic_names or ():
             require(broker, request, AclOperation.DESCRIBE, ResourceType.TOPIC, topic)
+        run(broker, body.group_id, lambda machine, reply, now_ms: machine.consumer_heartbeat(body, caller, reply, now_ms), pending.complete)
     except ApiError as error:
         return refusal(error.code, error.message)
-    return ask(
-        broker, request, body.group_id, lambda machine, reply, now_ms: machine.consumer_heartbeat(body, caller, reply, now_ms), refusal
-    )
+    return pending

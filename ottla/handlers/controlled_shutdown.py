@@ -12,12 +12,12 @@ from __future__ import annotations
 
 from ottla.base.errors import ErrorCode
 from ottla.requests.context import Broker, Pending, RequestContext
-from ottla.security.acl import AclOperation, ResourceType
+from ottla.requests.rights import is_broker
 from ottla.wire.messages.controlled_shutdown import ControlledShutdownRequest, ControlledShutdownResponse, RemainingPartition
 
 
 def handle(broker: Broker, request: RequestContext, body: ControlledShutdownRequest) -> ControlledShutdownResponse | Pending:
-    if not broker.authorizer.is_allowed(request.connection, AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER, "kafka-cluster"):
+    if not is_broker(broker, request):
         return ControlledShutdownResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     pending = Pending()
 

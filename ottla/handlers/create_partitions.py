@@ -12,6 +12,7 @@ from __future__ import annotations
 from ottla.base.errors import ErrorCode
 from ottla.controller.api import NewPartitions, TopicResult
 from ottla.requests.context import Broker, Pending, RequestContext
+from ottla.requests.rights import is_allowed
 from ottla.security.acl import AclOperation, ResourceType
 from ottla.wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse, CreatePartitionsTopicResult
 
@@ -25,7 +26,7 @@ def handle(broker: Broker, request: RequestContext, body: CreatePartitionsReques
             wanted.pop(name, None)
             message = "Duplicate topic in request."
             answers[name] = CreatePartitionsTopicResult(name=name, error_code=ErrorCode.INVALID_REQUEST, error_message=message)
-        elif not broker.authorizer.is_allowed(request.connection, AclOperation.ALTER, ResourceType.TOPIC, name):
+        elif not is_allowed(broker, request, AclOperation.ALTER, ResourceType.TOPIC, name):
             answers[name] = CreatePartitionsTopicResult(name=name, error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED)
         else:
             assignments = None if topic.assignments is None else [assignment.broker_ids for assignment in topic.assignments]

@@ -3,8 +3,8 @@
 Behaviour: each topic is checked and created by itself, all of them in one write; the answer comes when it is committed and this broker
 leads the partitions. Topics named twice are refused. `validate_only` checks and creates nothing.
 
-Version notes: 4 allows -1 for partitions and replicas, the broker's defaults (KIP-464). 5 answers with the settings in force (KIP-525). 7
-answers with the topic id (KIP-516).
+Version notes: 4 allows -1 for partitions and replicas, the broker's defaults (KIP-464). 5 answers with the settings in force (KIP-525), if
+they may be described. 7 answers with the topic id (KIP-516).
 
 Not done: `create.topic.policy.class.name`, which would run foreign code; mutation quotas (KIP-599).
 """
@@ -13,9 +13,10 @@ from __future__ import annotations
 
 from ottla.base.errors import ErrorCode
 from ottla.controller.api import NewTopic, TopicResult
-from ottla.handlers.metadata import may_create
 from ottla.requests.config_entries import shown, topic_entries
 from ottla.requests.context import Broker, Pending, RequestContext
+from ottla.requests.rights import is_allowed, may_create
+from ottla.security.acl import AclOperation, ResourceType
 from ottla.wire.messages.create_topics import (
     CreatableTopic,
     CreatableTopicConfigs,
@@ -40,7 +41,7 @@ def handle(broker: Broker, request: RequestContext, body: CreateTopicsRequest) -
 
     def created(results: list[TopicResult]) -> None:
         for result in results:
-            answers[result.name] = _answer(broker, result, body.validate_only)
+            answers[result.name] = _answer(broker, request, result, body.validate_only)
         order = dict.fromkeys(topic.name for topic in body.topics)
         pending.complete(CreateTopicsResponse(topics=[answers[name] for name in order]))
 
@@ -70,9 +71,20 @@ def _refused(name: str, code: ErrorCode, message: str | None) -> CreatableTopicR
     return CreatableTopicResult(name=name, error_code=code, error_message=message, configs=[])
 
 
-def _answer(broker: Broker, result: TopicResult, validate_only: bool) -> CreatableTopicResult:
+def _answer(broker: Broker, request: RequestContext, result: TopicResult, validate_only: bool) -> CreatableTopicResult:
     if result.error is not ErrorCode.NONE:
         return _refused(result.name, result.error, result.message)
+    if is_allowed(broker, request, AclOperation.DESCRIBE_CONFIGS, ResourceType.TOPIC, result.name):
+        answer = _described(broker, result)
+    else:
+        hidden = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        answer = CreatableTopicResult(name=result.name, error_message=None, topic_config_error_code=hidden, configs=[])
+    if not validate_only:
+        answer.topic_id = result.topic_id
+    return answer
+
+
+def _described(broker: Broker, result: TopicResult) -> CreatableTopicResult:
     configs = [
         CreatableTopicConfigs(
             name=entry.setting.name,
@@ -83,13 +95,10 @@ def _answer(broker: Broker, result: TopicResult, validate_only: bool) -> Creatab
         )
         for entry in topic_entries(broker.config, result.configs)
     ]
-    answer = CreatableTopicResult(
+    return CreatableTopicResult(
         name=result.name,
         error_message=None,
         num_partitions=result.num_partitions,
         replication_factor=result.replication_factor,
         configs=configs,
     )
-    if not validate_only:
-        answer.topic_id = result.topic_id
-    return answer

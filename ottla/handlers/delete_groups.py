@@ -13,8 +13,9 @@ from __future__ import annotations
 from typing import Any
 
 from ottla.base.errors import ApiError
-from ottla.requests.context import Broker, Pending, RequestContext, require
+from ottla.requests.context import Broker, Pending, RequestContext
 from ottla.requests.coordination import Gathering, run
+from ottla.requests.rights import require
 from ottla.security.acl import AclOperation, ResourceType
 from ottla.wire.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
 

@@ -13,7 +13,8 @@ from __future__ import annotations
 
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.base.types import INTERNAL_TOPICS
-from ottla.requests.context import Broker, RequestContext, require
+from ottla.requests.context import Broker, RequestContext
+from ottla.requests.rights import require
 from ottla.security.acl import AclOperation, ResourceType
 from ottla.wire.messages.delete_records import (
     DeleteRecordsPartitionResult,

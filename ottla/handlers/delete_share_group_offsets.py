@@ -15,9 +15,10 @@ from typing import Any
 
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.groups.share.offsets import delete_refusal
-from ottla.requests.context import Broker, Pending, RequestContext, require
+from ottla.requests.context import Broker, Pending, RequestContext
 from ottla.requests.coordination import run
 from ottla.requests.levels import require_share_groups
+from ottla.requests.rights import is_allowed, require
 from ottla.security.acl import AclOperation, ResourceType
 from ottla.wire.messages.delete_share_group_offsets import (
     DeleteShareGroupOffsetsRequest,
@@ -44,7 +45,7 @@ def handle(broker: Broker, request: RequestContext, body: DeleteShareGroupOffset
             raise ApiError(ErrorCode.INVALID_GROUP_ID)
         kept = []
         for topic in body.topics:
-            if broker.authorizer.is_allowed(request.connection, AclOperation.READ, ResourceType.TOPIC, topic.topic_name):
+            if is_allowed(broker, request, AclOperation.READ, ResourceType.TOPIC, topic.topic_name):
                 kept.append(topic)
             else:
                 code = ErrorCode.TOPIC_AUTHORIZATION_FAILED

@@ -15,6 +15,7 @@ from ottla.base.errors import ErrorCode
 from ottla.base.uuids import ZERO_UUID
 from ottla.controller.api import TopicResult
 from ottla.requests.context import Broker, Pending, RequestContext
+from ottla.requests.rights import is_allowed
 from ottla.security.acl import AclOperation, ResourceType
 from ottla.wire.messages.delete_topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicState
 
@@ -69,4 +70,4 @@ def _resolve(broker: Broker, request: RequestContext, state: DeleteTopicState) -
 
 
 def _may(broker: Broker, request: RequestContext, operation: AclOperation, topic: str) -> bool:
-    return broker.authorizer.is_allowed(request.connection, operation, ResourceType.TOPIC, topic)
+    return is_allowed(broker, request, operation, ResourceType.TOPIC, topic)

@@ -1,6 +1,7 @@
 """DescribeAcls: access rules that match a filter.
 
-Behaviour: SECURITY_DISABLED, as any Kafka broker without an authorizer answers: there are no access rules to describe.
+Behaviour: for a principal that may DESCRIBE the cluster SECURITY_DISABLED, as any Kafka broker without an authorizer answers: there are no
+access rules to describe.
 
 Version notes: 1 pattern types (KIP-290). 3 user resources (KIP-373).
 
@@ -9,12 +10,12 @@ Not done: access rules.
 
 from __future__ import annotations
 
-from ottla.base.errors import ErrorCode
+from ottla.requests.acls import acl_refusal
 from ottla.requests.context import Broker, RequestContext
+from ottla.security.acl import AclOperation
 from ottla.wire.messages.describe_acls import DescribeAclsRequest, DescribeAclsResponse
-
-NO_AUTHORIZER = "No Authorizer is configured."
 
 
 def handle(broker: Broker, request: RequestContext, body: DescribeAclsRequest) -> DescribeAclsResponse:
-    return DescribeAclsResponse(error_code=ErrorCode.SECURITY_DISABLED, error_message=NO_AUTHORIZER)
+    code, message = acl_refusal(broker, request, AclOperation.DESCRIBE)
+    return DescribeAclsResponse(error_code=code, error_message=message)

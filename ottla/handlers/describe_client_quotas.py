@@ -13,8 +13,9 @@ from __future__ import annotations
 from ottla.base.cluster_metadata import QuotaEntity
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.controller.configs import ENTITY_TYPES
-from ottla.requests.context import Broker, RequestContext, require
-from ottla.security.acl import AclOperation, ResourceType
+from ottla.requests.context import Broker, RequestContext
+from ottla.requests.rights import require_on_cluster
+from ottla.security.acl import AclOperation
 from ottla.wire.messages.describe_client_quotas import (
     ComponentData,
     DescribeClientQuotasRequest,
@@ -29,7 +30,7 @@ EXACT, DEFAULT, ANY = 0, 1, 2
 
 def handle(broker: Broker, request: RequestContext, body: DescribeClientQuotasRequest) -> DescribeClientQuotasResponse:
     try:
-        require(broker, request, AclOperation.DESCRIBE_CONFIGS, ResourceType.CLUSTER, "kafka-cluster")
+        require_on_cluster(broker, request, AclOperation.DESCRIBE_CONFIGS)
         _check(body.components)
     except ApiError as refusal:
         return DescribeClientQuotasResponse(error_code=refusal.code, error_message=refusal.message, entries=None)

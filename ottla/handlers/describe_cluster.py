@@ -1,6 +1,7 @@
 """DescribeCluster: the cluster's id, controller and brokers.
 
-Behaviour: the cluster's id, the controller and the brokers as the connection's listener reaches them.
+Behaviour: the cluster's id, the controller and the brokers as the connection's listener reaches them. Every client may ask; the bits of
+authorized operations are 0 without the right to DESCRIBE the cluster.
 
 Version notes: 1 asks for brokers or controllers (KIP-919); this broker has no listener for controllers, so they get
 MISMATCHED_ENDPOINT_TYPE. 2 may include fenced brokers (KIP-1073): there are none, a broker that is not live is not registered.
@@ -12,9 +13,8 @@ from __future__ import annotations
 
 from ottla.base.errors import ErrorCode
 from ottla.handlers.metadata import live_brokers
-from ottla.requests.authorized_operations import NOT_ASKED, authorized_operations
+from ottla.requests.authorized_operations import NOT_ASKED, cluster_operations
 from ottla.requests.context import Broker, RequestContext
-from ottla.security.acl import AclOperation, ResourceType
 from ottla.wire.messages.describe_cluster import DescribeClusterBroker, DescribeClusterRequest, DescribeClusterResponse
 
 BROKERS, CONTROLLERS = 1, 2
@@ -27,11 +27,7 @@ def handle(broker: Broker, request: RequestContext, body: DescribeClusterRequest
             error_code=ErrorCode.MISMATCHED_ENDPOINT_TYPE if is_known else ErrorCode.UNSUPPORTED_ENDPOINT_TYPE,
             error_message="The request was sent to a broker." if is_known else f"Unsupported endpoint type {body.endpoint_type}.",
         )
-    if not broker.authorizer.is_allowed(request.connection, AclOperation.DESCRIBE, ResourceType.CLUSTER, "kafka-cluster"):
-        return DescribeClusterResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED, error_message="Cluster authorization failed.")
-    operations = NOT_ASKED
-    if body.include_cluster_authorized_operations:
-        operations = authorized_operations(broker, request, ResourceType.CLUSTER, "kafka-cluster")
+    operations = cluster_operations(broker, request) if body.include_cluster_authorized_operations else NOT_ASKED
     return DescribeClusterResponse(
         cluster_id=broker.metadata.cluster_id,
         controller_id=broker.metadata.controller_id,

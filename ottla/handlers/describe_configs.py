@@ -24,7 +24,8 @@ from ottla.requests.config_entries import (
     shown,
     topic_entries,
 )
-from ottla.requests.context import Broker, RequestContext, require
+from ottla.requests.context import Broker, RequestContext
+from ottla.requests.rights import require, require_on_cluster
 from ottla.security.acl import AclOperation, ResourceType
 from ottla.wire.messages.describe_configs import (
     DescribeConfigsRequest,
@@ -63,7 +64,7 @@ def _entries(broker: Broker, request: RequestContext, resource: DescribeConfigsR
             raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")
         return topic_entries(broker.config, topic.configs)
     if kind == CONFIG_BROKER:
-        require(broker, request, AclOperation.DESCRIBE_CONFIGS, ResourceType.CLUSTER, "kafka-cluster")
+        require_on_cluster(broker, request, AclOperation.DESCRIBE_CONFIGS)
         if name == ALL_BROKERS:
             return default_broker_entries(metadata.configs(CONFIG_BROKER, ALL_BROKERS))
         if name != str(broker.broker_id):
@@ -72,7 +73,7 @@ def _entries(broker: Broker, request: RequestContext, resource: DescribeConfigsR
             )
         return broker_entries(broker.config, metadata.configs(CONFIG_BROKER, name), metadata.configs(CONFIG_BROKER, ALL_BROKERS))
     if kind == CONFIG_BROKER_LOGGER:
-        require(broker, request, AclOperation.DESCRIBE_CONFIGS, ResourceType.CLUSTER, "kafka-cluster")
+        require_on_cluster(broker, request, AclOperation.DESCRIBE_CONFIGS)
         if name != str(broker.broker_id):
             raise ApiError(ErrorCode.INVALID_REQUEST, f"Unexpected broker id, expected {broker.broker_id} but received {name}")
         return logger_entries()

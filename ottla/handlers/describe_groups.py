@@ -13,9 +13,10 @@ from __future__ import annotations
 from typing import Any
 
 from ottla.base.errors import ApiError
-from ottla.requests.context import Broker, Pending, RequestContext, require
+from ottla.requests.authorized_operations import authorized_operations
+from ottla.requests.context import Broker, Pending, RequestContext
 from ottla.requests.coordination import Gathering, caller_of, run
-from ottla.requests.group_operations import authorized_operations
+from ottla.requests.rights import require
 from ottla.security.acl import AclOperation, ResourceType
 from ottla.wire.messages.describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
 
@@ -43,7 +44,7 @@ def _describe(
 
     def answer(groups: list[DescribedGroup]) -> None:
         if with_operations and not groups[0].error_code:
-            groups[0].authorized_operations = authorized_operations(broker, request, group_id)
+            groups[0].authorized_operations = authorized_operations(broker, request, ResourceType.GROUP, group_id)
         described.groups[index] = groups[0]
         gathering.part_done()
 

@@ -16,7 +16,8 @@ from collections.abc import Iterable
 from ottla.base.errors import ErrorCode, StorageError
 from ottla.replication.partition import Partition
 from ottla.requests.context import Broker, LogDirectory, RequestContext
-from ottla.security.acl import AclOperation, ResourceType
+from ottla.requests.rights import is_allowed_on_cluster
+from ottla.security.acl import AclOperation
 from ottla.wire.messages.describe_log_dirs import (
     DescribeLogDirsPartition,
     DescribeLogDirsRequest,
@@ -27,7 +28,7 @@ from ottla.wire.messages.describe_log_dirs import (
 
 
 def handle(broker: Broker, request: RequestContext, body: DescribeLogDirsRequest) -> DescribeLogDirsResponse:
-    if not broker.authorizer.is_allowed(request.connection, AclOperation.DESCRIBE, ResourceType.CLUSTER, "kafka-cluster"):
+    if not is_allowed_on_cluster(broker, request, AclOperation.DESCRIBE):
         return DescribeLogDirsResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     by_directory: dict[str, list[Partition]] = {}
     for partition in _wanted(broker, body):

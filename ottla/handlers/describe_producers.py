@@ -10,7 +10,8 @@ Not done: nothing.
 from __future__ import annotations
 
 from ottla.base.errors import ApiError, ErrorCode
-from ottla.requests.context import Broker, RequestContext, require
+from ottla.requests.context import Broker, RequestContext
+from ottla.requests.rights import require
 from ottla.security.acl import AclOperation, ResourceType
 from ottla.wire.messages.describe_producers import (
     DescribeProducersRequest,

@@ -14,7 +14,8 @@ from __future__ import annotations
 
 from ottla.base.errors import ErrorCode
 from ottla.requests.context import Broker, RequestContext
-from ottla.security.acl import AclOperation, ResourceType
+from ottla.requests.rights import is_allowed_on_cluster
+from ottla.security.acl import AclOperation
 from ottla.wire.messages.describe_quorum import (
     DescribeQuorumRequest,
     DescribeQuorumResponse,
@@ -31,7 +32,7 @@ _TERM_SHIFT = 32  # an epoch of a registration counts terms of the store above, 
 
 
 def handle(broker: Broker, request: RequestContext, body: DescribeQuorumRequest) -> DescribeQuorumResponse:
-    if not broker.authorizer.is_allowed(request.connection, AclOperation.DESCRIBE, ResourceType.CLUSTER, "kafka-cluster"):
+    if not is_allowed_on_cluster(broker, request, AclOperation.DESCRIBE):
         return DescribeQuorumResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED, error_message=None)
     topics = [
         DescribeQuorumResponseTopicData(

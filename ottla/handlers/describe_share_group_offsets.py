@@ -20,9 +20,10 @@ from ottla.base.errors import ApiError, ErrorCode, WireError
 from ottla.base.share_state import SharePartitionKey, ShareState
 from ottla.base.uuids import ZERO_UUID
 from ottla.groups.share.offsets import KnownTopic
-from ottla.requests.context import Broker, Pending, RequestContext, require
+from ottla.requests.context import Broker, Pending, RequestContext
 from ottla.requests.coordination import Gathering, run
 from ottla.requests.levels import require_share_groups
+from ottla.requests.rights import is_allowed, require
 from ottla.security.acl import AclOperation, ResourceType
 from ottla.wire.messages.describe_share_group_offsets import (
     DescribeShareGroupOffsetsRequest,
@@ -91,7 +92,7 @@ def _look_up(
         asked = [
             DescribeShareGroupOffsetsRequestTopic(topic_name=topic.name, partitions=list(topic.partitions))
             for topic in known
-            if broker.authorizer.is_allowed(request.connection, AclOperation.DESCRIBE, ResourceType.TOPIC, topic.name)
+            if is_allowed(broker, request, AclOperation.DESCRIBE, ResourceType.TOPIC, topic.name)
         ]
     kept = {topic.name: topic for topic in known}
     wanted: list[tuple[SharePartitionKey, str, DescribeShareGroupOffsetsResponsePartition]] = []
@@ -99,13 +100,13 @@ def _look_up(
         found, name = broker.metadata.topic(topic.topic_name), topic.topic_name
         result = DescribeShareGroupOffsetsResponseTopic(topic_name=name, topic_id=ZERO_UUID if found is None else found.topic_id)
         group.topics.append(result)
-        is_allowed = broker.authorizer.is_allowed(request.connection, AclOperation.DESCRIBE, ResourceType.TOPIC, name)
-        if not is_allowed:
+        may_describe = is_allowed(broker, request, AclOperation.DESCRIBE, ResourceType.TOPIC, name)
+        if not may_describe:
             result.topic_id = ZERO_UUID
         for index in topic.partitions:
             place = DescribeShareGroupOffsetsResponsePartition(partition_index=index, start_offset=UNKNOWN)
             result.partitions.append(place)
-            if not is_allowed:
+            if not may_describe:
                 place.error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
             elif name in kept and index in kept[name].partitions:
                 wanted.append((SharePartitionKey(group.group_id, kept[name].topic_id, index), name, place))

@@ -15,6 +15,7 @@ from ottla.base.errors import ErrorCode
 from ottla.controller.topic_names import why_invalid
 from ottla.requests.authorized_operations import authorized_operations
 from ottla.requests.context import Broker, RequestContext
+from ottla.requests.rights import is_allowed
 from ottla.security.acl import AclOperation, ResourceType
 from ottla.wire.messages.describe_topic_partitions import (
     Cursor,
@@ -38,7 +39,7 @@ def handle(broker: Broker, request: RequestContext, body: DescribeTopicPartition
             response.next_cursor = Cursor(topic_name=name, partition_index=first)
             break
         topic = broker.metadata.topic(name)
-        if not broker.authorizer.is_allowed(request.connection, AclOperation.DESCRIBE, ResourceType.TOPIC, name):
+        if not is_allowed(broker, request, AclOperation.DESCRIBE, ResourceType.TOPIC, name):
             if body.topics:
                 refused = DescribeTopicPartitionsResponseTopic(error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, name=name)
                 response.topics.append(refused)

@@ -14,7 +14,8 @@ from collections import Counter
 
 from ottla.base.errors import ErrorCode
 from ottla.requests.context import Broker, RequestContext
-from ottla.security.acl import AclOperation, ResourceType
+from ottla.requests.rights import is_allowed_on_cluster
+from ottla.security.acl import AclOperation
 from ottla.wire.messages.describe_user_scram_credentials import (
     DescribeUserScramCredentialsRequest,
     DescribeUserScramCredentialsResponse,
@@ -23,7 +24,7 @@ from ottla.wire.messages.describe_user_scram_credentials import (
 
 
 def handle(broker: Broker, request: RequestContext, body: DescribeUserScramCredentialsRequest) -> DescribeUserScramCredentialsResponse:
-    if not broker.authorizer.is_allowed(request.connection, AclOperation.DESCRIBE, ResourceType.CLUSTER, "kafka-cluster"):
+    if not is_allowed_on_cluster(broker, request, AclOperation.DESCRIBE):
         return DescribeUserScramCredentialsResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED, error_message=None)
     counts = Counter(user.name for user in body.users or ())
     results = [_unknown(name) if count == 1 else _repeated(name) for name, count in counts.items()]

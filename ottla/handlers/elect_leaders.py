@@ -13,7 +13,8 @@ from __future__ import annotations
 from ottla.base.errors import ErrorCode
 from ottla.controller import api
 from ottla.requests.context import Broker, Pending, RequestContext
-from ottla.security.acl import AclOperation, ResourceType
+from ottla.requests.rights import is_allowed_on_cluster
+from ottla.security.acl import AclOperation
 from ottla.wire.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse, PartitionResult, ReplicaElectionResult
 
 KINDS = {int(kind): kind for kind in api.ElectionType}
@@ -23,7 +24,7 @@ def handle(broker: Broker, request: RequestContext, body: ElectLeadersRequest) -
     wanted = None
     if body.topic_partitions is not None:
         wanted = [(topic.topic, index) for topic in body.topic_partitions for index in topic.partitions]
-    if not broker.authorizer.is_allowed(request.connection, AclOperation.ALTER, ResourceType.CLUSTER, "kafka-cluster"):
+    if not is_allowed_on_cluster(broker, request, AclOperation.ALTER):
         return _refused(wanted, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     kind = KINDS.get(body.election_type)
     if kind is None:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from ottla.base.errors import ErrorCode
 from ottla.requests.context import Broker, Pending, RequestContext
+from ottla.requests.rights import is_allowed
 from ottla.security.acl import AclOperation, ResourceType
 from ottla.transactions.metadata import TRANSACTIONS_V2, ProducerIdentity
 from ottla.transactions.shard import EndResult
@@ -24,7 +25,7 @@ TRANSACTIONS_V2_SINCE = 5
 
 def handle(broker: Broker, request: RequestContext, body: EndTxnRequest) -> EndTxnResponse | Pending:
     transactional_id = body.transactional_id
-    if not broker.authorizer.is_allowed(request.connection, AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id):
+    if not is_allowed(broker, request, AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id):
         return EndTxnResponse(error_code=ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     if not transactional_id:
         return EndTxnResponse(error_code=ErrorCode.INVALID_REQUEST)

@@ -3,10 +3,11 @@
 Behaviour: reads each wanted partition up to the reader's bound (high watermark, or last stable offset for read_committed; log end for a
 replica). Records are slices of segment files, never copied here. If the answer holds fewer than `min_bytes` and no error, it waits up to
 `max_wait_ms` for one of its partitions to move, and then the same code runs again. `max_bytes` bounds the answer, except that the first
-partition that has data gives at least one whole batch, so that a batch larger than the limit cannot stop a reader.
+partition that has data gives at least one whole batch, so that a batch larger than the limit cannot stop a reader. A replica needs the
+right to CLUSTER_ACTION; any other reader needs READ on each topic, asked again whenever the request is tried.
 
-Version notes: 7 sessions (KIP-227, `fetch_sessions.py`); 9 leader epoch fencing (KIP-320); 11 rack of the reader (KIP-392); 12 diverging
-epoch for followers (KIP-595); 13 topic ids (KIP-516); 15 replica state (KIP-903); 16 endpoints of new leaders (KIP-951); 18 the
+Version notes: 7 sessions (KIP-227, `replication/fetch_sessions.py`); 9 leader epoch fencing (KIP-320); 11 rack of the reader (KIP-392); 12
+diverging epoch for followers (KIP-595); 13 topic ids (KIP-516); 15 replica state (KIP-903); 16 endpoints of new leaders (KIP-951); 18 the
 follower's high watermark.
 
 Not done: reading from the closest replica, which needs more than one broker; no `preferred_read_replica` is ever named.
@@ -22,6 +23,7 @@ from ottla.replication.fetch_sessions import FetchPlan, Wanted
 from ottla.replication.partition import Partition, PartitionRead
 from ottla.replication.progress import UNKNOWN_EPOCH, FollowerFetch
 from ottla.requests.context import Broker, Pending, RequestContext, Watch
+from ottla.requests.rights import is_allowed, is_broker
 from ottla.security.acl import AclOperation, ResourceType
 from ottla.wire.messages.fetch import (
     AbortedTransaction,
@@ -46,7 +48,7 @@ def handle(broker: Broker, request: RequestContext, body: FetchRequest) -> Fetch
     if replica_id >= 0 and not may_replicate(broker, request):
         return FetchResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     replica = (replica_id, body.replica_state.replica_epoch if request.version >= 15 else UNKNOWN_EPOCH)
-    plan = broker.fetch_sessions.plan(body, request.version >= TOPIC_IDS_SINCE)
+    plan = broker.fetch_sessions.plan(body, request.version >= TOPIC_IDS_SINCE, request.connection.principal)
     if plan.error:
         return FetchResponse(error_code=plan.error)
     fetch = Fetch(broker, request, body, plan, replica)
@@ -57,7 +59,7 @@ def handle(broker: Broker, request: RequestContext, body: FetchRequest) -> Fetch
 
 
 def may_replicate(broker: Broker, request: RequestContext) -> bool:
-    return broker.authorizer.is_allowed(request.connection, AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER, "kafka-cluster")
+    return is_broker(broker, request)
 
 
 class Fetch:
@@ -67,11 +69,13 @@ class Fetch:
     """
 
     __slots__ = (
-        "_body", "_broker", "_has_records", "_has_topic_ids", "_partitions", "_pending", "_plan", "_reads", "_replica", "_watch",
+        "_body", "_broker", "_has_records", "_has_topic_ids", "_partitions", "_pending", "_plan", "_reads", "_replica", "_request",
+        "_watch",
     )  # fmt: skip
 
     def __init__(self, broker: Broker, request: RequestContext, body: FetchRequest, plan: FetchPlan, replica: tuple[int, int]) -> None:
         self._broker = broker
+        self._request = request
         self._body = body
         self._plan = plan
         self._replica = replica
@@ -90,8 +94,13 @@ class Fetch:
         size = 0
         is_urgent = not self._plan.wanted
         reads = self._reads = []
+        # A replica's right was asked for the whole request.
+        reads_all = self._replica[0] >= 0 or self._broker.authorizer.allows_clients_everything(self._request.connection)
         for wanted, partition in zip(self._plan.wanted, self._partitions, strict=True):
-            read = self._read(wanted, partition, left, size == 0)
+            if reads_all or self._may_read(wanted, partition):
+                read = self._read(wanted, partition, left, size == 0)
+            else:
+                read = ErrorCode.TOPIC_AUTHORIZATION_FAILED
             reads.append(read)
             if type(read) is not PartitionRead:
                 is_urgent = True
@@ -156,6 +165,17 @@ class Fetch:
             return self._broker.partitions.get_by_id(wanted.topic_id, wanted.index)
         return self._broker.partitions.get(wanted.topic, wanted.index)
 
+    def _may_read(self, wanted: Wanted, partition: Partition | None) -> bool:
+        """Asked at each attempt, because rights may be withdrawn while a reader waits. An unknown topic id has no name to ask for."""
+        name = self._topic_name(wanted) if partition is None else partition.topic_partition.topic
+        return name is None or is_allowed(self._broker, self._request, AclOperation.READ, ResourceType.TOPIC, name)
+
+    def _topic_name(self, wanted: Wanted) -> str | None:
+        if not self._has_topic_ids:
+            return wanted.topic
+        topic = self._broker.metadata.topic_by_id(wanted.topic_id)
+        return None if topic is None else topic.name
+
     def _read(self, wanted: Wanted, partition: Partition | None, left: int, is_first: bool) -> PartitionRead | ErrorCode:
         if partition is None:
             return self._unknown(wanted)
@@ -193,7 +213,8 @@ class Fetch:
         index = wanted.index
         if type(read) is not PartitionRead:
             assert isinstance(read, ErrorCode)
-            return refusal(index, read, is_here=self._find(wanted) is not None)
+            is_here = read is not ErrorCode.TOPIC_AUTHORIZATION_FAILED and self._find(wanted) is not None
+            return refusal(index, read, is_here=is_here)
         found, high_watermark, stable, log_start_offset, aborted, diverging = read
         result = make_result(
             partition_index=index,
@@ -210,13 +231,8 @@ class Fetch:
         return result
 
     def _unknown(self, wanted: Wanted) -> ErrorCode:
-        name = wanted.topic
-        if self._has_topic_ids:
-            topic = self._broker.metadata.topic_by_id(wanted.topic_id)
-            if topic is None:
-                return ErrorCode.UNKNOWN_TOPIC_ID
-            name = topic.name
-        return self._broker.partitions.absence(name, wanted.index)
+        name = self._topic_name(wanted)
+        return ErrorCode.UNKNOWN_TOPIC_ID if name is None else self._broker.partitions.absence(name, wanted.index)
 
     def _by_topic(self, told: Sequence[tuple[Wanted, PartitionRead | ErrorCode]]) -> list[FetchableTopicResponse]:
         """Groups runs of one topic, in serving order."""

@@ -17,7 +17,8 @@ from ottla.base.errors import ApiError, ErrorCode
 from ottla.base.java_hash import java_partition
 from ottla.base.types import GROUP_METADATA_TOPIC, SHARE_GROUP_STATE_TOPIC, TRANSACTION_STATE_TOPIC
 from ottla.base.uuids import uuid_from_text
-from ottla.requests.context import Broker, Pending, RequestContext, require
+from ottla.requests.context import Broker, Pending, RequestContext
+from ottla.requests.rights import is_broker, require
 from ottla.security.acl import AclOperation, ResourceType
 from ottla.wire.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 
@@ -35,21 +36,31 @@ def handle(broker: Broker, request: RequestContext, body: FindCoordinatorRequest
         return _response(request, [_refuse(key, ErrorCode.INVALID_REQUEST, f"key type {body.key_type} is not known") for key in keys])
     if body.key_type == SHARE and not is_broker(broker, request):
         return _response(request, [_refuse(key, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "only brokers may ask") for key in keys])
+    refused = {key: refusal for key in keys if (refusal := _refusal(broker, request, body.key_type, key)) is not None}
+    if len(refused) == len(set(keys)):  # nothing is created for those who may not use it
+        return _response(request, [refused[key] for key in keys])
     pending = Pending()
 
     def answer(code: ErrorCode) -> None:
-        pending.complete(_response(request, [_find(broker, request, body.key_type, topic, key, code) for key in keys]))
+        pending.complete(_response(request, [refused.get(key) or _find(broker, request, topic, key, code) for key in keys]))
 
     broker.internal_topics.ensure(topic, answer)
     return pending
 
 
-def _find(broker: Broker, request: RequestContext, key_type: int, topic: str, key: str, code: ErrorCode) -> Coordinator:
+def _refusal(broker: Broker, request: RequestContext, key_type: int, key: str) -> Coordinator | None:
     try:
         if key_type == SHARE:
             check_share_partition(key)
         else:
             require(broker, request, AclOperation.DESCRIBE, RESOURCES[key_type], key)
+    except ApiError as error:
+        return _refuse(key, error.code, error.message)
+    return None
+
+
+def _find(broker: Broker, request: RequestContext, topic: str, key: str, code: ErrorCode) -> Coordinator:
+    try:
         metadata = broker.metadata.topic(topic)
         if code or metadata is None or not metadata.partitions:
             raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{topic} is not there yet")
@@ -61,10 +72,6 @@ def _find(broker: Broker, request: RequestContext, key_type: int, topic: str, ke
         return _refuse(key, error.code, error.message)
     host, port = endpoint
     return Coordinator(key=key, node_id=leader.broker_id, host=host, port=port)
-
-
-def is_broker(broker: Broker, request: RequestContext) -> bool:
-    return broker.authorizer.is_allowed(request.connection, AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER, "kafka-cluster")
 
 
 def check_share_partition(key: str) -> None:

@@ -16,8 +16,9 @@ from ottla.base.errors import ApiError, ErrorCode
 from ottla.controller.api import ConfigEntry, ConfigOperation, ConfigRequest, ConfigResult
 from ottla.requests.broker_loggers import alter_loggers
 from ottla.requests.config_changes import alter
-from ottla.requests.context import Broker, Pending, RequestContext, require
-from ottla.security.acl import AclOperation, ResourceType
+from ottla.requests.context import Broker, Pending, RequestContext
+from ottla.requests.rights import require_on_cluster
+from ottla.security.acl import AclOperation
 from ottla.wire.messages.incremental_alter_configs import (
     AlterConfigsResource,
     AlterConfigsResourceResponse,
@@ -60,7 +61,7 @@ def _alter_loggers(
     broker: Broker, request: RequestContext, resource: AlterConfigsResource, validate_only: bool
 ) -> AlterConfigsResourceResponse:
     try:
-        require(broker, request, AclOperation.ALTER_CONFIGS, ResourceType.CLUSTER, "kafka-cluster")
+        require_on_cluster(broker, request, AclOperation.ALTER_CONFIGS)
         if resource.resource_name != str(broker.broker_id):
             message = f"Unexpected broker id, expected {broker.broker_id} but received {resource.resource_name}"
             raise ApiError(ErrorCode.INVALID_REQUEST, message)

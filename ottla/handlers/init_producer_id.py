@@ -1,7 +1,8 @@
 """InitProducerId: gives a producer its id and epoch, and fences whoever had the transactional id before.
 
-Behaviour: without a transactional id any producer gets a new producer id with epoch 0. With one the coordinator decides
-(`transactions/init_producer_id.py`); while an earlier transaction ends the answer is CONCURRENT_TRANSACTIONS.
+Behaviour: without a transactional id any producer that may write idempotently, or to some topic (KIP-679), gets a new producer id with
+epoch 0. With one the coordinator decides (`transactions/init_producer_id.py`); while an earlier transaction ends the answer is
+CONCURRENT_TRANSACTIONS.
 
 Version notes: 3 the client may name the identity that it holds (KIP-360); 4 PRODUCER_FENCED instead of INVALID_PRODUCER_EPOCH (KIP-588);
 6 two-phase commit (KIP-939), refused with TRANSACTIONAL_ID_AUTHORIZATION_FAILED unless `transaction.two.phase.commit.enable` is set.
@@ -14,6 +15,7 @@ from __future__ import annotations
 from ottla.base.errors import ErrorCode
 from ottla.base.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 from ottla.requests.context import Broker, Pending, RequestContext
+from ottla.requests.rights import is_allowed, is_allowed_on_cluster
 from ottla.security.acl import AclOperation, ResourceType
 from ottla.transactions.init_producer_id import InitProducerId
 from ottla.transactions.metadata import ProducerIdentity
@@ -55,19 +57,26 @@ def handle(broker: Broker, request: RequestContext, body: InitProducerIdRequest)
 def refusal(broker: Broker, request: RequestContext, body: InitProducerIdRequest) -> ErrorCode:
     transactional_id = body.transactional_id
     if transactional_id is None:
-        if not broker.authorizer.is_allowed(request.connection, AclOperation.IDEMPOTENT_WRITE, ResourceType.CLUSTER, "kafka-cluster"):
+        if not may_write_idempotently(broker, request):
             return ErrorCode.CLUSTER_AUTHORIZATION_FAILED
     else:
         operations = [AclOperation.WRITE]
-        if body.enable2_pc or body.keep_prepared_txn:
+        if body.enable2_pc:
             operations.append(AclOperation.TWO_PHASE_COMMIT)
         for operation in operations:
-            if not broker.authorizer.is_allowed(request.connection, operation, ResourceType.TRANSACTIONAL_ID, transactional_id):
+            if not is_allowed(broker, request, operation, ResourceType.TRANSACTIONAL_ID, transactional_id):
                 return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
     # An id without an epoch, or an epoch without an id, names nobody.
     if (body.producer_id == NO_PRODUCER_ID) != (body.producer_epoch == NO_PRODUCER_EPOCH):
         return ErrorCode.INVALID_REQUEST
     return ErrorCode.NONE
+
+
+def may_write_idempotently(broker: Broker, request: RequestContext) -> bool:
+    """The right to write to any topic implies the one to a producer id (KIP-679)."""
+    return is_allowed_on_cluster(broker, request, AclOperation.IDEMPOTENT_WRITE) or broker.authorizer.is_allowed_on_any(
+        request.connection, AclOperation.WRITE, ResourceType.TOPIC
+    )
 
 
 def answer(request: RequestContext, result: EndResult) -> InitProducerIdResponse:

@@ -15,8 +15,9 @@ from typing import Any
 
 from ottla.base.errors import ApiError
 from ottla.groups.classic.rebalance import join_refusal
-from ottla.requests.context import Broker, Pending, RequestContext, require
-from ottla.requests.coordination import caller_of, run
+from ottla.requests.context import Broker, Pending, RequestContext
+from ottla.requests.coordination import caller_of, describable_topics, run
+from ottla.requests.rights import require
 from ottla.security.acl import AclOperation, ResourceType
 from ottla.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
 
@@ -24,7 +25,7 @@ NULL_PROTOCOL_SINCE = 7
 
 
 def handle(broker: Broker, request: RequestContext, body: JoinGroupRequest) -> Any:
-    caller, pending = caller_of(request), Pending()
+    caller, pending = caller_of(request, describable_topics(broker, request)), Pending()
 
     def answer(response: JoinGroupResponse) -> None:
         if response.protocol_name is None and request.version < NULL_PROTOCOL_SINCE:

@@ -12,11 +12,11 @@ from __future__ import annotations
 
 from ottla.base.errors import ErrorCode
 from ottla.requests.context import Broker, RequestContext
-from ottla.security.acl import AclOperation, ResourceType
+from ottla.requests.rights import is_broker
 from ottla.wire.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
 
 
 def handle(broker: Broker, request: RequestContext, body: LeaderAndIsrRequest) -> LeaderAndIsrResponse:
-    if not broker.authorizer.is_allowed(request.connection, AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER, "kafka-cluster"):
+    if not is_broker(broker, request):
         return LeaderAndIsrResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     return LeaderAndIsrResponse(error_code=ErrorCode.STALE_CONTROLLER_EPOCH)

@@ -13,14 +13,15 @@ from __future__ import annotations
 from ottla.base.cluster_metadata import CONFIG_BROKER, CONFIG_BROKER_LOGGER, CONFIG_CLIENT_METRICS, CONFIG_GROUP, CONFIG_TOPIC
 from ottla.base.errors import ErrorCode
 from ottla.requests.context import Broker, RequestContext
-from ottla.security.acl import AclOperation, ResourceType
+from ottla.requests.rights import is_allowed_on_cluster
+from ottla.security.acl import AclOperation
 from ottla.wire.messages.list_config_resources import ConfigResource, ListConfigResourcesRequest, ListConfigResourcesResponse
 
 TYPES = (CONFIG_TOPIC, CONFIG_BROKER, CONFIG_BROKER_LOGGER, CONFIG_CLIENT_METRICS, CONFIG_GROUP)
 
 
 def handle(broker: Broker, request: RequestContext, body: ListConfigResourcesRequest) -> ListConfigResourcesResponse:
-    if not broker.authorizer.is_allowed(request.connection, AclOperation.DESCRIBE_CONFIGS, ResourceType.CLUSTER, "kafka-cluster"):
+    if not is_allowed_on_cluster(broker, request, AclOperation.DESCRIBE_CONFIGS):
         return ListConfigResourcesResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     kinds = (CONFIG_CLIENT_METRICS,) if request.version == 0 else tuple(dict.fromkeys(body.resource_types)) or TYPES
     if any(kind not in TYPES for kind in kinds):

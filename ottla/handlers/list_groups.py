@@ -16,6 +16,7 @@ from ottla.base.errors import ApiError
 from ottla.machine.host import MachineHost
 from ottla.requests.context import Broker, Pending, RequestContext
 from ottla.requests.coordination import Gathering
+from ottla.requests.rights import is_allowed, is_allowed_on_cluster
 from ottla.security.acl import AclOperation, ResourceType
 from ottla.wire.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 
@@ -28,11 +29,12 @@ def handle(broker: Broker, request: RequestContext, body: ListGroupsRequest) -> 
     if not hosts:
         return ListGroupsResponse()
     pending, answer = Pending(), ListGroupsResponse()
+    sees_all = is_allowed_on_cluster(broker, request, AclOperation.DESCRIBE)
     gathering = Gathering(len(hosts), lambda: pending.complete(answer))
 
     def add(part: ListGroupsResponse) -> None:
         answer.error_code = answer.error_code or part.error_code
-        answer.groups.extend(group for group in part.groups if _may_describe(broker, request, group))
+        answer.groups.extend(group for group in part.groups if sees_all or _may_describe(broker, request, group))
         gathering.part_done()
 
     for host in hosts:
@@ -48,8 +50,4 @@ def _ask(host: MachineHost, body: ListGroupsRequest, add: Any) -> None:
 
 
 def _may_describe(broker: Broker, request: RequestContext, group: ListedGroup) -> bool:
-    """Who may describe the cluster sees all groups."""
-    is_allowed, connection = broker.authorizer.is_allowed, request.connection
-    return is_allowed(connection, AclOperation.DESCRIBE, ResourceType.GROUP, group.group_id) or is_allowed(
-        connection, AclOperation.DESCRIBE, ResourceType.CLUSTER, "kafka-cluster"
-    )
+    return is_allowed(broker, request, AclOperation.DESCRIBE, ResourceType.GROUP, group.group_id)

@@ -16,7 +16,8 @@ from __future__ import annotations
 from collections import Counter
 
 from ottla.base.errors import ApiError, ErrorCode, WireError
-from ottla.requests.context import Broker, RequestContext, require
+from ottla.requests.context import Broker, RequestContext
+from ottla.requests.rights import require
 from ottla.security.acl import AclOperation, ResourceType
 from ottla.wire.messages.list_offsets import (
     ListOffsetsPartition,

@@ -15,7 +15,8 @@ from ottla.base.cluster_metadata import PartitionMetadata
 from ottla.base.errors import ErrorCode
 from ottla.controller.reassignment import is_moving
 from ottla.requests.context import Broker, RequestContext
-from ottla.security.acl import AclOperation, ResourceType
+from ottla.requests.rights import is_allowed_on_cluster
+from ottla.security.acl import AclOperation
 from ottla.wire.messages.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,
@@ -25,7 +26,7 @@ from ottla.wire.messages.list_partition_reassignments import (
 
 
 def handle(broker: Broker, request: RequestContext, body: ListPartitionReassignmentsRequest) -> ListPartitionReassignmentsResponse:
-    if not broker.authorizer.is_allowed(request.connection, AclOperation.DESCRIBE, ResourceType.CLUSTER, "kafka-cluster"):
+    if not is_allowed_on_cluster(broker, request, AclOperation.DESCRIBE):
         return ListPartitionReassignmentsResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED, error_message=None)
     topics: dict[str, OngoingTopicReassignment] = {}
     for name, partition in _wanted(broker, body):

@@ -16,6 +16,7 @@ from collections.abc import Callable
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.base.name_pattern import NamePattern, PatternError
 from ottla.requests.context import Broker, Pending, RequestContext
+from ottla.requests.rights import is_allowed
 from ottla.security.acl import AclOperation, ResourceType
 from ottla.transactions.metadata import TransactionMetadata
 from ottla.transactions.queries import ListFilter
@@ -55,14 +56,13 @@ def handle(broker: Broker, request: RequestContext, body: ListTransactionsReques
 
 
 def visible(broker: Broker, request: RequestContext, found: list[TransactionMetadata]) -> list[ListedTransaction]:
-    is_allowed = broker.authorizer.is_allowed
     return [
         ListedTransaction(
             transactional_id=metadata.transactional_id, producer_id=metadata.producer_id, transaction_state=metadata.state.value
         )
         for metadata in found
         if metadata.state is not DEAD
-        and is_allowed(request.connection, AclOperation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, metadata.transactional_id)
+        and is_allowed(broker, request, AclOperation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, metadata.transactional_id)
     ]
 
 

@@ -22,8 +22,9 @@ from ottla.base.uuids import ZERO_UUID
 from ottla.controller.api import NewTopic, TopicResult
 from ottla.controller.internal_topics import new_internal_topic
 from ottla.controller.topic_names import why_invalid
-from ottla.requests.authorized_operations import NOT_ASKED, authorized_operations
+from ottla.requests.authorized_operations import NOT_ASKED, authorized_operations, cluster_operations
 from ottla.requests.context import Broker, Pending, RequestContext
+from ottla.requests.rights import is_allowed, may_create
 from ottla.security.acl import AclOperation, ResourceType
 from ottla.wire.messages.metadata import (
     MetadataRequest,
@@ -62,9 +63,7 @@ def handle(broker: Broker, request: RequestContext, body: MetadataRequest) -> Me
 
 def _response(broker: Broker, request: RequestContext, body: MetadataRequest, topics: Iterable[MetadataResponseTopic]) -> MetadataResponse:
     metadata = broker.metadata
-    operations = NOT_ASKED
-    if body.include_cluster_authorized_operations:
-        operations = authorized_operations(broker, request, ResourceType.CLUSTER, "kafka-cluster")
+    operations = cluster_operations(broker, request) if body.include_cluster_authorized_operations else NOT_ASKED
     return MetadataResponse(
         brokers=live_brokers(broker, request),
         cluster_id=metadata.cluster_id,
@@ -85,11 +84,10 @@ def live_brokers(broker: Broker, request: RequestContext) -> list[MetadataRespon
 
 
 def _all_topics(broker: Broker, request: RequestContext, body: MetadataRequest) -> list[MetadataResponseTopic]:
-    is_allowed, connection = broker.authorizer.is_allowed, request.connection
     return [
         _described(broker, request, body, topic)
         for topic in broker.metadata.topics()
-        if is_allowed(connection, AclOperation.DESCRIBE, ResourceType.TOPIC, topic.name)
+        if is_allowed(broker, request, AclOperation.DESCRIBE, ResourceType.TOPIC, topic.name)
     ]
 
 
@@ -111,7 +109,7 @@ def _answer_one(
         return
     if name in answers:
         return
-    if not broker.authorizer.is_allowed(request.connection, AclOperation.DESCRIBE, ResourceType.TOPIC, name):
+    if not is_allowed(broker, request, AclOperation.DESCRIBE, ResourceType.TOPIC, name):
         answers[name] = _refusal(ErrorCode.TOPIC_AUTHORIZATION_FAILED, name)
         return
     topic = broker.metadata.topic(name)
@@ -132,7 +130,7 @@ def _answer_by_id(broker: Broker, request: RequestContext, body: MetadataRequest
     topic = broker.metadata.topic_by_id(topic_id)
     if topic is None:
         return _refusal(ErrorCode.UNKNOWN_TOPIC_ID, None, topic_id)
-    if not broker.authorizer.is_allowed(request.connection, AclOperation.DESCRIBE, ResourceType.TOPIC, topic.name):
+    if not is_allowed(broker, request, AclOperation.DESCRIBE, ResourceType.TOPIC, topic.name):
         # The name of a topic that the client may not see stays hidden.
         return _refusal(ErrorCode.TOPIC_AUTHORIZATION_FAILED, None, topic_id)
     return _described(broker, request, body, topic)
@@ -161,14 +159,6 @@ def _creatable(
         else:
             topics.append(NewTopic(name=name))
     return topics
-
-
-def may_create(broker: Broker, request: RequestContext, topic: str) -> bool:
-    """The right to create is one on the cluster or on the topic."""
-    is_allowed, connection = broker.authorizer.is_allowed, request.connection
-    return is_allowed(connection, AclOperation.CREATE, ResourceType.CLUSTER, "kafka-cluster") or is_allowed(
-        connection, AclOperation.CREATE, ResourceType.TOPIC, topic
-    )
 
 
 def _after_creation(broker: Broker, request: RequestContext, body: MetadataRequest, result: TopicResult) -> MetadataResponseTopic:

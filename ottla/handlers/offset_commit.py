@@ -14,9 +14,10 @@ from __future__ import annotations
 from typing import Any
 
 from ottla.base.errors import ApiError, ErrorCode
-from ottla.requests.context import Broker, Pending, RequestContext, require
+from ottla.requests.context import Broker, Pending, RequestContext
 from ottla.requests.coordination import caller_of, run
 from ottla.requests.offset_topics import sort_out
+from ottla.requests.rights import require
 from ottla.security.acl import AclOperation, ResourceType
 from ottla.wire.messages.offset_commit import (
     OffsetCommitRequest,

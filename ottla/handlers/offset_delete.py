@@ -13,8 +13,9 @@ from __future__ import annotations
 from typing import Any
 
 from ottla.base.errors import ApiError, ErrorCode
-from ottla.requests.context import Broker, Pending, RequestContext, require
+from ottla.requests.context import Broker, Pending, RequestContext
 from ottla.requests.coordination import run
+from ottla.requests.rights import is_allowed, require
 from ottla.security.acl import AclOperation, ResourceType
 from ottla.wire.messages.offset_delete import (
     OffsetDeleteRequest,
@@ -50,7 +51,7 @@ def _sort_out(
 ) -> list[OffsetDeleteRequestTopic]:
     kept = []
     for topic in topics:
-        if not broker.authorizer.is_allowed(request.connection, AclOperation.READ, ResourceType.TOPIC, topic.name):
+        if not is_allowed(broker, request, AclOperation.READ, ResourceType.TOPIC, topic.name):
             refused.append(_refuse(topic, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
             continue
         known = broker.metadata.topic(topic.name)

@@ -15,8 +15,9 @@ from typing import Any
 
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.groups.offsets.commit import missing_offset
-from ottla.requests.context import Broker, Pending, RequestContext, require
+from ottla.requests.context import Broker, Pending, RequestContext
 from ottla.requests.coordination import Gathering, run
+from ottla.requests.rights import is_allowed, require
 from ottla.security.acl import AclOperation, ResourceType
 from ottla.wire.messages.offset_fetch import (
     OffsetFetchRequest,
@@ -107,7 +108,7 @@ def _sort_out(
 
 
 def _may_describe(broker: Broker, request: RequestContext, topic: str) -> bool:
-    return broker.authorizer.is_allowed(request.connection, AclOperation.DESCRIBE, ResourceType.TOPIC, topic)
+    return is_allowed(broker, request, AclOperation.DESCRIBE, ResourceType.TOPIC, topic)
 
 
 def _refuse(topic: OffsetFetchRequestTopics, code: ErrorCode) -> OffsetFetchResponseTopics:

@@ -1,7 +1,7 @@
 """OffsetForLeaderEpoch: where an epoch ended, for followers that truncate and consumers that look for lost records.
 
 Behaviour: answers the largest epoch not above the asked one, and the offset at which it ended (the log end for the current epoch). An
-unknown epoch above ours answers -1 and -1.
+unknown epoch above ours answers -1 and -1. A broker may ask for any topic, a client for those that it may DESCRIBE.
 
 Version notes: 2 fences by the current leader epoch (KIP-320); 3 the replica's id; 4 only the encoding.
 
@@ -10,8 +10,9 @@ Not done: nothing.
 
 from __future__ import annotations
 
-from ottla.base.errors import ApiError
-from ottla.requests.context import Broker, RequestContext, require
+from ottla.base.errors import ApiError, ErrorCode
+from ottla.requests.context import Broker, RequestContext
+from ottla.requests.rights import is_allowed, is_broker
 from ottla.security.acl import AclOperation, ResourceType
 from ottla.wire.messages.offset_for_leader_epoch import (
     EpochEndOffset,
@@ -23,19 +24,20 @@ from ottla.wire.messages.offset_for_leader_epoch import (
 
 
 def handle(broker: Broker, request: RequestContext, body: OffsetForLeaderEpochRequest) -> OffsetForLeaderEpochResponse:
-    return OffsetForLeaderEpochResponse(
-        topics=[
-            OffsetForLeaderTopicResult(
-                topic=topic.topic, partitions=[find_end(broker, request, topic.topic, asked) for asked in topic.partitions]
-            )
-            for topic in body.topics
-        ]
-    )
+    is_trusted = is_broker(broker, request)
+    results = []
+    for topic in body.topics:
+        if is_trusted or is_allowed(broker, request, AclOperation.DESCRIBE, ResourceType.TOPIC, topic.topic):
+            partitions = [find_end(broker, topic.topic, asked) for asked in topic.partitions]
+        else:
+            refused = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            partitions = [EpochEndOffset(partition=asked.partition, error_code=refused) for asked in topic.partitions]
+        results.append(OffsetForLeaderTopicResult(topic=topic.topic, partitions=partitions))
+    return OffsetForLeaderEpochResponse(topics=results)
 
 
-def find_end(broker: Broker, request: RequestContext, topic: str, asked: OffsetForLeaderPartition) -> EpochEndOffset:
+def find_end(broker: Broker, topic: str, asked: OffsetForLeaderPartition) -> EpochEndOffset:
     try:
-        require(broker, request, AclOperation.DESCRIBE, ResourceType.TOPIC, topic)
         partition = broker.partitions.get(topic, asked.partition)
         if partition is None:
             raise ApiError(broker.partitions.absence(topic, asked.partition))

@@ -18,7 +18,8 @@ from ottla.base.types import INTERNAL_TOPICS, TopicPartition
 from ottla.replication.leader import Leader
 from ottla.replication.traffic import Traffic
 from ottla.replication.verification import VerificationGuard
-from ottla.requests.context import Broker, Pending, RequestContext, Watch, require
+from ottla.requests.context import Broker, Pending, RequestContext, Watch
+from ottla.requests.rights import require
 from ottla.security.acl import AclOperation, ResourceType
 from ottla.wire.batch_header import CODEC_MASK
 from ottla.wire.compression import CODEC_ZSTD

@@ -17,8 +17,9 @@ from typing import Protocol
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.base.share_state import SharePartitionKey
 from ottla.handlers.metadata import live_brokers
-from ottla.requests.context import Broker, Pending, RequestContext, require
+from ottla.requests.context import Broker, Pending, RequestContext
 from ottla.requests.levels import require_share_groups
+from ottla.requests.rights import require
 from ottla.security.acl import AclOperation, ResourceType
 from ottla.sharing import acknowledgement
 from ottla.sharing.acknowledgement import Acknowledgement

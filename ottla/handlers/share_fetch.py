@@ -33,7 +33,8 @@ from ottla.handlers.share_acknowledge import (
     topic_name,
 )
 from ottla.replication.partition import Partition
-from ottla.requests.context import Broker, Pending, RequestContext, Watch, Watched, require
+from ottla.requests.context import Broker, Pending, RequestContext, Watch, Watched
+from ottla.requests.rights import require
 from ottla.requests.share_reads import LogWalk, find_start
 from ottla.security.acl import AclOperation, ResourceType
 from ottla.sharing.acquisition import BATCH_OPTIMIZED, RECORD_LIMIT, Acquired

@@ -15,21 +15,22 @@ from typing import Any
 
 from ottla.base.errors import ApiError
 from ottla.groups.share.heartbeat import share_refusal
-from ottla.requests.context import Broker, RequestContext, require
-from ottla.requests.coordination import ask, caller_of
+from ottla.requests.context import Broker, Pending, RequestContext
+from ottla.requests.coordination import caller_of, run
 from ottla.requests.levels import require_share_groups
+from ottla.requests.rights import require
 from ottla.security.acl import AclOperation, ResourceType
 from ottla.wire.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
 
 
 def handle(broker: Broker, request: RequestContext, body: ShareGroupHeartbeatRequest) -> Any:
-    caller = caller_of(request)
+    caller, pending = caller_of(request), Pending()
     try:
         require_share_groups(broker.config.ottla_advertise_level)
+        require(broker, request, AclOperation.READ, ResourceType.GROUP, body.group_id)
         for topic in body.subscribed_topic_names or ():
             require(broker, request, AclOperation.DESCRIBE, ResourceType.TOPIC, topic)
+        run(broker, body.group_id, lambda machine, reply, now_ms: machine.share_heartbeat(body, caller, reply, now_ms), pending.complete)
     except ApiError as error:
         return share_refusal(error.code, error.message)
-    return ask(
-        broker, request, body.group_id, lambda machine, reply, now_ms: machine.share_heartbeat(body, caller, reply, now_ms), share_refusal
-    )
+    return pending

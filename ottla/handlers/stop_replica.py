@@ -12,11 +12,11 @@ from __future__ import annotations
 
 from ottla.base.errors import ErrorCode
 from ottla.requests.context import Broker, RequestContext
-from ottla.security.acl import AclOperation, ResourceType
+from ottla.requests.rights import is_broker
 from ottla.wire.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
 
 
 def handle(broker: Broker, request: RequestContext, body: StopReplicaRequest) -> StopReplicaResponse:
-    if not broker.authorizer.is_allowed(request.connection, AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER, "kafka-cluster"):
+    if not is_broker(broker, request):
         return StopReplicaResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     return StopReplicaResponse(error_code=ErrorCode.STALE_CONTROLLER_EPOCH)

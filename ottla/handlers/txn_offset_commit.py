@@ -17,9 +17,10 @@ from typing import Any
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.base.java_hash import java_partition
 from ottla.base.types import GROUP_METADATA_TOPIC, TopicPartition
-from ottla.requests.context import Broker, Pending, RequestContext, require
+from ottla.requests.context import Broker, Pending, RequestContext
 from ottla.requests.coordination import run
 from ottla.requests.offset_topics import sort_out
+from ottla.requests.rights import require
 from ottla.security.acl import AclOperation, ResourceType
 from ottla.wire.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,

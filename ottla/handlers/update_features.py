@@ -13,9 +13,10 @@ from __future__ import annotations
 
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.base.features import Feature
-from ottla.requests.context import Broker, RequestContext, require
+from ottla.requests.context import Broker, RequestContext
 from ottla.requests.levels import features
-from ottla.security.acl import AclOperation, ResourceType
+from ottla.requests.rights import require_on_cluster
+from ottla.security.acl import AclOperation
 from ottla.wire.messages.update_features import (
     FeatureUpdateKey,
     UpdatableFeatureResult,
@@ -30,7 +31,7 @@ UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3
 
 def handle(broker: Broker, request: RequestContext, body: UpdateFeaturesRequest) -> UpdateFeaturesResponse:
     try:
-        require(broker, request, AclOperation.ALTER, ResourceType.CLUSTER, "kafka-cluster")
+        require_on_cluster(broker, request, AclOperation.ALTER)
     except ApiError as refusal:
         return UpdateFeaturesResponse(error_code=refusal.code, error_message=refusal.message)
     offered = features(broker.config.ottla_advertise_level)

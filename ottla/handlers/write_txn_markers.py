@@ -14,7 +14,8 @@ from __future__ import annotations
 from ottla.base.errors import ErrorCode
 from ottla.base.types import TopicPartition
 from ottla.requests.context import Broker, Pending, RequestContext
-from ottla.security.acl import AclOperation, ResourceType
+from ottla.requests.rights import is_allowed_on_cluster, is_broker
+from ottla.security.acl import AclOperation
 from ottla.transactions.markers import Marker
 from ottla.wire.messages.write_txn_markers import (
     WritableTxnMarker,
@@ -51,10 +52,7 @@ def handle(broker: Broker, request: RequestContext, body: WriteTxnMarkersRequest
 
 
 def may_write(broker: Broker, request: RequestContext) -> bool:
-    is_allowed = broker.authorizer.is_allowed
-    return is_allowed(request.connection, AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER, "kafka-cluster") or is_allowed(
-        request.connection, AclOperation.ALTER, ResourceType.CLUSTER, "kafka-cluster"
-    )
+    return is_broker(broker, request) or is_allowed_on_cluster(broker, request, AclOperation.ALTER)
 
 
 def lay_out(

@@ -1,9 +1,9 @@
 """Incremental fetch sessions (KIP-227): a fetcher names its partitions once, later requests carry only what changed.
 
 A session is a map of wanted partitions in the order in which they are served; partitions that just gave data move to the end, so that a
-byte limit starves nobody. It belongs to a client by its random id and is used by one request at a time, guarded by an epoch that counts
-up. The number of sessions is bounded: a new one evicts the least recently used; a client whose session is gone starts anew, which costs
-it one full request.
+byte limit starves none of them. It belongs to the principal that opened it, is found by its random id and used by one request at a time,
+guarded by an epoch that counts up. The number of sessions is bounded: a new one evicts the least recently used; a client whose session is
+gone starts anew, which costs it one full request.
 """
 
 from __future__ import annotations
@@ -43,11 +43,12 @@ class Wanted:
 class FetchSession:
     """The wanted partitions of one fetcher, in serving order."""
 
-    __slots__ = ("epoch", "has_topic_ids", "session_id", "wanted")
+    __slots__ = ("epoch", "has_topic_ids", "principal", "session_id", "wanted")
 
-    def __init__(self, session_id: int, has_topic_ids: bool) -> None:
+    def __init__(self, session_id: int, has_topic_ids: bool, principal: str) -> None:
         self.session_id = session_id
         self.has_topic_ids = has_topic_ids
+        self.principal = principal
         self.epoch = INITIAL_EPOCH
         self.wanted: dict[Key, Wanted] = {}
 
@@ -95,18 +96,21 @@ class FetchSessions:
     def __len__(self) -> int:
         return len(self._sessions)
 
-    def plan(self, body: FetchRequest, has_topic_ids: bool) -> FetchPlan:
+    def plan(self, body: FetchRequest, has_topic_ids: bool, principal: str) -> FetchPlan:
         """Resolves a request: a full fetch without a session, a new session, or the next step of one."""
+        session = self._sessions.get(body.session_id)
+        if session is not None and session.principal != principal:
+            session = None
         if body.session_epoch in (FINAL_EPOCH, INITIAL_EPOCH):
-            self._sessions.pop(body.session_id, None)
+            if session is not None:
+                del self._sessions[session.session_id]
             wanted = list(wanted_of(body))
             if body.session_epoch == FINAL_EPOCH or self._sessions_max < 1:
                 return FetchPlan(wanted)
-            return FetchPlan(wanted, self._create(wanted, has_topic_ids))
-        return self._step(body, has_topic_ids)
+            return FetchPlan(wanted, self._create(wanted, has_topic_ids, principal))
+        return self._step(session, body, has_topic_ids)
 
-    def _step(self, body: FetchRequest, has_topic_ids: bool) -> FetchPlan:
-        session = self._sessions.get(body.session_id)
+    def _step(self, session: FetchSession | None, body: FetchRequest, has_topic_ids: bool) -> FetchPlan:
         if session is None:
             return FetchPlan([], error=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         if session.epoch != body.session_epoch:
@@ -123,13 +127,13 @@ class FetchSessions:
         session.epoch = next_epoch(session.epoch)
         return FetchPlan(list(session.wanted.values()), session, is_incremental=True)
 
-    def _create(self, wanted: list[Wanted], has_topic_ids: bool) -> FetchSession:
+    def _create(self, wanted: list[Wanted], has_topic_ids: bool, principal: str) -> FetchSession:
         while len(self._sessions) >= self._sessions_max:
             del self._sessions[next(iter(self._sessions))]
         session_id = self._random.randrange(EPOCH_MAX - 1) + 1
         while session_id in self._sessions:
             session_id = self._random.randrange(EPOCH_MAX - 1) + 1
-        session = FetchSession(session_id, has_topic_ids)
+        session = FetchSession(session_id, has_topic_ids, principal)
         session.wanted = {entry.key(): entry for entry in wanted}
         session.epoch = next_epoch(INITIAL_EPOCH)
         self._sessions[session_id] = session

@@ -7,7 +7,8 @@ from collections.abc import Callable, Sequence
 from ottla.base.cluster_metadata import CONFIG_BROKER, CONFIG_GROUP, CONFIG_TOPIC
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.controller.api import ConfigRequest, ConfigResult
-from ottla.requests.context import Broker, RequestContext, require
+from ottla.requests.context import Broker, RequestContext
+from ottla.requests.rights import require, require_on_cluster
 from ottla.security.acl import AclOperation, ResourceType
 
 
@@ -46,7 +47,7 @@ def _check(broker: Broker, request: RequestContext, change: ConfigRequest) -> No
     if kind == CONFIG_TOPIC:
         require(broker, request, AclOperation.ALTER_CONFIGS, ResourceType.TOPIC, change.name)
     elif kind == CONFIG_BROKER:
-        require(broker, request, AclOperation.ALTER_CONFIGS, ResourceType.CLUSTER, "kafka-cluster")
+        require_on_cluster(broker, request, AclOperation.ALTER_CONFIGS)
     elif kind == CONFIG_GROUP:
         require(broker, request, AclOperation.ALTER_CONFIGS, ResourceType.GROUP, change.name)
     else:

@@ -13,9 +13,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
-from ottla.base.errors import ApiError, ErrorCode
+from ottla.base.errors import ErrorCode
 from ottla.base.ports import Clock, Random, Timers
-from ottla.security.acl import DENIED, AclOperation, ResourceType
 from ottla.security.authorizer import Authorizer
 from ottla.security.principal import ANONYMOUS
 
@@ -199,9 +198,3 @@ class Broker:
     waiters: Waiters
     fetch_sessions: FetchSessions
     authorizer: Authorizer
-
-
-def require(broker: Broker, request: RequestContext, operation: AclOperation, resource_type: ResourceType, name: str) -> None:
-    """Raises the resource's own AUTHORIZATION_FAILED error if the principal may not do this."""
-    if not broker.authorizer.is_allowed(request.connection, operation, resource_type, name):
-        raise ApiError(DENIED[resource_type], f"{request.connection.principal} may not {operation.name} {resource_type.name} {name!r}")

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.groups.draft import Caller
-from ottla.requests.context import Broker, Pending, RequestContext, require
+from ottla.requests.context import Broker, Pending, RequestContext
+from ottla.requests.rights import is_allowed, require
 from ottla.security.acl import AclOperation, ResourceType
 
 if TYPE_CHECKING:
@@ -22,10 +23,24 @@ Command = Callable[["GroupMachine", "Reply", int], "Decision"]
 """(machine, reply, now_ms) -> what to do."""
 
 
-def caller_of(request: RequestContext) -> Caller:
+def caller_of(request: RequestContext, may_describe: Callable[[str], bool] | None = None) -> Caller:
     """Hosts are written as Kafka's tools show them, with a slash where a name could stand."""
     connection = request.connection
-    return Caller(request.version, request.client_id or "", "/" + connection.host, connection.identity, connection.client_software_name)
+    return Caller(
+        request.version, request.client_id or "", "/" + connection.host, connection.identity, connection.client_software_name, may_describe
+    )
+
+
+def describable_topics(broker: Broker, request: RequestContext) -> Callable[[str], bool] | None:
+    """Which topics the principal may describe, for patterns that match topics; None if all."""
+    if broker.authorizer.allows_clients_everything(request.connection):
+        return None
+    return lambda topic: is_allowed(broker, request, AclOperation.DESCRIBE, ResourceType.TOPIC, topic)
+
+
+def offers_consumer_groups(broker: Broker) -> bool:
+    """Whether the configuration lets groups of the new consumer protocol in (KIP-848)."""
+    return "consumer" in broker.config.group_coordinator_rebalance_protocols
 
 
 def ask(

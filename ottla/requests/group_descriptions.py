@@ -10,9 +10,10 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ottla.base.errors import ApiError, ErrorCode
-from ottla.requests.context import Broker, Pending, RequestContext, require
+from ottla.requests.authorized_operations import authorized_operations
+from ottla.requests.context import Broker, Pending, RequestContext
 from ottla.requests.coordination import Gathering, run
-from ottla.requests.group_operations import authorized_operations
+from ottla.requests.rights import is_allowed, require
 from ottla.security.acl import AclOperation, ResourceType
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ def describe_groups(broker: Broker, request: RequestContext, kind: Kind, group_i
     def answered(index: int, group: Any) -> None:
         shown = group if _may_see(broker, request, kind, group) else _hidden(kind, group.group_id)
         if with_operations and not shown.error_code:
-            shown.authorized_operations = authorized_operations(broker, request, shown.group_id)
+            shown.authorized_operations = authorized_operations(broker, request, ResourceType.GROUP, shown.group_id)
         described.groups[index] = shown
         gathering.part_done()
 
@@ -63,8 +64,7 @@ def _describe_one(broker: Broker, request: RequestContext, kind: Kind, group_id:
 
 def _may_see(broker: Broker, request: RequestContext, kind: Kind, group: Any) -> bool:
     topics = dict.fromkeys(topic for member in group.members for topic in kind.topics_of(member))
-    is_allowed = broker.authorizer.is_allowed
-    return all(is_allowed(request.connection, AclOperation.DESCRIBE, ResourceType.TOPIC, topic) for topic in topics)
+    return all(is_allowed(broker, request, AclOperation.DESCRIBE, ResourceType.TOPIC, topic) for topic in topics)
 
 
 def _hidden(kind: Kind, group_id: str) -> Any:

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 from ottla.base.errors import ErrorCode
 from ottla.requests.context import Broker, RequestContext
+from ottla.requests.rights import is_allowed
 from ottla.security.acl import AclOperation, ResourceType
 
 TopicT = TypeVar("TopicT", bound=Any)
@@ -51,7 +52,7 @@ def _look_up(broker: Broker, request: RequestContext, topic: Any, by_id: bool) -
     if by_id and found is None:
         return ErrorCode.UNKNOWN_TOPIC_ID, 0
     name = topic.name if found is None else found.name
-    if not broker.authorizer.is_allowed(request.connection, AclOperation.READ, ResourceType.TOPIC, name):
+    if not is_allowed(broker, request, AclOperation.READ, ResourceType.TOPIC, name):
         return ErrorCode.TOPIC_AUTHORIZATION_FAILED, 0
     if found is None:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, 0

@@ -13,7 +13,7 @@ from ottla.base.errors import ErrorCode
 from ottla.base.share_state import SharePartitionKey
 from ottla.base.uuids import Uuid
 from ottla.requests.context import Broker, Pending, RequestContext
-from ottla.security.acl import AclOperation, ResourceType
+from ottla.requests.rights import is_broker
 from ottla.sharing.commands import Command, Result
 
 Results = dict[SharePartitionKey, Result]
@@ -24,7 +24,7 @@ NEGATIVE = Result(ErrorCode.INVALID_REQUEST, None, "a partition is not negative"
 def ask(broker: Broker, request: RequestContext, commands: Iterable[Command], respond: Callable[[Results], Any]) -> Any:
     """The response, or what it will come from."""
     asked = {command.key: command for command in commands if command.key.group_id}
-    if not broker.authorizer.is_allowed(request.connection, AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER, "kafka-cluster"):
+    if not is_broker(broker, request):
         return respond(dict.fromkeys(asked, REFUSED))
     results: Results = {}
     pending = Pending()

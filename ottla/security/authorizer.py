@@ -13,6 +13,9 @@ class Authorizer(Protocol):
 
     def is_allowed(self, requester: Requester, operation: AclOperation, resource_type: ResourceType, name: str) -> bool: ...
 
+    def is_allowed_on_any(self, requester: Requester, operation: AclOperation, resource_type: ResourceType) -> bool:
+        """Whether there is a resource of this type, existing or not, on which this is allowed."""
+
     def allows_clients_everything(self, requester: Requester) -> bool:
         """Whether every operation but CLUSTER_ACTION is allowed on every resource, so that a request need not ask for each of them."""
 
@@ -22,6 +25,9 @@ class AllowClients:
 
     def is_allowed(self, requester: Requester, operation: AclOperation, resource_type: ResourceType, name: str) -> bool:
         return operation is not AclOperation.CLUSTER_ACTION or requester.is_inter_broker
+
+    def is_allowed_on_any(self, requester: Requester, operation: AclOperation, resource_type: ResourceType) -> bool:
+        return self.is_allowed(requester, operation, resource_type, "")
 
     def allows_clients_everything(self, requester: Requester) -> bool:
         return True

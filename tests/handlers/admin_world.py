@@ -28,6 +28,12 @@ class DenyAll:
     def is_allowed(self, connection: ConnectionInfo, operation: AclOperation, resource_type: ResourceType, name: str) -> bool:
         return (operation, name) in self.allowed
 
+    def is_allowed_on_any(self, connection: ConnectionInfo, operation: AclOperation, resource_type: ResourceType) -> bool:
+        return any(operation is allowed for allowed, _ in self.allowed)
+
+    def allows_clients_everything(self, connection: ConnectionInfo) -> bool:
+        return False
+
 
 class AdminWorld:
     """One broker, its controller, and a client of the listener PLAINTEXT."""

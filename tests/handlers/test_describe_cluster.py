@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ottla.base.errors import ErrorCode
+from ottla.security.acl import AclOperation
 from ottla.wire.messages.describe_cluster import DescribeClusterRequest
 from tests.handlers.admin_world import AdminWorld, DenyAll
 
@@ -23,5 +24,9 @@ def test_other_endpoints(endpoint_type: int, code: ErrorCode) -> None:
     assert AdminWorld().ask(DescribeClusterRequest(endpoint_type=endpoint_type)).error_code == code
 
 
-def test_rights() -> None:
-    assert AdminWorld(authorizer=DenyAll()).ask(DescribeClusterRequest()).error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+def test_only_the_bits_need_the_right_to_describe_the_cluster() -> None:
+    answer = AdminWorld(authorizer=DenyAll()).ask(DescribeClusterRequest(include_cluster_authorized_operations=True))
+    assert answer.error_code == ErrorCode.NONE and answer.brokers and answer.cluster_authorized_operations == 0
+    seen = AdminWorld(authorizer=DenyAll((AclOperation.DESCRIBE, "kafka-cluster")))
+    bits = seen.ask(DescribeClusterRequest(include_cluster_authorized_operations=True)).cluster_authorized_operations
+    assert bits == 1 << AclOperation.DESCRIBE

@@ -7,8 +7,10 @@ import pytest
 from ottla.base.errors import ErrorCode
 from ottla.handlers.fetch import handle
 from ottla.requests.context import Pending
+from ottla.security.acl import AclOperation
 from ottla.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData, ReplicaState
 from ottla.wire.records import read_records
+from tests.fakes.authorizer import StrictAuthorizer
 from tests.handlers.records_world import TOPIC_ID, World, batch, request
 
 BIG = b"x" * 1000
@@ -188,3 +190,53 @@ def test_topic_ids_since_version_13() -> None:
     answer = handle(world.broker, request(13), body({0: 0}, topic=""))
     assert isinstance(answer, FetchResponse)
     assert answer.responses[0].topic_id == TOPIC_ID and values(results(answer)[0]) == [b"a"]
+
+
+# Rights
+
+
+def test_a_consumer_needs_the_right_to_read() -> None:
+    world = World()
+    append(world, 0, b"secret")
+    world.broker.authorizer = StrictAuthorizer(AclOperation.READ)
+    for version in (12, 13):
+        (refused,) = results(handle(world.broker, request(version), body({0: 0}, wait_ms=500)))
+        assert refused.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED and not refused.records and refused.high_watermark == -1
+    (unknown,) = results(handle(world.broker, request(12), body({0: 0}, topic="not-there")))
+    assert unknown.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED, "whether there is such a topic is not shown"
+
+
+def test_the_right_to_read_is_asked_again_when_a_reader_is_woken() -> None:
+    world = World()
+    world.broker.authorizer = StrictAuthorizer()
+    pending = handle(world.broker, request(12), body({0: 0}, wait_ms=500))
+    assert isinstance(pending, Pending)
+    world.broker.authorizer.denied.add("t")
+    append(world, 0, b"secret")
+    world.timers.run_due()
+    assert pending.is_done and results(pending.response)[0].error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+
+
+def test_the_right_to_read_is_asked_at_each_step_of_a_session() -> None:
+    world = World()
+    append(world, 0, b"public")
+    world.broker.authorizer = StrictAuthorizer()
+    first = handle(world.broker, request(12), body({0: 0}, session=(0, 0)))
+    assert isinstance(first, FetchResponse) and values(results(first)[0]) == [b"public"]
+    world.broker.authorizer.denied.add("t")
+    append(world, 0, b"secret")
+    (refused,) = results(handle(world.broker, request(12), body({}, session=(first.session_id, 1))))
+    assert refused.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED and not refused.records
+
+
+def test_a_replica_needs_the_right_of_a_broker_and_no_other() -> None:
+    world = World()
+    append(world, 0, b"a")
+    from_replica = body({0: 0})
+    from_replica.replica_id = 0
+    world.broker.authorizer = StrictAuthorizer(AclOperation.CLUSTER_ACTION)
+    answer = handle(world.broker, request(12), from_replica)
+    assert isinstance(answer, FetchResponse) and answer.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED and not answer.responses
+    world.broker.authorizer = StrictAuthorizer(AclOperation.READ)
+    handle(world.broker, request(12), from_replica)
+    assert {asked[0] for asked in world.broker.authorizer.asked} == {AclOperation.CLUSTER_ACTION}

@@ -66,6 +66,12 @@ class House:
     def is_allowed(self, connection: ConnectionInfo, operation: AclOperation, resource_type: ResourceType, name: str) -> bool:
         return (operation, resource_type) not in self.denied and name != "secret"
 
+    def is_allowed_on_any(self, connection: ConnectionInfo, operation: AclOperation, resource_type: ResourceType) -> bool:
+        return (operation, resource_type) not in self.denied
+
+    def allows_clients_everything(self, connection: ConnectionInfo) -> bool:
+        return False
+
     def topic(self, name: str) -> Any:
         return object() if name in self.topics else None
 
@@ -144,9 +150,12 @@ def test_init_needs_rights() -> None:
     house = House()
     assert house.init("secret").error_code == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
     house.denied = {(AclOperation.IDEMPOTENT_WRITE, ResourceType.CLUSTER), (AclOperation.TWO_PHASE_COMMIT, ResourceType.TRANSACTIONAL_ID)}
+    assert house.init(None).error_code == NONE, "who may write to any topic may do it idempotently (KIP-679)"
+    house.denied.add((AclOperation.WRITE, ResourceType.TOPIC))
     assert house.init(None).error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
     house.world.run("set is_two_phase_enabled=1")
     assert house.init(enable2_pc=True).error_code == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    assert house.init(keep_prepared_txn=True).error_code == NONE, "to take over a prepared transaction is no right of its own"
     assert house.init().error_code == NONE
 
 

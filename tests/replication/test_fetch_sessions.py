@@ -7,6 +7,8 @@ from ottla.replication.fetch_sessions import EPOCH_MAX, FetchSessions, next_epoc
 from ottla.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
 from tests.fakes.randomness import SeededRandom
 
+ALICE, MALLORY = "User:alice", "User:mallory"
+
 
 def body(session_id: int, epoch: int, named: dict[str, dict[int, int]], forgotten: dict[str, list[int]] | None = None) -> FetchRequest:
     """`named`: topic -> partition -> fetch offset."""
@@ -24,55 +26,56 @@ def sessions(limit: int = 10) -> FetchSessions:
 
 def test_a_fetch_without_a_session_leaves_nothing_behind() -> None:
     cache = sessions()
-    plan = cache.plan(body(0, -1, {"t": {0: 5}}), has_topic_ids=False)
+    plan = cache.plan(body(0, -1, {"t": {0: 5}}), has_topic_ids=False, principal=ALICE)
     assert plan.session is None and not plan.is_incremental and [w.index for w in plan.wanted] == [0]
     assert len(cache) == 0
 
 
 def test_an_incremental_request_names_only_what_changed() -> None:
     cache = sessions()
-    session = cache.plan(body(0, 0, {"t": {0: 5, 1: 6}, "u": {0: 7}}), has_topic_ids=False).session
+    session = cache.plan(body(0, 0, {"t": {0: 5, 1: 6}, "u": {0: 7}}), has_topic_ids=False, principal=ALICE).session
     assert session is not None and session.epoch == 1
-    plan = cache.plan(body(session.session_id, 1, {"t": {1: 9}, "v": {3: 1}}, {"u": [0]}), has_topic_ids=False)
+    plan = cache.plan(body(session.session_id, 1, {"t": {1: 9}, "v": {3: 1}}, {"u": [0]}), has_topic_ids=False, principal=ALICE)
     assert plan.is_incremental
     assert [(w.topic, w.index, w.partition.fetch_offset) for w in plan.wanted] == [("t", 0, 5), ("t", 1, 9), ("v", 3, 1)]
 
 
 def test_epochs_and_ids_fence() -> None:
     cache = sessions()
-    session = cache.plan(body(0, 0, {"t": {0: 5}}), has_topic_ids=False).session
+    session = cache.plan(body(0, 0, {"t": {0: 5}}), has_topic_ids=False, principal=ALICE).session
     assert session is not None
-    assert cache.plan(body(session.session_id, 2, {}), has_topic_ids=False).error == ErrorCode.INVALID_FETCH_SESSION_EPOCH
-    assert cache.plan(body(session.session_id + 1, 1, {}), has_topic_ids=False).error == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
-    assert cache.plan(body(session.session_id, 1, {}), has_topic_ids=True).error == ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
-    assert cache.plan(body(session.session_id, 1, {}), has_topic_ids=False).error == ErrorCode.NONE
+    assert cache.plan(body(session.session_id, 2, {}), has_topic_ids=False, principal=ALICE).error == ErrorCode.INVALID_FETCH_SESSION_EPOCH
+    stranger = cache.plan(body(session.session_id + 1, 1, {}), has_topic_ids=False, principal=ALICE)
+    assert stranger.error == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    assert cache.plan(body(session.session_id, 1, {}), has_topic_ids=True, principal=ALICE).error == ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
+    assert cache.plan(body(session.session_id, 1, {}), has_topic_ids=False, principal=ALICE).error == ErrorCode.NONE
 
 
 def test_a_final_epoch_closes_the_session() -> None:
     cache = sessions()
-    session = cache.plan(body(0, 0, {"t": {0: 5}}), has_topic_ids=False).session
+    session = cache.plan(body(0, 0, {"t": {0: 5}}), has_topic_ids=False, principal=ALICE).session
     assert session is not None
-    cache.plan(body(session.session_id, -1, {"t": {0: 5}}), has_topic_ids=False)
-    assert cache.plan(body(session.session_id, 1, {}), has_topic_ids=False).error == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    cache.plan(body(session.session_id, -1, {"t": {0: 5}}), has_topic_ids=False, principal=ALICE)
+    assert cache.plan(body(session.session_id, 1, {}), has_topic_ids=False, principal=ALICE).error == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
 
 
 def test_a_new_session_evicts_the_least_recently_used() -> None:
     cache = sessions(limit=2)
-    made = [cache.plan(body(0, 0, {"t": {0: 0}}), has_topic_ids=False).session for _ in range(2)]
+    made = [cache.plan(body(0, 0, {"t": {0: 0}}), has_topic_ids=False, principal=ALICE).session for _ in range(2)]
     first, second = (session.session_id for session in made if session is not None)
-    cache.plan(body(first, 1, {}), has_topic_ids=False)
-    cache.plan(body(0, 0, {"t": {0: 0}}), has_topic_ids=False)
+    cache.plan(body(first, 1, {}), has_topic_ids=False, principal=ALICE)
+    cache.plan(body(0, 0, {"t": {0: 0}}), has_topic_ids=False, principal=ALICE)
     assert len(cache) == 2
-    assert cache.plan(body(second, 1, {}), has_topic_ids=False).error == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
-    assert cache.plan(body(first, 2, {}), has_topic_ids=False).error == ErrorCode.NONE
+    assert cache.plan(body(second, 1, {}), has_topic_ids=False, principal=ALICE).error == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    assert cache.plan(body(first, 2, {}), has_topic_ids=False, principal=ALICE).error == ErrorCode.NONE
 
 
 def test_partitions_that_gave_data_move_behind_the_others() -> None:
     cache = sessions()
-    session = cache.plan(body(0, 0, {"t": {0: 0, 1: 0, 2: 0}}), has_topic_ids=False).session
+    session = cache.plan(body(0, 0, {"t": {0: 0, 1: 0, 2: 0}}), has_topic_ids=False, principal=ALICE).session
     assert session is not None
     session.move_to_end(("t", 0))
-    assert [w.index for w in cache.plan(body(session.session_id, 1, {}), has_topic_ids=False).wanted] == [1, 2, 0]
+    assert [w.index for w in cache.plan(body(session.session_id, 1, {}), has_topic_ids=False, principal=ALICE).wanted] == [1, 2, 0]
 
 
 def test_an_epoch_wraps_past_zero() -> None:
@@ -81,16 +84,27 @@ def test_an_epoch_wraps_past_zero() -> None:
 
 def test_what_a_request_both_adds_and_forgets_is_forgotten() -> None:
     cache = sessions()
-    session = cache.plan(body(0, 0, {"t": {0: 5, 1: 6}}), has_topic_ids=False).session
+    session = cache.plan(body(0, 0, {"t": {0: 5, 1: 6}}), has_topic_ids=False, principal=ALICE).session
     assert session is not None
-    plan = cache.plan(body(session.session_id, 1, {"t": {0: 9}}, {"t": [0]}), has_topic_ids=False)
+    plan = cache.plan(body(session.session_id, 1, {"t": {0: 9}}, {"t": [0]}), has_topic_ids=False, principal=ALICE)
     assert [(w.topic, w.index) for w in plan.wanted] == [("t", 1)]
 
 
 def test_a_session_begins_empty_and_ends_when_it_is_empty_again() -> None:
     cache = sessions()
-    session = cache.plan(body(0, 0, {}), has_topic_ids=False).session
+    session = cache.plan(body(0, 0, {}), has_topic_ids=False, principal=ALICE).session
     assert session is not None
-    assert cache.plan(body(session.session_id, 1, {"t": {0: 5}}), has_topic_ids=False).session is session
-    last = cache.plan(body(session.session_id, 2, {}, {"t": [0]}), has_topic_ids=False)
+    assert cache.plan(body(session.session_id, 1, {"t": {0: 5}}), has_topic_ids=False, principal=ALICE).session is session
+    last = cache.plan(body(session.session_id, 2, {}, {"t": [0]}), has_topic_ids=False, principal=ALICE)
     assert (last.session, last.error, last.wanted, len(cache)) == (None, ErrorCode.NONE, [], 0)
+
+
+def test_a_session_belongs_to_the_principal_that_opened_it() -> None:
+    cache = sessions()
+    session = cache.plan(body(0, 0, {"t": {0: 5}}), has_topic_ids=False, principal=ALICE).session
+    assert session is not None
+    stolen = cache.plan(body(session.session_id, 1, {}), has_topic_ids=False, principal=MALLORY)
+    assert stolen.error == ErrorCode.FETCH_SESSION_ID_NOT_FOUND and not stolen.wanted
+    for ending in (0, -1):
+        cache.plan(body(session.session_id, ending, {"t": {0: 5}}), has_topic_ids=False, principal=MALLORY)
+    assert cache.plan(body(session.session_id, 1, {}), has_topic_ids=False, principal=ALICE).error == ErrorCode.NONE

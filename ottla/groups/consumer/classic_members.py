@@ -70,7 +70,7 @@ def _join(
     )
     owned = by_topic_id(shard, {topic.topic: topic.partitions for topic in subscription.owned_partitions})
     position_before = change.group.position(member_id)
-    advance_member(shard, change, member_id, before, facts, owned, now_ms)
+    advance_member(shard, change, member_id, before, facts, owned, caller.may_describe, now_ms)
     draft.records.extend(change.records)
     joined_in_time(shard, group.group_id, member_id, draft)
     follow_member(shard, change.group, member_id, position_before, draft, now_ms)

@@ -40,6 +40,7 @@ from ottla.groups.consumer.sessions import (
     watch_revocation,
 )
 from ottla.groups.consumer.subscriptions import (
+    MayDescribe,
     check_regex,
     forget_regexes,
     may_assign,
@@ -115,7 +116,7 @@ def _beat(shard: GroupShard, request: ConsumerGroupHeartbeatRequest, caller: Cal
         check_regex(request.subscribed_topic_regex)
     facts = _merge(before, request, caller)
     owned = None if request.topic_partitions is None else _owned(request.topic_partitions)
-    advance_member(shard, change, member_id, before, facts, owned, now_ms)
+    advance_member(shard, change, member_id, before, facts, owned, caller.may_describe, now_ms)
     position = change.group.position(member_id)
     draft.records.extend(change.records)
     if origin is not None:
@@ -232,6 +233,7 @@ def advance_member(
     before: MemberFacts | None,
     facts: MemberFacts,
     owned: Owned | None,
+    may_describe: MayDescribe,
     now_ms: int,
 ) -> None:
     """One member's step, whichever protocol it speaks: its facts, the group's epoch and target, its own position."""
@@ -241,8 +243,8 @@ def advance_member(
     if before is not None and before.regex != facts.regex:
         forget_regexes(change)
     if facts.regex is not None and facts.regex not in change.group.regexes:
-        resolve_regexes(shard, change, (facts.regex,), now_ms)
-    if must_look_up(shard, change.group, change, now_ms) or wants_other:
+        resolve_regexes(shard, change, (facts.regex,), may_describe, now_ms)
+    if must_look_up(shard, change.group, change, may_describe, now_ms) or wants_other:
         topics_hash = metadata_hash(shard, change.group)
         if wants_other or topics_hash != change.group.metadata_hash:
             change.put_epoch(change.group.epoch + 1, topics_hash)

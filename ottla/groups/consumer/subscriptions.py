@@ -8,7 +8,7 @@ expressions are resolved into names that are logged, so every coordinator sees t
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from hashlib import blake2b
 from struct import Struct as Packer
 
@@ -34,14 +34,19 @@ def check_regex(pattern: str) -> None:
         raise ApiError(ErrorCode.INVALID_REGULAR_EXPRESSION, f"{pattern!r} is no regular expression: {error}") from None
 
 
-def resolve_regexes(shard: GroupShard, change: Change, regexes: Iterable[str], now_ms: int) -> None:
-    """Looks up which topics these match now; logs what is new."""
+MayDescribe = Callable[[str], bool] | None
+"""Which topics the member that asks may see; None if all."""
+
+
+def resolve_regexes(shard: GroupShard, change: Change, regexes: Iterable[str], may_describe: MayDescribe, now_ms: int) -> None:
+    """Looks up which topics these match now, of those that the member may see; logs what is new."""
     for pattern in regexes:
         try:
             regex = NamePattern(pattern)
         except PatternError:
             continue  # a record of another broker; it matches nothing here
-        topics = tuple(sorted(name for name in shard.topics.topic_names() if regex.matches(name)))
+        names = sorted(name for name in shard.topics.topic_names() if regex.matches(name))
+        topics = tuple(names if may_describe is None else filter(may_describe, names))
         known = change.group.regexes.get(pattern)
         if known is None or known.topics != topics:
             change.put_regex(pattern, ResolvedRegex(topics, shard.topics_version, now_ms))
@@ -54,7 +59,7 @@ def forget_regexes(change: Change) -> None:
             change.remove_regex(pattern)
 
 
-def must_look_up(shard: GroupShard, group: ConsumerGroup, change: Change, now_ms: int) -> bool:
+def must_look_up(shard: GroupShard, group: ConsumerGroup, change: Change, may_describe: MayDescribe, now_ms: int) -> bool:
     """Whether topics may have changed since the group last looked; resolves its regular expressions again if so."""
     refresh = shard.refreshes.get(group.group_id)
     if refresh is None:
@@ -66,7 +71,7 @@ def must_look_up(shard: GroupShard, group: ConsumerGroup, change: Change, now_ms
     if is_new_version or now_ms - refresh.regexes_at_ms >= shard.settings.regex_refresh_interval_ms:
         refresh.regexes_at_ms = now_ms
         refresh.topics_version = shard.topics_version
-        resolve_regexes(shard, change, list(change.group.regexes), now_ms)
+        resolve_regexes(shard, change, list(change.group.regexes), may_describe, now_ms)
     return True
 
 

@@ -1,0 +1,15 @@
+"""Why access rules can neither be described nor changed: no right on the cluster, or no authorizer that keeps any."""
+
+from __future__ import annotations
+
+from ottla.base.errors import ErrorCode
+from ottla.requests.context import Broker, RequestContext
+from ottla.requests.rights import is_allowed_on_cluster
+from ottla.security.acl import AclOperation
+
+
+def acl_refusal(broker: Broker, request: RequestContext, operation: AclOperation) -> tuple[ErrorCode, str]:
+    """The right is asked first, as in Kafka, so that a client without it learns nothing of the configuration."""
+    if not is_allowed_on_cluster(broker, request, operation):
+        return ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "Cluster authorization failed."
+    return ErrorCode.SECURITY_DISABLED, "No Authorizer is configured."

@@ -1,0 +1,37 @@
+"""What a handler asks the authorizer: one right of the request's principal, as a yes or no or as an `ApiError`."""
+
+from __future__ import annotations
+
+from ottla.base.errors import ApiError
+from ottla.requests.context import Broker, RequestContext
+from ottla.security.acl import CLUSTER_NAME, DENIED, AclOperation, ResourceType
+
+
+def is_allowed(broker: Broker, request: RequestContext, operation: AclOperation, resource_type: ResourceType, name: str) -> bool:
+    return broker.authorizer.is_allowed(request.connection, operation, resource_type, name)
+
+
+def is_allowed_on_cluster(broker: Broker, request: RequestContext, operation: AclOperation) -> bool:
+    return broker.authorizer.is_allowed(request.connection, operation, ResourceType.CLUSTER, CLUSTER_NAME)
+
+
+def is_broker(broker: Broker, request: RequestContext) -> bool:
+    """Whether the request comes from a broker of this cluster: its principal has the right to CLUSTER_ACTION."""
+    return is_allowed_on_cluster(broker, request, AclOperation.CLUSTER_ACTION)
+
+
+def may_create(broker: Broker, request: RequestContext, topic: str) -> bool:
+    """The right to create a topic is one on the cluster or on the topic."""
+    return is_allowed_on_cluster(broker, request, AclOperation.CREATE) or is_allowed(
+        broker, request, AclOperation.CREATE, ResourceType.TOPIC, topic
+    )
+
+
+def require(broker: Broker, request: RequestContext, operation: AclOperation, resource_type: ResourceType, name: str) -> None:
+    """Raises the resource's own AUTHORIZATION_FAILED error if the principal may not do this."""
+    if not broker.authorizer.is_allowed(request.connection, operation, resource_type, name):
+        raise ApiError(DENIED[resource_type], f"{request.connection.principal} may not {operation.name} {resource_type.name} {name!r}")
+
+
+def require_on_cluster(broker: Broker, request: RequestContext, operation: AclOperation) -> None:
+    require(broker, request, operation, ResourceType.CLUSTER, CLUSTER_NAME)

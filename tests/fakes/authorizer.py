@@ -1,0 +1,27 @@
+"""An authorizer that refuses what a test says, by operation, by name or by both, and remembers what it was asked."""
+
+from __future__ import annotations
+
+from ottla.security.acl import AclOperation, ResourceType
+from ottla.security.principal import Requester
+
+Question = tuple[AclOperation, ResourceType, str]
+ANY_NAME = "*"
+
+
+class StrictAuthorizer:
+    """Refuses each question that has a part in `denied`: an operation, a resource type, a name, or an operation on one of these."""
+
+    def __init__(self, *denied: object) -> None:
+        self.denied = set(denied)
+        self.asked: list[Question] = []
+
+    def is_allowed(self, requester: Requester, operation: AclOperation, resource_type: ResourceType, name: str) -> bool:
+        self.asked.append((operation, resource_type, name))
+        return not self.denied & {operation, resource_type, name, (operation, resource_type), (operation, name)}
+
+    def is_allowed_on_any(self, requester: Requester, operation: AclOperation, resource_type: ResourceType) -> bool:
+        return self.is_allowed(requester, operation, resource_type, ANY_NAME)
+
+    def allows_clients_everything(self, requester: Requester) -> bool:
+        return False

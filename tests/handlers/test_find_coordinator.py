@@ -1,0 +1,51 @@
+"""FindCoordinator: a client without the right causes nothing, and the others are not held up by it."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+from ottla.base.errors import ErrorCode
+from ottla.handlers.find_coordinator import handle
+from ottla.requests.context import ConnectionInfo, RequestContext
+from ottla.wire.messages.find_coordinator import FindCoordinatorRequest
+from tests.fakes.authorizer import StrictAuthorizer
+
+
+class House:
+    """A broker without internal topics that counts how often it is to create one."""
+
+    def __init__(self, *denied: object) -> None:
+        self.created: list[str] = []
+        self.broker: Any = SimpleNamespace(
+            authorizer=StrictAuthorizer(*denied),
+            internal_topics=SimpleNamespace(ensure=self._ensure),
+            metadata=SimpleNamespace(topic=lambda name: None),
+        )
+
+    def _ensure(self, topic: str, done: Any) -> None:
+        self.created.append(topic)
+        done(ErrorCode.NONE)
+
+    def ask(self, *keys: str, key_type: int = 0) -> list[tuple[str, int]]:
+        request = RequestContext(6, "test", ConnectionInfo(identity="c", host="test", listener="PLAINTEXT"))
+        answer = handle(self.broker, request, FindCoordinatorRequest(key_type=key_type, coordinator_keys=list(keys)))
+        found = getattr(answer, "response", answer)
+        return [(coordinator.key, coordinator.error_code) for coordinator in found.coordinators]
+
+
+def test_nothing_is_created_for_those_who_may_not_use_it() -> None:
+    house = House("secret", "hidden")
+    refused = ErrorCode.GROUP_AUTHORIZATION_FAILED
+    assert house.ask("secret", "hidden", "secret") == [("secret", refused), ("hidden", refused), ("secret", refused)]
+    assert house.ask("secret", key_type=1) == [("secret", ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)]
+    assert house.ask("not a share partition", key_type=2) == [("not a share partition", ErrorCode.INVALID_REQUEST)]
+    assert house.created == []
+
+
+def test_one_right_is_enough_to_create_the_topic() -> None:
+    house = House("secret")
+    assert house.ask("secret", "mine") == [
+        ("secret", ErrorCode.GROUP_AUTHORIZATION_FAILED), ("mine", ErrorCode.COORDINATOR_NOT_AVAILABLE),
+    ]  # fmt: skip
+    assert house.created == ["__consumer_offsets"]

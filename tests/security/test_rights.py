@@ -1,0 +1,379 @@
+"""Which rights each API asks for: the table against Kafka's, and the table against a broker that writes down what its authorizer is asked.
+
+The requests are the sensible ones that a client's tests send (`tests/clients/sample_requests.py`), with some more where one request of an
+API cannot need all of its rights. Every API of the table is tried: with all rights, with none, and with each of its rights missing.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ottla.base.errors import ErrorCode
+from ottla.base.uuids import ZERO_UUID
+from ottla.requests.apis import TABLE, Api, Right
+from ottla.requests.authorized_operations import SUPPORTED
+from ottla.security.acl import DENIED, ResourceType
+from ottla.wire.framing import load
+from ottla.wire.messages import delete_topics, fetch, find_coordinator, metadata
+from ottla.wire.schema import Request
+from tests.clients.broker_process import BrokerProcess
+from tests.clients.conftest import SETTINGS
+from tests.clients.sample_requests import World, batch
+from tests.clients.wire_client import In, WireClient, error_codes
+from tests.security.judged_broker import DIRECTORY
+
+TOPIC, GROUP, CLUSTER, TRANSACTIONAL_ID = "TOPIC", "GROUP", "CLUSTER", "TRANSACTIONAL_ID"
+
+# "Operations and Resources on Protocols" of Kafka's documentation (`docs/security/authorization-and-acls.md`).
+KAFKA: dict[str, set[tuple[str, str]]] = {
+    "Produce": {("WRITE", TRANSACTIONAL_ID), ("IDEMPOTENT_WRITE", CLUSTER), ("WRITE", TOPIC)},
+    "Fetch": {("CLUSTER_ACTION", CLUSTER), ("READ", TOPIC)},
+    "ListOffsets": {("DESCRIBE", TOPIC)},
+    "Metadata": {("DESCRIBE", TOPIC), ("CREATE", CLUSTER), ("CREATE", TOPIC)},
+    "LeaderAndIsr": {("CLUSTER_ACTION", CLUSTER)},
+    "StopReplica": {("CLUSTER_ACTION", CLUSTER)},
+    "UpdateMetadata": {("CLUSTER_ACTION", CLUSTER)},
+    "ControlledShutdown": {("CLUSTER_ACTION", CLUSTER)},
+    "OffsetCommit": {("READ", GROUP), ("READ", TOPIC)},
+    "OffsetFetch": {("DESCRIBE", GROUP), ("DESCRIBE", TOPIC)},
+    "FindCoordinator": {("DESCRIBE", GROUP), ("DESCRIBE", TRANSACTIONAL_ID)},
+    "JoinGroup": {("READ", GROUP)},
+    "Heartbeat": {("READ", GROUP)},
+    "LeaveGroup": {("READ", GROUP)},
+    "SyncGroup": {("READ", GROUP)},
+    "DescribeGroups": {("DESCRIBE", GROUP)},
+    "ListGroups": {("DESCRIBE", CLUSTER), ("DESCRIBE", GROUP)},
+    "SaslHandshake": set(),
+    "ApiVersions": set(),
+    "CreateTopics": {("CREATE", CLUSTER), ("CREATE", TOPIC)},
+    "DeleteTopics": {("DELETE", TOPIC)},
+    "DeleteRecords": {("DELETE", TOPIC)},
+    "InitProducerId": {("WRITE", TRANSACTIONAL_ID), ("IDEMPOTENT_WRITE", CLUSTER)},
+    "OffsetForLeaderEpoch": {("CLUSTER_ACTION", CLUSTER), ("DESCRIBE", TOPIC)},
+    "AddPartitionsToTxn": {("WRITE", TRANSACTIONAL_ID), ("WRITE", TOPIC)},
+    "AddOffsetsToTxn": {("WRITE", TRANSACTIONAL_ID), ("READ", GROUP)},
+    "EndTxn": {("WRITE", TRANSACTIONAL_ID)},
+    "WriteTxnMarkers": {("ALTER", CLUSTER), ("CLUSTER_ACTION", CLUSTER)},
+    "TxnOffsetCommit": {("WRITE", TRANSACTIONAL_ID), ("READ", GROUP), ("READ", TOPIC)},
+    "DescribeAcls": {("DESCRIBE", CLUSTER)},
+    "CreateAcls": {("ALTER", CLUSTER)},
+    "DeleteAcls": {("ALTER", CLUSTER)},
+    "DescribeConfigs": {("DESCRIBE_CONFIGS", CLUSTER), ("DESCRIBE_CONFIGS", TOPIC)},
+    "AlterConfigs": {("ALTER_CONFIGS", CLUSTER), ("ALTER_CONFIGS", TOPIC)},
+    "AlterReplicaLogDirs": {("ALTER", CLUSTER)},
+    "DescribeLogDirs": {("DESCRIBE", CLUSTER)},
+    "SaslAuthenticate": set(),
+    "CreatePartitions": {("ALTER", TOPIC)},
+    "DeleteGroups": {("DELETE", GROUP)},
+    "ElectLeaders": {("CLUSTER_ACTION", CLUSTER)},
+    "IncrementalAlterConfigs": {("ALTER_CONFIGS", CLUSTER), ("ALTER_CONFIGS", TOPIC)},
+    "AlterPartitionReassignments": {("ALTER", CLUSTER)},
+    "ListPartitionReassignments": {("DESCRIBE", CLUSTER)},
+    "OffsetDelete": {("DELETE", GROUP), ("READ", TOPIC)},
+    "DescribeClientQuotas": {("DESCRIBE_CONFIGS", CLUSTER)},
+    "AlterClientQuotas": {("ALTER_CONFIGS", CLUSTER)},
+    "DescribeUserScramCredentials": {("DESCRIBE", CLUSTER)},
+    "DescribeQuorum": {("DESCRIBE", CLUSTER)},
+    "AlterPartition": {("CLUSTER_ACTION", CLUSTER)},
+    "UpdateFeatures": {("ALTER", CLUSTER)},
+    "DescribeCluster": {("DESCRIBE", CLUSTER)},
+    "DescribeProducers": {("READ", TOPIC)},
+    "DescribeTransactions": {("DESCRIBE", TRANSACTIONAL_ID)},
+    "ListTransactions": {("DESCRIBE", TRANSACTIONAL_ID)},
+    "ConsumerGroupHeartbeat": {("READ", GROUP)},
+    "ConsumerGroupDescribe": {("DESCRIBE", GROUP)},
+    "ListConfigResources": {("DESCRIBE_CONFIGS", CLUSTER)},
+    "DescribeTopicPartitions": {("DESCRIBE", TOPIC)},
+    "ShareGroupHeartbeat": {("READ", GROUP)},
+    "ShareGroupDescribe": {("DESCRIBE", GROUP)},
+    "ShareFetch": {("READ", GROUP), ("READ", TOPIC)},
+    "ShareAcknowledge": {("READ", GROUP), ("READ", TOPIC)},
+    "InitializeShareGroupState": {("CLUSTER_ACTION", CLUSTER)},
+    "ReadShareGroupState": {("CLUSTER_ACTION", CLUSTER)},
+    "WriteShareGroupState": {("CLUSTER_ACTION", CLUSTER)},
+    "DeleteShareGroupState": {("CLUSTER_ACTION", CLUSTER)},
+    "ReadShareGroupStateSummary": {("CLUSTER_ACTION", CLUSTER)},
+    "DescribeShareGroupOffsets": {("DESCRIBE", GROUP), ("DESCRIBE", TOPIC)},
+    "AlterShareGroupOffsets": {("READ", GROUP), ("READ", TOPIC)},
+    "DeleteShareGroupOffsets": {("DELETE", GROUP), ("READ", TOPIC)},
+}
+
+# Where Kafka's brokers do otherwise than its table says, or the table is silent: what is more, what is less, and why.
+NOT_IN_THE_DOCUMENTATION: dict[str, tuple[set[tuple[str, str]], set[tuple[str, str]], str]] = {
+    "Produce": (set(), {("IDEMPOTENT_WRITE", CLUSTER)}, "idempotent producers need no right of their own since 3.0 (KIP-679)"),
+    "Metadata": ({("DESCRIBE", CLUSTER)}, set(), "the bits of the cluster are shown to those who may describe it (KIP-430)"),
+    "FindCoordinator": ({("CLUSTER_ACTION", CLUSTER)}, set(), "only brokers look for the coordinators of share partitions (KIP-932)"),
+    "CreateTopics": ({("DESCRIBE_CONFIGS", TOPIC)}, set(), "the answer has the topic's configs for those who may see them (KIP-525)"),
+    "DeleteTopics": ({("DESCRIBE", TOPIC)}, set(), "a topic id is known only to those who may see the topic (KIP-516)"),
+    "InitProducerId": (
+        {("WRITE", TOPIC), ("TWO_PHASE_COMMIT", TRANSACTIONAL_ID)},
+        set(),
+        "the right to write to any topic will do (KIP-679); transactions without a timeout have a right of their own (KIP-939)",
+    ),
+    "AddPartitionsToTxn": ({("CLUSTER_ACTION", CLUSTER)}, set(), "brokers send it for their clients from version 4 on (KIP-890)"),
+    "DescribeConfigs": ({("DESCRIBE_CONFIGS", GROUP)}, set(), "settings of groups (KIP-848)"),
+    "AlterConfigs": ({("ALTER_CONFIGS", GROUP)}, set(), "settings of groups (KIP-848)"),
+    "IncrementalAlterConfigs": ({("ALTER_CONFIGS", GROUP)}, set(), "settings of groups (KIP-848)"),
+    "ElectLeaders": ({("ALTER", CLUSTER)}, {("CLUSTER_ACTION", CLUSTER)}, "as KIP-460 has it, and brokers ask"),
+    "DescribeTransactions": ({("DESCRIBE", TOPIC)}, set(), "topics that may not be seen are left out (KIP-664)"),
+    "ConsumerGroupHeartbeat": ({("DESCRIBE", TOPIC)}, set(), "only topics that may be seen may be subscribed to (KIP-848)"),
+    "ConsumerGroupDescribe": ({("DESCRIBE", TOPIC)}, set(), "members show the topics that they read (KIP-848)"),
+    "ShareGroupHeartbeat": ({("DESCRIBE", TOPIC)}, set(), "only topics that may be seen may be subscribed to (KIP-932)"),
+    "ShareGroupDescribe": ({("DESCRIBE", TOPIC)}, set(), "members show the topics that they read (KIP-932)"),
+}
+
+
+def named(rights: tuple[Right, ...]) -> set[tuple[str, str]]:
+    return {(right.operation.name, right.resource_type.name) for right in rights}
+
+
+def test_every_api_needs_the_rights_that_kafka_asks_for() -> None:
+    expected = {}
+    for name, rights in KAFKA.items():
+        more, less, _why = NOT_IN_THE_DOCUMENTATION.get(name, (set(), set(), ""))
+        assert not rights & more and less <= rights, name
+        expected[name] = (rights | more) - less
+    assert {api.name: named(api.rights) for api in TABLE.values()} == expected
+
+
+def test_only_what_needs_no_right_is_served_to_strangers() -> None:
+    assert {api.name for api in TABLE.values() if api.is_for_strangers} == {"ApiVersions", "SaslHandshake", "SaslAuthenticate"}
+    assert {api.name for api in TABLE.values() if not api.rights} == {"ApiVersions", "SaslHandshake", "SaslAuthenticate"}
+
+
+def test_every_resource_has_its_refusal() -> None:
+    assert set(DENIED) == set(ResourceType)
+
+
+# What the broker asks
+
+
+class Judge:
+    """The broker's authorizer, from outside."""
+
+    def __init__(self, directory: Path) -> None:
+        self._denied = directory / "denied"
+        self._asked = directory / "asked"
+        self.deny([])
+
+    def deny(self, rights: list[tuple[str, str]] | str) -> None:
+        """These rights, or "all"."""
+        self._denied.write_text(json.dumps(rights))
+
+    def asked_by(self, work: Callable[[], Any]) -> tuple[Any, set[tuple[str, str]]]:
+        """The result of the work, and what the authorizer was asked meanwhile."""
+        begin = self._asked.stat().st_size
+        result = work()
+        lines = self._asked.read_text()[begin:].splitlines()
+        return result, {(operation, kind) for operation, kind, _ in map(json.loads, lines)}
+
+
+@pytest.fixture(scope="module")
+def judge(tmp_path_factory: pytest.TempPathFactory) -> Judge:
+    return Judge(tmp_path_factory.mktemp("judge"))
+
+
+@pytest.fixture(scope="module")
+def judged_broker(judge: Judge, tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+    process = BrokerProcess(tmp_path_factory.mktemp("broker"), SETTINGS, prefix=["env", f"{DIRECTORY}={judge._denied.parent}"])
+    process.program = ["-m", "tests.security.judged_broker"]
+    process.start()
+    yield process
+    process.stop()
+
+
+@pytest.fixture(scope="module")
+def world(judged_broker: BrokerProcess) -> Iterator[World]:
+    with WireClient(judged_broker.port) as client:
+        yield World(client)
+
+
+Maker = Callable[[World, In], Request]
+
+
+def _transactional_produce(world: World, make: In) -> Request:
+    name, producer_id, epoch = world.transaction(world.topic)
+    records = batch(producer_id=producer_id, producer_epoch=epoch, base_sequence=0, is_transactional=True)
+    return world.produce(make, world.topic, records, transactional_id=name)
+
+
+def _replica_fetch(world: World, make: In) -> Request:
+    request: Any = world.request(1, make.version)
+    request.replica_state = make(fetch.ReplicaState, replica_id=7, replica_epoch=1)
+    return request  # type: ignore[no-any-return]
+
+
+def _new_topic(world: World, make: In) -> Request:
+    topic = make(metadata.MetadataRequestTopic, name=world.fresh("auto"))
+    return make(metadata.MetadataRequest, topics=[topic], allow_auto_topic_creation=True)  # type: ignore[no-any-return]
+
+
+def _delete_by_id(world: World, make: In) -> Request:
+    asked = metadata.MetadataRequest(topics=[metadata.MetadataRequestTopic(name=world.fresh_topic())])
+    topic_id = world.client.ask(asked, 12).topics[0].topic_id
+    state = make(delete_topics.DeleteTopicState, name=None, topic_id=topic_id)
+    return make(delete_topics.DeleteTopicsRequest, topics=[state], timeout_ms=5000)  # type: ignore[no-any-return]
+
+
+def _config_kinds(cls: Any, field: str) -> Maker:
+    """One resource of each kind whose configs have a right of their own."""
+
+    def maker(world: World, make: In) -> Request:
+        request: Any = world.request(cls.API_KEY, make.version)
+        kinds = ((2, world.topic), (4, "1"), (32, "group"))
+        first = getattr(request, field)[0]
+        fields = {name: getattr(first, name) for name in ("configs", "configuration_keys") if hasattr(first, name)}
+        resources = [type(first)(resource_type=kind, resource_name=name, **fields) for kind, name in kinds]
+        setattr(request, field, resources)
+        return request  # type: ignore[no-any-return]
+
+    return maker
+
+
+def _regex_heartbeat(world: World, make: In) -> Request:
+    fields = {**world.first_heartbeat(world.fresh("pattern")), "subscribed_topic_names": None, "subscribed_topic_regex": "wor.*"}
+    return make(load(68)[0], **fields)  # type: ignore[no-any-return]
+
+
+def _list_an_open_transaction(world: World, make: In) -> Request:
+    world.transaction(world.fresh_topic())
+    return world.request(66, make.version)
+
+
+VARIANTS: dict[str, list[Maker]] = {
+    "Produce": [_transactional_produce],
+    "Fetch": [_replica_fetch],
+    "Metadata": [_new_topic, lambda world, make: _with(world.request(3, make.version), include_topic_authorized_operations=False)],
+    "FindCoordinator": [
+        lambda world, make: make(find_coordinator.FindCoordinatorRequest, key_type=1, coordinator_keys=["transaction"]),
+        lambda world, make: make(find_coordinator.FindCoordinatorRequest, key_type=2, coordinator_keys=["g:AAAAAAAAAAAAAAAAAAAAAQ:0"]),
+    ],
+    "DeleteTopics": [_delete_by_id],
+    "InitProducerId": [
+        lambda world, make: make(load(22)[0], transactional_id=None, transaction_timeout_ms=1000),
+        lambda world, make: make(load(22)[0], transactional_id=world.fresh("2pc"), transaction_timeout_ms=1000, enable2_pc=True),
+    ],
+    "DescribeConfigs": [_config_kinds(load(32)[0], "resources")],
+    "AlterConfigs": [_config_kinds(load(33)[0], "resources")],
+    "IncrementalAlterConfigs": [_config_kinds(load(44)[0], "resources")],
+    "DescribeCluster": [lambda world, make: _with(world.request(60, make.version), include_cluster_authorized_operations=True)],
+    "ListTransactions": [_list_an_open_transaction],
+    "ConsumerGroupHeartbeat": [_regex_heartbeat],
+}
+"""Requests that need what the sensible one of their API does not."""
+
+TRIED_IN = {"Metadata": 10}
+"""Not in the newest version, but in the last that has the bits of the cluster."""
+
+BITS_OF_CLUSTER = {("DESCRIBE", CLUSTER), *((operation.name, CLUSTER) for operation in SUPPORTED[ResourceType.CLUSTER])}
+BITS_OF_TOPIC = {(operation.name, TOPIC) for operation in SUPPORTED[ResourceType.TOPIC]}
+ASKED_FOR_BITS = {"Metadata": BITS_OF_CLUSTER, "DescribeCluster": BITS_OF_CLUSTER, "DescribeTopicPartitions": BITS_OF_TOPIC}
+"""What else is asked to fill in the bits of authorized operations."""
+
+
+def _with(request: Any, **fields: Any) -> Request:
+    for name, value in fields.items():
+        setattr(request, name, value)
+    return request  # type: ignore[no-any-return]
+
+
+def _sensible(world: World, make: In, api: Api) -> Request:
+    """Without the bits of authorized operations, which are further questions."""
+    request = world.request(api.key, make.version)
+    bits = [field.name for field in request.__fields__ if field.name.endswith("authorized_operations")]
+    return _with(request, **dict.fromkeys(bits, False))
+
+
+def _makers(api: Api) -> list[Maker]:
+    return [lambda world, make: _sensible(world, make, api), *VARIANTS.get(api.name, [])]
+
+
+def _ask(
+    world: World, port: int, judge: Judge, maker: Maker, api: Api, denied: list[tuple[str, str]] | str
+) -> tuple[Any, set[tuple[str, str]]]:
+    """The answer, and what the authorizer was asked for it."""
+    version = TRIED_IN.get(api.name, api.max_version)
+    request = maker(world, In(version))
+    judge.deny(denied)
+    try:
+        with WireClient(port) as client:
+            return judge.asked_by(lambda: client.ask(request, version))
+    finally:
+        judge.deny([])
+
+
+APIS = sorted(TABLE.values())
+ids = [api.name for api in APIS]
+
+
+@pytest.mark.parametrize("api", APIS, ids=ids)
+def test_a_broker_asks_what_the_table_says(api: Api, world: World, judged_broker: BrokerProcess, judge: Judge) -> None:
+    """Each declared right is asked for by some request, and no other right by any."""
+    rights = named(api.rights)
+    asked: set[tuple[str, str]] = set()
+    for maker in _makers(api):
+        for denied in ([], "all", *([right] for right in sorted(rights))):
+            asked |= _ask(world, judged_broker.port, judge, maker, api, denied)[1]
+    assert asked >= rights
+    assert asked - ASKED_FOR_BITS.get(api.name, set()) <= rights
+
+
+REFUSALS = {int(code) for code in DENIED.values()} | {int(ErrorCode.OPERATION_NOT_ATTEMPTED)}
+SHOWS_ONLY_WHAT_IS_ALLOWED = {"ListGroups", "ListTransactions", "DescribeCluster"}
+"""They answer without an error, and leave out what may not be seen."""
+TELLS_NO_RIGHT = {"DeleteTopics": int(ErrorCode.UNKNOWN_TOPIC_ID)}
+"""Whether there is such a topic is no business of a client that may not see it."""
+
+
+@pytest.mark.parametrize("api", [api for api in APIS if api.rights], ids=[api.name for api in APIS if api.rights])
+def test_without_any_right_every_api_refuses(api: Api, world: World, judged_broker: BrokerProcess, judge: Judge) -> None:
+    for maker in _makers(api):
+        answer, _ = _ask(world, judged_broker.port, judge, maker, api, "all")
+        codes = set(error_codes(answer)) | {getattr(answer, "partition_error_code", 0)} - {0}
+        codes |= set(nested(answer, "partition_error_code"))
+        if api.name in SHOWS_ONLY_WHAT_IS_ALLOWED:
+            assert codes <= {0} and not getattr(answer, "groups", None) and not getattr(answer, "transaction_states", None)
+        else:
+            assert codes - {0} <= REFUSALS | {TELLS_NO_RIGHT.get(api.name, 0)}, answer
+            assert codes - {0}, answer
+
+
+def nested(value: Any, name: str) -> Iterator[int]:
+    """The values of this field anywhere in an answer."""
+    if isinstance(value, list):
+        for inner in value:
+            yield from nested(inner, name)
+    for field in getattr(value, "__fields__", ()):
+        if field.name == name:
+            yield getattr(value, name)
+        else:
+            yield from nested(getattr(value, field.name), name)
+
+
+def test_a_pattern_matches_only_topics_that_may_be_seen(world: World, judged_broker: BrokerProcess, judge: Judge) -> None:
+    """KIP-848: what the pattern would match besides stays hidden, and is no error."""
+    api = next(api for api in APIS if api.name == "ConsumerGroupHeartbeat")
+    blind, _ = _ask(world, judged_broker.port, judge, _regex_heartbeat, api, [("DESCRIBE", TOPIC)])
+    assert blind.error_code == 0 and not blind.assignment.topic_partitions
+    seeing, _ = _ask(world, judged_broker.port, judge, _regex_heartbeat, api, [])
+    assert [topic.topic_id for topic in seeing.assignment.topic_partitions] == [world.topic_id]
+
+
+def test_groups_are_refused_before_their_topics(world: World, judged_broker: BrokerProcess, judge: Judge) -> None:
+    for api in (api for api in APIS if api.name.endswith("GroupHeartbeat")):
+        answer, asked = _ask(world, judged_broker.port, judge, _makers(api)[0], api, "all")
+        assert answer.error_code == ErrorCode.GROUP_AUTHORIZATION_FAILED and asked == {("READ", GROUP)}
+
+
+def test_a_created_topic_shows_its_configs_to_those_who_may_see_them(world: World, judged_broker: BrokerProcess, judge: Judge) -> None:
+    api = next(api for api in APIS if api.name == "CreateTopics")
+    answer, _ = _ask(world, judged_broker.port, judge, _makers(api)[0], api, [("DESCRIBE_CONFIGS", TOPIC)])
+    (made,) = answer.topics
+    assert made.error_code == 0 and made.topic_id != ZERO_UUID
+    assert (made.topic_config_error_code, made.num_partitions, made.replication_factor) == (ErrorCode.TOPIC_AUTHORIZATION_FAILED, -1, -1)
+    assert not made.configs
