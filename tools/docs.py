@@ -191,6 +191,12 @@ def resets_page() -> str:
     return _page("Resetting offsets", "`tools/reset_table.py`", reset_table.page_lines())
 
 
+def client_page() -> str:
+    from tools import client_page as made
+
+    return _page("The Python client", "`ottla/client`", made.page_lines(_table))
+
+
 PAGES: dict[str, Callable[[], str | None]] = {
     "apis.md": apis_page,
     "settings.md": settings_page,
@@ -199,6 +205,7 @@ PAGES: dict[str, Callable[[], str | None]] = {
     "cli.md": cli_page,
     "resets.md": resets_page,
     "states.md": states_page,
+    "client.md": client_page,
 }
 
 

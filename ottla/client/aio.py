@@ -10,15 +10,17 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from ottla._version import __version__
 from ottla.base.errors import OttlaError, WireError
 from ottla.client.addresses import Address, parse_addresses
+from ottla.client.core import operations
 from ottla.client.core.cluster import ClusterCore
 from ottla.client.core.connection import CLIENT_SOFTWARE, ConnectionProtocol
 from ottla.client.core.procedure import Ask, AskAll, Effect, Open, Procedure
+from ottla.client.core.raw_produce import produce_batches
 from ottla.client.errors import ClientError, ConnectError, RequestTimeoutError
 from ottla.wire.schema import Request
 
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
 CONNECT_TIMEOUT_S = 10.0
 REQUEST_TIMEOUT_S = 30.0
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 
@@ -201,7 +204,7 @@ class Cluster:
         for connection in self._connections:
             connection.close()
         self._connections.clear()
-        self.core.forget_links()
+        self.core.close()
         await asyncio.sleep(0)  # lets the transports say that they are closed
 
     async def run(self, procedure: Procedure[T]) -> T:
@@ -262,3 +265,86 @@ class Cluster:
         )
         self._connections = [*(one for one in self._connections if one.is_open), opened]
         return opened
+
+
+# The public client
+
+
+async def connect(
+    bootstrap: str,
+    config: Mapping[str, str] | None = None,
+    *,
+    client_id: str = CLIENT_SOFTWARE,
+    timeout_s: float = REQUEST_TIMEOUT_S,
+) -> AsyncClient:
+    """Connects to a cluster, as `ottla.client.connect` does, with the same settings and errors."""
+    security = None
+    if config and config.get("security.protocol", "PLAINTEXT").upper() != "PLAINTEXT":
+        from ottla.client.security import Security
+
+        security = Security(config)
+    cluster = Cluster(bootstrap, client_id=client_id, timeout_s=timeout_s, security=security)
+    try:
+        await cluster.run(cluster.core.refresh([]))
+    except BaseException:
+        await cluster.close()
+        raise
+    return AsyncClient(cluster)
+
+
+def _operation(
+    procedure: Callable[Concatenate[ClusterCore, P], Procedure[T]],
+) -> Callable[Concatenate[AsyncClient, P], Coroutine[Any, Any, T]]:
+    async def call(client: AsyncClient, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return await client.cluster.run(procedure(client.cluster.core, *args, **kwargs))
+
+    call.__name__, call.__doc__ = procedure.__name__, procedure.__doc__
+    setattr(call, "__wrapped__", procedure)  # noqa: B010  for `help`
+    return call
+
+
+class AsyncClient:
+    """A cluster, by way of coroutines, for any number of tasks of one loop. Made by `connect`; `async with` closes it."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+
+    async def __aenter__(self) -> AsyncClient:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Closes all connections."""
+        await self.cluster.close()
+
+    @property
+    def cluster_id(self) -> str | None:
+        """The cluster's id, None from brokers that do not name it."""
+        return self.cluster.core.metadata.cluster_id
+
+    async def run(self, procedure: Callable[Concatenate[ClusterCore, P], Procedure[T]], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Runs any procedure of `ottla.client.core` that begins with the cluster, such as those of its modules of administration."""
+        return await self.cluster.run(procedure(self.cluster.core, *args, **kwargs))
+
+    brokers = _operation(operations.brokers)
+    topics = _operation(operations.topics)
+    describe_topic = _operation(operations.describe_topic)
+    create_topic = _operation(operations.create_topic)
+    add_partitions = _operation(operations.add_partitions)
+    delete_topic = _operation(operations.delete_topic)
+    topic_configs = _operation(operations.topic_configs)
+    alter_topic_configs = _operation(operations.alter_topic_configs)
+    list_offsets = _operation(operations.list_offsets)
+    delete_records = _operation(operations.delete_records)
+    fetch = _operation(operations.fetch)
+    produce_batches = _operation(produce_batches)
+    groups = _operation(operations.groups)
+    describe_group = _operation(operations.describe_group)
+    committed = _operation(operations.committed)
+    commit = _operation(operations.commit)
+    delete_group = _operation(operations.delete_group)
+    transactions = _operation(operations.transactions)
+    describe_transaction = _operation(operations.describe_transaction)
+    fence = _operation(operations.fence)

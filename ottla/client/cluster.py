@@ -46,7 +46,6 @@ class Cluster:
         self.client_id = client_id
         self.timeout_s = timeout_s
         self.security = security
-        self._shared: list[Connection] = []
 
     def __enter__(self) -> Cluster:
         return self
@@ -56,10 +55,7 @@ class Cluster:
 
     def close(self) -> None:
         """Closes the shared connections; those of `new_connection` are their callers'."""
-        for connection in self._shared:
-            connection.close()
-        self._shared.clear()
-        self.core.forget_links()
+        self.core.close()
 
     # Procedures
 
@@ -85,11 +81,7 @@ class Cluster:
         if isinstance(effect, AskAll):
             return self._ask_all(effect)
         if isinstance(effect, Open):
-            opened = self._open(effect.address)
-            if not effect.is_own:
-                self._shared = [connection for connection in self._shared if connection.is_open]
-                self._shared.append(opened)
-            return opened
+            return self._open(effect.address)
         time.sleep(effect.seconds)
         return None
 

@@ -13,27 +13,28 @@ from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from ottla.base.errors import ErrorCode, WireError
-from ottla.base.types import READ_COMMITTED, READ_UNCOMMITTED, TopicPartition
+from ottla.base.errors import ErrorCode
+from ottla.base.types import READ_UNCOMMITTED, TopicPartition
 from ottla.client.admin import EARLIEST, LATEST, OffsetAt, grouped, list_offsets
 from ottla.client.cluster import Cluster
 from ottla.client.connection import Connection
-from ottla.client.core.fetching import Fetched, read_partition
-from ottla.client.errors import RETRIABLE, MalformedResponseError, TransportError, error_code, refused
+from ottla.client.core.fetching import FETCH_BYTES_MAX, MAX_WAIT_MS, PARTITION_BYTES_MAX, Fetched, FetchLimits, fetch_request, read_answer
+from ottla.client.errors import RETRIABLE, KafkaError, MalformedResponseError, TransportError, refused
 from ottla.client.group_admin import committed_offsets
 from ottla.client.group_membership import DEFAULT_ASSIGNORS, SESSION_TIMEOUT_MS, GroupMembership
-from ottla.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 
-FETCH_BYTES_MAX = 50 * 1024 * 1024
-PARTITION_BYTES_MAX = 1024 * 1024
-MAX_WAIT_MS = 500
+__all__ = ["PARTITION_BYTES_MAX", "Consumer"]
+
 AUTO_COMMIT_INTERVAL_S = 5.0
 
 _BACKOFF_S = 0.05
 
 
 class Consumer:
-    """See the module. Not for use by two threads at once."""
+    """Reads partitions given by `assign`, or by a group after `subscribe`. Not for use by two threads at once.
+
+    There is no thread: a member of a group calls `poll` more often than its session times out. `with` leaves the group at the end.
+    """
 
     def __init__(
         self,
@@ -55,9 +56,7 @@ class Consumer:
         self.isolation_level = isolation_level
         self.auto_offset_reset = auto_offset_reset
         self.is_auto_commit = is_auto_commit and group_id is not None
-        self.partition_bytes_max = partition_bytes_max
-        self.min_bytes = min_bytes
-        self.max_wait_ms = max_wait_ms
+        self.limits = FetchLimits(max_wait_ms, min_bytes, FETCH_BYTES_MAX, partition_bytes_max)
         self.positions: dict[TopicPartition, int] = {}
         self.membership: GroupMembership | None = None
         self._member_options: dict[str, Any] = {
@@ -148,24 +147,8 @@ class Consumer:
                 self._fetch_from(broker_id, partitions)
 
     def _fetch_from(self, broker_id: int, partitions: Sequence[TopicPartition]) -> None:
-        topics: dict[str, list[FetchPartition]] = {}
-        asked: dict[TopicPartition, int] = {}
-        for partition in partitions:
-            asked[partition] = self.positions[partition]
-            topics.setdefault(partition.topic, []).append(
-                FetchPartition(
-                    partition=partition.partition,
-                    fetch_offset=asked[partition],
-                    partition_max_bytes=self.partition_bytes_max,
-                )
-            )
-        request = FetchRequest(
-            max_wait_ms=self.max_wait_ms,
-            min_bytes=self.min_bytes,
-            max_bytes=FETCH_BYTES_MAX,
-            isolation_level=self.isolation_level,
-            topics=[FetchTopic(topic=topic, partitions=found) for topic, found in topics.items()],
-        )
+        asked = {partition: self.positions[partition] for partition in partitions}
+        request = fetch_request(asked, self.isolation_level, self.limits)
         connection = self._connections.get(broker_id)
         if connection is None or not connection.is_open:
             connection = self._connections[broker_id] = self.cluster.new_connection(broker_id)
@@ -196,28 +179,19 @@ class Consumer:
 
     def _read_answer(self, asked: Mapping[TopicPartition, int], answer: Any, address: str) -> list[Fetched]:
         """Positions move here: what is given out counts as read."""
-        if answer.error_code:
-            raise refused(error_code(answer.error_code), f"reading from {address}")
         found = []
-        for topic in answer.responses:
-            for result in topic.partitions:
-                partition = TopicPartition(topic.topic, result.partition_index)
-                start = asked.get(partition)
-                if start is None or self.positions.get(partition) != start:
-                    continue  # taken from us, or sought elsewhere, while the request was under way
-                if result.error_code:
-                    self._recover(partition, error_code(result.error_code))
-                    continue
-                try:
-                    fetched = read_partition(partition, start, result, is_committed_only=self.isolation_level == READ_COMMITTED)
-                except WireError as error:
-                    raise MalformedResponseError(f"{address}: {error}") from None
-                if fetched.next_offset > start:
-                    self.positions[partition] = fetched.next_offset
-                    found.append(fetched)
+        # A partition that was revoked, or sought elsewhere, while the request was under way is passed over.
+        still = {partition: start for partition, start in asked.items() if self.positions.get(partition) == start}
+        for one in read_answer(still, answer, self.isolation_level, address):
+            if not isinstance(one, Fetched):
+                self._recover(*one)
+            elif one.next_offset > one.start:
+                self.positions[one.partition] = one.next_offset
+                found.append(one)
         return found
 
-    def _recover(self, partition: TopicPartition, code: ErrorCode) -> None:
+    def _recover(self, partition: TopicPartition, error: KafkaError) -> None:
+        code = error.code
         if code is ErrorCode.OFFSET_OUT_OF_RANGE:
             if self.auto_offset_reset not in ("earliest", "latest"):
                 message = f"offset {self.positions[partition]} of {partition} does not exist (any more); say where to start instead"
@@ -227,7 +201,7 @@ class Consumer:
         elif code in RETRIABLE:
             self._pause([partition])
         else:
-            raise refused(code, f"reading {partition}")
+            raise error
 
     def _pause(self, partitions: Iterable[TopicPartition]) -> None:
         until = time.monotonic() + _BACKOFF_S

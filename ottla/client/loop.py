@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from ottla.base.errors import OttlaError, WireError
-from ottla.base.ports import Clock, TimerHandle, Timers
+from ottla.base.ports import Channel, Clock, Network, TimerHandle, Timers
 from ottla.client.addresses import Address
 from ottla.client.core.cluster import ClusterCore
 from ottla.client.core.connection import CLIENT_SOFTWARE, ConnectionProtocol
@@ -28,34 +28,6 @@ REQUEST_TIMEOUT_S = 30.0
 T = TypeVar("T")
 Done = Callable[[Any, OttlaError | None], object]
 """Called with an answer, or with None and the error."""
-
-
-class Receiver(Protocol):
-    """The user of a channel."""
-
-    def buffer(self) -> memoryview: ...
-
-    def received(self, count: int) -> None: ...
-
-    def drained(self) -> None: ...
-
-    def closed(self) -> None: ...
-
-
-class Channel(Protocol):
-    """What this shell needs of a connection's bytes; the ports of the broker have it."""
-
-    def open(self, receiver: Receiver) -> None: ...
-
-    def send(self, parts: Sequence[bytes]) -> None: ...
-
-    def close(self) -> None: ...
-
-
-class Network(Protocol):
-    """What this shell needs to reach other machines; the ports of the broker have it."""
-
-    def connect(self, host: str, port: int, connected: Callable[[Any], None], failed: Callable[[str], None]) -> None: ...
 
 
 class _Waiting(NamedTuple):
@@ -271,7 +243,7 @@ class LoopClient:
             connection.close()
         self._connections.clear()
         self._own.clear()
-        self.core.forget_links()
+        self.core.close()
 
     def _step(self, procedure: Procedure[Any], step: Callable[[Any], Effect], argument: Any, done: Done) -> None:
         try:

@@ -64,7 +64,10 @@ class _Batch:
 
 
 class Producer:
-    """See the module. Not for use by two threads at once."""
+    """Sends records in batches, in order, each exactly once unless told otherwise. Not for use by two threads at once.
+
+    There is no thread: a program that produces slowly calls `poll` in between. `with` flushes at the end.
+    """
 
     def __init__(
         self,

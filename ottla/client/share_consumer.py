@@ -35,7 +35,7 @@ Acknowledged = Callable[[TopicPartition, list[Run], KafkaError | None], object]
 
 
 class ShareConsumer:
-    """See the module. Not for use by two threads at once."""
+    """A member of a share group: acquires records one by one and acknowledges them. Not for use by two threads at once."""
 
     def __init__(
         self,

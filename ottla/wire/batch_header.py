@@ -61,6 +61,7 @@ DECOMPRESSED_BYTES_MAX = 64 * 1024 * 1024
 """What one batch may unpack to unless the caller says otherwise."""
 
 HEADER = Struct(">qiibIhiqqqhii")
+_PRODUCER = Struct(">qhi")
 _INT64 = Struct(">q")
 _INT32 = Struct(">i")
 _INT16 = Struct(">h")
@@ -172,6 +173,15 @@ def check_crc(buffer: Buffer, position: int, size: int) -> bool:
 def stamp_crc(buffer: bytearray | memoryview, position: int, size: int) -> None:
     """Writes the CRC that the batch's bytes have now."""
     _UINT32.pack_into(buffer, position + CRC_AT, crc32c(memoryview(buffer)[position + ATTRIBUTES_AT : position + size]))
+
+
+def stamp_producer(
+    buffer: bytearray | memoryview, position: int, size: int, *, producer_id: int, producer_epoch: int, base_sequence: int
+) -> None:
+    """Marks a batch as part of a producer's transaction: id, epoch and first sequence number; redoes the CRC, which covers them."""
+    buffer[position + ATTRIBUTES_AT + 1] |= TRANSACTIONAL_BIT
+    _PRODUCER.pack_into(buffer, position + PRODUCER_ID_AT, producer_id, producer_epoch, base_sequence)
+    stamp_crc(buffer, position, size)
 
 
 def set_base_offset(buffer: bytearray | memoryview, position: int, base_offset: int) -> None:

@@ -7,13 +7,16 @@ one raise. Groups are in `group_admin.py`, transactions in `transaction_admin.py
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ottla.base.errors import ErrorCode
 from ottla.base.types import READ_UNCOMMITTED, TopicPartition
 from ottla.client.core.cluster import ClusterCore
 from ottla.client.core.procedure import Ask, Procedure
 from ottla.client.errors import RETRIABLE, KafkaError, error_code, refused
+
+if TYPE_CHECKING:
+    from ottla.client.core.link import HasTimeout
 
 LATEST = -1
 EARLIEST = -2
@@ -54,10 +57,6 @@ def check(code: int, message: str | None, about: str) -> None:
     failed = refusal(code, message, about)
     if failed is not None:
         raise failed
-
-
-class HasTimeout(Protocol):
-    timeout_s: float
 
 
 def timeout_ms(cluster: HasTimeout) -> int:

@@ -8,14 +8,14 @@ reported at once: waiting does not help a user who mistyped a port.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.base.types import TopicPartition
 from ottla.client.addresses import Address
 from ottla.client.core.backoff import Backoff
 from ottla.client.core.metadata import MetadataCache
-from ottla.client.core.procedure import Ask, Link, Open, Pause, Procedure
+from ottla.client.core.procedure import Ask, Open, Pause, Procedure
 from ottla.client.errors import (
     COORDINATOR_MOVED,
     RETRIABLE,
@@ -28,6 +28,9 @@ from ottla.client.errors import (
 )
 from ottla.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse, MetadataResponseTopic
 from ottla.wire.schema import Request
+
+if TYPE_CHECKING:
+    from ottla.client.core.link import Link
 
 GROUP = 0
 TRANSACTION = 1
@@ -45,11 +48,15 @@ class ClusterCore:
         self.timeout_s = timeout_s
         self.metadata = MetadataCache()
         self._links: dict[Address, Link] = {}
+        self._idle: dict[Address, list[Link]] = {}
         self._first: Link | None = None
 
-    def forget_links(self) -> None:
-        """Forgets all connections, when the shell has closed them."""
+    def close(self) -> None:
+        """Closes all connections that are not in use by a procedure."""
+        for link in [*self._links.values(), *(link for some in self._idle.values() for link in some)]:
+            link.close()
         self._links.clear()
+        self._idle.clear()
         self._first = None
 
     # Connections
@@ -74,6 +81,28 @@ class ClusterCore:
         opened: Link = yield Open(address)
         self._links[address] = opened
         return opened
+
+    def take_link(self, broker_id: int) -> Procedure[Link]:
+        """A connection for a request that the broker may answer late, such as Fetch: no other request waits behind it.
+
+        Goes back by `give_back`.
+        """
+        address = yield from self.address_of(broker_id)
+        idle = self._idle.get(address, [])
+        while idle:
+            link = idle.pop()
+            if link.is_open:
+                return link
+        opened: Link = yield Open(address, is_own=True)
+        return opened
+
+    def give_back(self, links: Iterable[Link]) -> None:
+        """Keeps connections of `take_link` for the next; those with an answer still to come are closed."""
+        for link in links:
+            if link.is_open and not link.in_flight:
+                self._idle.setdefault(link.address, []).append(link)
+            else:
+                link.close()
 
     def address_of(self, broker_id: int) -> Procedure[Address]:
         """Where a broker is. `KafkaError` BROKER_NOT_AVAILABLE when no such broker is alive."""

@@ -15,11 +15,10 @@ import struct
 from collections import deque
 from collections.abc import Callable
 from enum import Enum
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ottla.base.errors import ApiError, ErrorCode, OttlaError, WireError
 from ottla.client.core.frames import FrameReader
-from ottla.client.core.sasl import SaslExchange
 from ottla.client.core.versions import HANDSHAKE_VERSION, Versions
 from ottla.client.errors import ConnectError, MalformedResponseError, error_code, refused
 from ottla.wire.apis import API_NAMES
@@ -27,6 +26,9 @@ from ottla.wire.codec import decoder, encoder
 from ottla.wire.framing import API_VERSIONS, load, read_response_header, write_request
 from ottla.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from ottla.wire.schema import Request
+
+if TYPE_CHECKING:
+    from ottla.client.core.sasl import SaslExchange
 
 CLIENT_SOFTWARE = "ottla"
 

@@ -1,23 +1,33 @@
-"""What is in the answer to a Fetch: record batches, of which a reader may see some.
+"""Fetch from a consumer's side: makes the request, and takes the batches that a reader may see out of the answer.
 
-`visible_batches` walks headers only, so the next request can leave before any record is decoded. Under read_committed it drops the batches
+`read_partition` walks headers only, so the next request can leave before any record is decoded. Under read_committed it drops the batches
 of aborted transactions: the answer lists their producers with the first offset of each, and an abort marker ends one. Control batches are
 never data.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ottla.base.errors import WireError
-from ottla.base.types import TopicPartition
+from ottla.base.types import READ_COMMITTED, TopicPartition
+from ottla.client.errors import KafkaError, MalformedResponseError, error_code, refused
 from ottla.wire.batch_header import MAGIC, BatchHeader, Buffer, check_crc, iter_batches
+from ottla.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from ottla.wire.records import CONTROL_ABORT, ControlRecord, Record, iter_records, read_control_record
+
+FETCH_BYTES_MAX = 50 * 1024 * 1024
+PARTITION_BYTES_MAX = 1024 * 1024
+MAX_WAIT_MS = 500
 
 
 class Fetched(NamedTuple):
-    """Batches of one partition from `start` on, as they came; records are decoded when asked for."""
+    """Batches of one partition from offset `start` on, as (header, bytes); records are decoded when asked for.
+
+    Control batches and, under read_committed, aborted ones are left out, so `next_offset`, where the next fetch begins, may lie behind the
+    last record. The first batch may begin before `start`. `markers` are the control records. The bytes are views into the answer.
+    """
 
     partition: TopicPartition
     start: int
@@ -35,6 +45,52 @@ class Fetched(NamedTuple):
                 yield from iter_records(batch)
             else:
                 yield from (record for record in iter_records(batch) if record.offset >= self.start)
+
+
+class FetchLimits(NamedTuple):
+    """How much one Fetch may return, in bytes, and how long the broker waits for `min_bytes`, in milliseconds."""
+
+    max_wait_ms: int = MAX_WAIT_MS
+    min_bytes: int = 1
+    max_bytes: int = FETCH_BYTES_MAX
+    partition_max_bytes: int = PARTITION_BYTES_MAX
+
+
+def fetch_request(positions: Mapping[TopicPartition, int], isolation_level: int, limits: FetchLimits) -> FetchRequest:
+    """Fetches partitions of one leader from these offsets on."""
+    topics: dict[str, list[FetchPartition]] = {}
+    for partition, offset in positions.items():
+        topics.setdefault(partition.topic, []).append(
+            FetchPartition(partition=partition.partition, fetch_offset=offset, partition_max_bytes=limits.partition_max_bytes)
+        )
+    return FetchRequest(
+        max_wait_ms=limits.max_wait_ms,
+        min_bytes=limits.min_bytes,
+        max_bytes=limits.max_bytes,
+        isolation_level=isolation_level,
+        topics=[FetchTopic(topic=topic, partitions=found) for topic, found in topics.items()],
+    )
+
+
+def read_answer(
+    positions: Mapping[TopicPartition, int], answer: FetchResponse, isolation_level: int, peer: str
+) -> Iterator[Fetched | tuple[TopicPartition, KafkaError]]:
+    """Each partition's batches, or why there are none. `peer` names the broker in messages."""
+    if answer.error_code:
+        raise refused(error_code(answer.error_code), f"reading from {peer}")
+    for topic in answer.responses:
+        for result in topic.partitions:
+            partition = TopicPartition(topic.topic, result.partition_index)
+            start = positions.get(partition)
+            if start is None:
+                continue
+            if result.error_code:
+                yield partition, refused(error_code(result.error_code), f"reading {partition} from offset {start}")
+                continue
+            try:
+                yield read_partition(partition, start, result, is_committed_only=isolation_level == READ_COMMITTED)
+            except WireError as error:
+                raise MalformedResponseError(f"{peer}: {error}") from None
 
 
 def read_partition(partition: TopicPartition, start: int, result: Any, *, is_committed_only: bool) -> Fetched:

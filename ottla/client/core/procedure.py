@@ -11,31 +11,15 @@ Between two yields nothing else runs, so a check and the change that rests on it
 from __future__ import annotations
 
 from collections.abc import Generator
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from ottla.client.addresses import Address
 from ottla.wire.schema import Request
 
+if TYPE_CHECKING:
+    from ottla.client.core.link import Link
+
 T = TypeVar("T")
-
-
-class Link(Protocol):
-    """A connection as a procedure sees it: which versions it speaks, and whether it is open."""
-
-    @property
-    def address(self) -> Address: ...
-
-    @property
-    def is_open(self) -> bool: ...
-
-    @property
-    def in_flight(self) -> int: ...
-
-    def version_of(self, key: int) -> int: ...
-
-    def offers(self, key: int, version: int = 0) -> bool: ...
-
-    def feature_level(self, name: str) -> int: ...
 
 
 class Open(NamedTuple):

@@ -38,7 +38,7 @@ def test_properties_of_a_consumer() -> None:
     consumer = make_consumer(
         CLUSTER, {"isolation.level": "read_committed", "auto.offset.reset": "earliest", "group.id": "g", "fetch.min.bytes": "5"}
     )
-    assert (consumer.isolation_level, consumer.auto_offset_reset, consumer.group_id, consumer.min_bytes) == (1, "earliest", "g", 5)
+    assert (consumer.isolation_level, consumer.auto_offset_reset, consumer.group_id, consumer.limits.min_bytes) == (1, "earliest", "g", 5)
     assert make_consumer(CLUSTER, {"group.id": "g"}, group_id="h").group_id == "h"
 
 

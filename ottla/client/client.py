@@ -1,0 +1,179 @@
+"""The public client, blocking: `connect` gives a `Client`, whose methods are the operations of `core/operations.py`.
+
+Producers, consumers and transactions of a client share its knowledge of the cluster. None of them is for use by two threads at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Concatenate, ParamSpec, TypeVar
+
+from ottla.base.types import TopicPartition
+from ottla.client.cluster import Cluster
+from ottla.client.connection import REQUEST_TIMEOUT_S
+from ottla.client.consumer import Consumer
+from ottla.client.core import operations
+from ottla.client.core.cluster import ClusterCore
+from ottla.client.core.connection import CLIENT_SOFTWARE
+from ottla.client.core.fetching import Fetched
+from ottla.client.core.procedure import Procedure
+from ottla.client.core.producer_identity import TRANSACTION_TIMEOUT_MS
+from ottla.client.core.raw_produce import produce_batches
+from ottla.client.core.transaction import TransactionCore
+from ottla.client.producer import Producer
+from ottla.client.reading import READ_BYTES, RangeReader
+from ottla.client.share_consumer import ShareConsumer
+from ottla.client.transaction import Transaction
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def connect(
+    bootstrap: str,
+    config: Mapping[str, str] | None = None,
+    *,
+    client_id: str = CLIENT_SOFTWARE,
+    timeout_s: float = REQUEST_TIMEOUT_S,
+) -> Client:
+    """Connects to a cluster by some of its brokers' addresses, `HOST:PORT[,HOST:PORT...]`.
+
+    `config` has the security settings of Kafka's clients: `security.protocol`, `sasl.mechanism`, `sasl.username`, `sasl.password`,
+    `sasl.jaas.config`, `ssl.ca.location` and so on. `timeout_s` bounds each request and each series of tries. `ConnectError` when no
+    broker answers, `AuthenticationError` when it does not accept the password, ValueError for settings that make no sense.
+    """
+    security = None
+    if config and config.get("security.protocol", "PLAINTEXT").upper() != "PLAINTEXT":
+        from ottla.client.security import Security
+
+        security = Security(config)
+    cluster = Cluster(bootstrap, client_id=client_id, timeout_s=timeout_s, security=security)
+    try:
+        cluster.refresh([])
+    except BaseException:
+        cluster.close()
+        raise
+    return Client(cluster)
+
+
+def _operation(procedure: Callable[Concatenate[ClusterCore, P], Procedure[T]]) -> Callable[Concatenate[Client, P], T]:
+    def call(client: Client, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return client.cluster.run(procedure(client.cluster.core, *args, **kwargs))
+
+    call.__name__, call.__doc__ = procedure.__name__, procedure.__doc__
+    setattr(call, "__wrapped__", procedure)  # noqa: B010  for `help` and for the table in the docs
+    return call
+
+
+class Client:
+    """A cluster, by way of blocking calls. Made by `connect`; `with` closes it."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Closes the client's connections; its producers and consumers are closed by themselves."""
+        self.cluster.close()
+
+    @property
+    def cluster_id(self) -> str | None:
+        """The cluster's id, None from brokers that do not name it."""
+        return self.cluster.cluster_id
+
+    # The cluster and its topics
+
+    brokers = _operation(operations.brokers)
+    topics = _operation(operations.topics)
+    describe_topic = _operation(operations.describe_topic)
+    create_topic = _operation(operations.create_topic)
+    add_partitions = _operation(operations.add_partitions)
+    delete_topic = _operation(operations.delete_topic)
+    topic_configs = _operation(operations.topic_configs)
+    alter_topic_configs = _operation(operations.alter_topic_configs)
+
+    # Records
+
+    list_offsets = _operation(operations.list_offsets)
+    delete_records = _operation(operations.delete_records)
+    fetch = _operation(operations.fetch)
+    produce_batches = _operation(produce_batches)
+
+    def read(
+        self,
+        partition: TopicPartition,
+        start: int,
+        end: int,
+        *,
+        isolation: str = "read_committed",
+        partition_max_bytes: int = READ_BYTES,
+        timeout_s: float | None = None,
+    ) -> Iterator[Fetched]:
+        """Reads a partition from offset `start` until the position reaches `end`, on a connection of its own to the leader.
+
+        The next request is under way while a result is being used. The last batch may go on behind `end`. `OffsetOutOfRangeError` when
+        `start` is gone; `RequestTimeoutError` when nothing more comes for `timeout_s`.
+        """
+        level = operations.isolation_level(isolation)
+        reader = RangeReader(self.cluster, partition, isolation_level=level, partition_max_bytes=partition_max_bytes)
+        try:
+            yield from reader.read(start, end, self.cluster.timeout_s if timeout_s is None else timeout_s)
+        finally:
+            reader.close()
+
+    def producer(self, **options: Any) -> Producer:
+        """A producer of single records. Options: acks, codec, is_idempotent, transactional_id, batch_bytes, linger_s, on_delivery ..."""
+        return Producer(self.cluster, **options)
+
+    def consumer(
+        self,
+        group: str | None = None,
+        *,
+        topics: Sequence[str] = (),
+        isolation: str = "read_committed",
+        auto_offset_reset: str = "earliest",
+        **options: Any,
+    ) -> Consumer:
+        """A consumer of partitions given by hand (`assign`), or of topics as a member of a group."""
+        consumer = Consumer(
+            self.cluster,
+            group_id=group,
+            isolation_level=operations.isolation_level(isolation),
+            auto_offset_reset=auto_offset_reset,
+            **options,
+        )
+        if topics:
+            consumer.subscribe(topics)
+        return consumer
+
+    def share_consumer(self, group: str, *, topics: Sequence[str], **options: Any) -> ShareConsumer:
+        """A member of a share group (KIP-932): records are lent to it one by one and acknowledged one by one."""
+        consumer = ShareConsumer(self.cluster, group, **options)
+        consumer.subscribe(topics)
+        return consumer
+
+    # Groups
+
+    groups = _operation(operations.groups)
+    describe_group = _operation(operations.describe_group)
+    committed = _operation(operations.committed)
+    commit = _operation(operations.commit)
+    delete_group = _operation(operations.delete_group)
+
+    # Transactions
+
+    def transaction(self, transactional_id: str, *, timeout_ms: int = TRANSACTION_TIMEOUT_MS, may_use_v2: bool = True) -> Transaction:
+        """The transactions of a transactional id, step by step. Nothing is sent before `initialize`.
+
+        The coordinator aborts a transaction that is open for longer than `timeout_ms`. `may_use_v2` off keeps to the first protocol.
+        """
+        return Transaction(self.cluster, TransactionCore(self.cluster.core, transactional_id, timeout_ms=timeout_ms, may_use_v2=may_use_v2))
+
+    transactions = _operation(operations.transactions)
+    describe_transaction = _operation(operations.describe_transaction)
+    fence = _operation(operations.fence)

@@ -1,0 +1,277 @@
+"""The public operations in plain names, as procedures: what `Client` waits for and `AsyncClient` awaits.
+
+Partitions are `TopicPartition(topic, partition)`. Offsets are of the next record to read, timestamps milliseconds since 1970. Every
+operation raises a `KafkaError` when the broker refuses it, a `TransportError` when there is no broker to ask.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from ottla.base.types import READ_COMMITTED, READ_UNCOMMITTED, TopicPartition
+from ottla.client.core import admin, group_admin, transaction_admin
+from ottla.client.core.admin import OffsetAt
+from ottla.client.core.backoff import Backoff
+from ottla.client.core.cluster import ClusterCore
+from ottla.client.core.fetching import FETCH_BYTES_MAX, MAX_WAIT_MS, PARTITION_BYTES_MAX, Fetched, FetchLimits, fetch_request, read_answer
+from ottla.client.core.group_admin import Committed, GroupDescription, ListedGroup
+from ottla.client.core.procedure import Ask, AskAll, Pause, Procedure
+from ottla.client.core.transaction_admin import ListedTransaction, TransactionDescription
+from ottla.client.errors import ClientError, KafkaError, TransportError
+from ottla.wire.messages.metadata import MetadataResponseTopic
+
+_ISOLATION = {"read_uncommitted": READ_UNCOMMITTED, "read_committed": READ_COMMITTED}
+
+
+class BrokerInfo(NamedTuple):
+    """A broker that is alive."""
+
+    broker_id: int
+    host: str
+    port: int
+    rack: str | None
+
+
+class PartitionInfo(NamedTuple):
+    """A partition as the cluster's metadata has it; `leader` is -1 while there is none."""
+
+    partition: int
+    leader: int
+    leader_epoch: int
+    replicas: tuple[int, ...]
+    in_sync_replicas: tuple[int, ...]
+    offline_replicas: tuple[int, ...]
+
+
+class TopicInfo(NamedTuple):
+    """A topic with its partitions in order."""
+
+    name: str
+    topic_id: bytes
+    is_internal: bool
+    partitions: tuple[PartitionInfo, ...]
+
+
+def isolation_level(name: str) -> int:
+    """The number of `read_committed` or `read_uncommitted`. ValueError for anything else."""
+    if name not in _ISOLATION:
+        raise ValueError(f"isolation {name!r} is none of {', '.join(_ISOLATION)}")
+    return _ISOLATION[name]
+
+
+# The cluster and its topics
+
+
+def brokers(cluster: ClusterCore) -> Procedure[list[BrokerInfo]]:
+    """The brokers that are alive, by id."""
+    yield from cluster.refresh([])
+    found = cluster.metadata
+    return [BrokerInfo(number, *found.brokers[number], found.racks.get(number)) for number in sorted(found.brokers)]
+
+
+def topics(cluster: ClusterCore) -> Procedure[list[str]]:
+    """The names of all topics that the caller may see, internal ones too."""
+    return (yield from cluster.topic_names())
+
+
+def describe_topic(cluster: ClusterCore, topic: str) -> Procedure[TopicInfo]:
+    """A topic with leaders, leader epochs and replicas, asked for now. `UnknownTopicError` when there is none."""
+    cluster.metadata.topics.pop(topic, None)
+    found = yield from cluster.topic(topic)
+    return _topic_info(topic, found)
+
+
+def _topic_info(name: str, found: MetadataResponseTopic) -> TopicInfo:
+    partitions = tuple(
+        PartitionInfo(
+            one.partition_index,
+            one.leader_id,
+            one.leader_epoch,
+            tuple(one.replica_nodes),
+            tuple(one.isr_nodes),
+            tuple(one.offline_replicas),
+        )
+        for one in sorted(found.partitions, key=lambda one: one.partition_index)
+    )
+    return TopicInfo(name, bytes(found.topic_id), found.is_internal, partitions)
+
+
+def create_topic(
+    cluster: ClusterCore, topic: str, *, partitions: int = -1, replication_factor: int = -1, configs: Mapping[str, str] | None = None
+) -> Procedure[None]:
+    """Creates a topic; -1 takes the broker's default."""
+    yield from admin.create_topic(cluster, topic, partitions=partitions, replication_factor=replication_factor, configs=configs)
+
+
+def add_partitions(cluster: ClusterCore, topic: str, total: int) -> Procedure[None]:
+    """Grows a topic to `total` partitions."""
+    yield from admin.create_partitions(cluster, topic, total)
+
+
+def delete_topic(cluster: ClusterCore, topic: str) -> Procedure[None]:
+    """Deletes a topic with its records."""
+    _raise_first((yield from admin.delete_topics(cluster, [topic])))
+
+
+def topic_configs(cluster: ClusterCore, topic: str) -> Procedure[dict[str, str | None]]:
+    """The settings of a topic, defaults included; None for a value that is secret."""
+    found = (yield from admin.describe_configs(cluster, admin.TOPIC_RESOURCE, [topic]))[topic]
+    if isinstance(found, KafkaError):
+        raise found
+    return {one.name: one.value for one in found}
+
+
+def alter_topic_configs(cluster: ClusterCore, topic: str, changes: Mapping[str, str], *, deletions: Sequence[str] = ()) -> Procedure[None]:
+    """Sets some settings of a topic and returns others to their defaults; all or nothing."""
+    yield from admin.alter_configs(cluster, admin.TOPIC_RESOURCE, topic, changes=changes, deletions=deletions)
+
+
+# Offsets and records
+
+
+def list_offsets(
+    cluster: ClusterCore, wanted: Mapping[TopicPartition, int], *, isolation: str = "read_committed"
+) -> Procedure[dict[TopicPartition, OffsetAt]]:
+    """The offset of a timestamp, of `EARLIEST`, `LATEST` or `MAX_TIMESTAMP`, for each partition.
+
+    Under read_committed `LATEST` is the last stable offset: what lies below it never changes. Offset -1: no such record.
+    """
+    results = yield from admin.list_offsets(cluster, wanted, isolation_level=isolation_level(isolation))
+    found: dict[TopicPartition, OffsetAt] = {}
+    for partition, result in results.items():
+        if isinstance(result, KafkaError):
+            raise result
+        found[partition] = result
+    return found
+
+
+def delete_records(cluster: ClusterCore, before: Mapping[TopicPartition, int]) -> Procedure[dict[TopicPartition, int]]:
+    """Deletes the records before an offset (-1: all up to the high watermark); returns each partition's new first offset."""
+    results = yield from admin.delete_records(cluster, before)
+    found: dict[TopicPartition, int] = {}
+    for partition, result in results.items():
+        if isinstance(result, KafkaError):
+            raise result
+        found[partition] = result
+    return found
+
+
+def fetch(
+    cluster: ClusterCore,
+    positions: Mapping[TopicPartition, int],
+    *,
+    isolation: str = "read_committed",
+    max_wait_ms: int = MAX_WAIT_MS,
+    min_bytes: int = 1,
+    max_bytes: int = FETCH_BYTES_MAX,
+    partition_max_bytes: int = PARTITION_BYTES_MAX,
+    timeout_s: float | None = None,
+) -> Procedure[list[Fetched]]:
+    """Reads record batches as they are stored, from these offsets on, straight from the leaders, all of them at once.
+
+    Returns the partitions that had something; empty when nothing came within `max_wait_ms`. `OffsetOutOfRangeError` when an offset lies
+    before the start of the log or behind its end. Leaders that moved are found again, for at most `timeout_s`.
+    """
+    level = isolation_level(isolation)
+    limits = FetchLimits(max_wait_ms, min_bytes, max_bytes, partition_max_bytes)
+    backoff = Backoff(cluster.now() + (cluster.timeout_s if timeout_s is None else timeout_s))
+    while True:
+        failure: ClientError | None
+        try:
+            found, failure = yield from _fetch_once(cluster, positions, level, limits)
+        except (KafkaError, TransportError) as error:
+            found, failure = [], error
+        if found or failure is None:
+            return found
+        if not (isinstance(failure, TransportError) or (isinstance(failure, KafkaError) and failure.is_retriable)):
+            raise failure
+        if backoff.is_exhausted(cluster.now()):
+            raise failure
+        cluster.metadata.forget(positions)
+        yield Pause(backoff.next_s())
+
+
+def _fetch_once(
+    cluster: ClusterCore, positions: Mapping[TopicPartition, int], level: int, limits: FetchLimits
+) -> Procedure[tuple[list[Fetched], ClientError | None]]:
+    asks: list[Ask] = []
+    asked: list[dict[TopicPartition, int]] = []
+    try:
+        for broker_id, partitions in (yield from cluster.by_leader(positions)).items():
+            link = yield from cluster.take_link(broker_id)
+            some = {partition: positions[partition] for partition in partitions}
+            asks.append(Ask(link, fetch_request(some, level, limits), None, cluster.timeout_s + limits.max_wait_ms / 1000))
+            asked.append(some)
+        answers = yield AskAll(tuple(asks))
+    finally:
+        cluster.give_back(ask.link for ask in asks)
+    found: list[Fetched] = []
+    failure: ClientError | None = None
+    for ask, some, answer in zip(asks, asked, answers, strict=True):
+        if isinstance(answer, ClientError):
+            failure = failure or answer
+            continue
+        for one in read_answer(some, answer, level, str(ask.link.address)):
+            if not isinstance(one, Fetched):
+                failure = one[1] if failure is None or not one[1].is_retriable else failure
+            elif one.next_offset > one.start:
+                found.append(one)
+    return found, failure
+
+
+# Groups
+
+
+def groups(cluster: ClusterCore) -> Procedure[list[ListedGroup]]:
+    """All groups of all brokers, by name."""
+    return (yield from group_admin.list_groups(cluster))
+
+
+def describe_group(cluster: ClusterCore, group: str) -> Procedure[GroupDescription]:
+    """A group's state and members. An unknown group is `Dead`, as for classic brokers, and no error."""
+    return (yield from group_admin.describe_group(cluster, group))
+
+
+def committed(
+    cluster: ClusterCore, group: str, partitions: Iterable[TopicPartition] | None = None, *, require_stable: bool = True
+) -> Procedure[dict[TopicPartition, Committed]]:
+    """The offsets that a group has committed, with metadata, for some partitions or all; partitions without one are left out.
+
+    With `require_stable` it waits for transactions that are about to commit offsets (KIP-447).
+    """
+    return (yield from group_admin.committed_offsets(cluster, group, partitions, require_stable=require_stable))
+
+
+def commit(cluster: ClusterCore, group: str, offsets: Mapping[TopicPartition, int | Committed]) -> Procedure[None]:
+    """Commits offsets of a group without live members; a `Committed` carries leader epoch and metadata as well."""
+    _raise_first((yield from group_admin.commit_offsets(cluster, group, offsets)))
+
+
+def delete_group(cluster: ClusterCore, group: str) -> Procedure[None]:
+    """Deletes a group without members, and its committed offsets."""
+    yield from group_admin.delete_group(cluster, group)
+
+
+# Transactions
+
+
+def transactions(cluster: ClusterCore) -> Procedure[list[ListedTransaction]]:
+    """All transactional ids that the coordinators know (KIP-664)."""
+    return (yield from transaction_admin.list_transactions(cluster))
+
+
+def describe_transaction(cluster: ClusterCore, transactional_id: str) -> Procedure[TransactionDescription]:
+    """State, producer and partitions of a transactional id (KIP-664)."""
+    return (yield from transaction_admin.describe_transaction(cluster, transactional_id))
+
+
+def fence(cluster: ClusterCore, transactional_id: str) -> Procedure[None]:
+    """Takes over a transactional id: what it had open is aborted, its producer is fenced."""
+    yield from transaction_admin.fence_producer(cluster, transactional_id)
+
+
+def _raise_first(results: Mapping[Any, KafkaError | None]) -> None:
+    for failed in results.values():
+        if failed is not None:
+            raise failed

@@ -1,0 +1,105 @@
+"""One transactional id step by step, for callers that bring encoded batches and offsets of their own; as procedures.
+
+`initialize` takes over the id: it fences the former producer, and aborts or completes what that one left open. Then for each transaction
+`begin`, any of `add_partitions`, `produce` and `commit_offsets`, and `commit` or `abort`. With the second protocol (`uses_v2`, KIP-890) the
+steps that add partitions and groups send nothing, since writing does it, and the epoch rises with each end.
+
+An end whose answer is lost is repeated until the deadline, which is safe: the coordinator answers a repeated end like the first. If no
+answer comes at all, `OutcomeUnknownError`; `initialize`, and then the group's committed offsets, tell how it ended.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from ottla.base.types import TopicPartition
+from ottla.client.core.backoff import Backoff
+from ottla.client.core.cluster import ClusterCore
+from ottla.client.core.group_admin import Committed
+from ottla.client.core.procedure import Pause, Procedure
+from ottla.client.core.producer_identity import PRODUCE_V2, TRANSACTION_TIMEOUT_MS, ProducerIdentityCore
+from ottla.client.core.raw_produce import produce_batches
+from ottla.client.errors import OutcomeUnknownError, TransportError
+from ottla.wire.batch_header import read_batch_header, stamp_producer
+
+
+class TransactionCore:
+    """See the module. `may_use_v2` off keeps to the first transaction protocol."""
+
+    def __init__(
+        self, cluster: ClusterCore, transactional_id: str, *, timeout_ms: int = TRANSACTION_TIMEOUT_MS, may_use_v2: bool = True
+    ) -> None:
+        self.cluster = cluster
+        self.transactional_id = transactional_id
+        self.identity = ProducerIdentityCore(cluster, transactional_id=transactional_id, timeout_ms=timeout_ms, may_use_v2=may_use_v2)
+
+    def initialize(self, producer_id: int = -1, epoch: int = -1) -> Procedure[None]:
+        """Takes over the transactional id (InitProducerId); waits while a former transaction is being completed."""
+        yield from self.identity.initialize(producer_id, epoch)
+
+    def begin(self) -> None:
+        """Opens a transaction; nothing is sent."""
+        self.identity.begin()
+
+    def add_partitions(self, partitions: Iterable[TopicPartition]) -> Procedure[None]:
+        """Adds partitions to the transaction, once each (AddPartitionsToTxn)."""
+        yield from self.identity.add(partitions)
+
+    def produce(
+        self, batches: Mapping[TopicPartition, Sequence[bytearray]], *, timeout_s: float | None = None
+    ) -> Procedure[dict[TopicPartition, int]]:
+        """Adds the partitions, stamps id, epoch and sequence numbers into the batches in place, and appends them (acks=all).
+
+        Returns the offset of each partition's first record.
+        """
+        yield from self.identity.add(batches)
+        for partition, some in batches.items():
+            for batch in some:
+                self._stamp(partition, batch)
+        version = PRODUCE_V2 if self.identity.uses_v2 else None
+        return (
+            yield from produce_batches(self.cluster, batches, transactional_id=self.transactional_id, version=version, timeout_s=timeout_s)
+        )
+
+    def _stamp(self, partition: TopicPartition, batch: bytearray) -> None:
+        count = read_batch_header(batch).last_offset_delta + 1
+        stamp_producer(
+            batch,
+            0,
+            len(batch),
+            producer_id=self.identity.producer_id,
+            producer_epoch=self.identity.epoch,
+            base_sequence=self.identity.take_sequences(partition, count),
+        )
+
+    def commit_offsets(
+        self,
+        group: str,
+        offsets: Mapping[TopicPartition, int | Committed],
+        *,
+        member_id: str = "",
+        generation: int = -1,
+        instance_id: str | None = None,
+    ) -> Procedure[None]:
+        """Commits a group's offsets, with their metadata, as part of the transaction (AddOffsetsToTxn, TxnOffsetCommit)."""
+        yield from self.identity.add_offsets(group, offsets, member_id=member_id, generation=generation, instance_id=instance_id)
+
+    def commit(self) -> Procedure[None]:
+        """Commits the transaction (EndTxn). A transaction that touched nothing ends without a request."""
+        yield from self._end(is_commit=True)
+
+    def abort(self) -> Procedure[None]:
+        """Aborts the transaction (EndTxn)."""
+        yield from self._end(is_commit=False)
+
+    def _end(self, *, is_commit: bool) -> Procedure[None]:
+        backoff = Backoff(self.cluster.now() + self.cluster.timeout_s)
+        while True:
+            try:
+                yield from self.identity.end(is_commit=is_commit)
+                return
+            except TransportError as error:
+                if backoff.is_exhausted(self.cluster.now()):
+                    end = "commit" if is_commit else "abort"
+                    raise OutcomeUnknownError(f"no answer to the {end} of {self.transactional_id!r}: {error}") from None
+            yield Pause(backoff.next_s())

@@ -1,0 +1,85 @@
+"""Reads a range of offsets of one partition, straight from its leader, the next request under way while a result is being used."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+from ottla.base.types import TopicPartition
+from ottla.client.cluster import Cluster
+from ottla.client.connection import Connection
+from ottla.client.core.backoff import Backoff
+from ottla.client.core.fetching import FETCH_BYTES_MAX, MAX_WAIT_MS, Fetched, FetchLimits, fetch_request, read_answer
+from ottla.client.errors import KafkaError, MalformedResponseError, RequestTimeoutError, TransportError
+
+READ_BYTES = 8 * 1024 * 1024
+
+
+class RangeReader:
+    """See the module. Its connection is its own, so that a waiting Fetch holds up nothing else."""
+
+    def __init__(self, cluster: Cluster, partition: TopicPartition, *, isolation_level: int, partition_max_bytes: int) -> None:
+        self._cluster = cluster
+        self._partition = partition
+        self._isolation_level = isolation_level
+        self._limits = FetchLimits(MAX_WAIT_MS, 1, max(FETCH_BYTES_MAX, partition_max_bytes), partition_max_bytes)
+        self._connection: Connection | None = None
+
+    def close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def read(self, start: int, end: int, timeout_s: float) -> Iterator[Fetched]:
+        """The batches from `start` on until the position reaches `end`. `RequestTimeoutError` after `timeout_s` without progress."""
+        position = start
+        backoff = Backoff(time.monotonic() + timeout_s)
+        while position < end:
+            try:
+                fetched = self._receive(position)
+            except (KafkaError, TransportError) as error:
+                self._pause_or_raise(error, backoff)
+                continue
+            if fetched.next_offset == position:
+                if time.monotonic() > backoff.deadline:
+                    raise RequestTimeoutError(f"{self._partition} has nothing at offset {position}, though it is to be read up to {end}")
+                continue
+            position = fetched.next_offset
+            backoff = Backoff(time.monotonic() + timeout_s)
+            if position < end:
+                self._send_ahead(position)
+            yield fetched
+
+    def _receive(self, position: int) -> Fetched:
+        connection = self._connection
+        if connection is None or not connection.in_flight:
+            connection = self._send(position)
+        answer = connection.receive()
+        for found in read_answer({self._partition: position}, answer, self._isolation_level, str(connection.address)):
+            if isinstance(found, Fetched):
+                return found
+            raise found[1]
+        raise MalformedResponseError(f"{connection.address} left {self._partition} out of its answer")
+
+    def _send(self, position: int) -> Connection:
+        connection = self._connection
+        if connection is None or not connection.is_open:
+            connection = self._connection = self._cluster.new_connection(self._cluster.leader(self._partition))
+        connection.send(fetch_request({self._partition: position}, self._isolation_level, self._limits))
+        return connection
+
+    def _send_ahead(self, position: int) -> None:
+        """A failure shows itself when the answer is wanted."""
+        try:
+            self._send(position)
+        except (KafkaError, TransportError):
+            self.close()
+
+    def _pause_or_raise(self, error: KafkaError | TransportError, backoff: Backoff) -> None:
+        """A leader that moved or a lost connection is worth another try."""
+        self.close()
+        is_passing = error.is_retriable if isinstance(error, KafkaError) else not isinstance(error, MalformedResponseError)
+        if not is_passing or backoff.is_exhausted(time.monotonic()):
+            raise error
+        self._cluster.forget([self._partition])
+        time.sleep(backoff.next_s())

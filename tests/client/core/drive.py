@@ -1,0 +1,106 @@
+"""Runs a procedure by hand: answers, errors and the clock come from the test."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from ottla.base.errors import OttlaError
+from ottla.client.addresses import Address
+from ottla.client.core.cluster import ClusterCore
+from ottla.client.core.procedure import Ask, AskAll, Effect, Open, Procedure
+from ottla.client.core.versions import Versions
+from ottla.client.errors import ClientError
+from ottla.wire.messages.api_versions import FinalizedFeatureKey
+from ottla.wire.messages.metadata import (
+    MetadataRequest,
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+from tests.client.core.talk import versions_answer
+
+T = TypeVar("T")
+
+
+class FakeLink:
+    """A `Link` that speaks every version."""
+
+    def __init__(self, address: Address, transaction_version: int = 2) -> None:
+        self.address = address
+        self.is_open = True
+        self.in_flight = 0
+        versions = Versions(str(address))
+        feature = FinalizedFeatureKey(name="transaction.version", max_version_level=transaction_version)
+        versions.learn(versions_answer(finalized_features=[feature]))
+        self.close = lambda: None
+        self.version_of, self.offers, self.feature_level = versions.version_of, versions.offers, versions.feature_level
+
+
+class ByHand:
+    """A cluster whose requests the test answers: `answer(ask)` returns a response, or raises or returns a `ClientError`."""
+
+    def __init__(self, answer: Callable[[Ask], Any], *, leaders: dict[str, list[int]] | None = None, timeout_s: float = 30.0) -> None:
+        self.now_s = 100.0
+        self.answer = answer
+        self.leaders = leaders or {}
+        self.asked: list[Ask] = []
+        self.rounds: list[int] = []
+        self.pauses: list[float] = []
+        self.opened: list[Address] = []
+        self.transaction_version = 2
+        self.core = ClusterCore([Address("b1", 9092)], now=lambda: self.now_s, timeout_s=timeout_s)
+
+    def run(self, procedure: Procedure[T]) -> T:
+        step, argument = procedure.send, None
+        try:
+            while True:
+                effect = step(argument)
+                try:
+                    argument, step = self._perform(effect), procedure.send
+                except OttlaError as error:
+                    argument, step = error, procedure.throw
+        except StopIteration as stop:
+            result: T = stop.value
+            return result
+
+    def _perform(self, effect: Effect) -> Any:
+        if isinstance(effect, Open):
+            self.opened.append(effect.address)
+            return FakeLink(effect.address, self.transaction_version)
+        if isinstance(effect, Ask):
+            return self._ask(effect)
+        if isinstance(effect, AskAll):
+            self.rounds.append(len(effect.asks))
+            return [self._answer_or_error(ask) for ask in effect.asks]
+        self.pauses.append(effect.seconds)
+        self.now_s += effect.seconds
+        return None
+
+    def _answer_or_error(self, ask: Ask) -> Any:
+        try:
+            return self._ask(ask)
+        except ClientError as error:
+            return error
+
+    def _ask(self, ask: Ask) -> Any:
+        if isinstance(ask.body, MetadataRequest):
+            return self.metadata()
+        self.asked.append(ask)
+        return self.answer(ask)
+
+    def metadata(self) -> MetadataResponse:
+        """Topics and leaders as `leaders` has them; broker n is at bn:9092."""
+        ids = {1, *(leader for some in self.leaders.values() for leader in some if leader >= 0)}
+        return MetadataResponse(
+            brokers=[MetadataResponseBroker(node_id=number, host=f"b{number}", port=9092) for number in sorted(ids)],
+            controller_id=1,
+            topics=[
+                MetadataResponseTopic(
+                    name=name,
+                    partitions=[MetadataResponsePartition(partition_index=at, leader_id=leader) for at, leader in enumerate(some)],
+                )
+                for name, some in self.leaders.items()
+            ],
+        )

@@ -1,0 +1,132 @@
+"""Encoded batches go to their leaders in order, several requests at a time, and again after failures that may pass."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ottla.base.errors import ErrorCode
+from ottla.base.types import TopicPartition
+from ottla.client.core.procedure import Ask
+from ottla.client.core.raw_produce import IN_FLIGHT_MAX, produce_batches
+from ottla.client.errors import ConnectError, KafkaError, OutcomeUnknownError
+from ottla.wire.batch_header import read_batch_header
+from ottla.wire.messages.produce import PartitionProduceResponse, ProduceResponse, TopicProduceResponse
+from ottla.wire.records import Record, encode_batch
+from tests.client.core.drive import ByHand
+
+A, B = TopicPartition("t", 0), TopicPartition("t", 1)
+
+
+def _batch(sequence: int, *, producer_id: int = 7, size: int = 10) -> bytearray:
+    return encode_batch([Record(0, 0, None, bytes(size), ())], producer_id=producer_id, producer_epoch=0, base_sequence=sequence)
+
+
+class Log:
+    """Partitions that append what comes in sequence, and refuse as told: `faults` are codes for the next results, 0 to let one pass."""
+
+    def __init__(self, *faults: int) -> None:
+        self.appended: dict[TopicPartition, list[int]] = {}
+        self.requests: list[list[TopicPartition]] = []
+        self.faults = list(faults)
+
+    def __call__(self, ask: Ask) -> ProduceResponse:
+        body: Any = ask.body
+        results = []
+        self.requests.append([TopicPartition(topic.name, one.index) for topic in body.topic_data for one in topic.partition_data])
+        for topic in body.topic_data:
+            for one in topic.partition_data:
+                partition = TopicPartition(topic.name, one.index)
+                code, offset = self._append(partition, read_batch_header(one.records).base_sequence)
+                results.append(PartitionProduceResponse(index=one.index, error_code=code, base_offset=offset))
+        return ProduceResponse(responses=[TopicProduceResponse(name="t", partition_responses=results)])
+
+    def _append(self, partition: TopicPartition, sequence: int) -> tuple[int, int]:
+        code = self.faults.pop(0) if self.faults else 0
+        log = self.appended.setdefault(partition, [])
+        if code:
+            return code, -1
+        if sequence in log:
+            return ErrorCode.DUPLICATE_SEQUENCE_NUMBER, log.index(sequence)
+        if sequence >= 0 and sequence != len(log):
+            return ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, -1
+        log.append(sequence)
+        return 0, len(log) - 1
+
+
+def test_batches_keep_their_order_and_at_most_five_requests_are_under_way() -> None:
+    log = Log()
+    world = ByHand(log, leaders={"t": [1, 2]})
+    found = world.run(produce_batches(world.core, {A: [_batch(n) for n in range(7)], B: [_batch(n) for n in range(2)]}))
+    assert found == {A: 0, B: 0}
+    assert log.appended == {A: list(range(7)), B: [0, 1]}
+    assert world.rounds == [IN_FLIGHT_MAX + 2, 2]
+
+
+def test_partitions_of_one_leader_share_requests() -> None:
+    log = Log()
+    world = ByHand(log, leaders={"t": [1, 1]})
+    world.run(produce_batches(world.core, {A: [_batch(0), _batch(1)], B: [_batch(0)]}))
+    assert log.requests == [[A, B], [A]]
+
+
+def test_large_batches_do_not_share_a_request() -> None:
+    log = Log()
+    world = ByHand(log, leaders={"t": [1, 1]})
+    big = 700 * 1024
+    world.run(produce_batches(world.core, {A: [_batch(0, size=big)], B: [_batch(0, size=big)]}))
+    assert log.requests == [[A], [B]]
+
+
+def test_a_leader_that_moved_gets_everything_from_the_first_refusal_on() -> None:
+    log = Log(0, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    world = ByHand(log, leaders={"t": [1]})
+    world.run(produce_batches(world.core, {A: [_batch(n) for n in range(4)]}))
+    assert log.appended == {A: [0, 1, 2, 3]}
+    assert len(world.pauses) == 1
+
+
+def test_a_lost_connection_is_repeated_and_the_duplicate_counts_as_appended() -> None:
+    log = Log()
+    lost = iter([True])
+
+    def answer(ask: Ask) -> ProduceResponse:
+        found = log(ask)
+        if next(lost, False):
+            raise ConnectError("lost")
+        return found
+
+    world = ByHand(answer, leaders={"t": [1]})
+    assert world.run(produce_batches(world.core, {A: [_batch(0), _batch(1)]})) == {A: 0}
+    assert log.appended == {A: [0, 1]}
+
+
+def test_without_sequences_one_batch_at_a_time_and_no_second_try() -> None:
+    log = Log()
+    world = ByHand(log, leaders={"t": [1]})
+    world.run(produce_batches(world.core, {A: [_batch(-1, producer_id=-1), _batch(-1, producer_id=-1)]}))
+    assert world.rounds == [1, 1]
+
+    def lose(ask: Ask) -> ProduceResponse:
+        raise ConnectError("lost")
+
+    world = ByHand(lose, leaders={"t": [1]})
+    with pytest.raises(OutcomeUnknownError, match="t-0 was sent and its answer lost: lost"):
+        world.run(produce_batches(world.core, {A: [_batch(-1, producer_id=-1)]}))
+    assert world.pauses == []
+
+
+def test_a_final_refusal_is_raised_at_once() -> None:
+    world = ByHand(Log(ErrorCode.MESSAGE_TOO_LARGE), leaders={"t": [1]})
+    with pytest.raises(KafkaError, match="t-0") as caught:
+        world.run(produce_batches(world.core, {A: [_batch(0)]}))
+    assert caught.value.name == "MESSAGE_TOO_LARGE"
+    assert world.pauses == []
+
+
+def test_a_leader_that_never_comes_ends_at_the_deadline() -> None:
+    world = ByHand(Log(*[int(ErrorCode.NOT_LEADER_OR_FOLLOWER)] * 1000), leaders={"t": [1]})
+    with pytest.raises(KafkaError, match="NOT_LEADER_OR_FOLLOWER"):
+        world.run(produce_batches(world.core, {A: [_batch(0)]}, timeout_s=10))
+    assert 9 < world.now_s - 100 <= 10
