@@ -20,6 +20,7 @@ from ottla.wire.batch_header import (
     set_base_offset,
     set_leader_epoch,
     set_max_timestamp,
+    stamp_producer,
 )
 from ottla.wire.records import CODEC_LZ4, Record, encode_batch, read_records
 
@@ -156,3 +157,10 @@ def test_an_uncompressed_section_is_a_slice() -> None:
     assert isinstance(section, memoryview)
     assert section.obj is raw
     assert section == memoryview(raw)[BATCH_OVERHEAD:]
+
+
+def test_a_producers_identity_is_stamped_with_a_new_crc() -> None:
+    records = [Record(0, 1_000, b"k", b"v", ()), Record(0, 1_001, None, b"w", ())]
+    raw = bytearray(b"..") + encode_batch(records, codec=CODEC_LZ4)
+    stamp_producer(raw, 2, len(raw) - 2, producer_id=9, producer_epoch=4, base_sequence=17)
+    assert raw[2:] == encode_batch(records, codec=CODEC_LZ4, producer_id=9, producer_epoch=4, base_sequence=17, is_transactional=True)
