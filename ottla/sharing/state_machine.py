@@ -73,10 +73,6 @@ class ShareStateMachine:
             )
         )
 
-    def hard_state(self) -> dict[str, Any]:
-        """All that the log decides, to compare a live machine with a replayed one."""
-        return {"partitions": dict(self.shard.partitions)}
-
     # Commands
 
     def decide(self, now_ms: int, command: Command, reply: Reply) -> Decision:

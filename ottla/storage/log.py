@@ -202,10 +202,6 @@ class Log:
         self.is_broken = True
         self.active.bytes_max = -1  # the next append comes to `_maybe_roll`, which refuses it
 
-    def assign_epoch(self, leader_epoch: int) -> None:
-        """A new leader begins its epoch here, before its first record."""
-        self.epochs.assign(leader_epoch, self.log_end_offset)
-
     # Rolling
 
     def _maybe_roll(self, base_offset: int, last_offset: int, size: int, max_timestamp: int, now_ms: int) -> Segment:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from ottla.base.share_state import SharePartitionKey
 from ottla.base.uuids import Uuid
 from ottla.machine.host import MachineHost
@@ -74,3 +76,8 @@ class StateWorld:
         machine = self.new_machine()
         self.log.replay(machine)
         return machine
+
+
+def hard_state(machine: ShareStateMachine) -> dict[Any, Any]:
+    """All that the log decides, to compare a live machine with a replayed one."""
+    return dict(machine.shard.partitions)

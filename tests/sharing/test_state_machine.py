@@ -14,7 +14,7 @@ from ottla.base.share_state import DeliveryState, SharePartitionKey, ShareState,
 from ottla.sharing.commands import Command, Delete, Initialize, ReadState, ReadSummary, Result, Write
 from ottla.sharing.state_records import Snapshot, Update, read_record
 from ottla.sharing.state_settings import ShareStateSettings
-from tests.sharing.state_world import KEY, ORDERS, PAYMENTS, StateWorld
+from tests.sharing.state_world import KEY, ORDERS, PAYMENTS, StateWorld, hard_state
 
 AVAILABLE, ACKNOWLEDGED, ARCHIVED = DeliveryState.AVAILABLE, DeliveryState.ACKNOWLEDGED, DeliveryState.ARCHIVED
 NONE, FENCED_LEADER, FENCED_STATE = ErrorCode.NONE, ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.FENCED_STATE_EPOCH
@@ -181,9 +181,9 @@ def test_old_snapshots_are_repeated_so_that_the_log_can_go() -> None:
     world.timers.advance(200)
     assert world.pruned_to == 1, "the old one was repeated behind the new one"
     world.answer(write(StateBatch(3, 3, ACKNOWLEDGED, 1), key=other))
-    before = world.machine.hard_state()
+    before = hard_state(world.machine)
     world.crash()
-    assert world.machine.hard_state() == before
+    assert hard_state(world.machine) == before
 
 
 def test_a_quiet_log_does_not_grow() -> None:
@@ -352,7 +352,7 @@ class ShareStates(RuleBasedStateMachine):
 
     @invariant()
     def live_state_is_the_replay_of_what_is_left(self) -> None:
-        assert self.world.replayed().hard_state() == self.world.machine.hard_state()
+        assert hard_state(self.world.replayed()) == hard_state(self.world.machine)
 
 
 TestShareStates = ShareStates.TestCase

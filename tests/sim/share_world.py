@@ -20,6 +20,7 @@ from ottla.wire.records import Record, encode_batch
 from tests.fakes.clock import ManualClock
 from tests.fakes.memory_store import MemoryStore
 from tests.fakes.timers import ManualTimers
+from tests.sharing.state_world import hard_state
 from tests.sim.broker import LifeTimers, PowerCut
 from tests.sim.network import LATE_MS, Call, Network
 from tests.sim.process import PATIENCE_MS, Process
@@ -261,7 +262,7 @@ class ShareWorld:
         while (piece := reader.read_piece(offset)) is not None:
             piece.apply_to(fresh)  # type: ignore[arg-type]
             offset = piece.end
-        assert fresh.hard_state() == host.machine.hard_state(), "live state is not the replay of the log"
+        assert hard_state(fresh) == hard_state(host.machine), "live state is not the replay of the log"
 
     def _judge(self) -> None:
         self.is_over = True
