@@ -35,6 +35,7 @@ class GroupSettings:
     share_session_timeout_ms: int = 45_000  # group.share.session.timeout.ms
     share_heartbeat_interval_ms: int = 5_000  # group.share.heartbeat.interval.ms
     share_assignment_interval_ms: int = 1_000  # group.share.assignment.interval.ms
+    share_gathering_ms: int = 0  # ours: how long the first member of a share group waits for others before partitions are assigned
     share_members_max: int = 200  # group.share.max.size
     share_assignors: tuple[str, ...] = ("simple",)  # group.share.assignors
     share_initialize_retry_interval_ms: int = 30_000  # group.share.initialize.retry.interval.ms

@@ -163,7 +163,7 @@ class ShareFetch:
 
     def start(self) -> None:
         self._readings = [self._open(place) for place in self._session.in_turn(self._body.share_session_epoch)]
-        is_hurried = self._body.max_wait_ms <= 0 or self._body.max_records <= 0
+        is_hurried = self._body.max_wait_ms <= 0 or not self._wants_records
         self.is_over = not self._readings or self._attempt(is_hurried) or is_hurried
         if self.is_over:
             return
@@ -182,6 +182,11 @@ class ShareFetch:
         """Nobody is there to take what would be read."""
         if self._watch is not None:
             self._watch.cancel()
+
+    @property
+    def _wants_records(self) -> bool:
+        """A request for no records or no bytes may open a session or acknowledge; it locks nothing and does not wait."""
+        return self._body.max_records > 0 and self._body.max_bytes > 0
 
     def _wake(self) -> None:
         if self._attempt(False):
@@ -234,7 +239,7 @@ class ShareFetch:
                     size += self._size(reading, offset, bytes_max)
             is_failing = is_failing or bool(reading.error)
         if is_failing or is_last or size >= body.min_bytes or body.min_bytes <= 1:
-            left = body.max_records
+            left = body.max_records if self._wants_records else 0
             for reading, offset in candidates:
                 if left <= 0:
                     break

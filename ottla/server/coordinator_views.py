@@ -15,6 +15,10 @@ REBALANCE_DELAY = "group.initial.rebalance.delay.ms"
 LATE_METADATA_WAIT_MS = 200
 """Twice what kafka-python waits before it asks for the metadata of new topics. No delay where `REBALANCE_DELAY` is set, also if to 0."""
 
+SHARE_GATHERING_MS = 200
+"""Members of a share group that are started together share what there is to read. The first would lock all of it otherwise. Apache Kafka
+assigns nothing before the second heartbeat, five seconds after the first."""
+
 
 def group_settings(config: BrokerConfig) -> GroupSettings:
     return GroupSettings(
@@ -35,6 +39,7 @@ def group_settings(config: BrokerConfig) -> GroupSettings:
         share_session_timeout_ms=config.group_share_session_timeout_ms,
         share_heartbeat_interval_ms=config.group_share_heartbeat_interval_ms,
         share_assignment_interval_ms=config.group_share_assignment_interval_ms,
+        share_gathering_ms=SHARE_GATHERING_MS,
         share_members_max=config.group_share_max_size,
         share_assignors=tuple(config.group_share_assignors),
         share_initialize_retry_interval_ms=max(config.group_share_initialize_retry_interval_ms, config.offsets_commit_timeout_ms),

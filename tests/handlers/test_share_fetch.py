@@ -109,6 +109,17 @@ def test_who_does_not_wait(options: dict[str, int]) -> None:
     assert acquired(answer) == {}
 
 
+@pytest.mark.parametrize("options", [{"max_bytes": 0}, {"max_records": 0}])
+def test_a_request_for_nothing_gets_nothing_and_does_not_wait(options: dict[str, int]) -> None:
+    """It opens a session, or acknowledges, and locks no records."""
+    world = ShareWorld()
+    world.append(10)
+    answer = world.fetch(0, partitions=(0,), **options)
+    assert (acquired(answer), codes(answer)) == ({}, {0: ErrorCode.NONE})
+    assert world.fetch(1, **options).responses == []
+    assert acquired(world.fetch(2)) == {0: [(0, 9, 1)]}, "the records were free, and this is their first delivery"
+
+
 def test_enough_bytes_are_waited_for() -> None:
     world = ShareWorld()
     world.append(5)

@@ -4,9 +4,10 @@ A member makes its own id, says what it wants to read when it joins or when that
 member's epoch and, when that changed, the partitions that it may ask records of. Partitions are shared, so a member has its new target at
 once; nobody waits until somebody else has let go.
 
-A partition is assigned once its share coordinator has begun to remember what becomes of its records (`topics.py`). The answer to who
-joins, or wants to read other topics, waits a moment for that, so that a reader starts with its first heartbeat and not with its second,
-which comes seconds later.
+A partition is assigned once its share coordinator has begun to remember what becomes of its records (`topics.py`). The answer to a member
+that joins, or wants to read other topics, waits a moment for that, so that a reader starts with its first heartbeat and not with its
+second, which comes seconds later. A group that was empty gathers members for a moment first, so that those that are started together
+share what there is to read: one fetch of the first could lock all of it.
 
 Invariants: an epoch that is not the member's own is refused, save the last one, when the answer with the new one was lost; a heartbeat
 that changes nothing logs nothing and costs the same in a group of any size.
@@ -38,7 +39,7 @@ from ottla.wire.messages.share_group_heartbeat import (
 JOINING_EPOCH = 0
 LEAVING_EPOCH = -1
 JOIN_WAIT_MS = 1_000
-"""How long who has nothing to read waits for partitions to become ready; what is not ready then comes with a later heartbeat."""
+"""How long a member that has nothing to read waits for partitions to become ready; what is not ready then comes with a later heartbeat."""
 
 
 def share_refusal(code: ErrorCode, message: str | None = None) -> ShareGroupHeartbeatResponse:
@@ -76,14 +77,19 @@ def _beat(shard: GroupShard, request: ShareGroupHeartbeatRequest, caller: Caller
     before = _find_member(shard, change.group, request)
     position_before = change.group.position(member_id)
     facts = _merge(before, request, caller)
+    refresh = _refresh_of(shard, request.group_id)
+    if not change.group.facts:
+        refresh.gathers_until_ms = now_ms + shard.settings.share_gathering_ms
     _advance(shard, change, member_id, before, facts, draft, now_ms)
     draft.records.extend(change.records)
     extend_share_session(shard, request.group_id, member_id, draft, now_ms)
     position = change.group.position(member_id)
     says_topics = request.subscribed_topic_names is not None
     has_moved = shard.share_sessions[request.group_id, member_id].has_moved(caller.connection)
-    if says_topics and not position.assigned and change.group.state_topics.initializing:
-        _await_states(shard, request.group_id, member_id, reply, draft)
+    gathering_ms = max(refresh.gathers_until_ms - now_ms, 0)
+    is_early = bool(change.group.state_topics.initializing)
+    if says_topics and not position.assigned and (is_early or gathering_ms):
+        _await_assignment(shard, request.group_id, member_id, reply, draft, gathering_ms, is_early=is_early)
         return draft.decision()
     is_new = says_topics or has_moved or position.assigned != position_before.assigned
     draft.answer(reply, _response(shard, request.group_id, member_id, position, has_partitions=is_new), share_refusal)
@@ -168,18 +174,26 @@ def _response(
 
 def _must_look_up(shard: GroupShard, group: ShareGroup, now_ms: int) -> bool:
     """Whether topics may have changed since the group last looked."""
-    refresh = shard.refreshes.get(group.group_id)
-    if refresh is None:
-        refresh = shard.refreshes[group.group_id] = Refresh()
+    refresh = _refresh_of(shard, group.group_id)
     if refresh.topics_version == shard.topics_version and now_ms - refresh.looked_at_ms < LOOK_AGAIN_MS:
         return False
     refresh.looked_at_ms, refresh.topics_version = now_ms, shard.topics_version
     return True
 
 
+def _refresh_of(shard: GroupShard, group_id: str) -> Refresh:
+    refresh = shard.refreshes.get(group_id)
+    if refresh is None:
+        refresh = shard.refreshes[group_id] = Refresh()
+    return refresh
+
+
 def _may_assign(shard: GroupShard, group: ShareGroup, now_ms: int) -> bool:
-    """Whether a new target is due: at once if nobody has anything, else many changes become one."""
+    """Whether a new target is due: at once if no member has a partition, else many changes become one. While a group gathers its first
+    members nothing is given out."""
     if group.epoch <= group.target_epoch:
+        return False
+    if group.state_topics.initialized and now_ms < _refresh_of(shard, group.group_id).gathers_until_ms:
         return False
     return not any(group.target.values()) or now_ms - group.target_timestamp_ms >= shard.share_assignment_interval_ms(group.group_id)
 
@@ -227,11 +241,14 @@ def _copy(target: Assignment) -> Assignment:
     return dict(target)
 
 
-# Waiting for partitions to become ready
+# Waiting for other members and for partitions to become ready
 
 
-def _await_states(shard: GroupShard, group_id: str, member_id: str, reply: Reply, draft: Draft) -> None:
-    """The member is in; its answer comes when the share coordinators have answered, or after a moment."""
+def _await_assignment(
+    shard: GroupShard, group_id: str, member_id: str, reply: Reply, draft: Draft, gathering_ms: int, *, is_early: bool
+) -> None:
+    """The member is in; its answer comes when the group has gathered its first members and the share coordinators have answered, but for
+    these (`is_early`) it waits only a moment."""
     deferred, key = shard.deferred, f"share-join/{group_id}/{member_id}/{shard.random.token_bytes(8).hex()}"
 
     def refused(code: ErrorCode) -> Effect:
@@ -247,8 +264,9 @@ def _await_states(shard: GroupShard, group_id: str, member_id: str, reply: Reply
         repair.answer(reply, share_refusal(code), share_refusal)
 
     deferred[key] = refused
-    shard.add_joiner(group_id, lambda later: later.schedule(key, 0, settle))
-    draft.schedule(key, JOIN_WAIT_MS, settle)
+    if is_early:
+        shard.add_joiner(group_id, lambda later: later.schedule(key, gathering_ms, settle))
+    draft.schedule(key, JOIN_WAIT_MS if is_early else gathering_ms, settle)
     draft.on_refusal(undo)
 
 

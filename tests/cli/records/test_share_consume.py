@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import threading
+import time
 import uuid
 
 import pytest
 
 from ottla.client.admin import GROUP_RESOURCE, alter_configs
 from ottla.client.cluster import Cluster
+from ottla.client.share_consumer import ShareConsumer
 from ottla.testing.broker import Broker
 from tests.cli.conftest import Ottla
 
@@ -30,6 +33,40 @@ def group(broker: Broker) -> str:
     with Cluster(broker.bootstrap_server) as cluster:
         alter_configs(cluster, GROUP_RESOURCE, name, changes={"share.auto.offset.reset": "earliest", "share.delivery.count.limit": "2"})
     return name
+
+
+def read_as_member(
+    broker: Broker, topic: str, group: str, start: threading.Barrier, delay_s: float, left: list[int], own: list[int]
+) -> None:
+    """Accepts records one poll at a time until all are read; `left` counts down for both members."""
+    with Cluster(broker.bootstrap_server) as cluster, ShareConsumer(cluster, group) as consumer:
+        consumer.subscribe([topic])
+        start.wait(30)
+        time.sleep(delay_s)
+        deadline = time.monotonic() + 60
+        while left[0] > 0 and time.monotonic() < deadline:
+            count = len(consumer.poll(0.2))
+            own[0] += count
+            left[0] -= count
+
+
+def test_two_members_that_start_together_share_what_is_there(broker: Broker, ottla: Ottla, group: str) -> None:
+    """One fetch of the first could lock all of it: the group has been here before, so its partitions are ready at once."""
+    topic = f"shared-{uuid.uuid4().hex[:8]}"
+    broker.create_topic(topic, partitions=4)
+    assert ottla("consume", topic, "--share-group", group, "--timeout-ms", "500").out == ""
+    for number in range(40):
+        broker.add_record(topic, str(number), partition=number % 4)
+    start, left, counts = threading.Barrier(2), [40], ([0], [0])
+    members = [
+        threading.Thread(target=read_as_member, args=(broker, topic, group, start, delay_s, left, own))
+        for delay_s, own in zip((0, 0.05), counts, strict=True)
+    ]
+    for member in members:
+        member.start()
+    for member in members:
+        member.join()
+    assert [own[0] for own in counts] == [20, 20]
 
 
 def test_what_was_printed_is_accepted_and_the_rest_is_untouched(ottla: Ottla, filled: str, group: str) -> None:
