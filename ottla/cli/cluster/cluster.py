@@ -1,4 +1,4 @@
-"""`ottla cluster` and `ottla features`: brokers, health, and served versions."""
+"""`ottla cluster`: brokers, health, and served versions."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from ottla.cli.options import connect, output_of
 from ottla.cli.output import write
 from ottla.client.cluster import Cluster
 from ottla.wire.apis import API_NAMES, API_VERSION_RANGES
-from ottla.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 
 
 def _status(args: argparse.Namespace) -> int:
@@ -121,70 +120,9 @@ def _as_kafka(title: str, rows: list[dict[str, Any]]) -> str:
     return f"{title} -> (\n" + ",\n".join(lines) + "\n)\n"
 
 
-METADATA_LEVELS = (
-    *("3.3-IV3", "3.4-IV0", "3.5-IV0", "3.5-IV1", "3.5-IV2", "3.6-IV0", "3.6-IV1", "3.6-IV2", "3.7-IV0", "3.7-IV1", "3.7-IV2", "3.7-IV3"),
-    *("3.7-IV4", "3.8-IV0", "3.9-IV0", "4.0-IV0", "4.0-IV1", "4.0-IV2", "4.0-IV3", "4.1-IV0", "4.1-IV1", "4.2-IV0", "4.2-IV1", "4.3-IV0"),
-    "4.4-IV0",
-)
-"""Names of the levels of metadata.version, from 7 on."""
-
-
-def _level(feature: str, level: int) -> str:
-    """A level as kafka-features prints it."""
-    is_named = feature == "metadata.version" and 0 <= level - 7 < len(METADATA_LEVELS)
-    return METADATA_LEVELS[level - 7] if is_named else str(level)
-
-
-def request_versions(cluster: Cluster) -> ApiVersionsResponse:
-    """The broker's answer to ApiVersions, by version 4: the first that includes features whose lowest level is 0."""
-    from ottla._version import __version__
-
-    connection = cluster.any_connection()
-    version = 4 if connection.offers(ApiVersionsRequest.API_KEY, 4) else 3
-    request = ApiVersionsRequest(client_software_name="ottla", client_software_version=__version__)
-    answer: ApiVersionsResponse = connection.request(request, version=version)
-    return answer
-
-
-def _features(args: argparse.Namespace) -> int:
-    output = output_of(args)
-    with connect(args) as cluster:
-        answer = request_versions(cluster)
-    levels = {feature.name: feature.max_version_level for feature in answer.finalized_features}
-    rows: list[dict[str, Any]] = [
-        {
-            "feature": feature.name,
-            "supported_min": feature.min_version,
-            "supported_max": feature.max_version,
-            "finalized": levels.get(feature.name, 0),
-            "epoch": answer.finalized_features_epoch,
-        }
-        for feature in sorted(answer.supported_features, key=lambda found: str(found.name))
-    ]
-    if getattr(args, "is_shim", False):
-        for row in rows:
-            low, high, level = (_level(row["feature"], row[key]) for key in ("supported_min", "supported_max", "finalized"))
-            write(
-                f"Feature: {row['feature']:<41} SupportedMinVersion: {low:<16} SupportedMaxVersion: {high:<16} "
-                f"FinalizedVersionLevel: {level:<16} Epoch: {row['epoch']}\n"
-            )
-        return 0
-    columns = (
-        ("FEATURE", "feature"),
-        ("SUPPORTED-MIN", "supported_min"),
-        ("SUPPORTED-MAX", "supported_max"),
-        ("FINALIZED", "finalized"),
-        ("EPOCH", "epoch"),
-    )
-    output.show("features", rows, columns)
-    return 0
-
-
 COMMANDS = {
     "status": Command("Brokers, controller, and the number of healthy partitions.", no_arguments, _status, may_watch=True),
     "health": Command("Is the cluster healthy? Exit code 1 if not.", no_arguments, _health, may_watch=True),
     "cluster-id": Command("The cluster's id.", no_arguments, _cluster_id),
     "api-versions": Command("API versions that the brokers support.", no_arguments, _api_versions),
 }
-
-FEATURE_COMMANDS = {"describe": Command("Feature levels of the cluster.", no_arguments, _features, may_watch=True)}

@@ -9,14 +9,23 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from ottla.cli.cluster.cluster import FEATURE_COMMANDS, request_versions
-from ottla.cli.command import Command, UsageError, merged
+from ottla.cli.command import Command, UsageError, merged, no_arguments
 from ottla.cli.kafka_tools import features_output as kafka
 from ottla.cli.options import connect, output_of
 from ottla.client import admin
+from ottla.client.cluster import Cluster
 from ottla.client.errors import error_code
+from ottla.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 
 UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3
+
+FEATURE_COLUMNS = (
+    ("FEATURE", "feature"),
+    ("SUPPORTED-MIN", "supported_min"),
+    ("SUPPORTED-MAX", "supported_max"),
+    ("FINALIZED", "finalized"),
+    ("EPOCH", "epoch"),
+)
 
 _NAMES = (
     "metadata.version",
@@ -44,6 +53,38 @@ LEVELS: dict[str, dict[str, int]] = {release: dict(zip(_NAMES, levels, strict=Tr
 """The levels of each release."""
 RELEASES = {**LEVELS, **{str(kafka.metadata_name(levels[kafka.METADATA])): levels for levels in LEVELS.values()}}
 """The same, including names such as 4.0-IV3."""
+
+
+def request_versions(cluster: Cluster) -> ApiVersionsResponse:
+    """The broker's answer to ApiVersions, by version 4: the first that includes features whose lowest level is 0."""
+    from ottla._version import __version__
+
+    connection = cluster.any_connection()
+    version = 4 if connection.offers(ApiVersionsRequest.API_KEY, 4) else 3
+    request = ApiVersionsRequest(client_software_name="ottla", client_software_version=__version__)
+    answer: ApiVersionsResponse = connection.request(request, version=version)
+    return answer
+
+
+def _describe(args: argparse.Namespace) -> int:
+    with connect(args) as cluster:
+        answer = request_versions(cluster)
+    levels = {feature.name: feature.max_version_level for feature in answer.finalized_features}
+    rows: list[dict[str, Any]] = [
+        {
+            "feature": feature.name,
+            "supported_min": feature.min_version,
+            "supported_max": feature.max_version,
+            "finalized": levels.get(feature.name, 0),
+            "epoch": answer.finalized_features_epoch,
+        }
+        for feature in sorted(answer.supported_features, key=lambda found: str(found.name))
+    ]
+    if is_kafka(args):
+        kafka.show_features(rows)
+        return 0
+    output_of(args).show("features", rows, FEATURE_COLUMNS)
+    return 0
 
 
 def _change_arguments(parser: argparse.ArgumentParser) -> None:
@@ -171,7 +212,7 @@ def is_kafka(args: argparse.Namespace) -> bool:
 
 
 COMMANDS = {
-    **FEATURE_COMMANDS,
+    "describe": Command("Feature levels of the cluster.", no_arguments, _describe, may_watch=True),
     "upgrade": Command("Raise feature levels.", _upgrade_arguments, _upgrade),
     "downgrade": Command("Lower feature levels.", _downgrade_arguments, _downgrade),
     "disable": Command("Set features to level 0.", _disable_arguments, _disable),

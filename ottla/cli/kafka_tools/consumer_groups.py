@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import re
 import sys
 from collections.abc import Sequence
 from typing import Any
 
 from ottla.base.errors import ApiError, ErrorCode
+from ottla.base.name_pattern import NamePattern, PatternError
 from ottla.base.types import TopicPartition
 from ottla.cli.command import Command, Refused, UsageError, merged
 from ottla.cli.groups import group, reset_offsets
@@ -37,7 +37,6 @@ from ottla.client.errors import KafkaError
 from ottla.client.group_admin import GroupDescription
 
 ACTIONS = ("list", "describe", "delete", "reset_offsets", "delete_offsets", "validate_regex")
-_NOT_RE2 = re.compile(r"(?:\\\\.)*(?:(?P<perl>\(\?(?:[=!>(]|<[=!]|P=))|\\(?P<back>[1-9]))")
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
@@ -78,15 +77,16 @@ def _run(args: argparse.Namespace) -> int:
 
 
 def _validate_regex(pattern: str) -> int:
-    """Checks a pattern by RE2's rules, approximated as Python's syntax without backreferences and lookaround."""
-    reason = None
+    """Checks a pattern as the broker does for subscriptions, and words errors as Kafka's tool does."""
+    verdict = "valid"
     try:
-        re.compile(pattern)
-    except (re.error, RecursionError, OverflowError) as error:
-        reason = str(error)
-    if reason is None and (found := re.search(_NOT_RE2, pattern)):
-        reason = "invalid or unsupported Perl syntax" if found["perl"] else f"invalid escape sequence: `\\{found['back']}`"
-    write(f"The regular expression `{pattern}` is {f'invalid: {reason}' if reason else 'valid'}.\n")
+        NamePattern(pattern)
+    except PatternError as error:
+        reason, _, place = str(error).partition(": ")
+        verdict = "invalid: " + (f"{reason}: `{place}`" if place else reason)
+        if reason == "invalid perl operator":
+            verdict = "invalid: invalid or unsupported Perl syntax"
+    write(f"The regular expression `{pattern}` is {verdict}.\n")
     return 0
 
 

@@ -14,7 +14,7 @@ _FIRST_METADATA = 7
 _METADATA_NAMES = (
     *("3.3-IV3", "3.4-IV0", "3.5-IV0", "3.5-IV1", "3.5-IV2", "3.6-IV0", "3.6-IV1", "3.6-IV2"),
     *("3.7-IV0", "3.7-IV1", "3.7-IV2", "3.7-IV3", "3.7-IV4", "3.8-IV0", "3.9-IV0", "4.0-IV0", "4.0-IV1", "4.0-IV2", "4.0-IV3"),
-    *("4.1-IV0", "4.1-IV1", "4.2-IV0", "4.2-IV1", "4.3-IV0"),
+    *("4.1-IV0", "4.1-IV1", "4.2-IV0", "4.2-IV1", "4.3-IV0", "4.4-IV0"),
 )
 _HIGHEST = {
     "kraft.version": 1,
@@ -33,8 +33,22 @@ def metadata_name(level: int) -> str | None:
     return _METADATA_NAMES[position] if 0 <= position < len(_METADATA_NAMES) else None
 
 
+def show_features(rows: Sequence[Mapping[str, Any]]) -> None:
+    """The lines of `kafka-features describe`."""
+    for row in rows:
+        low, high, level = (_level(row["feature"], row[key]) for key in ("supported_min", "supported_max", "finalized"))
+        write(
+            f"Feature: {row['feature']:<41} SupportedMinVersion: {low:<16} SupportedMaxVersion: {high:<16} "
+            f"FinalizedVersionLevel: {level:<16} Epoch: {row['epoch']}\n"
+        )
+
+
+def _level(feature: str, level: int) -> str:
+    return (metadata_name(level) if feature == METADATA else None) or str(level)
+
+
 def show_changes(verb: str, rows: Sequence[Mapping[str, Any]], *, is_dry_run: bool) -> None:
-    """`verb` is upgrade, downgrade or disable."""
+    """The lines of upgrade, downgrade or disable, which is `verb`."""
     done = verb + ("d" if verb.endswith("e") else "ed") if verb != "downgrade" else "downgraded"
     for row in rows:
         to = "" if verb == "disable" else f" to {row['level']}"

@@ -221,10 +221,10 @@ def _server_start(arguments: list[str]) -> Translation | Command:
     line = ["start", "--config", rest[0], *rest[1:]]
     if "-daemon" not in arguments:
         return Translation(line)
-    return Command("Start a broker in the background.", _anything, lambda _: _start_daemon(line), has_connection=False, has_output=False)
+    return Command("Start a broker in the background.", _any_words, lambda _: _start_daemon(line), has_connection=False, has_output=False)
 
 
-def _anything(parser: argparse.ArgumentParser) -> None:
+def _any_words(parser: argparse.ArgumentParser) -> None:
     """Takes any arguments: the started broker parses them and reports errors."""
     parser.add_argument("words", nargs="*")
     parser.add_argument("-daemon", "--override", "--set", "-c", nargs="?", action="append")

@@ -13,6 +13,8 @@ from tests.cli.conftest import Ottla
         ("orders-.*", "valid"),
         ("a(?=b)", "invalid: invalid or unsupported Perl syntax"),
         (r"(a)\1", r"invalid: invalid escape sequence: `\1`"),
+        ("a[", "invalid: missing ]: `[`"),
+        ("(?<name>a)", "valid"),
     ],
 )
 def test_regular_expressions_are_judged_as_groups_take_them(offline: Ottla, pattern: str, verdict: str) -> None:
