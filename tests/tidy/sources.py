@@ -8,7 +8,20 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "ottla"
-CORE = ("client/core", "cluster", "security", "replication", "groups", "transactions", "sharing", "controller", "machine", "storage", "wire", "base")
+CORE = (
+    "client/core",
+    "cluster",
+    "security",
+    "replication",
+    "groups",
+    "transactions",
+    "sharing",
+    "controller",
+    "machine",
+    "storage",
+    "wire",
+    "base",
+)
 _TEXT_SUFFIXES = {
     ".py",
     ".md",
