@@ -216,7 +216,7 @@ def _form_of(argv: Sequence[str]) -> str:
 
 
 def _hint(word: str, known: Mapping[str, object]) -> str:
-    from ottla.client.cluster import nearest_hint
+    from ottla.client.blocking.cluster import nearest_hint
 
     return nearest_hint(word, known)
 

@@ -18,7 +18,7 @@ from ottla.cli.input_files import read_text
 from ottla.cli.output import FORMATS, Output, wants_colour
 
 if TYPE_CHECKING:
-    from ottla.client.cluster import Cluster
+    from ottla.client.blocking.cluster import Cluster
 
 DEFAULT_BOOTSTRAP = "localhost:9092"
 DEFAULT_TIMEOUT_MS = 15_000
@@ -134,7 +134,7 @@ def read_properties(path: str) -> dict[str, str]:
 
 def connect(args: argparse.Namespace, *, timeout_ms: int | None = None) -> Cluster:
     """Returns the cluster that the options name; sends nothing yet."""
-    from ottla.client.cluster import Cluster
+    from ottla.client.blocking.cluster import Cluster
 
     properties = properties_of(args)
     wait = timeout_ms or getattr(args, "timeout", None) or properties.get("request.timeout.ms") or DEFAULT_TIMEOUT_MS

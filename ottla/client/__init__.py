@@ -17,8 +17,11 @@ if TYPE_CHECKING:
     from ottla.base.errors import ErrorCode
     from ottla.base.types import TopicPartition
     from ottla.client.aio import AsyncClient
-    from ottla.client.client import Client, connect
-    from ottla.client.consumer import Consumer
+    from ottla.client.blocking.client import Client, connect
+    from ottla.client.blocking.consumer import Consumer
+    from ottla.client.blocking.producer import Delivery, Producer
+    from ottla.client.blocking.share_consumer import ShareConsumer
+    from ottla.client.blocking.transaction import Transaction
     from ottla.client.core.admin import EARLIEST, LATEST, MAX_TIMESTAMP, OffsetAt
     from ottla.client.core.fetching import Fetched
     from ottla.client.core.group_admin import Committed, GroupDescription, GroupMember, ListedGroup
@@ -40,19 +43,16 @@ if TYPE_CHECKING:
         UnknownTopicError,
         UnsupportedVersionError,
     )
-    from ottla.client.producer import Delivery, Producer
-    from ottla.client.share_consumer import ShareConsumer
-    from ottla.client.transaction import Transaction
 
 _MODULES = {
-    "connect": "client",
+    "connect": "blocking.client",
     "AsyncClient": "aio",
-    "Client": "client",
-    "Producer": "producer",
-    "Delivery": "producer",
-    "Consumer": "consumer",
-    "ShareConsumer": "share_consumer",
-    "Transaction": "transaction",
+    "Client": "blocking.client",
+    "Producer": "blocking.producer",
+    "Delivery": "blocking.producer",
+    "Consumer": "blocking.consumer",
+    "ShareConsumer": "blocking.share_consumer",
+    "Transaction": "blocking.transaction",
     "Fetched": "core.fetching",
     "OffsetAt": "core.admin",
     "EARLIEST": "core.admin",

@@ -16,7 +16,7 @@ from ottla.testing import foreign_clients
 if TYPE_CHECKING:
     from ottla.base.errors import ErrorCode
     from ottla.base.types import TopicPartition
-    from ottla.client.cluster import Cluster
+    from ottla.client.blocking.cluster import Cluster
     from ottla.testing.faults import FaultProxy
 
 Text = bytes | str | None
@@ -106,14 +106,14 @@ class BrokerHandle:
 
     def create_topic(self, name: str, partitions: int = 1, **configs: str) -> str:
         """Settings with underscores for dots: `retention_ms="1000"`."""
-        from ottla.client import admin
+        from ottla.client.blocking import admin
 
         settings = {key.replace("_", "."): value for key, value in configs.items()}
         admin.create_topic(self._client(), name, partitions=partitions, configs=settings)
         return name
 
     def delete_topics(self, names: Iterable[str]) -> None:
-        from ottla.client import admin
+        from ottla.client.blocking import admin
 
         admin.delete_topics(self._client(), list(names))
 
@@ -122,7 +122,7 @@ class BrokerHandle:
         timestamp: int | None = None,
     ) -> None:  # fmt: skip
         """Writes one record and waits until the broker has it; a missing topic is created where the broker does that."""
-        from ottla.client.producer import Producer
+        from ottla.client.blocking.producer import Producer
 
         sent = tuple((name, _encoded(data)) for name, data in (headers or {}).items())
         cluster = self._client()
@@ -155,7 +155,7 @@ class BrokerHandle:
     def reset(self) -> None:
         """Deletes every topic with its records and every group without members; removes unused faults."""
         from ottla.base.errors import ApiError
-        from ottla.client import group_admin
+        from ottla.client.blocking import group_admin
 
         if self._proxy is not None:
             self._proxy.reset()
@@ -212,7 +212,7 @@ class BrokerHandle:
 
     def _client(self) -> Cluster:
         if self._cluster is None:
-            from ottla.client.cluster import Cluster
+            from ottla.client.blocking.cluster import Cluster
 
             assert self.direct_server, "the broker is not running; start() it, or use it in a with statement"
             self._cluster = Cluster(self.direct_server, client_id="ottla-testing", timeout_s=WAIT_SECONDS)
@@ -221,7 +221,7 @@ class BrokerHandle:
     def _ends(self, topic: str, which: str, is_committed_only: bool) -> dict[TopicPartition, int]:
         """The first or last offset of each partition."""
         from ottla.base.types import TopicPartition
-        from ottla.client import admin
+        from ottla.client.blocking import admin
 
         cluster = self._client()
         cluster.topics.pop(topic, None)
@@ -235,7 +235,7 @@ class BrokerHandle:
 
     def _read(self, topic: str, starts: Mapping[TopicPartition, int], is_committed_only: bool) -> list[TopicRecord]:
         """The records between these offsets and the current ends."""
-        from ottla.client.consumer import Consumer
+        from ottla.client.blocking.consumer import Consumer
 
         ends = self._ends(topic, "LATEST", is_committed_only)
         left = {partition: start for partition, start in starts.items() if start < ends.get(partition, 0)}

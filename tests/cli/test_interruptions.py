@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from ottla.cli import entry
-from ottla.client.connection import Connection
+from ottla.client.blocking.connection import Connection
 from ottla.testing.broker import Broker
 from tests.cli.conftest import Ottla
 

@@ -9,7 +9,7 @@ import pytest
 
 from ottla.base.errors import ApiError
 from ottla.client.addresses import Address
-from ottla.client.connection import Connection
+from ottla.client.blocking.connection import Connection
 from ottla.client.errors import ConnectError
 from ottla.client.security import Security, credentials
 from ottla.wire.messages.sasl_authenticate import SaslAuthenticateResponse

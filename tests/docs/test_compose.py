@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import pytest
 
-from ottla.client.cluster import Cluster
+from ottla.client.blocking.cluster import Cluster
 from tests.docs.pages import DOCS, ROOT, blocks_of
 
 COMPOSE = [block.text for block in blocks_of(DOCS / "configuration.md") if block.language == "yaml"]

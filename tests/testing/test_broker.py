@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from ottla.client.addresses import parse_addresses
-from ottla.client.connection import Connection
+from ottla.client.blocking.connection import Connection
 from ottla.client.errors import ClientError
 from ottla.testing.broker import Broker
 from ottla.testing.process import BrokerDidNotStart

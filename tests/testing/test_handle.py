@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from ottla.client.group_admin import list_groups
+from ottla.client.blocking.group_admin import list_groups
 from ottla.testing import foreign_clients
 from ottla.testing.broker import Broker
 from ottla.testing.handle import BrokerHandle

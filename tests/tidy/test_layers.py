@@ -50,7 +50,7 @@ def test_the_contracts_hold() -> None:
         ("core", "ottla/replication/planted.py", "import time"),
         ("core", "ottla/base/planted.py", "def f() -> None:\n    from os import path"),
         ("core", "ottla/client/core/planted.py", "import socket"),
-        ("core", "ottla/client/core/planted.py", "from ottla.client.connection import Connection"),
+        ("core", "ottla/client/core/planted.py", "from ottla.client.blocking.connection import Connection"),
         ("node", "ottla/server/flusher.py", "from time import perf_counter_ns"),
         ("node", "ottla/server/hosts.py", "from ottla.adapters import timers"),
         ("node", "ottla/handlers/planted.py", "import socket"),

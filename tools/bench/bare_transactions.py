@@ -13,7 +13,7 @@ from typing import Any
 
 from ottla.base.errors import ErrorCode
 from ottla.client.addresses import Address
-from ottla.client.connection import Connection
+from ottla.client.blocking.connection import Connection
 from ottla.wire.messages.end_txn import EndTxnRequest
 from ottla.wire.messages.find_coordinator import FindCoordinatorRequest
 from ottla.wire.messages.init_producer_id import InitProducerIdRequest

@@ -15,7 +15,7 @@ import time
 from contextlib import closing
 
 from ottla.client.addresses import parse_address
-from ottla.client.connection import Connection
+from ottla.client.blocking.connection import Connection
 from ottla.wire.messages.find_coordinator import FindCoordinatorRequest
 from ottla.wire.messages.heartbeat import HeartbeatRequest
 from ottla.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol

@@ -12,9 +12,9 @@ from confluent_kafka import Producer
 
 from ottla.base.types import READ_COMMITTED, TopicPartition
 from ottla.client.addresses import parse_address
-from ottla.client.cluster import Cluster
-from ottla.client.connection import Connection
-from ottla.client.producer_identity import ProducerIdentity
+from ottla.client.blocking.cluster import Cluster
+from ottla.client.blocking.connection import Connection
+from ottla.client.blocking.producer_identity import ProducerIdentity
 from ottla.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from ottla.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from ottla.wire.records import Record, encode_batch

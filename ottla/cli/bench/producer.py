@@ -17,7 +17,7 @@ from ottla.cli.output import Output, write
 from ottla.cli.records.client_options import make_producer
 
 if TYPE_CHECKING:
-    from ottla.client.producer import Delivery, Producer
+    from ottla.client.blocking.producer import Delivery, Producer
 
 CHUNK_RECORDS = 256
 TRANSACTION_MS = 3_000

@@ -46,7 +46,7 @@ def _size(directory: str) -> int:
 
 def _answer_ms(address: str) -> float | None:
     """How long the broker takes to answer ApiVersions; None if it does not answer."""
-    from ottla.client.cluster import Cluster
+    from ottla.client.blocking.cluster import Cluster
     from ottla.client.errors import TransportError
 
     started = time.perf_counter()

@@ -9,7 +9,7 @@ from ottla.base.errors import ApiError, ErrorCode
 from ottla.cli.command import Command, no_arguments
 from ottla.cli.options import connect, output_of
 from ottla.cli.output import write
-from ottla.client.cluster import Cluster
+from ottla.client.blocking.cluster import Cluster
 from ottla.wire.apis import API_NAMES, API_VERSION_RANGES
 
 

@@ -16,9 +16,9 @@ from ottla.cli.command import Command, UsageError, merged, parse_pairs
 from ottla.cli.input_files import read_text
 from ottla.cli.options import connect, output_of, read_properties
 from ottla.cli.output import Columns, write
-from ottla.client import admin
-from ottla.client.cluster import Cluster
-from ottla.client.scram_admin import MECHANISMS
+from ottla.client.blocking import admin
+from ottla.client.blocking.cluster import Cluster
+from ottla.client.blocking.scram_admin import MECHANISMS
 
 SOURCES = {
     1: "DYNAMIC_TOPIC_CONFIG",
@@ -216,7 +216,7 @@ def _defaults(args: argparse.Namespace) -> int:
     table: dict[str, Any] = dict({"broker": BROKER_SETTINGS, "topic": TOPIC_SETTINGS, "group": GROUP_SETTINGS}[args.scope])
     for name in args.names:
         if name not in table:
-            from ottla.client.cluster import nearest_hint
+            from ottla.client.blocking.cluster import nearest_hint
 
             raise UsageError(f"no setting {name!r}{nearest_hint(name, table)}")
     rows = [

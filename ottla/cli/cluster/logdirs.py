@@ -9,7 +9,7 @@ from typing import Any
 from ottla.cli.command import Command, UsageError, merged
 from ottla.cli.options import connect, output_of
 from ottla.cli.output import write
-from ottla.client import admin
+from ottla.client.blocking import admin
 from ottla.client.errors import error_code
 
 COLUMNS = (

@@ -18,8 +18,8 @@ from ottla.cli.command import Command, Refused, UsageError, merged
 from ottla.cli.kafka_tools import partitions_output as kafka
 from ottla.cli.options import add_yes, confirm, connect, output_of
 from ottla.cli.output import write
-from ottla.client import admin, replica_admin
-from ottla.client.cluster import Cluster
+from ottla.client.blocking import admin, replica_admin
+from ottla.client.blocking.cluster import Cluster
 from ottla.client.errors import error_code
 
 COLUMNS = (("TOPIC", "topic"), ("PARTITION", "partition"), ("REPLICAS", "replicas"), ("NEW-REPLICAS", "new_replicas"), ("ERROR", "error"))

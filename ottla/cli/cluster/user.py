@@ -9,7 +9,7 @@ from ottla.base.errors import ApiError
 from ottla.cli.cluster.config_quotas import check_iterations
 from ottla.cli.command import Command, UsageError
 from ottla.cli.options import add_yes, confirm, connect, output_of
-from ottla.client import scram_admin
+from ottla.client.blocking import scram_admin
 
 _COLUMNS = (("USER", "user"), ("MECHANISM", "mechanism"), ("ITERATIONS", "iterations"))
 

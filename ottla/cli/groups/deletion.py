@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 from ottla.base.errors import ApiError
 from ottla.cli.output import Output
-from ottla.client import group_admin
-from ottla.client.cluster import Cluster
+from ottla.client.blocking import group_admin
+from ottla.client.blocking.cluster import Cluster
 
 
 def delete_groups(cluster: Cluster, names: list[str]) -> dict[str, ApiError]:

@@ -14,10 +14,10 @@ from ottla.cli.groups.group_options import add_group_options, add_view_options, 
 from ottla.cli.groups.group_rows import coordinator_text, without_group
 from ottla.cli.options import add_yes, confirm, connect, output_of
 from ottla.cli.output import Columns, Row
-from ottla.client import group_admin
-from ottla.client.admin import EARLIEST, LATEST, OffsetAt, list_offsets
-from ottla.client.cluster import Cluster
-from ottla.client.group_admin import GroupDescription, GroupMember
+from ottla.client.blocking import group_admin
+from ottla.client.blocking.admin import EARLIEST, LATEST, OffsetAt, list_offsets
+from ottla.client.blocking.cluster import Cluster
+from ottla.client.blocking.group_admin import GroupDescription, GroupMember
 
 STATES = ("PreparingRebalance", "CompletingRebalance", "Stable", "Empty", "Dead", "Assigning", "Reconciling", "NotReady")
 TYPES = ("classic", "consumer", "share", "streams")
@@ -146,7 +146,7 @@ def _refuse_unknown(cluster: Cluster, args: argparse.Namespace, groups: list[Gro
     """Raises GROUP_ID_NOT_FOUND for a group that is dead and has committed nothing: it does not exist."""
     for group in groups:
         if group.state == "Dead" and not group_admin.committed_offsets(cluster, group.group_id):
-            from ottla.client.cluster import nearest_hint
+            from ottla.client.blocking.cluster import nearest_hint
 
             known = {found.group_id: found.type.lower() for found in group_admin.list_groups(cluster)}
             if known.get(group.group_id) == "share":
@@ -293,7 +293,7 @@ def _ages_s(cluster: Cluster, positions: dict[TopicPartition, int]) -> dict[Topi
     import time
 
     from ottla.cli.moments import now_ms
-    from ottla.client.consumer import Consumer
+    from ottla.client.blocking.consumer import Consumer
 
     ages: dict[TopicPartition, float | None] = {}
     if not positions:

@@ -6,8 +6,8 @@ import argparse
 from collections.abc import Sequence
 
 from ottla.cli.command import UsageError, merged
-from ottla.client.cluster import Cluster
-from ottla.client.group_admin import list_groups
+from ottla.client.blocking.cluster import Cluster
+from ottla.client.blocking.group_admin import list_groups
 
 CONSUMERS = ("consumer", "")
 SHARES = ("share",)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.base.types import TopicPartition
 from ottla.cli.command import UsageError
-from ottla.client.cluster import Cluster
+from ottla.client.blocking.cluster import Cluster
 
 
 def parse_scope(texts: Sequence[str]) -> dict[str, list[int] | None]:

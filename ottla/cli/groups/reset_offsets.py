@@ -21,9 +21,9 @@ from ottla.cli.groups.reset_plan import Bounds, Facts, Plan
 from ottla.cli.input_files import read_text
 from ottla.cli.options import connect, output_of
 from ottla.cli.output import Output, write
-from ottla.client import group_admin
-from ottla.client.admin import EARLIEST, LATEST, OffsetAt, list_offsets
-from ottla.client.cluster import Cluster, nearest_hint
+from ottla.client.blocking import group_admin
+from ottla.client.blocking.admin import EARLIEST, LATEST, OffsetAt, list_offsets
+from ottla.client.blocking.cluster import Cluster, nearest_hint
 
 SCENARIOS = ("to_earliest", "to_latest", "to_current", "to_offset", "shift_by", "to_datetime", "by_duration", "from_file", "to_group")
 

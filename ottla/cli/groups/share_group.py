@@ -19,9 +19,9 @@ from ottla.cli.groups.group_options import SHARES, add_group_options, add_view_o
 from ottla.cli.groups.group_rows import coordinator_text, without_group
 from ottla.cli.options import add_yes, confirm, connect, output_of
 from ottla.cli.output import Columns, Row
-from ottla.client import group_admin, share_admin
-from ottla.client.cluster import Cluster, nearest_hint
-from ottla.client.share_admin import ShareGroup
+from ottla.client.blocking import group_admin, share_admin
+from ottla.client.blocking.cluster import Cluster, nearest_hint
+from ottla.client.blocking.share_admin import ShareGroup
 
 STATES = ("Empty", "Stable", "Dead")
 

@@ -41,7 +41,7 @@ def _run(args: argparse.Namespace) -> int:
 
 def _metrics_address(args: argparse.Namespace) -> str:
     from ottla.base.errors import ApiError
-    from ottla.client import admin
+    from ottla.client.blocking import admin
 
     with connect(args) as cluster:
         cluster.refresh([])

@@ -75,7 +75,7 @@ def _run(args: argparse.Namespace) -> int:
 
 
 def _nearest(name: str) -> str:
-    from ottla.client.cluster import nearest_hint
+    from ottla.client.blocking.cluster import nearest_hint
 
     return nearest_hint(name, dict.fromkeys(API_NAMES.values()))
 

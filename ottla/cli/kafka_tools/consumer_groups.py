@@ -31,10 +31,10 @@ from ottla.cli.kafka_tools.group_tables import (
 from ottla.cli.kafka_tools.java_errors import java_error, plain_message
 from ottla.cli.options import connect
 from ottla.cli.output import write
-from ottla.client import group_admin
-from ottla.client.cluster import Cluster, nearest_hint
+from ottla.client.blocking import group_admin
+from ottla.client.blocking.cluster import Cluster, nearest_hint
+from ottla.client.blocking.group_admin import GroupDescription
 from ottla.client.errors import KafkaError
-from ottla.client.group_admin import GroupDescription
 
 ACTIONS = ("list", "describe", "delete", "reset_offsets", "delete_offsets", "validate_regex")
 

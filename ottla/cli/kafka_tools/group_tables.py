@@ -12,7 +12,7 @@ from ottla.base.types import TopicPartition
 from ottla.cli.groups.group_scope import parse_scope
 from ottla.cli.groups.reset_plan import Plan
 from ottla.cli.output import write
-from ottla.client.cluster import Cluster
+from ottla.client.blocking.cluster import Cluster
 
 WIDTH = 15
 

@@ -8,7 +8,7 @@ from typing import Any
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.base.types import TopicPartition
 from ottla.cli.output import write
-from ottla.client.replica_admin import Move, Replica
+from ottla.client.blocking.replica_admin import Move, Replica
 
 WARNING = "Warning: You must run --verify periodically, until the reassignment completes, to ensure the throttle is removed.\n"
 

@@ -30,9 +30,9 @@ from ottla.cli.kafka_tools.group_tables import (
 from ottla.cli.kafka_tools.java_errors import java_error, plain_message
 from ottla.cli.options import connect
 from ottla.cli.output import write
-from ottla.client import share_admin
-from ottla.client.cluster import Cluster, nearest_hint
-from ottla.client.share_admin import ShareGroup
+from ottla.client.blocking import share_admin
+from ottla.client.blocking.cluster import Cluster, nearest_hint
+from ottla.client.blocking.share_admin import ShareGroup
 
 ACTIONS = ("list", "describe", "delete", "reset_offsets", "delete_offsets")
 CONSOLE_GROUP = "console-share-consumer"

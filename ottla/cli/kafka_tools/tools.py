@@ -136,7 +136,7 @@ def find(argv: Sequence[str]) -> tuple[str, list[str]]:
 
 
 def _refuse_unknown(name: str, known: list[str], noun: str) -> NoReturn:
-    from ottla.client.cluster import nearest_hint
+    from ottla.client.blocking.cluster import nearest_hint
 
     raise UsageError(f"no {noun} {name!r} here{nearest_hint(name, known)}; see `ottla shims list`")
 

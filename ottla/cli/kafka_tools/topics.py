@@ -12,8 +12,8 @@ from ottla.cli.kafka_tools.java_errors import plain_message
 from ottla.cli.options import connect
 from ottla.cli.output import write
 from ottla.cli.topics.topic_names import chosen_topics
-from ottla.client import admin
-from ottla.client.cluster import Cluster, nearest_hint
+from ottla.client.blocking import admin
+from ottla.client.blocking.cluster import Cluster, nearest_hint
 
 ACTIONS = ("list", "describe", "create", "alter", "delete")
 FILTERS = (

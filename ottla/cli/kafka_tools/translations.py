@@ -195,7 +195,7 @@ def _endpoints_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _endpoints(args: argparse.Namespace) -> int:
-    from ottla.client.admin import describe_cluster
+    from ottla.client.blocking.admin import describe_cluster
 
     with connect(args) as cluster:
         brokers = [broker for broker in describe_cluster(cluster).brokers if args.include_fenced_brokers or not broker.is_fenced]

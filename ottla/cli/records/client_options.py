@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 from ottla.base.types import READ_COMMITTED, READ_UNCOMMITTED
 from ottla.cli.command import UsageError
-from ottla.client import consumer as consuming
-from ottla.client import producer as producing
-from ottla.client.cluster import Cluster
+from ottla.client.blocking import consumer as consuming
+from ottla.client.blocking import producer as producing
+from ottla.client.blocking.cluster import Cluster
 from ottla.wire.compression import CODEC_NAMES
 
 if TYPE_CHECKING:
-    from ottla.client.share_consumer import Acknowledged, ShareConsumer
+    from ottla.client.blocking.share_consumer import Acknowledged, ShareConsumer
 
 MAX_WAIT_MS = 500
 SESSION_TIMEOUT_MS = 45_000
@@ -115,7 +115,7 @@ def make_share_consumer(
     on_acknowledged: Acknowledged | None = None,
 ) -> ShareConsumer:
     """A consumer of a share group. Isolation and offset reset are settings of the group."""
-    from ottla.client import share_consumer as sharing
+    from ottla.client.blocking import share_consumer as sharing
     from ottla.client.core.share_session import BATCH_OPTIMIZED, RECORD_LIMIT
 
     mode = properties.get("share.acquire.mode", "record_limit" if has_record_limit else "batch_optimized").lower()

@@ -34,8 +34,8 @@ from ottla.cli.topics.topic_names import pattern_of
 from ottla.wire.records import CONTROL_COMMIT, Record
 
 if TYPE_CHECKING:
-    from ottla.client.cluster import Cluster
-    from ottla.client.consumer import Consumer
+    from ottla.client.blocking.cluster import Cluster
+    from ottla.client.blocking.consumer import Consumer
     from ottla.client.core.fetching import Fetched
 
 POLL_S = 0.5
@@ -243,7 +243,7 @@ class _Reading:
         """Looks up the end of each partition when reading of it begins."""
         if not self.args.at_end and self.start.end_ms is None:
             return
-        from ottla.client.admin import LATEST, list_offsets
+        from ottla.client.blocking.admin import LATEST, list_offsets
 
         new = [partition for partition in consumer.positions if partition not in self.ends]
         if not new:

@@ -12,8 +12,8 @@ from ottla.cli.command import Command, UsageError
 from ottla.cli.options import add_broker_list, connect, output_of
 from ottla.cli.output import write
 from ottla.cli.topics.topic_names import pattern_of
-from ottla.client import admin
-from ottla.client.cluster import Cluster
+from ottla.client.blocking import admin
+from ottla.client.blocking.cluster import Cluster
 
 TIMES = {
     "latest": admin.LATEST,

@@ -26,8 +26,8 @@ from ottla.wire.compression import CODEC_NAMES
 
 if TYPE_CHECKING:
     from ottla.cli.records.record_schema import Schema
-    from ottla.client.cluster import Cluster
-    from ottla.client.producer import Producer
+    from ottla.client.blocking.cluster import Cluster
+    from ottla.client.blocking.producer import Producer
 
 READ_BYTES = 1024 * 1024
 

@@ -14,7 +14,7 @@ from ottla.cli.command import Command, UsageError
 from ottla.cli.input_files import read_json
 from ottla.cli.options import add_yes, confirm, connect, output_of
 from ottla.cli.output import write
-from ottla.client import admin
+from ottla.client.blocking import admin
 from ottla.client.errors import KafkaError
 
 

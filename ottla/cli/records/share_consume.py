@@ -22,9 +22,9 @@ from ottla.cli.records.processed_count import processed_count
 
 if TYPE_CHECKING:
     from ottla.cli.records.record_format import Formatter
-    from ottla.client.cluster import Cluster
+    from ottla.client.blocking.cluster import Cluster
+    from ottla.client.blocking.share_consumer import ShareConsumer
     from ottla.client.core.share_session import Delivery, Run
-    from ottla.client.share_consumer import ShareConsumer
 
 POLL_S = 0.5
 ACTIONS = ("accept", "reject", "release")

@@ -10,8 +10,8 @@ from ottla.base.types import TopicPartition
 from ottla.cli.command import UsageError
 from ottla.cli.moments import parse_moment_ms
 from ottla.cli.topics.partition_offsets import offsets_at
-from ottla.client.admin import EARLIEST, LATEST
-from ottla.client.cluster import Cluster
+from ottla.client.blocking.admin import EARLIEST, LATEST
+from ottla.client.blocking.cluster import Cluster
 
 BEGINNING = "beginning"
 END = "end"
@@ -70,7 +70,7 @@ def start_positions(
     """The first offset to read of each partition."""
     default = EARLIEST if default_reset == "earliest" else LATEST
     if start.kind in ("", STORED) and group is not None:
-        from ottla.client.group_admin import committed_offsets
+        from ottla.client.blocking.group_admin import committed_offsets
 
         committed = committed_offsets(cluster, group)
         return {partition: committed[partition].offset if partition in committed else default for partition in partitions}

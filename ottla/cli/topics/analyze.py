@@ -18,8 +18,8 @@ from ottla.cli.options import connect, output_of
 from ottla.cli.output import Columns
 from ottla.cli.topics.partition_offsets import offsets_at
 from ottla.cli.topics.topic_names import one_topic
-from ottla.client import admin
-from ottla.client.cluster import Cluster
+from ottla.client.blocking import admin
+from ottla.client.blocking.cluster import Cluster
 from ottla.wire.compression import CODEC_NAMES
 
 if TYPE_CHECKING:
@@ -121,7 +121,7 @@ def _missing(topic: str, number: int, count: int) -> ApiError:
 
 def _read(cluster: Cluster, partitions: list[TopicPartition], args: argparse.Namespace) -> dict[TopicPartition, _Tally]:
     """Reads each partition up to its end at the time of the call."""
-    from ottla.client.consumer import Consumer
+    from ottla.client.blocking.consumer import Consumer
 
     tallies = {partition: _Tally(args.keys) for partition in partitions}
     ends = offsets_at(cluster, partitions, admin.LATEST)

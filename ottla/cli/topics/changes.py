@@ -10,8 +10,8 @@ from ottla.cli.options import add_yes, confirm, connect, output_of
 from ottla.cli.topics.partition_offsets import offsets_at
 from ottla.cli.topics.replica_assignment import parse_replica_assignment
 from ottla.cli.topics.topic_names import one_topic
-from ottla.client import admin
-from ottla.client.cluster import Cluster
+from ottla.client.blocking import admin
+from ottla.client.blocking.cluster import Cluster
 from ottla.client.errors import KafkaError
 
 

@@ -13,8 +13,8 @@ from ottla.base.types import READ_COMMITTED, TopicPartition
 from ottla.cli.command import Command, UsageError
 from ottla.cli.options import connect, output_of
 from ottla.cli.progress import Progress
-from ottla.client import admin
-from ottla.client.cluster import Cluster
+from ottla.client.blocking import admin
+from ottla.client.blocking.cluster import Cluster
 from ottla.wire.compression import CODEC_NAMES
 
 TOPIC_CONFIG_SOURCE = 1
@@ -62,8 +62,8 @@ def _own_settings(cluster: Cluster, topic: str) -> dict[str, str]:
 
 def copy_records(cluster: Cluster, source: str, target: str, partitions: list[int], codec: str, *, is_quiet: bool = False) -> int:
     """Copies the records that are committed now; returns their number."""
-    from ottla.client.consumer import Consumer
-    from ottla.client.producer import Producer
+    from ottla.client.blocking.consumer import Consumer
+    from ottla.client.blocking.producer import Producer
 
     wanted = [TopicPartition(source, number) for number in partitions]
     ends = admin.list_offsets(cluster, dict.fromkeys(wanted, admin.LATEST), isolation_level=READ_COMMITTED)

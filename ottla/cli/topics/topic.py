@@ -16,8 +16,8 @@ from ottla.cli.output import Output, write
 from ottla.cli.topics import analyze, changes, clone
 from ottla.cli.topics.replica_assignment import parse_replica_assignment
 from ottla.cli.topics.topic_names import add_topic_filter, chosen_topics, one_topic
-from ottla.client import admin
-from ottla.client.cluster import Cluster
+from ottla.client.blocking import admin
+from ottla.client.blocking.cluster import Cluster
 
 DEFAULT_SOURCE = 5
 PARTITION_COLUMNS = (

@@ -8,7 +8,7 @@ from typing import Any
 
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.cli.command import UsageError
-from ottla.client.cluster import Cluster, nearest_hint
+from ottla.client.blocking.cluster import Cluster, nearest_hint
 
 
 def add_topic_filter(parser: argparse.ArgumentParser) -> None:

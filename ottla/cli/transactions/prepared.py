@@ -13,7 +13,7 @@ from ottla.cli.command import Command, Refused, UsageError, no_arguments
 from ottla.cli.moments import now_ms
 from ottla.cli.options import add_yes, confirm, connect, output_of
 from ottla.cli.output import Columns
-from ottla.client import transaction_admin
+from ottla.client.blocking import transaction_admin
 
 PREPARED_COLUMNS: Columns = (
     ("TransactionalId", "transactional_id"),

@@ -16,8 +16,8 @@ from ottla.cli.options import add_yes, confirm, connect, output_of
 from ottla.cli.output import Columns
 from ottla.cli.transactions import prepared, why
 from ottla.cli.transactions.why import open_transactions, partitions_of, producer_row
-from ottla.client import transaction_admin
-from ottla.client.cluster import Cluster
+from ottla.client.blocking import transaction_admin
+from ottla.client.blocking.cluster import Cluster
 
 MAX_TRANSACTION_TIMEOUT_MINUTES = 15
 COORDINATOR_GRACE_MS = 5 * 60_000

@@ -16,10 +16,10 @@ from ottla.cli.command import Command, UsageError
 from ottla.cli.moments import format_ms, now_ms
 from ottla.cli.options import connect, output_of
 from ottla.cli.output import Columns, write
-from ottla.client import transaction_admin
-from ottla.client.admin import LATEST, OffsetAt, list_offsets
-from ottla.client.cluster import Cluster
-from ottla.client.transaction_admin import TransactionDescription
+from ottla.client.blocking import transaction_admin
+from ottla.client.blocking.admin import LATEST, OffsetAt, list_offsets
+from ottla.client.blocking.cluster import Cluster
+from ottla.client.blocking.transaction_admin import TransactionDescription
 
 COLUMNS: Columns = (
     ("Topic", "topic"),

@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from ottla.client import scram_admin
+from ottla.client.blocking import scram_admin
 from tests.cli.conftest import Ottla
 
 

@@ -10,10 +10,10 @@ from collections.abc import Iterator
 import pytest
 
 from ottla.base.types import TopicPartition
-from ottla.client import group_admin
-from ottla.client.cluster import Cluster
-from ottla.client.consumer import Consumer
-from ottla.client.producer import Producer
+from ottla.client.blocking import group_admin
+from ottla.client.blocking.cluster import Cluster
+from ottla.client.blocking.consumer import Consumer
+from ottla.client.blocking.producer import Producer
 from ottla.testing.broker import Broker
 from tests.cli.conftest import Ottla
 

@@ -6,7 +6,7 @@ import pytest
 
 from ottla.cli.command import UsageError
 from ottla.cli.records.client_options import is_on, make_consumer, make_producer, number
-from ottla.client.cluster import Cluster
+from ottla.client.blocking.cluster import Cluster
 
 CLUSTER = Cluster("127.0.0.1:1")
 

@@ -119,8 +119,8 @@ def test_a_value_of_another_size_is_refused(ottla: Ottla, filled: str) -> None:
 
 
 def test_read_committed_leaves_out_aborted_and_open_records(ottla: Ottla, broker: Broker, topic: str) -> None:
-    from ottla.client.cluster import Cluster
-    from ottla.client.producer import Producer
+    from ottla.client.blocking.cluster import Cluster
+    from ottla.client.blocking.producer import Producer
 
     with Cluster(broker.bootstrap_server, timeout_s=10) as cluster, Producer(cluster, transactional_id=topic) as producer:
         for value, is_kept in ((b"kept", True), (b"dropped", False), (b"too", True)):

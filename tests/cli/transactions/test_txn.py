@@ -13,9 +13,9 @@ import pytest
 from ottla.base.errors import ApiError
 from ottla.base.types import TopicPartition
 from ottla.cli.main import main
-from ottla.client.cluster import Cluster
-from ottla.client.producer_identity import ProducerIdentity
-from ottla.client.transaction_admin import finish_prepared
+from ottla.client.blocking.cluster import Cluster
+from ottla.client.blocking.producer_identity import ProducerIdentity
+from ottla.client.blocking.transaction_admin import finish_prepared
 from ottla.testing import Broker
 from ottla.wire.messages.init_producer_id import InitProducerIdRequest
 from ottla.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData

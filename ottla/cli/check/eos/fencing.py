@@ -9,7 +9,7 @@ from ottla.base.errors import ApiError, ErrorCode
 from ottla.base.types import TopicPartition
 from ottla.cli.check.eos.verdict import Broken, NotSupported
 from ottla.cli.check.eos.world import WAIT_SECONDS, World, shown
-from ottla.client.cluster import TRANSACTION
+from ottla.client.blocking.cluster import TRANSACTION
 from ottla.client.errors import RETRIABLE, error_code
 from ottla.wire.messages.end_txn import EndTxnRequest, EndTxnResponse
 from ottla.wire.messages.init_producer_id import InitProducerIdRequest

@@ -16,7 +16,7 @@ from ottla.cli.check.eos.verdict import Broken, NotSupported
 from ottla.cli.command import UsageError
 
 if TYPE_CHECKING:
-    from ottla.client.cluster import Cluster
+    from ottla.client.blocking.cluster import Cluster
 
 WAIT_SECONDS = 10.0
 READ_SECONDS = 10.0

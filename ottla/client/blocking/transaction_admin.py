@@ -5,7 +5,7 @@ Each function is the procedure of the same name in `core/transaction_admin.py`, 
 
 from __future__ import annotations
 
-from ottla.client.cluster import blocking
+from ottla.client.blocking.cluster import blocking
 from ottla.client.core import transaction_admin as procedures
 from ottla.client.core.transaction_admin import TransactionDescription
 

@@ -9,9 +9,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from ottla.base.types import TopicPartition
-from ottla.client.cluster import Cluster
-from ottla.client.connection import REQUEST_TIMEOUT_S
-from ottla.client.consumer import Consumer
+from ottla.client.blocking.cluster import Cluster
+from ottla.client.blocking.connection import REQUEST_TIMEOUT_S
+from ottla.client.blocking.consumer import Consumer
+from ottla.client.blocking.producer import Producer
+from ottla.client.blocking.reading import READ_BYTES, RangeReader
+from ottla.client.blocking.share_consumer import ShareConsumer
+from ottla.client.blocking.transaction import Transaction
 from ottla.client.core import operations
 from ottla.client.core.cluster import ClusterCore
 from ottla.client.core.connection import CLIENT_SOFTWARE
@@ -20,10 +24,6 @@ from ottla.client.core.procedure import Procedure
 from ottla.client.core.producer_identity import TRANSACTION_TIMEOUT_MS
 from ottla.client.core.raw_produce import produce_batches
 from ottla.client.core.transaction import TransactionCore
-from ottla.client.producer import Producer
-from ottla.client.reading import READ_BYTES, RangeReader
-from ottla.client.share_consumer import ShareConsumer
-from ottla.client.transaction import Transaction
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 from ottla.base.errors import ErrorCode, OttlaError
 from ottla.base.types import TopicPartition
 from ottla.client.addresses import Address, parse_addresses
-from ottla.client.connection import CONNECT_TIMEOUT_S, REQUEST_TIMEOUT_S, Connection
+from ottla.client.blocking.connection import CONNECT_TIMEOUT_S, REQUEST_TIMEOUT_S, Connection
 from ottla.client.core.cluster import GROUP, TRANSACTION, ClusterCore, nearest_hint
 from ottla.client.core.connection import CLIENT_SOFTWARE
 from ottla.client.core.procedure import Ask, AskAll, Effect, Open, Procedure

@@ -11,7 +11,7 @@ import pytest
 
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.client.addresses import Address
-from ottla.client.connection import Connection
+from ottla.client.blocking.connection import Connection
 from ottla.client.errors import ClientError, ConnectError, MalformedResponseError, RequestTimeoutError
 from ottla.wire.messages.api_versions import ApiVersion, ApiVersionsResponse
 from ottla.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse

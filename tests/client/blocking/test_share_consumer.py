@@ -10,9 +10,9 @@ import pytest
 
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.base.types import TopicPartition
-from ottla.client.cluster import Cluster
+from ottla.client.blocking.cluster import Cluster
+from ottla.client.blocking.share_consumer import ShareConsumer
 from ottla.client.core.share_session import ACCEPT, REJECT, RELEASE, RENEW, Delivery, Run
-from ottla.client.share_consumer import ShareConsumer
 from ottla.wire.messages.share_acknowledge import ShareAcknowledgeResponse
 from ottla.wire.messages.share_fetch import ShareFetchResponse
 from tests.client.fake_broker import HangUp

@@ -8,7 +8,7 @@ import pytest
 
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.base.types import TopicPartition
-from ottla.client.cluster import GROUP, Cluster
+from ottla.client.blocking.cluster import GROUP, Cluster
 from ottla.client.errors import ConnectError
 from ottla.wire.messages.find_coordinator import Coordinator, FindCoordinatorResponse
 from ottla.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse

@@ -15,13 +15,13 @@ from typing import Any
 
 from ottla.base.errors import ErrorCode
 from ottla.base.types import READ_UNCOMMITTED, TopicPartition
-from ottla.client.admin import EARLIEST, LATEST, OffsetAt, grouped, list_offsets
-from ottla.client.cluster import Cluster
-from ottla.client.connection import Connection
+from ottla.client.blocking.admin import EARLIEST, LATEST, OffsetAt, grouped, list_offsets
+from ottla.client.blocking.cluster import Cluster
+from ottla.client.blocking.connection import Connection
+from ottla.client.blocking.group_admin import committed_offsets
+from ottla.client.blocking.group_membership import DEFAULT_ASSIGNORS, SESSION_TIMEOUT_MS, GroupMembership
 from ottla.client.core.fetching import FETCH_BYTES_MAX, MAX_WAIT_MS, PARTITION_BYTES_MAX, Fetched, FetchLimits, fetch_request, read_answer
 from ottla.client.errors import RETRIABLE, KafkaError, MalformedResponseError, TransportError, refused
-from ottla.client.group_admin import committed_offsets
-from ottla.client.group_membership import DEFAULT_ASSIGNORS, SESSION_TIMEOUT_MS, GroupMembership
 
 __all__ = ["PARTITION_BYTES_MAX", "Consumer"]
 
@@ -250,7 +250,7 @@ class Consumer:
         changed = {partition: offset for partition, offset in wanted.items() if self._committed.get(partition) != offset}
         if not changed or self.group_id is None:
             return
-        from ottla.client.group_admin import commit_offsets
+        from ottla.client.blocking.group_admin import commit_offsets
 
         generation, member_id = (-1, "") if self.membership is None else (self.membership.generation, self.membership.member_id)
         results = commit_offsets(self.cluster, self.group_id, changed, generation=generation, member_id=member_id)

@@ -5,7 +5,7 @@ Each function is the procedure of the same name in `core/group_admin.py`, run to
 
 from __future__ import annotations
 
-from ottla.client.cluster import blocking
+from ottla.client.blocking.cluster import blocking
 from ottla.client.core import group_admin as procedures
 from ottla.client.core.group_admin import INACTIVE_STATES, Committed, GroupDescription, GroupMember, ListedGroup, read_assignment
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from ottla.base.types import TopicPartition
-from ottla.client.cluster import Cluster
+from ottla.client.blocking.cluster import Cluster
 from ottla.client.core.group_admin import Committed
 from ottla.client.core.transaction import TransactionCore
 

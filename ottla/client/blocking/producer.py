@@ -18,11 +18,11 @@ from typing import NamedTuple
 
 from ottla.base.errors import ErrorCode
 from ottla.base.types import TopicPartition
-from ottla.client.cluster import Cluster
-from ottla.client.connection import Connection
+from ottla.client.blocking.cluster import Cluster
+from ottla.client.blocking.connection import Connection
+from ottla.client.blocking.producer_identity import TRANSACTION_TIMEOUT_MS, ProducerIdentity
 from ottla.client.core.partitioner import StickyPartitioner, partition_for_key
 from ottla.client.errors import RETRIABLE, KafkaError, TransportError, error_code, refused
-from ottla.client.producer_identity import TRANSACTION_TIMEOUT_MS, ProducerIdentity
 from ottla.wire.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 from ottla.wire.records import CODEC_NAMES, Headers, Record, encode_batch
 

@@ -10,8 +10,8 @@ import pytest
 
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.base.types import TopicPartition
-from ottla.client.cluster import Cluster
-from ottla.client.share_membership import ShareMembership
+from ottla.client.blocking.cluster import Cluster
+from ottla.client.blocking.share_membership import ShareMembership
 from ottla.wire.messages.share_group_heartbeat import Assignment, ShareGroupHeartbeatResponse, TopicPartitions
 from tests.client.fake_broker import HangUp
 from tests.client.fake_share_group import HEARTBEAT, TOPIC_ID, FakeShareGroup

@@ -5,7 +5,7 @@ Each function is the procedure of the same name in `core/admin.py`, run to its e
 
 from __future__ import annotations
 
-from ottla.client.cluster import blocking
+from ottla.client.blocking.cluster import blocking
 from ottla.client.core import admin as procedures
 from ottla.client.core.admin import (
     BROKER_LOGGER_RESOURCE,

@@ -5,7 +5,7 @@ Each function is the procedure of the same name in `core/share_admin.py`, run to
 
 from __future__ import annotations
 
-from ottla.client.cluster import blocking
+from ottla.client.blocking.cluster import blocking
 from ottla.client.core import share_admin as procedures
 from ottla.client.core.share_admin import TYPE, ShareGroup
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Sequence
 
-from ottla.client.cluster import Cluster, blocking
+from ottla.client.blocking.cluster import Cluster, blocking
 from ottla.client.core import scram_admin as procedures
 from ottla.client.core.scram_admin import ITERATIONS, ITERATIONS_MAX, ITERATIONS_MIN, MECHANISMS, SALT_BYTES, Credential
 

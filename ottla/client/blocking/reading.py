@@ -6,8 +6,8 @@ import time
 from collections.abc import Iterator
 
 from ottla.base.types import TopicPartition
-from ottla.client.cluster import Cluster
-from ottla.client.connection import Connection
+from ottla.client.blocking.cluster import Cluster
+from ottla.client.blocking.connection import Connection
 from ottla.client.core.backoff import Backoff
 from ottla.client.core.fetching import FETCH_BYTES_MAX, MAX_WAIT_MS, Fetched, FetchLimits, fetch_request, read_answer
 from ottla.client.errors import KafkaError, MalformedResponseError, RequestTimeoutError, TransportError

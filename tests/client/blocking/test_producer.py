@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from ottla.base.errors import ApiError, ErrorCode
-from ottla.client.cluster import Cluster
+from ottla.client.blocking.cluster import Cluster
+from ottla.client.blocking.producer import Delivery, Producer
 from ottla.client.errors import ClientError
-from ottla.client.producer import Delivery, Producer
 from ottla.wire.messages.init_producer_id import InitProducerIdResponse
 from ottla.wire.messages.produce import PartitionProduceResponse, ProduceResponse, TopicProduceResponse
 from ottla.wire.records import read_batch_header, read_records

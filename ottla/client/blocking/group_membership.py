@@ -13,10 +13,10 @@ from typing import Any
 
 from ottla.base.errors import ApiError, ErrorCode, WireError
 from ottla.base.types import TopicPartition
-from ottla.client.cluster import GROUP, Cluster
+from ottla.client.blocking.cluster import GROUP, Cluster
+from ottla.client.blocking.group_admin import read_assignment
 from ottla.client.core.assignors import COOPERATIVE_STICKY, RANGE, ROUND_ROBIN, Subscription, assign
 from ottla.client.errors import KafkaError, TransportError, error_code, refused
-from ottla.client.group_admin import read_assignment
 from ottla.wire.codec import decoder, encoder
 from ottla.wire.messages import consumer_protocol as protocol
 from ottla.wire.messages import join_group, sync_group

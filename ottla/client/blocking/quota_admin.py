@@ -5,7 +5,7 @@ Each function is the procedure of the same name in `core/quota_admin.py`, run to
 
 from __future__ import annotations
 
-from ottla.client.cluster import blocking
+from ottla.client.blocking.cluster import blocking
 from ottla.client.core import quota_admin as procedures
 from ottla.client.core.quota_admin import ANY, CLIENT_ID, DEFAULT, EXACT, IP, USER, Entity
 

@@ -5,7 +5,7 @@ Each function is the procedure of the same name in `core/replica_admin.py`, run 
 
 from __future__ import annotations
 
-from ottla.client.cluster import blocking
+from ottla.client.blocking.cluster import blocking
 from ottla.client.core import replica_admin as procedures
 from ottla.client.core.replica_admin import Move, Replica
 
