@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 from ottla.cli.command import UsageError
@@ -21,6 +20,8 @@ def read_text(path: str) -> str:
 
 def read_json(path: str) -> Any:
     """The file's JSON, whatever its shape."""
+    import json
+
     try:
         return json.loads(read_text(path))
     except (ValueError, RecursionError) as error:

@@ -73,4 +73,4 @@ def _await_record(consumer: Any, value: bytes, timeout_s: float) -> None:
     raise Refused(f"a record did not come back within {timeout_s:g} s", "REQUEST_TIMED_OUT")
 
 
-COMMAND = Command("One record at a time, there and back.", _arguments, _run)
+COMMAND = Command("Latency of single records from producer to consumer.", _arguments, _run)

@@ -15,7 +15,7 @@ from ottla.cli.output import write
 def _arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--config", default="", metavar="FILE", help="the broker's configuration file")
-    add("-d", "--data-dir", default="/var/lib/ottla", metavar="DIR", help="where the data lies")
+    add("-d", "--data-dir", default="/var/lib/ottla", metavar="DIR", help="the data directory")
     add("--user", default="ottla", metavar="NAME", help="the user that the broker runs as; never root")
     add("--command", metavar="PATH", help="the ottla program (default: this one)")
 

@@ -45,7 +45,7 @@ class Entities(NamedTuple):
 def add_entity_options(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--entity-type", action="append", choices=ENTITY_TYPES, metavar="TYPE", help="|".join(ENTITY_TYPES))
-    add("--entity-name", dest="entity_names", action="append", metavar="NAME", help="whose")
+    add("--entity-name", dest="entity_names", action="append", metavar="NAME", help="name of the entity")
     add("--entity-default", dest="entity_names", action="append_const", const="", help="the default of all of that type")
     for word in ENTITY_TYPES:
         name = _flag(word)

@@ -105,7 +105,7 @@ def _downgrade_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _disable_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--feature", action="append", metavar="NAME,...", help="which")
+    parser.add_argument("--feature", action="append", metavar="NAME,...", help="the feature")
     parser.add_argument("--unsafe", action="store_true", help="even where metadata may be lost")
     parser.add_argument("--dry-run", action="store_true", help="let the broker validate, change nothing")
 
@@ -192,7 +192,7 @@ def _mapping(args: argparse.Namespace) -> int:
 
 
 def _dependency_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--feature", action="append", required=True, metavar="NAME=LEVEL,...", help="whose needs")
+    parser.add_argument("--feature", action="append", required=True, metavar="NAME=LEVEL,...", help="the features to look up")
 
 
 def _dependencies(args: argparse.Namespace) -> int:

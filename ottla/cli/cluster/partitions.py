@@ -225,7 +225,7 @@ def _elect_arguments(parser: argparse.ArgumentParser) -> None:
     add("--topic", metavar="TOPIC", help="only this topic")
     add("--partition", action="append", metavar="N,...", help="only these partitions of the topic")
     add("--path-to-json-file", metavar="FILE", help="only these partitions")
-    add("--all-topic-partitions", action="store_true", help="all there are")
+    add("--all-topic-partitions", action="store_true", help="all partitions")
     add_yes(parser)
 
 
@@ -281,8 +281,8 @@ def _elect(args: argparse.Namespace) -> int:
 COMMANDS = {
     "generate": partitions_generate.COMMAND,
     "reassign": Command("Move replicas to other brokers.", _reassign_arguments, _reassign),
-    "list": Command("Moves under way.", lambda parser: None, _list, may_watch=True),
+    "list": Command("Moves in progress.", lambda parser: None, _list, may_watch=True),
     "verify": Command("Are the moves of a file done?", _verify_arguments, _verify),
     "cancel": Command("Stop the moves of a file.", _cancel_arguments, _cancel),
-    "elect": Command("Choose leaders anew.", _elect_arguments, _elect),
+    "elect": Command("Elect leaders.", _elect_arguments, _elect),
 }

@@ -31,7 +31,7 @@ def _list(args: argparse.Namespace) -> int:
 
 
 def _mechanism_argument(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", metavar="USER", help="who")
+    parser.add_argument("name", metavar="USER", help="the name of the user")
     parser.add_argument("--mechanism", action="append", choices=tuple(scram_admin.MECHANISMS), help="repeatable")
 
 

@@ -103,7 +103,7 @@ def _list(args: argparse.Namespace) -> int:
 def _describe_arguments(parser: argparse.ArgumentParser) -> None:
     add_group_options(parser)
     verbose_help = "more columns: leader epochs, and the lag of readers of committed data"
-    add_view_options(parser, offsets_help="what is committed and how far behind (the default)", verbose_help=verbose_help)
+    add_view_options(parser, offsets_help="committed offsets and lag (the default)", verbose_help=verbose_help)
 
 
 def _describe(args: argparse.Namespace) -> int:

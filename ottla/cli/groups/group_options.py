@@ -35,7 +35,7 @@ def add_view_options(parser: argparse.ArgumentParser, *, offsets_help: str, verb
     """The three views of `describe`."""
     add = parser.add_argument
     add("--offsets", action="store_true", help=offsets_help)
-    add("--members", action="store_true", help="who is in the group")
+    add("--members", action="store_true", help="the members of the group")
     add("--state", action="store_true", help="the state of the group")
     add("-v", "--verbose", action="store_true", help=verbose_help)
 

@@ -78,7 +78,7 @@ def _list(args: argparse.Namespace) -> int:
 
 def _describe_arguments(parser: argparse.ArgumentParser) -> None:
     add_group_options(parser)
-    add_view_options(parser, offsets_help="where each partition starts and how far behind (the default)", verbose_help="more columns")
+    add_view_options(parser, offsets_help="start offsets and lag (the default)", verbose_help="more columns")
 
 
 def _describe(args: argparse.Namespace) -> int:

@@ -22,7 +22,7 @@ _LABEL = re.compile(r'([a-zA-Z_][a-zA-Z0-9_]*)="((?:[^"\\]|\\.)*)"')
 def _arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("names", nargs="*", metavar="NAME", help="only metrics whose name begins with this")
-    add("--from", dest="address", metavar="HOST:PORT", help="the port of ottla.metrics.listen (default: asked from the broker)")
+    add("--from", dest="address", metavar="HOST:PORT", help="the port of ottla.metrics.listen (default: read from the broker)")
     add("--credentials", metavar="USER:PASSWORD", help="as in ottla.metrics.credentials")
 
 

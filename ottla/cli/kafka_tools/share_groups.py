@@ -46,7 +46,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     add("--group", action="append", default=[], metavar="GROUP", help="a share group, repeatable")
     add("--all-groups", action="store_true", help="every share group")
     add("--state", nargs="?", action="append", const="", metavar="STATE[,...]", help="show states; with --list only these")
-    add("--members", action="store_true", help="who is in the group")
+    add("--members", action="store_true", help="the members of the group")
     add("--offsets", action="store_true", help="where partitions start (the default)")
     add("-v", "--verbose", action="store_true", help="more columns")
     add("--timeout", type=int, metavar="MS", help="how long to wait for the cluster")

@@ -29,7 +29,7 @@ def _alter_arguments(parser: argparse.ArgumentParser) -> None:
     add("-p", "--partitions", type=int, metavar="N", help="new number of partitions")
     add("--replica-assignment", metavar="0:1,1:2", help="brokers of all partitions, the new ones at the end")
     add("-c", "--config", action="append", metavar="KEY=VALUE", help="set a setting")
-    add("--delete-config", action="append", metavar="KEY", help="put a setting back to its default")
+    add("--delete-config", action="append", metavar="KEY", help="reset a setting to its default")
     add("--if-exists", action="store_true", help="no error when there is no such topic")
     add("--dry-run", action="store_true", help="let the broker validate, change nothing")
 
@@ -90,7 +90,7 @@ def _add_partitions(args: argparse.Namespace) -> int:
 def _config_arguments(parser: argparse.ArgumentParser) -> None:
     _topic_arguments(parser)
     parser.add_argument("-c", "--set", action="append", dest="config", metavar="KEY=VALUE", help="set a setting")
-    parser.add_argument("--delete", action="append", metavar="KEY", help="put a setting back to its default")
+    parser.add_argument("--delete", action="append", metavar="KEY", help="reset a setting to its default")
     parser.add_argument("--all", action="store_true", help="defaults too")
 
 

@@ -26,7 +26,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     add("source", metavar="FROM", help="the topic to copy")
     add("target", metavar="TO", help="the new topic")
     add("--records", action="store_true", help="copy the records, too")
-    add("-z", "--compression-codec", choices=CODEC_NAMES, default="none", metavar="CODEC", help="of the copied batches")
+    add("-z", "--compression-codec", choices=CODEC_NAMES, default="none", metavar="CODEC", help="codec of the copied batches")
     add("--dry-run", action="store_true", help="let the broker validate, change nothing")
 
 

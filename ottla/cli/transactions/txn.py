@@ -229,7 +229,7 @@ def _to_abort(cluster: Cluster, args: argparse.Namespace, partition: TopicPartit
 COMMANDS = {
     "list": Command("All transactional ids and their states.", _list_arguments, _list, may_watch=True),
     "describe": Command("One transaction: state, age, partitions.", _describe_arguments, _describe, may_watch=True),
-    "describe-producers": Command("Who writes to a partition.", _describe_producers_arguments, _describe_producers, may_watch=True),
+    "describe-producers": Command("The producers of a partition.", _describe_producers_arguments, _describe_producers, may_watch=True),
     "producers": Command("Short for describe-producers.", _describe_producers_arguments, _describe_producers, may_watch=True),
     "find-hanging": Command("Transactions that no coordinator will end; exit code 1 if any.", _find_hanging_arguments, _find_hanging),
     "abort": Command("Abort a hanging transaction.", _abort_arguments, _abort),

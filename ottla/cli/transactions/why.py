@@ -85,7 +85,7 @@ def open_transactions(cluster: Cluster, partitions: list[TopicPartition]) -> lis
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("topic", metavar="TOPIC", help="whose readers wait")
+    parser.add_argument("topic", metavar="TOPIC", help="the topic of the blocked readers")
     parser.add_argument("--partition", type=int, metavar="N", help="only this partition")
     parser.set_defaults(broker_id=None)
 
