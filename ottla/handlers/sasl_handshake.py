@@ -1,10 +1,11 @@
 """SaslHandshake: the client chooses a SASL mechanism.
 
-Behaviour: ILLEGAL_SASL_STATE, as Kafka answers on a listener that does not authenticate by SASL.
+Behaviour: begins the exchange of a mechanism that the listener has; another one is UNSUPPORTED_SASL_MECHANISM and ends the connection. On
+a listener that does not authenticate by SASL, and after authentication, ILLEGAL_SASL_STATE as Kafka answers.
 
 Version notes: 1 announces SaslAuthenticate frames instead of raw ones (KIP-152).
 
-Not done: SASL listeners.
+Not done: no listener has a mechanism yet; raw tokens after version 0; re-authentication (KIP-368).
 """
 
 from __future__ import annotations
@@ -15,4 +16,7 @@ from ottla.wire.messages.sasl_handshake import SaslHandshakeRequest, SaslHandsha
 
 
 def handle(broker: Broker, request: RequestContext, body: SaslHandshakeRequest) -> SaslHandshakeResponse:
-    return SaslHandshakeResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE)
+    authentication = request.connection.authentication
+    if authentication is None or request.connection.is_authenticated:
+        return SaslHandshakeResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE)
+    return SaslHandshakeResponse(error_code=authentication.choose(body.mechanism), mechanisms=list(authentication.mechanisms))

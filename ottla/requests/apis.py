@@ -36,7 +36,7 @@ class Api(NamedTuple):
     rights: tuple[Right, ...]
     is_advertised: bool = True
     """False for what only brokers may send."""
-    is_for_strangers: bool = False
+    is_before_authentication: bool = False
     """Served before a connection has authenticated."""
     may_have_stray_bytes: bool = False
     """Bytes behind the end of the request are passed over."""
@@ -96,8 +96,8 @@ TABLE: dict[int, Api] = {
         _line("SyncGroup", READ_GROUP),
         _line("DescribeGroups", DESCRIBE_GROUP),
         _line("ListGroups", DESCRIBE_CLUSTER, DESCRIBE_GROUP),
-        _line("SaslHandshake", is_for_strangers=True),
-        _line("ApiVersions", is_for_strangers=True),
+        _line("SaslHandshake", is_before_authentication=True),
+        _line("ApiVersions", is_before_authentication=True),
         _line("CreateTopics", CREATE_CLUSTER, CREATE_TOPIC, DESCRIBE_CONFIGS[0]),
         _line("DeleteTopics", DELETE_TOPIC, DESCRIBE_TOPIC),
         _line("DeleteRecords", DELETE_TOPIC),
@@ -116,7 +116,7 @@ TABLE: dict[int, Api] = {
         _line("AlterConfigs", *ALTER_CONFIGS),
         _line("AlterReplicaLogDirs", ALTER_CLUSTER),
         _line("DescribeLogDirs", DESCRIBE_CLUSTER),
-        _line("SaslAuthenticate", is_for_strangers=True),
+        _line("SaslAuthenticate", is_before_authentication=True),
         _line("CreatePartitions", ALTER_TOPIC),
         _line("DeleteGroups", DELETE_GROUP),
         _line("ElectLeaders", ALTER_CLUSTER),

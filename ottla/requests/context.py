@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from ottla.base.errors import ErrorCode
 from ottla.base.ports import Clock, Random, Timers
+from ottla.security.authentication import Authentication
 from ottla.security.authorizer import Authorizer
 from ottla.security.principal import ANONYMOUS
 
@@ -64,18 +65,29 @@ class ConnectionInfo:
     """Facts of one client connection that outlive a request."""
 
     __slots__ = (
-        "_closing", "client_software_name", "client_software_version", "host", "identity", "is_inter_broker", "listener", "principal",
+        "_closing", "authentication", "client_software_name", "client_software_version", "host", "identity", "is_authenticated",
+        "is_inter_broker", "listener", "principal",
     )  # fmt: skip
 
-    def __init__(self, *, identity: str, host: str, listener: str, principal: str = ANONYMOUS) -> None:
+    def __init__(
+        self, *, identity: str, host: str, listener: str, principal: str = ANONYMOUS, authentication: Authentication | None = None
+    ) -> None:
         self.identity = identity
         self.host = host
         self.listener = listener
         self.principal = principal
+        self.authentication = authentication
+        """None on a listener that does not authenticate its clients."""
+        self.is_authenticated = authentication is None
         self.is_inter_broker = False
         self.client_software_name = ""
         self.client_software_version = ""
         self._closing: dict[object, Callable[[object], None]] = {}
+
+    def authenticated(self, principal: str) -> None:
+        """The client has shown who it is; from now on it may send any request."""
+        self.principal = principal
+        self.is_authenticated = True
 
     def call_when_closed(self, subject: object, function: Callable[[object], None]) -> None:
         """Calls `function(subject)` when the connection is closed, unless it is forgotten before."""

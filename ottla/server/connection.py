@@ -6,6 +6,9 @@ next one (Kafka mutes the connection instead). Answers that are not there yet ke
 Bounds: a frame's size, requests in flight, and bytes: those of answers that are not sent and of requests that wait for theirs, here, and
 those of large frames of all connections together (`receive_buffer.py`). At a bound the connection stops reading until it is below again. A
 `WireError` closes the connection; so does any other error of a handler, after one line in the log. A broken invariant stops the broker.
+
+On a listener that authenticates its clients a new connection is *not yet authenticated*: frames are small, only the APIs of the
+authentication itself are executed, one at a time, and any other request or a refusal closes the connection. Listeners set the deadline.
 """
 
 from __future__ import annotations
@@ -19,6 +22,7 @@ from typing import Protocol
 
 from ottla.base.errors import StorageError, WireError
 from ottla.base.ports import Channel, Part
+from ottla.requests.apis import TABLE
 from ottla.requests.context import ConnectionInfo, RequestContext
 from ottla.server.receive_buffer import SHARED_BYTES, LargeFrame, ReceiveBuffers
 from ottla.server.strangers import what_came
@@ -26,7 +30,9 @@ from ottla.server.strangers import what_came
 log = logging.getLogger("ottla.connection")
 
 read_size = Struct(">i").unpack_from
+read_key = Struct(">h").unpack_from
 HEADER_BYTES_MIN = 10
+BEFORE_AUTHENTICATION = frozenset(api.key for api in TABLE.values() if api.is_before_authentication)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -36,6 +42,7 @@ class ConnectionLimits:
     frame_bytes_max: int
     in_flight_max: int
     queued_bytes_max: int
+    unauthenticated_frame_bytes_max: int = 512 << 10
 
 
 class Slot:
@@ -192,6 +199,9 @@ class Connection:
             return
         if self._is_over_bounds():
             return
+        if self._is_refused():
+            self._close_when_answered()
+            return
         self._is_choked = False
         self.channel.resume_reading()
         if held := self._held:
@@ -253,6 +263,8 @@ class Connection:
     def _receive_large(self, large: LargeFrame, count: int) -> None:
         large.filled += count
         if large.is_whole():
+            if not self.info.is_authenticated:
+                self._check_unauthenticated(large.frame())
             self._execute_large(large)
         elif not large.make_room():
             self.channel.pause_reading()
@@ -266,6 +278,8 @@ class Connection:
             raise
         self._large = None
         large.release()
+        if not self.info.is_authenticated and self._must_stop(b""):
+            return
         if self._is_over_bounds() and not self._has_made_room():
             self._choke(b"")
 
@@ -288,10 +302,12 @@ class Connection:
         in_flight_max, out_bytes_max = self._limits.in_flight_max, self._limits.queued_bytes_max - self.channel.queued_bytes
         slots = self._slots
         at = 0
+        if not self.info.is_authenticated:
+            at = self._consume_unauthenticated(view, end)
         while end - at >= 4:
             (size,) = read_size(view, at)
             if size < HEADER_BYTES_MIN or size > bytes_max:
-                raise WireError(what_came(view[at:end]) or f"a frame of {size} bytes is outside {HEADER_BYTES_MIN}..{bytes_max}")
+                raise _bad_size(view, at, end, bytes_max)
             if end - at - 4 < size:
                 break
             if (self._out_bytes + self._parked_bytes >= out_bytes_max or len(slots) >= in_flight_max) and not self._has_made_room():
@@ -305,6 +321,52 @@ class Connection:
             at += 4 + size
         if at < end:
             self._keep_tail(view, at, end)
+
+    def _consume_unauthenticated(self, view: memoryview, end: int) -> int:
+        """Executes the frames of an authentication, one at a time; returns where the frames behind it begin, which is the end unless it is
+        complete: then nothing further may be executed yet."""
+        bytes_max = self._limits.unauthenticated_frame_bytes_max
+        at = 0
+        while not self.info.is_authenticated and at < end:
+            if self._slots:
+                self._choke(bytes(view[at:end]))
+                return end
+            size = read_size(view, at)[0] if end - at >= 4 else HEADER_BYTES_MIN
+            if size < HEADER_BYTES_MIN or size > bytes_max:
+                raise _bad_size(view, at, end, bytes_max)
+            if end - at - 4 < size:
+                self._keep_tail(view, at, end)
+                return end
+            frame = view[at + 4 : at + 4 + size]
+            self._check_unauthenticated(frame)
+            self._executor.execute(self, frame)
+            at += 4 + size
+            if not self.info.is_authenticated and self._must_stop(bytes(view[at:end])):
+                return end
+        return at
+
+    def _check_unauthenticated(self, frame: memoryview) -> None:
+        (key,) = read_key(frame, 0)
+        if key not in BEFORE_AUTHENTICATION:
+            raise WireError(f"a request of api key {key} before authentication")
+
+    def _must_stop(self, held: bytes) -> bool:
+        """Whether the authentication waits for an answer of ours, or is over: `held` is executed later or never."""
+        if self._slots:
+            self._choke(held)
+            return True
+        if self._is_refused():
+            self._close_when_answered()
+            return True
+        return False
+
+    def _is_refused(self) -> bool:
+        authentication = self.info.authentication
+        return authentication is not None and authentication.is_refused
+
+    def _close_when_answered(self) -> None:
+        self._flush()
+        self.finish(lambda connection: connection.channel.close())
 
     def _keep_tail(self, view: memoryview, at: int, end: int) -> None:
         size = read_size(view, at)[0] if end - at >= 4 else 0
@@ -344,3 +406,9 @@ class Connection:
             out = [b"".join(out)]  # type: ignore[arg-type]
         self._has_slices = False
         self.channel.send(out)
+
+
+def _bad_size(view: memoryview, at: int, end: int, bytes_max: int) -> WireError:
+    """Why a frame's size closes the connection; another protocol's first bytes read as one."""
+    (size,) = read_size(view, at)
+    return WireError(what_came(view[at:end]) or f"a frame of {size} bytes is outside {HEADER_BYTES_MIN}..{bytes_max}")

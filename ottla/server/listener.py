@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 
 from ottla.base.config import BrokerConfig, Endpoint
@@ -19,6 +19,7 @@ from ottla.base.errors import StorageError
 from ottla.base.ports import Channel, Listener, Network
 from ottla.base.settings.setting import INT_MAX
 from ottla.requests.context import ConnectionInfo
+from ottla.security.authentication import Authentication, Mechanisms
 from ottla.server.connection import Connection, ConnectionLimits, Executor
 from ottla.server.receive_buffer import ReceiveBuffers
 
@@ -27,6 +28,8 @@ log = logging.getLogger("ottla.network")
 QUEUED_BYTES_LEAST = 1 << 16
 """What every connection may keep, however many there are."""
 BACKLOG_LEAST = 128
+AUTHENTICATION_MS_MAX = 10_000
+"""How long a connection may take to authenticate."""
 
 
 class Listeners:
@@ -35,7 +38,7 @@ class Listeners:
     def __init__(
         self, network: Network, config: BrokerConfig, executor: Executor,
         on_storage_error: Callable[[StorageError], None], on_broken_invariant: Callable[[AssertionError], None],
-        *, connections_max: int = INT_MAX,
+        *, connections_max: int = INT_MAX, mechanisms: Mapping[str, Mechanisms] | None = None,
     ) -> None:  # fmt: skip
         self._network = network
         self._config = config
@@ -43,6 +46,10 @@ class Listeners:
         self.on_storage_error = on_storage_error
         self.on_broken_invariant = on_broken_invariant
         self._connections_max = connections_max
+        self._mechanisms = mechanisms or {}
+        """SASL mechanisms by the names of the listeners that authenticate their clients."""
+        self._unauthenticated: dict[Connection, int] = {}
+        """Ticks for which a connection has not authenticated."""
         self._buffers = ReceiveBuffers(request_bytes_max(config))
         self._limits = ConnectionLimits(
             frame_bytes_max=config.socket_request_max_bytes,
@@ -107,12 +114,21 @@ class Listeners:
                 channel.close()
 
     def relieve(self) -> None:
-        """Ends a standstill of unfinished requests; called every tick."""
+        """Ends a standstill of unfinished requests, and connections that do not authenticate in time; called every tick."""
         self._buffers.relieve()
+        for connection, ticks in list(self._unauthenticated.items()):
+            if connection.info.is_authenticated:
+                del self._unauthenticated[connection]
+            elif ticks * self._config.ottla_tick_interval_ms >= AUTHENTICATION_MS_MAX:
+                log.warning("closing %s: it did not authenticate in time", connection.info.identity, extra=connection.facts())
+                connection.channel.close()
+            else:
+                self._unauthenticated[connection] = ticks + 1
 
     def on_closed(self, connection: Connection) -> None:
         """A connection has ended (`connection.Owner`)."""
         del self.connections[connection]
+        self._unauthenticated.pop(connection, None)
         host = connection.info.host
         self._per_host[host] -= 1
         if not self._per_host[host]:
@@ -125,9 +141,13 @@ class Listeners:
         if len(self.connections) >= connections_max or self._per_host.get(host, 0) >= self._host_max(host):
             channel.close()
             return
-        info = ConnectionInfo(identity=f"{host}:{channel.peer_port}", host=host, listener=listener)
+        mechanisms = self._mechanisms.get(listener)
+        authentication = None if mechanisms is None else Authentication(mechanisms)
+        info = ConnectionInfo(identity=f"{host}:{channel.peer_port}", host=host, listener=listener, authentication=authentication)
         connection = Connection(self._executor, self._buffers, info, self._limits, channel, self)
         self.connections[connection] = None
+        if not info.is_authenticated:
+            self._unauthenticated[connection] = 0
         self._per_host[host] += 1
         self._share_memory()
         if self.on_arrival is not None:

@@ -141,8 +141,8 @@ def test_every_api_needs_the_rights_that_kafka_asks_for() -> None:
     assert {api.name: named(api.rights) for api in TABLE.values()} == expected
 
 
-def test_only_what_needs_no_right_is_served_to_strangers() -> None:
-    assert {api.name for api in TABLE.values() if api.is_for_strangers} == {"ApiVersions", "SaslHandshake", "SaslAuthenticate"}
+def test_only_what_needs_no_right_is_served_before_authentication() -> None:
+    assert {api.name for api in TABLE.values() if api.is_before_authentication} == {"ApiVersions", "SaslHandshake", "SaslAuthenticate"}
     assert {api.name for api in TABLE.values() if not api.rights} == {"ApiVersions", "SaslHandshake", "SaslAuthenticate"}
 
 

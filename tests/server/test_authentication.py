@@ -1,0 +1,242 @@
+"""A connection that is not yet authenticated: what it may send, how much, and what happens when it is refused.
+
+The bytes pass a real dispatcher and the handlers of the three APIs; only the mechanism is a fake (`tests/fakes/sasl.py`).
+"""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from ottla.base.config import BrokerConfig, Endpoint
+from ottla.base.errors import ErrorCode, StorageError
+from ottla.requests.context import ConnectionInfo
+from ottla.security.authentication import Authentication
+from ottla.security.authorizer import AllowClients
+from ottla.security.principal import ANONYMOUS
+from ottla.server.connection import Connection, ConnectionLimits
+from ottla.server.dispatch import Dispatcher
+from ottla.server.listener import AUTHENTICATION_MS_MAX, Listeners
+from ottla.server.receive_buffer import SHARED_BYTES, ReceiveBuffers
+from ottla.server.waiters import Waiters
+from ottla.wire.codec import decoder, encoder
+from ottla.wire.framing import load, read_response_header, write_request
+from ottla.wire.messages.api_versions import ApiVersionsRequest
+from ottla.wire.messages.list_groups import ListGroupsRequest
+from ottla.wire.messages.sasl_authenticate import SaslAuthenticateRequest
+from ottla.wire.messages.sasl_handshake import SaslHandshakeRequest
+from ottla.wire.schema import Request
+from tests.fakes import ManualClock, ManualTimers
+from tests.fakes.sasl import FakeExchange
+from tests.server.test_connection import FakeChannel
+
+LIMITS = ConnectionLimits(frame_bytes_max=4 << 20, in_flight_max=8, queued_bytes_max=1 << 20)
+HANDSHAKE = SaslHandshakeRequest(mechanism="FAKE")
+HELLO, ALICE, MALLORY = (SaslAuthenticateRequest(auth_bytes=token) for token in (b"hello", b"alice", b"mallory"))
+ANYTHING = ListGroupsRequest()
+VERSIONS = ApiVersionsRequest(client_software_name="test", client_software_version="1")
+
+
+class World:
+    """One connection on a listener with the mechanism FAKE (or, with `is_open`, without any)."""
+
+    def __init__(self, *, is_slow: bool = False, is_open: bool = False) -> None:
+        self.exchange = FakeExchange(is_slow=is_slow)
+        self.channel = FakeChannel()
+        waiters = Waiters(ManualTimers(ManualClock()))
+        broker: Any = SimpleNamespace(
+            config=BrokerConfig(), clock=ManualClock(), authorizer=AllowClients(), metadata=SimpleNamespace(cluster_id="c"), broker_id=1,
+            groups=SimpleNamespace(all_hosts=list),
+        )  # fmt: skip
+        authentication = None if is_open else Authentication({"FAKE": lambda: self.exchange})
+        self.info = ConnectionInfo(identity="test:1", host="test", listener="SASL", authentication=authentication)
+        self.connection = Connection(Dispatcher(broker, waiters), ReceiveBuffers(), self.info, LIMITS, self.channel, self)
+        self.channel.open(self.connection)
+        self.asked: list[tuple[int, int]] = []
+        self.ended: list[object] = []
+
+    def on_closed(self, connection: Connection) -> None:
+        self.ended.append("closed")
+
+    def on_storage_error(self, error: StorageError) -> None:
+        self.ended.append(error)
+
+    def on_broken_invariant(self, error: AssertionError) -> None:
+        self.ended.append(error)
+
+    def frame(self, request: Request) -> bytes:
+        key, version = type(request).API_KEY, type(request).VERSIONS[1]
+        self.asked.append((key, version))
+        return write_request(key, version, len(self.asked), "client", encoder(type(request), version)(request))
+
+    def send(self, *requests: Request) -> None:
+        self.receive(b"".join(map(self.frame, requests)))
+
+    def receive(self, data: bytes) -> None:
+        while data and self.channel.is_reading and not self.channel.is_closed:
+            room = self.connection.buffer()
+            count = min(len(room), len(data))
+            room[:count] = data[:count]
+            data = data[count:]
+            self.connection.received(count)
+
+    def answers(self) -> list[Any]:
+        """The answers so far, in order."""
+        found, data = [], self.channel.sent
+        for number, (key, version) in enumerate(self.asked, 1):
+            if not data:
+                break
+            size = int.from_bytes(data[:4], "big")
+            correlation_id, at = read_response_header(key, version, data, 4)
+            assert correlation_id == number
+            found.append(decoder(load(key)[1], version)(memoryview(data)[: 4 + size], at)[0])
+            data = data[4 + size :]
+        return found
+
+    def codes(self) -> list[int]:
+        return [answer.error_code for answer in self.answers()]
+
+
+def test_a_client_authenticates_and_may_then_send_anything() -> None:
+    world = World()
+    world.send(VERSIONS, HANDSHAKE, HELLO)
+    assert world.info.principal == ANONYMOUS and not world.info.is_authenticated
+    world.send(ALICE)
+    assert world.info.principal == "User:alice" and world.info.is_authenticated
+    world.send(ANYTHING)
+    assert world.codes() == [0, 0, 0, 0, 0] and not world.channel.is_closed
+    assert [bytes(answer.auth_bytes) for answer in world.answers()[2:4]] == [b"who are you?", b"welcome"]
+
+
+def test_what_comes_in_one_read_with_the_authentication_is_executed_behind_it() -> None:
+    world = World()
+    world.send(HANDSHAKE, HELLO, ALICE, ANYTHING, ANYTHING)
+    assert world.codes() == [0, 0, 0, 0, 0] and world.info.principal == "User:alice"
+
+
+@pytest.mark.parametrize("before", [[], [HANDSHAKE], [HANDSHAKE, HELLO]])
+def test_any_other_request_closes_the_connection(before: list[Request], caplog: pytest.LogCaptureFixture) -> None:
+    world = World()
+    world.send(*before, ANYTHING, ALICE)
+    assert world.channel.is_closed and world.info.principal == ANONYMOUS
+    assert "before authentication" in caplog.text
+
+
+@pytest.mark.parametrize("split", [4, 14, 1000, SHARED_BYTES])
+def test_another_request_may_not_come_as_a_large_frame_either(split: int) -> None:
+    world = World()
+    frame = world.frame(VERSIONS)
+    large = (100_000).to_bytes(4, "big") + world.frame(ANYTHING)[4:14] + bytes(100_000 - 10)
+    world.receive(frame + large[:split])
+    world.receive(large[split:])
+    assert world.channel.is_closed
+
+
+def test_a_frame_is_smaller_before_authentication(caplog: pytest.LogCaptureFixture) -> None:
+    largest = LIMITS.unauthenticated_frame_bytes_max
+    world = World()
+    world.send(HANDSHAKE)
+    world.receive(largest.to_bytes(4, "big") + b"\0\x24")
+    assert not world.channel.is_closed
+    for data in ((largest + 1).to_bytes(4, "big"), b"\0\0\0\x01", b"GET / HTTP/1.1\r\n"):
+        world = World()
+        world.send(HANDSHAKE)
+        world.receive(data + b"\0\x24")
+        assert world.channel.is_closed
+    assert "bytes is outside" in caplog.text and "HTTP" in caplog.text
+
+
+def test_nothing_is_executed_while_a_step_is_under_way() -> None:
+    world = World(is_slow=True)
+    world.send(HANDSHAKE, ALICE, ANYTHING)
+    assert world.codes() == [0] and not world.channel.is_reading
+    world.exchange.finish()
+    assert world.codes() == [0, 0, 0] and world.channel.is_reading
+    assert world.info.principal == "User:alice"
+
+
+def test_a_slow_step_holds_up_what_is_read_later() -> None:
+    world = World(is_slow=True)
+    world.send(HANDSHAKE, ALICE)
+    later = world.frame(ANYTHING)
+    assert not world.channel.is_reading
+    world.exchange.finish()
+    world.receive(later)
+    assert world.codes() == [0, 0, 0]
+
+
+@pytest.mark.parametrize("is_slow", [False, True])
+def test_a_refused_client_gets_its_answer_and_nothing_further(is_slow: bool) -> None:
+    world = World(is_slow=is_slow)
+    world.send(HANDSHAKE, MALLORY, ALICE, ANYTHING)
+    world.exchange.finish()
+    assert world.codes() == [0, ErrorCode.SASL_AUTHENTICATION_FAILED]
+    assert world.channel.is_closed and world.ended == ["closed"] and world.info.principal == ANONYMOUS
+
+
+def test_a_refused_client_that_does_not_read_is_closed_when_it_has() -> None:
+    world = World()
+    world.channel.queued_bytes = 10
+    world.send(SaslHandshakeRequest(mechanism="PLAIN"))
+    assert not world.channel.is_closed and not world.channel.is_reading
+    world.channel.queued_bytes = 0
+    world.connection.drained()
+    assert world.channel.is_closed
+    (answer,) = world.answers()
+    assert answer.error_code == ErrorCode.UNSUPPORTED_SASL_MECHANISM and answer.mechanisms == ["FAKE"]
+
+
+def test_a_token_before_the_handshake_is_refused() -> None:
+    world = World()
+    world.send(ALICE)
+    assert world.codes() == [ErrorCode.ILLEGAL_SASL_STATE] and world.channel.is_closed
+
+
+def test_after_authentication_sasl_is_no_state_of_it() -> None:
+    world = World()
+    world.send(HANDSHAKE, ALICE, HANDSHAKE, ALICE, ANYTHING)
+    assert world.codes() == [0, 0, ErrorCode.ILLEGAL_SASL_STATE, ErrorCode.ILLEGAL_SASL_STATE, 0]
+
+
+def test_a_listener_without_mechanisms_asks_for_nothing() -> None:
+    world = World(is_open=True)
+    world.send(ANYTHING, HANDSHAKE, ALICE, ANYTHING)
+    assert world.codes() == [0, ErrorCode.ILLEGAL_SASL_STATE, ErrorCode.ILLEGAL_SASL_STATE, 0]
+
+
+class Network:
+    """One listening address; `arrive` is a client that connects."""
+
+    port = 9092
+
+    def listen(self, host: str, port: int, backlog: int) -> Network:
+        return self
+
+    def accept(self, arrived: Any) -> None:
+        self.arrive = arrived
+
+    def close(self) -> None: ...
+
+
+def test_a_connection_authenticates_in_time_or_is_closed(caplog: pytest.LogCaptureFixture) -> None:
+    config = BrokerConfig()
+    network = Network()
+    listeners = Listeners(
+        network, config, Dispatcher(SimpleNamespace(config=config, clock=ManualClock()), Waiters(ManualTimers(ManualClock()))),  # type: ignore[arg-type]
+        lambda error: None, lambda error: None, mechanisms={"PLAINTEXT": {"FAKE": FakeExchange}},
+    )  # fmt: skip
+    listeners.bind(Endpoint("PLAINTEXT", "127.0.0.1", 0))
+    listeners.start()
+    late, in_time = FakeChannel(), FakeChannel()
+    network.arrive(late)
+    network.arrive(in_time)
+    list(listeners.connections)[1].info.authenticated("User:alice")
+    for _ in range(AUTHENTICATION_MS_MAX // config.ottla_tick_interval_ms):
+        listeners.relieve()
+    assert not late.is_closed
+    listeners.relieve()
+    assert late.is_closed and not in_time.is_closed and len(listeners.connections) == 1
+    assert "did not authenticate in time" in caplog.text
+
