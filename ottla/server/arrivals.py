@@ -2,7 +2,7 @@
 
 A client dials a name, asks for metadata, and from then on uses the address that the broker advertises. Where that one leads elsewhere, the
 client times out and its own message says nothing of the cause. What can be known here: nothing in Kafka's protocol tells the name that was
-dialled (TLS and HTTP would, and are not served at this door: `strangers.py` says their names), but the socket knows its own end, the
+dialled (TLS and HTTP would, and are not served: `foreign_protocols.py` names them), but the socket knows its own end, the
 address at which the client arrived. One line is logged for each such address that none of the listener's advertised names stands for,
 once; it ends with the setting that would be right if clients are meant to come by that address. It is a warning where the client came from
 another machine and is told a loopback address; else it is information, since a forwarded port or a second network may well be meant.

@@ -24,8 +24,8 @@ from ottla.base.errors import StorageError, WireError
 from ottla.base.ports import Channel, Part
 from ottla.requests.apis import TABLE
 from ottla.requests.context import ConnectionInfo, RequestContext
+from ottla.server.foreign_protocols import foreign_protocol
 from ottla.server.receive_buffer import SHARED_BYTES, LargeFrame, ReceiveBuffers
-from ottla.server.strangers import what_came
 
 log = logging.getLogger("ottla.connection")
 
@@ -411,4 +411,4 @@ class Connection:
 def _bad_size(view: memoryview, at: int, end: int, bytes_max: int) -> WireError:
     """Why a frame's size closes the connection; another protocol's first bytes read as one."""
     (size,) = read_size(view, at)
-    return WireError(what_came(view[at:end]) or f"a frame of {size} bytes is outside {HEADER_BYTES_MIN}..{bytes_max}")
+    return WireError(foreign_protocol(view[at:end]) or f"a frame of {size} bytes is outside {HEADER_BYTES_MIN}..{bytes_max}")

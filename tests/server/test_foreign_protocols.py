@@ -1,4 +1,4 @@
-"""TLS and HTTP at a door of Kafka's: the mistake and the name are said, and nothing that is sent can do harm."""
+"""TLS and HTTP on a listener of Kafka's protocol: the log names the mistake and the host name, and no bytes can do harm."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.server.strangers import NAME_CHARACTERS_MAX, http_host, server_name, what_came
+from ottla.server.foreign_protocols import NAME_CHARACTERS_MAX, foreign_protocol, http_host, server_name
 from ottla.testing.broker import Broker
 
 
 def hello(name: str | None) -> bytes:
-    """What a real client says first."""
+    """The first bytes of a real client."""
     incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
     context = ssl.create_default_context()
     context.check_hostname = name is not None
@@ -24,26 +24,26 @@ def hello(name: str | None) -> bytes:
     return outgoing.read()
 
 
-def test_a_tls_client_is_told_by_its_name() -> None:
+def test_a_tls_client_with_a_server_name() -> None:
     assert server_name(hello("kafka.example")) == "kafka.example"
-    assert what_came(hello("kafka.example")).startswith("a client came by the name kafka.example and speaks TLS")
+    assert foreign_protocol(hello("kafka.example")).startswith("a client connected by the name kafka.example and speaks TLS")
 
 
 def test_a_tls_client_without_a_name() -> None:
     assert server_name(hello(None)) == ""
-    assert what_came(hello(None)).startswith("a client came and speaks TLS")
+    assert foreign_protocol(hello(None)).startswith("a client connected and speaks TLS")
 
 
 @pytest.mark.parametrize("size", [2, 5, 6, 43, 44, 60, 120])
 def test_a_hello_that_is_cut_short_is_still_one(size: int) -> None:
-    assert "speaks TLS" in what_came(hello("kafka.example")[:size])
+    assert "speaks TLS" in foreign_protocol(hello("kafka.example")[:size])
 
 
-def test_http_is_told_by_its_host() -> None:
+def test_an_http_client_with_its_host() -> None:
     request = b"GET /metrics HTTP/1.1\r\nAccept: */*\r\nHost: kafka.example:9092\r\n\r\n"
     assert http_host(request) == "kafka.example:9092"
-    assert "by the name kafka.example:9092 and speaks HTTP" in what_came(request)
-    assert "somebody came and speaks HTTP" in what_came(b"POST /")
+    assert "by the name kafka.example:9092 and speaks HTTP" in foreign_protocol(request)
+    assert "a client connected and speaks HTTP" in foreign_protocol(b"POST /")
 
 
 def test_names_are_shown_harmless_and_short() -> None:
@@ -53,21 +53,21 @@ def test_names_are_shown_harmless_and_short() -> None:
 
 @given(st.binary(max_size=300))
 def test_nothing_that_is_sent_breaks_it(data: bytes) -> None:
-    assert isinstance(what_came(data), str)
-    assert isinstance(what_came(b"\x16\x03\x01\x00\x20\x01" + data), str)
+    assert isinstance(foreign_protocol(data), str)
+    assert isinstance(foreign_protocol(b"\x16\x03\x01\x00\x20\x01" + data), str)
 
 
-def test_a_frame_of_kafkas_is_no_stranger() -> None:
-    assert what_came(b"\x00\x00\x00\x01\x00\x12") == ""
+def test_a_frame_of_kafkas_protocol_is_none() -> None:
+    assert foreign_protocol(b"\x00\x00\x00\x01\x00\x12") == ""
 
 
-def test_the_brokers_log_says_it(tmp_path: Path) -> None:
+def test_the_broker_logs_it(tmp_path: Path) -> None:
     with Broker(settings={"ottla.log.format": "text"}) as broker:
         host, _, port = broker.direct_server.rpartition(":")
         for said in (hello("kafka.example"), b"GET / HTTP/1.1\r\nHost: other.example\r\n\r\n", b"\x7f\xff\xff\xff"):
             with socket.create_connection((host, int(port)), timeout=10) as sock:
                 sock.sendall(said)
                 assert sock.recv(10) == b""
-        assert "came by the name kafka.example and speaks TLS" in broker.log
-        assert "came by the name other.example and speaks HTTP" in broker.log
+        assert "connected by the name kafka.example and speaks TLS" in broker.log
+        assert "connected by the name other.example and speaks HTTP" in broker.log
         assert "a frame of 2147483647 bytes is outside" in broker.log

@@ -1,8 +1,8 @@
-"""What are these first bytes, if they are no frame of Kafka's? The two classic mistakes at this door, by their names.
+"""Detects foreign protocols on the first bytes of a connection: TLS and HTTP.
 
-A client that speaks TLS to a plain listener, and a browser or scraper that takes the port for one of HTTP, would otherwise see a closed
-connection and the log a frame of absurd size. Both tell the name by which they came, which Kafka's own protocol never does. Only looks at
-what has arrived already, and believes none of it.
+Without it the log would report a frame of absurd size when a client speaks TLS to a plain listener, or when a browser or scraper takes the
+port for one of HTTP. Both name the host that they wanted to reach, which Kafka's own protocol never does. Reads only what has arrived
+already, and trusts none of it.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ _RANDOM_END = 5 + 4 + 2 + 32
 """Record header, handshake header, version, random bytes."""
 
 
-def what_came(first: bytes | memoryview) -> str:
-    """One clause about a stranger, empty if it is none that is known."""
+def foreign_protocol(first: bytes | memoryview) -> str:
+    """Describes a foreign protocol for the log; empty if the bytes are of none that is known."""
     head = bytes(first[:HEAD_BYTES_MAX])
     if len(head) >= 2 and head[0] == TLS_HANDSHAKE and head[1] == 3:
         name = server_name(head)
         by = f" by the name {name}" if name else ""
-        return f"a client came{by} and speaks TLS, this listener does not: set security.protocol=PLAINTEXT there"
+        return f"a client connected{by} and speaks TLS, this listener does not: set security.protocol=PLAINTEXT there"
     if head[:4] in HTTP_METHODS:
         name = http_host(head)
         by = f" by the name {name}" if name else ""
-        return f"somebody came{by} and speaks HTTP, this port speaks Kafka's protocol: metrics and health are at ottla.metrics.listen"
+        return f"a client connected{by} and speaks HTTP, this port speaks Kafka's protocol: metrics and health are at ottla.metrics.listen"
     return ""
 
 
