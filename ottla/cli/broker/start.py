@@ -44,7 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of `start` and `dev`."""
     add = parser.add_argument
     add("--config", metavar="FILE", help="server.properties or TOML file")
-    add("--set", "--override", "-c", action="append", default=[], metavar="KEY=VALUE", dest="assignments", help="a setting; wins over all other sources")
+    add("--set", "--override", "-c", action="append", default=[], metavar="KEY=VALUE", dest="assignments", help="overrides other sources")
     add("--port", type=int, metavar="PORT", help="port to listen on, 0 for any free one (default 9092)")
     add("--host", metavar="HOST", help="address to listen on (default 127.0.0.1)")
     add("-d", "--data-dir", metavar="DIR", help="where the logs are (default: log.dirs, else ./ottla-data)")
