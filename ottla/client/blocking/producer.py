@@ -1,18 +1,14 @@
-"""A producer: records in, batches out, in order, each exactly once if the broker lets it be idempotent.
+"""A producer: records in, batches out, in order, each exactly once unless it is not to be idempotent.
 
 `produce` gathers records by partition; a full batch is encoded and sent without waiting, up to `in_flight_max` requests a broker. `poll`
-sends what has lingered and takes in answers; `flush` waits for all. There is no thread: whoever produces slowly calls `poll` in between.
-
-Order after a failure: nothing new is sent until every request under way has been answered or lost; then the failed batches go out again in
-the order in which they were made, with the same sequence numbers, so that the broker drops what it had already written. A batch that fails
-for good is told to `on_delivery`, or else raised by the next call.
+sends what has lingered and takes in answers; `flush` waits for all. What is sent when, and again after a failure, is decided by
+`core/send_queue.py`. A batch that fails for good is reported to `on_delivery`, or else raised by the next call.
 """
 
 from __future__ import annotations
 
 import random
 import time
-from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
@@ -22,12 +18,11 @@ from ottla.client.blocking.cluster import Cluster
 from ottla.client.blocking.connection import Connection
 from ottla.client.blocking.producer_identity import TRANSACTION_TIMEOUT_MS, ProducerIdentity
 from ottla.client.core.partitioner import StickyPartitioner, partition_for_key
-from ottla.client.errors import RETRIABLE, KafkaError, TransportError, error_code, refused
-from ottla.wire.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
+from ottla.client.core.send_queue import Batch, Outcome, SendQueue
+from ottla.client.errors import KafkaError, TransportError, refused
 from ottla.wire.records import CODEC_NAMES, Headers, Record, encode_batch
 
 BATCH_BYTES = 128 * 1024
-REQUEST_BYTES_MAX = 1024 * 1024 - 1024
 IN_FLIGHT_MAX = 5
 DELIVERY_TIMEOUT_S = 120.0
 LINGER_S = 0.005
@@ -35,7 +30,6 @@ ACKS_ALL = -1
 
 _RECORD_OVERHEAD_BYTES = 12
 _BACKOFF_S = 0.05
-_PRODUCE_TIMEOUT_MS = 30_000
 
 
 class Delivery(NamedTuple):
@@ -45,22 +39,6 @@ class Delivery(NamedTuple):
     base_offset: int
     records: Sequence[Record]
     error: KafkaError | TransportError | None
-
-
-class _Batch:
-    """Records of one partition on their way."""
-
-    __slots__ = ("count", "data", "deadline", "number", "opened", "partition", "records", "size")
-
-    def __init__(self, partition: TopicPartition, opened: float) -> None:
-        self.partition = partition
-        self.opened = opened
-        self.deadline = 0.0
-        self.records: list[Record] = []
-        self.size = 0
-        self.count = 0
-        self.number = 0
-        self.data: bytearray | None = None
 
 
 class Producer:
@@ -103,12 +81,9 @@ class Producer:
         self._has_identity = False
         self._sticky = StickyPartitioner(random.Random().choice)
         self._partitions: dict[str, list[int]] = {}
-        self._open: dict[TopicPartition, _Batch] = {}
-        self._ready: deque[_Batch] = deque()
-        self._failed: list[_Batch] = []
+        self._open: dict[TopicPartition, Batch] = {}
+        self._queue = SendQueue(cluster.metadata, acks=acks, is_idempotent=self.identity is not None)
         self._connections: dict[int, Connection] = {}
-        self._in_flight: dict[int, deque[list[_Batch]]] = {}
-        self._numbers = 0
         self._failure: KafkaError | TransportError | None = None
 
     def __enter__(self) -> Producer:
@@ -141,7 +116,7 @@ class Producer:
         target = TopicPartition(topic, partition)
         batch = self._open.get(target)
         if batch is None:
-            batch = self._open[target] = _Batch(target, time.monotonic())
+            batch = self._open[target] = Batch(target, time.monotonic())
         batch.records.append(Record(0, timestamp, key, value, headers))
         batch.size += _RECORD_OVERHEAD_BYTES + len(value or b"") + len(key or b"")
         if headers:
@@ -154,14 +129,14 @@ class Producer:
         """Many records without keys, in a loop as short as can be; they share one timestamp."""
         timestamp = time.time_ns() // 1_000_000
         limit = self.batch_bytes
-        batch: _Batch | None = None
+        batch: Batch | None = None
         for value in values:
             if batch is None:
                 partitions = self._partitions.get(topic) or self._learn(topic)
                 target = TopicPartition(topic, self._sticky.current(topic, partitions))
                 batch = self._open.get(target)
                 if batch is None:
-                    batch = self._open[target] = _Batch(target, time.monotonic())
+                    batch = self._open[target] = Batch(target, time.monotonic())
                 append, size = batch.records.append, batch.size
             append(Record(0, timestamp, None, value, ()))
             size += len(value) + _RECORD_OVERHEAD_BYTES
@@ -185,7 +160,7 @@ class Producer:
         """Sends everything and waits until all of it is answered for."""
         for batch in list(self._open.values()):
             self._seal(batch)
-        while self._ready or self._failed or any(self._in_flight.values()):
+        while not self._queue.is_empty:
             self._send_ready()
             self._take_answers(self.cluster.timeout_s)
         self._raise_failure()
@@ -220,11 +195,11 @@ class Producer:
     def abort(self) -> None:
         """Throws away what was not sent yet and aborts."""
         self._open.clear()
-        self._ready.clear()
+        self._queue.drop_unsent()
         try:
             self.flush()
         except (KafkaError, TransportError):
-            self._failed.clear()
+            self._queue.drop_failed()
         self._transactional().end(is_commit=False)
 
     def abandon(self) -> None:
@@ -233,8 +208,8 @@ class Producer:
         Nothing that is under way is waited for and no connection is used again. The id is taken anew instead of sending an end: that
         aborts whatever the coordinator knows to be open, and fences what may still be on its way.
         """
-        for waiting in (self._open, self._ready, self._failed, self._in_flight):
-            waiting.clear()
+        self._open.clear()
+        self._queue.clear()
         self._drop_connections()
         self.cluster.close()
         identity = self._transactional()
@@ -261,7 +236,7 @@ class Producer:
             self.identity.initialize()
             self._has_identity = True
 
-    def _seal(self, batch: _Batch) -> None:
+    def _seal(self, batch: Batch) -> None:
         """The batch takes no more records: it gets its sequence numbers and its bytes."""
         self._identify()
         del self._open[batch.partition]
@@ -269,8 +244,6 @@ class Producer:
         records = batch.records
         batch.count = len(records)
         batch.deadline = time.monotonic() + self.delivery_timeout_s
-        self._numbers += 1
-        batch.number = self._numbers
         if identity is None:
             batch.data = encode_batch(records, codec=self.codec, level=self.level)
         else:
@@ -287,14 +260,14 @@ class Producer:
             batch.records = []
         topic = batch.partition.topic
         self._sticky.move_on(topic, self._partitions.get(topic, ()))
-        self._ready.append(batch)
+        self._queue.add(batch)
 
     # Sending and taking answers
 
     def _pump(self, timeout_s: float = 0.0) -> None:
         self._send_ready()
         self._take_answers(timeout_s)
-        while self._ready:
+        while self._queue.oldest is not None:
             self._take_answers(self.cluster.timeout_s)
             self._send_ready()
         self._raise_failure()
@@ -305,66 +278,39 @@ class Producer:
             raise failure
 
     def _send_ready(self) -> None:
-        if self._failed:
-            if any(self._in_flight.values()):
+        queue = self._queue
+        if queue.has_failed:
+            if not queue.may_send():
                 return
-            self._ready = deque(sorted([*self._failed, *self._ready], key=lambda batch: batch.number))
-            self._failed = []
+            queue.retry_failed()
             time.sleep(_BACKOFF_S)
-        while self._ready:
+        while (oldest := queue.oldest) is not None:
             try:
-                broker_id = self.cluster.leader(self._ready[0].partition)
-                if len(self._in_flight.get(broker_id, ())) >= self.in_flight_max:
+                broker_id = self.cluster.leader(oldest.partition)
+                if len(queue.in_flight.get(broker_id, ())) >= self.in_flight_max:
                     return
-                self._send(broker_id, self._gather(broker_id))
+                self._send(broker_id, queue.gather(broker_id))
             except (KafkaError, TransportError) as error:
-                self._retry_or_lose([self._ready.popleft()] if self._ready else [], error)
+                self._report(queue.oldest_failed(error, time.monotonic()))
                 return
 
-    def _gather(self, broker_id: int) -> list[_Batch]:
-        """One batch a partition, for one leader, the oldest first."""
-        chosen: dict[TopicPartition, _Batch] = {}
-        room = REQUEST_BYTES_MAX
-        for batch in self._ready:
-            assert batch.data is not None
-            if batch.partition in chosen or (chosen and len(batch.data) > room):
-                continue
-            if self.cluster.leader(batch.partition) == broker_id:
-                chosen[batch.partition] = batch
-                room -= len(batch.data)
-        return list(chosen.values())
-
-    def _send(self, broker_id: int, batches: list[_Batch]) -> None:
+    def _send(self, broker_id: int, batches: list[Batch]) -> None:
         if self._is_transactional and self.identity is not None:
             self.identity.add([batch.partition for batch in batches])
         connection = self._connection(broker_id)
-        topics: dict[str, list[PartitionProduceData]] = {}
-        for batch in batches:
-            topics.setdefault(batch.partition.topic, []).append(PartitionProduceData(index=batch.partition.partition, records=batch.data))
-        request = ProduceRequest(
-            transactional_id=self.identity.transactional_id if self.identity is not None else None,
-            acks=self.acks,
-            timeout_ms=_PRODUCE_TIMEOUT_MS,
-            topic_data=[TopicProduceData(name=topic, partition_data=partitions) for topic, partitions in topics.items()],
-        )
-        # Sent means gone from the queue, even if the sending fails: the failure then finds it among those under way.
-        sent = set(map(id, batches))
-        self._ready = deque(batch for batch in self._ready if id(batch) not in sent)
-        self.bytes_sent += sum(len(batch.data or b"") for batch in batches)
-        under_way = self._in_flight.setdefault(broker_id, deque())
-        if self.acks != 0:
-            under_way.append(batches)
+        request = self._queue.request(batches, self.identity.transactional_id if self.identity is not None else None)
+        self._queue.sending(broker_id, batches)
+        self.bytes_sent += sum(len(batch.data) for batch in batches)
         try:
             connection.send(request, is_answered=self.acks != 0)
         except TransportError as error:
             self._lost(broker_id, error)
             return
         if self.acks == 0:
-            for batch in batches:
-                self._delivered(batch, -1)
+            self._report(self._queue.sent_unanswered(batches))
 
     def _connection(self, broker_id: int) -> Connection:
-        """A connection of our own: answers to other questions must not stand in line behind ours."""
+        """A connection of the producer's own: a produce that waits for its acknowledgement must not hold up other requests."""
         known = self._connections.get(broker_id)
         if known is None or not known.is_open:
             known = self._connections[broker_id] = self.cluster.new_connection(broker_id)
@@ -372,7 +318,7 @@ class Producer:
 
     def _take_answers(self, timeout_s: float) -> None:
         """Takes in every answer that is there; waits for the first one if `timeout_s` is given."""
-        for broker_id, under_way in list(self._in_flight.items()):
+        for broker_id, under_way in list(self._queue.in_flight.items()):
             while under_way:
                 connection = self._connections[broker_id]
                 if connection.is_open and not connection.is_readable(timeout_s):
@@ -385,44 +331,17 @@ class Producer:
                 except TransportError as error:
                     self._lost(broker_id, error)
                     break
-                self._settle(under_way.popleft(), answer)
+                self._report(self._queue.answered(broker_id, answer, time.monotonic()))
 
     def _lost(self, broker_id: int, error: TransportError) -> None:
-        """The connection is gone: nobody knows which of the batches under way were written, so all go again."""
-        under_way = self._in_flight.pop(broker_id, deque())
         self._connections.pop(broker_id).close()
-        self._retry_or_lose([batch for batches in under_way for batch in batches], error)
+        self._report(self._queue.connection_lost(broker_id, error, time.monotonic()))
 
-    def _settle(self, batches: list[_Batch], answer: ProduceResponse) -> None:
-        results = {(topic.name, result.index): result for topic in answer.responses for result in topic.partition_responses}
-        for batch in batches:
-            result = results.get(batch.partition)
-            if result is None:
-                self._retry_or_lose([batch], refused(ErrorCode.UNKNOWN_SERVER_ERROR, f"no answer for {batch.partition}"))
-            elif not result.error_code or result.error_code == ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
-                self._delivered(batch, result.base_offset)
-            else:
-                message = f"{batch.partition}: {result.error_message}" if result.error_message else str(batch.partition)
-                self._retry_or_lose([batch], refused(error_code(result.error_code), message))
-
-    def _retry_or_lose(self, batches: list[_Batch], error: KafkaError | TransportError) -> None:
-        """Batches go again when that may help and there is time; a gap in the sequence can only come from one that goes again."""
-        now = time.monotonic()
-        for batch in batches:
-            may_help = isinstance(error, TransportError) or error.code in RETRIABLE
-            if isinstance(error, KafkaError) and error.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
-                may_help = any(earlier.partition == batch.partition for earlier in self._failed)
-            if isinstance(error, TransportError) and self.identity is None:
-                may_help = False  # without sequence numbers a second try could write the batch twice
-            if may_help and now < batch.deadline:
-                self._failed.append(batch)
-                self.cluster.forget([batch.partition])
-            elif self.on_delivery is not None:
-                self.on_delivery(Delivery(batch.partition, -1, batch.records, error))
-            elif self._failure is None:
+    def _report(self, outcomes: Iterable[Outcome]) -> None:
+        for batch, base_offset, error in outcomes:
+            if error is None:
+                self.delivered += batch.count
+            if self.on_delivery is not None:
+                self.on_delivery(Delivery(batch.partition, base_offset, batch.records, error))
+            elif error is not None and self._failure is None:
                 self._failure = error
-
-    def _delivered(self, batch: _Batch, base_offset: int) -> None:
-        self.delivered += batch.count
-        if self.on_delivery is not None:
-            self.on_delivery(Delivery(batch.partition, base_offset, batch.records, None))

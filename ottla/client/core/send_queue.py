@@ -1,0 +1,184 @@
+"""The batches of a producer between sealing and acknowledgement: what to send next, and what an answer or a lost connection means.
+
+Order after a failure: nothing new is sent until every request under way has been answered or lost (`may_send`); then the failed batches are
+sent again in the order in which they were sealed, with the same sequence numbers, so that the broker drops what it had already appended.
+A batch fails for good at its deadline, upon a refusal that will not pass, and, without sequence numbers, with its connection.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from ottla.base.errors import ErrorCode
+from ottla.base.types import TopicPartition
+from ottla.client.core.metadata import MetadataCache
+from ottla.client.errors import RETRIABLE, KafkaError, TransportError, error_code, refused
+from ottla.wire.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
+from ottla.wire.records import Record
+
+REQUEST_BYTES_MAX = 1024 * 1024 - 1024
+PRODUCE_TIMEOUT_MS = 30_000
+
+
+class Batch:
+    """Records of one partition on their way; sealed once it has its bytes, its number and a deadline in seconds."""
+
+    __slots__ = ("count", "data", "deadline", "number", "opened", "partition", "records", "size")
+
+    def __init__(self, partition: TopicPartition, opened: float) -> None:
+        self.partition = partition
+        self.opened = opened
+        self.deadline = 0.0
+        self.records: list[Record] = []
+        self.size = 0
+        self.count = 0
+        self.number = 0
+        self.data: bytearray = bytearray()
+
+
+class Outcome(NamedTuple):
+    """The end of a batch: the offset of its first record, or why it was not appended."""
+
+    batch: Batch
+    base_offset: int
+    error: KafkaError | TransportError | None
+
+
+class SendQueue:
+    """See the module."""
+
+    def __init__(self, metadata: MetadataCache, *, acks: int, is_idempotent: bool) -> None:
+        self.metadata = metadata
+        self.acks = acks
+        self.is_idempotent = is_idempotent
+        self.in_flight: dict[int, deque[list[Batch]]] = {}
+        """The requests under way to each broker, oldest first."""
+        self._ready: deque[Batch] = deque()
+        self._failed: list[Batch] = []
+        self._sealed = 0
+
+    def add(self, batch: Batch) -> None:
+        """Takes a batch that has just been sealed."""
+        self._sealed += 1
+        batch.number = self._sealed
+        self._ready.append(batch)
+
+    def clear(self) -> None:
+        """Drops everything, what is under way too."""
+        self._ready.clear()
+        self._failed.clear()
+        self.in_flight.clear()
+
+    def drop_unsent(self) -> None:
+        self._ready.clear()
+
+    def drop_failed(self) -> None:
+        self._failed.clear()
+
+    @property
+    def is_empty(self) -> bool:
+        return not (self._ready or self._failed or self.is_in_flight)
+
+    @property
+    def is_in_flight(self) -> bool:
+        return any(self.in_flight.values())
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether batches wait to be sent again."""
+        return bool(self._failed)
+
+    @property
+    def oldest(self) -> Batch | None:
+        """The batch that is to be sent next."""
+        return self._ready[0] if self._ready else None
+
+    def may_send(self) -> bool:
+        """Whether a request may be sent now: not while others are under way after a failure."""
+        return not (self._failed and self.is_in_flight)
+
+    def retry_failed(self) -> None:
+        """Puts the failed batches back to their places in the order of sealing."""
+        self._ready = deque(sorted([*self._failed, *self._ready], key=lambda batch: batch.number))
+        self._failed = []
+
+    def gather(self, broker_id: int) -> list[Batch]:
+        """The batches of the next request to a leader: one a partition, the oldest first, as many as have room."""
+        chosen: dict[TopicPartition, Batch] = {}
+        room = REQUEST_BYTES_MAX
+        for batch in self._ready:
+            if batch.partition in chosen or (chosen and len(batch.data) > room):
+                continue
+            if self.metadata.leader_of(batch.partition) == broker_id:
+                chosen[batch.partition] = batch
+                room -= len(batch.data)
+        return list(chosen.values())
+
+    def request(self, batches: Iterable[Batch], transactional_id: str | None) -> ProduceRequest:
+        topics: dict[str, list[PartitionProduceData]] = {}
+        for batch in batches:
+            topics.setdefault(batch.partition.topic, []).append(PartitionProduceData(index=batch.partition.partition, records=batch.data))
+        return ProduceRequest(
+            transactional_id=transactional_id,
+            acks=self.acks,
+            timeout_ms=PRODUCE_TIMEOUT_MS,
+            topic_data=[TopicProduceData(name=topic, partition_data=partitions) for topic, partitions in topics.items()],
+        )
+
+    def sending(self, broker_id: int, batches: list[Batch]) -> None:
+        """Batches leave the queue before their request is written, so that a failed write finds them among those under way."""
+        leaving = set(map(id, batches))
+        self._ready = deque(batch for batch in self._ready if id(batch) not in leaving)
+        if self.acks != 0:
+            self.in_flight.setdefault(broker_id, deque()).append(batches)
+
+    # What became of batches
+
+    def sent_unanswered(self, batches: Sequence[Batch]) -> list[Outcome]:
+        """With acks=0 a batch is done when it is sent; its offset stays unknown."""
+        return [Outcome(batch, -1, None) for batch in batches]
+
+    def answered(self, broker_id: int, answer: ProduceResponse, now: float) -> list[Outcome]:
+        """The batches that the answer to a broker's oldest request ends; others are sent again."""
+        results = {(topic.name, result.index): result for topic in answer.responses for result in topic.partition_responses}
+        outcomes: list[Outcome] = []
+        for batch in self.in_flight[broker_id].popleft():
+            result = results.get(batch.partition)
+            if result is None:
+                outcomes += self.failed([batch], refused(ErrorCode.UNKNOWN_SERVER_ERROR, f"no answer for {batch.partition}"), now)
+            elif not result.error_code or result.error_code == ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
+                outcomes.append(Outcome(batch, result.base_offset, None))
+            else:
+                message = f"{batch.partition}: {result.error_message}" if result.error_message else str(batch.partition)
+                outcomes += self.failed([batch], refused(error_code(result.error_code), message), now)
+        return outcomes
+
+    def connection_lost(self, broker_id: int, error: TransportError, now: float) -> list[Outcome]:
+        """It is unknown which of the batches under way were appended, so all are sent again."""
+        under_way = self.in_flight.pop(broker_id, deque())
+        return self.failed([batch for batches in under_way for batch in batches], error, now)
+
+    def oldest_failed(self, error: KafkaError | TransportError, now: float) -> list[Outcome]:
+        """The next batch could not be sent, because it has no leader or its broker is away."""
+        return self.failed([self._ready.popleft()] if self._ready else [], error, now)
+
+    def failed(self, batches: Sequence[Batch], error: KafkaError | TransportError, now: float) -> list[Outcome]:
+        """Batches are sent again when that may help and there is time; the others end here."""
+        outcomes = []
+        for batch in batches:
+            if self._may_help(batch, error) and now < batch.deadline:
+                self._failed.append(batch)
+                self.metadata.forget([batch.partition])
+            else:
+                outcomes.append(Outcome(batch, -1, error))
+        return outcomes
+
+    def _may_help(self, batch: Batch, error: KafkaError | TransportError) -> bool:
+        if isinstance(error, TransportError):
+            return self.is_idempotent  # without sequence numbers a second try could append the batch twice
+        if error.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
+            # A gap can only come from an earlier batch that is sent again.
+            return any(earlier.partition == batch.partition for earlier in self._failed)
+        return error.code in RETRIABLE
