@@ -96,10 +96,10 @@ class AsyncConnection(asyncio.BufferedProtocol):
         for future in waiting:
             if not future.done():
                 future.set_exception(error)
-                future.exception()  # looked at, also when its task was cancelled
+                future.exception()  # retrieved, also when its task was cancelled
         if not self._ready.done():
             self._ready.set_exception(error)
-            self._ready.exception()  # looked at, also when nobody waits for the opening any more
+            self._ready.exception()  # retrieved, also when no task waits for the opening any more
 
     # Requests
 
@@ -205,7 +205,7 @@ class Cluster:
             connection.close()
         self._connections.clear()
         self.core.close()
-        await asyncio.sleep(0)  # lets the transports say that they are closed
+        await asyncio.sleep(0)  # lets the transports report that they are closed
 
     async def run(self, procedure: Procedure[T]) -> T:
         """Runs a procedure of the core to its end."""
@@ -257,7 +257,7 @@ class Cluster:
     def _opened(self, address: Address, task: asyncio.Task[AsyncConnection]) -> None:
         self._opening.pop(address, None)
         if not task.cancelled():
-            task.exception()  # looked at, also when every task that waited was cancelled
+            task.exception()  # retrieved, also when every waiting task was cancelled
 
     async def _connect(self, address: Address) -> AsyncConnection:
         opened = await AsyncConnection.connect(

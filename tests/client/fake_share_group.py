@@ -62,7 +62,7 @@ class FakeShareGroup(FakeBroker):
         self.beat: Answer = self.assigns
 
     def assigns(self, body: Any) -> ShareGroupHeartbeatResponse:
-        """Partition 0 to whoever asks."""
+        """Assigns partition 0 to each member."""
         found = Assignment(topic_partitions=[TopicPartitions(topic_id=TOPIC_ID, partitions=[0])]) if body.member_epoch == 0 else None
         return ShareGroupHeartbeatResponse(
             member_id=body.member_id, member_epoch=max(1, body.member_epoch), heartbeat_interval_ms=50, assignment=found

@@ -26,7 +26,7 @@ def test_a_list_skips_blanks() -> None:
 
 
 @pytest.mark.parametrize("text", ["", ",", "a:b", ":9092", "a:0", "a:65536", "[::1", "[::1]x", "a:²"])
-def test_nonsense_is_refused_in_one_line(text: str) -> None:
+def test_malformed_addresses_are_refused_in_one_line(text: str) -> None:
     with pytest.raises(ValueError, match="HOST:PORT") as caught:
         parse_addresses(text)
     assert "\n" not in str(caught.value)

@@ -1,4 +1,4 @@
-"""Who we say we are: properties of every dialect, the exchange with a broker, and refusals without a password in them."""
+"""Credentials: properties of every dialect, the exchange with a broker, and refusals without a password in them."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def _open(broker: FakeBroker, properties: dict[str, str]) -> Connection:
     return Connection(Address("127.0.0.1", broker.port), security=Security(properties)).open()
 
 
-def test_plain_is_said_in_one_message() -> None:
+def test_plain_sends_one_message() -> None:
     script = {HANDSHAKE: lambda _body, _version: SaslHandshakeResponse(), AUTHENTICATE: lambda _body, _version: SaslAuthenticateResponse()}
     with FakeBroker(script) as broker:
         _open(broker, PLAIN).close()

@@ -152,7 +152,7 @@ class Client:
         return consumer
 
     def share_consumer(self, group: str, *, topics: Sequence[str], **options: Any) -> ShareConsumer:
-        """A member of a share group (KIP-932): records are lent to it one by one and acknowledged one by one."""
+        """A member of a share group (KIP-932): it acquires records one by one and acknowledges each."""
         consumer = ShareConsumer(self.cluster, group, **options)
         consumer.subscribe(topics)
         return consumer

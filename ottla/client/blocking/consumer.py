@@ -91,12 +91,12 @@ class Consumer:
         self._order = deque(sorted(found))
 
     def subscribe(self, topics: Iterable[str]) -> None:
-        """Joins the group; from now on `poll` reads what the group gives us."""
+        """Joins the group; from now on `poll` reads the partitions that it assigns."""
         assert self.group_id is not None, "a subscription needs a group"
         self.membership = GroupMembership(self.cluster, self.group_id, sorted(set(topics)), **self._member_options)
 
     def seek(self, partition: TopicPartition, offset: int) -> None:
-        """The next record of a partition that is being read."""
+        """Sets the offset of the next record to read from an assigned partition."""
         assert partition in self.positions, f"{partition} is not being read"
         self.positions[partition] = offset
 
@@ -113,7 +113,7 @@ class Consumer:
     # Reading
 
     def poll(self, timeout_s: float) -> list[Fetched]:
-        """What has arrived, waiting for the first of it at most `timeout_s`; an empty list when nothing has."""
+        """The batches that have arrived, after at most `timeout_s`; empty when there are none."""
         deadline = time.monotonic() + timeout_s
         while True:
             if self.membership is not None:
@@ -129,7 +129,7 @@ class Consumer:
                 return []
 
     def _patience(self) -> float:
-        """How long may be waited for data before something else is due."""
+        """How long to wait for data before something else is due, in seconds."""
         if self.membership is not None:
             return min(self.membership.heartbeat_interval_s, 1.0)
         return _BACKOFF_S if not self._asked else 1.0
@@ -178,7 +178,7 @@ class Consumer:
         return found
 
     def _read_answer(self, asked: Mapping[TopicPartition, int], answer: Any, address: str) -> list[Fetched]:
-        """Positions move here: what is given out counts as read."""
+        """Moves the positions: batches that are returned count as read."""
         found = []
         # A partition that was revoked, or sought elsewhere, while the request was under way is passed over.
         still = {partition: start for partition, start in asked.items() if self.positions.get(partition) == start}
@@ -242,7 +242,7 @@ class Consumer:
         self._commit_at = time.monotonic() + AUTO_COMMIT_INTERVAL_S
 
     def commit(self, offsets: Mapping[TopicPartition, int] | None = None, *, except_for: Sequence[Fetched] = ()) -> None:
-        """Commits positions for the group; `except_for` names what the caller has only just been given and not dealt with."""
+        """Commits positions for the group; `except_for` are batches that the caller has not processed yet."""
         self._commit_at = time.monotonic() + AUTO_COMMIT_INTERVAL_S
         wanted = dict(self.positions if offsets is None else offsets)
         for fetched in except_for:
@@ -284,5 +284,5 @@ class Consumer:
     # Where things are
 
     def topic_partitions(self) -> list[tuple[str, list[int]]]:
-        """What is being read, by topic."""
+        """The partitions that are being read, by topic."""
         return sorted(grouped(self.positions).items())

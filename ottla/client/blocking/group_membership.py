@@ -1,8 +1,8 @@
-"""Membership of a classic consumer group: join, share out (as the leader), sync, heartbeat, leave.
+"""Membership of a classic consumer group: join, assign (as the leader), sync, heartbeat, leave.
 
-`keep_alive` is called between polls. It joins when we are no member yet or the group rebalances, sends a heartbeat when one is due, and
-gives the new assignment when there is one. Under an eager assignor everything is given up before joining; under cooperative-sticky what we
-own is kept, and a second round follows when something had to be let go.
+`keep_alive` is called between polls. It joins before the first assignment and when the group rebalances, sends a heartbeat when one is due,
+and returns the new assignment when there is one. Under an eager assignor all partitions are given up before joining; under
+cooperative-sticky owned partitions are kept, and a second round follows when some had to be given up.
 """
 
 from __future__ import annotations
@@ -94,14 +94,14 @@ class GroupMembership:
         if code is ErrorCode.REBALANCE_IN_PROGRESS:
             self._must_join = True
         elif code in _START_AGAIN:
-            self._forget_ourselves(code)
+            self._membership_lost(code)
         elif code in _COORDINATOR_MOVED:
             self.cluster.forget_coordinator(GROUP, self.group_id)
         elif code:
             raise refused(code, f"member of group {self.group_id!r}")
 
-    def _forget_ourselves(self, code: ErrorCode) -> None:
-        """The group has gone on without us: what we owned is somebody else's."""
+    def _membership_lost(self, code: ErrorCode) -> None:
+        """The group removed this member: its partitions belong to others."""
         if code is ErrorCode.UNKNOWN_MEMBER_ID:
             self.member_id = ""
         self.generation = -1
@@ -109,7 +109,7 @@ class GroupMembership:
         self._must_join = True
 
     def leave(self) -> None:
-        """Tells the group that we go, so that it need not wait for our session to end. Static members stay."""
+        """Leaves the group, so that it need not wait for the session to end. Static members stay."""
         if not self.member_id or self.instance_id is not None:
             return
         request = LeaveGroupRequest(
@@ -135,17 +135,17 @@ class GroupMembership:
             try:
                 assignment = self._join_once()
             except KafkaError as error:
-                self._prepare_again(error)
+                self._adapt_to(error)
                 continue
             if assignment is not None:
                 self._heartbeat_at = time.monotonic() + self.heartbeat_interval_s
                 return assignment
         raise refused(ErrorCode.REBALANCE_IN_PROGRESS, f"group {self.group_id!r} does not settle; {JOIN_TRIES_MAX} tries to join failed")
 
-    def _prepare_again(self, error: KafkaError) -> None:
-        """What a refusal to join asks us to do differently; a final one is raised again."""
+    def _adapt_to(self, error: KafkaError) -> None:
+        """Adapts the next try to a refusal to join; a final refusal is raised again."""
         if error.code in _START_AGAIN:
-            self._forget_ourselves(error.code)
+            self._membership_lost(error.code)
         elif error.code in _COORDINATOR_MOVED:
             self.cluster.forget_coordinator(GROUP, self.group_id)
             time.sleep(0.1)
@@ -166,7 +166,7 @@ class GroupMembership:
         self.generation = joined.generation_id
         self.assignor = joined.protocol_name or ""
         is_leader = joined.leader == joined.member_id and not joined.skip_assignment
-        assignments = self._share_out(joined) if is_leader else []
+        assignments = self._assign_all(joined) if is_leader else []
         synced = self._ask(
             sync_group.SyncGroupRequest(
                 group_id=self.group_id,
@@ -183,7 +183,7 @@ class GroupMembership:
         assignment = read_assignment(synced.assignment)
         lost = set(self.owned) - set(assignment)
         self.owned = assignment
-        # Under cooperative-sticky what we let go is handed over in the next round, which we start.
+        # Under cooperative-sticky the partitions given up are handed over in the next round, which this member starts.
         self._must_join = self.assignor == COOPERATIVE_STICKY and bool(lost)
         return assignment
 
@@ -211,8 +211,8 @@ class GroupMembership:
             protocols=[join_group.JoinGroupRequestProtocol(name=name, metadata=metadata) for name in self.assignors],
         )
 
-    def _share_out(self, joined: Any) -> list[sync_group.SyncGroupRequestAssignment]:
-        """The leader's work: everybody's partitions."""
+    def _assign_all(self, joined: Any) -> list[sync_group.SyncGroupRequestAssignment]:
+        """The partitions of all members: the work of the group's leader."""
         members = {member.member_id: _read_subscription(member) for member in joined.members}
         topics = sorted({topic for subscription in members.values() for topic in subscription.topics})
         self.cluster.refresh(topics)
@@ -247,7 +247,7 @@ def _grouped(partitions: Sequence[TopicPartition]) -> list[tuple[str, list[int]]
 
 
 def _read_subscription(member: Any) -> Subscription:
-    """What a member wants; one that speaks nonsense gets nothing, the others go on."""
+    """A member's subscription; a malformed one is empty, so that the other members are served."""
     data = member.metadata
     version = min(int.from_bytes(data[:2], "big"), protocol.ConsumerProtocolSubscription.VERSIONS[1])
     try:

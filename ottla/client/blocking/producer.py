@@ -33,7 +33,7 @@ _BACKOFF_S = 0.05
 
 
 class Delivery(NamedTuple):
-    """What became of a batch: where it begins in its partition, or why it is lost."""
+    """The result of a batch: the offset of its first record, or the error."""
 
     partition: TopicPartition
     base_offset: int
@@ -42,7 +42,7 @@ class Delivery(NamedTuple):
 
 
 class Producer:
-    """Sends records in batches, in order, each exactly once unless told otherwise. Not for use by two threads at once.
+    """Sends records in batches, in order, each exactly once by default. Not for use by two threads at once.
 
     There is no thread: a program that produces slowly calls `poll` in between. `with` flushes at the end.
     """
@@ -126,7 +126,7 @@ class Producer:
             self._pump()
 
     def produce_values(self, topic: str, values: Iterable[bytes]) -> None:
-        """Many records without keys, in a loop as short as can be; they share one timestamp."""
+        """Adds many records without keys, quicker than `produce`; they share one timestamp."""
         timestamp = time.time_ns() // 1_000_000
         limit = self.batch_bytes
         batch: Batch | None = None
@@ -157,7 +157,7 @@ class Producer:
         self._pump(timeout_s)
 
     def flush(self) -> None:
-        """Sends everything and waits until all of it is answered for."""
+        """Sends everything and waits until every record is acknowledged or has failed."""
         for batch in list(self._open.values()):
             self._seal(batch)
         while not self._queue.is_empty:
@@ -188,12 +188,12 @@ class Producer:
         identity.begin()
 
     def commit(self) -> None:
-        """Writes what is left and commits."""
+        """Flushes and commits."""
         self.flush()
         self._transactional().end(is_commit=True)
 
     def abort(self) -> None:
-        """Throws away what was not sent yet and aborts."""
+        """Drops what was not sent yet and aborts."""
         self._open.clear()
         self._queue.drop_unsent()
         try:
@@ -203,10 +203,10 @@ class Producer:
         self._transactional().end(is_commit=False)
 
     def abandon(self) -> None:
-        """Aborts after an interruption, which may have come at any place, such as in the middle of an answer.
+        """Aborts after an interruption at any place, such as in the middle of an answer.
 
-        Nothing that is under way is waited for and no connection is used again. The id is taken anew instead of sending an end: that
-        aborts whatever the coordinator knows to be open, and fences what may still be on its way.
+        It waits for nothing that is under way and uses no connection again. The id is initialized anew instead of sending an end: that
+        aborts the transaction that the coordinator knows, and fences requests that are still on their way.
         """
         self._open.clear()
         self._queue.clear()

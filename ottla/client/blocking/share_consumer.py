@@ -1,10 +1,10 @@
-"""A consumer of a share group (KIP-932): records are lent to it one by one, and given back accepted, released or rejected.
+"""A consumer of a share group (KIP-932): it acquires records one by one and accepts, releases or rejects each.
 
-`poll` gives out what brokers have lent us. Without `is_explicit` the next `poll` accepts all of it; with it, each record is acknowledged by
-hand before the next `poll` (a renewed one stays ours, and is acknowledged again later). What is to be said travels with the next
-ShareFetch, or at once by `commit`. What was not said when we close, or die, is lent to others, and so is what we hold for longer than
-`lock_timeout_ms`: an acknowledgement then comes too late, of which `on_acknowledged` tells. There is no thread: whoever is a member must
-call `poll` more often than the group's session times out.
+`poll` returns the records that brokers have let this consumer acquire. Without `is_explicit` the next `poll` accepts them all; with it,
+each record is acknowledged by hand before the next `poll` (a renewed one stays acquired, and is acknowledged again later).
+Acknowledgements travel with the next ShareFetch, or at once by `commit`. Records that are not acknowledged at `close`, or for longer than
+`lock_timeout_ms`, go to other members; `on_acknowledged` reports an acknowledgement that came too late. There is no thread: a member calls
+`poll` more often than the group's session times out.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _BACKOFF_S = 0.05
 _BEGIN_ANEW = (ErrorCode.SHARE_SESSION_NOT_FOUND, ErrorCode.INVALID_SHARE_SESSION_EPOCH, ErrorCode.SHARE_SESSION_LIMIT_REACHED)
 
 Acknowledged = Callable[[TopicPartition, list[Run], KafkaError | None], object]
-"""Told for each partition whether what we said about these offsets was taken."""
+"""Called for each partition with the acknowledged offsets and the error, if the broker refused them."""
 
 
 class ShareConsumer:
@@ -57,7 +57,7 @@ class ShareConsumer:
         self.limits = FetchLimits(max_wait_ms, min_bytes, max_bytes, records_max, acquire_mode)
         self.rack = rack
         self.lock_timeout_ms: int | None = None
-        """For how long a record is ours, once a broker has said so."""
+        """For how long a record stays acquired, once a broker has announced it."""
         self.membership: ShareMembership | None = None
         self._on_acknowledged = on_acknowledged
         self._sessions: dict[int, ShareSession] = {}
@@ -78,7 +78,7 @@ class ShareConsumer:
 
     @property
     def assignment(self) -> list[TopicPartition]:
-        """What the group lets us fetch from."""
+        """The partitions that the group has assigned."""
         return [] if self.membership is None else sorted(self.membership.assignment)
 
     def subscribe(self, topics: Iterable[str]) -> None:
@@ -89,7 +89,7 @@ class ShareConsumer:
     # Reading
 
     def poll(self, timeout_s: float) -> list[Delivery]:
-        """What has been lent to us, waiting for the first of it at most `timeout_s`; an empty list when nothing has."""
+        """The records that were acquired, after at most `timeout_s`; empty when there are none."""
         membership = self.membership
         assert membership is not None, "subscribe before polling"
         if not self.is_explicit:
@@ -106,21 +106,21 @@ class ShareConsumer:
                 return found
 
     def acknowledge(self, delivery: Delivery, kind: int = ACCEPT) -> None:
-        """Notes what became of a record. KafkaError when it is not ours any more."""
+        """Acknowledges a record; sent with the next fetch or `commit`. `KafkaError` when it is no longer acquired."""
         session = self._holders.get(delivery.partition)
         if session is None or not session.acknowledge(delivery.partition, delivery.record.offset, kind):
-            raise refused(ErrorCode.INVALID_RECORD_STATE, f"{delivery.partition} offset {delivery.record.offset} is not ours any more")
+            raise refused(ErrorCode.INVALID_RECORD_STATE, f"{delivery.partition} offset {delivery.record.offset} is no longer acquired")
 
     def commit(self) -> None:
-        """Says now what is to be said, and waits for the answers; without `is_explicit`, that all was dealt with."""
+        """Sends the acknowledgements now and waits for the answers; without `is_explicit` it accepts everything."""
         if not self.is_explicit:
             self._accept_all()
         for broker_id, session in list(self._sessions.items()):
-            if session.spoken():
+            if session.acknowledged():
                 self._acknowledge_now(broker_id, session)
 
     def close(self) -> None:
-        """Says what is to be said, gives the rest back, and leaves the group."""
+        """Sends the acknowledgements, releases the other records, and leaves the group."""
         try:
             for broker_id, session in list(self._sessions.items()):
                 self._end_session(broker_id, session)
@@ -130,13 +130,13 @@ class ShareConsumer:
             self._drop_connections()
 
     def abandon(self) -> None:
-        """Leaves without a word about what we hold: all of it goes back, also what was acknowledged and not said yet."""
+        """Leaves without sending acknowledgements: all acquired records are released, acknowledged ones too."""
         self._drop_connections()
         if self.membership is not None:
             self.membership.leave()
 
     def _accept_all(self) -> None:
-        """What has arrived and was not given out yet is not meant."""
+        """Accepts what `poll` has returned; records that arrived since then stay open."""
         for session in self._sessions.values():
             session.accept_all()
         for delivery in self._arrived:
@@ -161,11 +161,11 @@ class ShareConsumer:
 
     def _fetch_from(self, broker_id: int, wanted: Mapping[TopicPartition, Uuid]) -> None:
         session = self._session(broker_id)
-        spoken = session.spoken()
-        if not wanted and not session.partitions and not spoken:
+        acknowledged = session.acknowledged()
+        if not wanted and not session.partitions and not acknowledged:
             return
         try:
-            if session.has_renewals() or any(partition not in wanted for partition in spoken):
+            if session.has_renewals() or any(partition not in wanted for partition in acknowledged):
                 self._acknowledge_now(broker_id, session)
             if wanted or session.partitions:
                 self._connection(broker_id, session).send(session.fetch_request(wanted, self.limits))
@@ -184,7 +184,7 @@ class ShareConsumer:
             self._receive(waiting[number])
 
     def _receive(self, broker_id: int) -> None:
-        """The answer to the ShareFetch under way; what it lends us waits for the next `poll`."""
+        """Takes the answer to the ShareFetch under way; the acquired records wait for the next `poll`."""
         self._asked.discard(broker_id)
         session, connection = self._sessions[broker_id], self._connections[broker_id]
         try:
@@ -204,7 +204,7 @@ class ShareConsumer:
                 partition = session.named(topic.topic_id, result.partition_index)
                 if partition is None:
                     continue
-                if partition in session.said:
+                if partition in session.sent:
                     failed = refusal(result.acknowledge_error_code, result.acknowledge_error_message, str(partition))
                     self._report(session, partition, failed)
                 if result.error_code:
@@ -217,8 +217,8 @@ class ShareConsumer:
                 if found:
                     self._holders[partition] = session
                     self._arrived += found
-        for partition in list(session.said):
-            self._report(session, partition, None)  # a partition that is left out has nothing to complain of
+        for partition in list(session.sent):
+            self._report(session, partition, None)  # a partition that is left out of the answer has no error
 
     def _recover(self, partition: TopicPartition, code: ErrorCode, message: str | None) -> None:
         if code not in RETRIABLE:
@@ -238,7 +238,7 @@ class ShareConsumer:
         if broker_id in self._asked:
             self._receive(broker_id)
         if session.epoch == FIRST_EPOCH:
-            return  # lost on the way: there is nothing left that we could speak of
+            return  # the session was lost on the way, and its records with it
         answer = connection.request(session.acknowledge_request(is_final=is_final))
         code = error_code(answer.error_code)
         if code:
@@ -248,13 +248,13 @@ class ShareConsumer:
         for topic in answer.responses:
             for result in topic.partitions:
                 partition = session.named(topic.topic_id, result.partition_index)
-                if partition in session.said:
+                if partition in session.sent:
                     self._report(session, partition, refusal(result.error_code, result.error_message, str(partition)))
-        for partition in list(session.said):
+        for partition in list(session.sent):
             self._report(session, partition, None)
 
     def _end_session(self, broker_id: int, session: ShareSession) -> None:
-        """An open connection is told that we go; where it is lost, the broker knows."""
+        """Ends the session on an open connection; the broker notices a lost one by itself."""
         connection = self._connections.get(broker_id)
         if connection is None or not connection.is_open or session.epoch == FIRST_EPOCH:
             return
@@ -272,7 +272,7 @@ class ShareConsumer:
         return self._sessions.setdefault(broker_id, ShareSession(self.group_id, self.membership.member_id))
 
     def _connection(self, broker_id: int, session: ShareSession) -> Connection:
-        """A session lives on one connection: a new one begins it anew."""
+        """The connection of a session; a new connection begins the session anew."""
         connection = self._connections.get(broker_id)
         if connection is None or not connection.is_open:
             session.reset()
@@ -289,15 +289,15 @@ class ShareConsumer:
         self._forfeit(session, refused(ErrorCode.NETWORK_EXCEPTION, str(error)), partitions)
 
     def _forfeit(self, session: ShareSession, error: KafkaError, partitions: Iterable[TopicPartition]) -> None:
-        """The session is no more: nobody knows whether what we said was heard, and the rest will be lent to others."""
+        """The session is lost: whether its last acknowledgements were applied is unknown, the other records go to other members."""
         self._pause(list(partitions))
-        for partition in list(session.said):
+        for partition in list(session.sent):
             self._report(session, partition, error)
         self._arrived = [delivery for delivery in self._arrived if self._holders[delivery.partition] is not session]
         session.reset()
 
     def _report(self, session: ShareSession, partition: TopicPartition, error: KafkaError | None) -> None:
-        runs = session.said.pop(partition)
+        runs = session.sent.pop(partition)
         if self._on_acknowledged is not None:
             self._on_acknowledged(partition, runs, error)
 

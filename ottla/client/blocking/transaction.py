@@ -42,7 +42,7 @@ class Transaction:
 
     @property
     def uses_v2(self) -> bool:
-        """Whether the second transaction protocol (KIP-890) is spoken."""
+        """Whether the second transaction protocol (KIP-890) is in use."""
         return self._core.identity.uses_v2
 
     def __enter__(self) -> Transaction:

@@ -7,7 +7,7 @@ that still have another owner, so that they move in a second round (KIP-429).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from ottla.base.types import TopicPartition
@@ -57,7 +57,7 @@ def assign_range(members: Mapping[str, Subscription], partition_counts: Mapping[
 
 
 def assign_round_robin(members: Mapping[str, Subscription], partition_counts: Mapping[str, int]) -> Assignment:
-    """All partitions in order, dealt to the members in turn; who does not read the topic is passed over."""
+    """All partitions in order, dealt to the members in turn; members without the topic are passed over."""
     found: Assignment = {member: [] for member in members}
     order = _in_order(members)
     turn = 0
@@ -71,7 +71,7 @@ def assign_round_robin(members: Mapping[str, Subscription], partition_counts: Ma
 
 
 def assign_sticky(members: Mapping[str, Subscription], partition_counts: Mapping[str, int]) -> Assignment:
-    """Who owns a partition keeps it; the rest go to whoever has least; then moves from the richest even it out."""
+    """Owners keep their partitions; each other one goes to the member with the fewest; then moves even out the counts."""
     found: Assignment = {member: [] for member in members}
     owners = _owners(members, partition_counts)
     partitions = [TopicPartition(topic, number) for topic in sorted(partition_counts) for number in range(partition_counts[topic])]
@@ -120,15 +120,10 @@ def _even_out(found: Assignment, members: Mapping[str, Subscription]) -> None:
 
 
 def withhold_moving(assignment: Assignment, members: Mapping[str, Subscription]) -> Assignment:
-    """Leaves out partitions that another member still holds; when it has let go, the next round hands them over."""
+    """Leaves out partitions that another member still holds; once it has given them up, the next round hands them over."""
     newest = max((member.generation for member in members.values()), default=-1)
     owned = {partition: name for name, member in members.items() if member.generation == newest for partition in member.owned}
     return {
         member: [partition for partition in partitions if owned.get(partition, member) == member]
         for member, partitions in assignment.items()
     }
-
-
-def assignable_counts(topics: Sequence[str], partition_counts: Mapping[str, int]) -> dict[str, int]:
-    """The counts of the topics that somebody wants."""
-    return {topic: partition_counts[topic] for topic in sorted(set(topics)) if topic in partition_counts}

@@ -1,4 +1,4 @@
-"""Questions and orders about groups: which there are, who is in them, what they have committed.
+"""Administration of groups and their committed offsets, as procedures on a `ClusterCore`.
 
 A group is asked of its coordinator. Classic groups and groups of the newer protocol (KIP-848) are described by different requests; here
 both become a `GroupDescription`.
@@ -22,7 +22,7 @@ INACTIVE_STATES = frozenset({"Empty", "Dead"})
 
 
 class ListedGroup(NamedTuple):
-    """One line of a list of groups; state and type are empty where the broker is too old to say."""
+    """One line of a list of groups; state and type are empty from brokers that are too old to send them."""
 
     group_id: str
     protocol_type: str
@@ -66,7 +66,7 @@ class Committed(NamedTuple):
 
 
 def list_groups(cluster: ClusterCore, *, states: Sequence[str] = (), types: Sequence[str] = ()) -> Procedure[list[ListedGroup]]:
-    """All groups of all brokers, by name. The filters are the broker's where it has them, else ours."""
+    """All groups of all brokers, by name. Filters are applied by brokers that know them, else here."""
     from ottla.wire.messages.list_groups import ListGroupsRequest
 
     yield from cluster.refresh([])
@@ -93,7 +93,7 @@ def list_groups(cluster: ClusterCore, *, states: Sequence[str] = (), types: Sequ
 
 
 def describe_group(cluster: ClusterCore, group_id: str) -> Procedure[GroupDescription]:
-    """One group. A group that nobody knows is `Dead`, as for classic brokers, and not an error."""
+    """One group. An unknown group is `Dead`, as for classic brokers, and not an error."""
     coordinator = yield from cluster.coordinator(GROUP, group_id)
     if (yield from cluster.link(coordinator)).offers(CONSUMER_GROUP_DESCRIBE):
         described = yield from _describe_consumer_group(cluster, group_id)

@@ -33,7 +33,7 @@ def describe_quotas(cluster: ClusterCore, filters: Sequence[tuple[str, int, str 
 def alter_quotas(
     cluster: ClusterCore, entity: Entity, *, changes: Mapping[str, float], deletions: Sequence[str] = (), validate_only: bool = False
 ) -> Procedure[str | None]:
-    """Sets and removes quotas of one entity, all or nothing; gives what the broker has to say about it."""
+    """Sets and removes quotas of one entity, all or nothing; returns the broker's remark, if any."""
     from ottla.wire.messages import alter_client_quotas as wire
 
     operations = [wire.OpData(key=key, value=value) for key, value in changes.items()]

@@ -22,7 +22,7 @@ from ottla.wire.batch_header import Buffer, read_batch_header
 from ottla.wire.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 
 IN_FLIGHT_MAX = 5
-"""Brokers remember the sequence numbers of five batches a partition, so more could not be told from duplicates."""
+"""Brokers remember the sequence numbers of five batches a partition, so that duplicates of earlier ones would not be recognized."""
 
 REQUEST_BYTES_MAX = 1024 * 1024
 """Batches beyond this wait for the next request; a single larger one is sent alone."""

@@ -19,7 +19,7 @@ MECHANISMS = {"SCRAM-SHA-256": 1, "SCRAM-SHA-512": 2}
 """By name; the numbers stand in the messages."""
 MECHANISM_NAMES = {number: name for name, number in MECHANISMS.items()}
 ITERATIONS_MIN, ITERATIONS_MAX, ITERATIONS = 4096, 16384, 4096
-"""What brokers take, and what is taken where nobody says."""
+"""The bounds of brokers, and the default."""
 
 _HASHES = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 SALT_BYTES = 24

@@ -1,7 +1,7 @@
-"""Questions and orders about share groups (KIP-932): who is in them, where each partition's records begin that are still to be shared out.
+"""Administration of share groups (KIP-932): their members, and where each partition's records begin that are not completed.
 
-The start of a share partition is the first offset that is not yet dealt with; what lies before it is never delivered again. The lag is
-the broker's own count of records that are still to be dealt with, in flight or not (KIP-1226); older brokers do not say.
+The start of a share partition is the first offset that is not completed; records before it are never delivered again. The lag is
+the broker's own count of records that are not completed, in flight or not (KIP-1226); older brokers do not send it.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class ShareGroup(NamedTuple):
 
 
 class ShareOffset(NamedTuple):
-    """Where a share partition starts; None where nothing was started, or the broker does not say."""
+    """Where a share partition starts; None where nothing was started, or the broker does not send it."""
 
     start_offset: int | None
     leader_epoch: int | None

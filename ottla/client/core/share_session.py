@@ -1,10 +1,10 @@
-"""A share session with one broker: what it fetches for us, what it has lent us, and what we have to say about that (KIP-932).
+"""A share session with one broker (KIP-932): the partitions it fetches, the acquired records, and their acknowledgements.
 
-The session has an epoch, which each request of ours raises by one; a request with epoch 0 begins it with all partitions, later ones name
-only what is added or forgotten, and epoch -1 ends it, upon which the broker takes back what was not acknowledged. A record is `open` from
-its delivery until a request says what became of it; until the answer that request's offsets stand in `said`. With the session's loss all of
-them are somebody else's. Nothing here talks to a broker: `share_consumer.py` sends what `fetch_request` and `acknowledge_request` make, and
-shows us the answers.
+The session has an epoch, which each request raises by one; a request with epoch 0 begins it with all partitions, later ones name
+only what is added or forgotten, and epoch -1 ends it, upon which the broker releases what was not acknowledged. A record is `open` from
+its delivery until a request acknowledges it; until the answer, the offsets of that request stand in `sent`. When the session is lost, all
+of them go to other members. Nothing here talks to a broker: `share_consumer.py` sends what `fetch_request` and `acknowledge_request` make, and
+hands in the answers.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ RECORD_LIMIT = 1
 
 
 class Delivery(NamedTuple):
-    """One record that we hold until it is acknowledged, or its lock has run out; the first delivery to anybody is number 1."""
+    """A record that is acquired until it is acknowledged or its lock times out; `number` counts its deliveries from 1."""
 
     partition: TopicPartition
     header: BatchHeader
@@ -73,27 +73,27 @@ class ShareSession:
         self.epoch = FIRST_EPOCH
         self.partitions: dict[TopicPartition, Uuid] = {}
         self.open: dict[TopicPartition, dict[int, int | None]] = {}
-        """What we hold, by offset, with the acknowledgement that waits to be sent."""
-        self.said: dict[TopicPartition, list[Run]] = {}
-        """What the request under way says."""
+        """The acquired records by offset, each with the acknowledgement that waits to be sent."""
+        self.sent: dict[TopicPartition, list[Run]] = {}
+        """The acknowledgements in the request under way."""
         self._ids: dict[TopicPartition, Uuid] = {}
         self._names: dict[tuple[Uuid, int], TopicPartition] = {}
 
     def reset(self) -> None:
-        """The broker has forgotten the session, or the connection is lost: nothing is ours any more."""
+        """Begins anew, after the broker has dropped the session or the connection is lost: nothing stays acquired."""
         self.epoch = FIRST_EPOCH
         self.partitions.clear()
         self.open.clear()
 
-    def spoken(self) -> list[TopicPartition]:
-        """Partitions about which something is to be said."""
+    def acknowledged(self) -> list[TopicPartition]:
+        """Partitions with acknowledgements that wait to be sent."""
         return [partition for partition, held in self.open.items() if any(kind is not None for kind in held.values())]
 
     def has_renewals(self) -> bool:
         return any(kind == RENEW for held in self.open.values() for kind in held.values())
 
     def acknowledge(self, partition: TopicPartition, offset: int, kind: int) -> bool:
-        """Notes what is to be said about a record; False when it is not ours any more."""
+        """Notes the acknowledgement of a record; False when it is no longer acquired."""
         held = self.open.get(partition)
         if held is None or offset not in held:
             return False
@@ -101,7 +101,7 @@ class ShareSession:
         return True
 
     def accept_all(self) -> None:
-        """Everything that was given out and not spoken of was dealt with."""
+        """Accepts every acquired record without an acknowledgement."""
         for held in self.open.values():
             for offset, kind in held.items():
                 if kind is None:
@@ -110,11 +110,11 @@ class ShareSession:
     # Requests
 
     def fetch_request(self, wanted: Mapping[TopicPartition, Uuid], limits: FetchLimits) -> share_fetch.ShareFetchRequest:
-        """Fetches `wanted` and says what has to be said about them; acknowledgements of other partitions go by `acknowledge_request`."""
+        """Fetches `wanted` and carries their acknowledgements; those of other partitions go by `acknowledge_request`."""
         self._learn(wanted)
-        said = self._take_acknowledgements()
-        assert self.epoch != FIRST_EPOCH or not said, "a session cannot begin with acknowledgements"
-        named = [partition for partition in wanted if partition in said or partition not in self.partitions]
+        sent = self._take_acknowledgements()
+        assert self.epoch != FIRST_EPOCH or not sent, "a session cannot begin with acknowledgements"
+        named = [partition for partition in wanted if partition in sent or partition not in self.partitions]
         gone = [partition for partition in self.partitions if partition not in wanted]
         request = share_fetch.ShareFetchRequest(
             group_id=self.group_id,
@@ -134,7 +134,7 @@ class ShareSession:
                             partition_index=one.partition,
                             acknowledgement_batches=[
                                 share_fetch.AcknowledgementBatch(first_offset=first, last_offset=last, acknowledge_types=kinds)
-                                for first, last, kinds in said.get(one, ())
+                                for first, last, kinds in sent.get(one, ())
                             ],
                         )
                         for one in some
@@ -152,9 +152,9 @@ class ShareSession:
         return request
 
     def acknowledge_request(self, *, is_final: bool = False) -> share_acknowledge.ShareAcknowledgeRequest:
-        """Says what has to be said, and no more; the last of a session ends it."""
+        """Carries the acknowledgements that wait; the last request of a session ends it."""
         is_renewal = self.has_renewals()
-        said = self._take_acknowledgements()
+        sent = self._take_acknowledgements()
         request = share_acknowledge.ShareAcknowledgeRequest(
             group_id=self.group_id,
             member_id=self.member_id,
@@ -168,13 +168,13 @@ class ShareSession:
                             partition_index=one.partition,
                             acknowledgement_batches=[
                                 share_acknowledge.AcknowledgementBatch(first_offset=first, last_offset=last, acknowledge_types=kinds)
-                                for first, last, kinds in said[one]
+                                for first, last, kinds in sent[one]
                             ],
                         )
                         for one in some
                     ],
                 )
-                for topic_id, some in self._by_topic(said).items()
+                for topic_id, some in self._by_topic(sent).items()
             ],
         )
         self._advance()
@@ -195,29 +195,29 @@ class ShareSession:
         return found
 
     def _take_acknowledgements(self) -> dict[TopicPartition, list[Run]]:
-        """What waits to be said, as runs of offsets; what was renewed stays open, the rest is not ours any more."""
-        said = {}
+        """The acknowledgements that wait, as runs of offsets; renewed records stay open, the others are released from the session."""
+        sent = {}
         for partition, held in self.open.items():
-            spoken = sorted((offset, kind) for offset, kind in held.items() if kind is not None)
-            if spoken:
-                said[partition] = list(_runs(spoken))
-                for offset, kind in spoken:
+            kinds = sorted((offset, kind) for offset, kind in held.items() if kind is not None)
+            if kinds:
+                sent[partition] = list(_runs(kinds))
+                for offset, kind in kinds:
                     if kind == RENEW:
                         held[offset] = None
                     else:
                         del held[offset]
         self.open = {partition: held for partition, held in self.open.items() if held}
-        self.said = said
-        return said
+        self.sent = sent
+        return sent
 
     # Answers
 
     def named(self, topic_id: Uuid, number: int) -> TopicPartition | None:
-        """The partition that a part of an answer is about."""
+        """The partition of an answer's topic id and number."""
         return self._names.get((topic_id, number))
 
     def take(self, partition: TopicPartition, result: Any) -> list[Delivery]:
-        """What a partition's part of an answer lends us; offsets without a record (markers, compacted ones) are given back as gaps."""
+        """The records that a partition's answer acquires; offsets without a record (markers, compacted ones) are acknowledged as gaps."""
         acquired = result.acquired_records
         if not acquired:
             return []
@@ -230,13 +230,13 @@ class ShareSession:
         return found
 
 
-def _runs(spoken: list[tuple[int, int]]) -> Iterator[Run]:
+def _runs(acknowledged: list[tuple[int, int]]) -> Iterator[Run]:
     start = 0
-    for end in range(1, len(spoken) + 1):
-        if end == len(spoken) or spoken[end][0] != spoken[end - 1][0] + 1:
-            kinds = [kind for _, kind in spoken[start:end]]
+    for end in range(1, len(acknowledged) + 1):
+        if end == len(acknowledged) or acknowledged[end][0] != acknowledged[end - 1][0] + 1:
+            kinds = [kind for _, kind in acknowledged[start:end]]
             is_same = kinds.count(kinds[0]) == len(kinds)
-            yield Run(spoken[start][0], spoken[end - 1][0], kinds[:1] if is_same else kinds)
+            yield Run(acknowledged[start][0], acknowledged[end - 1][0], kinds[:1] if is_same else kinds)
             start = end
 
 

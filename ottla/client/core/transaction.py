@@ -5,7 +5,7 @@
 steps that add partitions and groups send nothing, since writing does it, and the epoch rises with each end.
 
 An end whose answer is lost is repeated until the deadline, which is safe: the coordinator answers a repeated end like the first. If no
-answer comes at all, `OutcomeUnknownError`; `initialize`, and then the group's committed offsets, tell how it ended.
+answer comes at all, `OutcomeUnknownError`; `initialize`, and then the group's committed offsets, show how it ended.
 """
 
 from __future__ import annotations

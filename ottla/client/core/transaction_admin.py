@@ -1,4 +1,4 @@
-"""Questions and orders about transactions: which there are, what they hold, who writes to a partition, and how to end one that hangs."""
+"""Administration of transactions: their states and producers, and how to end one that hangs; as procedures on a `ClusterCore`."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class ListedTransaction(NamedTuple):
 
 
 class TransactionDescription(NamedTuple):
-    """One transactional id in full; `start_ms` is -1 while nothing is open. The client is empty if the broker does not tell."""
+    """One transactional id in full; `start_ms` is -1 while nothing is open. The client is empty if the broker does not name it."""
 
     transactional_id: str
     coordinator: int
@@ -168,7 +168,7 @@ def list_prepared(cluster: ClusterCore) -> Procedure[list[TransactionDescription
 def finish_prepared(
     cluster: ClusterCore, transactional_id: str, decide: Callable[[int, int], bool]
 ) -> Procedure[tuple[int, int, bool] | None]:
-    """Ends a prepared transaction as its owner would after a restart, and fences whoever had it.
+    """Ends a prepared transaction as its owner would after a restart, and fences the former owner.
 
     `decide(producer_id, epoch)` says commit or abort; the answer is the transaction's producer id, its epoch and the outcome, None if
     nothing is open.

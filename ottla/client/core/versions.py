@@ -1,4 +1,4 @@
-"""Which version of each API is spoken on a connection: the newest that the broker, this client and `CEILINGS` allow."""
+"""Negotiates the version of each API on a connection: the newest that the broker, this client and `CEILINGS` allow."""
 
 from __future__ import annotations
 

@@ -67,7 +67,7 @@ def test_a_broker_that_is_not_there_is_named() -> None:
         cluster.connection(9)
 
 
-def test_all_addresses_are_tried_and_all_failures_told() -> None:
+def test_all_addresses_are_tried_and_all_failures_named() -> None:
     with FakeBroker({}) as broker, Cluster(f"127.0.0.1:1,{broker.address}") as cluster:
         cluster.refresh([])
         assert cluster.cluster_id == "fake"
@@ -75,7 +75,7 @@ def test_all_addresses_are_tried_and_all_failures_told() -> None:
         Cluster("127.0.0.1:1,127.0.0.1:2").refresh([])
 
 
-def test_patience_ends_with_the_last_refusal() -> None:
+def test_the_last_refusal_is_raised_at_the_deadline() -> None:
     def refuse() -> None:
         raise ApiError(ErrorCode.LEADER_NOT_AVAILABLE, "not yet")
 

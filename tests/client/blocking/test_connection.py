@@ -1,4 +1,4 @@
-"""A conversation with one broker, and everything that can spoil it: one line that names the host, and the connection is closed."""
+"""Requests on one connection, and every way to fail: one line that names the host, and the connection is closed."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def _code(code: int) -> Any:
     return lambda _body, _version: HeartbeatResponse(error_code=code)
 
 
-def test_a_request_travels_in_the_newest_version_that_both_know(opened: Opener) -> None:
+def test_a_request_is_sent_in_the_newest_version_that_both_know(opened: Opener) -> None:
     with FakeBroker({HEARTBEAT: _code(0)}, versions={HEARTBEAT: (1, 2)}) as broker:
         connection = opened(broker)
         assert connection.request(HeartbeatRequest(group_id="g")).error_code == 0
@@ -74,25 +74,25 @@ def test_an_old_broker_is_asked_again_in_the_form_it_knows(opened: Opener) -> No
         assert connection.request(HeartbeatRequest()).error_code == 0
 
 
-def test_what_the_broker_does_not_offer_is_refused_by_name(opened: Opener) -> None:
+def test_an_api_that_is_not_offered_is_refused_by_name(opened: Opener) -> None:
     with FakeBroker({}) as broker, pytest.raises(ApiError, match="does not offer Heartbeat") as caught:
         opened(broker).request(HeartbeatRequest())
     assert caught.value.code is ErrorCode.UNSUPPORTED_VERSION
 
 
-def test_versions_that_do_not_meet_are_refused_with_both_ranges(opened: Opener) -> None:
+def test_versions_without_overlap_are_refused_with_both_ranges(opened: Opener) -> None:
     with FakeBroker({HEARTBEAT: _code(0)}, versions={HEARTBEAT: (90, 99)}) as broker, pytest.raises(ApiError, match="90 to 99"):
         opened(broker).version_of(HEARTBEAT)
 
 
-def test_nobody_listens() -> None:
+def test_a_refused_connection_names_the_address() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
     with pytest.raises(ConnectError, match=f"cannot reach 127.0.0.1:{port}: connection refused"):
         Connection(Address("127.0.0.1", port)).open()
 
 
-def test_a_broker_that_says_nothing_ends_the_wait(opened: Opener) -> None:
+def test_a_silent_broker_is_a_timeout(opened: Opener) -> None:
     with FakeBroker({HEARTBEAT: lambda _body, _version: None}) as broker:
         connection = opened(broker)
         with pytest.raises(RequestTimeoutError, match=r"did not answer within 0\.05 s"):
@@ -115,7 +115,7 @@ def _hang_up(_body: Any, _version: int) -> Any:
         (b"HTTP/1.1 400 Bad Request\r\n\r\n", MalformedResponseError),
     ],
 )
-def test_nonsense_closes_the_connection(opened: Opener, answer: bytes, error: type[ClientError]) -> None:
+def test_malformed_answers_close_the_connection(opened: Opener, answer: bytes, error: type[ClientError]) -> None:
     with FakeBroker({HEARTBEAT: lambda _body, _version: answer}) as broker:
         connection = opened(broker)
         with pytest.raises(error, match=f"127.0.0.1:{broker.port}"):
@@ -123,7 +123,7 @@ def test_nonsense_closes_the_connection(opened: Opener, answer: bytes, error: ty
         assert not connection.is_open
 
 
-def test_a_connection_that_is_cut_says_so(opened: Opener) -> None:
+def test_a_lost_connection_is_an_error(opened: Opener) -> None:
     with FakeBroker({HEARTBEAT: _hang_up}) as broker:
         connection = opened(broker)
         with pytest.raises(ConnectError, match=r"closed the connection|lost"):
@@ -132,7 +132,7 @@ def test_a_connection_that_is_cut_says_so(opened: Opener) -> None:
             connection.request(HeartbeatRequest())
 
 
-def test_a_door_that_is_shut_at_the_first_word_hints_at_tls(opened: Opener) -> None:
+def test_a_hang_up_at_the_first_request_hints_at_tls(opened: Opener) -> None:
     with FakeBroker({18: _hang_up}) as broker, pytest.raises(ConnectError, match="SSL"):
         opened(broker)
 

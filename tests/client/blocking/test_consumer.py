@@ -93,7 +93,7 @@ def test_from_the_beginning_from_an_offset_and_from_the_end(cluster: Cluster, to
         assert consumer.poll(0.05) == []
 
 
-def test_an_offset_that_is_gone_goes_by_the_policy(cluster: Cluster, topic: str) -> None:
+def test_an_offset_out_of_range_follows_the_policy(cluster: Cluster, topic: str) -> None:
     _fill(cluster, topic, 2)
     partition = TopicPartition(topic, 0)
     with Consumer(cluster, auto_offset_reset="earliest") as consumer:
@@ -136,7 +136,7 @@ def test_two_members_share_the_partitions_and_one_inherits_them(broker: Broker, 
     assert not first.is_alive()
 
 
-def test_aborted_records_are_not_read_by_those_who_want_committed_ones(cluster: Cluster, topic: str) -> None:
+def test_read_committed_skips_aborted_records(cluster: Cluster, topic: str) -> None:
     with Producer(cluster, transactional_id=f"id-{topic}") as producer:
         for value, is_kept in ((b"lost", False), (b"kept", True)):
             producer.begin()

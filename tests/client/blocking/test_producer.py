@@ -78,7 +78,7 @@ def test_records_arrive_in_order_with_running_sequences() -> None:
 
 
 @pytest.mark.parametrize("trouble", [_code(ErrorCode.NOT_LEADER_OR_FOLLOWER), _code(ErrorCode.NOT_ENOUGH_REPLICAS), _hang_up])
-def test_what_failed_for_now_goes_again_in_order_and_once(trouble: Callable[[], int]) -> None:
+def test_failed_batches_are_sent_again_in_order_and_appended_once(trouble: Callable[[], int]) -> None:
     log = Log({2: trouble})
     with _broker(log) as broker, Cluster(broker.address) as cluster:
         with Producer(cluster, batch_bytes=40, in_flight_max=1) as producer:
@@ -115,12 +115,12 @@ def test_without_sequences_a_lost_connection_is_not_tried_twice() -> None:
         assert log.requests == 1
 
 
-def test_deliveries_are_told() -> None:
-    told: list[Delivery] = []
+def test_deliveries_are_reported() -> None:
+    reported: list[Delivery] = []
     with _broker(Log()) as broker, Cluster(broker.address) as cluster:
-        with Producer(cluster, on_delivery=told.append) as producer:
+        with Producer(cluster, on_delivery=reported.append) as producer:
             producer.produce("t", b"x", headers=(("h", None),))
-        assert [(found.base_offset, found.error, [record.headers for record in found.records]) for found in told] == [
+        assert [(found.base_offset, found.error, [record.headers for record in found.records]) for found in reported] == [
             (7, None, [(("h", None),)])
         ]
 
@@ -135,7 +135,7 @@ def test_plain_values_fill_batch_after_batch() -> None:
     assert sorted(value or b"" for value in values) == [b"%05d" % number for number in range(500)]
 
 
-def test_without_acks_nothing_is_waited_for() -> None:
+def test_without_acks_no_answer_is_awaited() -> None:
     with _broker(Log()) as broker, Cluster(broker.address) as cluster, Producer(cluster, acks=0) as producer:
         producer.produce("t", b"x")
         producer.flush()

@@ -78,8 +78,8 @@ def test_offsets_are_set_shown_and_forgotten(cluster: Cluster, topic: str, group
 
 def test_a_group_that_is_not_there(cluster: Cluster, topic: str) -> None:
     for order in (
-        lambda: describe_share_group(cluster, "nobody"),
-        lambda: delete_share_offsets(cluster, "nobody", [topic]),
+        lambda: describe_share_group(cluster, "unknown"),
+        lambda: delete_share_offsets(cluster, "unknown", [topic]),
     ):
         with pytest.raises(ApiError) as refused:
             order()

@@ -34,8 +34,8 @@ def cluster(broker: FakeShareGroup) -> Iterator[Cluster]:
         yield cluster
 
 
-class Told:
-    """What a consumer was told about its acknowledgements."""
+class Reports:
+    """The acknowledgements that were reported to a consumer."""
 
     def __init__(self) -> None:
         self.all: list[tuple[list[Run], ErrorCode | None]] = []
@@ -46,12 +46,12 @@ class Told:
 
 
 @pytest.fixture
-def told() -> Told:
-    return Told()
+def reports() -> Reports:
+    return Reports()
 
 
-def consumer_of(cluster: Cluster, told: Told, **options: Any) -> ShareConsumer:
-    consumer = ShareConsumer(cluster, "g", max_wait_ms=10, on_acknowledged=told, **options)
+def consumer_of(cluster: Cluster, reports: Reports, **options: Any) -> ShareConsumer:
+    consumer = ShareConsumer(cluster, "g", max_wait_ms=10, on_acknowledged=reports, **options)
     consumer.subscribe(["t"])
     return consumer
 
@@ -64,7 +64,7 @@ def poll(consumer: ShareConsumer) -> list[Delivery]:
     raise AssertionError("nothing came")
 
 
-def said(request: Any) -> list[tuple[int, int, list[int]]]:
+def acknowledgements_in(request: Any) -> list[tuple[int, int, list[int]]]:
     return [
         (run.first_offset, run.last_offset, run.acknowledge_types)
         for topic in request.topics
@@ -74,27 +74,27 @@ def said(request: Any) -> list[tuple[int, int, list[int]]]:
 
 
 def all_said(broker: FakeShareGroup) -> list[tuple[int, int, list[int]]]:
-    """What any request of the consumer said, in order."""
-    return [run for key, _, body in broker.requests if key in (FETCH, ACKNOWLEDGE) for run in said(body)]
+    """The acknowledgements of all requests of the consumer, in order."""
+    return [run for key, _, body in broker.requests if key in (FETCH, ACKNOWLEDGE) for run in acknowledgements_in(body)]
 
 
-def test_the_next_poll_accepts_what_the_last_one_gave(broker: FakeShareGroup, cluster: Cluster, told: Told) -> None:
+def test_the_next_poll_accepts_the_records_of_the_last(broker: FakeShareGroup, cluster: Cluster, reports: Reports) -> None:
     broker.fetches = [lends(0, 3), lends(3, 1, number=2), EMPTY]
-    with consumer_of(cluster, told) as consumer:
+    with consumer_of(cluster, reports) as consumer:
         assert [(found.record.offset, found.number) for found in poll(consumer)] == [(0, 1), (1, 1), (2, 1)]
         assert consumer.lock_timeout_ms == 30_000 and consumer.assignment == [ZERO]
         assert all_said(broker) == []
         assert [(found.record.offset, found.number) for found in poll(consumer)] == [(3, 2)]
         assert all_said(broker) == [(0, 2, [ACCEPT])]
-        assert told.all == [([Run(0, 2, [ACCEPT])], None)]
-    # What the last poll gave was not spoken of: closing gives it back.
+        assert reports.all == [([Run(0, 2, [ACCEPT])], None)]
+    # The records of the last poll were not acknowledged: closing releases them.
     assert all_said(broker) == [(0, 2, [ACCEPT])]
     assert broker.asked(ACKNOWLEDGE)[-1].share_session_epoch == -1 and broker.asked(HEARTBEAT)[-1].member_epoch == -1
 
 
-def test_acknowledged_by_hand(broker: FakeShareGroup, cluster: Cluster, told: Told) -> None:
+def test_acknowledged_by_hand(broker: FakeShareGroup, cluster: Cluster, reports: Reports) -> None:
     broker.fetches = [lends(0, 4), EMPTY]
-    with consumer_of(cluster, told, is_explicit=True) as consumer:
+    with consumer_of(cluster, reports, is_explicit=True) as consumer:
         for delivery, kind in zip(poll(consumer), (ACCEPT, RELEASE, REJECT, ACCEPT), strict=True):
             consumer.acknowledge(delivery, kind)
         consumer.poll(0.05)
@@ -104,31 +104,33 @@ def test_acknowledged_by_hand(broker: FakeShareGroup, cluster: Cluster, told: To
         assert late.value.code is ErrorCode.INVALID_RECORD_STATE
 
 
-def test_commit_does_not_wait_for_a_poll(broker: FakeShareGroup, cluster: Cluster, told: Told) -> None:
+def test_commit_does_not_wait_for_a_poll(broker: FakeShareGroup, cluster: Cluster, reports: Reports) -> None:
     broker.fetches = [lends(0, 2), EMPTY]
-    with consumer_of(cluster, told) as consumer:
+    with consumer_of(cluster, reports) as consumer:
         poll(consumer)
         consumer.commit()
-        assert [said(request) for request in broker.asked(ACKNOWLEDGE)] == [[(0, 1, [ACCEPT])]]
-        assert told.all == [([Run(0, 1, [ACCEPT])], None)]
+        assert [acknowledgements_in(request) for request in broker.asked(ACKNOWLEDGE)] == [[(0, 1, [ACCEPT])]]
+        assert reports.all == [([Run(0, 1, [ACCEPT])], None)]
         consumer.commit()
-        assert len(broker.asked(ACKNOWLEDGE)) == 1, "nothing was left to say"
+        assert len(broker.asked(ACKNOWLEDGE)) == 1, "nothing was left to acknowledge"
 
 
-def test_what_is_renewed_can_be_accepted_later(broker: FakeShareGroup, cluster: Cluster, told: Told) -> None:
+def test_a_renewed_record_can_be_accepted_later(broker: FakeShareGroup, cluster: Cluster, reports: Reports) -> None:
     broker.fetches = [lends(0, 1), EMPTY]
-    with consumer_of(cluster, told, is_explicit=True) as consumer:
+    with consumer_of(cluster, reports, is_explicit=True) as consumer:
         (delivery,) = poll(consumer)
         consumer.acknowledge(delivery, RENEW)
         consumer.poll(0.05)
         (renewed,) = broker.asked(ACKNOWLEDGE)
-        assert renewed.is_renew_ack and said(renewed) == [(0, 0, [RENEW])]
+        assert renewed.is_renew_ack and acknowledgements_in(renewed) == [(0, 0, [RENEW])]
         consumer.acknowledge(delivery)
         consumer.commit()
     assert all_said(broker) == [(0, 0, [RENEW]), (0, 0, [ACCEPT])]
 
 
-def test_what_arrives_while_committing_is_given_out_and_not_accepted(broker: FakeShareGroup, cluster: Cluster, told: Told) -> None:
+def test_records_that_arrive_during_a_commit_are_returned_and_not_accepted(
+    broker: FakeShareGroup, cluster: Cluster, reports: Reports
+) -> None:
     answers = iter([lends(0, 1), lends(1, 1), EMPTY, EMPTY])
     may_answer = threading.Event()
 
@@ -138,7 +140,7 @@ def test_what_arrives_while_committing_is_given_out_and_not_accepted(broker: Fak
         return next(answers)
 
     broker.script[FETCH] = fetch
-    with consumer_of(cluster, told, is_explicit=True) as consumer:
+    with consumer_of(cluster, reports, is_explicit=True) as consumer:
         (first,) = poll(consumer)
         consumer.acknowledge(first, RENEW)
         assert consumer.poll(0) == []  # the next ShareFetch is under way
@@ -152,75 +154,75 @@ def test_what_arrives_while_committing_is_given_out_and_not_accepted(broker: Fak
     assert all_said(broker)[2:] == [(1, 1, [ACCEPT])]
 
 
-def test_an_acknowledgement_that_comes_too_late_is_told(broker: FakeShareGroup, cluster: Cluster, told: Told) -> None:
+def test_an_acknowledgement_that_comes_too_late_is_reported(broker: FakeShareGroup, cluster: Cluster, reports: Reports) -> None:
     code = ErrorCode.INVALID_RECORD_STATE
     broker.fetches = [lends(0, 1), lends(1, 1, acknowledge_error_code=code), EMPTY]
     broker.acknowledgements = [acknowledged(code)]
-    with consumer_of(cluster, told) as consumer:
+    with consumer_of(cluster, reports) as consumer:
         poll(consumer)
         poll(consumer)
         consumer.commit()
-    assert told.all == [([Run(0, 0, [ACCEPT])], code), ([Run(1, 1, [ACCEPT])], code)]
+    assert reports.all == [([Run(0, 0, [ACCEPT])], code), ([Run(1, 1, [ACCEPT])], code)]
 
 
 @pytest.mark.parametrize("code", [ErrorCode.SHARE_SESSION_NOT_FOUND, ErrorCode.INVALID_SHARE_SESSION_EPOCH])
-def test_a_session_that_is_lost_begins_anew(broker: FakeShareGroup, cluster: Cluster, told: Told, code: ErrorCode) -> None:
+def test_a_session_that_is_lost_begins_anew(broker: FakeShareGroup, cluster: Cluster, reports: Reports, code: ErrorCode) -> None:
     broker.fetches = [lends(0, 1), ShareFetchResponse(error_code=code), lends(0, 1, number=2), EMPTY]
-    with consumer_of(cluster, told) as consumer:
+    with consumer_of(cluster, reports) as consumer:
         poll(consumer)
         assert [delivery.number for delivery in poll(consumer)] == [2]
     assert [request.share_session_epoch for request in broker.asked(FETCH)][:3] == [0, 1, 0]
-    assert told.all[0] == ([Run(0, 0, [ACCEPT])], code)
+    assert reports.all[0] == ([Run(0, 0, [ACCEPT])], code)
 
 
-def test_a_lost_connection_loses_what_was_lent(broker: FakeShareGroup, cluster: Cluster, told: Told) -> None:
+def test_a_lost_connection_loses_the_acquired_records(broker: FakeShareGroup, cluster: Cluster, reports: Reports) -> None:
     broker.fetches = [lends(0, 2), HangUp(), lends(0, 2, number=2), EMPTY]
-    with consumer_of(cluster, told, is_explicit=True) as consumer:
+    with consumer_of(cluster, reports, is_explicit=True) as consumer:
         first, second = poll(consumer)
         consumer.acknowledge(first)
         assert [delivery.number for delivery in poll(consumer)] == [2, 2]
-    assert told.all == [([Run(0, 0, [ACCEPT])], ErrorCode.NETWORK_EXCEPTION)]
+    assert reports.all == [([Run(0, 0, [ACCEPT])], ErrorCode.NETWORK_EXCEPTION)]
     assert second.record.offset == 1
 
 
-def test_a_partition_without_a_leader_is_tried_again(broker: FakeShareGroup, cluster: Cluster, told: Told) -> None:
+def test_a_partition_without_a_leader_is_tried_again(broker: FakeShareGroup, cluster: Cluster, reports: Reports) -> None:
     broker.fetches = [lends(0, 0, error_code=ErrorCode.NOT_LEADER_OR_FOLLOWER), lends(0, 1), EMPTY]
-    with consumer_of(cluster, told) as consumer:
+    with consumer_of(cluster, reports) as consumer:
         assert len(poll(consumer)) == 1
     epochs = [request.share_session_epoch for request in broker.asked(FETCH)]
     assert epochs == sorted(epochs), "the session goes on"
 
 
-def test_a_refusal_for_good_is_raised(broker: FakeShareGroup, cluster: Cluster, told: Told) -> None:
+def test_a_refusal_for_good_is_raised(broker: FakeShareGroup, cluster: Cluster, reports: Reports) -> None:
     broker.fetches = [ShareFetchResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED, error_message="not you")]
-    with pytest.raises(ApiError, match="not you"), consumer_of(cluster, told) as consumer:
+    with pytest.raises(ApiError, match="not you"), consumer_of(cluster, reports) as consumer:
         consumer.poll(2)
     broker.fetches = [lends(0, 0, error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED)]
-    with pytest.raises(ApiError) as refused, consumer_of(cluster, told) as consumer:
+    with pytest.raises(ApiError) as refused, consumer_of(cluster, reports) as consumer:
         consumer.poll(2)
     assert refused.value.code is ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
 
-def test_a_session_that_ended_while_we_spoke_is_told_when_closing(broker: FakeShareGroup, cluster: Cluster, told: Told) -> None:
+def test_a_session_that_ended_meanwhile_is_reported_at_close(broker: FakeShareGroup, cluster: Cluster, reports: Reports) -> None:
     broker.fetches = [lends(0, 1), EMPTY]
     broker.acknowledgements = [ShareAcknowledgeResponse(error_code=ErrorCode.SHARE_SESSION_NOT_FOUND)]
-    with consumer_of(cluster, told, is_explicit=True) as consumer:
+    with consumer_of(cluster, reports, is_explicit=True) as consumer:
         consumer.acknowledge(poll(consumer)[0])
-    assert told.all == [([Run(0, 0, [ACCEPT])], ErrorCode.SHARE_SESSION_NOT_FOUND)]
+    assert reports.all == [([Run(0, 0, [ACCEPT])], ErrorCode.SHARE_SESSION_NOT_FOUND)]
 
 
-def test_one_who_abandons_says_nothing_and_leaves(broker: FakeShareGroup, cluster: Cluster, told: Told) -> None:
+def test_abandon_sends_no_acknowledgements_and_leaves(broker: FakeShareGroup, cluster: Cluster, reports: Reports) -> None:
     broker.fetches = [lends(0, 2), EMPTY]
-    consumer = consumer_of(cluster, told, is_explicit=True)
+    consumer = consumer_of(cluster, reports, is_explicit=True)
     for delivery in poll(consumer):
         consumer.acknowledge(delivery)
     consumer.abandon()
     assert all_said(broker) == [] and broker.asked(HEARTBEAT)[-1].member_epoch == -1
 
 
-def test_one_who_lost_its_place_gives_its_partitions_up(broker: FakeShareGroup, cluster: Cluster, told: Told) -> None:
+def test_a_removed_member_gives_its_partitions_up(broker: FakeShareGroup, cluster: Cluster, reports: Reports) -> None:
     broker.fetches = [EMPTY]
-    with consumer_of(cluster, told) as consumer:
+    with consumer_of(cluster, reports) as consumer:
         consumer.poll(0.05)
         assert consumer.assignment == [ZERO]
         answers = broker.assigns

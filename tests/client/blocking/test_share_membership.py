@@ -53,7 +53,7 @@ def test_a_member_joins_keeps_its_place_and_leaves(broker: FakeShareGroup, membe
 
 
 @pytest.mark.parametrize("code", [ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH])
-def test_one_who_is_not_known_any_more_joins_anew(broker: FakeShareGroup, membership: ShareMembership, code: ErrorCode) -> None:
+def test_a_member_that_is_no_longer_known_joins_anew(broker: FakeShareGroup, membership: ShareMembership, code: ErrorCode) -> None:
     membership.keep_alive()
     broker.beat = lambda _: ShareGroupHeartbeatResponse(error_code=code)
     assert until_due(membership) and membership.assignment == {} and membership.epoch == 0
@@ -62,7 +62,7 @@ def test_one_who_is_not_known_any_more_joins_anew(broker: FakeShareGroup, member
     assert beats(broker)[-1].subscribed_topic_names == ["t"]
 
 
-def test_a_coordinator_that_moves_is_looked_for(broker: FakeShareGroup, membership: ShareMembership) -> None:
+def test_a_coordinator_that_moves_is_found_again(broker: FakeShareGroup, membership: ShareMembership) -> None:
     membership.keep_alive()
     broker.beat = lambda _: ShareGroupHeartbeatResponse(error_code=ErrorCode.NOT_COORDINATOR)
     assert not until_due(membership) and membership.assignment
@@ -83,7 +83,7 @@ def test_a_lost_connection_costs_a_member_nothing(broker: FakeShareGroup, member
     assert not until_due(membership) and membership.epoch == 1
 
 
-def test_a_refusal_is_told(broker: FakeShareGroup, membership: ShareMembership) -> None:
+def test_a_refusal_is_raised(broker: FakeShareGroup, membership: ShareMembership) -> None:
     broker.beat = lambda _: ShareGroupHeartbeatResponse(error_code=ErrorCode.GROUP_MAX_SIZE_REACHED, error_message="full")
     with pytest.raises(ApiError, match="full") as refused:
         membership.keep_alive()
@@ -96,7 +96,7 @@ def test_a_topic_without_a_name_waits(broker: FakeShareGroup, membership: ShareM
     assert not membership.keep_alive() and membership.assignment == {}
 
 
-def test_one_without_partitions_asks_sooner_a_few_times(broker: FakeShareGroup, membership: ShareMembership) -> None:
+def test_a_member_without_partitions_asks_sooner_a_few_times(broker: FakeShareGroup, membership: ShareMembership) -> None:
     broker.beat = lambda body: ShareGroupHeartbeatResponse(member_epoch=1, heartbeat_interval_ms=60_000)
     membership.keep_alive()
     assert membership.due_s() < 1

@@ -25,7 +25,7 @@ def test_round_robin_by_its_published_example() -> None:
     assert _numbers(assign_round_robin(MEMBERS, COUNTS)) == {"C0": "t0p0 t0p2 t1p1", "C1": "t0p1 t1p0 t1p2"}
 
 
-def test_round_robin_passes_over_who_does_not_read_a_topic() -> None:
+def test_round_robin_passes_over_members_without_the_topic() -> None:
     members = {"C0": Subscription(("t0",)), "C1": Subscription(("t0", "t1")), "C2": Subscription(("t0", "t1", "t2"))}
     found = _numbers(assign_round_robin(members, {"t0": 1, "t1": 2, "t2": 3}))
     assert found == {"C0": "t0p0", "C1": "t1p0", "C2": "t1p1 t2p0 t2p1 t2p2"}
@@ -39,7 +39,7 @@ def test_sticky_moves_no_more_than_it_must() -> None:
     assert set(found["a"]) <= set(owned)
 
 
-def test_what_moves_is_withheld_in_the_first_round() -> None:
+def test_moving_partitions_are_withheld_in_the_first_round() -> None:
     owned = tuple(TopicPartition("t", number) for number in range(2))
     members = {"a": Subscription(("t",), owned, 1), "b": Subscription(("t",), (), 1)}
     found = withhold_moving(assign_sticky(members, {"t": 2}), members)

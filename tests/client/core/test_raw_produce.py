@@ -24,7 +24,7 @@ def _batch(sequence: int, *, producer_id: int = 7, size: int = 10) -> bytearray:
 
 
 class Log:
-    """Partitions that append what comes in sequence, and refuse as told: `faults` are codes for the next results, 0 to let one pass."""
+    """Partitions that append what comes in sequence, and refuse on demand: `faults` are codes for the next results, 0 to let one pass."""
 
     def __init__(self, *faults: int) -> None:
         self.appended: dict[TopicPartition, list[int]] = {}

@@ -40,7 +40,7 @@ def session() -> ShareSession:
     return session
 
 
-def said(request: Any) -> dict[tuple[bytes, int], list[tuple[int, int, list[int]]]]:
+def acknowledgements_in(request: Any) -> dict[tuple[bytes, int], list[tuple[int, int, list[int]]]]:
     """Topic and partition -> runs of acknowledgements, for all that the request names."""
     return {
         (topic.topic_id, part.partition_index): [
@@ -51,16 +51,16 @@ def said(request: Any) -> dict[tuple[bytes, int], list[tuple[int, int, list[int]
     }
 
 
-def test_a_session_begins_with_everything_and_then_says_what_is_new() -> None:
+def test_a_session_begins_with_all_partitions_and_then_names_changes() -> None:
     session = ShareSession("g", "m")
     first = session.fetch_request(wanted(ZERO, ONE), LIMITS)
     assert (first.group_id, first.member_id, first.share_session_epoch) == ("g", "m", 0)
     assert (first.max_wait_ms, first.min_bytes, first.max_bytes, first.max_records, first.share_acquire_mode) == (500, 1, 1000, 10, 1)
-    assert said(first) == {(TOPIC_ID, 0): [], (TOPIC_ID, 1): []}
+    assert acknowledgements_in(first) == {(TOPIC_ID, 0): [], (TOPIC_ID, 1): []}
     second = session.fetch_request(wanted(ZERO, ONE), LIMITS)
-    assert second.share_session_epoch == 1 and said(second) == {} and second.forgotten_topics_data == []
+    assert second.share_session_epoch == 1 and acknowledgements_in(second) == {} and second.forgotten_topics_data == []
     third = session.fetch_request(wanted(ONE, OTHER), LIMITS)
-    assert third.share_session_epoch == 2 and said(third) == {(OTHER_ID, 0): []}
+    assert third.share_session_epoch == 2 and acknowledgements_in(third) == {(OTHER_ID, 0): []}
     assert [(gone.topic_id, gone.partitions) for gone in third.forgotten_topics_data] == [(TOPIC_ID, [0])]
 
 
@@ -70,7 +70,7 @@ def test_the_epoch_goes_round_without_passing_zero(session: ShareSession) -> Non
     assert session.fetch_request(wanted(ZERO), LIMITS).share_session_epoch == 1
 
 
-def test_only_records_that_were_acquired_are_given_out(session: ShareSession) -> None:
+def test_only_acquired_records_are_delivered(session: ShareSession) -> None:
     found = session.take(ZERO, lent(batch(0, 5) + batch(5, 5) + batch(10, 5), (3, 3, 2), (11, 12, 1)))
     assert [(delivery.record.offset, delivery.number, bytes(delivery.record.value or b"")) for delivery in found] == [
         (3, 2, b"3"),
@@ -78,7 +78,7 @@ def test_only_records_that_were_acquired_are_given_out(session: ShareSession) ->
         (12, 1, b"12"),
     ]
     assert session.open == {ZERO: {3: None, 11: None, 12: None}}
-    assert session.take(ONE, lent(b"")) == [] and session.spoken() == []
+    assert session.take(ONE, lent(b"")) == [] and session.acknowledged() == []
 
 
 def test_offsets_without_a_record_are_gaps(session: ShareSession) -> None:
@@ -86,7 +86,7 @@ def test_offsets_without_a_record_are_gaps(session: ShareSession) -> None:
     found = session.take(ZERO, lent(batch(0, 2) + bytes(marker) + batch(4, 1), (0, 5, 1)))
     assert [delivery.record.offset for delivery in found] == [0, 1, 4]
     session.accept_all()
-    assert said(session.acknowledge_request()) == {(TOPIC_ID, 0): [(0, 5, [ACCEPT, ACCEPT, GAP, GAP, ACCEPT, GAP])]}
+    assert acknowledgements_in(session.acknowledge_request()) == {(TOPIC_ID, 0): [(0, 5, [ACCEPT, ACCEPT, GAP, GAP, ACCEPT, GAP])]}
 
 
 def test_acknowledgements_travel_in_runs(session: ShareSession) -> None:
@@ -94,23 +94,23 @@ def test_acknowledgements_travel_in_runs(session: ShareSession) -> None:
     for offset, kind in ((0, ACCEPT), (1, ACCEPT), (3, REJECT), (4, RELEASE)):
         assert session.acknowledge(ZERO, offset, kind)
     request = session.fetch_request(wanted(ZERO, ONE), LIMITS)
-    assert said(request) == {(TOPIC_ID, 0): [(0, 1, [ACCEPT]), (3, 4, [REJECT, RELEASE])]}
-    assert [(run.first, run.last, run.size) for run in session.said[ZERO]] == [(0, 1, 2), (3, 4, 2)]
+    assert acknowledgements_in(request) == {(TOPIC_ID, 0): [(0, 1, [ACCEPT]), (3, 4, [REJECT, RELEASE])]}
+    assert [(run.first, run.last, run.size) for run in session.sent[ZERO]] == [(0, 1, 2), (3, 4, 2)]
     assert session.open == {ZERO: {2: None, 5: None}}
     assert not session.acknowledge(ZERO, 0, ACCEPT) and not session.acknowledge(ONE, 0, ACCEPT)
 
 
-def test_what_is_renewed_stays_ours(session: ShareSession) -> None:
+def test_a_renewed_record_stays_acquired(session: ShareSession) -> None:
     session.take(ZERO, lent(batch(0, 2), (0, 1, 1)))
     session.acknowledge(ZERO, 0, RENEW)
     assert session.has_renewals()
     request = session.acknowledge_request()
-    assert request.is_renew_ack and said(request) == {(TOPIC_ID, 0): [(0, 0, [RENEW])]}
+    assert request.is_renew_ack and acknowledgements_in(request) == {(TOPIC_ID, 0): [(0, 0, [RENEW])]}
     assert session.open == {ZERO: {0: None, 1: None}} and not session.has_renewals()
     session.accept_all()
     request = session.acknowledge_request(is_final=True)
     assert not request.is_renew_ack and request.share_session_epoch == FINAL_EPOCH
-    assert said(request) == {(TOPIC_ID, 0): [(0, 1, [ACCEPT])]} and session.open == {}
+    assert acknowledgements_in(request) == {(TOPIC_ID, 0): [(0, 1, [ACCEPT])]} and session.open == {}
 
 
 def test_a_lost_session_holds_nothing(session: ShareSession) -> None:
@@ -126,14 +126,14 @@ def test_an_answer_names_partitions_by_id(session: ShareSession) -> None:
 
 
 @pytest.mark.parametrize(("position", "words"), [(16, "magic"), (-1, "damaged")])
-def test_broken_batches_are_nonsense(session: ShareSession, position: int, words: str) -> None:
+def test_broken_batches_are_refused(session: ShareSession, position: int, words: str) -> None:
     data = bytearray(batch(0, 2))
     data[position] ^= 0xFF
     with pytest.raises(WireError, match=words):
         session.take(ZERO, lent(bytes(data), (0, 1, 1)))
 
 
-def test_a_damaged_batch_that_we_were_not_lent_harms_nobody(session: ShareSession) -> None:
+def test_a_damaged_batch_that_was_not_acquired_is_passed_over(session: ShareSession) -> None:
     data = bytearray(batch(0, 2))
     data[-1] ^= 0xFF
     assert [delivery.record.offset for delivery in session.take(ZERO, lent(bytes(data) + batch(2, 1), (2, 2, 1)))] == [2]
