@@ -1,4 +1,4 @@
-"""Fetch: what a reader gets, and when.
+"""Fetch: reads records for consumers and followers, and waits for more.
 
 Behaviour: reads each wanted partition up to the reader's bound (high watermark, or last stable offset for read_committed; log end for a
 replica). Records are slices of segment files, never copied here. If the answer holds fewer than `min_bytes` and no error, it waits up to
@@ -65,7 +65,7 @@ def may_replicate(broker: Broker, request: RequestContext) -> bool:
 class Fetch:
     """One Fetch request: tried at once, and again whenever one of its partitions has moved.
 
-    An attempt only reads; the answer's partitions are made when there is an answer, and in a session only for those with news.
+    An attempt only reads; the answer's partitions are made when there is an answer, and in a session only for those that changed.
     """
 
     __slots__ = (
@@ -88,7 +88,7 @@ class Fetch:
         self._watch: Watch | None = None
 
     def attempt(self) -> FetchResponse | None:
-        """Reads every partition; None if the reader had better wait."""
+        """Reads every partition; None if the request should wait for more."""
         body = self._body
         left = min(body.max_bytes, self._broker.config.fetch_max_bytes)
         size = 0
@@ -113,7 +113,7 @@ class Fetch:
         return self.answer() if is_urgent or size >= body.min_bytes else None
 
     def wait(self) -> Pending:
-        """Answers when enough has come, or when the reader's patience ends."""
+        """Answers when there are enough bytes, or after `max_wait_ms`."""
         self._pending = Pending()
         watched = [partition.notifier for partition in self._partitions if partition is not None]
         self._watch = self._broker.waiters.watch(watched, self._body.max_wait_ms, self._wake, self._give_up)
@@ -121,25 +121,25 @@ class Fetch:
         return self._pending
 
     def answer(self) -> FetchResponse:
-        """The answer of the last attempt; a session forgets nothing that was told and tells nothing twice."""
+        """The answer of the last attempt; in a session, only what differs from the answers before."""
         if self._has_records:
             self._count_bytes()
         session = self._plan.session
         if session is None:
             return make_response(responses=self._by_topic(list(zip(self._plan.wanted, self._reads, strict=True))))
         is_incremental = self._plan.is_incremental
-        told: list[tuple[Wanted, PartitionRead | ErrorCode]] = []
+        answered: list[tuple[Wanted, PartitionRead | ErrorCode]] = []
         for wanted, read in zip(self._plan.wanted, self._reads, strict=True):
-            if is_incremental and not is_news(wanted, read):
+            if is_incremental and not has_changed(wanted, read):
                 continue
-            told.append((wanted, read))
+            answered.append((wanted, read))
             if type(read) is not PartitionRead:
                 wanted.high_watermark = wanted.log_start_offset = -1
                 continue
             wanted.high_watermark, wanted.log_start_offset = read.high_watermark, read.log_start_offset
             if read.slice is not None:
                 session.move_to_end(wanted.key())
-        return make_response(session_id=session.session_id, responses=self._by_topic(told))
+        return make_response(session_id=session.session_id, responses=self._by_topic(answered))
 
     def _count_bytes(self) -> None:
         for partition, read in zip(self._partitions, self._reads, strict=True):
@@ -234,12 +234,12 @@ class Fetch:
         name = self._topic_name(wanted)
         return ErrorCode.UNKNOWN_TOPIC_ID if name is None else self._broker.partitions.absence(name, wanted.index)
 
-    def _by_topic(self, told: Sequence[tuple[Wanted, PartitionRead | ErrorCode]]) -> list[FetchableTopicResponse]:
+    def _by_topic(self, answered: Sequence[tuple[Wanted, PartitionRead | ErrorCode]]) -> list[FetchableTopicResponse]:
         """Groups runs of one topic, in serving order."""
         topics: list[FetchableTopicResponse] = []
         results: list[PartitionData] = []
         last: object = None
-        for wanted, read in told:
+        for wanted, read in answered:
             name = wanted.topic_id if self._has_topic_ids else wanted.topic
             if name != last:
                 results = []
@@ -262,8 +262,8 @@ def refusal(index: int, code: ErrorCode, *, is_here: bool) -> PartitionData:
     )
 
 
-def is_news(wanted: Wanted, read: PartitionRead | ErrorCode) -> bool:
-    """What an incremental answer must contain."""
+def has_changed(wanted: Wanted, read: PartitionRead | ErrorCode) -> bool:
+    """Whether an incremental answer must contain the partition."""
     return (
         type(read) is not PartitionRead
         or read.slice is not None

@@ -1,8 +1,8 @@
 """Produce: appends record batches to the partitions that are led here.
 
-Behaviour: each partition's batch is appended as it is; the answer waits for what `acks` asks: 0 nothing (no answer at all, an error
-closes the connection), 1 the leader's own log, -1 the high watermark, at most `timeout_ms`. A transactional batch is let in only if its
-partition is part of the ongoing transaction: the coordinator is asked when the producer has no open transaction there.
+Behaviour: each partition's batch is appended as it is; the answer waits for the acknowledgement that `acks` asks for: 0 none (no answer
+at all, an error closes the connection), 1 the leader's own log, -1 the high watermark, at most `timeout_ms`. A transactional batch is
+accepted only if its partition is part of the ongoing transaction: the coordinator is asked when the producer has no open transaction there.
 
 Version notes: 0-2 are advertised and refused (`requests/apis.py`); 5 log start offset; 7 zstd (KIP-110); 8 record errors (KIP-467); 10
 current leader and endpoints (KIP-951); 11 TRANSACTION_ABORTABLE (KIP-890); 12 the partition is added to the transaction by the append
@@ -41,13 +41,13 @@ ABORTABLE_SINCE = 11
 TRANSACTIONS_V2_SINCE = 12
 ZSTD_SINCE = 7
 ALL, LEADER, NONE = -1, 1, 0
-JUDGED_BY_LOG = frozenset(
+REFUSED_BY_LOG = frozenset(
     (
         ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.DUPLICATE_SEQUENCE_NUMBER, ErrorCode.INVALID_PRODUCER_EPOCH,
         ErrorCode.INVALID_TXN_STATE, ErrorCode.INVALID_RECORD, ErrorCode.INVALID_TIMESTAMP, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
     )
 )  # fmt: skip
-"""Refusals that say where the log starts, as an acknowledgement does."""
+"""Refusals that name the log start offset, as an acknowledgement does."""
 TRANSACTIONAL_AT = ATTRIBUTES_AT + 1  # the byte of the attributes that has the bit
 
 
@@ -61,7 +61,7 @@ def handle(broker: Broker, request: RequestContext, body: ProduceRequest) -> Pro
     produce.append_all()
     if body.acks == NONE and produce.refusals:
         raise WireError(f"a produce with acks=0 was refused: {produce.refusals[0]}")
-    if produce.owed:
+    if produce.unacknowledged:
         return produce.wait()
     return produce.answer()
 
@@ -69,14 +69,16 @@ def handle(broker: Broker, request: RequestContext, body: ProduceRequest) -> Pro
 class Produce:
     """One Produce request: appended at once, answered when its appends are acknowledged."""
 
-    __slots__ = ("_acks", "_body", "_broker", "_is_odd", "_is_v2", "_pending", "_request", "_topics", "_watch", "owed", "refusals")
+    __slots__ = (
+        "_acks", "_body", "_broker", "_is_unusual", "_is_v2", "_pending", "_request", "_topics", "_watch", "refusals", "unacknowledged",
+    )  # fmt: skip
 
     def __init__(self, broker: Broker, request: RequestContext, body: ProduceRequest) -> None:
         self._broker = broker
         self._request = request
         self._body = body
         self._acks = body.acks
-        self._is_odd = request.version < ZSTD_SINCE or not -1 <= body.acks <= 1
+        self._is_unusual = request.version < ZSTD_SINCE or not -1 <= body.acks <= 1
         self._is_v2 = request.version >= TRANSACTIONS_V2_SINCE
         self._topics: list[TopicProduceResponse] = []
         self._pending: Pending | None = None
@@ -84,7 +86,7 @@ class Produce:
         self.refusals: list[ApiError] = []
         # What is appended and not yet acknowledged: the term of leadership that made the append (None while the coordinator is asked),
         # last offset, its result.
-        self.owed: list[tuple[Leader | None, int, PartitionProduceResponse]] = []
+        self.unacknowledged: list[tuple[Leader | None, int, PartitionProduceResponse]] = []
 
     def append_all(self) -> None:
         partitions, has_topic_ids = self._broker.partitions, self._request.version >= TOPIC_IDS_SINCE
@@ -110,8 +112,8 @@ class Produce:
                 try:
                     if records is None or len(records) < BATCH_OVERHEAD:
                         raise ApiError(ErrorCode.INVALID_RECORD, "no whole record batch")
-                    if self._is_odd:
-                        self._check_odd(records)
+                    if self._is_unusual:
+                        self._check_unusual(records)
                     leader = partition.leader or partition.require_leading()
                     if records[TRANSACTIONAL_AT] & TRANSACTIONAL_BIT and self._must_ask(leader, records):
                         self._ask_coordinator(leader, partition.topic_partition, bytearray(records), result)
@@ -121,11 +123,11 @@ class Produce:
                     self._refuse(result, error, partition.traffic)
 
     def wait(self) -> Pending:
-        """Answers when every append is acknowledged, or when the time is over."""
+        """Answers when every append is acknowledged, or at the timeout."""
         self._pending = Pending()
         self._watch = self._broker.waiters.watch((), self._body.timeout_ms, self._settle, self._time_out)
         self._pending.abandon = self._watch.cancel
-        for leader, last_offset, _ in self.owed:
+        for leader, last_offset, _ in self.unacknowledged:
             if leader is not None:
                 self._watch.add_acknowledgement(leader, last_offset, self._acks)
         return self._pending
@@ -140,15 +142,15 @@ class Produce:
         return response
 
     def _refusal_of(self, topic: str) -> ApiError | None:
-        """Why nothing may be produced to a topic, whatever the batch."""
+        """The reason to refuse every batch for a topic; None if there is none."""
         if not self._broker.authorizer.is_allowed(self._request.connection, AclOperation.WRITE, ResourceType.TOPIC, topic):
             return ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, f"{self._request.connection.principal} may not write to {topic!r}")
         if topic in INTERNAL_TOPICS:
             return ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic} is written by its coordinator only")
         return None
 
-    def _check_odd(self, records: memoryview | bytearray) -> None:
-        """Refuses what only odd or very old clients send."""
+    def _check_unusual(self, records: memoryview | bytearray) -> None:
+        """Refuses requests that only unusual or very old clients send."""
         if not -1 <= self._acks <= 1:
             raise ApiError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks={self._acks}; 0, 1 and -1 are known")
         if self._request.version < ZSTD_SINCE and records[TRANSACTIONAL_AT] & CODEC_MASK == CODEC_ZSTD:
@@ -167,14 +169,14 @@ class Produce:
         try:
             appended = leader.append(records, acks=acks, now_ms=now_ms, is_transaction_v2=self._is_v2, guard=guard)
         except ApiError as error:
-            if error.code in JUDGED_BY_LOG:
+            if error.code in REFUSED_BY_LOG:
                 result.log_start_offset = leader.log.log_start_offset
             raise
         result.base_offset, last_offset, result.log_append_time_ms, result.log_start_offset, _ = appended
         if acks != NONE:
             code = leader.acknowledgement(last_offset, acks)
             if code is None:
-                self.owed.append((leader, last_offset, result))
+                self.unacknowledged.append((leader, last_offset, result))
                 if self._watch is not None:
                     self._watch.add_acknowledgement(leader, last_offset, acks)
             elif code:
@@ -183,7 +185,7 @@ class Produce:
     # Transactions
 
     def _must_ask(self, leader: Leader, records: memoryview) -> bool:
-        """Whether the coordinator has to let this batch in: always, unless the producer's transaction is open in the partition already."""
+        """Whether the coordinator must be asked about this batch: unless the producer's transaction is open in the partition already."""
         transactional_id = self._body.transactional_id
         if transactional_id is None:
             raise ApiError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "a transactional batch in a request without transactional id")
@@ -195,10 +197,10 @@ class Produce:
         header = read_batch_header(records, 0)
         guard = leader.begin_verification(header.producer_id, header.producer_epoch, header.base_sequence)
         entry = (None, -1, result)
-        self.owed.append(entry)
+        self.unacknowledged.append(entry)
 
         def admitted(codes: dict[TopicPartition, ErrorCode]) -> None:
-            self.owed.remove(entry)
+            self.unacknowledged.remove(entry)
             code = codes.get(key, ErrorCode.NONE)
             if code is ErrorCode.TRANSACTION_ABORTABLE and self._request.version < ABORTABLE_SINCE:
                 code = ErrorCode.INVALID_TXN_STATE
@@ -215,7 +217,7 @@ class Produce:
     ) -> None:
         try:
             if code:
-                raise ApiError(code, "the transaction coordinator did not let this partition in")
+                raise ApiError(code, "the transaction coordinator did not admit this partition")
             self._append(leader, records, result, self._broker.clock.wall_ms(), guard)
         except ApiError as error:
             self._refuse(result, error, leader.traffic)
@@ -223,21 +225,21 @@ class Produce:
     # Waiting
 
     def _settle(self) -> None:
-        """Looks again at what is owed; answers when nothing is."""
+        """Checks the open appends again; answers when all are acknowledged."""
         left = []
-        for entry in self.owed:
+        for entry in self.unacknowledged:
             leader, last_offset, result = entry
             code = leader.acknowledgement(last_offset, self._acks) if leader is not None else None
             if code is None:
                 left.append(entry)
             elif code:
                 self._refuse(result, ApiError(code), leader.traffic if leader is not None else None)
-        self.owed = left
+        self.unacknowledged = left
         if self._pending is not None and not self._pending.is_done and not left:
             self._finish()
 
     def _time_out(self) -> None:
-        for leader, _, result in self.owed:
+        for leader, _, result in self.unacknowledged:
             self._refuse(result, ApiError(ErrorCode.REQUEST_TIMED_OUT), leader.traffic if leader is not None else None)
         self._finish()
 
@@ -262,7 +264,7 @@ class Produce:
     # Hints
 
     def _hint_leaders(self, response: ProduceResponse) -> None:
-        """Tells a producer that came to the wrong broker who leads (KIP-951)."""
+        """Names the present leaders to a producer that sent to another broker (KIP-951)."""
         for topic in response.responses:
             for result in topic.partition_responses:
                 if result.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER:

@@ -1,10 +1,11 @@
-"""ShareFetch: a member of a share group gets records that nobody else has, and says what became of earlier ones.
+"""ShareFetch: a member of a share group acquires records, and acknowledges earlier ones.
 
-Behaviour: what the request says of earlier records is put through first (`share_acknowledge.py`). Then the partitions of the session are
-read, beginning each time with another one, each from the first offset that somebody may have, and records are acquired until there are
-`max_records`. Slices of segment files are answered, whole batches of which the member may use the offsets named as acquired. If there are
-fewer than `min_bytes` to be had, it waits up to `max_wait_ms` for a partition to move or records to become available again, and then the
-same code runs again. The answer comes when the statements are durable and the reading has ended.
+Behaviour: acknowledgements in the request are applied first (`share_acknowledge.py`). Then the partitions of the session are read,
+beginning each time with another one, each from the first available offset, and records are acquired until there are `max_records`. The
+answer has slices of segment files, whole batches of which the member may use the offsets named as acquired. If fewer than `min_bytes` are
+available, it waits up to `max_wait_ms` for a partition to move or records to become available again, and then the same code runs again. A
+request for 0 bytes or records acquires nothing and does not wait. The answer is sent when the acknowledgements are durable and the reading
+has ended.
 UNSUPPORTED_VERSION while the feature `share.version` is at level 0.
 
 Version notes: 1 limits by records and batches of about `batch_size`; 2 strict limit of records (KIP-1206), renewed locks (KIP-1222): a
@@ -60,7 +61,7 @@ READS_MAX = 32
 
 
 class Got(NamedTuple):
-    """What a member gets of one partition."""
+    """The records of one partition in an answer."""
 
     records: FileSlice
     acquired: list[Acquired]
@@ -101,7 +102,7 @@ def handle(broker: Broker, request: RequestContext, body: ShareFetchRequest) -> 
 
 
 def answer_later(broker: Broker, refusal: ShareFetchResponse, wait_ms: int) -> Pending:
-    """Who finds no place tries again at once, so the answer takes as long as the request would have waited for records."""
+    """A client without a session tries again at once, so this answer takes as long as a wait for records."""
     pending = Pending()
     timer = broker.timers.call_later(max(wait_ms, 0), lambda: pending.complete(refusal))
     pending.abandon = timer.cancel
@@ -118,7 +119,7 @@ def check_renewal(body: ShareFetchRequest) -> None:
 def enter(
     broker: Broker, request: RequestContext, body: ShareFetchRequest, group_id: str, member_id: str
 ) -> tuple[ShareSession, list[Stated]]:
-    """The session, and what the request says of earlier records. Raises `ApiError`."""
+    """The session, and its acknowledgements. Raises `ApiError`."""
     stated = [
         ((topic.topic_id, partition.partition_index), statements(partition.acknowledgement_batches))
         for topic in body.topics
@@ -179,7 +180,7 @@ class ShareFetch:
         return [(reading.place, reading.error) for reading in self._readings if reading.error or is_opening]
 
     def abandon(self) -> None:
-        """Nobody is there to take what would be read."""
+        """The client is gone: reads nothing for it."""
         if self._watch is not None:
             self._watch.cancel()
 
@@ -224,10 +225,10 @@ class ShareFetch:
         return reading
 
     def _attempt(self, is_last: bool) -> bool:
-        """Acquires what there is; False if the member had better wait for more."""
+        """Acquires available records; False if the request should wait for more."""
         body, session = self._body, self._session
         if self._broker.share_sessions.find(session.group_id, session.member_id) is not session:
-            return True  # ended, or opened anew: nobody would say what became of the records
+            return True  # ended or replaced: its member would not acknowledge the records
         candidates: list[tuple[Reading, int]] = []
         size, is_failing = 0, False
         bytes_max = max(min(body.max_bytes, self._broker.config.fetch_max_bytes) // len(self._readings), 1)
@@ -253,7 +254,7 @@ class ShareFetch:
         if partition is None or share is None or reading.error:
             return None
         if share.is_closed or not partition.is_leading:
-            # Who coordinates may be known in a while; until then there is nothing to be had.
+            # The coordinator may be known later; until then no record is available.
             is_passing = share.error is ErrorCode.COORDINATOR_NOT_AVAILABLE
             reading.error = ErrorCode.NONE if is_passing else share.error or ErrorCode.NOT_LEADER_OR_FOLLOWER
             return None
@@ -298,12 +299,12 @@ class ShareFetch:
             further = share.fetch_offset(partition.log.log_start_offset)
             if further is None or further <= offset:
                 return 0
-            offset = further  # nothing before may be delivered
+            offset = further  # no record before it may be delivered
         return 0
 
 
 class Answer:
-    """Waits for both parts of a request, the statements and the reading."""
+    """Waits for both parts of a request, the acknowledgements and the reading."""
 
     __slots__ = ("_body", "_broker", "_codes", "_pending", "_request", "fetch")
 
@@ -331,7 +332,7 @@ class Answer:
             self._pending.complete(self._response(self._codes))
 
     def _response(self, codes: Codes) -> ShareFetchResponse:
-        """Partitions that have got something, have failed, or were spoken of."""
+        """Partitions with records, with errors, or with acknowledgements."""
         results: dict[Place, PartitionData] = {}
         leaders: dict[int, None] = {}
         for place, got in self.fetch.got.items():

@@ -18,7 +18,7 @@ from typing import Any, Protocol
 from ottla.base.errors import ErrorCode
 
 Reply = Callable[[Any], None]
-"""Takes the response object; called exactly once, when the answer may leave the house."""
+"""Takes the response object; called exactly once, when the answer may be sent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class Transactional:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Effect: send this response to whoever asked."""
+    """Effect: send this response to the caller."""
 
     reply: Reply
     response: Any
@@ -63,8 +63,8 @@ class Cancel:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """Effect: call a function of the shell (send markers, tell a peer). It must not raise, and must bear being called again after a
-    restart."""
+    """Effect: call a function of the shell (send markers, send a request to a peer). It must not raise, and must bear being called again
+    after a restart."""
 
     function: Callable[[], None]
 
@@ -73,7 +73,7 @@ Effect = Answer | Schedule | Cancel | Call
 
 
 def refuse_nothing(_code: ErrorCode) -> Sequence[Effect]:
-    """For decisions that nobody waits for."""
+    """For decisions that no caller waits for."""
     return ()
 
 
@@ -81,7 +81,7 @@ def refuse_nothing(_code: ErrorCode) -> Sequence[Effect]:
 class Decision:
     """What a machine wants to happen: records to log first, effects to release when they are committed.
 
-    `refused` is asked for other effects when the append fails; it must answer everybody that `effects` would have answered.
+    `refused` is asked for other effects when the append fails; it must answer every caller that `effects` would have answered.
     `parts` (instead of `records`) are decisions that do not depend on each other: each is logged or refused by itself, in as few batches as
     `max.message.bytes` allows. `effects` follow when all of them were logged, else `refused`.
     """

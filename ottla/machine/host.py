@@ -1,14 +1,14 @@
-"""How does a log machine run on a partition: who appends, applies, holds and releases?
+"""Runs a log machine on a partition: appends, applies, holds and releases what the machine decides.
 
 One host stands between one machine and one partition that is led here. `run` is the whole life of a command: decide, append, apply,
 hold, release. Effects wait in one queue, in the order of their decisions, until the high watermark has passed the end of what was applied
-when they were decided; effects without records wait as well, so that no answer tells what may still be lost. A refused append has changed
-nothing and releases `refused(code)` instead; where that answers no client, the broker's log says so. Parts that do not depend on each other
-are logged in one batch, or in smaller ones when that is too large.
+when they were decided; effects without records wait as well, so that no answer depends on records that may still be lost. A refused
+append has changed nothing and releases `refused(code)` instead; where that answers no client, it is written to the broker's log. Parts
+that do not depend on each other are logged in one batch, or in smaller ones when that is too large.
 
 The host is Loading (commands are refused with COORDINATOR_LOAD_IN_PROGRESS), Active, or Closed (NOT_COORDINATOR), and never goes back.
-Loading applies the log in pieces, one per turn of the loop, and ends with `resume`. Closing answers everybody who is held or waits in the
-machine.
+Loading applies the log in pieces, one per turn of the loop, and ends with `resume`. Closing answers every caller that is held or waits
+in the machine.
 
 Invariants: a decision never sees a log that is appended but not applied; every answer is given exactly once; what is scheduled dies with
 the host. `now_ms` counts intervals as the monotonic clock does, see `SlewedClock`.
@@ -46,7 +46,7 @@ REFUSALS = {
     HostState.CLOSED: ErrorCode.NOT_COORDINATOR,
 }
 
-# What a partition's refusal means to somebody who talks to a coordinator.
+# What a coordinator answers for a partition's refusal.
 COORDINATOR_ERRORS = {
     ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
     ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
@@ -64,7 +64,7 @@ class HasWaiters(Protocol):
     """A machine that keeps callers waiting in its soft state (joiners, for one)."""
 
     def abandon(self, code: ErrorCode) -> Sequence[Effect]:
-        """The answers to everybody who waits; called once, when the machine is thrown away."""
+        """The answers to all waiting callers; called once, when the machine is thrown away."""
 
 
 @runtime_checkable
@@ -288,7 +288,7 @@ class MachineHost:
     # Loading and closing
 
     def load(self, reader: LogReader, start: int, done: Callable[[ErrorCode], None] | None = None) -> None:
-        """Applies the log from `start` to its end in pieces, resumes the machine and becomes active; `done` hears how it went."""
+        """Applies the log from `start` to its end in pieces, resumes the machine and becomes active; `done` is called with the outcome."""
         assert self.state is HostState.LOADING
         self.applied_end = start
         self._timers.call_soon(lambda: self._load_piece(reader, done))
@@ -299,7 +299,7 @@ class MachineHost:
         try:
             piece = reader.read_piece(self.applied_end)
         except (ApiError, StorageError, WireError):
-            # The partition is gone, or its log cannot be read: somebody else must coordinate, we cannot.
+            # The partition is gone, or its log cannot be read: another broker must coordinate.
             self.close()
             if done is not None:
                 done(ErrorCode.NOT_COORDINATOR)
@@ -321,7 +321,7 @@ class MachineHost:
         self.run(self.machine.resume)
 
     def close(self, code: ErrorCode = ErrorCode.NOT_COORDINATOR) -> None:
-        """Leadership is lost: nothing more is decided, and everybody who is held or waits is answered with `code`."""
+        """Leadership is lost: nothing more is decided, and every caller that is held or waits is answered with `code`."""
         if self.state is HostState.CLOSED:
             return
         self.state = HostState.CLOSED
@@ -335,6 +335,6 @@ class MachineHost:
 
 
 def _report(refusal: ApiError, count: int, effects: Sequence[Effect]) -> None:
-    """A refusal that no client hears of must not be silent; one for its size never is."""
+    """Logs a refusal that no client is answered, and any refusal for size."""
     if refusal.code in TOO_LARGE or not any(type(effect) is Answer for effect in effects):
         log.warning("a batch of %d coordinator records was refused: %s", count, refusal)

@@ -1,11 +1,11 @@
-"""How is a partition's log read back into a machine: batches in, applied records and markers out?
+"""Reads a partition's log back into a machine: batches in, applied records and markers out.
 
 `BatchReader` asks a function for the bytes at an offset and decodes whole batches. Data batches become `apply` calls, control batches
 `apply_marker` calls; a batch inside a transaction of a client is marked as such, and counts only when its marker follows.
 
 Invariants: offsets only go up; a batch that compaction has emptied still moves the offset; a batch that cannot be read or is of another
 kind (an unknown control record) is passed over.
-Left out: where the bytes come from, and what a record means (a machine skips what it cannot read).
+Left out: where the bytes come from, and what a record means (a machine skips records that it cannot read).
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class BatchPiece:
     def _apply_records(self, machine: Machine, batch: Buffer, header: BatchHeader) -> None:
         transactional = Transactional(header.producer_id, header.producer_epoch) if header.is_transactional else None
         for record in read_records(batch):
-            # A record without a key is not ours: somebody wrote into the internal topic by hand.
+            # A record without a key was written into the internal topic by a client.
             if record.offset >= self._start and record.key is not None:
                 machine.apply(record.offset, LogRecord(record.key, record.value), transactional)
 

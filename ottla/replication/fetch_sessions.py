@@ -3,7 +3,7 @@
 A session is a map of wanted partitions in the order in which they are served; partitions that just gave data move to the end, so that a
 byte limit starves none of them. It belongs to the principal that opened it, is found by its random id and used by one request at a time,
 guarded by an epoch that counts up. The number of sessions is bounded: a new one evicts the least recently used; a client whose session is
-gone starts anew, which costs it one full request.
+gone starts again, which costs it one full request.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Key = tuple[str | bytes, int]
 
 
 class Wanted:
-    """One partition of a fetch and what its fetcher was told last."""
+    """One partition of a fetch and what was last answered about it."""
 
     __slots__ = ("high_watermark", "index", "log_start_offset", "partition", "topic", "topic_id")
 
@@ -53,7 +53,7 @@ class FetchSession:
         self.wanted: dict[Key, Wanted] = {}
 
     def update(self, body: FetchRequest) -> None:
-        """Takes over what an incremental request added, changed and forgot; what it both added and forgot is forgotten."""
+        """Applies the additions, changes and removals of an incremental request; a partition that is both added and removed is removed."""
         for entry in wanted_of(body):
             known = self.wanted.get(entry.key())
             if known is None:
@@ -121,7 +121,7 @@ class FetchSessions:
         self._sessions[session.session_id] = session  # now the most recently used
         if body.topics or body.forgotten_topics_data:
             session.update(body)
-        if not session.wanted:  # the fetcher has nothing left to ask for, and begins anew when it has
+        if not session.wanted:  # no partition is left; the next fetch opens a new session
             del self._sessions[session.session_id]
             return FetchPlan([])
         session.epoch = next_epoch(session.epoch)

@@ -1,4 +1,4 @@
-"""What does a follower ask its leader next, and what does it make of the answer?
+"""Decides what a follower asks its leader next, and what it does with the answer.
 
 A pure machine for one partition in one leader epoch. Each fetch names the follower's log end, the leader epoch that it follows and the
 epoch of its last record; so the leader can say where the two histories part before it sends anything (KIP-595), and nothing is appended
@@ -9,10 +9,11 @@ share, until a fetch is answered with records.
     FETCHING --records--> FETCHING                   append
     FETCHING --diverging epoch--> FETCHING           truncate, ask again
     FETCHING --out of range--> ASKING_BOUNDS         the leader deleted what would come next, or its log ends before
-    ASKING_BOUNDS --leader's bounds--> FETCHING      begin anew at its start, or cut to its end
-    any --fenced--> STOPPED                          a newer leader is known elsewhere; wait to be told
+    ASKING_BOUNDS --leader's bounds--> FETCHING      restart the log at its start, or truncate to its end
+    any --fenced--> STOPPED                          a newer leader exists; wait for the controller's request
 
-Invariant: after an answer the machine has asked for at most one thing to be done, and the log is changed before it is asked again. Left
+Invariant: after an answer the machine has asked for at most one change, and the log is changed before it is asked again. An answer that
+cannot be right (negative offsets, bounds in the wrong order, out of turn) changes nothing and reaches no assertion: it is a peer's. Left
 out: the connection, sessions and batching of fetches, the log itself (`follower_log.py`).
 """
 
@@ -63,11 +64,11 @@ class Wait:
 
 
 class Step(Enum):
-    """What to do to the log after an answer."""
+    """Changes to the log that an answer asks for."""
 
-    APPEND = "append the records that came"
+    APPEND = "append the records of the answer"
     TRUNCATE = "truncate to the offset"
-    RESTART = "throw all away and start at the offset"
+    RESTART = "delete all records and start at the offset"
     WAIT = "try again later"
     NOTHING = "ask for the next thing"
 
@@ -89,7 +90,7 @@ class Follower:
         self.state = FollowerState.FETCHING
 
     def next_request(self, epochs: LeaderEpochs, log_end_offset: int) -> FetchAt | AskBounds | Wait:
-        """What to ask now, given the log as it stands."""
+        """The next request, given the log as it is now."""
         if self.state is FollowerState.STOPPED:
             return Wait(is_forever=True)
         if self.state is FollowerState.ASKING_BOUNDS:
@@ -99,25 +100,33 @@ class Follower:
 
     def on_fetched(self, error: ErrorCode, diverging_epoch: tuple[int, int] | None, *, epochs: LeaderEpochs, log_end_offset: int) -> Todo:
         """The leader's answer to `FetchAt`; `diverging_epoch` is (epoch, end offset) as the leader has them."""
+        if self.state is not FollowerState.FETCHING:
+            return Todo(Step.WAIT)
         if error is ErrorCode.OFFSET_OUT_OF_RANGE:
             self._move(FollowerState.ASKING_BOUNDS)
             return Todo(Step.NOTHING)
         if error is not ErrorCode.NONE:
             return self._on_error(error)
+        if diverging_epoch is not None and min(diverging_epoch) < 0:
+            return Todo(Step.WAIT)
         if diverging_epoch is not None:
             return Todo(Step.TRUNCATE, divergence_point(epochs, log_end_offset, *diverging_epoch))
         return Todo(Step.APPEND)
 
     def on_leader_bounds(self, error: ErrorCode, *, start: int, end: int, log_end_offset: int) -> Todo:
         """The leader's answer to `AskBounds`."""
+        if self.state is not FollowerState.ASKING_BOUNDS:
+            return Todo(Step.WAIT)
         if error is not ErrorCode.NONE:
             return self._on_error(error)
+        if not 0 <= start <= end:
+            return Todo(Step.WAIT)
         self._move(FollowerState.FETCHING)
         if end < log_end_offset:
             return Todo(Step.TRUNCATE, end)
         if start > log_end_offset:
             return Todo(Step.RESTART, start)
-        # The leader's log has come to reach ours meanwhile.
+        # The leader's log has reached ours in the meantime.
         return Todo(Step.NOTHING)
 
     def _on_error(self, error: ErrorCode) -> Todo:
@@ -132,10 +141,10 @@ class Follower:
 
 
 def divergence_point(epochs: LeaderEpochs, log_end_offset: int, leader_epoch: int, leader_end_offset: int) -> int:
-    """To where this log has to be cut when the leader's largest epoch not above ours is `leader_epoch`, ending at `leader_end_offset`.
+    """The offset to truncate this log to when the leader's largest epoch not above ours is `leader_epoch`, ending at `leader_end_offset`.
 
     If that epoch is known here too, both share it up to where it ends first. If not, the largest older one here is tried: its end
-    is cut to, and the next fetch asks again with it (KIP-279). A log that knows nothing as old keeps nothing from there on.
+    is the offset, and the next fetch asks again with it (KIP-279). A log that has no epoch as old keeps no record from there on.
     """
     epoch, end_offset = epochs.end_offset_for(leader_epoch, log_end_offset)
     if epoch == leader_epoch:

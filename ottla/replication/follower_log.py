@@ -1,9 +1,9 @@
-"""The log of a replica while it follows: what the leader sent is appended, truncated where the histories part, or begun anew.
+"""The log of a replica while it follows: appends what the leader sent, truncates where the histories diverge, or restarts.
 
 `follower.py` decides which of these; a `FollowerLog` lives as long as one term of one leader. After that it does nothing, so an answer
 of an earlier leader changes nothing (I18).
 
-Invariant: nothing below the high watermark is cut, unless elections may be unclean (I17).
+Invariant: nothing below the high watermark is truncated, unless elections may be unclean (I17).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from ottla.replication.state import PartitionState
 
 
 class FollowerLog:
-    """Changes the log as the leader of `epoch` says."""
+    """Applies the answers of the leader of `epoch` to the log."""
 
     __slots__ = ("_log", "_state", "epoch", "is_over")
 
@@ -43,12 +43,12 @@ class FollowerLog:
             state.notify()
 
     def truncate(self, offset: int) -> None:
-        """Cuts the log where it parts from the leader's; goes offline where that is forbidden."""
+        """Truncates the log where it diverges from the leader's; goes offline where that is forbidden."""
         state, log = self._state, self._log
         if self.is_over or offset >= log.log_end_offset:
             return
         if offset < state.high_watermark and not log.config.is_unclean_election_enabled:
-            state.go_offline(f"the leader's log parts at {offset}, below the high watermark {state.high_watermark}")
+            state.go_offline(f"the leader's log diverges at {offset}, below the high watermark {state.high_watermark}")
             return
         try:
             log.truncate_to(offset)
@@ -57,7 +57,7 @@ class FollowerLog:
         state.note_truncated(state.high_watermark)
 
     def restart(self, offset: int) -> None:
-        """The leader has deleted everything that this log could continue: begins anew at the leader's start."""
+        """The leader has deleted everything that this log could continue: the log restarts at the leader's start."""
         if self.is_over:
             return
         try:

@@ -3,7 +3,8 @@
 A leader moves it to the smallest end of all replicas that are in sync or may be held to be so (`IsrState.maximal`). It never goes back
 while this leader leads (I11), and it stands still while fewer than `min.insync.replicas` are in sync, so that what was acknowledged always
 stands on that many replicas (I12, KIP-966). The leader's own end is where its log is durable when acknowledgements wait for the disk, else
-where its log ends. A follower takes over its leader's, as far as its own log reaches; only a log that is opened or cut may pull it back.
+where its log ends. A follower adopts its leader's, as far as its own log reaches. Only opening or truncating a log may move it
+back.
 
 Invariant, asserted here because nothing else assigns the attribute (a tidy test looks): log start <= high watermark <= log end (I2).
 """
@@ -37,7 +38,7 @@ def next_high_watermark(current: int, *, own_end: int, remote_ends: Iterable[int
 
 
 def move_high_watermark(state: HasHighWatermark, offset: int, *, may_fall: bool = False) -> None:
-    """Sets the high watermark. `may_fall` is for logs that were opened or cut: otherwise it never goes back (I11)."""
+    """Sets the high watermark. `may_fall` is for logs that were opened or truncated: otherwise it never goes back (I11)."""
     log = state.log
     is_right = log.log_start_offset <= offset <= log.log_end_offset and (may_fall or state.high_watermark <= offset)
     assert is_right, f"{state.topic_partition}: high watermark {offset} (I2, I11)"

@@ -1,4 +1,4 @@
-"""Who is in sync, and what has the leader asked the controller to change about it?
+"""The set of in-sync replicas, and the change of it that the leader has proposed to the controller.
 
 The set of in-sync replicas is the controller's; a leader proposes a change (AlterPartition) and waits. Until the answer comes, a
 replica that is joining already counts for the high watermark and one that is leaving still counts: the controller may have agreed or
@@ -7,7 +7,7 @@ not, and in both cases the larger set is the safe one (KIP-497). Growing and shr
 A replica may join only if it has reached the high watermark *and* the start of the current leader epoch, and only in the life (broker
 epoch) in which the controller knows it: a broker that came back with an empty disk is another one (I13, KIP-903).
 
-Pure: states in, states out. Left out: who sends the proposal, the progress of each replica (`progress.py`).
+Pure: states in, states out. Left out: sending the proposal, the progress of each replica (`progress.py`).
 """
 
 from __future__ import annotations

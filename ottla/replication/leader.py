@@ -7,7 +7,7 @@ an acknowledgement is always asked of the term that made the append; a later ter
 Invariants: nothing is appended when a check refuses (I19, I21); with acks=all nothing is appended while too few replicas are in sync, and
 what is acknowledged is below the high watermark (I14); a transaction gets one marker (I25).
 
-Left out: roles and reading (`partition.py`), who may join the ISR (`isr.py`), bytes and files (`storage/log.py`), sequences
+Left out: roles and reading (`partition.py`), the rules of the ISR (`isr.py`), bytes and files (`storage/log.py`), sequences
 (`storage/producers.py`), sending proposals.
 """
 
@@ -93,12 +93,12 @@ class Leader:
         self.advance_high_watermark()
 
     def end(self) -> None:
-        """The term is over; waiters are called by who ends it."""
+        """The term is over. `Partition` calls the waiters."""
         self.is_over = True
         self.verifications.clear()
 
     def _configure(self) -> None:
-        """Works out what the settings mean here; again whenever the log's configuration object is another one."""
+        """Derives the values that the log's configuration sets; again whenever the log's configuration object is another one."""
         self._config = config = self.log.config
         self._is_stamping = is_stamped(config)
         self._min_insync = self._state.min_insync
@@ -235,7 +235,7 @@ class Leader:
     # Acknowledging
 
     def acknowledgement(self, last_offset: int, acks: int) -> ErrorCode | None:
-        """What to answer for a batch of this term that ends at `last_offset`: None to wait, NONE for done, or an error."""
+        """The answer for a batch of this term that ends at `last_offset`: None to wait, NONE for success, or an error."""
         state = self._state
         if self.is_over:
             return state.refusal().code
@@ -348,7 +348,7 @@ class Leader:
             self._propose()
 
     def _propose(self) -> None:
-        """Asks for the ISR in mind, naming each member's life by its broker epoch (I13)."""
+        """Proposes the pending ISR, each member with its broker epoch (I13)."""
         state = self._state
         epochs = {replica_id: follower.broker_epoch for replica_id, follower in self.followers.items()}
         own_epoch = None if state.broker_epoch_of is None else state.broker_epoch_of(state.broker_id)
@@ -361,7 +361,7 @@ class Leader:
     def on_isr_answer(self, isr: Sequence[int] | None, *, leader_epoch: int, partition_epoch: int) -> None:
         """The controller's definite answer to a proposal: the ISR as it stands now, or None when the proposal was refused.
 
-        A proposal whose outcome is unknown stays pending. An answer from before a change that we know already (older epochs) says nothing.
+        A proposal whose outcome is unknown stays pending. An answer with older epochs than ours is ignored.
         """
         state = self._state
         if self.is_over or leader_epoch != self.epoch or partition_epoch < state.partition_epoch:

@@ -1,7 +1,7 @@
 """One replica of one partition: its state, and the role that it has now.
 
 `state` (`state.py`) stands for as long as the log is open. `leader` (`leader.py`) is there while this replica leads, one object for each
-leader epoch; `follower` (`follower_log.py`) while it follows, likewise. Offline it has neither. What clients may read is bounded by the
+leader epoch; `follower_log` (`follower_log.py`) while it follows, likewise. Offline it has neither. What clients may read is bounded by the
 state: consumers by the high watermark, readers of committed data by the last stable offset; followers read to the end of the log.
 
 Invariants, asserted where they change: leader epochs go up (I15), a leader is in its ISR (I9). A request that names another leader epoch
@@ -31,7 +31,7 @@ __all__ = ["AppendResult", "Partition", "PartitionRead"]
 class Partition:
     """See above. Every method runs to its end on the loop."""
 
-    __slots__ = ("follower", "leader", "log", "notifier", "on_storage_error", "state", "topic_partition", "traffic")
+    __slots__ = ("follower_log", "leader", "log", "notifier", "on_storage_error", "state", "topic_partition", "traffic")
 
     def __init__(
         self,
@@ -59,10 +59,10 @@ class Partition:
         self.traffic = self.state.traffic
         self.notifier = self.state.notifier
         self.leader: Leader | None = None
-        self.follower: FollowerLog | None = None
+        self.follower_log: FollowerLog | None = None
         self.on_storage_error: Callable[[Partition, StorageError], None] | None = None
 
-    # The state, as most of the broker wants it
+    # The state, for other packages
 
     @property
     def topic_id(self) -> bytes:
@@ -119,9 +119,9 @@ class Partition:
     # Roles
 
     def become_leader(self, *, leader_epoch: int, partition_epoch: int, replicas: Sequence[int], isr: Sequence[int], now_ms: int) -> None:
-        """Leads from here on, or learns of a new ISR or replica set within the same epoch. `now_ms` is monotonic.
+        """Starts a term of leadership, or takes a new ISR or replica set within the same epoch. `now_ms` is monotonic.
 
-        What is already known of this epoch changes nothing: a proposal that is on its way stays pending.
+        A request that repeats or is older than what is known of this epoch changes nothing: a proposal that is pending stays so.
         """
         state, leader = self.state, self.leader
         assert leader_epoch >= state.leader_epoch, f"{self.topic_partition}: leader epoch {leader_epoch} after {state.leader_epoch} (I15)"
@@ -144,17 +144,18 @@ class Partition:
         """Follows `leader_id` (-1: the partition has no leader now). A term of leadership ends."""
         state = self.state
         assert leader_epoch >= state.leader_epoch, f"{self.topic_partition}: leader epoch {leader_epoch} after {state.leader_epoch} (I15)"
-        is_same_term = self.follower is not None and self.follower.epoch == leader_epoch
+        is_same_term = self.follower_log is not None and self.follower_log.epoch == leader_epoch
         state.assign(leader_id=leader_id, leader_epoch=leader_epoch, partition_epoch=partition_epoch, replicas=replicas, isr=isr)
         # An epoch that this replica led without writing anything must not stand in the way of older records it has yet to get.
         self.log.epochs.truncate_end(self.log.log_end_offset)
         if not is_same_term and not state.offline_reason:
             self._end_term()
-            self.follower = FollowerLog(state, leader_epoch)
+            self.follower_log = FollowerLog(state, leader_epoch)
         state.notify()
 
     def go_offline(self, reason: str, code: ErrorCode = ErrorCode.KAFKA_STORAGE_ERROR) -> None:
-        """No read, no append, no acknowledgement until the log is opened anew: its directory failed, or, with another `code`, it went."""
+        """Refuses reads, appends and acknowledgements until the log is opened again: its directory failed, or, with another `code`, the
+        replica was removed."""
         state = self.state
         if state.offline_reason:
             return
@@ -179,9 +180,9 @@ class Partition:
         if leader is not None:
             leader.end()
             self.notifier.end_waits()
-        follower, self.follower = self.follower, None
-        if follower is not None:
-            follower.is_over = True
+        follower_log, self.follower_log = self.follower_log, None
+        if follower_log is not None:
+            follower_log.is_over = True
 
     def require_leading(self, current_leader_epoch: int = -1) -> Leader:
         """The present term of leadership. Refuses what only the leader of this epoch may answer (I18)."""

@@ -1,11 +1,11 @@
-"""How far has each follower come? What a leader remembers of its followers.
+"""The progress of each follower, as its leader knows it from the follower's fetches.
 
 A follower's fetch at offset N says that it has everything below N, in the leader epoch that the fetch names; fetches of another epoch
 never get here (`Partition.read_as_follower` fences them, I12, I18). "Caught up" is judged by time: a follower has caught up as of the
 moment at which it had all that the leader had then. So a follower that is always one fetch behind a busy leader still counts, and one
 that stands still does not. A fetch that waits for records is one fetch, however often it is tried again.
 
-Pure state; times are the loop's monotonic milliseconds. Left out: who may join or must leave (`isr.py`), the high watermark.
+Pure state; times are the loop's monotonic milliseconds. Left out: the rules of the ISR (`isr.py`), the high watermark.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What may a client or a follower read of a partition: records, offsets by time, and where two histories part?
+"""Reads of a partition: records for consumers and followers, offsets by time, and where two histories diverge.
 
 Consumers are bounded by the high watermark, readers of committed data by the last stable offset, and get with their records the list of
 aborted transactions that reach into them. Followers read to the end of the log. Nothing here changes anything.
@@ -82,16 +82,16 @@ def read_as_follower(state: PartitionState, offset: int, bytes_max: int, min_one
 
 
 def nothing_but(state: PartitionState, diverging_epoch: tuple[int, int]) -> PartitionRead:
-    """The answer to a reader whose history has parted: no records, only where."""
+    """The answer to a reader whose history has diverged: no records, only where."""
     return PartitionRead(None, state.high_watermark, state.last_stable_offset, state.log.log_start_offset, None, diverging_epoch)
 
 
 def find_divergence(state: PartitionState, offset: int, last_fetched_epoch: int) -> tuple[int, int] | None:
-    """Where the reader's history parts from ours, if its last record before `offset` was not written as `last_fetched_epoch` here."""
+    """Where the reader's history diverges from ours, if its last record before `offset` was not written as `last_fetched_epoch` here."""
     log = state.log
     epoch, end_offset = log.epochs.end_offset_for(last_fetched_epoch, log.log_end_offset)
     if epoch < 0 or end_offset < 0 or offset < log.log_start_offset:
-        message = f"{state.topic_partition} knows nothing of offset {offset} in epoch {last_fetched_epoch}"
+        message = f"{state.topic_partition} has no offset {offset} in epoch {last_fetched_epoch}"
         raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE, message)
     return (epoch, end_offset) if epoch < last_fetched_epoch or end_offset < offset else None
 
@@ -128,5 +128,5 @@ def _require_within(state: PartitionState, offset: int) -> None:
 
 
 def _not_available(state: PartitionState) -> ApiError:
-    message = f"{state.topic_partition} is led anew, and its high watermark has not reached epoch {state.leader_epoch} yet"
+    message = f"{state.topic_partition} has a new leader, and its high watermark has not reached epoch {state.leader_epoch} yet"
     return ApiError(ErrorCode.OFFSET_NOT_AVAILABLE, message)

@@ -1,9 +1,9 @@
-"""The state of one replica of a partition, whatever its role: its log and bounds, who leads, its ISR, and why it is offline.
+"""The state of one replica of a partition, whatever its role: its log and bounds, the leader, the ISR, and why it is offline.
 
 `leader.py` and `follower_log.py` work on it, `partition.py` puts the three together. The high watermark is moved by `high_watermark.py`
 and nothing else.
 
-Invariant: a disk failure takes the replica offline before anything else learns of it (I44).
+Invariant: a disk failure takes the replica offline before anything else is notified of it (I44).
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class PartitionState:
         """By broker id, as the controller knows it."""
         self.on_isr_proposal: Callable[[IsrProposal], None] | None = None
         self._durable_end = log.recovery_point
-        self._flush_end_max = _NEVER  # a flush that began before a truncation says nothing of what came after
+        self._flush_end_max = _NEVER  # a flush that began before a truncation does not cover what was appended after it
         # A checkpoint may be older than the log's start or, after a crash, ahead of its end.
         self._place_high_watermark(high_watermark)
 
@@ -111,7 +111,7 @@ class PartitionState:
         return min(self.log.config.min_insync_replicas, max(1, len(self.replicas)))
 
     def assign(self, *, leader_id: int, leader_epoch: int, partition_epoch: int, replicas: Sequence[int], isr: Sequence[int]) -> None:
-        """The controller's newest word; it ends a proposal of this leader that is still on its way."""
+        """Takes what the controller has decided; that ends a pending proposal of this leader."""
         self.leader_id, self.leader_epoch, self.partition_epoch = leader_id, leader_epoch, partition_epoch
         self.replicas = tuple(replicas)
         self.isr_state = IsrState(members=tuple(isr))
@@ -144,7 +144,7 @@ class PartitionState:
         return True
 
     def note_truncated(self, high_watermark: int) -> None:
-        """The log was cut: the bounds follow."""
+        """Adapts the bounds to a truncated log."""
         end = self.log.log_end_offset
         self._durable_end = min(self._durable_end, end)
         self._flush_end_max = end

@@ -1,4 +1,4 @@
-"""How much has passed through a partition since it was opened? Plain counters, moved where records pass and read by whoever measures.
+"""Counters of what has passed through a partition since it was opened; metrics read them.
 
 A refusal that a healthy cluster produces by itself (a leader that has moved, a batch that is too large) counts as a request and not as a
 failed one, as in Kafka; else every election would look like an outage.

@@ -1,13 +1,13 @@
-"""May a transactional batch begin to write here? The guard between asking the coordinator and the first append (KIP-890).
+"""Guards between asking the transaction coordinator about a batch and its append (KIP-890).
 
-The coordinator is asked whether the partition is part of the producer's ongoing transaction. While the answer is on its way a marker
-may end that transaction, and another may begin; a "yes" for the old one must not let a batch into the new one. So whoever asks takes a
-guard first, every marker throws the producer's guards away, and the first append must show the guard that still stands. After it the
-transaction is open in the partition's own state and nobody need ask again. The lowest sequence seen by askers is kept, so that of
-several batches in flight the first is appended first.
+The coordinator is asked whether the partition is part of the producer's ongoing transaction. Before its answer arrives a marker may end
+that transaction, and another may begin; a "yes" for the old one must not let a batch into the new one. So the request takes a guard
+first, every marker deletes the producer's guards, and the first append must present a guard that is still valid. After it the transaction
+is open in the partition's own state, and the coordinator is not asked again. The lowest sequence of all that wait for an answer is kept,
+so that of several batches in flight the first is appended first.
 
-Each epoch has a guard of its own: an epoch that somebody made up must not void the question of the one that is current. That is safe,
-since a "yes" is always about an epoch's own transaction, and the end of that transaction brings a marker to this partition.
+Each epoch has a guard of its own: a made-up epoch must not void the guard of the current one. That is safe, since a "yes" is always about
+an epoch's own transaction, and the end of that transaction brings a marker to this partition.
 """
 
 from __future__ import annotations

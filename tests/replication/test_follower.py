@@ -63,6 +63,31 @@ def test_out_of_range_asks_for_the_leaders_bounds(start: int, end: int, todo: To
     assert isinstance(follower.next_request(LeaderEpochs(), 10), FetchAt)
 
 
+@pytest.mark.parametrize("diverging", [(-1, 5), (2, -1), (-7, -7)])
+def test_an_impossible_divergence_changes_nothing(diverging: tuple[int, int]) -> None:
+    follower = machine()
+    assert follower.on_fetched(NONE, diverging, epochs=LeaderEpochs([(2, 0)]), log_end_offset=10) == Todo(Step.WAIT)
+    assert isinstance(follower.next_request(LeaderEpochs(), 10), FetchAt)
+
+
+@pytest.mark.parametrize(("start", "end"), [(-1, 5), (7, 5), (0, -1)])
+def test_impossible_bounds_change_nothing_and_are_asked_for_again(start: int, end: int) -> None:
+    follower = machine()
+    follower.on_fetched(ErrorCode.OFFSET_OUT_OF_RANGE, None, epochs=LeaderEpochs(), log_end_offset=10)
+    assert follower.on_leader_bounds(NONE, start=start, end=end, log_end_offset=10) == Todo(Step.WAIT)
+    assert isinstance(follower.next_request(LeaderEpochs(), 10), AskBounds)
+
+
+def test_an_answer_out_of_turn_changes_nothing() -> None:
+    follower = machine()
+    assert follower.on_leader_bounds(NONE, start=0, end=5, log_end_offset=10) == Todo(Step.WAIT)
+    assert follower.state is FollowerState.FETCHING
+    for error in (ErrorCode.OFFSET_OUT_OF_RANGE, ErrorCode.FENCED_LEADER_EPOCH) * 2:
+        follower.on_fetched(error, None, epochs=LeaderEpochs(), log_end_offset=10)
+    assert follower.on_leader_bounds(ErrorCode.FENCED_LEADER_EPOCH, start=0, end=5, log_end_offset=10) == Todo(Step.WAIT)
+    assert follower.state is FollowerState.STOPPED
+
+
 @pytest.mark.parametrize(
     ("leader", "expected"),
     [
@@ -119,8 +144,8 @@ def step(leader: Partition, replica: Partition, follower: Follower) -> Step:
 
 
 def following(partition: Partition) -> FollowerLog:
-    assert partition.follower is not None
-    return partition.follower
+    assert partition.follower_log is not None
+    return partition.follower_log
 
 
 def carry_out(todo: Todo, replica: Partition) -> None:

@@ -107,8 +107,8 @@ def test_an_acknowledgement_is_refused_when_leadership_was_lost_and_won_again(op
     leader.call_when_acknowledged(0, -1, lambda: called.append("lost"))
     partition.become_follower(leader_id=2, leader_epoch=5, partition_epoch=11, replicas=[1, 2, 3], isr=[2])
     assert called == ["lost"], "called at once, to learn that nothing will come of it"
-    assert partition.follower is not None
-    partition.follower.truncate(0)
+    assert partition.follower_log is not None
+    partition.follower_log.truncate(0)
     partition.become_leader(leader_epoch=6, partition_epoch=12, replicas=[1, 2, 3], isr=[1], now_ms=0)
     append(partition, batch("other"), acks=-1)
     assert partition.high_watermark == 1 and partition.require_leading().acknowledgement(0, -1) is ErrorCode.NONE

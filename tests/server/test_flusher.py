@@ -128,8 +128,8 @@ def test_flush_messages_begins_to_count_anew_after_each_flush() -> None:
     assert len(world.work) == 1
     world.run()
     partition.become_follower(leader_id=1, leader_epoch=1, partition_epoch=1, replicas=(0, 1), isr=(1,))
-    assert partition.follower is not None
-    partition.follower.truncate(10)
+    assert partition.follower_log is not None
+    partition.follower_log.truncate(10)
     partition.become_leader(leader_epoch=2, partition_epoch=2, replicas=(0,), isr=(0,), now_ms=0)
     append(partition)
     assert not world.work
