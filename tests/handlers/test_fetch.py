@@ -103,7 +103,7 @@ def test_a_fetch_waits_and_is_answered_by_the_next_append() -> None:
     assert not world.waiters.watches, "a fetch that was answered waits no more"
 
 
-def test_min_bytes_and_the_end_of_patience() -> None:
+def test_min_bytes_and_max_wait() -> None:
     world = World()
     pending = handle(world.broker, request(12), body({0: 0}, wait_ms=500, min_bytes=1500))
     assert isinstance(pending, Pending)
@@ -132,7 +132,7 @@ def test_kafka_5376_isolation_is_carried_through_the_wait() -> None:
     assert [(a.producer_id, a.first_offset) for a in result.aborted_transactions or []] == [(7, 0)]
 
 
-def test_a_session_tells_nothing_twice() -> None:
+def test_a_session_repeats_nothing() -> None:
     world = World()
     append(world, 0, b"a")
     first = handle(world.broker, request(12), body({0: 0, 1: 0}, session=(0, 0)))

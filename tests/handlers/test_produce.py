@@ -98,7 +98,7 @@ def test_flush_on_ack_holds_the_answer_until_the_group_commit(acks: int) -> None
     assert world.partitions[0].high_watermark == 1
 
 
-def test_a_wait_that_takes_too_long_is_told() -> None:
+def test_a_wait_that_takes_too_long_is_answered_as_timed_out() -> None:
     world = World(is_flush_on_ack=True)
     pending = handle(world.broker, request(9), body({0: batch(b"x")}))
     assert isinstance(pending, Pending)
@@ -119,14 +119,14 @@ def test_what_is_written_meanwhile_does_not_give_a_produce_more_time() -> None:
     assert pending.is_done and codes(pending.response) == [0, ErrorCode.REQUEST_TIMED_OUT]
 
 
-def test_leadership_lost_while_waiting_is_told() -> None:
+def test_leadership_lost_while_waiting_is_an_error() -> None:
     world = World(is_flush_on_ack=True)
     pending = handle(world.broker, request(12), body({0: batch(b"x")}))
     assert isinstance(pending, Pending)
     world.partitions[0].become_follower(leader_id=3, leader_epoch=1, partition_epoch=1, replicas=(0, 3), isr=(3,))
     world.waiters.run()
     assert pending.is_done and codes(pending.response) == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
-    assert results(pending.response)[0].current_leader.leader_id == 3, "KIP-951: the producer is told who leads"
+    assert results(pending.response)[0].current_leader.leader_id == 3, "KIP-951: the answer names the leader"
 
 
 def test_leadership_lost_and_won_again_while_waiting_is_no_acknowledgement() -> None:
@@ -151,7 +151,7 @@ def test_i20_a_repeated_batch_gets_its_first_offset() -> None:
     assert (again.error_code, again.base_offset) == (0, first.base_offset) and world.partitions[0].log.log_end_offset == 3
 
 
-def test_a_full_disk_is_told_and_nothing_is_acknowledged() -> None:
+def test_a_full_disk_is_reported_and_nothing_is_acknowledged() -> None:
     world = World()
     failures: list[str] = []
     world.partitions[0].on_storage_error = lambda _partition, error: failures.append(str(error))
@@ -162,7 +162,7 @@ def test_a_full_disk_is_told_and_nothing_is_acknowledged() -> None:
     assert codes(handle(world.broker, request(9), body({0: batch(b"x")}))) == [ErrorCode.KAFKA_STORAGE_ERROR], "offline until reopened"
 
 
-def test_a_refusal_that_the_log_made_tells_where_the_log_starts() -> None:
+def test_a_refusal_by_the_log_names_the_log_start_offset() -> None:
     """As Kafka does: a producer that is out of sequence may find out that its earlier batches were deleted."""
     world = World()
     handle(world.broker, request(9), body({0: batch(b"a", b"b", producer_id=9, producer_epoch=0, base_sequence=0)}))

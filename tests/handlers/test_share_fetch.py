@@ -93,7 +93,7 @@ def test_a_waiting_member_gets_what_another_has_kept_for_too_long() -> None:
     assert acquired(pending.response) == {0: [(0, 4, 2)]}
 
 
-def test_patience_ends() -> None:
+def test_a_wait_ends_after_max_wait() -> None:
     world = ShareWorld()
     pending = world.fetch(0, partitions=(0,))
     world.timers.advance(500)
@@ -104,7 +104,7 @@ def test_patience_ends() -> None:
 
 
 @pytest.mark.parametrize("options", [{"max_wait_ms": 0}, {"min_bytes": 0}, {"max_records": 0}])
-def test_who_does_not_wait(options: dict[str, int]) -> None:
+def test_requests_that_do_not_wait(options: dict[str, int]) -> None:
     answer = ShareWorld().fetch(0, partitions=(0,), **options)
     assert acquired(answer) == {}
 
@@ -167,7 +167,7 @@ def test_it_waits_for_what_is_remembered() -> None:
     assert acquired(pending.response) == {0: [(0, 9, 1)]}
 
 
-def test_nobody_remembers_yet_and_later_somebody_does() -> None:
+def test_the_share_coordinator_is_missing_at_first() -> None:
     world = ShareWorld()
     world.append(10)
     world.persister.fail_with = ErrorCode.COORDINATOR_NOT_AVAILABLE
@@ -178,7 +178,7 @@ def test_nobody_remembers_yet_and_later_somebody_does() -> None:
     assert acquired(world.fetch(1)) == {0: [(0, 9, 1)]}
 
 
-def test_a_group_that_nobody_has_made() -> None:
+def test_a_group_that_does_not_exist() -> None:
     world = ShareWorld(is_initialized=False)
     world.persister.fail_with = ErrorCode.INVALID_REQUEST
     assert codes(world.fetch(0, partitions=(0,))) == {0: ErrorCode.UNKNOWN_SERVER_ERROR}
@@ -243,7 +243,7 @@ def test_a_connection_ends_and_gives_back_what_its_member_has() -> None:
     assert acquired(pending.response) == {0: [(0, 9, 2)]}
 
 
-def test_who_has_left_gets_nothing_any_more() -> None:
+def test_a_member_that_has_left_gets_no_records() -> None:
     world = ShareWorld()
     pending = world.fetch(0, partitions=(0,))
     world.fetch(-1)
@@ -252,7 +252,7 @@ def test_who_has_left_gets_nothing_any_more() -> None:
     assert (acquired(pending.response), list(world.shares)) == ({}, [])
 
 
-def test_nobody_takes_the_answer() -> None:
+def test_the_client_is_gone_before_the_answer() -> None:
     world = ShareWorld()
     pending = world.fetch(0, partitions=(0,))
     pending.abandon()
@@ -303,7 +303,7 @@ def test_a_partition_that_is_led_elsewhere_names_its_leader() -> None:
     assert [(node.node_id, node.host, node.port) for node in answer.node_endpoints] == [(3, "three", 9092)]
 
 
-def test_who_waits_hears_that_the_partition_is_led_elsewhere() -> None:
+def test_a_wait_ends_when_the_partition_is_led_elsewhere() -> None:
     world = ShareWorld()
     pending = world.fetch(0, partitions=(0,))
     world.partitions[0].become_follower(leader_id=3, leader_epoch=9, partition_epoch=1, replicas=(0, 3), isr=(3,))
@@ -320,7 +320,7 @@ def test_a_new_term_of_leadership_reads_what_is_remembered() -> None:
     assert acquired(world.fetch(2)) == {0: [(5, 9, 1)]}
 
 
-def test_uncommitted_and_aborted_records_are_not_for_who_reads_committed() -> None:
+def test_uncommitted_and_aborted_records_are_hidden_from_readers_of_committed_data() -> None:
     world = ShareWorld()
     world.terms = world.terms._replace(is_read_committed=True)
     partition = world.partitions[0]
@@ -337,7 +337,7 @@ def test_uncommitted_and_aborted_records_are_not_for_who_reads_committed() -> No
     assert acquired(pending.response) == {0: [(10, 11, 1)]}
 
 
-def test_a_stretch_that_nobody_may_have_is_passed_over_at_once() -> None:
+def test_a_stretch_without_deliverable_records_is_passed_over_at_once() -> None:
     world = ShareWorld()
     world.terms = world.terms._replace(is_read_committed=True)
     partition = world.partitions[0]
@@ -348,7 +348,7 @@ def test_a_stretch_that_nobody_may_have_is_passed_over_at_once() -> None:
     assert acquired(world.fetch(0, partitions=(0,), max_bytes=100)) == {0: [(101, 102, 1)]}
 
 
-def test_records_below_the_logs_start_are_nobodys() -> None:
+def test_records_below_the_logs_start_are_not_delivered() -> None:
     world = ShareWorld()
     world.append(10, 10)
     world.fetch(0, partitions=(0,), max_records=5)
@@ -388,7 +388,7 @@ class Denies:
         return resource_type is not self._resource_type
 
 
-def test_who_may_not_read() -> None:
+def test_a_client_without_the_right_to_read() -> None:
     world = ShareWorld()
     world.broker.authorizer = Denies(ResourceType.GROUP)
     assert world.fetch(0, partitions=(0,)).error_code == ErrorCode.GROUP_AUTHORIZATION_FAILED

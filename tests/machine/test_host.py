@@ -1,4 +1,4 @@
-"""The host of a log machine: what is released when, and what everybody hears when something fails."""
+"""The host of a log machine: what is released when, and what is answered when something fails."""
 
 from __future__ import annotations
 
@@ -34,19 +34,19 @@ class Ledger:
 
 
 class WaitingLedger(Ledger):
-    def __init__(self, told: list[object]) -> None:
+    def __init__(self, answers: list[object]) -> None:
         super().__init__()
-        self.told = told
+        self.answers = answers
 
     def abandon(self, code: ErrorCode) -> Sequence[Effect]:
-        return [Answer(self.told.append, ("waiter", code))]
+        return [Answer(self.answers.append, ("waiter", code))]
 
 
-class House:
+class HostWorld:
     """A host with its log, clock and a list of the answers that left."""
 
     def __init__(self, *, is_instant: bool = True, machine: Ledger | None = None, is_active: bool = True) -> None:
-        self.told: list[object] = []
+        self.answers: list[object] = []
         self.machine = machine if machine is not None else Ledger()
         self.log = MemoryLog(is_instant=is_instant)
         self.clock = ManualClock()
@@ -58,8 +58,8 @@ class House:
     def decision(self, *keys: bytes, say: object, more: Sequence[Effect] = ()) -> Decision:
         return Decision(
             records=[LogRecord(key, b"") for key in keys],
-            effects=[Answer(self.told.append, say), *more],
-            refused=lambda code: [Answer(self.told.append, code)],
+            effects=[Answer(self.answers.append, say), *more],
+            refused=lambda code: [Answer(self.answers.append, code)],
         )
 
     def run(self, *keys: bytes, say: object, more: Sequence[Effect] = ()) -> None:
@@ -67,160 +67,160 @@ class House:
 
 
 def test_records_are_applied_with_their_offsets_before_the_answer_leaves() -> None:
-    house = House()
-    house.run(b"a", b"b", say="done")
-    assert house.machine.applied == [(0, b"a"), (1, b"b")]
-    assert house.told == ["done"]
+    world = HostWorld()
+    world.run(b"a", b"b", say="done")
+    assert world.machine.applied == [(0, b"a"), (1, b"b")]
+    assert world.answers == ["done"]
 
 
 def test_an_answer_waits_for_the_high_watermark() -> None:
-    house = House(is_instant=False)
-    house.run(b"a", say=1)
-    house.run(b"b", say=2)
-    assert house.machine.applied == [(0, b"a"), (1, b"b")], "state moves on while answers wait"
-    assert house.told == []
-    house.log.commit(1)
-    assert house.told == [1]
-    house.log.commit()
-    assert house.told == [1, 2]
+    world = HostWorld(is_instant=False)
+    world.run(b"a", say=1)
+    world.run(b"b", say=2)
+    assert world.machine.applied == [(0, b"a"), (1, b"b")], "state moves on while answers wait"
+    assert world.answers == []
+    world.log.commit(1)
+    assert world.answers == [1]
+    world.log.commit()
+    assert world.answers == [1, 2]
 
 
-def test_a_read_does_not_tell_what_may_still_be_lost() -> None:
-    house = House(is_instant=False)
-    house.run(b"a", say="write")
-    house.run(say="read")
-    assert house.told == []
-    house.log.commit()
-    assert house.told == ["write", "read"]
+def test_a_read_waits_for_what_may_still_be_lost() -> None:
+    world = HostWorld(is_instant=False)
+    world.run(b"a", say="write")
+    world.run(say="read")
+    assert world.answers == []
+    world.log.commit()
+    assert world.answers == ["write", "read"]
 
 
 def test_a_refused_append_changes_nothing_and_answers_everybody() -> None:
-    house = House()
-    house.log.refuse_next = ErrorCode.NOT_ENOUGH_REPLICAS
-    house.run(b"a", say="done")
-    assert house.machine.applied == []
-    assert house.told == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
-    house.run(b"b", say="next")
-    assert house.told == [ErrorCode.COORDINATOR_NOT_AVAILABLE, "next"]
+    world = HostWorld()
+    world.log.refuse_next = ErrorCode.NOT_ENOUGH_REPLICAS
+    world.run(b"a", say="done")
+    assert world.machine.applied == []
+    assert world.answers == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
+    world.run(b"b", say="next")
+    assert world.answers == [ErrorCode.COORDINATOR_NOT_AVAILABLE, "next"]
 
 
-def parts_of(house: House, *keys: bytes) -> list[Decision]:
-    return [house.decision(key, say=key) for key in keys]
+def parts_of(world: HostWorld, *keys: bytes) -> list[Decision]:
+    return [world.decision(key, say=key) for key in keys]
 
 
-def run_parts(house: House, *keys: bytes) -> None:
-    refused = lambda code: [Answer(house.told.append, code)]  # noqa: E731
-    decision = Decision(parts=parts_of(house, *keys), effects=[Answer(house.told.append, "all")], refused=refused)
-    house.host.run(lambda _now_ms: decision)
+def run_parts(world: HostWorld, *keys: bytes) -> None:
+    refused = lambda code: [Answer(world.answers.append, code)]  # noqa: E731
+    decision = Decision(parts=parts_of(world, *keys), effects=[Answer(world.answers.append, "all")], refused=refused)
+    world.host.run(lambda _now_ms: decision)
 
 
 def test_parts_share_a_batch_and_are_answered_when_it_is_committed() -> None:
-    house = House(is_instant=False)
-    run_parts(house, b"a", b"b", b"c")
-    assert house.log.batches == 1 and house.machine.applied == [(0, b"a"), (1, b"b"), (2, b"c")] and house.told == []
-    house.log.commit(2)
-    assert house.told == []
-    house.log.commit()
-    assert house.told == [b"a", b"b", b"c", "all"]
+    world = HostWorld(is_instant=False)
+    run_parts(world, b"a", b"b", b"c")
+    assert world.log.batches == 1 and world.machine.applied == [(0, b"a"), (1, b"b"), (2, b"c")] and world.answers == []
+    world.log.commit(2)
+    assert world.answers == []
+    world.log.commit()
+    assert world.answers == [b"a", b"b", b"c", "all"]
 
 
 def test_parts_that_are_too_large_together_are_logged_in_smaller_batches() -> None:
-    house = House()
-    house.log.batch_bytes_max = 3
-    run_parts(house, b"a", b"b", b"c", b"d", b"e")
-    assert [entry.what.key for entry in house.log.entries if isinstance(entry.what, LogRecord)] == [b"a", b"b", b"c", b"d", b"e"]
-    assert house.log.batches == 2 and house.told == [b"a", b"b", b"c", b"d", b"e", "all"]
+    world = HostWorld()
+    world.log.batch_bytes_max = 3
+    run_parts(world, b"a", b"b", b"c", b"d", b"e")
+    assert [entry.what.key for entry in world.log.entries if isinstance(entry.what, LogRecord)] == [b"a", b"b", b"c", b"d", b"e"]
+    assert world.log.batches == 2 and world.answers == [b"a", b"b", b"c", b"d", b"e", "all"]
 
 
 def test_one_part_that_is_too_large_by_itself_does_not_hold_up_the_others(caplog: pytest.LogCaptureFixture) -> None:
-    house = House()
-    house.log.batch_bytes_max = 3
-    run_parts(house, b"a", b"large", b"c")
-    assert house.machine.applied == [(0, b"a"), (1, b"c")]
-    assert house.told == [b"a", ErrorCode.UNKNOWN_SERVER_ERROR, b"c", ErrorCode.UNKNOWN_SERVER_ERROR]
+    world = HostWorld()
+    world.log.batch_bytes_max = 3
+    run_parts(world, b"a", b"large", b"c")
+    assert world.machine.applied == [(0, b"a"), (1, b"c")]
+    assert world.answers == [b"a", ErrorCode.UNKNOWN_SERVER_ERROR, b"c", ErrorCode.UNKNOWN_SERVER_ERROR]
     assert "a batch of 1 coordinator records was refused: RECORD_LIST_TOO_LARGE" in caplog.text
 
 
 def test_parts_that_are_held_when_the_host_closes_are_refused() -> None:
-    house = House(is_instant=False)
-    house.log.batch_bytes_max = 1
-    run_parts(house, b"a", b"b")
-    house.host.close()
-    assert house.told == [ErrorCode.NOT_COORDINATOR] * 3
+    world = HostWorld(is_instant=False)
+    world.log.batch_bytes_max = 1
+    run_parts(world, b"a", b"b")
+    world.host.close()
+    assert world.answers == [ErrorCode.NOT_COORDINATOR] * 3
 
 
 def test_a_refused_batch_that_answers_no_client_is_reported(caplog: pytest.LogCaptureFixture) -> None:
-    house = House()
-    house.log.refuse_next = ErrorCode.NOT_ENOUGH_REPLICAS
-    house.run(b"a", say="done")
-    assert not caplog.text, "the client is told"
-    house.log.refuse_next = ErrorCode.NOT_ENOUGH_REPLICAS
-    house.host.run(lambda _now_ms: Decision(records=[LogRecord(b"a", None)]))
+    world = HostWorld()
+    world.log.refuse_next = ErrorCode.NOT_ENOUGH_REPLICAS
+    world.run(b"a", say="done")
+    assert not caplog.text, "the client is answered"
+    world.log.refuse_next = ErrorCode.NOT_ENOUGH_REPLICAS
+    world.host.run(lambda _now_ms: Decision(records=[LogRecord(b"a", None)]))
     assert "a batch of 1 coordinator records was refused: NOT_ENOUGH_REPLICAS" in caplog.text
 
 
 def test_a_refusal_of_one_does_not_let_another_answer_leave_early() -> None:
-    house = House(is_instant=False)
-    house.run(b"a", say=1)
-    house.log.refuse_next = ErrorCode.NOT_LEADER_OR_FOLLOWER
-    house.run(b"b", say=2)
-    assert house.told == [ErrorCode.NOT_COORDINATOR]
-    house.log.commit()
-    assert house.told == [ErrorCode.NOT_COORDINATOR, 1]
+    world = HostWorld(is_instant=False)
+    world.run(b"a", say=1)
+    world.log.refuse_next = ErrorCode.NOT_LEADER_OR_FOLLOWER
+    world.run(b"b", say=2)
+    assert world.answers == [ErrorCode.NOT_COORDINATOR]
+    world.log.commit()
+    assert world.answers == [ErrorCode.NOT_COORDINATOR, 1]
 
 
 def test_timers_decide_again_and_can_be_replaced_and_cancelled() -> None:
-    house = House()
+    world = HostWorld()
 
     def later(say: object, delay_ms: int) -> Schedule:
-        return Schedule("key", delay_ms, lambda _now: house.decision(b"t", say=say))
+        return Schedule("key", delay_ms, lambda _now: world.decision(b"t", say=say))
 
-    house.run(say="start", more=[later("first", 100)])
-    house.run(say="again", more=[later("second", 300)])
-    house.timers.advance(200)
-    assert house.told == ["start", "again"], "the second schedule took the place of the first"
-    house.timers.advance(100)
-    assert house.told[-1] == "second"
-    house.run(say="x", more=[later("third", 50)])
-    house.run(say="y", more=[Cancel("key")])
-    house.timers.advance(100)
-    assert house.told[-1] == "y"
+    world.run(say="start", more=[later("first", 100)])
+    world.run(say="again", more=[later("second", 300)])
+    world.timers.advance(200)
+    assert world.answers == ["start", "again"], "the second schedule took the place of the first"
+    world.timers.advance(100)
+    assert world.answers[-1] == "second"
+    world.run(say="x", more=[later("third", 50)])
+    world.run(say="y", more=[Cancel("key")])
+    world.timers.advance(100)
+    assert world.answers[-1] == "y"
 
 
 def test_a_call_may_run_another_decision() -> None:
-    house = House()
-    house.run(b"a", say=1, more=[Call(lambda: house.run(b"b", say=2)), Answer(house.told.append, 3)])
-    assert house.told == [1, 3, 2], "the effects of one decision leave together"
+    world = HostWorld()
+    world.run(b"a", say=1, more=[Call(lambda: world.run(b"b", say=2)), Answer(world.answers.append, 3)])
+    assert world.answers == [1, 3, 2], "the effects of one decision leave together"
 
 
 def test_close_answers_the_held_and_the_waiting_and_stops_the_timers() -> None:
-    told: list[object] = []
-    house = House(is_instant=False, machine=WaitingLedger(told))
-    house.run(b"a", say="never", more=[Schedule("key", 10, lambda _now: house.decision(say="never"))])
-    house.host.close()
-    assert house.told == [ErrorCode.NOT_COORDINATOR]
-    assert told == [("waiter", ErrorCode.NOT_COORDINATOR)]
-    house.log.commit()
-    house.timers.advance(1000)
-    assert house.told == [ErrorCode.NOT_COORDINATOR]
+    answers: list[object] = []
+    world = HostWorld(is_instant=False, machine=WaitingLedger(answers))
+    world.run(b"a", say="never", more=[Schedule("key", 10, lambda _now: world.decision(say="never"))])
+    world.host.close()
+    assert world.answers == [ErrorCode.NOT_COORDINATOR]
+    assert answers == [("waiter", ErrorCode.NOT_COORDINATOR)]
+    world.log.commit()
+    world.timers.advance(1000)
+    assert world.answers == [ErrorCode.NOT_COORDINATOR]
     with pytest.raises(ApiError) as refusal:
-        house.run(say="late")
+        world.run(say="late")
     assert refusal.value.code is ErrorCode.NOT_COORDINATOR
 
 
 def test_loading_applies_in_pieces_and_refuses_commands_meanwhile() -> None:
     """I37: nothing is answered before the partition is loaded."""
-    old = House()
+    old = HostWorld()
     old.run(b"a", b"b", b"c", b"d", say=1)
     marker = old.log.append_marker(7, 0, True)
-    fresh = House(is_active=False)
-    heard: list[ErrorCode] = []
-    fresh.host.load(old.log.reader(piece_size=2), 0, heard.append)
+    fresh = HostWorld(is_active=False)
+    outcomes: list[ErrorCode] = []
+    fresh.host.load(old.log.reader(piece_size=2), 0, outcomes.append)
     with pytest.raises(ApiError) as refusal:
         fresh.run(say="early")
     assert refusal.value.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     fresh.timers.run_due()
-    assert heard == [ErrorCode.NONE]
+    assert outcomes == [ErrorCode.NONE]
     assert fresh.host.state is HostState.ACTIVE
     assert fresh.machine.applied == old.machine.applied
     assert fresh.machine.markers == [(marker, 7, True)]
@@ -228,9 +228,9 @@ def test_loading_applies_in_pieces_and_refuses_commands_meanwhile() -> None:
 
 
 def test_loading_stops_when_the_host_is_closed() -> None:
-    old = House()
+    old = HostWorld()
     old.run(b"a", b"b", say=1)
-    fresh = House(is_active=False)
+    fresh = HostWorld(is_active=False)
     fresh.host.load(old.log.reader(piece_size=1), 0)
     fresh.host.close()
     fresh.timers.run_due()
@@ -243,22 +243,22 @@ def test_a_log_that_cannot_be_read_closes_the_host() -> None:
         def read_piece(self, offset: int) -> None:
             raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR)
 
-    house = House(is_active=False)
-    heard: list[ErrorCode] = []
-    house.host.load(Broken(), 0, heard.append)
-    house.timers.run_due()
-    assert heard == [ErrorCode.NOT_COORDINATOR]
-    assert house.host.state is HostState.CLOSED
+    world = HostWorld(is_active=False)
+    outcomes: list[ErrorCode] = []
+    world.host.load(Broken(), 0, outcomes.append)
+    world.timers.run_due()
+    assert outcomes == [ErrorCode.NOT_COORDINATOR]
+    assert world.host.state is HostState.CLOSED
 
 
 def test_a_marker_moves_what_is_applied_so_reads_wait_for_it() -> None:
-    house = House(is_instant=False)
-    offset = house.log.append_marker(1, 0, True)
-    house.host.apply_marker(offset, 1, 0, True)
-    house.run(say="read")
-    assert house.told == []
-    house.log.commit()
-    assert house.told == ["read"]
+    world = HostWorld(is_instant=False)
+    offset = world.log.append_marker(1, 0, True)
+    world.host.apply_marker(offset, 1, 0, True)
+    world.run(say="read")
+    assert world.answers == []
+    world.log.commit()
+    assert world.answers == ["read"]
 
 
 def test_intervals_ignore_a_wall_clock_that_jumps_and_stamps_follow_it_slowly() -> None:

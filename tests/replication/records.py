@@ -50,16 +50,16 @@ def refusal(function: Callable[[], object]) -> ErrorCode:
 
 
 def values(partition: Partition, offset: int = 0, *, isolation: int = 0) -> list[str]:
-    """What a reader sees from `offset` on, aborted transactions left in."""
-    seen = []
+    """The values that a consumer reads from `offset` on, with those of aborted transactions."""
+    found = []
     while True:
         read = partition.read(offset, 1 << 20, isolation=isolation)
         if read.slice is None:
-            return seen
+            return found
         data = read.slice.read()
         for position, header in iter_batches(data):
             if not header.is_control:
-                seen += [(record.value or b"").decode() for record in read_records(data[position:]) if record.offset >= offset]
+                found += [(record.value or b"").decode() for record in read_records(data[position:]) if record.offset >= offset]
             offset = header.next_offset
 
 

@@ -45,8 +45,8 @@ def test_epochs_and_ids_fence() -> None:
     session = cache.plan(body(0, 0, {"t": {0: 5}}), has_topic_ids=False, principal=ALICE).session
     assert session is not None
     assert cache.plan(body(session.session_id, 2, {}), has_topic_ids=False, principal=ALICE).error == ErrorCode.INVALID_FETCH_SESSION_EPOCH
-    stranger = cache.plan(body(session.session_id + 1, 1, {}), has_topic_ids=False, principal=ALICE)
-    assert stranger.error == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    unknown = cache.plan(body(session.session_id + 1, 1, {}), has_topic_ids=False, principal=ALICE)
+    assert unknown.error == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
     assert cache.plan(body(session.session_id, 1, {}), has_topic_ids=True, principal=ALICE).error == ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
     assert cache.plan(body(session.session_id, 1, {}), has_topic_ids=False, principal=ALICE).error == ErrorCode.NONE
 

@@ -35,7 +35,7 @@ def test_a_fetch_names_the_epoch_of_the_last_record() -> None:
     assert machine().next_request(LeaderEpochs(), 0) == FetchAt(offset=0, current_leader_epoch=5, last_fetched_epoch=-1)
 
 
-def test_kip_320_a_fenced_follower_asks_nothing_until_it_is_told() -> None:
+def test_kip_320_a_fenced_follower_sends_no_request() -> None:
     follower = machine()
     assert follower.on_fetched(ErrorCode.FENCED_LEADER_EPOCH, None, epochs=LeaderEpochs(), log_end_offset=0) == Todo(Step.WAIT)
     assert follower.state is FollowerState.STOPPED

@@ -47,7 +47,7 @@ def test_only_members_leave_and_only_others_join() -> None:
         (10, 50, True),
         (9, 50, False),  # below the high watermark
         (10, 51, False),  # KIP-903: the broker has been born anew since that fetch
-        (10, None, False),  # nobody knows it
+        (10, None, False),  # the controller knows no such broker
     ],
 )
 def test_i13_conditions_to_join(end: int, known: int | None, expected: bool) -> None:

@@ -106,7 +106,7 @@ def test_an_acknowledgement_is_refused_when_leadership_was_lost_and_won_again(op
     append(partition, batch("lost"), acks=-1)
     leader.call_when_acknowledged(0, -1, lambda: called.append("lost"))
     partition.become_follower(leader_id=2, leader_epoch=5, partition_epoch=11, replicas=[1, 2, 3], isr=[2])
-    assert called == ["lost"], "called at once, to learn that nothing will come of it"
+    assert called == ["lost"], "called when the term ends"
     assert partition.follower_log is not None
     partition.follower_log.truncate(0)
     partition.become_leader(leader_epoch=6, partition_epoch=12, replicas=[1, 2, 3], isr=[1], now_ms=0)
@@ -122,7 +122,7 @@ def test_an_acknowledgement_is_refused_when_leadership_was_lost_and_won_again(op
     assert called == ["lost", "late"]
 
 
-def test_the_same_words_again_keep_a_pending_isr_and_newer_ones_end_it(open_log: OpenLog) -> None:
+def test_a_repeated_request_keeps_a_pending_isr_and_a_newer_one_ends_it(open_log: OpenLog) -> None:
     partition = three(open_log, isr=(1, 2))
     fetch(partition, 3, 0)
     pending = partition.isr_state
@@ -223,7 +223,7 @@ def test_late_answers_of_the_controller_say_nothing(open_log: OpenLog) -> None:
     assert partition.isr == (1, 2, 3) and partition.partition_epoch == 10
 
 
-def test_strangers_and_offsets_out_of_range_move_nothing(open_log: OpenLog) -> None:
+def test_fetches_of_other_brokers_and_out_of_range_move_nothing(open_log: OpenLog) -> None:
     partition = three(open_log)
     append(partition, batch("a"))
     assert refusal(lambda: fetch(partition, 9, 0)) is ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -255,7 +255,7 @@ def test_p1_nothing_is_acknowledged_or_seen_before_it_is_durable(open_log: OpenL
 # Transactions
 
 
-def test_i24_a_marker_above_the_high_watermark_releases_nobody(open_log: OpenLog) -> None:
+def test_i24_a_marker_above_the_high_watermark_does_not_move_the_last_stable_offset(open_log: OpenLog) -> None:
     partition = three(open_log)
     append(partition, mine("t", sequence=0, is_transactional=True))
     partition.require_leading().write_marker(7, 0, 1, True, NOW)
@@ -328,40 +328,40 @@ def test_a_machine_cannot_write_more_than_a_message(alone: Partition) -> None:
 
 
 @pytest.mark.parametrize("acks", [1, -1])
-def test_who_waits_for_an_offset_is_called_once_and_nobody_before_his_turn(open_log: OpenLog, acks: int) -> None:
+def test_a_waiter_is_called_once_when_its_offset_is_there_and_not_before(open_log: OpenLog, acks: int) -> None:
     partition = Partition(open_log(), broker_id=1, is_flush_on_ack=True, request_flush=lambda _partition: None)
     partition.become_leader(leader_epoch=0, partition_epoch=0, replicas=(1,), isr=(1,), now_ms=0)
-    heard: list[str] = []
-    waiting = {name: functools.partial(heard.append, name) for name in "abcd"}
+    called: list[str] = []
+    waiting = {name: functools.partial(called.append, name) for name in "abcd"}
     for name, function in waiting.items():
         append(partition, batch(name))
         partition.require_leading().call_when_acknowledged(partition.log.log_end_offset - 1, acks, function)
     partition.require_leading().forget_acknowledgement(waiting["b"])
     partition.require_leading().forget_acknowledgement(waiting["b"])
     partition.on_flushed(3)
-    assert heard == ["a", "c"], "b has gone, d is not on the disk yet"
+    assert called == ["a", "c"], "b was forgotten, d is not on the disk yet"
     partition.become_follower(leader_id=2, leader_epoch=1, partition_epoch=1, replicas=(1, 2), isr=(2,))
-    assert heard == ["a", "c", "d"], "nothing will come of it any more"
+    assert called == ["a", "c", "d"], "the term is over"
 
 
 @pytest.mark.parametrize("acks", [1, -1])
 def test_a_batch_that_came_again_waits_no_longer_than_where_it_was_first_written(open_log: OpenLog, acks: int) -> None:
     partition = Partition(open_log(), broker_id=1, is_flush_on_ack=True, request_flush=lambda _partition: None)
     partition.become_leader(leader_epoch=0, partition_epoch=0, replicas=(1,), isr=(1,), now_ms=0)
-    heard: list[str] = []
+    called: list[str] = []
     for name in "abcd":
         append(partition, batch(name))
-    twice = functools.partial(heard.append, "twice")
+    twice = functools.partial(called.append, "twice")
     for offset, name in ((3, "d"), (0, "a again"), (1, "b again")):
-        partition.require_leading().call_when_acknowledged(offset, acks, functools.partial(heard.append, name))
+        partition.require_leading().call_when_acknowledged(offset, acks, functools.partial(called.append, name))
     partition.require_leading().call_when_acknowledged(2, acks, twice)
     partition.require_leading().call_when_acknowledged(0, acks, twice)
     partition.on_flushed(1)
-    assert heard == ["a again"]
+    assert called == ["a again"]
     partition.on_flushed(2)
-    assert heard == ["a again", "b again"]
+    assert called == ["a again", "b again"]
     partition.on_flushed(4)
-    assert heard == ["a again", "b again", "twice", "d"], "who waits for two offsets is called at the later one"
+    assert called == ["a again", "b again", "twice", "d"], "a waiter for two offsets is called at the later one"
 
 
 def test_delete_records_moves_the_start_up_to_the_high_watermark(open_log: OpenLog) -> None:

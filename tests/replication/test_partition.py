@@ -23,7 +23,7 @@ def test_i18_another_leader_epoch_is_fenced_without_effect(open_log: OpenLog) ->
     assert partition.require_leading().followers[2].log_end_offset == -1 and partition.high_watermark == 0
 
 
-def test_a_follower_refuses_clients_and_says_who_leads(alone: Partition) -> None:
+def test_a_follower_refuses_clients_and_names_the_leader(alone: Partition) -> None:
     leader = alone.require_leading()
     append(alone, batch("a"))
     alone.become_follower(leader_id=2, leader_epoch=1, partition_epoch=1, replicas=[1, 2], isr=[2])
@@ -44,14 +44,14 @@ def test_i15_epochs_do_not_go_back(alone: Partition) -> None:
 def test_i44_a_failed_write_takes_the_partition_offline(alone: Partition, disk: MemDisk) -> None:
     leader = alone.require_leading()
     append(alone, batch("a"))
-    heard: list[str] = []
-    alone.notifier.add_watcher(lambda: heard.append(alone.offline_reason))
+    called: list[str] = []
+    alone.notifier.add_watcher(lambda: called.append(alone.offline_reason))
     disk.fail_next("write", errno.ENOSPC, path_part=".log")
-    told: list[StorageError] = []
-    alone.on_storage_error = lambda _partition, error: told.append(error)
+    errors: list[StorageError] = []
+    alone.on_storage_error = lambda _partition, error: errors.append(error)
     assert refusal(lambda: append(alone, batch("b"))) is ErrorCode.KAFKA_STORAGE_ERROR
-    assert len(told) == 1
-    assert len(heard) == 1 and heard[0]
+    assert len(errors) == 1
+    assert len(called) == 1 and called[0]
     for function in (lambda: append(alone, batch("c")), lambda: alone.read(0, 100)):
         assert refusal(function) is ErrorCode.KAFKA_STORAGE_ERROR
     assert leader.acknowledgement(0, -1) is ErrorCode.KAFKA_STORAGE_ERROR
@@ -106,11 +106,11 @@ def test_i24_aborted_transactions_of_sealed_segments(alone: Partition) -> None:
     assert alone.read(4, 1 << 20, isolation=READ_COMMITTED).aborted == []
 
 
-def test_watchers_hear_of_each_move_until_they_are_removed(alone: Partition) -> None:
-    heard: list[int] = []
+def test_watchers_are_called_at_each_move_until_they_are_removed(alone: Partition) -> None:
+    called: list[int] = []
 
     def watcher() -> None:
-        heard.append(alone.high_watermark)
+        called.append(alone.high_watermark)
 
     alone.notifier.add_watcher(watcher)
     append(alone, batch("a"))
@@ -118,10 +118,10 @@ def test_watchers_hear_of_each_move_until_they_are_removed(alone: Partition) -> 
     alone.notifier.remove_watcher(watcher)
     alone.notifier.remove_watcher(watcher)
     append(alone, batch("b"))
-    assert heard == [1, 2]
+    assert called == [1, 2]
 
 
-def test_a_watcher_may_append_and_nobody_is_called_inside_of_another(alone: Partition) -> None:
+def test_a_watcher_may_append_and_calls_do_not_nest(alone: Partition) -> None:
     depths: list[int] = []
     depth = 0
 

@@ -89,7 +89,7 @@ def test_i24_look_ups_of_committed_data_end_at_the_last_stable_offset(alone: Par
         assert alone.list_offset(timestamp, READ_UNCOMMITTED) == (20, 1, 0)
 
 
-def test_kip_207_a_new_leader_tells_no_latest_that_might_go_back(open_log: OpenLog) -> None:
+def test_kip_207_a_new_leader_answers_no_latest_offset_that_might_go_back(open_log: OpenLog) -> None:
     log = open_log()
     partition = two(log)
     write(partition, 10, 20)
@@ -105,7 +105,7 @@ def test_kip_207_a_new_leader_tells_no_latest_that_might_go_back(open_log: OpenL
     assert restarted.list_offset(LATEST, READ_UNCOMMITTED) == (-1, 3, 1)
 
 
-def test_an_offset_outside_of_the_log_is_told_from_one_not_visible_yet(open_log: OpenLog) -> None:
+def test_an_offset_outside_of_the_log_differs_from_one_not_visible_yet(open_log: OpenLog) -> None:
     partition = two(open_log())
     write(partition, 10, 20)
     read = partition.read(1, 100)
@@ -124,7 +124,7 @@ def test_a_follower_reads_to_the_end_of_the_log(open_log: OpenLog) -> None:
     assert read.slice is not None and read.high_watermark == 0
 
 
-def test_kip_595_a_reader_hears_where_its_history_parts(open_log: OpenLog) -> None:
+def test_kip_595_a_reader_is_answered_where_its_history_diverges(open_log: OpenLog) -> None:
     log = open_log(LogConfig())
     partition = two(log, epoch=2)
     write(partition, 10, 20)

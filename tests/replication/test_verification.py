@@ -20,7 +20,7 @@ def refusal(verifications: Verifications, header: BatchHeader, guard: Verificati
     return caught.value.code
 
 
-def test_the_guard_of_whoever_asked_lets_the_batch_in() -> None:
+def test_a_batch_with_a_valid_guard_is_admitted() -> None:
     verifications = Verifications()
     guard = verifications.begin(7, 3, 0)
     assert verifications.begin(7, 3, 5) is guard, "several batches in flight ask once"
@@ -38,7 +38,7 @@ def test_p5_an_answer_for_an_earlier_transaction_is_void() -> None:
     verifications.check(batch(), new)
 
 
-def test_nobody_gets_in_without_asking() -> None:
+def test_a_batch_without_a_guard_is_refused() -> None:
     verifications = Verifications()
     assert refusal(verifications, batch(), None) is ErrorCode.INVALID_TXN_STATE
     guard = verifications.begin(7, 3, 0)
@@ -63,7 +63,7 @@ def test_each_epoch_asks_for_itself() -> None:
     assert refusal(verifications, batch(epoch=4), old) is ErrorCode.INVALID_TXN_STATE
 
 
-def test_an_epoch_that_somebody_made_up_does_not_void_the_real_ones_question() -> None:
+def test_a_made_up_epoch_does_not_void_the_guard_of_the_real_one() -> None:
     """The coordinator refuses the made-up epoch; the producer that is current asks later, with a sequence that goes on."""
     verifications = Verifications()
     verifications.begin(7, 4, 0)
@@ -72,7 +72,7 @@ def test_an_epoch_that_somebody_made_up_does_not_void_the_real_ones_question() -
     assert verifications.stands(7, 3, guard)
 
 
-def test_i46_those_who_never_come_back_do_not_pile_up(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_i46_guards_that_are_never_used_do_not_pile_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(verification, "_PENDING_MAX", 3)
     verifications = Verifications()
     for producer_id in range(9):

@@ -1,4 +1,4 @@
-"""Waiters: one wake for many moves, after the answers of those who moved something; what follows a wake comes once, when all are woken."""
+"""Waiters: one wake for many moves, after the answers of the connection that moved something; what follows a wake runs once, after all."""
 
 from __future__ import annotations
 
@@ -7,53 +7,53 @@ from tests.fakes.clock import ManualClock
 from tests.fakes.timers import ManualTimers
 
 
-def started(waiters: Waiters, heard: list[str], name: str) -> Watch:
-    return waiters.watch((), 1000, lambda: heard.append(name), lambda: heard.append(name + " timed out"))
+def started(waiters: Waiters, called: list[str], name: str) -> Watch:
+    return waiters.watch((), 1000, lambda: called.append(name), lambda: called.append(name + " timed out"))
 
 
 def test_a_batch_wakes_each_watch_once_when_it_is_over() -> None:
-    waiters, heard = Waiters(ManualTimers(ManualClock())), []
-    first, second = started(waiters, heard, "first"), started(waiters, heard, "second")
+    waiters, called = Waiters(ManualTimers(ManualClock())), []
+    first, second = started(waiters, called, "first"), started(waiters, called, "second")
     waiters.begin_batch()
     for watch in (first, second, first):
         watch.mark()
     second.cancel()
-    assert heard == []
+    assert called == []
     waiters.run()
     waiters.run()
-    assert heard == ["first"], "who is cancelled in between is left alone"
+    assert called == ["first"], "a watch that is cancelled in between is not woken"
 
 
 def test_without_a_batch_the_next_turn_of_the_loop_wakes() -> None:
     timers = ManualTimers(ManualClock())
-    waiters, heard = Waiters(timers), []
-    started(waiters, heard, "first").mark()
-    assert heard == []
+    waiters, called = Waiters(timers), []
+    started(waiters, called, "first").mark()
+    assert called == []
     timers.run_due()
-    assert heard == ["first"]
+    assert called == ["first"]
 
 
 def test_what_follows_a_wake_comes_once_and_last() -> None:
-    waiters, heard = Waiters(ManualTimers(ManualClock())), []
+    waiters, called = Waiters(ManualTimers(ManualClock())), []
 
     def follow() -> None:
-        heard.append("follow")
+        called.append("follow")
 
     def wake(name: str) -> None:
-        heard.append(name)
+        called.append(name)
         assert waiters.after_wakes(follow)
 
     for name in ("first", "second"):
         waiters.watch((), 1000, lambda name=name: wake(name), lambda: None).mark()
-    assert not waiters.after_wakes(follow), "nobody is being woken"
+    assert not waiters.after_wakes(follow), "no watch is being woken"
     waiters.run()
-    assert heard == ["first", "second", "follow"]
+    assert called == ["first", "second", "follow"]
 
 
 def test_time_runs_out() -> None:
     timers = ManualTimers(ManualClock())
-    waiters, heard = Waiters(timers), []
-    started(waiters, heard, "first")
-    started(waiters, heard, "second").cancel()
+    waiters, called = Waiters(timers), []
+    started(waiters, called, "first")
+    started(waiters, called, "second").cancel()
     timers.advance(1000)
-    assert heard == ["first timed out"]
+    assert called == ["first timed out"]
