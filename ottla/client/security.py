@@ -23,7 +23,7 @@ _JAAS = re.compile(r"""\b(username|password)\s*=\s*("(?:[^"\\]|\\.)*"|'[^']*'|[^
 
 
 class Security:
-    """How connections are wrapped and authenticated. ValueError in one line when the properties make no sense."""
+    """TLS and SASL of connections. ValueError in one line when the properties make no sense."""
 
     def __init__(self, properties: Mapping[str, str]) -> None:
         self.protocol = properties.get("security.protocol", "PLAINTEXT").upper()

@@ -112,7 +112,7 @@ class Connection:
 
     @property
     def in_flight(self) -> int:
-        """How many answers are still to come."""
+        """The number of requests without an answer yet."""
         return len(self.protocol.pending)
 
     @property

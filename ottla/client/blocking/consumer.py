@@ -135,7 +135,7 @@ class Consumer:
         return _BACKOFF_S if not self._asked else 1.0
 
     def _send_fetches(self) -> None:
-        """One Fetch for each leader that has none under way, with all of its partitions that we read."""
+        """One Fetch for each leader that has none under way, with all of its assigned partitions."""
         busy = {partition for asked in self._asked.values() for partition in asked}
         now = time.monotonic()
         idle = [p for p in self._order if p not in busy and self._pauses.get(p, 0.0) <= now]
@@ -221,7 +221,7 @@ class Consumer:
             self._take_over(assignment)
 
     def _take_over(self, assignment: Sequence[TopicPartition]) -> None:
-        """New partitions begin where the group has committed; those we keep go on."""
+        """New partitions begin at the committed offsets; kept ones go on."""
         assert self.group_id is not None
         kept = {partition: self.positions[partition] for partition in assignment if partition in self.positions}
         new = [partition for partition in assignment if partition not in kept]

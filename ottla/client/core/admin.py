@@ -36,7 +36,7 @@ DELETE = 1
 
 
 class OffsetAt(NamedTuple):
-    """Where a timestamp stands in a partition; offset -1 when there is no such record."""
+    """The offset and timestamp of a record that was looked up; offset -1 when there is no such record."""
 
     offset: int
     timestamp: int
@@ -332,7 +332,7 @@ def describe_log_dirs(cluster: ClusterCore, broker_id: int, topics: Sequence[str
 
 
 def describe_cluster(cluster: ClusterCore) -> Procedure[Any]:
-    """Who is there, as the broker sees it (`cluster_id`, `controller_id`, `brokers`)."""
+    """The cluster as the broker sees it (`cluster_id`, `controller_id`, `brokers`)."""
     from ottla.wire.messages.describe_cluster import DescribeClusterRequest
 
     connection = yield from cluster.any_link()

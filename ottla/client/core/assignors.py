@@ -20,7 +20,7 @@ Assignment = dict[str, list[TopicPartition]]
 
 
 class Subscription(NamedTuple):
-    """What a member wants and, for sticky assignors, has."""
+    """A member's topics and, for sticky assignors, the partitions that it owns."""
 
     topics: tuple[str, ...]
     owned: tuple[TopicPartition, ...] = ()
@@ -91,7 +91,7 @@ def assign_sticky(members: Mapping[str, Subscription], partition_counts: Mapping
 
 
 def _owners(members: Mapping[str, Subscription], partition_counts: Mapping[str, int]) -> dict[TopicPartition, str]:
-    """Who owns what, from the newest generation that claims it; members that lag behind have lost theirs."""
+    """The owner of each partition: the member of the newest generation that claims it."""
     owners: dict[TopicPartition, str] = {}
     for member in sorted(members, key=lambda name: (members[name].generation, name)):
         subscription = members[member]

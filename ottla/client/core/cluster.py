@@ -105,7 +105,7 @@ class ClusterCore:
                 link.close()
 
     def address_of(self, broker_id: int) -> Procedure[Address]:
-        """Where a broker is. `KafkaError` BROKER_NOT_AVAILABLE when no such broker is alive."""
+        """The address of a broker. `KafkaError` BROKER_NOT_AVAILABLE when no such broker is alive."""
         if broker_id not in self.metadata.brokers:
             yield from self.refresh([])
         address = self.metadata.brokers.get(broker_id)

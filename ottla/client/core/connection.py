@@ -37,7 +37,7 @@ _UNSUPPORTED_VERSION = int(ErrorCode.UNSUPPORTED_VERSION).to_bytes(2, "big")
 
 
 class State(Enum):
-    """How far a connection is."""
+    """The state of a connection."""
 
     NEW = "new"
     VERSIONS = "asked for versions"

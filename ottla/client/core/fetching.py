@@ -48,7 +48,7 @@ class Fetched(NamedTuple):
 
 
 class FetchLimits(NamedTuple):
-    """How much one Fetch may return, in bytes, and how long the broker waits for `min_bytes`, in milliseconds."""
+    """The bounds of one Fetch: bytes, and the milliseconds that the broker waits for `min_bytes`."""
 
     max_wait_ms: int = MAX_WAIT_MS
     min_bytes: int = 1

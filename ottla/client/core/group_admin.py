@@ -165,7 +165,7 @@ def _describe_classic_group(cluster: ClusterCore, group_id: str) -> Procedure[Gr
 
 
 def read_assignment(data: bytes) -> tuple[TopicPartition, ...]:
-    """The partitions in a classic member's assignment; a member whose bytes are no such thing has none that we can show."""
+    """The partitions in a classic member's assignment; empty for a member with malformed bytes."""
     from ottla.wire.codec import decoder
     from ottla.wire.messages.consumer_protocol import ConsumerProtocolAssignment
 
@@ -185,7 +185,7 @@ def read_assignment(data: bytes) -> tuple[TopicPartition, ...]:
 def committed_offsets(
     cluster: ClusterCore, group_id: str, partitions: Iterable[TopicPartition] | None = None, *, require_stable: bool = False
 ) -> Procedure[dict[TopicPartition, Committed]]:
-    """What a group has committed, for some partitions or for all; partitions without an offset are left out.
+    """The committed offsets of a group, for some partitions or for all; partitions without an offset are left out.
 
     With `require_stable` it waits for transactions that are about to commit offsets (KIP-447), at most the cluster's timeout.
     """

@@ -1,4 +1,4 @@
-"""Where replicas stand and lie, moves of them, and how fast they may move, as procedures on a `ClusterCore`."""
+"""Placement of replicas on brokers and in directories, their moves, and throttles of these, as procedures on a `ClusterCore`."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def moves_under_way(cluster: ClusterCore) -> Procedure[dict[TopicPartition, Move
 
 
 def log_dirs_of(cluster: ClusterCore, brokers: Iterable[int], topics: Sequence[str]) -> Procedure[dict[Replica, tuple[str, str]]]:
-    """Where replicas lie, and where they are being moved to ("": nowhere)."""
+    """The directories of replicas, and those they are being moved to ("" for none)."""
     found: dict[Replica, tuple[str, str]] = {}
     for broker in brokers:
         for directory in (yield from admin.describe_log_dirs(cluster, broker, topics)):

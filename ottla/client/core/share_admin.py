@@ -44,7 +44,7 @@ class ShareGroup(NamedTuple):
 
 
 class ShareOffset(NamedTuple):
-    """Where a share partition starts; None where nothing was started, or the broker does not send it."""
+    """The start of a share partition; None where nothing was started, or the broker does not send it."""
 
     start_offset: int | None
     leader_epoch: int | None
@@ -90,7 +90,7 @@ def _member(member: Any) -> ShareMember:
 def share_offsets(
     cluster: ClusterCore, group_id: str, partitions: Iterable[TopicPartition] | None = None
 ) -> Procedure[dict[TopicPartition, ShareOffset]]:
-    """Where the partitions of a group start (None: all that it has begun with)."""
+    """The starts of a group's partitions (None: all that it has begun with)."""
     from ottla.wire.messages import describe_share_group_offsets as wire
 
     topics = None

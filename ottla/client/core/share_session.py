@@ -3,8 +3,8 @@
 The session has an epoch, which each request raises by one; a request with epoch 0 begins it with all partitions, later ones name
 only what is added or forgotten, and epoch -1 ends it, upon which the broker releases what was not acknowledged. A record is `open` from
 its delivery until a request acknowledges it; until the answer, the offsets of that request stand in `sent`. When the session is lost, all
-of them go to other members. Nothing here talks to a broker: `share_consumer.py` sends what `fetch_request` and `acknowledge_request` make, and
-hands in the answers.
+of them go to other members. Nothing here talks to a broker: `share_consumer.py` sends what `fetch_request` and `acknowledge_request`
+make, and hands in the answers.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Delivery(NamedTuple):
 
 
 class FetchLimits(NamedTuple):
-    """How much a ShareFetch asks for, and how long it waits."""
+    """The bounds of a ShareFetch: records, bytes, milliseconds."""
 
     max_wait_ms: int
     min_bytes: int

@@ -60,7 +60,7 @@ def list_transactions(
     duration_ms: int = -1,
     pattern: str | None = None,
 ) -> Procedure[list[ListedTransaction]]:
-    """What all coordinators know, by id. A filter that a broker is too old for is refused, never ignored."""
+    """The transactional ids of all coordinators. A filter that a broker is too old for is refused, never ignored."""
     from ottla.wire.messages.list_transactions import ListTransactionsRequest
 
     yield from cluster.refresh([])
@@ -111,7 +111,7 @@ def describe_transaction(cluster: ClusterCore, transactional_id: str) -> Procedu
 def describe_producers(
     cluster: ClusterCore, partitions: Iterable[TopicPartition], *, broker_id: int | None = None
 ) -> Procedure[dict[TopicPartition, list[Any] | KafkaError]]:
-    """Who writes to partitions, as the leader (or the replica on `broker_id`) knows."""
+    """The producers of partitions, as the leader (or the replica on `broker_id`) has them."""
     from ottla.wire.messages import describe_producers as wire
 
     wanted = list(partitions)
@@ -156,7 +156,10 @@ def fence_producer(cluster: ClusterCore, transactional_id: str, *, timeout_ms: i
 
 
 def list_prepared(cluster: ClusterCore) -> Procedure[list[TransactionDescription]]:
-    """What waits for an outside coordinator (KIP-939): open transactions without a timeout. A broker does not know which are prepared."""
+    """Transactions that wait for an outside coordinator (KIP-939): open ones without a timeout.
+
+    A broker does not know which of them are prepared.
+    """
     listed = yield from list_transactions(cluster, states=[ONGOING])
     open_now = [found.transactional_id for found in listed]
     described = []
