@@ -1,7 +1,7 @@
 """Metadata: which brokers there are, and who leads each partition.
 
 Behaviour: the brokers as the connection's listener reaches them, the controller, and leader, replicas and in-sync replicas of the topics
-asked for: all of them (null, or an empty list in version 0), none (an empty list), by name, or by id. A missing topic is created when the
+asked for: all of them (null, or an empty list in version 0), none (an empty list), by name, or by id, which wins. A missing topic is created when the
 client and `auto.create.topics.enable` allow it; it is in the answer at once, because with the embedded store creation is complete when
 the call returns. A partition without a leader is listed with LEADER_NOT_AVAILABLE.
 
@@ -101,10 +101,10 @@ def _answer_one(
 ) -> None:
     """Puts the answer of one topic in its place; a missing name keeps its place for what creation brings."""
     name = wanted.name
-    if name is None:
+    if name is None or (wanted.topic_id != ZERO_UUID and request.version >= 12):  # Java clients send an empty name beside the id
         answers[wanted.topic_id] = _answer_by_id(broker, request, body, wanted.topic_id)
         return
-    if wanted.topic_id != ZERO_UUID and request.version < 12:
+    if wanted.topic_id != ZERO_UUID:
         answers[name] = _refusal(ErrorCode.INVALID_REQUEST, name, wanted.topic_id)
         return
     if name in answers:

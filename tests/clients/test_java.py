@@ -20,6 +20,8 @@ WANTED = {
     **{f"resume {protocol}": "[10, note, 12, 3, 20]" for protocol in ("classic", "consumer")},
     **{f"static {protocol}": "[the-one2, the-one2]" for protocol in ("classic", "consumer")},
     **{f"share {assignor}": "[2+2, 4]" for assignor in ("Range", "RoundRobin", "Sticky", "CooperativeSticky", "uniform", "range")},
+    "pattern": "[0, 1, 2] 2",
+    "topics by id": "[true, 3, UnknownTopicIdException]",
     "topics": "[TopicExistsException, true, 3, UnknownTopicOrPartitionException]",
     "configurations": "5555 delete,compact DEFAULT_CONFIG",
     "records deleted": "[4, 4, 10, 4, 4, true]",
@@ -53,3 +55,16 @@ def test_a_step_sees_what_it_must(seen: dict[str, str], step: str) -> None:
 
 def test_every_step_is_judged(seen: dict[str, str]) -> None:
     assert sorted(seen) == sorted(WANTED)
+
+
+@pytest.mark.timeout(900)
+def test_kafka_topics_describes_by_id(broker: BrokerProcess, need_program: Callable[[str], str]) -> None:
+    java, tool = Java(need_program), "org.apache.kafka.tools.TopicCommand"
+    for line in ("--create --topic described-by-id --partitions 2", "--describe --topic described-by-id"):
+        done = java.run(tool, "--bootstrap-server", broker.address, *line.split())
+        assert done.returncode == 0, done.stderr
+    topic_id = done.stdout.split("TopicId: ")[1].split()[0]
+    by_id = java.run(tool, "--bootstrap-server", broker.address, "--describe", "--topic-id", topic_id)
+    assert by_id.returncode == 0, by_id.stderr
+    lines = [[line.split("\tElr:")[0] for line in text.splitlines()] for text in (by_id.stdout, done.stdout)]
+    assert lines[0] == lines[1], "Metadata, which the tool asks then, knows nothing of eligible replicas"

@@ -98,6 +98,15 @@ def test_topics_by_id() -> None:
     ]
 
 
+@pytest.mark.parametrize("name", ["", "another"])
+def test_an_id_wins_over_the_name_beside_it(name: str) -> None:
+    """Java clients send an empty name, not null."""
+    world = AdminWorld()
+    (made,) = world.cluster.create("a")
+    answer = world.ask(MetadataRequest(topics=[MetadataRequestTopic(name=name, topic_id=made.topic_id)]))
+    assert [(topic.name, topic.topic_id, topic.error_code) for topic in answer.topics] == [("a", made.topic_id, 0)]
+
+
 def test_an_id_before_its_version_is_refused() -> None:
     request = MetadataRequest(topics=[MetadataRequestTopic(name="a", topic_id=b"\1" * 16)])
     assert errors(AdminWorld().ask(request, 11)) == {"a": ErrorCode.INVALID_REQUEST}

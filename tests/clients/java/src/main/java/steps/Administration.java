@@ -15,9 +15,12 @@ import org.apache.kafka.clients.admin.NewPartitions;
 import org.apache.kafka.clients.admin.NewTopic;
 import org.apache.kafka.clients.admin.OffsetSpec;
 import org.apache.kafka.clients.admin.RecordsToDelete;
+import org.apache.kafka.clients.admin.TopicDescription;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
 import org.apache.kafka.clients.consumer.OffsetAndMetadata;
+import org.apache.kafka.common.TopicCollection;
 import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.common.Uuid;
 import org.apache.kafka.common.config.ConfigResource;
 import org.apache.kafka.common.quota.ClientQuotaAlteration;
 import org.apache.kafka.common.quota.ClientQuotaEntity;
@@ -33,6 +36,7 @@ final class Administration {
 
     void addTo(Steps steps) {
         steps.add("topics", this::topics);
+        steps.add("topics by id", this::topicsById);
         steps.add("configurations", this::configurations);
         steps.add("records deleted", this::recordsDeleted);
         for (String protocol : List.of("classic", "consumer")) {
@@ -63,6 +67,26 @@ final class Administration {
             } catch (ExecutionException error) {
                 seen.add(error.getCause().getClass().getSimpleName());
             }
+        }
+        return seen;
+    }
+
+    /** The client sends an empty name beside each id. */
+    private Object topicsById() throws Exception {
+        String name = clients.topic(3);
+        List<Object> seen = new ArrayList<>();
+        try (Admin admin = clients.admin()) {
+            Uuid id = admin.describeTopics(List.of(name)).allTopicNames().get().get(name).topicId();
+            TopicDescription described = admin.describeTopics(TopicCollection.ofTopicIds(List.of(id))).allTopicIds().get().get(id);
+            seen.add(described.name().equals(name));
+            seen.add(described.partitions().size());
+            try {
+                admin.describeTopics(TopicCollection.ofTopicIds(List.of(Uuid.randomUuid()))).allTopicIds().get();
+            } catch (ExecutionException error) {
+                seen.add(error.getCause().getClass().getSimpleName());
+            }
+            admin.deleteTopics(TopicCollection.ofTopicIds(List.of(id))).all().get();
+            Clients.until(() -> !admin.listTopics().names().get().contains(name));
         }
         return seen;
     }

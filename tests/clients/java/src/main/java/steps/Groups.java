@@ -7,6 +7,7 @@ import java.util.Map;
 import java.util.Set;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
 import org.apache.kafka.clients.consumer.OffsetAndMetadata;
+import org.apache.kafka.clients.consumer.SubscriptionPattern;
 import org.apache.kafka.common.TopicPartition;
 
 /** Groups under the classic protocol, with each assignor of the client, and under the consumer protocol, with each of the broker. */
@@ -23,6 +24,7 @@ final class Groups {
             steps.add("resume " + protocol, () -> resume(protocol));
             steps.add("static " + protocol, () -> staticMember(protocol));
         }
+        steps.add("pattern", this::pattern);
         for (String name : List.of("Range", "RoundRobin", "Sticky", "CooperativeSticky")) {
             steps.add("share " + name, () -> share("classic", "partition.assignment.strategy", ASSIGNORS + name + "Assignor"));
         }
@@ -74,6 +76,17 @@ final class Groups {
             }
         }
         return seen;
+    }
+
+    /** A member that subscribes to a pattern, which the broker matches, and to which it answers with topic ids. */
+    private Object pattern() throws Exception {
+        String topic = clients.topic(2);
+        clients.send(topic, 3);
+        try (KafkaConsumer<String, String> consumer = clients.member("consumer", clients.fresh("group"))) {
+            consumer.subscribe(new SubscriptionPattern(topic + ".*"));
+            List<String> values = Clients.values(Clients.read(consumer, 3));
+            return values + " " + consumer.assignment().size();
+        }
     }
 
     /** One member has all, two share, and when one leaves the other has all again. */
