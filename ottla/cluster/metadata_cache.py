@@ -2,18 +2,67 @@
 
 Topics, partitions and brokers are the immutable values that arrived, not copies. A partition never goes back to an older leader epoch or
 partition epoch of the same topic; whole messages from an older controller are refused before they come here (`control.py`).
+
+One thing a broker knows before any controller: which of its own replicas cannot be served because a disk failed (`mark_offline`). Readers
+see such a replica as offline and, if it leads, the partition without a leader, until it works again; what controllers have sent is kept.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 
-from ottla.base.cluster_metadata import CONFIG_TOPIC, ClusterMetadata, ConfigPut, PartitionMetadata, QuotaPut, TopicMetadata
+from ottla.base.cluster_metadata import (
+    CONFIG_TOPIC,
+    NO_LEADER,
+    ClusterMetadata,
+    ConfigPut,
+    PartitionMetadata,
+    QuotaPut,
+    TopicMetadata,
+)
 from ottla.base.control_messages import UpdateConfigs, UpdateMetadata
+from ottla.base.types import TopicPartition
 
 
 class MetadataCache(ClusterMetadata):
     """`ClusterMetadata` that messages change."""
+
+    def __init__(self, cluster_id: str = "") -> None:
+        super().__init__(cluster_id)
+        self._offline: dict[str, dict[int, int]] = {}  # topic -> partition -> the broker whose replica of it cannot be served
+        self._sent: dict[str, TopicMetadata] = {}  # those topics as controllers have sent them
+
+    def mark_offline(self, broker_id: int, replicas: Iterable[TopicPartition]) -> None:
+        """These replicas of this broker cannot be served."""
+        topics: dict[str, None] = {}
+        for key in replicas:
+            self._offline.setdefault(key.topic, {})[key.partition] = broker_id
+            topics[key.topic] = None
+        for name in topics:
+            self._show(name)
+
+    def mark_online(self, replicas: Iterable[TopicPartition]) -> None:
+        """They can, or are about to be opened."""
+        topics: dict[str, None] = {}
+        for key in replicas:
+            if self._offline.get(key.topic, {}).pop(key.partition, None) is not None:
+                topics[key.topic] = None
+        for name in topics:
+            if not self._offline[name]:
+                del self._offline[name]
+            self._show(name)
+
+    def _show(self, name: str) -> None:
+        """Lets readers see the topic with the replicas that are offline now."""
+        known = self._sent.pop(name, None) or self._topics.get(name)
+        if known is None:
+            return
+        self._topics[name] = known
+        offline = self._offline.get(name)
+        if offline:
+            self._sent[name] = known
+            self._topics[name] = replace(known, partitions=tuple(_without(one, offline.get(one.index)) for one in known.partitions))
 
     def update(self, message: UpdateMetadata) -> tuple[list[str], list[str]]:
         """Returns the names of topics that are new or changed, and of those that are gone."""
@@ -44,18 +93,22 @@ class MetadataCache(ClusterMetadata):
         return [key for key in {**before, **self._configs} if before.get(key) != self._configs.get(key)] + topics
 
     def _put(self, topic: TopicMetadata) -> bool:
-        known = self._topics.get(topic.name)
+        known = self._sent.get(topic.name) or self._topics.get(topic.name)
         if known is topic:
             return False
+        self._sent.pop(topic.name, None)
         if known is not None:
             self.partition_count -= len(known.partitions)
             if known.topic_id == topic.topic_id:
                 topic = _newest(known, topic)
             else:
                 del self._names_by_id[known.topic_id]
+                self._offline.pop(topic.name, None)  # those were another topic's
         self.partition_count += len(topic.partitions)
         self._topics[topic.name] = topic
         self._names_by_id[topic.topic_id] = topic.name
+        if topic.name in self._offline:
+            self._show(topic.name)
         return True
 
     def _remove(self, name: str, topic_id: bytes) -> bool:
@@ -64,15 +117,20 @@ class MetadataCache(ClusterMetadata):
             return False
         del self._topics[name]
         del self._names_by_id[topic_id]
+        self._offline.pop(name, None)
+        self._sent.pop(name, None)
         self.partition_count -= len(known.partitions)
         return True
 
     def _put_configs(self, change: ConfigPut) -> None:
         key = (change.resource_type, change.name)
         if change.resource_type == CONFIG_TOPIC:
-            topic = self._topics.get(change.name)
+            topic = self._sent.pop(change.name, None) or self._topics.get(change.name)
             if topic is not None and topic.configs != change.configs:
-                self._topics[change.name] = replace(topic, configs=change.configs)
+                topic = replace(topic, configs=change.configs)
+            if topic is not None:
+                self._topics[change.name] = topic
+                self._show(change.name)
         elif change.configs:
             self._configs[key] = change.configs
         else:
@@ -83,6 +141,15 @@ class MetadataCache(ClusterMetadata):
             self.quotas[change.entity] = change.quotas
         else:
             self.quotas.pop(change.entity, None)
+
+
+def _without(partition: PartitionMetadata, broker_id: int | None) -> PartitionMetadata:
+    """The partition as it is while this broker's replica of it is offline."""
+    if broker_id is None or broker_id not in partition.replicas:
+        return partition
+    offline = tuple(dict.fromkeys((*partition.offline_replicas, broker_id)))
+    leader = NO_LEADER if partition.leader == broker_id else partition.leader
+    return replace(partition, leader=leader, offline_replicas=offline)
 
 
 def _newest(known: TopicMetadata, topic: TopicMetadata) -> TopicMetadata:

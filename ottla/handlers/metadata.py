@@ -1,9 +1,9 @@
 """Metadata: which brokers there are, and who leads each partition.
 
 Behaviour: the brokers as the connection's listener reaches them, the controller, and leader, replicas and in-sync replicas of the topics
-asked for: all of them (null, or an empty list in version 0), none (an empty list), by name, or by id, which wins. A missing topic is created when the
-client and `auto.create.topics.enable` allow it; it is in the answer at once, because with the embedded store creation is complete when
-the call returns. A partition without a leader is listed with LEADER_NOT_AVAILABLE.
+asked for: all of them (null, or an empty list in version 0), none (an empty list), by name, or by id, which wins. A missing topic is
+created when the client and `auto.create.topics.enable` allow it; it is in the answer at once, because with the embedded store creation is
+complete when the call returns. A partition without a leader is listed with LEADER_NOT_AVAILABLE.
 
 Version notes: 1 controller id, internal flag, null for all topics. 4 the client may forbid creation (KIP-204). 7 leader epoch (KIP-320).
 8-10 authorized operations of the cluster (KIP-430). 10, 12 topic ids (KIP-516). 13 a top-level error (KIP-1102).

@@ -264,10 +264,13 @@ class Node:
         if isinstance(error, DamagedLogError):
             log.error("%s goes offline: %s", partition.topic_partition, error)
             self.hosts.resign(*partition.topic_partition)
+            self.replicas.mark_offline([partition.topic_partition])
             return
         directory = self.partitions.directory_of(partition)
-        for stopped in self.partitions.take_offline(directory, str(error)):
-            self.hosts.resign(*stopped.topic_partition)
+        stopped = [found.topic_partition for found in self.partitions.take_offline(directory, str(error))]
+        for key in stopped:
+            self.hosts.resign(*key)
+        self.replicas.mark_offline(stopped)
 
     # For the parts
 

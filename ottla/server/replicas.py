@@ -12,13 +12,14 @@ import gc
 import logging
 from collections.abc import Callable, Iterator, Sequence
 
-from ottla.base.cluster_metadata import CONFIG_TOPIC, ClusterMetadata
+from ottla.base.cluster_metadata import CONFIG_TOPIC
 from ottla.base.config import BrokerConfig
 from ottla.base.control_messages import PartitionState, StoppedReplica
 from ottla.base.errors import ApiError, ErrorCode, StorageError
 from ottla.base.ports import Clock, Timers
 from ottla.base.turns import Turns
 from ottla.base.types import TopicPartition
+from ottla.cluster.metadata_cache import MetadataCache
 from ottla.replication.partition import Partition
 from ottla.server.hosts import CoordinatorHosts, GroupHosts, ShareStateHosts
 from ottla.server.log_directories import LogDirectoryState
@@ -42,7 +43,7 @@ class Replicas:
         clock: Clock,
         timers: Timers,
         partitions: PartitionTable,
-        metadata: ClusterMetadata,
+        metadata: MetadataCache,
         hosts: CoordinatorHosts,
         groups: GroupHosts,
         share_states: ShareStateHosts,
@@ -109,6 +110,7 @@ class Replicas:
         for path in undeleted:
             self._remove_later(path, self._config.log_config({}).file_delete_delay_ms)
         stopped = [partition for partition in self._partitions.all() if self._partitions.directory_of(partition) is directory]
+        self._metadata.mark_online([*(partition.topic_partition for partition in stopped), *self._missing])
         states = [self._state_of(partition.topic_partition) for partition in stopped]
         self._partitions.drop(stopped)
         waiting = list(self._missing.values())
@@ -118,7 +120,12 @@ class Replicas:
     def open_again(self, directory: LogDirectoryState) -> None:
         """Logs of a directory that works could not be opened, for lack of room perhaps: tries them again."""
         keys = self._partitions.unopened_in(directory)
+        self._metadata.mark_online(keys)
         self.on_leader_and_isr([self._missing.pop(key) for key in keys if key in self._missing])
+
+    def mark_offline(self, replicas: Sequence[TopicPartition]) -> None:
+        """These replicas cannot be served, whatever the controller believes."""
+        self._metadata.mark_offline(self._broker_id, replicas)
 
     def _state_of(self, key: TopicPartition) -> PartitionState | None:
         topic = self._metadata.topic(key.topic)
@@ -165,6 +172,7 @@ class Replicas:
         except ApiError as error:
             log.error("%s is not available: %s", key, error.message)
             self._missing[key] = state
+            self.mark_offline([key])
             return
         told = state.partition
         if told.leader == self._broker_id:

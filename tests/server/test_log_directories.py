@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,11 +19,13 @@ from ottla.base.types import TopicPartition
 from ottla.server import app
 from ottla.server.app import BrokerServer
 from ottla.server.log_directories import LogDirectoryState
+from ottla.server.metrics import BrokerParts, Metrics
 from ottla.storage.offset_checkpoints import LogOffsets
 from ottla.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from ottla.wire.messages.describe_log_dirs import DescribeLogDirsRequest
 from ottla.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from ottla.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from ottla.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from ottla.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from ottla.wire.records import Record, encode_batch
 from tests.clients.wire_client import WireClient
@@ -230,3 +235,43 @@ def test_i44_the_path_of_an_error_says_which_directory_failed(server: BrokerServ
     assert bad is not None and good is not None
     server.node.storage_failed(StorageError(f"{good.log.directory}/x is fine", f"{bad.log.directory}/00000000000000000000.log"))
     assert not bad.is_online and good.is_online
+
+
+def test_the_only_directory_fails_and_every_view_says_so(
+    loop: asyncio.AbstractEventLoop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Metadata, the metric and the command line agree with /readyz, and all are well again afterwards."""
+    monkeypatch.setattr(app, "OsDisk", FailingDisk)
+    monkeypatch.setattr(FailingDisk, "broken", "")
+    server = BrokerServer(loop, config_for(tmp_path))
+    server.start()
+    server.node.create_topics([("t", 2)])
+
+    def leaders(client: WireClient) -> list[tuple[int, int, list[int]]]:
+        (topic,) = client.ask(MetadataRequest(topics=[MetadataRequestTopic(name="t")]), 12).topics
+        return [(one.error_code, one.leader_id, one.offline_replicas) for one in topic.partitions]
+
+    def offline_partitions() -> float:
+        node = server.node
+        metrics = Metrics(BrokerParts(broker=node.broker, dispatcher=node.dispatcher, listeners=node.listeners, flusher=node.flusher))
+        return float(re.findall(r"^kafka_controller_kafkacontroller_offlinepartitionscount (\S+)$", metrics.render().decode(), re.M)[0])
+
+    def health(_client: WireClient) -> tuple[int, str]:
+        line = [sys.executable, "-m", "ottla.cli.main", "cluster", "health", "-b", f"127.0.0.1:{server.node.endpoints[0].port}"]
+        done = subprocess.run(line, capture_output=True, text=True, check=False)
+        return done.returncode, done.stdout
+
+    well = [(0, 0, [])] * 2
+    assert with_client(loop, server, leaders) == well and with_client(loop, server, health) == (0, "healthy\n")
+    FailingDisk.broken = f"{tmp_path}/t-"
+    assert with_client(loop, server, lambda client: produce(client, "t", 1)) == [ErrorCode.KAFKA_STORAGE_ERROR]
+    assert with_client(loop, server, leaders) == [(ErrorCode.LEADER_NOT_AVAILABLE, -1, [0])] * 2
+    assert offline_partitions() == 2
+    code, said = with_client(loop, server, health)
+    assert code == 1 and "of broker 0 is offline" in said and "2 partitions without a leader" in said
+    FailingDisk.broken = ""
+    partitions, housekeeping = server.node.partitions, server.node.housekeeping
+    run_until(loop, lambda: housekeeping.recheck_offline() or sum(partition.is_online for partition in partitions.all()) == 2)
+    assert with_client(loop, server, leaders) == well and with_client(loop, server, health) == (0, "healthy\n")
+    assert offline_partitions() == 0
+    loop.run_until_complete(server.stop())

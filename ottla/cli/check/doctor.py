@@ -27,6 +27,7 @@ SYNC_MS_GOOD = 50.0
 CLOCK_AHEAD_S = 5.0
 _LOOPBACK = ("127.", "::1", "localhost")
 _UNSYNCHRONISED = 5
+_OFFLINE_HINT = "free some space, or replace the disk; the broker's log says why, and it comes back by itself"
 
 
 class Finding(NamedTuple):
@@ -183,6 +184,7 @@ def check_libraries() -> Finding:
 def check_brokers(args: argparse.Namespace) -> Iterator[Finding]:
     """Checks the named broker, then each address that it advertises."""
     from ottla.base.errors import OttlaError
+    from ottla.cli.cluster.logdirs import failed_directories
 
     started = time.perf_counter()
     try:
@@ -193,6 +195,7 @@ def check_brokers(args: argparse.Namespace) -> Iterator[Finding]:
             bootstrap = str(cluster.any_connection().address.host)
             for broker_id, address in sorted(cluster.brokers.items()):
                 yield _check_advertised(cluster, broker_id, address, bootstrap)
+            yield from (Finding("log directories", FAIL, reason, _OFFLINE_HINT) for reason in failed_directories(cluster))
             yield judge_partitions([partition for topic in answer.topics for partition in topic.partitions])
     except OttlaError as error:
         yield Finding("broker", FAIL, str(error), "start one with `ottla start`, or name another with -b HOST:PORT")

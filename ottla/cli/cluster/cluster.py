@@ -6,6 +6,7 @@ import argparse
 from typing import Any
 
 from ottla.base.errors import ApiError, ErrorCode
+from ottla.cli.cluster.logdirs import failed_directories
 from ottla.cli.command import Command, no_arguments
 from ottla.cli.options import connect, output_of
 from ottla.cli.output import write
@@ -57,7 +58,7 @@ def _health(args: argparse.Namespace) -> int:
     output = output_of(args)
     with connect(args) as cluster:
         found = _overview(cluster)
-    reasons = []
+        reasons = failed_directories(cluster)
     if found["controller"] < 0:
         reasons.append("no controller")
     if found["offline"]:

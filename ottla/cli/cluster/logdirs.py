@@ -6,10 +6,12 @@ import argparse
 import json
 from typing import Any
 
+from ottla.base.errors import OttlaError
 from ottla.cli.command import Command, UsageError, merged
 from ottla.cli.options import connect, output_of
 from ottla.cli.output import write
 from ottla.client.blocking import admin
+from ottla.client.blocking.cluster import Cluster
 from ottla.client.errors import error_code
 
 COLUMNS = (
@@ -28,6 +30,18 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     add("--describe", action="store_true", help=argparse.SUPPRESS)
     add("--broker-list", metavar="ID,...", help="only these brokers")
     add("--topic-list", metavar="TOPIC,...", help="only these topics")
+
+
+def failed_directories(cluster: Cluster) -> list[str]:
+    """One sentence for each log directory that does not work. Brokers that do not answer, or not this client, have none."""
+    failed = []
+    for broker_id in sorted(cluster.brokers):
+        try:
+            found = admin.describe_log_dirs(cluster, broker_id, [])
+        except OttlaError:
+            continue
+        failed += [f"log directory {one.log_dir} of broker {broker_id} is offline" for one in found if one.error_code]
+    return failed
 
 
 def _run(args: argparse.Namespace) -> int:
