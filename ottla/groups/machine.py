@@ -11,7 +11,8 @@ that cannot be read change nothing.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple
 
 from ottla.base.errors import ErrorCode
 from ottla.base.ports import Random
@@ -19,13 +20,28 @@ from ottla.base.share_state import Persister
 from ottla.groups import admin, records
 from ottla.groups.classic import join, leave, rebalance, sync
 from ottla.groups.classic.group import ClassicGroup
+from ottla.groups.commands import (
+    AlterShareOffsets,
+    CommitOffsets,
+    CommitOffsetsInTransaction,
+    ConsumerHeartbeat,
+    DeleteOffsets,
+    DeleteShareOffsets,
+    FetchOffsets,
+    Heartbeat,
+    Join,
+    Leave,
+    ListGroups,
+    ShareHeartbeat,
+    Sync,
+)
 from ottla.groups.consumer import classic_members, heartbeat
 from ottla.groups.consumer.describe import describe_consumer_groups
 from ottla.groups.consumer.group import ConsumerGroup
-from ottla.groups.consumer.records import CONSUMER_KEYS, fold
+from ottla.groups.consumer.records import CONSUMER_KEYS, CONSUMER_SCHEMA, fold_consumer
 from ottla.groups.consumer.sessions import watch_everybody
-from ottla.groups.draft import Caller, Draft
-from ottla.groups.offsets import commit, expiry
+from ottla.groups.epoch_records import EpochSchema
+from ottla.groups.offsets import commit, delete, expiry, fetch
 from ottla.groups.offsets.store import CommittedOffset
 from ottla.groups.settings import GroupSettings, OwnSettings, TopicsView, nothing_of_its_own
 from ottla.groups.shard import GroupShard
@@ -34,33 +50,31 @@ from ottla.groups.share.group import ShareGroup
 from ottla.groups.share.heartbeat import share_heartbeat
 from ottla.groups.share.no_states import NO_SHARE_STATES
 from ottla.groups.share.offsets import alter_share_offsets, delete_share_offsets, known_share_topics
-from ottla.groups.share.records import SHARE_KEYS, fold_share
+from ottla.groups.share.records import SHARE_KEYS, SHARE_SCHEMA, fold_share
 from ottla.groups.share.sessions import watch_share_members
 from ottla.groups.share.topics import forget_deleted_topics, resume_share_states
 from ottla.groups.states import ALLOWED, DEAD
-from ottla.machine.contract import NOTHING, Answer, Decision, Effect, LogRecord, Reply, Transactional, independent
-from ottla.wire.messages.alter_share_group_offsets import AlterShareGroupOffsetsRequest
-from ottla.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
-from ottla.wire.messages.delete_share_group_offsets import DeleteShareGroupOffsetsRequest
+from ottla.machine.contract import NOTHING, Answer, Decision, Effect, LogRecord, Reply, Transactional
+from ottla.machine.draft import Draft
 from ottla.wire.messages.group_records import (
-    ConsumerGroupMemberMetadataKey,
-    ConsumerGroupMetadataKey,
     GroupMetadataKey,
     GroupMetadataValue,
     OffsetCommitKey,
     OffsetCommitValue,
 )
-from ottla.wire.messages.heartbeat import HeartbeatRequest
-from ottla.wire.messages.join_group import JoinGroupRequest
-from ottla.wire.messages.leave_group import LeaveGroupRequest
-from ottla.wire.messages.list_groups import ListGroupsRequest
-from ottla.wire.messages.offset_commit import OffsetCommitRequest
-from ottla.wire.messages.offset_delete import OffsetDeleteRequest
-from ottla.wire.messages.offset_fetch import OffsetFetchRequestGroup
-from ottla.wire.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
-from ottla.wire.messages.share_group_records import ShareGroupMemberMetadataKey, ShareGroupMetadataKey
-from ottla.wire.messages.sync_group import SyncGroupRequest
-from ottla.wire.messages.txn_offset_commit import TxnOffsetCommitRequest
+
+
+class EpochKind(NamedTuple):
+    """How records of one kind of group with epochs are folded."""
+
+    group: type[Any]
+    schema: EpochSchema
+    keys: tuple[Any, ...]
+    fold: Callable[[Any, Any, Any], None]
+
+
+CONSUMER_KIND = EpochKind(ConsumerGroup, CONSUMER_SCHEMA, CONSUMER_KEYS, fold_consumer)
+SHARE_KIND = EpochKind(ShareGroup, SHARE_SCHEMA, SHARE_KEYS, fold_share)
 
 
 class GroupMachine:
@@ -75,11 +89,10 @@ class GroupMachine:
         persister: Persister = NO_SHARE_STATES,
     ) -> None:
         self.shard = GroupShard(settings, topics, random, own_settings, persister)
-        self._folds: dict[type, Callable[[int, Any, Any, Transactional | None], None]] = {
+        self._folds: dict[Any, Callable[[int, Any, Any, Transactional | None], None]] = {
             OffsetCommitKey: self._apply_offset,
             GroupMetadataKey: self._apply_group,
-            **dict.fromkeys(CONSUMER_KEYS, self._apply_consumer),
-            **dict.fromkeys(SHARE_KEYS, self._apply_share),
+            **{key: partial(self._apply_epochs, kind) for kind in (CONSUMER_KIND, SHARE_KIND) for key in kind.keys},
         }
 
     def configure(self, settings: GroupSettings) -> None:
@@ -88,59 +101,63 @@ class GroupMachine:
 
     # Commands
 
-    def join_group(self, request: JoinGroupRequest, caller: Caller, reply: Reply, now_ms: int) -> Decision:
-        group = self.shard.groups.get(request.group_id)
+    def join_group(self, command: Join, reply: Reply, now_ms: int) -> Decision:
+        group = self.shard.groups.get(command.group_id)
         if type(group) is not ConsumerGroup:
-            return join.join_group(self.shard, request, caller, reply, now_ms)
+            return join.join_group(self.shard, command, reply, now_ms)
         draft = Draft()
-        if classic_members.give_way(self.shard, group, request, draft):
-            return self._join_afterwards(draft, request, caller, reply)
-        return classic_members.join_group(self.shard, group, request, caller, reply, now_ms)
+        if classic_members.give_way(self.shard, group, command, draft):
+            return self._join_afterwards(draft, command, reply)
+        return classic_members.join_group(self.shard, group, command, reply, now_ms)
 
-    def _join_afterwards(self, draft: Draft, request: JoinGroupRequest, caller: Caller, reply: Reply) -> Decision:
+    def _join_afterwards(self, draft: Draft, command: Join, reply: Reply) -> Decision:
         """A consumer group gives way to a classic one: when that is logged the member joins."""
-        deferred, key = self.shard.deferred, f"anew/{request.group_id}/{request.member_id}/{self.shard.random.token_bytes(8).hex()}"
+        deferred, key = self.shard.deferred, f"anew/{command.group_id}/{command.member_id}/{self.shard.random.token_bytes(8).hex()}"
 
         def refused(code: ErrorCode) -> Effect:
             deferred.pop(key, None)
-            return Answer(reply, rebalance.join_refusal(code, request.member_id))
+            return Answer(reply, rebalance.refuse_join(code, command.member_id))
 
         def join(now_ms: int) -> Decision:
             if deferred.pop(key, None) is None:
                 return NOTHING  # refused, and answered
-            return self.join_group(request, caller, reply, now_ms)
+            return self.join_group(command, reply, now_ms)
+
+        def undo(repair: Draft, code: ErrorCode) -> None:
+            if deferred.pop(key, None) is not None:
+                repair.answer(reply, rebalance.refuse_join(code, command.member_id), rebalance.refuse_join)
 
         deferred[key] = refused
         draft.schedule(key, 0, join)
-        decision = draft.decision()
-        return Decision(records=decision.records, effects=decision.effects, refused=lambda code: (refused(code), *decision.refused(code)))
+        draft.on_refusal(undo)
+        return draft.decision()
 
-    def sync_group(self, request: SyncGroupRequest, reply: Reply, now_ms: int) -> Decision:
-        group = self.shard.groups.get(request.group_id)
+    def sync_group(self, command: Sync, reply: Reply, now_ms: int) -> Decision:
+        group = self.shard.groups.get(command.group_id)
         if type(group) is ConsumerGroup:
-            return classic_members.sync_group(self.shard, group, request, reply, now_ms)
-        return sync.sync_group(self.shard, request, reply, now_ms)
+            return classic_members.sync_group(self.shard, group, command, reply, now_ms)
+        return sync.sync_group(self.shard, command, reply, now_ms)
 
-    def heartbeat(self, request: HeartbeatRequest, reply: Reply, now_ms: int) -> Decision:
-        group = self.shard.groups.get(request.group_id)
+    def heartbeat(self, command: Heartbeat, reply: Reply, now_ms: int) -> Decision:
+        group = self.shard.groups.get(command.group_id)
         if type(group) is ConsumerGroup:
-            return classic_members.heartbeat(self.shard, group, request, reply, now_ms)
-        return sync.heartbeat(self.shard, request, reply, now_ms)
+            return classic_members.heartbeat(self.shard, group, command, reply, now_ms)
+        return sync.heartbeat(self.shard, command, reply, now_ms)
 
-    def leave_group(self, request: LeaveGroupRequest, reply: Reply, now_ms: int) -> Decision:
-        group = self.shard.groups.get(request.group_id)
+    def leave_group(self, command: Leave, reply: Reply, now_ms: int) -> Decision:
+        group = self.shard.groups.get(command.group_id)
         if type(group) is ConsumerGroup:
-            return classic_members.leave_group(self.shard, group, request, reply)
-        return leave.leave_group(self.shard, request, reply, now_ms)
+            return classic_members.leave_group(self.shard, group, command, reply)
+        return leave.leave_group(self.shard, command, reply, now_ms)
 
-    def consumer_heartbeat(self, request: ConsumerGroupHeartbeatRequest, caller: Caller, reply: Reply, now_ms: int) -> Decision:
-        return heartbeat.heartbeat(self.shard, request, caller, reply, now_ms)
+    def consumer_heartbeat(self, command: ConsumerHeartbeat, reply: Reply, now_ms: int) -> Decision:
+        return heartbeat.heartbeat(self.shard, command, reply, now_ms)
 
     def describe_consumer_groups(self, group_ids: Iterable[str], reply: Reply) -> Decision:
         return describe_consumer_groups(self.shard, group_ids, reply)
 
-    def share_heartbeat(self, request: ShareGroupHeartbeatRequest, caller: Caller, reply: Reply, now_ms: int) -> Decision:
-        return share_heartbeat(self.shard, request, caller, reply, now_ms)
+    def share_heartbeat(self, command: ShareHeartbeat, reply: Reply, now_ms: int) -> Decision:
+        return share_heartbeat(self.shard, command, reply, now_ms)
 
     def describe_share_groups(self, group_ids: Iterable[str], reply: Reply) -> Decision:
         return describe_share_groups(self.shard, group_ids, reply)
@@ -148,47 +165,47 @@ class GroupMachine:
     def known_share_topics(self, group_id: str, reply: Reply) -> Decision:
         return known_share_topics(self.shard, group_id, reply)
 
-    def alter_share_offsets(self, request: AlterShareGroupOffsetsRequest, reply: Reply) -> Decision:
-        return alter_share_offsets(self.shard, request, reply)
+    def alter_share_offsets(self, command: AlterShareOffsets, reply: Reply) -> Decision:
+        return alter_share_offsets(self.shard, command, reply)
 
-    def delete_share_offsets(self, request: DeleteShareGroupOffsetsRequest, reply: Reply) -> Decision:
-        return delete_share_offsets(self.shard, request, reply)
+    def delete_share_offsets(self, command: DeleteShareOffsets, reply: Reply) -> Decision:
+        return delete_share_offsets(self.shard, command, reply)
 
     def topics_changed(self) -> None:
         """A topic was made, deleted or has more partitions: consumer and share groups look again at their members' next heartbeat."""
         self.shard.topics_version += 1
 
-    def commit_offsets(self, request: OffsetCommitRequest, caller: Caller, reply: Reply, now_ms: int) -> Decision:
-        return commit.commit_offsets(self.shard, request, caller, reply, now_ms)
+    def commit_offsets(self, command: CommitOffsets, reply: Reply, now_ms: int) -> Decision:
+        return commit.commit_offsets(self.shard, command, reply, now_ms)
 
-    def commit_in_transaction(self, request: TxnOffsetCommitRequest, reply: Reply, now_ms: int) -> Decision:
-        return commit.commit_in_transaction(self.shard, request, reply, now_ms)
+    def commit_in_transaction(self, command: CommitOffsetsInTransaction, reply: Reply, now_ms: int) -> Decision:
+        return commit.commit_in_transaction(self.shard, command, reply, now_ms)
 
-    def fetch_offsets(self, request: OffsetFetchRequestGroup, require_stable: bool, reply: Reply) -> Decision:
-        return commit.fetch_offsets(self.shard, request, require_stable, reply)
+    def fetch_offsets(self, command: FetchOffsets, reply: Reply) -> Decision:
+        return fetch.fetch_offsets(self.shard, command, reply)
 
-    def delete_offsets(self, request: OffsetDeleteRequest, reply: Reply) -> Decision:
-        return commit.delete_offsets(self.shard, request, reply)
+    def delete_offsets(self, command: DeleteOffsets, reply: Reply) -> Decision:
+        return delete.delete_offsets(self.shard, command, reply)
 
-    def list_groups(self, request: ListGroupsRequest, reply: Reply) -> Decision:
-        return admin.list_groups(self.shard, request, reply)
+    def list_groups(self, command: ListGroups, reply: Reply) -> Decision:
+        return admin.list_groups(self.shard, command, reply)
 
-    def describe_groups(self, group_ids: Iterable[str], caller: Caller, reply: Reply) -> Decision:
-        return admin.describe_groups(self.shard, group_ids, caller, reply)
+    def describe_groups(self, group_ids: Iterable[str], reply: Reply) -> Decision:
+        return admin.describe_groups(self.shard, group_ids, reply)
 
     def delete_group(self, group_id: str, reply: Reply) -> Decision:
         return admin.delete_group(self.shard, group_id, reply)
 
     def forget_topics(self, names: Iterable[str]) -> Decision:
         """Topics were deleted: what groups have committed in them goes, and where share groups stand in them."""
-        gone = frozenset(names)
-        parts = list(commit.forget_topics(self.shard, gone).parts)
+        gone, draft = frozenset(names), Draft()
+        draft.separate(delete.forget_topics(self.shard, gone))
         for group in self.shard.groups.values():
             if type(group) is ShareGroup:
-                draft = Draft()
-                forget_deleted_topics(self.shard, group, gone, draft)
-                parts.append(draft.decision())
-        return Decision(parts=parts)
+                part = Draft()
+                forget_deleted_topics(self.shard, group, gone, part)
+                draft.parts.append(part.decision())
+        return draft.decision()
 
     # The fold of the log
 
@@ -236,42 +253,33 @@ class GroupMachine:
             # Loading, or a consumer group that went back to the classic protocol.
             groups[key.group] = ClassicGroup.from_record(key.group, value)
 
-    def _apply_consumer(self, _offset: int, key: Any, value: Any, _transactional: Transactional | None) -> None:
+    def _apply_epochs(
+        self, kind: EpochKind, _offset: int, key: Any, value: Any, _transactional: Transactional | None
+    ) -> None:
+        """A record of a consumer or share group."""
         groups = self.shard.groups
         group = groups.get(key.group_id)
-        if type(group) is not ConsumerGroup:
+        if type(group) is not kind.group:
             if value is None:
                 return
-            group = groups[key.group_id] = ConsumerGroup(key.group_id)
-        if value is None and type(key) is ConsumerGroupMetadataKey:
+            group = groups[key.group_id] = kind.group(key.group_id)
+        if value is None and type(key) is kind.schema.group_key:
             del groups[key.group_id]
             if self.shard.offsets.has_offsets(key.group_id):
                 groups[key.group_id] = ClassicGroup(key.group_id)
         else:
-            fold(group, key, value)
-        if value is None and type(key) is ConsumerGroupMemberMetadataKey:
-            self.shard.sessions.pop((key.group_id, key.member_id), None)  # its timer will find nobody
-
-    def _apply_share(self, _offset: int, key: Any, value: Any, _transactional: Transactional | None) -> None:
-        groups = self.shard.groups
-        group = groups.get(key.group_id)
-        if type(group) is not ShareGroup:
-            if value is None:
-                return
-            group = groups[key.group_id] = ShareGroup(key.group_id)
-        if value is None and type(key) is ShareGroupMetadataKey:
-            del groups[key.group_id]
-        else:
-            fold_share(group, key, value)
-        if value is None and type(key) is ShareGroupMemberMetadataKey:
-            self.shard.share_sessions.pop((key.group_id, key.member_id), None)  # its timer will find nobody
+            kind.fold(group, key, value)
+        if value is None and type(key) is kind.schema.member_key:
+            self.shard.sessions.pop((key.group_id, key.member_id), None)  # its timer will find no member
 
     def apply_marker(self, offset: int, producer_id: int, producer_epoch: int, is_commit: bool) -> None:
         self.shard.offsets.end_transaction(producer_id, is_commit)
 
     def follow_up(self, now_ms: int) -> Decision:
         """After a marker: what compaction would get wrong is logged once more."""
-        return commit.rewrite_overtaken(self.shard)
+        draft = Draft()
+        draft.separate(delete.rewrite_overtaken(self.shard))
+        return draft.decision()
 
     def resume(self, now_ms: int) -> Decision:
         """Members found in the log have one session timeout to be heard of."""
@@ -284,10 +292,17 @@ class GroupMachine:
                 watch_everybody(self.shard, group, draft, now_ms)
             elif isinstance(group, ShareGroup):
                 watch_share_members(self.shard, group, draft, now_ms)
+        self._resume_share_states(draft)
+        draft.on_refusal(lambda repair, _code: self._resume_share_states(repair))
+        expiry.schedule_sweep(self.shard, draft)
+        logged, draft.records = draft.records, []
+        draft.separate([*delete.rewrite_overtaken(self.shard), *logged])
+        return draft.decision()
+
+    def _resume_share_states(self, draft: Draft) -> None:
+        for group in self.shard.groups.values():
+            if type(group) is ShareGroup:
                 resume_share_states(self.shard, group, draft)
-        timers = [*draft.decision().effects, expiry.schedule_sweep(self.shard)]
-        parts = [*commit.rewrite_overtaken(self.shard).parts, *independent(draft.records)]
-        return Decision(parts=parts, effects=timers, refused=lambda _code: timers)
 
     def abandon(self, code: ErrorCode) -> Sequence[Effect]:
         """Leadership is lost: everybody who waits in a rebalance is told."""
@@ -295,9 +310,9 @@ class GroupMachine:
         for group in self.shard.groups.values():
             if type(group) is ClassicGroup:
                 for member in group.members.values():
-                    rebalance.answer_join(member, group, draft, rebalance.join_refusal(code, member.member_id))
-                    rebalance.answer_sync(member, draft, sync.sync_refusal(code))
-        return [*draft.decision().effects, *(refused(code) for refused in list(self.shard.deferred.values()))]
+                    rebalance.answer_join(member, group, draft, rebalance.refuse_join(code, member.member_id))
+                    rebalance.answer_sync(member, draft, rebalance.refuse_sync(code))
+        return [*draft.effects(), *(refused(code) for refused in list(self.shard.deferred.values()))]
 
     def hard_state(self) -> dict[str, Any]:
         """All that the log decides, to compare a live machine with a replayed one."""

@@ -7,6 +7,7 @@ records are passed over, never an error, because a client could have written the
 
 from __future__ import annotations
 
+from functools import lru_cache
 from struct import Struct as Packer
 from typing import TypeVar
 
@@ -57,6 +58,7 @@ _INT16 = Packer(">h")
 GROUP_METADATA_VERSION = 3
 OFFSET_COMMIT_VERSION = 4
 OFFSET_COMMIT_VERSION_WITH_EXPIRY = 1
+OFFSET_KEYS_MAX = 4_096
 
 _KEYS: dict[int, type[RecordKey]] = {
     cls.API_KEY: cls
@@ -142,7 +144,6 @@ def read_value(key: RecordKey, data: bytes) -> RecordValue | None:
 
 def offset_commit(group_id: str, topic: str, partition: int, committed: CommittedOffset) -> LogRecord:
     """A commit; one of an old client that says when it expires needs the version that has a field for it."""
-    key = OffsetCommitKey(group=group_id, topic=topic, partition=partition)
     value = OffsetCommitValue(
         offset=committed.offset,
         leader_epoch=committed.leader_epoch,
@@ -152,7 +153,13 @@ def offset_commit(group_id: str, topic: str, partition: int, committed: Committe
         topic_id=committed.topic_id,
     )
     version = OFFSET_COMMIT_VERSION if committed.expire_timestamp_ms < 0 else OFFSET_COMMIT_VERSION_WITH_EXPIRY
-    return LogRecord(write_key(key), write_value(value, version))
+    return LogRecord(_offset_key(group_id, topic, partition), write_value(value, version))
+
+
+@lru_cache(maxsize=OFFSET_KEYS_MAX)
+def _offset_key(group_id: str, topic: str, partition: int) -> bytes:
+    """Consumers commit the same partitions again and again."""
+    return write_key(OffsetCommitKey(group=group_id, topic=topic, partition=partition))
 
 
 def offset_tombstone(group_id: str, topic: str, partition: int) -> LogRecord:
@@ -167,8 +174,8 @@ def group_tombstone(group_id: str) -> LogRecord:
     return LogRecord(write_key(GroupMetadataKey(group=group_id)), None)
 
 
-def consumer_record(key: RecordKey, value: RecordValue) -> LogRecord:
-    """A record of the consumer or share protocol; all of them are at version 0."""
+def epoch_record(key: RecordKey, value: RecordValue) -> LogRecord:
+    """A record of a consumer or share group; all of them are at version 0."""
     return LogRecord(write_key(key), write_value(value, 0))
 
 

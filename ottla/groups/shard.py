@@ -14,11 +14,11 @@ from ottla.base.share_state import Persister
 from ottla.base.uuids import Uuid
 from ottla.groups.classic.group import ClassicGroup
 from ottla.groups.consumer.group import ConsumerGroup
-from ottla.groups.draft import Draft
 from ottla.groups.offsets.store import OffsetStore
 from ottla.groups.settings import GroupSettings, OwnSettings, TopicsView
 from ottla.groups.share.group import ShareGroup
 from ottla.machine.contract import Decision, Effect
+from ottla.machine.draft import Draft
 
 Group = ClassicGroup | ConsumerGroup | ShareGroup
 
@@ -81,7 +81,6 @@ class GroupShard:
         "sessions",
         "settings",
         "share_joiners",
-        "share_sessions",
         "topics",
         "topics_version",
     )
@@ -98,8 +97,7 @@ class GroupShard:
         self.groups: dict[str, Group] = {}
         self.offsets = OffsetStore()
         self.deferred: dict[str, Callable[[ErrorCode], Effect]] = {}  # soft: what to answer if the rest of a command never runs
-        self.sessions: dict[tuple[str, str], Session] = {}  # soft: (group, member) of consumer groups
-        self.share_sessions: dict[tuple[str, str], Session] = {}  # soft: of share groups
+        self.sessions: dict[tuple[str, str], Session] = {}  # soft: (group, member) of consumer and share groups
         self.refreshes: dict[str, Refresh] = {}  # soft: by consumer or share group
         self.forgetting: dict[tuple[str, Uuid], int] = {}  # soft: (group, topic) that share coordinators are asked to forget, how often
         self.share_joiners: dict[str, list[Callable[[Draft], None]]] = {}  # soft: who waits for partitions to become ready

@@ -16,7 +16,8 @@ from typing import Any
 
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.base.uuids import ZERO_UUID
-from ottla.groups.share.offsets import alter_refusal
+from ottla.groups.answers import ShareOffsetOutcomes, refuse_share_offsets
+from ottla.groups.commands import AlterShareOffsets, StartOffset
 from ottla.requests.context import Broker, Pending, RequestContext
 from ottla.requests.coordination import run
 from ottla.requests.levels import require_share_groups
@@ -34,10 +35,11 @@ def handle(broker: Broker, request: RequestContext, body: AlterShareGroupOffsets
     pending = Pending()
     refused: list[AlterShareGroupOffsetsResponseTopic] = []
 
-    def answer(response: AlterShareGroupOffsetsResponse) -> None:
+    def answer(outcomes: ShareOffsetOutcomes) -> None:
+        response = respond(outcomes)
         if not response.error_code:
             response.responses += refused
-            # Somebody who has left without a word may keep them open; whoever comes next is to read what is remembered now.
+            # A member that is gone without leaving may keep them open; the next reader begins at what is remembered now.
             broker.share_partitions.close_group(body.group_id)
         pending.complete(response)
 
@@ -46,11 +48,30 @@ def handle(broker: Broker, request: RequestContext, body: AlterShareGroupOffsets
         require(broker, request, AclOperation.READ, ResourceType.GROUP, body.group_id)
         if not body.group_id:
             raise ApiError(ErrorCode.INVALID_GROUP_ID)
-        body.topics = _sort_out(broker, request, body, refused)
-        run(broker, body.group_id, lambda machine, reply, _now: machine.alter_share_offsets(body, reply), answer)
+        topics = _sort_out(broker, request, body, refused)
+        starts = [StartOffset(topic.topic_name, part.partition_index, part.start_offset) for topic in topics for part in topic.partitions]
+        command = AlterShareOffsets(group_id=body.group_id, starts=starts)
+        run(broker, body.group_id, lambda machine, reply, _now: machine.alter_share_offsets(command, reply), answer)
     except ApiError as error:
-        return alter_refusal(error.code, error.message)
+        return respond(refuse_share_offsets(error.code, error.message))
     return pending
+
+
+def respond(outcomes: ShareOffsetOutcomes) -> AlterShareGroupOffsetsResponse:
+    """Each topic once, with the outcomes of its partitions."""
+    topics: dict[str, AlterShareGroupOffsetsResponseTopic] = {}
+    for outcome in outcomes.outcomes:
+        topic = topics.get(outcome.topic)
+        if topic is None:
+            topic = topics[outcome.topic] = AlterShareGroupOffsetsResponseTopic(topic_name=outcome.topic, topic_id=outcome.topic_id)
+        topic.partitions.append(
+            AlterShareGroupOffsetsResponsePartition(
+                partition_index=outcome.partition, error_code=outcome.error, error_message=outcome.message
+            )
+        )
+    return AlterShareGroupOffsetsResponse(
+        error_code=outcomes.error, error_message=outcomes.message, responses=list(topics.values())
+    )
 
 
 def _sort_out(

@@ -13,24 +13,63 @@ from __future__ import annotations
 
 from typing import Any
 
-from ottla.base.errors import ApiError, ErrorCode
-from ottla.groups.consumer.heartbeat import refusal
-from ottla.requests.context import Broker, Pending, RequestContext
-from ottla.requests.coordination import caller_of, describable_topics, offers_consumer_groups, run
-from ottla.requests.rights import require
-from ottla.security.acl import AclOperation, ResourceType
-from ottla.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from ottla.base.errors import ErrorCode
+from ottla.groups.answers import Beat, refuse_beat
+from ottla.groups.commands import ConsumerHeartbeat
+from ottla.requests.context import Broker, RequestContext
+from ottla.requests.coordination import ask_about_topics, caller_of, describable_topics, offers_consumer_groups
+from ottla.wire.messages.consumer_group_heartbeat import (
+    Assignment,
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+    TopicPartitions,
+)
+
+MEMBER_MAKES_ID_SINCE = 1
 
 
 def handle(broker: Broker, request: RequestContext, body: ConsumerGroupHeartbeatRequest) -> Any:
     if not offers_consumer_groups(broker):
-        return refusal(ErrorCode.UNSUPPORTED_VERSION)
-    caller, pending = caller_of(request, describable_topics(broker, request)), Pending()
-    try:
-        require(broker, request, AclOperation.READ, ResourceType.GROUP, body.group_id)
-        for topic in body.subscribed_topic_names or ():
-            require(broker, request, AclOperation.DESCRIBE, ResourceType.TOPIC, topic)
-        run(broker, body.group_id, lambda machine, reply, now_ms: machine.consumer_heartbeat(body, caller, reply, now_ms), pending.complete)
-    except ApiError as error:
-        return refusal(error.code, error.message)
-    return pending
+        return respond(refuse_beat(ErrorCode.UNSUPPORTED_VERSION))
+    command = command_of(broker, request, body)
+    return ask_about_topics(
+        broker,
+        request,
+        body.group_id,
+        body.subscribed_topic_names or (),
+        lambda machine, reply, now_ms: machine.consumer_heartbeat(command, reply, now_ms),
+        respond,
+    )
+
+
+def command_of(broker: Broker, request: RequestContext, body: ConsumerGroupHeartbeatRequest) -> ConsumerHeartbeat:
+    owned = body.topic_partitions
+    return ConsumerHeartbeat(
+        group_id=body.group_id,
+        caller=caller_of(request, describable_topics(broker, request)),
+        member_id=body.member_id,
+        member_epoch=body.member_epoch,
+        instance_id=body.instance_id,
+        rack_id=body.rack_id,
+        rebalance_timeout_ms=body.rebalance_timeout_ms,
+        topics=body.subscribed_topic_names,
+        regex=body.subscribed_topic_regex,
+        assignor=body.server_assignor,
+        owned=None if owned is None else {bytes(topic.topic_id): frozenset(topic.partitions) for topic in owned},
+        makes_member_id=request.version >= MEMBER_MAKES_ID_SINCE,
+    )
+
+
+def respond(beat: Beat) -> ConsumerGroupHeartbeatResponse:
+    assignment = None
+    if beat.assignment is not None:
+        topics = [TopicPartitions(topic_id=topic_id, partitions=list(partitions)) for topic_id, partitions in beat.assignment.items()]
+        assignment = Assignment(topic_partitions=topics)
+    return ConsumerGroupHeartbeatResponse(
+        error_code=beat.error,
+        error_message=beat.message,
+        member_id=beat.member_id,
+        member_epoch=beat.member_epoch,
+        heartbeat_interval_ms=beat.heartbeat_interval_ms,
+        assignment=assignment,
+    )

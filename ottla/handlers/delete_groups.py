@@ -10,9 +10,10 @@ Not done: nothing.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
-from ottla.base.errors import ApiError
+from ottla.base.errors import ApiError, ErrorCode
 from ottla.requests.context import Broker, Pending, RequestContext
 from ottla.requests.coordination import Gathering, run
 from ottla.requests.rights import require
@@ -27,8 +28,8 @@ def handle(broker: Broker, request: RequestContext, body: DeleteGroupsRequest) -
     pending, answer = Pending(), DeleteGroupsResponse()
     gathering = Gathering(len(names), lambda: pending.complete(answer))
 
-    def add(result: DeletableGroupResult) -> None:
-        answer.results.append(result)
+    def add(group_id: str, code: ErrorCode) -> None:
+        answer.results.append(DeletableGroupResult(group_id=group_id, error_code=code))
         gathering.part_done()
 
     for group_id in names:
@@ -36,9 +37,9 @@ def handle(broker: Broker, request: RequestContext, body: DeleteGroupsRequest) -
     return pending
 
 
-def _delete(broker: Broker, request: RequestContext, group_id: str, add: Any) -> None:
+def _delete(broker: Broker, request: RequestContext, group_id: str, add: Callable[[str, ErrorCode], None]) -> None:
     try:
         require(broker, request, AclOperation.DELETE, ResourceType.GROUP, group_id)
-        run(broker, group_id, lambda machine, reply, _now: machine.delete_group(group_id, reply), add)
+        run(broker, group_id, lambda machine, reply, _now: machine.delete_group(group_id, reply), lambda code: add(group_id, code))
     except ApiError as error:
-        add(DeletableGroupResult(group_id=group_id, error_code=error.code))
+        add(group_id, error.code)

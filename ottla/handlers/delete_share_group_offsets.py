@@ -14,7 +14,8 @@ from __future__ import annotations
 from typing import Any
 
 from ottla.base.errors import ApiError, ErrorCode
-from ottla.groups.share.offsets import delete_refusal
+from ottla.groups.answers import ShareOffsetOutcomes, refuse_share_offsets
+from ottla.groups.commands import DeleteShareOffsets
 from ottla.requests.context import Broker, Pending, RequestContext
 from ottla.requests.coordination import run
 from ottla.requests.levels import require_share_groups
@@ -31,10 +32,11 @@ def handle(broker: Broker, request: RequestContext, body: DeleteShareGroupOffset
     pending = Pending()
     refused: list[DeleteShareGroupOffsetsResponseTopic] = []
 
-    def answer(response: DeleteShareGroupOffsetsResponse) -> None:
+    def answer(outcomes: ShareOffsetOutcomes) -> None:
+        response = respond(outcomes)
         if not response.error_code:
             response.responses += refused
-            # Somebody who has left without a word may keep them open; whoever comes next is to read what is remembered now.
+            # A member that is gone without leaving may keep them open; the next reader begins at what is remembered now.
             broker.share_partitions.close_group(body.group_id)
         pending.complete(response)
 
@@ -46,12 +48,22 @@ def handle(broker: Broker, request: RequestContext, body: DeleteShareGroupOffset
         kept = []
         for topic in body.topics:
             if is_allowed(broker, request, AclOperation.READ, ResourceType.TOPIC, topic.topic_name):
-                kept.append(topic)
+                kept.append(topic.topic_name)
             else:
                 code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
                 refused.append(DeleteShareGroupOffsetsResponseTopic(topic_name=topic.topic_name, error_code=code))
-        body.topics = kept
-        run(broker, body.group_id, lambda machine, reply, _now: machine.delete_share_offsets(body, reply), answer)
+        command = DeleteShareOffsets(group_id=body.group_id, topics=kept)
+        run(broker, body.group_id, lambda machine, reply, _now: machine.delete_share_offsets(command, reply), answer)
     except ApiError as error:
-        return delete_refusal(error.code, error.message)
+        return respond(refuse_share_offsets(error.code, error.message))
     return pending
+
+
+def respond(outcomes: ShareOffsetOutcomes) -> DeleteShareGroupOffsetsResponse:
+    topics = [
+        DeleteShareGroupOffsetsResponseTopic(
+            topic_name=outcome.topic, topic_id=outcome.topic_id, error_code=outcome.error, error_message=outcome.message
+        )
+        for outcome in outcomes.outcomes
+    ]
+    return DeleteShareGroupOffsetsResponse(error_code=outcomes.error, error_message=outcomes.message, responses=topics)

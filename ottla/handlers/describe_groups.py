@@ -10,15 +10,19 @@ Not done: nothing.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
-from ottla.base.errors import ApiError
+from ottla.base.errors import ApiError, ErrorCode
+from ottla.groups.answers import DescribedClassicGroup
 from ottla.requests.authorized_operations import authorized_operations
 from ottla.requests.context import Broker, Pending, RequestContext
-from ottla.requests.coordination import Gathering, caller_of, run
+from ottla.requests.coordination import Gathering, run
 from ottla.requests.rights import require
 from ottla.security.acl import AclOperation, ResourceType
-from ottla.wire.messages.describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
+from ottla.wire.messages.describe_groups import DescribedGroup, DescribedGroupMember, DescribeGroupsRequest, DescribeGroupsResponse
+
+NOT_FOUND_SINCE = 6
 
 
 def handle(broker: Broker, request: RequestContext, body: DescribeGroupsRequest) -> Any:
@@ -40,16 +44,39 @@ def _describe(
     described: DescribeGroupsResponse,
     gathering: Gathering,
 ) -> None:
-    caller = caller_of(request)
-
-    def answer(groups: list[DescribedGroup]) -> None:
-        if with_operations and not groups[0].error_code:
-            groups[0].authorized_operations = authorized_operations(broker, request, ResourceType.GROUP, group_id)
-        described.groups[index] = groups[0]
+    def answer(groups: Sequence[DescribedClassicGroup]) -> None:
+        group = respond(groups[0], request.version)
+        if with_operations and not group.error_code:
+            group.authorized_operations = authorized_operations(broker, request, ResourceType.GROUP, group_id)
+        described.groups[index] = group
         gathering.part_done()
 
     try:
         require(broker, request, AclOperation.DESCRIBE, ResourceType.GROUP, group_id)
-        run(broker, group_id, lambda machine, reply, _now: machine.describe_groups([group_id], caller, reply), answer)
+        run(broker, group_id, lambda machine, reply, _now: machine.describe_groups([group_id], reply), answer)
     except ApiError as error:
-        answer([DescribedGroup(group_id=group_id, error_code=error.code)])
+        answer([DescribedClassicGroup(group_id=group_id, error=error.code)])
+
+
+def respond(group: DescribedClassicGroup, version: int) -> DescribedGroup:
+    """Before version 6 a group that does not exist is Dead and no error."""
+    is_hidden = group.error is ErrorCode.GROUP_ID_NOT_FOUND and version < NOT_FOUND_SINCE
+    return DescribedGroup(
+        group_id=group.group_id,
+        error_code=ErrorCode.NONE if is_hidden else group.error,
+        error_message=None if is_hidden else group.message,
+        group_state=group.state,
+        protocol_type=group.protocol_type,
+        protocol_data=group.protocol_name,
+        members=[
+            DescribedGroupMember(
+                member_id=member.member_id,
+                group_instance_id=member.instance_id,
+                client_id=member.client_id,
+                client_host=member.client_host,
+                member_metadata=member.metadata,
+                member_assignment=member.assignment,
+            )
+            for member in group.members
+        ],
+    )

@@ -13,14 +13,16 @@ from __future__ import annotations
 from typing import Any
 
 from ottla.base.errors import ErrorCode
+from ottla.groups.commands import Heartbeat
 from ottla.requests.context import Broker, RequestContext
 from ottla.requests.coordination import ask
 from ottla.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 
 
-def refusal(code: ErrorCode) -> HeartbeatResponse:
-    return HeartbeatResponse(error_code=code)
-
-
 def handle(broker: Broker, request: RequestContext, body: HeartbeatRequest) -> Any:
-    return ask(broker, request, body.group_id, lambda machine, reply, now_ms: machine.heartbeat(body, reply, now_ms), refusal)
+    command = Heartbeat(body.group_id, body.member_id, body.group_instance_id, body.generation_id)
+    return ask(broker, request, body.group_id, lambda machine, reply, now_ms: machine.heartbeat(command, reply, now_ms), respond)
+
+
+def respond(code: ErrorCode) -> HeartbeatResponse:
+    return HeartbeatResponse(error_code=code)

@@ -12,30 +12,35 @@ from __future__ import annotations
 
 from typing import Any
 
-from ottla.base.errors import ApiError
-from ottla.groups.classic.leave import leave_refusal
-from ottla.requests.context import Broker, Pending, RequestContext
-from ottla.requests.coordination import run
-from ottla.requests.rights import require
-from ottla.security.acl import AclOperation, ResourceType
-from ottla.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
+from ottla.groups.answers import Left
+from ottla.groups.classic.leave import refuse_leave
+from ottla.groups.commands import Leave, MemberName
+from ottla.requests.context import Broker, RequestContext
+from ottla.requests.coordination import ask
+from ottla.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberResponse
 
 MEMBERS_SINCE = 3
 
 
 def handle(broker: Broker, request: RequestContext, body: LeaveGroupRequest) -> Any:
-    pending, is_single = Pending(), request.version < MEMBERS_SINCE
-    if is_single:
-        body.members = [MemberIdentity(member_id=body.member_id)]
+    is_single = request.version < MEMBERS_SINCE
+    members = [MemberName(member.member_id, member.group_instance_id) for member in body.members]
+    command = Leave(group_id=body.group_id, members=[MemberName(body.member_id)] if is_single else members)
+    return ask(
+        broker,
+        request,
+        body.group_id,
+        lambda machine, reply, now_ms: machine.leave_group(command, reply, now_ms),
+        respond_single if is_single else respond,
+        refuse_leave,
+    )
 
-    def answer(response: LeaveGroupResponse) -> None:
-        if is_single and response.members:
-            response = LeaveGroupResponse(error_code=response.members[0].error_code)
-        pending.complete(response)
 
-    try:
-        require(broker, request, AclOperation.READ, ResourceType.GROUP, body.group_id)
-        run(broker, body.group_id, lambda machine, reply, now_ms: machine.leave_group(body, reply, now_ms), answer)
-    except ApiError as error:
-        answer(leave_refusal(error.code))
-    return pending
+def respond(left: Left) -> LeaveGroupResponse:
+    members = [MemberResponse(member_id=name, group_instance_id=instance, error_code=code) for name, instance, code in left.members]
+    return LeaveGroupResponse(error_code=left.error, members=members)
+
+
+def respond_single(left: Left) -> LeaveGroupResponse:
+    """The response of versions that name one member."""
+    return LeaveGroupResponse(error_code=left.members[0].error if left.members else left.error)

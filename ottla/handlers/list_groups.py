@@ -10,9 +10,13 @@ Not done: nothing.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from ottla.base.errors import ApiError
+from ottla.groups import answers as groups
+from ottla.groups.answers import GroupList
+from ottla.groups.commands import ListGroups
 from ottla.machine.host import MachineHost
 from ottla.requests.context import Broker, Pending, RequestContext
 from ottla.requests.coordination import Gathering
@@ -32,22 +36,30 @@ def handle(broker: Broker, request: RequestContext, body: ListGroupsRequest) -> 
     sees_all = is_allowed_on_cluster(broker, request, AclOperation.DESCRIBE)
     gathering = Gathering(len(hosts), lambda: pending.complete(answer))
 
-    def add(part: ListGroupsResponse) -> None:
-        answer.error_code = answer.error_code or part.error_code
-        answer.groups.extend(group for group in part.groups if sees_all or _may_describe(broker, request, group))
+    def add(part: GroupList) -> None:
+        answer.error_code = answer.error_code or part.error
+        answer.groups.extend(_shown(group) for group in part.groups if sees_all or _may_describe(broker, request, group.group_id))
         gathering.part_done()
 
+    command = ListGroups(
+        states=frozenset(state.lower() for state in body.states_filter), types=frozenset(type_.lower() for type_ in body.types_filter)
+    )
+
     for host in hosts:
-        _ask(host, body, add)
+        _ask(host, command, add)
     return pending
 
 
-def _ask(host: MachineHost, body: ListGroupsRequest, add: Any) -> None:
+def _ask(host: MachineHost, command: ListGroups, add: Callable[[GroupList], None]) -> None:
     try:
-        host.run(lambda _now_ms: host.machine.list_groups(body, add))
+        host.run(lambda _now_ms: host.machine.list_groups(command, add))
     except ApiError as error:
-        add(ListGroupsResponse(error_code=error.code))
+        add(GroupList(error=error.code))
 
 
-def _may_describe(broker: Broker, request: RequestContext, group: ListedGroup) -> bool:
-    return is_allowed(broker, request, AclOperation.DESCRIBE, ResourceType.GROUP, group.group_id)
+def _shown(group: groups.ListedGroup) -> ListedGroup:
+    return ListedGroup(group_id=group.group_id, protocol_type=group.protocol_type, group_state=group.state, group_type=group.type)
+
+
+def _may_describe(broker: Broker, request: RequestContext, group_id: str) -> bool:
+    return is_allowed(broker, request, AclOperation.DESCRIBE, ResourceType.GROUP, group_id)

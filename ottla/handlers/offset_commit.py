@@ -11,12 +11,15 @@ Not done: nothing.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from itertools import repeat
 from typing import Any
 
 from ottla.base.errors import ApiError, ErrorCode
+from ottla.groups.commands import CommitOffsets
 from ottla.requests.context import Broker, Pending, RequestContext
-from ottla.requests.coordination import caller_of, run
-from ottla.requests.offset_topics import sort_out
+from ottla.requests.coordination import run
+from ottla.requests.offset_topics import offsets_of, sort_out
 from ottla.requests.rights import require
 from ottla.security.acl import AclOperation, ResourceType
 from ottla.wire.messages.offset_commit import (
@@ -27,30 +30,45 @@ from ottla.wire.messages.offset_commit import (
     OffsetCommitResponseTopic,
 )
 
+MEMBER_EPOCHS_SINCE = 9
 TOPIC_IDS_SINCE = 10
 
 
 def handle(broker: Broker, request: RequestContext, body: OffsetCommitRequest) -> Any:
-    pending, caller = Pending(), caller_of(request)
-    by_id = request.version >= TOPIC_IDS_SINCE
-    asked = body.topics
+    pending = Pending()
     try:
         require(broker, request, AclOperation.READ, ResourceType.GROUP, body.group_id)
-        body.topics, refused = sort_out(broker, request, asked, OffsetCommitRequestTopic, by_id=by_id)
-        results = [refuse(topic, code) for topic, code in refused]
-        if not body.topics:
+        topics, refused = sort_out(broker, request, body.topics, OffsetCommitRequestTopic, by_id=request.version >= TOPIC_IDS_SINCE)
+        results = [outcome(topic, repeat(code)) for topic, code in refused]
+        if not topics:
             return OffsetCommitResponse(topics=results)
 
-        def answer(response: OffsetCommitResponse) -> None:
-            response.topics.extend(results)
-            pending.complete(response)
+        def answer(codes: Sequence[ErrorCode]) -> None:
+            each = iter(codes)
+            pending.complete(OffsetCommitResponse(topics=[*(outcome(topic, each) for topic in topics), *results]))
 
-        run(broker, body.group_id, lambda machine, reply, now_ms: machine.commit_offsets(body, caller, reply, now_ms), answer)
+        command = command_of(request, body, topics)
+        run(broker, body.group_id, lambda machine, reply, now_ms: machine.commit_offsets(command, reply, now_ms), answer)
     except ApiError as error:
-        return OffsetCommitResponse(topics=[refuse(topic, error.code) for topic in asked])
+        return OffsetCommitResponse(topics=[outcome(topic, repeat(error.code)) for topic in body.topics])
     return pending
 
 
-def refuse(topic: OffsetCommitRequestTopic, code: ErrorCode) -> OffsetCommitResponseTopic:
-    results = [OffsetCommitResponsePartition(partition_index=partition.partition_index, error_code=code) for partition in topic.partitions]
+def command_of(request: RequestContext, body: OffsetCommitRequest, topics: list[OffsetCommitRequestTopic]) -> CommitOffsets:
+    return CommitOffsets(
+        group_id=body.group_id,
+        member_id=body.member_id,
+        instance_id=body.group_instance_id,
+        generation=body.generation_id_or_member_epoch,
+        retention_ms=body.retention_time_ms,
+        offsets=offsets_of(topics),
+        knows_epochs=request.version >= MEMBER_EPOCHS_SINCE,
+    )
+
+
+def outcome(topic: OffsetCommitRequestTopic, codes: Iterator[ErrorCode]) -> OffsetCommitResponseTopic:
+    """The topic in the response, with the next code for each of its partitions."""
+    results = [
+        OffsetCommitResponsePartition(partition_index=partition.partition_index, error_code=next(codes)) for partition in topic.partitions
+    ]
     return OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id, partitions=results)

@@ -13,6 +13,8 @@ from __future__ import annotations
 from typing import Any
 
 from ottla.base.errors import ApiError, ErrorCode
+from ottla.groups.answers import DeletedOffsets
+from ottla.groups.commands import DeleteOffsets, TopicPartitions
 from ottla.requests.context import Broker, Pending, RequestContext
 from ottla.requests.coordination import run
 from ottla.requests.rights import is_allowed, require
@@ -30,17 +32,20 @@ def handle(broker: Broker, request: RequestContext, body: OffsetDeleteRequest) -
     pending = Pending()
     refused: list[OffsetDeleteResponseTopic] = []
 
-    def answer(response: OffsetDeleteResponse) -> None:
-        if not response.error_code:
-            _join(response.topics, refused)
-        pending.complete(response)
+    def answer(deleted: DeletedOffsets) -> None:
+        topics = [_outcome(topic, code) for topic, code in zip(kept, deleted.topics, strict=False)]
+        if not deleted.error:
+            _join(topics, refused)
+        pending.complete(OffsetDeleteResponse(error_code=deleted.error, topics=topics))
 
     try:
         require(broker, request, AclOperation.DELETE, ResourceType.GROUP, body.group_id)
         if not body.group_id:
             raise ApiError(ErrorCode.INVALID_GROUP_ID)
-        body.topics = _sort_out(broker, request, body.topics, refused)
-        run(broker, body.group_id, lambda machine, reply, _now: machine.delete_offsets(body, reply), answer)
+        kept = _sort_out(broker, request, body.topics, refused)
+        topics = [TopicPartitions(topic.name, [partition.partition_index for partition in topic.partitions]) for topic in kept]
+        command = DeleteOffsets(group_id=body.group_id, topics=topics)
+        run(broker, body.group_id, lambda machine, reply, _now: machine.delete_offsets(command, reply), answer)
     except ApiError as error:
         return OffsetDeleteResponse(error_code=error.code)
     return pending
@@ -52,14 +57,14 @@ def _sort_out(
     kept = []
     for topic in topics:
         if not is_allowed(broker, request, AclOperation.READ, ResourceType.TOPIC, topic.name):
-            refused.append(_refuse(topic, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
+            refused.append(_outcome(topic, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
             continue
         known = broker.metadata.topic(topic.name)
         count = len(known.partitions) if known is not None else 0
         missing = [partition for partition in topic.partitions if not 0 <= partition.partition_index < count]
         if missing:
             absent = OffsetDeleteRequestTopic(name=topic.name, partitions=missing)
-            refused.append(_refuse(absent, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+            refused.append(_outcome(absent, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
             topic.partitions = [partition for partition in topic.partitions if 0 <= partition.partition_index < count]
         if topic.partitions:
             kept.append(topic)
@@ -76,6 +81,6 @@ def _join(topics: list[OffsetDeleteResponseTopic], refused: list[OffsetDeleteRes
             topics.append(topic)
 
 
-def _refuse(topic: OffsetDeleteRequestTopic, code: ErrorCode) -> OffsetDeleteResponseTopic:
+def _outcome(topic: OffsetDeleteRequestTopic, code: ErrorCode) -> OffsetDeleteResponseTopic:
     results = [OffsetDeleteResponsePartition(partition_index=partition.partition_index, error_code=code) for partition in topic.partitions]
     return OffsetDeleteResponseTopic(name=topic.name, partitions=results)

@@ -14,7 +14,8 @@ from __future__ import annotations
 from typing import Any
 
 from ottla.base.errors import ApiError, ErrorCode
-from ottla.groups.offsets.commit import missing_offset
+from ottla.groups.answers import FetchedOffset, FetchedOffsets
+from ottla.groups.commands import FetchOffsets, TopicPartitions
 from ottla.requests.context import Broker, Pending, RequestContext
 from ottla.requests.coordination import Gathering, run
 from ottla.requests.rights import is_allowed, require
@@ -26,6 +27,7 @@ from ottla.wire.messages.offset_fetch import (
     OffsetFetchResponse,
     OffsetFetchResponseGroup,
     OffsetFetchResponsePartition,
+    OffsetFetchResponsePartitions,
     OffsetFetchResponseTopic,
     OffsetFetchResponseTopics,
 )
@@ -71,26 +73,51 @@ def _fetch(
 ) -> None:
     refused: list[OffsetFetchResponseTopics] = []
 
-    def answer(response: OffsetFetchResponseGroup) -> None:
-        if group.topics is None:
-            response.topics = [topic for topic in response.topics if _may_describe(broker, request, topic.name)]
-        response.topics.extend(refused)
-        found[index] = response
+    def answer(fetched: FetchedOffsets) -> None:
+        topics = [
+            OffsetFetchResponseTopics(name=topic.topic, topic_id=topic.topic_id, partitions=list(map(shown, topic.offsets)))
+            for topic in fetched.topics
+            if group.topics is not None or _may_describe(broker, request, topic.topic)
+        ]
+        found[index] = OffsetFetchResponseGroup(group_id=group.group_id, error_code=fetched.error, topics=[*topics, *refused])
         gathering.part_done()
 
     try:
         require(broker, request, AclOperation.DESCRIBE, ResourceType.GROUP, group.group_id)
-        if group.topics is not None:
-            group.topics = _sort_out(broker, request, group.topics, refused)
-        run(broker, group.group_id, lambda machine, reply, _now: machine.fetch_offsets(group, require_stable, reply), answer)
+        topics = None if group.topics is None else _sort_out(broker, request, group.topics, refused)
+        command = FetchOffsets(
+            group_id=group.group_id,
+            topics=topics,
+            member_id=group.member_id,
+            member_epoch=group.member_epoch,
+            require_stable=require_stable,
+        )
+        run(broker, group.group_id, lambda machine, reply, _now: machine.fetch_offsets(command, reply), answer)
     except ApiError as error:
         refused.clear()
-        answer(OffsetFetchResponseGroup(group_id=group.group_id, error_code=error.code))
+        answer(FetchedOffsets(error=error.code))
+
+
+def shown(fetched: FetchedOffset) -> OffsetFetchResponsePartitions:
+    committed = fetched.committed
+    if committed is None:
+        return missing_offset(fetched.partition, fetched.error)
+    return OffsetFetchResponsePartitions(
+        partition_index=fetched.partition,
+        committed_offset=committed.offset,
+        committed_leader_epoch=committed.leader_epoch,
+        metadata=committed.metadata,
+    )
+
+
+def missing_offset(partition: int, code: ErrorCode) -> OffsetFetchResponsePartitions:
+    """What a client reads as "nothing is committed", with a reason if there is one."""
+    return OffsetFetchResponsePartitions(partition_index=partition, committed_offset=-1, metadata="", error_code=code)
 
 
 def _sort_out(
     broker: Broker, request: RequestContext, topics: list[OffsetFetchRequestTopics], refused: list[OffsetFetchResponseTopics]
-) -> list[OffsetFetchRequestTopics]:
+) -> list[TopicPartitions]:
     """Keeps what may be asked for, with names for ids. A topic that does not exist is no error: nothing is committed for it."""
     kept = []
     for topic in topics:
@@ -101,7 +128,7 @@ def _sort_out(
                 continue
             topic.name = known.name
         if _may_describe(broker, request, topic.name):
-            kept.append(topic)
+            kept.append(TopicPartitions(topic.name, topic.partition_indexes, topic.topic_id))
         else:
             refused.append(_refuse(topic, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
     return kept

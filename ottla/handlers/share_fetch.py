@@ -139,7 +139,8 @@ def enter(
             raise ApiError(code, f"no session of {member_id} goes on with epoch {body.share_session_epoch}")
         session = found
     if body.share_session_epoch != FINAL_EPOCH:
-        session.update(body)
+        added = [(topic.topic_id, partition.partition_index) for topic in body.topics for partition in topic.partitions]
+        session.update(added, [(topic.topic_id, index) for topic in body.forgotten_topics_data for index in topic.partitions])
     return session, stated
 
 

@@ -14,23 +14,52 @@ from __future__ import annotations
 from typing import Any
 
 from ottla.base.errors import ApiError
-from ottla.groups.share.heartbeat import share_refusal
-from ottla.requests.context import Broker, Pending, RequestContext
-from ottla.requests.coordination import caller_of, run
+from ottla.groups.answers import Beat, refuse_beat
+from ottla.groups.commands import ShareHeartbeat
+from ottla.requests.context import Broker, RequestContext
+from ottla.requests.coordination import ask_about_topics, caller_of
 from ottla.requests.levels import require_share_groups
-from ottla.requests.rights import require
-from ottla.security.acl import AclOperation, ResourceType
-from ottla.wire.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
+from ottla.wire.messages.share_group_heartbeat import (
+    Assignment,
+    ShareGroupHeartbeatRequest,
+    ShareGroupHeartbeatResponse,
+    TopicPartitions,
+)
 
 
 def handle(broker: Broker, request: RequestContext, body: ShareGroupHeartbeatRequest) -> Any:
-    caller, pending = caller_of(request), Pending()
     try:
         require_share_groups(broker.config.ottla_advertise_level)
-        require(broker, request, AclOperation.READ, ResourceType.GROUP, body.group_id)
-        for topic in body.subscribed_topic_names or ():
-            require(broker, request, AclOperation.DESCRIBE, ResourceType.TOPIC, topic)
-        run(broker, body.group_id, lambda machine, reply, now_ms: machine.share_heartbeat(body, caller, reply, now_ms), pending.complete)
     except ApiError as error:
-        return share_refusal(error.code, error.message)
-    return pending
+        return respond(refuse_beat(error.code, error.message))
+    command = ShareHeartbeat(
+        group_id=body.group_id,
+        caller=caller_of(request),
+        member_id=body.member_id,
+        member_epoch=body.member_epoch,
+        rack_id=body.rack_id,
+        topics=body.subscribed_topic_names,
+    )
+    return ask_about_topics(
+        broker,
+        request,
+        body.group_id,
+        body.subscribed_topic_names or (),
+        lambda machine, reply, now_ms: machine.share_heartbeat(command, reply, now_ms),
+        respond,
+    )
+
+
+def respond(beat: Beat) -> ShareGroupHeartbeatResponse:
+    response = ShareGroupHeartbeatResponse(
+        error_code=beat.error,
+        error_message=beat.message,
+        member_id=beat.member_id,
+        member_epoch=beat.member_epoch,
+        heartbeat_interval_ms=beat.heartbeat_interval_ms,
+    )
+    if beat.assignment is not None:
+        response.assignment = Assignment(
+            topic_partitions=[TopicPartitions(topic_id=topic, partitions=list(partitions)) for topic, partitions in beat.assignment.items()]
+        )
+    return response

@@ -12,14 +12,17 @@ Not done: nothing.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+from itertools import repeat
 from typing import Any
 
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.base.java_hash import java_partition
 from ottla.base.types import GROUP_METADATA_TOPIC, TopicPartition
+from ottla.groups.commands import CommitOffsetsInTransaction
 from ottla.requests.context import Broker, Pending, RequestContext
 from ottla.requests.coordination import run
-from ottla.requests.offset_topics import sort_out
+from ottla.requests.offset_topics import offsets_of, sort_out
 from ottla.requests.rights import require
 from ottla.security.acl import AclOperation, ResourceType
 from ottla.wire.messages.txn_offset_commit import (
@@ -37,33 +40,45 @@ NO_SEQUENCE = -1
 
 
 def handle(broker: Broker, request: RequestContext, body: TxnOffsetCommitRequest) -> Any:
-    asked, pending = body.topics, Pending()
+    pending = Pending()
     try:
         require(broker, request, AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, body.transactional_id)
         require(broker, request, AclOperation.READ, ResourceType.GROUP, body.group_id)
-        by_id = request.version >= TOPIC_IDS_SINCE
-        body.topics, refused = sort_out(broker, request, asked, TxnOffsetCommitRequestTopic, by_id=by_id)
-        results = [refuse(topic, code) for topic, code in refused]
-        if not body.topics:
+        topics, refused = sort_out(broker, request, body.topics, TxnOffsetCommitRequestTopic, by_id=request.version >= TOPIC_IDS_SINCE)
+        results = [outcome(topic, repeat(code)) for topic, code in refused]
+        if not topics:
             return TxnOffsetCommitResponse(topics=results)
         broker.groups.host_of(body.group_id)
     except ApiError as error:
-        return TxnOffsetCommitResponse(topics=[refuse(topic, error.code) for topic in asked])
+        return TxnOffsetCommitResponse(topics=[outcome(topic, repeat(error.code)) for topic in body.topics])
 
-    def answer(response: TxnOffsetCommitResponse) -> None:
-        response.topics.extend(results)
-        pending.complete(response)
+    def answer(codes: Iterable[ErrorCode]) -> None:
+        each = iter(codes)
+        pending.complete(TxnOffsetCommitResponse(topics=[*(outcome(topic, each) for topic in topics), *results]))
 
     def commit(code: ErrorCode) -> None:
         try:
             if code:
                 raise ApiError(code, "the transaction coordinator did not let this group in")
-            run(broker, body.group_id, lambda machine, reply, now_ms: machine.commit_in_transaction(body, reply, now_ms), answer)
+            command = command_of(body, topics)
+            run(broker, body.group_id, lambda machine, reply, now_ms: machine.commit_in_transaction(command, reply, now_ms), answer)
         except ApiError as error:
-            answer(TxnOffsetCommitResponse(topics=[refuse(topic, error.code) for topic in body.topics]))
+            answer(repeat(error.code))
 
     _admit(broker, request, body, commit)
     return pending
+
+
+def command_of(body: TxnOffsetCommitRequest, topics: list[TxnOffsetCommitRequestTopic]) -> CommitOffsetsInTransaction:
+    return CommitOffsetsInTransaction(
+        group_id=body.group_id,
+        member_id=body.member_id,
+        instance_id=body.group_instance_id,
+        generation=body.generation_id_or_member_epoch,
+        offsets=offsets_of(topics),
+        producer_id=body.producer_id,
+        producer_epoch=body.producer_epoch,
+    )
 
 
 def _admit(broker: Broker, request: RequestContext, body: TxnOffsetCommitRequest, commit: Any) -> None:
@@ -105,8 +120,10 @@ def _partition_count(broker: Broker) -> int:
     return 1 if topic is None else max(1, len(topic.partitions))
 
 
-def refuse(topic: TxnOffsetCommitRequestTopic, code: ErrorCode) -> TxnOffsetCommitResponseTopic:
+def outcome(topic: TxnOffsetCommitRequestTopic, codes: Iterator[ErrorCode]) -> TxnOffsetCommitResponseTopic:
+    """The topic in the response, with the next code for each of its partitions."""
     results = [
-        TxnOffsetCommitResponsePartition(partition_index=partition.partition_index, error_code=code) for partition in topic.partitions
+        TxnOffsetCommitResponsePartition(partition_index=partition.partition_index, error_code=next(codes))
+        for partition in topic.partitions
     ]
     return TxnOffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id, partitions=results)

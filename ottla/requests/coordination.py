@@ -1,16 +1,18 @@
 """How does a handler put a request to the group that it is about?
 
-`ask` finds the host of the group's shard, after the principal's right to the group, and runs one decision whose reply completes the pending
-answer. What refuses (no right, no coordinator here, still loading) becomes the response that the handler's `refusal` makes of the code.
+`ask` finds the host of the group's shard, after the principal's right to the group, and runs one command; the handler's `respond` makes the
+response of the answer. What refuses (no right, no coordinator here, still loading) becomes the answer that `refusal` makes of the code.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from ottla.base.errors import ApiError, ErrorCode
-from ottla.groups.draft import Caller
+from ottla.groups.answers import Beat, refuse_beat
+from ottla.groups.commands import Caller
+from ottla.machine.draft import same_code
 from ottla.requests.context import Broker, Pending, RequestContext
 from ottla.requests.rights import is_allowed, require
 from ottla.security.acl import AclOperation, ResourceType
@@ -26,9 +28,7 @@ Command = Callable[["GroupMachine", "Reply", int], "Decision"]
 def caller_of(request: RequestContext, may_describe: Callable[[str], bool] | None = None) -> Caller:
     """Hosts are written as Kafka's tools show them, with a slash where a name could stand."""
     connection = request.connection
-    return Caller(
-        request.version, request.client_id or "", "/" + connection.host, connection.identity, connection.client_software_name, may_describe
-    )
+    return Caller(request.client_id or "", "/" + connection.host, connection.identity, connection.client_software_name, may_describe)
 
 
 def describable_topics(broker: Broker, request: RequestContext) -> Callable[[str], bool] | None:
@@ -48,16 +48,36 @@ def ask(
     request: RequestContext,
     group_id: str,
     command: Command,
-    refusal: Callable[[ErrorCode], Any],
-    operation: AclOperation = AclOperation.READ,
+    respond: Callable[[Any], Any],
+    refusal: Callable[[ErrorCode], Any] = same_code,
 ) -> Any:
     """The response, or a `Pending` that the group's machine completes."""
     pending = Pending()
     try:
-        require(broker, request, operation, ResourceType.GROUP, group_id)
-        run(broker, group_id, command, pending.complete)
+        require(broker, request, AclOperation.READ, ResourceType.GROUP, group_id)
+        run(broker, group_id, command, lambda answer: pending.complete(respond(answer)))
     except ApiError as error:
-        return refusal(error.code)
+        return respond(refusal(error.code))
+    return pending
+
+
+def ask_about_topics(
+    broker: Broker,
+    request: RequestContext,
+    group_id: str,
+    topics: Iterable[str],
+    command: Command,
+    respond: Callable[[Beat], Any],
+) -> Any:
+    """The same for a heartbeat of a group with epochs, which names the topics that the member reads."""
+    pending = Pending()
+    try:
+        require(broker, request, AclOperation.READ, ResourceType.GROUP, group_id)
+        for topic in topics:
+            require(broker, request, AclOperation.DESCRIBE, ResourceType.TOPIC, topic)
+        run(broker, group_id, command, lambda answer: pending.complete(respond(answer)))
+    except ApiError as error:
+        return respond(refuse_beat(error.code, error.message))
     return pending
 
 

@@ -6,10 +6,11 @@ something wrong. What differs from protocol to protocol stands in a `Kind`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ottla.base.errors import ApiError, ErrorCode
+from ottla.groups.answers import DescribedEpochGroup, DescribedEpochMember
 from ottla.requests.authorized_operations import authorized_operations
 from ottla.requests.context import Broker, Pending, RequestContext
 from ottla.requests.coordination import Gathering, run
@@ -22,12 +23,12 @@ if TYPE_CHECKING:
 
 
 class Kind(NamedTuple):
-    """One protocol's part: its message classes, its question to the coordinator, and which topics a member's entry tells of."""
+    """One protocol's part: its response class, its question to the coordinator, and how a group is shown."""
 
     response: Callable[..., Any]
-    group: Callable[..., Any]
     ask: Callable[[GroupMachine, str, Reply], Decision]
-    topics_of: Callable[[Any], Iterable[str]]
+    show: Callable[[DescribedEpochGroup], Any]
+    """The described group as the response has it."""
     require_offered: Callable[[Broker], None]
     """Raises ApiError where the configuration leaves the protocol out."""
 
@@ -39,8 +40,8 @@ def describe_groups(broker: Broker, request: RequestContext, kind: Kind, group_i
     pending, described = Pending(), kind.response(groups=[None] * len(group_ids))
     gathering = Gathering(len(group_ids), lambda: pending.complete(described))
 
-    def answered(index: int, group: Any) -> None:
-        shown = group if _may_see(broker, request, kind, group) else _hidden(kind, group.group_id)
+    def answered(index: int, group: DescribedEpochGroup) -> None:
+        shown = kind.show(group if _may_see(broker, request, group) else _hidden(group.group_id))
         if with_operations and not shown.error_code:
             shown.authorized_operations = authorized_operations(broker, request, ResourceType.GROUP, shown.group_id)
         described.groups[index] = shown
@@ -51,7 +52,9 @@ def describe_groups(broker: Broker, request: RequestContext, kind: Kind, group_i
     return pending
 
 
-def _describe_one(broker: Broker, request: RequestContext, kind: Kind, group_id: str, answer: Callable[[Any], None]) -> None:
+def _describe_one(
+    broker: Broker, request: RequestContext, kind: Kind, group_id: str, answer: Callable[[DescribedEpochGroup], None]
+) -> None:
     try:
         kind.require_offered(broker)
         require(broker, request, AclOperation.DESCRIBE, ResourceType.GROUP, group_id)
@@ -59,14 +62,20 @@ def _describe_one(broker: Broker, request: RequestContext, kind: Kind, group_id:
             raise ApiError(ErrorCode.INVALID_GROUP_ID)
         run(broker, group_id, lambda machine, reply, _now: kind.ask(machine, group_id, reply), lambda groups: answer(groups[0]))
     except ApiError as error:
-        answer(kind.group(group_id=group_id, error_code=error.code, error_message=error.message or None))
+        answer(DescribedEpochGroup(group_id=group_id, error=error.code, message=error.message or None))
 
 
-def _may_see(broker: Broker, request: RequestContext, kind: Kind, group: Any) -> bool:
-    topics = dict.fromkeys(topic for member in group.members for topic in kind.topics_of(member))
+def _may_see(broker: Broker, request: RequestContext, group: DescribedEpochGroup) -> bool:
+    topics = dict.fromkeys(topic for member in group.members for topic in _topics_of(member))
     return all(is_allowed(broker, request, AclOperation.DESCRIBE, ResourceType.TOPIC, topic) for topic in topics)
 
 
-def _hidden(kind: Kind, group_id: str) -> Any:
+def _topics_of(member: DescribedEpochMember) -> Iterator[str]:
+    yield from member.topics
+    for assigned in (member.assigned, member.target):
+        yield from (topic.name for topic in assigned)
+
+
+def _hidden(group_id: str) -> DescribedEpochGroup:
     message = "the group reads a topic that may not be described"
-    return kind.group(group_id=group_id, error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, error_message=message)
+    return DescribedEpochGroup(group_id=group_id, error=ErrorCode.TOPIC_AUTHORIZATION_FAILED, message=message)

@@ -6,10 +6,11 @@ records hold both.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from typing import Any, TypeVar
 
 from ottla.base.errors import ErrorCode
+from ottla.groups.commands import OffsetToCommit
 from ottla.requests.context import Broker, RequestContext
 from ottla.requests.rights import is_allowed
 from ottla.security.acl import AclOperation, ResourceType
@@ -58,3 +59,19 @@ def _look_up(broker: Broker, request: RequestContext, topic: Any, by_id: bool) -
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, 0
     topic.name, topic.topic_id = found.name, found.topic_id
     return ErrorCode.NONE, len(found.partitions)
+
+
+def offsets_of(topics: Iterable[Any]) -> list[OffsetToCommit]:
+    """The offsets of a request, topic by topic."""
+    return [
+        OffsetToCommit(
+            topic.name,
+            topic.topic_id,
+            partition.partition_index,
+            partition.committed_offset,
+            partition.committed_leader_epoch,
+            partition.committed_metadata or "",
+        )
+        for topic in topics
+        for partition in topic.partitions
+    ]

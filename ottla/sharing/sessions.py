@@ -10,12 +10,11 @@ The number of sessions is bounded by `group.share.max.share.sessions`. Left out:
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Protocol
 
 from ottla.base.errors import ErrorCode
 from ottla.sharing.registry import SharePartitions
-from ottla.wire.messages.share_fetch import ShareFetchRequest
 
 INITIAL_EPOCH = 0
 FINAL_EPOCH = -1
@@ -46,14 +45,12 @@ class ShareSession:
         self.epoch = 1
         self.wanted: dict[Place, None] = {}
 
-    def update(self, body: ShareFetchRequest) -> None:
+    def update(self, added: Iterable[Place], forgotten: Iterable[Place]) -> None:
         """Takes over what a request adds and forgets."""
-        for forgotten in body.forgotten_topics_data:
-            for index in forgotten.partitions:
-                self.wanted.pop((forgotten.topic_id, index), None)
-        for topic in body.topics:
-            for partition in topic.partitions:
-                self.wanted[topic.topic_id, partition.partition_index] = None
+        for place in forgotten:
+            self.wanted.pop(place, None)
+        for place in added:
+            self.wanted[place] = None
 
     def step(self) -> None:
         self.epoch = 1 if self.epoch == EPOCH_MAX else self.epoch + 1

@@ -10,6 +10,7 @@ import pytest
 
 from ottla.base.errors import ErrorCode
 from ottla.base.types import GROUP_METADATA_TOPIC, TopicPartition
+from ottla.groups.commands import CommitOffsetsInTransaction
 from ottla.handlers import txn_offset_commit
 from ottla.replication.verification import VerificationGuard, Verifications
 from ottla.requests.context import ConnectionInfo, RequestContext
@@ -19,15 +20,14 @@ from ottla.wire.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
-    TxnOffsetCommitResponse,
 )
 
 OFFSETS = TopicPartition(GROUP_METADATA_TOPIC, 0)
 Answer = Callable[[dict[TopicPartition, ErrorCode]], None]
 
 
-class House:
-    """A broker whose coordinator of transactions is another one and takes its time."""
+class Coordinator:
+    """A broker whose coordinator of transactions is another one and answers late."""
 
     def __init__(self) -> None:
         self.verifications = Verifications()
@@ -51,9 +51,9 @@ class House:
     def _run(self, decide: Callable[[int], Any]) -> None:
         decide(0)
 
-    def commit_in_transaction(self, request: TxnOffsetCommitRequest, reply: Callable[[Any], None], _now_ms: int) -> None:
+    def commit_in_transaction(self, command: CommitOffsetsInTransaction, reply: Callable[[Any], None], _now_ms: int) -> None:
         self.committed += 1
-        reply(TxnOffsetCommitResponse())
+        reply([ErrorCode.NONE] * len(command.offsets))
 
     def ask(self) -> Any:
         topic = TxnOffsetCommitRequestTopic(name="in", partitions=[TxnOffsetCommitRequestPartition(committed_offset=5)])
@@ -63,39 +63,39 @@ class House:
 
 
 def test_an_answer_in_time_lets_the_offsets_in() -> None:
-    house = House()
-    pending = house.ask()
-    house.asked[0]({OFFSETS: ErrorCode.NONE})
-    assert pending.is_done and house.committed == 1
+    coordinator = Coordinator()
+    pending = coordinator.ask()
+    coordinator.asked[0]({OFFSETS: ErrorCode.NONE})
+    assert pending.is_done and coordinator.committed == 1
 
 
 def test_an_answer_that_a_marker_has_overtaken_counts_for_nothing() -> None:
-    """KIP-890: else the offsets would open a transaction in this partition that nobody ends (found by the simulation)."""
-    house = House()
-    pending = house.ask()
-    house.verifications.forget(7)
-    house.asked[0]({OFFSETS: ErrorCode.NONE})
+    """KIP-890: else the offsets would open a transaction in this partition that is never ended (found by the simulation)."""
+    coordinator = Coordinator()
+    pending = coordinator.ask()
+    coordinator.verifications.forget(7)
+    coordinator.asked[0]({OFFSETS: ErrorCode.NONE})
     (topic,) = pending.response.topics
     assert [partition.error_code for partition in topic.partitions] == [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS]
-    assert house.committed == 0
-    house.ask()
-    house.asked[1]({OFFSETS: ErrorCode.NONE})
-    assert house.committed == 1, "the client asks again"
+    assert coordinator.committed == 0
+    coordinator.ask()
+    coordinator.asked[1]({OFFSETS: ErrorCode.NONE})
+    assert coordinator.committed == 1, "the client asks again"
 
 
 @pytest.mark.parametrize("code", [ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.INVALID_PRODUCER_ID_MAPPING])
-def test_a_refusal_is_told(code: ErrorCode) -> None:
-    house = House()
-    pending = house.ask()
-    house.asked[0]({OFFSETS: code})
-    assert pending.response.topics[0].partitions[0].error_code == code and house.committed == 0
+def test_a_refusal_is_answered(code: ErrorCode) -> None:
+    coordinator = Coordinator()
+    pending = coordinator.ask()
+    coordinator.asked[0]({OFFSETS: code})
+    assert pending.response.topics[0].partitions[0].error_code == code and coordinator.committed == 0
 
 
 def test_a_transaction_that_has_written_here_is_not_asked_about() -> None:
-    house = House()
-    house.is_open = True
-    assert house.ask().is_done
-    assert (house.committed, house.asked) == (1, [])
+    coordinator = Coordinator()
+    coordinator.is_open = True
+    assert coordinator.ask().is_done
+    assert (coordinator.committed, coordinator.asked) == (1, [])
 
 
 @pytest.mark.parametrize(
@@ -107,10 +107,10 @@ def test_a_transaction_that_has_written_here_is_not_asked_about() -> None:
     ],
 )
 def test_each_right_is_needed(operation: AclOperation, kind: ResourceType, code: ErrorCode) -> None:
-    """A6: to the transactional id, to the group, and to the topics; nobody is asked and nothing is written without."""
-    house = House()
-    house.broker.authorizer = SimpleNamespace(is_allowed=lambda _connection, *asked: asked[:2] != (operation, kind))
-    answer = house.ask()
+    """A6: to the transactional id, to the group, and to the topics; without one no coordinator is asked and nothing is written."""
+    coordinator = Coordinator()
+    coordinator.broker.authorizer = SimpleNamespace(is_allowed=lambda _connection, *asked: asked[:2] != (operation, kind))
+    answer = coordinator.ask()
     (topic,) = answer.topics
     assert [partition.error_code for partition in topic.partitions] == [code]
-    assert (house.committed, house.asked) == (0, [])
+    assert (coordinator.committed, coordinator.asked) == (0, [])

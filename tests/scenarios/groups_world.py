@@ -22,54 +22,48 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from ottla.base.errors import ErrorCode
-from ottla.base.uuids import ZERO_UUID
+from ottla.base.uuids import ZERO_UUID, Uuid
 from ottla.groups import records
+from ottla.groups.answers import (
+    Beat,
+    DeletedOffsets,
+    DescribedClassicGroup,
+    DescribedEpochGroup,
+    FetchedOffsets,
+    GroupList,
+    Joined,
+    Left,
+    Synced,
+)
+from ottla.groups.commands import (
+    Caller,
+    CommitOffsets,
+    CommitOffsetsInTransaction,
+    ConsumerHeartbeat,
+    DeleteOffsets,
+    FetchOffsets,
+    Heartbeat,
+    Join,
+    Leave,
+    ListGroups,
+    MemberName,
+    OffsetToCommit,
+    Sync,
+    TopicPartitions,
+)
 from ottla.groups.consumer.group import ConsumerGroup
-from ottla.groups.draft import Caller
 from ottla.groups.machine import GroupMachine
 from ottla.groups.settings import GroupSettings
 from ottla.groups.share.group import ShareGroup
 from ottla.machine.host import MachineHost
 from ottla.wire.codec import encoder
-from ottla.wire.messages.consumer_group_describe import DescribedGroup as DescribedConsumerGroup
-from ottla.wire.messages.consumer_group_heartbeat import (
-    ConsumerGroupHeartbeatRequest,
-    ConsumerGroupHeartbeatResponse,
-    TopicPartitions,
-)
 from ottla.wire.messages.consumer_protocol import (
     ConsumerProtocolSubscription,
     TopicPartition,
-)
-from ottla.wire.messages.delete_groups import DeletableGroupResult
-from ottla.wire.messages.describe_groups import DescribedGroup
-from ottla.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
-from ottla.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
-from ottla.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
-from ottla.wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
-from ottla.wire.messages.offset_commit import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
-    OffsetCommitResponse,
-)
-from ottla.wire.messages.offset_delete import (
-    OffsetDeleteRequest,
-    OffsetDeleteRequestPartition,
-    OffsetDeleteRequestTopic,
-    OffsetDeleteResponse,
-)
-from ottla.wire.messages.offset_fetch import OffsetFetchRequestGroup, OffsetFetchRequestTopics, OffsetFetchResponseGroup
-from ottla.wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
-from ottla.wire.messages.txn_offset_commit import (
-    TxnOffsetCommitRequest,
-    TxnOffsetCommitRequestPartition,
-    TxnOffsetCommitRequestTopic,
-    TxnOffsetCommitResponse,
 )
 from tests.fakes.clock import ManualClock
 from tests.fakes.machine_log import MemoryLog
@@ -147,91 +141,82 @@ class World:
         name = arguments.words[0]
         version, static = arguments.number("version", 9), arguments.maybe("static")
         owned = [
-            TopicPartition(topic=self.topics.topic_name(part.topic_id) or "", partitions=part.partitions)
-            for part in self._owned(arguments.text("owned", ""))
+            TopicPartition(topic=self.topics.topic_name(topic_id) or "", partitions=sorted(partitions))
+            for topic_id, partitions in self._owned(arguments.text("owned", "")).items()
         ]
         subscription = ConsumerProtocolSubscription(topics=arguments.text("topics", "t").split(","), owned_partitions=owned)
         metadata = b"\0\1" + encoder(ConsumerProtocolSubscription, 1)(subscription)
         given = arguments.text("id", name)
-        request = JoinGroupRequest(
+        command = Join(
             group_id=arguments.text("group", "g"),
+            caller=Caller(name, "/10.0.0.1", software=arguments.text("software", "")),
             session_timeout_ms=arguments.number("session", 10_000),
             rebalance_timeout_ms=arguments.number("rebalance", 60_000),
             member_id="" if given == "none" else self.ids.get(given, "" if given == name else given),
-            group_instance_id=static,
+            instance_id=static,
             protocol_type=arguments.text("type", "consumer"),
-            protocols=[
-                JoinGroupRequestProtocol(name=protocol, metadata=metadata)
-                for protocol in arguments.text("protocols", "range").split(",")
-                if protocol
-            ],
+            protocols=tuple((protocol, metadata) for protocol in arguments.text("protocols", "range").split(",") if protocol),
+            needs_member_id=version >= 4,
+            may_skip_assignment=version >= 9,
         )
-        caller = Caller(version, name, "/10.0.0.1", software=arguments.text("software", ""))
 
-        def answer(response: JoinGroupResponse) -> None:
-            if response.error_code in (ErrorCode.NONE, ErrorCode.MEMBER_ID_REQUIRED):
-                self.ids[name] = response.member_id
-            self._say_joined(name, response)
+        def answer(joined: Joined) -> None:
+            if joined.error in (ErrorCode.NONE, ErrorCode.MEMBER_ID_REQUIRED):
+                self.ids[name] = joined.member_id
+            self._say_joined(name, joined)
 
-        self.host.run(lambda now: self.machine.join_group(request, caller, answer, now))
+        self.host.run(lambda now: self.machine.join_group(command, answer, now))
 
-    def _say_joined(self, name: str, response: JoinGroupResponse) -> None:
-        if response.error_code:
-            self.say(f"{name}: {name_of(response.error_code)}")
+    def _say_joined(self, name: str, joined: Joined) -> None:
+        if joined.error:
+            self.say(f"{name}: {name_of(joined.error)}")
             return
-        self.generations[name] = response.generation_id
-        role = f"leader of {','.join(member.member_id for member in response.members)}" if response.members else "follower"
-        skip = " skip_assignment" if response.skip_assignment else ""
-        self.say(
-            f"{name}: joined generation={response.generation_id} protocol={response.protocol_name} {role} leader={response.leader}{skip}"
-        )
+        self.generations[name] = joined.generation
+        role = f"leader of {','.join(member.member_id for member in joined.members)}" if joined.members else "follower"
+        skip = " skip_assignment" if joined.skip_assignment else ""
+        self.say(f"{name}: joined generation={joined.generation} protocol={joined.protocol_name} {role} leader={joined.leader_id}{skip}")
 
     def do_sync(self, arguments: Arguments) -> None:
         name = arguments.words[0]
         pairs = [pair.split(":") for pair in arguments.text("assign", "").split(",") if pair]
-        request = SyncGroupRequest(
+        command = Sync(
             group_id=arguments.text("group", "g"),
-            generation_id=arguments.number("generation", self.generations.get(name, 0)),
+            generation=arguments.number("generation", self.generations.get(name, 0)),
             member_id=self.id_of(name),
-            group_instance_id=arguments.maybe("static"),
+            instance_id=arguments.maybe("static"),
             protocol_type=arguments.maybe("type"),
             protocol_name=arguments.maybe("protocol"),
-            assignments=[SyncGroupRequestAssignment(member_id=self.id_of(who), assignment=write_share(what)) for who, what in pairs],
+            assignments=[(self.id_of(who), write_share(what)) for who, what in pairs],
         )
 
-        def answer(response: SyncGroupResponse) -> None:
-            what = name_of(response.error_code) if response.error_code else f"assigned {show_share(bytes(response.assignment))!r}"
-            self.say(f"{name}: {what}")
+        def answer(synced: Synced) -> None:
+            self.say(f"{name}: {name_of(synced.error) if synced.error else f'assigned {show_share(synced.assignment)!r}'}")
 
-        self.host.run(lambda now: self.machine.sync_group(request, answer, now))
+        self.host.run(lambda now: self.machine.sync_group(command, answer, now))
 
     def do_heartbeat(self, arguments: Arguments) -> None:
         name = arguments.words[0]
-        request = HeartbeatRequest(
-            group_id=arguments.text("group", "g"),
-            generation_id=arguments.number("generation", self.generations.get(name, 0)),
-            member_id=self.id_of(name),
-            group_instance_id=arguments.maybe("static"),
+        command = Heartbeat(
+            arguments.text("group", "g"),
+            self.id_of(name),
+            arguments.maybe("static"),
+            arguments.number("generation", self.generations.get(name, 0)),
         )
-
-        def answer(response: HeartbeatResponse) -> None:
-            self.say(f"{name}: {name_of(response.error_code)}")
-
-        self.host.run(lambda now: self.machine.heartbeat(request, answer, now))
+        self.host.run(lambda now: self.machine.heartbeat(command, lambda code: self.say(f"{name}: {name_of(code)}"), now))
 
     def do_leave(self, arguments: Arguments) -> None:
         static = arguments.maybe("static")
-        members = [MemberIdentity(member_id=self.id_of(name), group_instance_id=static) for name in arguments.words]
+        members = [MemberName(self.id_of(name), static) for name in arguments.words]
         if not members and static is not None:
-            members = [MemberIdentity(group_instance_id=static)]
-        request = LeaveGroupRequest(group_id=arguments.text("group", "g"), members=members)
+            members = [MemberName("", static)]
+        command = Leave(group_id=arguments.text("group", "g"), members=members)
 
-        def answer(response: LeaveGroupResponse) -> None:
-            self.say("leave: " + (name_of(response.error_code) if response.error_code else ""))
-            for member in response.members:
-                self.say(f"  {member.member_id or member.group_instance_id} {name_of(member.error_code)}")
+        def answer(left: Left) -> None:
+            self.say("leave: " + (name_of(left.error) if left.error else ""))
+            for member_id, instance_id, code in left.members:
+                self.say(f"  {member_id or instance_id} {name_of(code)}")
 
-        self.host.run(lambda now: self.machine.leave_group(request, answer, now))
+        self.host.run(lambda now: self.machine.leave_group(command, answer, now))
 
     # The consumer protocol
 
@@ -242,52 +227,51 @@ class World:
         if epoch == 0:
             owned = owned if owned is not None else ""
             topics = topics if topics is not None or regex is not None else "t"
-        request = ConsumerGroupHeartbeatRequest(
+        command = ConsumerHeartbeat(
             group_id=arguments.text("group", "g"),
+            caller=Caller(name, "/10.0.0.1"),
             member_id=self.id_of(arguments.text("id", name)),
             member_epoch=epoch,
             instance_id=arguments.maybe("static"),
             rebalance_timeout_ms=arguments.number("rebalance", 60_000 if epoch == 0 else -1),
-            subscribed_topic_names=None if topics is None else [topic for topic in topics.split(",") if topic],
-            subscribed_topic_regex=regex,
-            server_assignor=arguments.maybe("assignor"),
-            topic_partitions=None if owned in (None, "none") else self._owned(owned),
+            topics=None if topics is None else [topic for topic in topics.split(",") if topic],
+            regex=regex,
+            assignor=arguments.maybe("assignor"),
+            owned=None if owned in (None, "none") else self._owned(owned),
+            makes_member_id=arguments.number("version", 1) >= 1,
         )
-        caller = Caller(arguments.number("version", 1), name, "/10.0.0.1")
 
-        def answer(response: ConsumerGroupHeartbeatResponse) -> None:
-            if response.error_code:
-                self.say(f"{name}: {name_of(response.error_code)} {response.error_message or ''}".rstrip())
+        def answer(beat: Beat) -> None:
+            if beat.error:
+                self.say(f"{name}: {name_of(beat.error)} {beat.message or ''}".rstrip())
                 return
-            assert response.member_id is not None
-            self.ids[name], self.epochs[name] = response.member_id, response.member_epoch
-            has = "" if response.assignment is None else f" has {show_topics(response.assignment.topic_partitions)}"
-            self.say(f"{name}: epoch={response.member_epoch}{has}")
+            assert beat.member_id is not None
+            self.ids[name], self.epochs[name] = beat.member_id, beat.member_epoch
+            has = "" if beat.assignment is None else f" has {show_partitions(beat.assignment)}"
+            self.say(f"{name}: epoch={beat.member_epoch}{has}")
 
-        self.host.run(lambda now: self.machine.consumer_heartbeat(request, caller, answer, now))
+        self.host.run(lambda now: self.machine.consumer_heartbeat(command, answer, now))
 
-    def _owned(self, text: str) -> list[TopicPartitions]:
+    def _owned(self, text: str) -> dict[Uuid, frozenset[int]]:
         """`t:0,1/u:0` as topics with partitions."""
-        topics = []
+        owned = {}
         for part in text.split("/") if text else []:
             topic, _, partitions = part.partition(":")
-            numbers = [int(number) for number in partitions.split(",")]
-            topics.append(TopicPartitions(topic_id=self.topics.topic_id(topic) or ZERO_UUID, partitions=numbers))
-        return topics
+            owned[self.topics.topic_id(topic) or ZERO_UUID] = frozenset(int(number) for number in partitions.split(","))
+        return owned
 
     def do_consumer_describe(self, arguments: Arguments) -> None:
-        def answer(groups: list[DescribedConsumerGroup]) -> None:
+        def answer(groups: list[DescribedEpochGroup]) -> None:
             for group in groups:
-                if group.error_code:
-                    self.say(f"{group.group_id} {group.group_state} {name_of(group.error_code)} {group.error_message!r}")
+                if group.error:
+                    self.say(f"{group.group_id} {group.state} {name_of(group.error)} {group.message!r}")
                     continue
-                epochs = f"epoch={group.group_epoch} assigned={group.assignment_epoch}"
-                self.say(f"{group.group_id} {group.group_state} {epochs} {group.assignor_name}")
+                self.say(f"{group.group_id} {group.state} epoch={group.epoch} assigned={group.assignment_epoch} {group.assignor}")
                 for member in group.members:
-                    wants = ",".join(member.subscribed_topic_names) or member.subscribed_topic_regex
-                    has, goal = (show_topics(part.topic_partitions) for part in (member.assignment, member.target_assignment))
-                    kind = ["classic", "consumer"][member.member_type]
-                    self.say(f"  {member.member_id} epoch={member.member_epoch} {kind} reads {wants} has {has} of {goal}")
+                    wants = ",".join(member.topics) or member.regex
+                    has, goal = (show_topics(topics) for topics in (member.assigned, member.target))
+                    kind = "classic" if member.is_classic else "consumer"
+                    self.say(f"  {member.member_id} epoch={member.epoch} {kind} reads {wants} has {has} of {goal}")
 
         self.host.run(lambda _now: self.machine.describe_consumer_groups([arguments.text("group", "g")], answer))
 
@@ -300,69 +284,47 @@ class World:
 
     def do_commit(self, arguments: Arguments) -> None:
         name, *offsets = arguments.words
-        request = OffsetCommitRequest(
+        command = CommitOffsets(
             group_id=arguments.text("group", "g"),
-            generation_id_or_member_epoch=arguments.number("generation", self.generations.get(name, -1)),
+            generation=arguments.number("generation", self.generations.get(name, -1)),
             member_id=self.id_of(name),
-            group_instance_id=arguments.maybe("static"),
-            retention_time_ms=arguments.number("retention", -1),
-            topics=[
-                OffsetCommitRequestTopic(
-                    name=topic,
-                    topic_id=self.topics.topic_id(topic) or ZERO_UUID,
-                    partitions=[
-                        OffsetCommitRequestPartition(
-                            partition_index=partition, committed_offset=int(value), committed_metadata="m" * arguments.number("metadata", 0)
-                        )
-                        for partition, value in partitions
-                    ],
-                )
-                for topic, partitions in by_topic(offsets).items()
-            ],
+            instance_id=arguments.maybe("static"),
+            retention_ms=arguments.number("retention", -1),
+            offsets=self._offsets(offsets, arguments.number("metadata", 0)),
+            knows_epochs=arguments.number("version", 9) >= 9,
         )
-        caller = Caller(arguments.number("version", 9), name, "/10.0.0.1")
+        answer = self._results(name, command.offsets)
+        self.host.run(lambda now: self.machine.commit_offsets(command, answer, now))
 
-        def answer(response: OffsetCommitResponse) -> None:
-            self.say(f"{name}: {self._results(response)}")
+    def _offsets(self, words: Iterable[str], metadata_length: int) -> list[OffsetToCommit]:
+        return [
+            OffsetToCommit(topic, self.topics.topic_id(topic) or ZERO_UUID, partition, int(value), -1, "m" * metadata_length)
+            for topic, partitions in by_topic(words).items()
+            for partition, value in partitions
+        ]
 
-        self.host.run(lambda now: self.machine.commit_offsets(request, caller, answer, now))
+    def _results(self, name: str, offsets: Iterable[OffsetToCommit]) -> Callable[[Sequence[ErrorCode]], None]:
+        places = [f"{offset.topic}-{offset.partition}" for offset in offsets]
 
-    @staticmethod
-    def _results(response: Any) -> str:
-        return " ".join(
-            f"{topic.name}-{partition.partition_index} {name_of(partition.error_code)}"
-            for topic in response.topics
-            for partition in topic.partitions
-        )
+        def answer(codes: Sequence[ErrorCode]) -> None:
+            self.say(f"{name}: " + " ".join(f"{place} {name_of(code)}" for place, code in zip(places, codes, strict=True)))
+
+        return answer
 
     def do_txn_commit(self, arguments: Arguments) -> None:
         producer_id, *offsets = arguments.words
         member = arguments.text("member", "-")
-        request = TxnOffsetCommitRequest(
-            transactional_id="x",
+        command = CommitOffsetsInTransaction(
             group_id=arguments.text("group", "g"),
             producer_id=int(producer_id),
-            generation_id_or_member_epoch=arguments.number("generation", self.generations.get(member, -1)),
+            producer_epoch=0,
+            generation=arguments.number("generation", self.generations.get(member, -1)),
             member_id=self.id_of(member),
-            group_instance_id=arguments.maybe("static"),
-            topics=[
-                TxnOffsetCommitRequestTopic(
-                    name=topic,
-                    partitions=[
-                        TxnOffsetCommitRequestPartition(
-                            partition_index=partition, committed_offset=int(value), committed_metadata="m" * arguments.number("metadata", 0)
-                        )
-                        for partition, value in partitions
-                    ],
-                )
-                for topic, partitions in by_topic(offsets).items()
-            ],
+            instance_id=arguments.maybe("static"),
+            offsets=[offset._replace(topic_id=ZERO_UUID) for offset in self._offsets(offsets, arguments.number("metadata", 0))],
         )
-
-        def answer(response: TxnOffsetCommitResponse) -> None:
-            self.say(f"producer {producer_id}: {self._results(response)}")
-
-        self.host.run(lambda now: self.machine.commit_in_transaction(request, answer, now))
+        answer = self._results(f"producer {producer_id}", command.offsets)
+        self.host.run(lambda now: self.machine.commit_in_transaction(command, answer, now))
 
     def do_marker(self, arguments: Arguments) -> None:
         producer_id, is_commit = int(arguments.words[0]), arguments.words[1] == "commit"
@@ -373,40 +335,41 @@ class World:
         is_stable = "stable" in arguments.words
         wanted = [word for word in arguments.words if word != "stable"]
         topics = [
-            OffsetFetchRequestTopics(name=topic, partition_indexes=[partition for partition, _ in partitions])
+            TopicPartitions(topic, [partition for partition, _ in partitions])
             for topic, partitions in by_topic(word for word in wanted if word != "all").items()
         ]
         member = arguments.maybe("member")
-        request = OffsetFetchRequestGroup(
+        command = FetchOffsets(
             group_id=arguments.text("group", "g"),
             member_id=None if member is None else self.id_of(member),
             member_epoch=arguments.number("epoch", -1),
             topics=None if "all" in wanted else topics,
+            require_stable=is_stable,
         )
 
-        def answer(response: OffsetFetchResponseGroup) -> None:
-            if response.error_code:
-                self.say(f"fetch: {name_of(response.error_code)}")
-            for topic in response.topics:
-                for partition in topic.partitions:
-                    error = f" {name_of(partition.error_code)}" if partition.error_code else ""
-                    self.say(f"{topic.name}-{partition.partition_index} {partition.committed_offset}{error}")
+        def answer(fetched: FetchedOffsets) -> None:
+            if fetched.error:
+                self.say(f"fetch: {name_of(fetched.error)}")
+            for topic in fetched.topics:
+                for partition, committed, code in topic.offsets:
+                    error = f" {name_of(code)}" if code else ""
+                    self.say(f"{topic.topic}-{partition} {-1 if committed is None else committed.offset}{error}")
 
-        self.host.run(lambda _now: self.machine.fetch_offsets(request, is_stable, answer))
+        self.host.run(lambda _now: self.machine.fetch_offsets(command, answer))
 
     def do_delete_offset(self, arguments: Arguments) -> None:
-        request = OffsetDeleteRequest(
-            group_id=arguments.text("group", "g"),
-            topics=[
-                OffsetDeleteRequestTopic(name=topic, partitions=[OffsetDeleteRequestPartition(partition_index=p) for p, _ in partitions])
-                for topic, partitions in by_topic(arguments.words).items()
-            ],
-        )
+        topics = [TopicPartitions(topic, [p for p, _ in partitions]) for topic, partitions in by_topic(arguments.words).items()]
+        command = DeleteOffsets(group_id=arguments.text("group", "g"), topics=topics)
 
-        def answer(response: OffsetDeleteResponse) -> None:
-            self.say(f"delete: {name_of(response.error_code) if response.error_code else self._results(response)}")
+        def answer(deleted: DeletedOffsets) -> None:
+            results = [
+                f"{topic.topic}-{partition} {name_of(code)}"
+                for topic, code in zip(topics, deleted.topics, strict=False)
+                for partition in topic.partitions
+            ]
+            self.say(f"delete: {name_of(deleted.error) if deleted.error else ' '.join(results)}")
 
-        self.host.run(lambda _now: self.machine.delete_offsets(request, answer))
+        self.host.run(lambda _now: self.machine.delete_offsets(command, answer))
 
     def do_drop_topic(self, arguments: Arguments) -> None:
         self.host.run(lambda _now: self.machine.forget_topics(arguments.words))
@@ -414,36 +377,35 @@ class World:
     # Operators
 
     def do_delete_group(self, arguments: Arguments) -> None:
-        def answer(result: DeletableGroupResult) -> None:
-            self.say(f"delete {result.group_id}: {name_of(result.error_code)}")
+        group_id = arguments.words[0]
 
-        self.host.run(lambda _now: self.machine.delete_group(arguments.words[0], answer))
+        def answer(code: ErrorCode) -> None:
+            self.say(f"delete {group_id}: {name_of(code)}")
+
+        self.host.run(lambda _now: self.machine.delete_group(group_id, answer))
         self.timers.run_due()
 
     def do_list(self, arguments: Arguments) -> None:
-        request = ListGroupsRequest(
-            states_filter=[state for state in arguments.text("states", "").split(",") if state],
-            types_filter=[type_ for type_ in arguments.text("types", "").split(",") if type_],
+        command = ListGroups(
+            states=frozenset(state.lower() for state in arguments.text("states", "").split(",") if state),
+            types=frozenset(type_.lower() for type_ in arguments.text("types", "").split(",") if type_),
         )
 
-        def answer(response: ListGroupsResponse) -> None:
-            for group in response.groups:
-                self.say(f"{group.group_id} {group.protocol_type or '-'} {group.group_state} {group.group_type}")
+        def answer(found: GroupList) -> None:
+            for group in found.groups:
+                self.say(f"{group.group_id} {group.protocol_type or '-'} {group.state} {group.type}")
 
-        self.host.run(lambda _now: self.machine.list_groups(request, answer))
+        self.host.run(lambda _now: self.machine.list_groups(command, answer))
 
     def do_describe(self, arguments: Arguments) -> None:
-        caller = Caller(arguments.number("version", 6), "admin", "/10.0.0.1")
-
-        def answer(groups: list[DescribedGroup]) -> None:
+        def answer(groups: list[DescribedClassicGroup]) -> None:
             for group in groups:
-                error = f" {name_of(group.error_code)} {group.error_message!r}" if group.error_code else ""
-                self.say(f"{group.group_id} {group.group_state} {group.protocol_type or '-'} {group.protocol_data or '-'}{error}")
+                error = f" {name_of(group.error)} {group.message!r}" if group.error else ""
+                self.say(f"{group.group_id} {group.state} {group.protocol_type or '-'} {group.protocol_name or '-'}{error}")
                 for member in group.members:
-                    assignment = show_share(bytes(member.member_assignment))
-                    self.say(f"  {member.member_id} {member.group_instance_id or '-'} {member.client_host} {assignment!r}")
+                    self.say(f"  {member.member_id} {member.instance_id or '-'} {member.client_host} {show_share(member.assignment)!r}")
 
-        self.host.run(lambda _now: self.machine.describe_groups([arguments.text("group", "g")], caller, answer))
+        self.host.run(lambda _now: self.machine.describe_groups([arguments.text("group", "g")], answer))
 
     def do_state(self, arguments: Arguments) -> None:
         group = self.machine.shard.groups.get(arguments.text("group", "g"))

@@ -13,26 +13,14 @@ from __future__ import annotations
 
 from ottla.base.errors import ErrorCode
 from ottla.base.uuids import ZERO_UUID
-from ottla.groups.draft import Caller
+from ottla.groups.answers import Beat, DescribedEpochGroup, ShareOffsetOutcomes
+from ottla.groups.commands import AlterShareOffsets, Caller, DeleteShareOffsets, ShareHeartbeat, StartOffset
 from ottla.groups.machine import GroupMachine
 from ottla.groups.settings import GroupSettings
 from ottla.groups.shard import Group
 from ottla.groups.share.group import ShareGroup
 from ottla.groups.share.offsets import KnownTopic
 from ottla.machine.host import HostState, MachineHost
-from ottla.wire.messages.alter_share_group_offsets import (
-    AlterShareGroupOffsetsRequest,
-    AlterShareGroupOffsetsRequestPartition,
-    AlterShareGroupOffsetsRequestTopic,
-    AlterShareGroupOffsetsResponse,
-)
-from ottla.wire.messages.delete_share_group_offsets import (
-    DeleteShareGroupOffsetsRequest,
-    DeleteShareGroupOffsetsRequestTopic,
-    DeleteShareGroupOffsetsResponse,
-)
-from ottla.wire.messages.share_group_describe import DescribedGroup
-from ottla.wire.messages.share_group_heartbeat import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
 from tests.fakes.persister import MemoryPersister
 from tests.scenarios import groups_world
 from tests.scenarios.groups_text import Arguments, by_topic, name_of, show_partitions, show_topics
@@ -62,36 +50,35 @@ class World(groups_world.World):
         epoch, topics = arguments.number("epoch", self.epochs.get(f"{group}/{name}", 0)), arguments.maybe("topics")
         if epoch == 0 and topics is None:
             topics = "t"
-        request = ShareGroupHeartbeatRequest(
+        command = ShareHeartbeat(
             group_id=group,
+            caller=Caller(name, "/10.0.0.1", arguments.text("via", "")),
             member_id=arguments.text("id", name),
             member_epoch=epoch,
             rack_id=arguments.maybe("rack"),
-            subscribed_topic_names=None if topics is None else [topic for topic in topics.split(",") if topic],
+            topics=None if topics is None else [topic for topic in topics.split(",") if topic],
         )
 
-        def answer(response: ShareGroupHeartbeatResponse) -> None:
-            if response.error_code:
-                self.say(f"{name}: {name_of(response.error_code)} {response.error_message or ''}".rstrip())
+        def answer(beat: Beat) -> None:
+            if beat.error:
+                self.say(f"{name}: {name_of(beat.error)} {beat.message or ''}".rstrip())
                 return
-            self.epochs[f"{group}/{name}"] = max(response.member_epoch, 0)
-            has = "" if response.assignment is None else f" has {show_topics(response.assignment.topic_partitions)}"
-            self.say(f"{name}: epoch={response.member_epoch}{has}")
+            self.epochs[f"{group}/{name}"] = max(beat.member_epoch, 0)
+            has = "" if beat.assignment is None else f" has {show_partitions(beat.assignment)}"
+            self.say(f"{name}: epoch={beat.member_epoch}{has}")
 
-        caller = Caller(1, name, "/10.0.0.1", arguments.text("via", ""))
-        self.host.run(lambda now: self.machine.share_heartbeat(request, caller, answer, now))
+        self.host.run(lambda now: self.machine.share_heartbeat(command, answer, now))
 
     def do_share_describe(self, arguments: Arguments) -> None:
-        def answer(groups: list[DescribedGroup]) -> None:
+        def answer(groups: list[DescribedEpochGroup]) -> None:
             for group in groups:
-                if group.error_code:
-                    self.say(f"{group.group_id} {name_of(group.error_code)} {group.error_message!r}")
+                if group.error:
+                    self.say(f"{group.group_id} {name_of(group.error)} {group.message!r}")
                     continue
-                epochs = f"epoch={group.group_epoch} assigned={group.assignment_epoch}"
-                self.say(f"{group.group_id} {group.group_state} {epochs} {group.assignor_name}")
+                self.say(f"{group.group_id} {group.state} epoch={group.epoch} assigned={group.assignment_epoch} {group.assignor}")
                 for member in group.members:
-                    reads, has = ",".join(member.subscribed_topic_names), show_topics(member.assignment.topic_partitions)
-                    self.say(f"  {member.member_id} epoch={member.member_epoch} rack={member.rack_id} reads {reads} has {has}")
+                    reads, has = ",".join(member.topics), show_topics(member.assigned)
+                    self.say(f"  {member.member_id} epoch={member.epoch} rack={member.rack_id} reads {reads} has {has}")
 
         self.host.run(lambda _now: self.machine.describe_share_groups([arguments.text("group", "g")], answer))
 
@@ -116,41 +103,30 @@ class World(groups_world.World):
         self.host.run(lambda _now: self.machine.known_share_topics(arguments.text("group", "g"), answer))
 
     def do_share_alter(self, arguments: Arguments) -> None:
-        place = AlterShareGroupOffsetsRequestPartition
-        request = AlterShareGroupOffsetsRequest(
-            group_id=arguments.text("group", "g"),
-            topics=[
-                AlterShareGroupOffsetsRequestTopic(
-                    topic_name=topic, partitions=[place(partition_index=p, start_offset=int(offset)) for p, offset in places]
-                )
-                for topic, places in by_topic(arguments.words).items()
-            ],
-        )
+        starts = [
+            StartOffset(topic, partition, int(offset))
+            for topic, places in by_topic(arguments.words).items()
+            for partition, offset in places
+        ]
+        command = AlterShareOffsets(group_id=arguments.text("group", "g"), starts=starts)
 
-        def answer(response: AlterShareGroupOffsetsResponse) -> None:
-            results = [
-                f"{topic.topic_name}-{partition.partition_index} {name_of(partition.error_code)}"
-                for topic in response.responses
-                for partition in topic.partitions
-            ]
-            self.say(f"alter: {name_of(response.error_code)} {' '.join(results)}".rstrip())
+        def answer(altered: ShareOffsetOutcomes) -> None:
+            results = [f"{outcome.topic}-{outcome.partition} {name_of(outcome.error)}" for outcome in altered.outcomes]
+            self.say(f"alter: {name_of(altered.error)} {' '.join(results)}".rstrip())
 
-        self.host.run(lambda _now: self.machine.alter_share_offsets(request, answer))
+        self.host.run(lambda _now: self.machine.alter_share_offsets(command, answer))
 
     def do_share_forget(self, arguments: Arguments) -> None:
-        request = DeleteShareGroupOffsetsRequest(
-            group_id=arguments.text("group", "g"),
-            topics=[DeleteShareGroupOffsetsRequestTopic(topic_name=topic) for topic in arguments.words],
-        )
+        command = DeleteShareOffsets(group_id=arguments.text("group", "g"), topics=arguments.words)
 
-        def answer(response: DeleteShareGroupOffsetsResponse) -> None:
+        def answer(forgotten: ShareOffsetOutcomes) -> None:
             results = [
-                f"{topic.topic_name} {name_of(topic.error_code)}{' without id' if bytes(topic.topic_id) == ZERO_UUID else ''}"
-                for topic in response.responses
+                f"{outcome.topic} {name_of(outcome.error)}{' without id' if outcome.topic_id == ZERO_UUID else ''}"
+                for outcome in forgotten.outcomes
             ]
-            self.say(f"forget: {name_of(response.error_code)} {', '.join(results)}".rstrip())
+            self.say(f"forget: {name_of(forgotten.error)} {', '.join(results)}".rstrip())
 
-        self.host.run(lambda _now: self.machine.delete_share_offsets(request, answer))
+        self.host.run(lambda _now: self.machine.delete_share_offsets(command, answer))
 
     def do_persister(self, arguments: Arguments) -> None:
         failure = arguments.maybe("fail")

@@ -10,22 +10,14 @@ import pytest
 from ottla.base.cluster_metadata import ClusterMetadata
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.base.types import GROUP_METADATA_TOPIC, TopicPartition
-from ottla.groups.draft import Caller
+from ottla.groups.commands import AlterShareOffsets, Caller, ShareHeartbeat, StartOffset
 from ottla.groups.settings import GroupSettings
 from ottla.server.hosts import GroupHosts
-from ottla.wire.messages.alter_share_group_offsets import (
-    AlterShareGroupOffsetsRequest,
-    AlterShareGroupOffsetsRequestPartition,
-    AlterShareGroupOffsetsRequestTopic,
-)
-from ottla.wire.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
 from tests.fakes.clock import ManualClock
 from tests.fakes.machine_log import MemoryLog
 from tests.fakes.persister import MemoryPersister
 from tests.fakes.randomness import SeededRandom
 from tests.fakes.timers import ManualTimers
-
-T_0 = AlterShareGroupOffsetsRequestTopic(topic_name="t", partitions=[AlterShareGroupOffsetsRequestPartition(partition_index=0)])
 
 
 def test_without_the_offsets_topic_no_broker_is_the_coordinator() -> None:
@@ -57,16 +49,17 @@ def test_what_share_coordinators_answer_is_decided_on_the_shard_that_asked() -> 
     timers.run_due()
     host, answers = hosts.host_of_partition(0), list[Any]()
     assert host is not None
-    request = ShareGroupHeartbeatRequest(group_id="g", member_id="m", subscribed_topic_names=["t"])
+    command = ShareHeartbeat(group_id="g", caller=Caller("c", "/h"), member_id="m", member_epoch=0, topics=["t"])
     persister.is_held = True
-    host.run(lambda now_ms: host.machine.share_heartbeat(request, Caller(1, "c", "/h"), answers.append, now_ms))
+    host.run(lambda now_ms: host.machine.share_heartbeat(command, answers.append, now_ms))
     timers.run_due()
     assert not answers
     persister.release()
     timers.run_due()
-    assert [topic.partitions for topic in answers[0].assignment.topic_partitions] == [[0, 1]]
+    assert list(answers[0].assignment.values()) == [(0, 1)]
     persister.is_held = True
-    host.run(lambda now_ms: host.machine.alter_share_offsets(AlterShareGroupOffsetsRequest(group_id="h", topics=[T_0]), answers.append))
+    alteration = AlterShareOffsets(group_id="h", starts=[StartOffset("t", 0, 0)])
+    host.run(lambda now_ms: host.machine.alter_share_offsets(alteration, answers.append))
     hosts.resign(0)
     persister.release()
-    assert answers[1].error_code == ErrorCode.NOT_COORDINATOR, "what comes after the shard has moved is nobody's"
+    assert answers[1].error is ErrorCode.NOT_COORDINATOR, "an answer of share coordinators after the shard has moved counts for nothing"

@@ -6,7 +6,6 @@ import pytest
 
 from ottla.base.errors import ErrorCode
 from ottla.sharing.sessions import EPOCH_MAX, ShareSession, ShareSessions, is_member_id
-from ottla.wire.messages.share_fetch import FetchPartition, FetchTopic, ForgottenTopic, ShareFetchRequest
 from tests.handlers.share_world import ShareWorld, connection
 
 TOPIC = b"t" * 16
@@ -69,11 +68,10 @@ def test_ended_twice() -> None:
 
 def test_partitions_are_named_once_and_forgotten_once() -> None:
     session = ShareSession("g", "a", connection())
-    topic = FetchTopic(topic_id=TOPIC, partitions=[FetchPartition(partition_index=index) for index in (0, 1, 2)])
-    session.update(ShareFetchRequest(topics=[topic]))
+    session.update([(TOPIC, 0), (TOPIC, 1), (TOPIC, 2)], ())
     assert session.in_turn(0) == [(TOPIC, 0), (TOPIC, 1), (TOPIC, 2)]
     assert session.in_turn(4) == [(TOPIC, 1), (TOPIC, 2), (TOPIC, 0)]
-    session.update(ShareFetchRequest(forgotten_topics_data=[ForgottenTopic(topic_id=TOPIC, partitions=[1, 9])]))
+    session.update((), [(TOPIC, 1), (TOPIC, 9)])
     assert session.in_turn(1) == [(TOPIC, 2), (TOPIC, 0)]
 
 

@@ -17,15 +17,11 @@ from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 from ottla.base.uuids import Uuid
-from ottla.groups.draft import Caller
+from ottla.groups.answers import Beat
+from ottla.groups.commands import Caller, ConsumerHeartbeat
 from ottla.groups.machine import GroupMachine
 from ottla.groups.settings import GroupSettings
 from ottla.machine.contract import Answer, Decision
-from ottla.wire.messages.consumer_group_heartbeat import (
-    ConsumerGroupHeartbeatRequest,
-    ConsumerGroupHeartbeatResponse,
-    TopicPartitions,
-)
 
 TOPICS = 10
 BEATS = 1000
@@ -63,58 +59,58 @@ class Numbers:
 
 
 class Coordinator:
-    """A group machine whose log is no more than the fold; members give up at once what they are told to."""
+    """A group machine whose log is no more than the fold; members give up at once what they have to."""
 
     def __init__(self, partitions: int) -> None:
         self.topics = Topics(TOPICS, partitions)
         self.machine: Any = GroupMachine(GroupSettings(consumer_assignment_interval_ms=0), self.topics, Numbers())  # type: ignore[arg-type]
-        self.owned: dict[str, list[TopicPartitions]] = {}
+        self.owned: dict[str, dict[Uuid, frozenset[int]]] = {}
         self.epochs: dict[str, int] = {}
         self.logged = 0
 
-    def carry_out(self, decide: Callable[[], Decision]) -> list[ConsumerGroupHeartbeatResponse]:
+    def carry_out(self, decide: Callable[[], Decision]) -> list[Beat]:
         decision, machine = decide(), self.machine
         for record in decision.records:
             machine.apply(self.logged, record, None)
             self.logged += 1
         return [effect.response for effect in decision.effects if isinstance(effect, Answer)]
 
-    def request(self, member_id: str, topics: int = TOPICS) -> ConsumerGroupHeartbeatRequest:
+    def request(self, member_id: str, topics: int = TOPICS) -> ConsumerHeartbeat:
         epoch = self.epochs.get(member_id, 0)
-        return ConsumerGroupHeartbeatRequest(
+        return ConsumerHeartbeat(
             group_id="large",
+            caller=Caller(member_id, "/127.0.0.1"),
             member_id=member_id,
             member_epoch=epoch,
             rebalance_timeout_ms=60_000 if epoch == 0 else -1,
-            subscribed_topic_names=list(self.topics.topic_names())[:topics] if epoch == 0 else None,
-            topic_partitions=self.owned.get(member_id, []),
+            topics=list(self.topics.topic_names())[:topics] if epoch == 0 else None,
+            owned=self.owned.get(member_id, {}),
         )
 
-    def beat(self, request: ConsumerGroupHeartbeatRequest) -> None:
-        """One heartbeat; the member is of the epoch it is told, and has what it is given."""
-        caller = Caller(1, request.member_id, "/127.0.0.1")
-        (answer,) = self.carry_out(lambda: self.machine.consumer_heartbeat(request, caller, print, 0))
-        if answer.error_code:
-            raise AssertionError(f"{request.member_id}: {answer.error_message}")
+    def beat(self, command: ConsumerHeartbeat) -> None:
+        """One heartbeat; the member takes the epoch and the partitions of the answer."""
+        (answer,) = self.carry_out(lambda: self.machine.consumer_heartbeat(command, print, 0))
+        if answer.error:
+            raise AssertionError(f"{command.member_id}: {answer.message}")
         if answer.member_epoch < 0:
-            self.epochs.pop(request.member_id), self.owned.pop(request.member_id, None)
+            self.epochs.pop(command.member_id), self.owned.pop(command.member_id, None)
             return
-        self.epochs[request.member_id] = answer.member_epoch
+        self.epochs[command.member_id] = answer.member_epoch
         if answer.assignment is not None:
-            self.owned[request.member_id] = answer.assignment.topic_partitions
+            self.owned[command.member_id] = {topic: frozenset(partitions) for topic, partitions in answer.assignment.items()}
 
     def leave(self, member_id: str) -> None:
-        self.beat(ConsumerGroupHeartbeatRequest(group_id="large", member_id=member_id, member_epoch=-1))
+        self.beat(ConsumerHeartbeat(group_id="large", caller=Caller(member_id, "/127.0.0.1"), member_id=member_id, member_epoch=-1))
 
     def settle(self) -> None:
-        """Everybody reports until nothing is logged any more."""
+        """All members report until nothing is logged any more."""
         for _ in range(ROUNDS_TO_REST_MAX):
             before = self.logged
             for member_id in list(self.epochs):
                 self.beat(self.request(member_id))
             if self.logged == before:
                 return
-        raise AssertionError("the group finds no rest")
+        raise AssertionError("the group does not settle")
 
 
 class Cost(NamedTuple):

@@ -13,7 +13,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ottla.base.errors import ApiError, ErrorCode, WireError
-from ottla.groups.classic.member import ClassicMember, Protocols
+from ottla.groups.classic.member import ClassicMember
+from ottla.groups.commands import Protocols
 from ottla.groups.states import ALLOWED, COMPLETING_REBALANCE, DEAD, EMPTY, PREPARING_REBALANCE, STABLE, GroupState, GroupType
 from ottla.wire.codec import decoder
 from ottla.wire.messages.consumer_protocol import ConsumerProtocolSubscription

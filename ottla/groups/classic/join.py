@@ -10,20 +10,18 @@ Invariants: a group never has more members than `group.max.size`; every member s
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.groups import records
 from ottla.groups.classic import rebalance
 from ottla.groups.classic.group import ClassicGroup
-from ottla.groups.classic.member import ClassicMember, Protocols
-from ottla.groups.draft import Caller, Draft
+from ottla.groups.classic.member import ClassicMember
+from ottla.groups.commands import Join, Protocols
 from ottla.groups.shard import GroupShard
 from ottla.groups.states import COMPLETING_REBALANCE, EMPTY, PREPARING_REBALANCE, STABLE
 from ottla.machine.contract import Decision, Reply
-from ottla.wire.messages.join_group import JoinGroupRequest
-from ottla.wire.messages.sync_group import SyncGroupResponse
-
-FIRST_VERSION_WITH_MEMBER_ID_REQUIRED = 4
-FIRST_VERSION_WITH_SKIP_ASSIGNMENT = 9
+from ottla.machine.draft import Draft
 
 ASK_METADATA_LATE = frozenset({"kafka-python"})
 """Clients that join 10 ms after subscribing and ask for the topics' metadata 100 ms after it.
@@ -33,37 +31,37 @@ round, kafka-python 3.0 never finishes it and owns nothing for good. A first rou
 """
 
 
-def join_group(shard: GroupShard, request: JoinGroupRequest, caller: Caller, reply: Reply, now_ms: int) -> Decision:
+def join_group(shard: GroupShard, command: Join, reply: Reply, now_ms: int) -> Decision:
     draft = Draft()
     try:
-        protocols = _read_protocols(shard, request)
-        group = _find_group(shard, request, now_ms)
-        _check_size(shard, group, request.member_id, draft, now_ms)
-        _check_metadata(shard, group, request.member_id, protocols)
-        if not group.may_use(request.protocol_type, protocols):
+        protocols = _read_protocols(shard, command)
+        group = _find_group(shard, command, now_ms)
+        _check_size(shard, group, command.member_id, draft, now_ms)
+        _check_metadata(shard, group, command.member_id, protocols)
+        if not group.may_use(command.protocol_type, protocols):
             raise ApiError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
-        if request.member_id:
-            _join_known(shard, group, request, protocols, caller, reply, draft, now_ms)
-        elif request.group_instance_id is not None:
-            _join_static(shard, group, request, protocols, caller, reply, draft, now_ms)
+        if command.member_id:
+            _join_known(shard, group, command, protocols, reply, draft, now_ms)
+        elif command.instance_id is not None:
+            _join_static(shard, group, command, protocols, reply, draft, now_ms)
         else:
-            _join_dynamic(shard, group, request, protocols, caller, reply, draft, now_ms)
+            _join_dynamic(shard, group, command, protocols, reply, draft, now_ms)
     except ApiError as refusal:
-        created = shard.groups.get(request.group_id)
+        created = shard.groups.get(command.group_id)
         if type(created) is ClassicGroup:
             shard.forget_if_idle(created)
-        member_id = request.member_id
-        draft.answer(reply, rebalance.join_refusal(refusal.code, member_id), lambda code: rebalance.join_refusal(code, member_id))
+        member_id = command.member_id
+        draft.answer(reply, rebalance.refuse_join(refusal.code, member_id), lambda code: rebalance.refuse_join(code, member_id))
     return draft.decision()
 
 
-def _read_protocols(shard: GroupShard, request: JoinGroupRequest) -> Protocols:
+def _read_protocols(shard: GroupShard, command: Join) -> Protocols:
     settings = shard.settings
-    if not request.group_id:
+    if not command.group_id:
         raise ApiError(ErrorCode.INVALID_GROUP_ID)
-    if not settings.session_timeout_min_ms <= request.session_timeout_ms <= settings.session_timeout_max_ms:
+    if not settings.session_timeout_min_ms <= command.session_timeout_ms <= settings.session_timeout_max_ms:
         raise ApiError(ErrorCode.INVALID_SESSION_TIMEOUT)
-    protocols = {protocol.name: bytes(protocol.metadata) for protocol in request.protocols}
+    protocols = dict(command.protocols)
     if len(protocols) > settings.protocols_per_member_max:
         raise ApiError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     if sum(map(len, protocols.values())) > settings.member_metadata_bytes_max:
@@ -71,12 +69,12 @@ def _read_protocols(shard: GroupShard, request: JoinGroupRequest) -> Protocols:
     return tuple(protocols.items())
 
 
-def _find_group(shard: GroupShard, request: JoinGroupRequest, now_ms: int) -> ClassicGroup:
-    group = shard.groups.get(request.group_id)
+def _find_group(shard: GroupShard, command: Join, now_ms: int) -> ClassicGroup:
+    group = shard.groups.get(command.group_id)
     if group is None:
-        if request.member_id:
+        if command.member_id:
             raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID)
-        group = shard.groups[request.group_id] = ClassicGroup(request.group_id, now_ms)
+        group = shard.groups[command.group_id] = ClassicGroup(command.group_id, now_ms)
     if type(group) is not ClassicGroup:
         raise ApiError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     return group
@@ -113,46 +111,44 @@ def _check_metadata(shard: GroupShard, group: ClassicGroup, member_id: str, prot
 def _join_dynamic(
     shard: GroupShard,
     group: ClassicGroup,
-    request: JoinGroupRequest,
+    command: Join,
     protocols: Protocols,
-    caller: Caller,
     reply: Reply,
     draft: Draft,
     now_ms: int,
 ) -> None:
-    member_id = shard.fresh_member_id(caller.client_id)
-    if caller.version >= FIRST_VERSION_WITH_MEMBER_ID_REQUIRED:
+    member_id = shard.fresh_member_id(command.caller.client_id)
+    if command.needs_member_id:
         if len(group.pending_members) >= shard.settings.pending_members_max:
             raise ApiError(ErrorCode.GROUP_MAX_SIZE_REACHED)
-        rebalance.expect_member(shard, group, member_id, request.session_timeout_ms, draft)
-        refusal = rebalance.join_refusal(ErrorCode.MEMBER_ID_REQUIRED, member_id)
-        draft.answer(reply, refusal, lambda code: rebalance.join_refusal(code, ""))
+        rebalance.expect_member(shard, group, member_id, command.session_timeout_ms, draft)
+        refusal = rebalance.refuse_join(ErrorCode.MEMBER_ID_REQUIRED, member_id)
+        draft.answer(reply, refusal, lambda code: rebalance.refuse_join(code, ""))
         return
-    _add_member(shard, group, request, protocols, caller, member_id, reply, draft, now_ms)
+    _add_member(shard, group, command, protocols, member_id, reply, draft, now_ms)
 
 
 def _add_member(
     shard: GroupShard,
     group: ClassicGroup,
-    request: JoinGroupRequest,
+    command: Join,
     protocols: Protocols,
-    caller: Caller,
     member_id: str,
     reply: Reply,
     draft: Draft,
     now_ms: int,
 ) -> None:
     if not group.members:
-        group.protocol_type = request.protocol_type
+        group.protocol_type = command.protocol_type
     member = ClassicMember(
         member_id=member_id,
-        instance_id=request.group_instance_id,
-        client_id=caller.client_id,
-        client_host=caller.client_host,
-        rebalance_timeout_ms=_rebalance_timeout_ms(request),
-        session_timeout_ms=request.session_timeout_ms,
+        instance_id=command.instance_id,
+        client_id=command.caller.client_id,
+        client_host=command.caller.client_host,
+        rebalance_timeout_ms=command.rebalance_timeout_ms,
+        session_timeout_ms=command.session_timeout_ms,
         protocols=protocols,
-        asks_metadata_late=caller.software in ASK_METADATA_LATE,
+        asks_metadata_late=command.caller.software in ASK_METADATA_LATE,
     )
     member.is_new = True
     if group.state is PREPARING_REBALANCE and group.previous_state is EMPTY:
@@ -165,19 +161,14 @@ def _add_member(
     rebalance.maybe_rebalance(shard, group, draft, now_ms)
 
 
-def _rebalance_timeout_ms(request: JoinGroupRequest) -> int:
-    """Version 0 has no field for it: the session timeout served for both."""
-    return request.rebalance_timeout_ms if request.rebalance_timeout_ms >= 0 else request.session_timeout_ms
-
-
 def _update_member(
-    group: ClassicGroup, member: ClassicMember, request: JoinGroupRequest, protocols: Protocols, reply: Reply, draft: Draft
+    group: ClassicGroup, member: ClassicMember, command: Join, protocols: Protocols, reply: Reply, draft: Draft
 ) -> None:
     """The member joins the coming generation; a JoinGroup of it that still waits was given up by the client."""
-    rebalance.answer_join(member, group, draft, rebalance.join_refusal(ErrorCode.REBALANCE_IN_PROGRESS, member.member_id))
+    rebalance.answer_join(member, group, draft, rebalance.refuse_join(ErrorCode.REBALANCE_IN_PROGRESS, member.member_id))
     group.set_protocols(member, protocols)
-    member.rebalance_timeout_ms = _rebalance_timeout_ms(request)
-    member.session_timeout_ms = request.session_timeout_ms
+    member.rebalance_timeout_ms = command.rebalance_timeout_ms
+    member.session_timeout_ms = command.session_timeout_ms
     member.join_reply = reply
     group.joining += 1
 
@@ -185,19 +176,18 @@ def _update_member(
 def _join_known(
     shard: GroupShard,
     group: ClassicGroup,
-    request: JoinGroupRequest,
+    command: Join,
     protocols: Protocols,
-    caller: Caller,
     reply: Reply,
     draft: Draft,
     now_ms: int,
 ) -> None:
     """A member comes with its id: for the first time after MEMBER_ID_REQUIRED, or again."""
-    member_id = request.member_id
-    if member_id in group.pending_members and request.group_instance_id is None:
-        _add_member(shard, group, request, protocols, caller, member_id, reply, draft, now_ms)
+    member_id = command.member_id
+    if member_id in group.pending_members and command.instance_id is None:
+        _add_member(shard, group, command, protocols, member_id, reply, draft, now_ms)
         return
-    member = group.check_member(member_id, request.group_instance_id)
+    member = group.check_member(member_id, command.instance_id)
     is_retry = member.protocols == protocols
     is_leader = group.leader_id == member_id
     if group.state is COMPLETING_REBALANCE and is_retry:
@@ -208,13 +198,13 @@ def _join_known(
     elif group.state is EMPTY:
         raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID)
     else:
-        _update_member(group, member, request, protocols, reply, draft)
+        _update_member(group, member, command, protocols, reply, draft)
         rebalance.maybe_rebalance(shard, group, draft, now_ms)
 
 
 def _answer_present(group: ClassicGroup, member_id: str, reply: Reply, draft: Draft, *, with_members: bool) -> None:
-    response = rebalance.joined(group, member_id, with_members=with_members)
-    draft.answer(reply, response, lambda code: rebalance.join_refusal(code, member_id))
+    answer = rebalance.joined(group, member_id, with_members=with_members)
+    draft.answer(reply, answer, lambda code: rebalance.refuse_join(code, member_id))
 
 
 # Static members
@@ -223,27 +213,26 @@ def _answer_present(group: ClassicGroup, member_id: str, reply: Reply, draft: Dr
 def _join_static(
     shard: GroupShard,
     group: ClassicGroup,
-    request: JoinGroupRequest,
+    command: Join,
     protocols: Protocols,
-    caller: Caller,
     reply: Reply,
     draft: Draft,
     now_ms: int,
 ) -> None:
-    instance_id = request.group_instance_id
+    instance_id = command.instance_id
     assert instance_id is not None
     member_id = shard.fresh_member_id(instance_id)
     old_id = group.static_members.get(instance_id)
     if old_id is None:
-        _add_member(shard, group, request, protocols, caller, member_id, reply, draft, now_ms)
+        _add_member(shard, group, command, protocols, member_id, reply, draft, now_ms)
         return
     member = group.members[old_id]
     old = _Former(group, member)
     _take_place(group, member, member_id, draft)
-    _update_member(group, member, request, protocols, reply, draft)
+    _update_member(group, member, command, protocols, reply, draft)
     rebalance.extend_session(shard, group, member, draft, now_ms)
     if group.state is STABLE and group.select_protocol() == group.protocol_name:
-        _persist_replacement(shard, group, member, old, caller, draft, now_ms)
+        _persist_replacement(shard, group, member, old, command, draft, now_ms)
     else:
         rebalance.maybe_rebalance(shard, group, draft, now_ms)
 
@@ -261,26 +250,26 @@ class _Former:
 
 def _take_place(group: ClassicGroup, member: ClassicMember, member_id: str, draft: Draft) -> None:
     """Requests of the former process are fenced; its session timer finds nobody of that name."""
-    rebalance.answer_join(member, group, draft, rebalance.join_refusal(ErrorCode.FENCED_INSTANCE_ID, member.member_id))
-    rebalance.answer_sync(member, draft, SyncGroupResponse(error_code=ErrorCode.FENCED_INSTANCE_ID))
+    rebalance.answer_join(member, group, draft, rebalance.refuse_join(ErrorCode.FENCED_INSTANCE_ID, member.member_id))
+    rebalance.answer_sync(member, draft, rebalance.refuse_sync(ErrorCode.FENCED_INSTANCE_ID))
     group.rename(member, member_id)
     member.timer_ms = None
 
 
 def _persist_replacement(
-    shard: GroupShard, group: ClassicGroup, member: ClassicMember, old: _Former, caller: Caller, draft: Draft, now_ms: int
+    shard: GroupShard, group: ClassicGroup, member: ClassicMember, old: _Former, command: Join, draft: Draft, now_ms: int
 ) -> None:
     """The group is stable and stays so: the new id is logged, and the member goes on with the assignment it has."""
     new_id = member.member_id
     is_leader = group.leader_id == new_id
-    may_skip = caller.version >= FIRST_VERSION_WITH_SKIP_ASSIGNMENT
-    response = rebalance.joined(group, new_id, with_members=may_skip and is_leader)
+    may_skip = command.may_skip_assignment
+    answer = rebalance.joined(group, new_id, with_members=may_skip and is_leader)
     if may_skip:
-        response.skip_assignment = is_leader
+        answer = replace(answer, skip_assignment=is_leader)
     else:
-        # Told that the leader is its former self, an old client does not begin to assign.
-        response.leader = old.leader_id or ""
-    rebalance.answer_join(member, group, draft, response)
+        # An old client does not begin to assign if the leader is its former self.
+        answer = replace(answer, leader_id=old.leader_id or "")
+    rebalance.answer_join(member, group, draft, answer)
     draft.records.append(records.group_metadata(group.group_id, group.to_record({})))
 
     def undo(repair: Draft, _code: ErrorCode) -> None:

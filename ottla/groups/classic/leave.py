@@ -6,49 +6,49 @@ Static members may be sent away by their instance id alone (KIP-345): that is ho
 from __future__ import annotations
 
 from ottla.base.errors import ApiError, ErrorCode
+from ottla.groups.answers import Left, MemberLeft
 from ottla.groups.classic import rebalance
 from ottla.groups.classic.group import ClassicGroup
-from ottla.groups.draft import Draft, answered
+from ottla.groups.commands import Leave, MemberName
 from ottla.groups.shard import GroupShard
 from ottla.groups.states import EMPTY
 from ottla.machine.contract import Decision, Reply
-from ottla.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity, MemberResponse
+from ottla.machine.draft import Draft, answered
 
 
-def leave_refusal(code: ErrorCode) -> LeaveGroupResponse:
-    return LeaveGroupResponse(error_code=code)
+def refuse_leave(code: ErrorCode) -> Left:
+    return Left(error=code)
 
 
-def leave_group(shard: GroupShard, request: LeaveGroupRequest, reply: Reply, now_ms: int) -> Decision:
-    """`request.members` names who leaves, whatever the request's version."""
-    if not request.group_id:
-        return answered(reply, leave_refusal(ErrorCode.INVALID_GROUP_ID), leave_refusal)
-    group = shard.groups.get(request.group_id)
+def leave_group(shard: GroupShard, command: Leave, reply: Reply, now_ms: int) -> Decision:
+    if not command.group_id:
+        return answered(reply, refuse_leave(ErrorCode.INVALID_GROUP_ID), refuse_leave)
+    group = shard.groups.get(command.group_id)
     draft = Draft()
     if type(group) is not ClassicGroup:
-        members = [_outcome(identity, ErrorCode.UNKNOWN_MEMBER_ID) for identity in request.members]
-        return answered(reply, LeaveGroupResponse(members=members), leave_refusal)
+        members = [_outcome(name, ErrorCode.UNKNOWN_MEMBER_ID) for name in command.members]
+        return answered(reply, Left(members=members), refuse_leave)
     count = len(group.members)
-    members = [_outcome(identity, _leave(shard, group, identity, draft, now_ms)) for identity in request.members]
+    members = [_outcome(name, _leave(shard, group, name, draft, now_ms)) for name in command.members]
     if len(group.members) < count and group.state is not EMPTY:
         rebalance.maybe_rebalance(shard, group, draft, now_ms)
-    draft.answer(reply, LeaveGroupResponse(members=members), leave_refusal)
+    draft.answer(reply, Left(members=members), refuse_leave)
     return draft.decision()
 
 
-def _outcome(identity: MemberIdentity, code: ErrorCode) -> MemberResponse:
-    return MemberResponse(member_id=identity.member_id, group_instance_id=identity.group_instance_id, error_code=code)
+def _outcome(name: MemberName, code: ErrorCode) -> MemberLeft:
+    return MemberLeft(name.member_id, name.instance_id, code)
 
 
-def _leave(shard: GroupShard, group: ClassicGroup, identity: MemberIdentity, draft: Draft, now_ms: int) -> ErrorCode:
-    member_id = identity.member_id
-    if not member_id and identity.group_instance_id is not None:
-        member_id = group.static_members.get(identity.group_instance_id, "")
+def _leave(shard: GroupShard, group: ClassicGroup, name: MemberName, draft: Draft, now_ms: int) -> ErrorCode:
+    member_id = name.member_id
+    if not member_id and name.instance_id is not None:
+        member_id = group.static_members.get(name.instance_id, "")
     elif member_id in group.pending_members:
         rebalance.forget_pending(shard, group, member_id, draft, now_ms)
         return ErrorCode.NONE
     try:
-        member = group.check_member(member_id, identity.group_instance_id)
+        member = group.check_member(member_id, name.instance_id)
     except ApiError as refusal:
         return refusal.code
     rebalance.drop_member(group, member, draft)

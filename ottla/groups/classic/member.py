@@ -5,11 +5,9 @@ The log knows a member only as it stands in the last written group record; every
 
 from __future__ import annotations
 
+from ottla.groups.commands import Protocols
 from ottla.machine.contract import Reply
 from ottla.wire.messages.group_records import MemberMetadata
-
-Protocols = tuple[tuple[str, bytes], ...]
-"""What a member offers, the most wanted first: (name, metadata)."""
 
 
 class ClassicMember:

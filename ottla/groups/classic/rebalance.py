@@ -16,23 +16,26 @@ from __future__ import annotations
 
 from ottla.base.errors import ErrorCode
 from ottla.groups import records
+from ottla.groups.answers import Joined, JoinedMember, Synced
 from ottla.groups.classic.group import ClassicGroup
 from ottla.groups.classic.member import ClassicMember
-from ottla.groups.draft import Draft
 from ottla.groups.shard import GroupShard
 from ottla.groups.states import COMPLETING_REBALANCE, EMPTY, PREPARING_REBALANCE, STABLE
 from ottla.machine.contract import NOTHING, Decision
-from ottla.wire.messages.join_group import JoinGroupResponse, JoinGroupResponseMember
-from ottla.wire.messages.sync_group import SyncGroupResponse
+from ottla.machine.draft import Draft
 
 # Answers
 
 
-def join_refusal(code: ErrorCode, member_id: str) -> JoinGroupResponse:
-    return JoinGroupResponse(error_code=code, member_id=member_id, protocol_name=None)
+def refuse_join(code: ErrorCode, member_id: str = "") -> Joined:
+    return Joined(error=code, member_id=member_id)
 
 
-def answer_join(member: ClassicMember, group: ClassicGroup, draft: Draft, response: JoinGroupResponse) -> None:
+def refuse_sync(code: ErrorCode) -> Synced:
+    return Synced(error=code)
+
+
+def answer_join(member: ClassicMember, group: ClassicGroup, draft: Draft, answer: Joined) -> None:
     """Answers a member's waiting JoinGroup."""
     reply = member.join_reply
     if reply is None:
@@ -40,32 +43,28 @@ def answer_join(member: ClassicMember, group: ClassicGroup, draft: Draft, respon
     member.join_reply = None
     group.joining -= 1
     member_id = member.member_id
-    draft.answer(reply, response, lambda code: join_refusal(code, member_id))
+    draft.answer(reply, answer, lambda code: refuse_join(code, member_id))
 
 
-def answer_sync(member: ClassicMember, draft: Draft, response: SyncGroupResponse) -> None:
+def answer_sync(member: ClassicMember, draft: Draft, answer: Synced) -> None:
     """Answers a member's waiting SyncGroup."""
     reply = member.sync_reply
     if reply is None:
         return
     member.sync_reply = None
-    draft.answer(reply, response, lambda code: SyncGroupResponse(error_code=code))
+    draft.answer(reply, answer, refuse_sync)
 
 
-def joined(group: ClassicGroup, member_id: str, *, with_members: bool) -> JoinGroupResponse:
-    """What a member of the present generation hears; the leader gets the subscriptions of all."""
-    name = group.protocol_name
-    members: list[JoinGroupResponseMember] = []
+def joined(group: ClassicGroup, member_id: str, *, with_members: bool) -> Joined:
+    """The answer to a member of the present generation; the leader gets the subscriptions of all."""
+    name, members = group.protocol_name, list[JoinedMember]()
     if with_members:
-        members = [
-            JoinGroupResponseMember(member_id=member.member_id, group_instance_id=member.instance_id, metadata=member.metadata(name))
-            for member in group.members.values()
-        ]
-    return JoinGroupResponse(
-        generation_id=group.generation,
+        members = [JoinedMember(member.member_id, member.instance_id, member.metadata(name)) for member in group.members.values()]
+    return Joined(
+        generation=group.generation,
         protocol_type=group.protocol_type,
         protocol_name=name,
-        leader=group.leader_id or "",
+        leader_id=group.leader_id or "",
         member_id=member_id,
         members=members,
     )
@@ -167,14 +166,14 @@ def fail_syncs(shard: GroupShard, group: ClassicGroup, draft: Draft, code: Error
     for member in group.members.values():
         member.assignment = b""
         if member.sync_reply is not None:
-            answer_sync(member, draft, SyncGroupResponse(error_code=code))
+            answer_sync(member, draft, refuse_sync(code))
             extend_session(shard, group, member, draft, now_ms)
 
 
 def drop_member(group: ClassicGroup, member: ClassicMember, draft: Draft) -> None:
     """Takes a member out; a request of it that waits is told to join as somebody new."""
-    answer_join(member, group, draft, join_refusal(ErrorCode.UNKNOWN_MEMBER_ID, member.member_id))
-    answer_sync(member, draft, SyncGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID))
+    answer_join(member, group, draft, refuse_join(ErrorCode.UNKNOWN_MEMBER_ID, member.member_id))
+    answer_sync(member, draft, refuse_sync(ErrorCode.UNKNOWN_MEMBER_ID))
     if member.timer_ms is not None:
         member.timer_ms = None
         draft.cancel(_session_key(group.group_id, member.member_id))

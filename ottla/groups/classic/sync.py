@@ -12,55 +12,47 @@ from __future__ import annotations
 
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.groups import records
+from ottla.groups.answers import Synced
 from ottla.groups.classic import rebalance
 from ottla.groups.classic.group import ClassicGroup
 from ottla.groups.classic.member import ClassicMember
-from ottla.groups.draft import Draft, answered
+from ottla.groups.commands import Heartbeat, Sync
 from ottla.groups.shard import GroupShard
 from ottla.groups.share.group import ShareGroup
 from ottla.groups.states import COMPLETING_REBALANCE, EMPTY, PREPARING_REBALANCE
-from ottla.machine.contract import Answer, Decision, Effect, Reply
-from ottla.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
-from ottla.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from ottla.machine.contract import Decision, Reply
+from ottla.machine.draft import Draft, answered, same_code
 
 
-def sync_refusal(code: ErrorCode) -> SyncGroupResponse:
-    return SyncGroupResponse(error_code=code)
-
-
-def heartbeat_response(code: ErrorCode) -> HeartbeatResponse:
-    return HeartbeatResponse(error_code=code)
-
-
-def sync_group(shard: GroupShard, request: SyncGroupRequest, reply: Reply, now_ms: int) -> Decision:
+def sync_group(shard: GroupShard, command: Sync, reply: Reply, now_ms: int) -> Decision:
     draft = Draft()
     try:
-        if not request.group_id:
+        if not command.group_id:
             raise ApiError(ErrorCode.INVALID_GROUP_ID)
-        if type(shard.groups.get(request.group_id)) is ShareGroup:
+        if type(shard.groups.get(command.group_id)) is ShareGroup:
             raise ApiError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
-        group = shard.classic_group(request.group_id)
-        member = _check_sync(group, request)
+        group = shard.classic_group(command.group_id)
+        member = _check_sync(group, command)
         if group.state is COMPLETING_REBALANCE:
             if member.member_id == group.leader_id:
-                _check_assignment_size(shard, group, request)
-            _sync_completing(shard, group, member, request, reply, draft, now_ms)
+                _check_assignment_size(shard, group, command)
+            _sync_completing(shard, group, member, command, reply, draft, now_ms)
         else:
             _forget_pending_sync(group, member, draft)
             rebalance.extend_session(shard, group, member, draft, now_ms)
-            draft.answer(reply, _share(group, member.assignment), sync_refusal)
+            draft.answer(reply, _share(group, member.assignment), rebalance.refuse_sync)
     except ApiError as refusal:
-        return answered(reply, sync_refusal(refusal.code), sync_refusal)
+        return answered(reply, rebalance.refuse_sync(refusal.code), rebalance.refuse_sync)
     return draft.decision()
 
 
-def _check_sync(group: ClassicGroup, request: SyncGroupRequest) -> ClassicMember:
-    member = group.check_member(request.member_id, request.group_instance_id)
-    if request.generation_id != group.generation:
+def _check_sync(group: ClassicGroup, command: Sync) -> ClassicMember:
+    member = group.check_member(command.member_id, command.instance_id)
+    if command.generation != group.generation:
         raise ApiError(ErrorCode.ILLEGAL_GENERATION)
-    if request.protocol_type is not None and request.protocol_type != group.protocol_type:
+    if command.protocol_type is not None and command.protocol_type != group.protocol_type:
         raise ApiError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
-    if request.protocol_name is not None and request.protocol_name != group.protocol_name:
+    if command.protocol_name is not None and command.protocol_name != group.protocol_name:
         raise ApiError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     if group.state is EMPTY:
         raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID)
@@ -69,35 +61,35 @@ def _check_sync(group: ClassicGroup, request: SyncGroupRequest) -> ClassicMember
     return member
 
 
-def _check_assignment_size(shard: GroupShard, group: ClassicGroup, request: SyncGroupRequest) -> None:
+def _check_assignment_size(shard: GroupShard, group: ClassicGroup, command: Sync) -> None:
     """All assignments of a group stand in one record, which must fit a batch of the internal topic."""
     limit = shard.settings.member_metadata_bytes_max
-    if any(len(assignment.assignment) > limit for assignment in request.assignments):
+    if any(len(assignment) > limit for _, assignment in command.assignments):
         raise ApiError(ErrorCode.GROUP_MAX_SIZE_REACHED, f"an assignment in group {group.group_id} is larger than {limit} bytes")
 
 
-def _share(group: ClassicGroup, assignment: bytes) -> SyncGroupResponse:
-    return SyncGroupResponse(protocol_type=group.protocol_type, protocol_name=group.protocol_name, assignment=assignment)
+def _share(group: ClassicGroup, assignment: bytes) -> Synced:
+    return Synced(protocol_type=group.protocol_type, protocol_name=group.protocol_name, assignment=assignment)
 
 
 def _sync_completing(
     shard: GroupShard,
     group: ClassicGroup,
     member: ClassicMember,
-    request: SyncGroupRequest,
+    command: Sync,
     reply: Reply,
     draft: Draft,
     now_ms: int,
 ) -> None:
-    rebalance.answer_sync(member, draft, sync_refusal(ErrorCode.REBALANCE_IN_PROGRESS))  # the client gave up the one that waits
+    rebalance.answer_sync(member, draft, rebalance.refuse_sync(ErrorCode.REBALANCE_IN_PROGRESS))  # the client gave up the one that waits
     member.sync_reply = reply
     _forget_pending_sync(group, member, draft)
     if member.member_id != group.leader_id:
         return
     assignments = dict.fromkeys(group.members, b"")
-    for assignment in request.assignments:
-        if assignment.member_id in assignments:
-            assignments[assignment.member_id] = bytes(assignment.assignment)
+    for member_id, assignment in command.assignments:
+        if member_id in assignments:
+            assignments[member_id] = assignment
     draft.records.append(records.group_metadata(group.group_id, group.to_record(assignments)))
     for other in group.members.values():
         if other.sync_reply is not None:
@@ -120,36 +112,37 @@ def _forget_pending_sync(group: ClassicGroup, member: ClassicMember, draft: Draf
 # Heartbeats
 
 
-def heartbeat(shard: GroupShard, request: HeartbeatRequest, reply: Reply, now_ms: int) -> Decision:
-    code, effects = _beat(shard, request, now_ms)
-    return Decision(
-        effects=(Answer(reply, heartbeat_response(code)), *effects), refused=lambda code: (Answer(reply, heartbeat_response(code)),)
-    )
+def heartbeat(shard: GroupShard, command: Heartbeat, reply: Reply, now_ms: int) -> Decision:
+    """Answers an `ErrorCode`."""
+    code, member = _check_beat(shard, command)
+    if member is None:
+        return answered(reply, code, same_code)
+    deadline_ms = now_ms + member.session_timeout_ms
+    if member.timer_ms is not None and member.timer_ms <= deadline_ms:
+        member.deadline_ms = deadline_ms
+        return answered(reply, code, same_code)
+    draft = Draft()
+    rebalance.extend_session(shard, shard.classic_group(command.group_id), member, draft, now_ms)
+    draft.answer(reply, code, same_code)
+    return draft.decision()
 
 
-def _beat(shard: GroupShard, request: HeartbeatRequest, now_ms: int) -> tuple[ErrorCode, tuple[Effect, ...]]:
-    if not request.group_id:
-        return ErrorCode.INVALID_GROUP_ID, ()
-    group = shard.groups.get(request.group_id)
+def _check_beat(shard: GroupShard, command: Heartbeat) -> tuple[ErrorCode, ClassicMember | None]:
+    """The answer, and the member if it is one of the present generation."""
+    if not command.group_id:
+        return ErrorCode.INVALID_GROUP_ID, None
+    group = shard.groups.get(command.group_id)
     if type(group) is not ClassicGroup:
-        return ErrorCode.UNKNOWN_MEMBER_ID, ()
-    member = group.members.get(request.member_id)
-    if request.group_instance_id is not None:
-        current_id = group.static_members.get(request.group_instance_id)
-        if current_id is not None and current_id != request.member_id:
-            return ErrorCode.FENCED_INSTANCE_ID, ()
+        return ErrorCode.UNKNOWN_MEMBER_ID, None
+    member = group.members.get(command.member_id)
+    if command.instance_id is not None:
+        current_id = group.static_members.get(command.instance_id)
+        if current_id is not None and current_id != command.member_id:
+            return ErrorCode.FENCED_INSTANCE_ID, None
         if current_id is None:
             member = None
     if member is None or group.state is EMPTY:
-        return ErrorCode.UNKNOWN_MEMBER_ID, ()
-    if request.generation_id != group.generation:
-        return ErrorCode.ILLEGAL_GENERATION, ()
-    deadline_ms = now_ms + member.session_timeout_ms
-    if member.timer_ms is None or member.timer_ms > deadline_ms:
-        draft = Draft()
-        rebalance.extend_session(shard, group, member, draft, now_ms)
-        effects = tuple(draft.decision().effects)
-    else:
-        member.deadline_ms = deadline_ms
-        effects = ()
-    return (ErrorCode.REBALANCE_IN_PROGRESS if group.state is PREPARING_REBALANCE else ErrorCode.NONE), effects
+        return ErrorCode.UNKNOWN_MEMBER_ID, None
+    if command.generation != group.generation:
+        return ErrorCode.ILLEGAL_GENERATION, None
+    return (ErrorCode.REBALANCE_IN_PROGRESS if group.state is PREPARING_REBALANCE else ErrorCode.NONE), member

@@ -18,9 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from ottla.base.uuids import Uuid
-
-Assignment = dict[Uuid, tuple[int, ...]]
-"""Topic id -> partitions in ascending order. No topic has no partitions."""
+from ottla.groups.epoch_group import Assignment
 
 ROUNDS_MAX = 50  # a bound for the moves between unequal subscriptions; each round only improves
 

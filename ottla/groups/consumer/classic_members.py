@@ -10,98 +10,93 @@ Invariants: a member speaks one protocol at a time; one of the new protocol is u
 from __future__ import annotations
 
 from ottla.base.errors import ApiError, ErrorCode
+from ottla.groups.answers import Joined, Left, MemberLeft, Synced
 from ottla.groups.classic import rebalance
 from ottla.groups.classic.group import CONSUMER_PROTOCOL_TYPE, read_subscription
-from ottla.groups.classic.join import FIRST_VERSION_WITH_MEMBER_ID_REQUIRED
-from ottla.groups.classic.leave import leave_refusal
-from ottla.groups.classic.member import Protocols
-from ottla.groups.classic.sync import heartbeat_response, sync_refusal
+from ottla.groups.classic.leave import refuse_leave
+from ottla.groups.commands import Heartbeat, Join, Leave, MemberName, Protocols, Sync
 from ottla.groups.consumer.group import ClassicFacts, ConsumerGroup, MemberFacts, MemberState, Position
 from ottla.groups.consumer.heartbeat import advance_member, follow_member
 from ottla.groups.consumer.migration import by_topic_id, is_downgrade_allowed, may_downgrade, protocol_after_downgrade, write_assignment
-from ottla.groups.consumer.records import Change
+from ottla.groups.consumer.records import ConsumerChange
 from ottla.groups.consumer.sessions import await_join, extend_session, finish_removal, joined_in_time, remove_members
 from ottla.groups.consumer.subscriptions import may_assign
-from ottla.groups.draft import Caller, Draft, answered
 from ottla.groups.shard import GroupShard
 from ottla.machine.contract import Decision, Reply
-from ottla.wire.messages.heartbeat import HeartbeatRequest
-from ottla.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
-from ottla.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity, MemberResponse
-from ottla.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from ottla.machine.draft import Draft, answered, same_code
 
 # Join
 
 
-def join_group(shard: GroupShard, group: ConsumerGroup, request: JoinGroupRequest, caller: Caller, reply: Reply, now_ms: int) -> Decision:
+def join_group(shard: GroupShard, group: ConsumerGroup, command: Join, reply: Reply, now_ms: int) -> Decision:
     draft = Draft()
     try:
-        response = _join(shard, group, request, caller, draft, now_ms)
+        response = _join(shard, group, command, draft, now_ms)
     except ApiError as error:
-        response = rebalance.join_refusal(error.code, "")
+        response = rebalance.refuse_join(error.code, "")
     member_id = response.member_id
-    draft.answer(reply, response, lambda code: rebalance.join_refusal(code, member_id))
+    draft.answer(reply, response, lambda code: rebalance.refuse_join(code, member_id))
     return draft.decision()
 
 
 def _join(
-    shard: GroupShard, group: ConsumerGroup, request: JoinGroupRequest, caller: Caller, draft: Draft, now_ms: int
-) -> JoinGroupResponse:
-    _check_session(shard, request)
-    protocols: Protocols = tuple({protocol.name: bytes(protocol.metadata) for protocol in request.protocols}.items())
-    _check_protocols(group, request, protocols)
-    member_id, instance_id = request.member_id, request.group_instance_id
-    if not member_id and instance_id is None and caller.version >= FIRST_VERSION_WITH_MEMBER_ID_REQUIRED:
-        return rebalance.join_refusal(ErrorCode.MEMBER_ID_REQUIRED, shard.fresh_member_id(caller.client_id))
+    shard: GroupShard, group: ConsumerGroup, command: Join, draft: Draft, now_ms: int
+) -> Joined:
+    _check_session(shard, command)
+    protocols: Protocols = tuple(dict(command.protocols).items())
+    _check_protocols(group, command, protocols)
+    member_id, instance_id = command.member_id, command.instance_id
+    if not member_id and instance_id is None and command.needs_member_id:
+        return rebalance.refuse_join(ErrorCode.MEMBER_ID_REQUIRED, shard.fresh_member_id(command.caller.client_id))
     # Read only now: who asks for a member id may leave out what it wants to read.
     subscription = read_subscription(protocols[0][1])
     if subscription is None:
         raise ApiError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
-    change = Change(group)
-    member_id, before = _find_joiner(shard, change, request, caller)
+    change = ConsumerChange(group)
+    member_id, before = _find_joiner(shard, change, command)
     facts = MemberFacts(
         instance_id=instance_id,
         rack_id=subscription.rack_id,
-        client_id=caller.client_id,
-        client_host=caller.client_host,
+        client_id=command.caller.client_id,
+        client_host=command.caller.client_host,
         topics=tuple(sorted(dict.fromkeys(subscription.topics))),
-        rebalance_timeout_ms=request.rebalance_timeout_ms if request.rebalance_timeout_ms >= 0 else request.session_timeout_ms,
-        classic=ClassicFacts(request.session_timeout_ms, protocols),
+        rebalance_timeout_ms=command.rebalance_timeout_ms,
+        classic=ClassicFacts(command.session_timeout_ms, protocols),
     )
     owned = by_topic_id(shard, {topic.topic: topic.partitions for topic in subscription.owned_partitions})
     position_before = change.group.position(member_id)
-    advance_member(shard, change, member_id, before, facts, owned, caller.may_describe, now_ms)
+    advance_member(shard, change, member_id, before, facts, owned, command.caller.may_describe, now_ms)
     draft.records.extend(change.records)
     joined_in_time(shard, group.group_id, member_id, draft)
     follow_member(shard, change.group, member_id, position_before, draft, now_ms)
-    return JoinGroupResponse(
+    return Joined(
         member_id=member_id,
-        generation_id=change.group.position(member_id).epoch,
+        generation=change.group.position(member_id).epoch,
         protocol_type=CONSUMER_PROTOCOL_TYPE,
         protocol_name=protocols[0][0],
     )
 
 
-def _check_session(shard: GroupShard, request: JoinGroupRequest) -> None:
-    if not shard.settings.session_timeout_min_ms <= request.session_timeout_ms <= shard.settings.session_timeout_max_ms:
+def _check_session(shard: GroupShard, command: Join) -> None:
+    if not shard.settings.session_timeout_min_ms <= command.session_timeout_ms <= shard.settings.session_timeout_max_ms:
         raise ApiError(ErrorCode.INVALID_SESSION_TIMEOUT)
 
 
-def _check_protocols(group: ConsumerGroup, request: JoinGroupRequest, protocols: Protocols) -> None:
+def _check_protocols(group: ConsumerGroup, command: Join, protocols: Protocols) -> None:
     """The joiner must be a consumer, and share a protocol with all other classic members, for the day the group goes back."""
-    if request.protocol_type != CONSUMER_PROTOCOL_TYPE or not protocols:
+    if command.protocol_type != CONSUMER_PROTOCOL_TYPE or not protocols:
         raise ApiError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     shared: set[str] = set(dict(protocols))
     for member_id, facts in group.facts.items():
-        if facts.classic is not None and member_id != request.member_id:
+        if facts.classic is not None and member_id != command.member_id:
             shared &= dict(facts.classic.protocols).keys()
     if not shared:
         raise ApiError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
 
 
-def _find_joiner(shard: GroupShard, change: Change, request: JoinGroupRequest, caller: Caller) -> tuple[str, MemberFacts | None]:
+def _find_joiner(shard: GroupShard, change: ConsumerChange, command: Join) -> tuple[str, MemberFacts | None]:
     """The id under which the joiner will be known, and what was known of it."""
-    group, member_id, instance_id = change.group, request.member_id, request.group_instance_id
+    group, member_id, instance_id = change.group, command.member_id, command.instance_id
     if instance_id is not None:
         current_id = group.static_members.get(instance_id)
         if current_id is not None and not member_id:
@@ -111,14 +106,14 @@ def _find_joiner(shard: GroupShard, change: Change, request: JoinGroupRequest, c
         if current_id is None and member_id:
             raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID)
     if not member_id:
-        member_id = shard.fresh_member_id(instance_id if instance_id is not None else caller.client_id)
+        member_id = shard.fresh_member_id(instance_id if instance_id is not None else command.caller.client_id)
     facts = group.facts.get(member_id)
     if facts is None and len(group.facts) >= shard.settings.consumer_members_max:
         raise ApiError(ErrorCode.GROUP_MAX_SIZE_REACHED)
     return member_id, facts
 
 
-def _take_place(shard: GroupShard, change: Change, instance_id: str, old_id: str) -> tuple[str, MemberFacts]:
+def _take_place(shard: GroupShard, change: ConsumerChange, instance_id: str, old_id: str) -> tuple[str, MemberFacts]:
     """A static member that comes without its id takes over what its former self had."""
     member_id = shard.fresh_member_id(instance_id)
     facts, target, position = change.group.facts[old_id], change.group.target.get(old_id, {}), change.group.position(old_id)
@@ -132,18 +127,18 @@ def _take_place(shard: GroupShard, change: Change, instance_id: str, old_id: str
 # The last of the new protocol gives way
 
 
-def give_way(shard: GroupShard, group: ConsumerGroup, request: JoinGroupRequest, draft: Draft) -> bool:
+def give_way(shard: GroupShard, group: ConsumerGroup, command: Join, draft: Draft) -> bool:
     """Whether the group becomes a classic one before the member joins; the draft then holds what makes it so.
 
     That is when nobody is in it, or when the joiner is the next process of a static member and all others are classic members already.
     """
-    change = Change(group)
+    change = ConsumerChange(group)
     if group.facts:
-        former = _last_of_the_new(group, request)
+        former = _last_of_the_new(group, command)
         if former is None or not is_downgrade_allowed(shard):
             return False
         remove_members(change, [former])
-        if not _fits(shard, change.group, request):
+        if not _fits(shard, change.group, command):
             return False
     if change.group.facts:
         finish_removal(shard, change, draft)
@@ -153,21 +148,21 @@ def give_way(shard: GroupShard, group: ConsumerGroup, request: JoinGroupRequest,
     return True
 
 
-def _last_of_the_new(group: ConsumerGroup, request: JoinGroupRequest) -> str | None:
+def _last_of_the_new(group: ConsumerGroup, command: Join) -> str | None:
     """The member whose place the joiner takes, if no other speaks the new protocol."""
-    if request.member_id or request.group_instance_id is None:
+    if command.member_id or command.instance_id is None:
         return None
-    former = group.static_members.get(request.group_instance_id)
+    former = group.static_members.get(command.instance_id)
     of_new_protocol = [member_id for member_id, facts in group.facts.items() if facts.classic is None]
     return former if of_new_protocol == [former] else None
 
 
-def _fits(shard: GroupShard, group: ConsumerGroup, request: JoinGroupRequest) -> bool:
+def _fits(shard: GroupShard, group: ConsumerGroup, command: Join) -> bool:
     """Whether the joiner can be a member of the classic group that this one would become."""
-    protocols: Protocols = tuple((protocol.name, bytes(protocol.metadata)) for protocol in request.protocols)
+    protocols = command.protocols
     try:
-        _check_session(shard, request)
-        _check_protocols(group, request, protocols)
+        _check_session(shard, command)
+        _check_protocols(group, command, protocols)
     except ApiError:
         return False
     if read_subscription(protocols[0][1]) is None:
@@ -178,43 +173,43 @@ def _fits(shard: GroupShard, group: ConsumerGroup, request: JoinGroupRequest) ->
 # Sync and heartbeat
 
 
-def sync_group(shard: GroupShard, group: ConsumerGroup, request: SyncGroupRequest, reply: Reply, now_ms: int) -> Decision:
+def sync_group(shard: GroupShard, group: ConsumerGroup, command: Sync, reply: Reply, now_ms: int) -> Decision:
     draft = Draft()
     try:
-        facts = _check_member(group, request.member_id, request.group_instance_id, request.generation_id)
-        if request.protocol_type not in (None, CONSUMER_PROTOCOL_TYPE):
+        facts = _check_member(group, command.member_id, command.instance_id, command.generation)
+        if command.protocol_type not in (None, CONSUMER_PROTOCOL_TYPE):
             raise ApiError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
         assert facts.classic is not None
-        if request.protocol_name is not None and request.protocol_name != facts.classic.protocols[0][0]:
+        if command.protocol_name is not None and command.protocol_name != facts.classic.protocols[0][0]:
             raise ApiError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
-        _check_round(shard, group, request.member_id, draft, now_ms)
-        extend_session(shard, group.group_id, request.member_id, facts.classic.session_timeout_ms, draft, now_ms)
-        assigned = group.position(request.member_id).assigned
-        response = SyncGroupResponse(
+        _check_round(shard, group, command.member_id, draft, now_ms)
+        extend_session(shard, group.group_id, command.member_id, facts.classic.session_timeout_ms, draft, now_ms)
+        assigned = group.position(command.member_id).assigned
+        response = Synced(
             protocol_type=CONSUMER_PROTOCOL_TYPE,
             protocol_name=facts.classic.protocols[0][0],
             assignment=write_assignment(shard, assigned, facts.classic.protocols[0][1]),
         )
     except ApiError as error:
-        response = sync_refusal(error.code)
-    draft.answer(reply, response, sync_refusal)
+        response = rebalance.refuse_sync(error.code)
+    draft.answer(reply, response, rebalance.refuse_sync)
     return draft.decision()
 
 
-def heartbeat(shard: GroupShard, group: ConsumerGroup, request: HeartbeatRequest, reply: Reply, now_ms: int) -> Decision:
+def heartbeat(shard: GroupShard, group: ConsumerGroup, command: Heartbeat, reply: Reply, now_ms: int) -> Decision:
     draft, code = Draft(), ErrorCode.NONE
     try:
-        facts = _check_member(group, request.member_id, request.group_instance_id, request.generation_id)
+        facts = _check_member(group, command.member_id, command.instance_id, command.generation)
         assert facts.classic is not None
-        extend_session(shard, group.group_id, request.member_id, facts.classic.session_timeout_ms, draft, now_ms)
-        _check_round(shard, group, request.member_id, draft, now_ms)
-        if group.position(request.member_id).state is MemberState.UNREVOKED_PARTITIONS:
+        extend_session(shard, group.group_id, command.member_id, facts.classic.session_timeout_ms, draft, now_ms)
+        _check_round(shard, group, command.member_id, draft, now_ms)
+        if group.position(command.member_id).state is MemberState.UNREVOKED_PARTITIONS:
             # It knows since its last round what to give up, and joins again to say that it has.
-            await_join(shard, group, request.member_id, draft)
+            await_join(shard, group, command.member_id, draft)
             code = ErrorCode.REBALANCE_IN_PROGRESS
     except ApiError as error:
         code = error.code
-    draft.answer(reply, heartbeat_response(code), heartbeat_response)
+    draft.answer(reply, code, same_code)
     return draft.decision()
 
 
@@ -271,33 +266,33 @@ def _has_free(group: ConsumerGroup, member_id: str, position: Position) -> bool:
 # Leave
 
 
-def leave_group(shard: GroupShard, group: ConsumerGroup, request: LeaveGroupRequest, reply: Reply) -> Decision:
+def leave_group(shard: GroupShard, group: ConsumerGroup, command: Leave, reply: Reply) -> Decision:
     draft, leaving = Draft(), dict[str, None]()
-    members: list[MemberResponse] = []
-    for identity in request.members:
+    members: list[MemberLeft] = []
+    for name in command.members:
         code = ErrorCode.NONE
         try:
-            leaving[_find_leaver(group, identity)] = None
+            leaving[_find_leaver(group, name)] = None
         except ApiError as error:
             code = error.code
-        members.append(MemberResponse(member_id=identity.member_id, group_instance_id=identity.group_instance_id, error_code=code))
+        members.append(MemberLeft(name.member_id, name.instance_id, code))
     if leaving:
-        change = Change(group)
+        change = ConsumerChange(group)
         remove_members(change, leaving)
         finish_removal(shard, change, draft)
-    response = LeaveGroupResponse(members=members)
+    answer = Left(members=members)
     if not draft.records:
-        return answered(reply, response, leave_refusal)
-    draft.answer(reply, response, leave_refusal)
+        return answered(reply, answer, refuse_leave)
+    draft.answer(reply, answer, refuse_leave)
     return draft.decision()
 
 
-def _find_leaver(group: ConsumerGroup, identity: MemberIdentity) -> str:
+def _find_leaver(group: ConsumerGroup, name: MemberName) -> str:
     """Operators may send away members of either protocol, and static ones by their instance id alone."""
-    if not identity.member_id and identity.group_instance_id is not None:
-        member_id = group.static_members.get(identity.group_instance_id)
+    if not name.member_id and name.instance_id is not None:
+        member_id = group.static_members.get(name.instance_id)
         if member_id is None:
             raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID)
         return member_id
-    _find(group, identity.member_id, identity.group_instance_id)
-    return identity.member_id
+    _find(group, name.member_id, name.instance_id)
+    return name.member_id

@@ -1,38 +1,31 @@
-"""The state of one consumer group under the new protocol (KIP-848): members, epochs, the target assignment and who owns what meanwhile.
+"""The state of one consumer group of the consumer protocol (KIP-848): what its members want and who owns what meanwhile.
 
-All of it is hard state, a fold of the group's records; a coordinator that takes over goes on where the last one stopped. Values are
-immutable and replaced as a whole, so a decision can try its changes on a `copy`, which is a handful of dict copies.
+A member moves to its target step by step (`reconciliation.py`), so its position says what it has, what it is giving up, and whether it
+waits.
 
-Three epochs tell how far things are: `epoch` rises when the members or what they want change, `target_epoch` is the group epoch that the
-target assignment was made for, and each member's own epoch says which target it has reached.
-
-Invariants: `owners` maps each partition that a member has, or is giving up, to that member, and to no other (I34); a target belongs to a
-member.
+Invariants: `owners` maps each partition that a member has, or is giving up, to that member, and to no other (I34).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import Enum
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ottla.base.uuids import Uuid
 from ottla.groups.classic.group import CONSUMER_PROTOCOL_TYPE
-from ottla.groups.classic.member import Protocols
-from ottla.groups.consumer.assignors import Assignment
+from ottla.groups.commands import Protocols
+from ottla.groups.epoch_group import EpochGroup
 from ottla.groups.states import ASSIGNING, EMPTY, RECONCILING, STABLE, GroupState, GroupType
 
-FIRST_EPOCH = 1
-"""Of a group without a past: whoever comes first raises it, so the first member's epoch is 2, as in Kafka."""
 LEFT_STATIC_EPOCH = -2  # the epoch of a static member that is away for a moment
-LEAVING_EPOCH = -1
 
 
 class MemberState(Enum):
     """Where a member is on the way to its target; the numbers stand in records."""
 
     STABLE = 0
-    UNREVOKED_PARTITIONS = 1  # it was told to give partitions up and has not said that it did
+    UNREVOKED_PARTITIONS = 1  # it has to give partitions up and has not confirmed that it did
     UNRELEASED_PARTITIONS = 2  # it waits for partitions that others still have
     UNKNOWN = 127
 
@@ -76,58 +69,24 @@ class ResolvedRegex(NamedTuple):
     timestamp_ms: int
 
 
-NEW_POSITION = Position()
-NO_PARTITIONS: Assignment = {}
-
-
-class ConsumerGroup:
+class ConsumerGroup(EpochGroup[MemberFacts, Position]):
     """One group. `set_*` and `remove_*` are the folds of its records."""
 
-    __slots__ = (
-        "epoch",
-        "facts",
-        "group_id",
-        "metadata_hash",
-        "owners",
-        "positions",
-        "regexes",
-        "static_members",
-        "target",
-        "target_epoch",
-        "target_timestamp_ms",
-    )
+    __slots__ = ("owners", "regexes", "static_members")
 
     type = GroupType.CONSUMER
     protocol_type = CONSUMER_PROTOCOL_TYPE
+    word = "consumer"
+    fields = (*EpochGroup.fields, *__slots__)
+    new_position = Position()
 
     def __init__(self, group_id: str) -> None:
-        self.group_id = group_id
-        self.epoch = FIRST_EPOCH
-        self.metadata_hash = 0
-        self.target_epoch = FIRST_EPOCH
-        self.target_timestamp_ms = 0
-        self.facts: dict[str, MemberFacts] = {}
-        self.positions: dict[str, Position] = {}
+        super().__init__(group_id)
         self.static_members: dict[str, str] = {}
-        self.target: dict[str, Assignment] = {}
         self.owners: dict[tuple[Uuid, int], str] = {}
         self.regexes: dict[str, ResolvedRegex] = {}
 
-    def copy(self) -> ConsumerGroup:
-        twin = ConsumerGroup(self.group_id)
-        for name in self.__slots__:
-            value = getattr(self, name)
-            setattr(twin, name, value.copy() if type(value) is dict else value)
-        return twin
-
-    def hard_state(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in self.__slots__}
-
     # Questions
-
-    @property
-    def members(self) -> Mapping[str, MemberFacts]:
-        return self.facts
 
     @property
     def state(self) -> GroupState:
@@ -143,9 +102,6 @@ class ConsumerGroup:
         position = self.position(member_id)
         return position.state is MemberState.STABLE and position.epoch == self.target_epoch
 
-    def position(self, member_id: str) -> Position:
-        return self.positions.get(member_id, NEW_POSITION)
-
     def topics_of(self, facts: MemberFacts) -> tuple[str, ...]:
         """The topics by name and by regular expression, in order and once each."""
         if facts.regex is None:
@@ -154,10 +110,8 @@ class ConsumerGroup:
         return facts.topics if resolved is None else tuple(sorted({*facts.topics, *resolved.topics}))
 
     def subscribed_topics(self) -> list[str]:
-        """Every topic that somebody in the group reads, in order."""
-        topics: dict[str, None] = {}
-        for names in {facts.topics: None for facts in self.facts.values()}:
-            topics.update(dict.fromkeys(names))
+        """Every topic that a member reads, by name or by regular expression, in order."""
+        topics = dict.fromkeys(super().subscribed_topics())
         for regex in {facts.regex: None for facts in self.facts.values() if facts.regex is not None}:
             if regex in self.regexes:
                 topics.update(dict.fromkeys(self.regexes[regex].topics))
@@ -181,32 +135,18 @@ class ConsumerGroup:
 
     def set_member(self, member_id: str, facts: MemberFacts) -> None:
         self._forget_instance(member_id)  # it may have been another instance, or none
-        self.facts[member_id] = facts
+        super().set_member(member_id, facts)
         if facts.instance_id is not None:
             self.static_members[facts.instance_id] = member_id
 
     def remove_member(self, member_id: str) -> None:
         self._forget_instance(member_id)
-        self.facts.pop(member_id, None)
+        super().remove_member(member_id)
 
     def _forget_instance(self, member_id: str) -> None:
         facts = self.facts.get(member_id)
         if facts is not None and facts.instance_id is not None and self.static_members.get(facts.instance_id) == member_id:
             del self.static_members[facts.instance_id]
-
-    def set_epoch(self, epoch: int, metadata_hash: int) -> None:
-        self.epoch = epoch
-        self.metadata_hash = metadata_hash
-
-    def set_target_epoch(self, epoch: int, timestamp_ms: int) -> None:
-        self.target_epoch = epoch
-        self.target_timestamp_ms = timestamp_ms
-
-    def set_target(self, member_id: str, target: Assignment) -> None:
-        self.target[member_id] = target
-
-    def remove_target(self, member_id: str) -> None:
-        self.target.pop(member_id, None)
 
     def set_position(self, member_id: str, position: Position) -> None:
         self.remove_position(member_id)

@@ -13,14 +13,15 @@ changes nothing logs nothing and costs the same in a group of any size.
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import replace
 
 from ottla.base.errors import ApiError, ErrorCode
-from ottla.base.uuids import Uuid, fresh_uuid, uuid_to_text
+from ottla.base.uuids import fresh_uuid, uuid_to_text
 from ottla.groups import records
+from ottla.groups.answers import Beat, refuse_beat
 from ottla.groups.classic.group import ClassicGroup
+from ottla.groups.commands import ConsumerHeartbeat, Owned
 from ottla.groups.consumer.group import (
-    LEAVING_EPOCH,
     LEFT_STATIC_EPOCH,
     ConsumerGroup,
     MemberFacts,
@@ -28,8 +29,8 @@ from ottla.groups.consumer.group import (
     Position,
 )
 from ottla.groups.consumer.migration import leave_classic, upgrade
-from ottla.groups.consumer.reconciliation import Owned, next_position
-from ottla.groups.consumer.records import Change
+from ottla.groups.consumer.reconciliation import next_position
+from ottla.groups.consumer.records import ConsumerChange
 from ottla.groups.consumer.sessions import (
     extend_session,
     finish_removal,
@@ -44,130 +45,131 @@ from ottla.groups.consumer.subscriptions import (
     check_regex,
     forget_regexes,
     may_assign,
-    metadata_hash,
     must_look_up,
     resolve_regexes,
     update_target,
 )
-from ottla.groups.draft import Caller, Draft, answered
-from ottla.groups.shard import GroupShard
+from ottla.groups.epoch_group import JOINING_EPOCH, LEAVING_EPOCH
+from ottla.groups.epoch_topics import metadata_hash
+from ottla.groups.shard import GroupShard, Session
 from ottla.groups.share.group import ShareGroup
 from ottla.machine.contract import Decision, Reply
-from ottla.wire.messages.consumer_group_heartbeat import (
-    Assignment,
-    ConsumerGroupHeartbeatRequest,
-    ConsumerGroupHeartbeatResponse,
-    TopicPartitions,
-)
-
-JOINING_EPOCH = 0
-FIRST_VERSION_WITH_CLIENT_IDS = 1
+from ottla.machine.draft import Draft, answered
 
 
-def refusal(code: ErrorCode, message: str | None = None) -> ConsumerGroupHeartbeatResponse:
-    return ConsumerGroupHeartbeatResponse(error_code=code, error_message=message or None)
-
-
-def heartbeat(shard: GroupShard, request: ConsumerGroupHeartbeatRequest, caller: Caller, reply: Reply, now_ms: int) -> Decision:
+def heartbeat(shard: GroupShard, command: ConsumerHeartbeat, reply: Reply, now_ms: int) -> Decision:
     try:
-        _check_request(shard, request, caller)
-        if request.member_epoch < 0:
-            return _leave(shard, request, reply)
-        return _beat(shard, request, caller, reply, now_ms)
+        _check_request(shard, command)
+        if command.member_epoch < 0:
+            return _leave(shard, command, reply)
+        return _beat(shard, command, reply, now_ms)
     except ApiError as error:
-        return answered(reply, refusal(error.code, error.message), refusal)
+        return answered(reply, refuse_beat(error.code, error.message), refuse_beat)
 
 
-def _check_request(shard: GroupShard, request: ConsumerGroupHeartbeatRequest, caller: Caller) -> None:
-    def demand(is_right: object, message: str) -> None:
-        if not is_right:
-            raise ApiError(ErrorCode.INVALID_REQUEST, message)
-
-    demand(request.group_id, "the group id is empty")
-    epoch = request.member_epoch
-    may_be_nameless = epoch == JOINING_EPOCH and caller.version < FIRST_VERSION_WITH_CLIENT_IDS
-    demand(request.member_id or may_be_nameless, "the member id is empty")
-    demand(request.instance_id != "", "the instance id is empty")
-    demand(request.rack_id != "", "the rack id is empty")
-    demand(epoch >= LEFT_STATIC_EPOCH, f"member epoch {epoch} is not valid")
-    demand(epoch != LEFT_STATIC_EPOCH or request.instance_id is not None, "only a static member can leave for a moment")
+def _check_request(shard: GroupShard, command: ConsumerHeartbeat) -> None:
+    """The fields alone, whatever the group is. No message is made for a command without fault."""
+    epoch = command.member_epoch
+    if not command.group_id:
+        raise _invalid("the group id is empty")
+    if not command.member_id and (epoch != JOINING_EPOCH or command.makes_member_id):
+        raise _invalid("the member id is empty")
+    if command.instance_id == "":
+        raise _invalid("the instance id is empty")
+    if command.rack_id == "":
+        raise _invalid("the rack id is empty")
+    if epoch < LEFT_STATIC_EPOCH:
+        raise _invalid(f"member epoch {epoch} is not valid")
+    if epoch == LEFT_STATIC_EPOCH and command.instance_id is None:
+        raise _invalid("only a static member can leave for a moment")
     if epoch == JOINING_EPOCH:
-        demand(request.rebalance_timeout_ms != -1, "a member that joins must say its rebalance timeout")
-        demand(request.topic_partitions is not None and not request.topic_partitions, "a member that joins has no partitions")
-        has_topics = request.subscribed_topic_names is not None or request.subscribed_topic_regex is not None
-        demand(has_topics, "a member that joins must say what it subscribes to")
-    if request.server_assignor is not None and request.server_assignor not in shard.settings.consumer_assignors:
+        _check_joining(command)
+    if command.assignor is not None and command.assignor not in shard.settings.consumer_assignors:
         known = ", ".join(shard.settings.consumer_assignors)
-        raise ApiError(ErrorCode.UNSUPPORTED_ASSIGNOR, f"assignor {request.server_assignor!r} is not one of: {known}")
+        raise ApiError(ErrorCode.UNSUPPORTED_ASSIGNOR, f"assignor {command.assignor!r} is not one of: {known}")
+
+
+def _check_joining(command: ConsumerHeartbeat) -> None:
+    if command.rebalance_timeout_ms == -1:
+        raise _invalid("a member that joins must say its rebalance timeout")
+    if command.owned is None or command.owned:
+        raise _invalid("a member that joins has no partitions")
+    if command.topics is None and command.regex is None:
+        raise _invalid("a member that joins must say what it subscribes to")
+
+
+def _invalid(message: str) -> ApiError:
+    return ApiError(ErrorCode.INVALID_REQUEST, message)
 
 
 # Joining and staying
 
 
-def _beat(shard: GroupShard, request: ConsumerGroupHeartbeatRequest, caller: Caller, reply: Reply, now_ms: int) -> Decision:
+def _beat(shard: GroupShard, command: ConsumerHeartbeat, reply: Reply, now_ms: int) -> Decision:
     draft = Draft()
-    change, origin = _find_group(shard, request)
-    if not request.member_id:
-        request.member_id = uuid_to_text(fresh_uuid(shard.random.token_bytes(16)))
-    member_id = request.member_id
-    before = _find_member(shard, change, request)
+    change, origin = _find_group(shard, command)
+    if not command.member_id:
+        command = replace(command, member_id=uuid_to_text(fresh_uuid(shard.random.token_bytes(16))))
+    member_id = command.member_id
+    before = _find_member(shard, change, command)
     position_before = change.group.position(member_id)
-    if request.subscribed_topic_regex:
-        check_regex(request.subscribed_topic_regex)
-    facts = _merge(before, request, caller)
-    owned = None if request.topic_partitions is None else _owned(request.topic_partitions)
-    advance_member(shard, change, member_id, before, facts, owned, caller.may_describe, now_ms)
+    if command.regex:
+        check_regex(command.regex)
+    facts = _merge(before, command)
+    advance_member(shard, change, member_id, before, facts, command.owned, command.caller.may_describe, now_ms)
     position = change.group.position(member_id)
     draft.records.extend(change.records)
     if origin is not None:
         leave_classic(shard, origin, draft, now_ms)
         watch_everybody(shard, change.group, draft, now_ms)
-    follow_member(shard, change.group, member_id, position_before, draft, now_ms)
-    is_full = request.member_epoch == JOINING_EPOCH or (
-        request.rebalance_timeout_ms != -1
-        and owned is not None
-        and (request.subscribed_topic_names is not None or request.subscribed_topic_regex is not None)
+    session = follow_member(shard, change.group, member_id, position_before, draft, now_ms)
+    is_full = command.member_epoch == JOINING_EPOCH or (
+        command.rebalance_timeout_ms != -1
+        and command.owned is not None
+        and (command.topics is not None or command.regex is not None)
     )
-    response = ConsumerGroupHeartbeatResponse(
-        member_id=member_id, member_epoch=position.epoch, heartbeat_interval_ms=shard.heartbeat_interval_ms(request.group_id)
+    # Never short-circuited: the session remembers the connection.
+    is_new = session.has_moved(command.caller.connection) or is_full or position.assigned != position_before.assigned
+    answer = Beat(
+        member_id=member_id,
+        member_epoch=position.epoch,
+        heartbeat_interval_ms=shard.heartbeat_interval_ms(command.group_id),
+        assignment=position.assigned if is_new else None,
     )
-    has_moved = shard.sessions[request.group_id, member_id].has_moved(caller.connection)
-    if is_full or has_moved or position.assigned != position_before.assigned:
-        response.assignment = _assignment(position)
-    draft.answer(reply, response, refusal)
+    draft.answer(reply, answer, refuse_beat)
     return draft.decision()
 
 
-def _find_group(shard: GroupShard, request: ConsumerGroupHeartbeatRequest) -> tuple[Change, ClassicGroup | None]:
+def _find_group(shard: GroupShard, command: ConsumerHeartbeat) -> tuple[ConsumerChange, ClassicGroup | None]:
     """The group; a new one, or a classic one (the second value) turned into one, when the member joins."""
-    group = shard.groups.get(request.group_id)
+    group = shard.groups.get(command.group_id)
     if type(group) is ConsumerGroup:
-        return Change(group), None
-    if request.member_epoch != JOINING_EPOCH:
-        raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {request.group_id} not found.")
+        return ConsumerChange(group), None
+    if command.member_epoch != JOINING_EPOCH:
+        raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {command.group_id} not found.")
     if type(group) is ShareGroup:
-        raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {request.group_id} is not a consumer group.")
-    change = Change(ConsumerGroup(request.group_id))
+        raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {command.group_id} is not a consumer group.")
+    change = ConsumerChange(ConsumerGroup(command.group_id))
     if group is None:
         return change, None
     assert isinstance(group, ClassicGroup)
     if not group.members:
-        change.records.append(records.group_tombstone(request.group_id))
+        change.records.append(records.group_tombstone(command.group_id))
         return change, None
     return upgrade(shard, group), group
 
 
-def _find_member(shard: GroupShard, change: Change, request: ConsumerGroupHeartbeatRequest) -> MemberFacts | None:
+def _find_member(shard: GroupShard, change: ConsumerChange, command: ConsumerHeartbeat) -> MemberFacts | None:
     """What is known of the member that speaks, after all checks; None if it is new."""
-    group, member_id, epoch = change.group, request.member_id, request.member_epoch
-    if request.instance_id is not None:
-        current_id = group.static_members.get(request.instance_id)
+    group, member_id, epoch = change.group, command.member_id, command.member_epoch
+    if command.instance_id is not None:
+        current_id = group.static_members.get(command.instance_id)
         if current_id is not None and current_id != member_id:
             if epoch != JOINING_EPOCH:
-                raise ApiError(ErrorCode.FENCED_INSTANCE_ID, f"instance {request.instance_id} belongs to member {current_id} now")
-            return _take_place(change, request.instance_id, current_id, member_id)
+                raise ApiError(ErrorCode.FENCED_INSTANCE_ID, f"instance {command.instance_id} belongs to member {current_id} now")
+            return _take_place(change, command.instance_id, current_id, member_id)
         if current_id is None and epoch != JOINING_EPOCH:
-            raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID, f"instance {request.instance_id} is not in the group")
+            raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID, f"instance {command.instance_id} is not in the group")
     facts = group.facts.get(member_id)
     if facts is None:
         if epoch != JOINING_EPOCH:
@@ -175,22 +177,22 @@ def _find_member(shard: GroupShard, change: Change, request: ConsumerGroupHeartb
         if len(group.facts) >= shard.settings.consumer_members_max:
             raise ApiError(ErrorCode.GROUP_MAX_SIZE_REACHED, f"the group has {len(group.facts)} members already")
         return None
-    _check_epoch(group.position(member_id), request)
+    _check_epoch(group.position(member_id), command)
     return facts
 
 
-def _check_epoch(position: Position, request: ConsumerGroupHeartbeatRequest) -> None:
-    epoch = request.member_epoch
+def _check_epoch(position: Position, command: ConsumerHeartbeat) -> None:
+    epoch = command.member_epoch
     if epoch in (JOINING_EPOCH, position.epoch):
         return
-    if epoch == position.previous_epoch and request.topic_partitions is not None and epoch < position.epoch:
-        owned = _owned(request.topic_partitions)
-        if all(partition in position.assigned.get(topic_id, ()) for topic_id, partitions in owned.items() for partition in partitions):
-            return  # the answer that told the member its new epoch was lost
+    if epoch == position.previous_epoch and command.owned is not None and epoch < position.epoch:
+        owned = command.owned.items()
+        if all(partition in position.assigned.get(topic_id, ()) for topic_id, partitions in owned for partition in partitions):
+            return  # the answer with the member's new epoch was lost
     raise ApiError(ErrorCode.FENCED_MEMBER_EPOCH, f"epoch {epoch} is not the member's epoch {position.epoch}; it must join again")
 
 
-def _take_place(change: Change, instance_id: str, old_id: str, member_id: str) -> MemberFacts:
+def _take_place(change: ConsumerChange, instance_id: str, old_id: str, member_id: str) -> MemberFacts:
     """A new process of a static member takes over what the former one had, which must have left if it could say so.
 
     A classic one cannot: it stops without a word, and its next process may speak the new protocol.
@@ -206,29 +208,40 @@ def _take_place(change: Change, instance_id: str, old_id: str, member_id: str) -
     return facts
 
 
-def _merge(before: MemberFacts | None, request: ConsumerGroupHeartbeatRequest, caller: Caller) -> MemberFacts:
+def _merge(before: MemberFacts | None, command: ConsumerHeartbeat) -> MemberFacts:
     """What the member says now, over what it said before; a field that is null is as before."""
+    if before is not None and _says_nothing(before, command):
+        return before
     facts = before if before is not None else MemberFacts()
-    names, regex = request.subscribed_topic_names, request.subscribed_topic_regex
+    names, regex = command.topics, command.regex
     return MemberFacts(
-        instance_id=request.instance_id if request.instance_id is not None else facts.instance_id,
-        rack_id=request.rack_id if request.rack_id is not None else facts.rack_id,
-        client_id=caller.client_id,
-        client_host=caller.client_host,
+        instance_id=command.instance_id if command.instance_id is not None else facts.instance_id,
+        rack_id=command.rack_id if command.rack_id is not None else facts.rack_id,
+        client_id=command.caller.client_id,
+        client_host=command.caller.client_host,
         topics=facts.topics if names is None else tuple(sorted(dict.fromkeys(names))),
         regex=facts.regex if regex is None else (regex or None),
-        rebalance_timeout_ms=request.rebalance_timeout_ms if request.rebalance_timeout_ms != -1 else facts.rebalance_timeout_ms,
-        assignor=request.server_assignor if request.server_assignor is not None else facts.assignor,
+        rebalance_timeout_ms=command.rebalance_timeout_ms if command.rebalance_timeout_ms != -1 else facts.rebalance_timeout_ms,
+        assignor=command.assignor if command.assignor is not None else facts.assignor,
     )
 
 
-def _owned(topics: list[Any]) -> dict[Uuid, frozenset[int]]:
-    return {bytes(topic.topic_id): frozenset(topic.partitions) for topic in topics}
+def _says_nothing(before: MemberFacts, command: ConsumerHeartbeat) -> bool:
+    """Whether the member only reports that it lives and what it has."""
+    return (
+        command.topics is None
+        and command.regex is None
+        and command.assignor is None
+        and command.rack_id is None
+        and command.instance_id is None
+        and command.rebalance_timeout_ms == -1
+        and (before.client_id, before.client_host) == (command.caller.client_id, command.caller.client_host)
+    )
 
 
 def advance_member(
     shard: GroupShard,
-    change: Change,
+    change: ConsumerChange,
     member_id: str,
     before: MemberFacts | None,
     facts: MemberFacts,
@@ -255,44 +268,37 @@ def advance_member(
         change.put_position(member_id, position)
 
 
-def follow_member(shard: GroupShard, group: ConsumerGroup, member_id: str, before: Position, draft: Draft, now_ms: int) -> None:
-    """The timers of a member that was just heard of. `group` is as it will be."""
+def follow_member(shard: GroupShard, group: ConsumerGroup, member_id: str, before: Position, draft: Draft, now_ms: int) -> Session:
+    """Sets the timers of a member that was just heard of. `group` is as it will be."""
     timeout_ms = session_timeout_ms(shard, group, member_id)
-    extend_session(shard, group.group_id, member_id, timeout_ms, draft, now_ms)
+    session = extend_session(shard, group.group_id, member_id, timeout_ms, draft, now_ms)
     position = group.position(member_id)
     if position.state is MemberState.UNREVOKED_PARTITIONS:
         if before.state is not MemberState.UNREVOKED_PARTITIONS:
             watch_revocation(group, shard, member_id, draft)
     elif before.state is MemberState.UNREVOKED_PARTITIONS:
         stop_watching_revocation(group, member_id, draft)
-
-
-def _assignment(position: Position) -> Assignment:
-    return Assignment(
-        topic_partitions=[
-            TopicPartitions(topic_id=topic_id, partitions=list(partitions)) for topic_id, partitions in position.assigned.items()
-        ]
-    )
+    return session
 
 
 # Leaving
 
 
-def _leave(shard: GroupShard, request: ConsumerGroupHeartbeatRequest, reply: Reply) -> Decision:
-    group = shard.groups.get(request.group_id)
+def _leave(shard: GroupShard, command: ConsumerHeartbeat, reply: Reply) -> Decision:
+    group = shard.groups.get(command.group_id)
     if type(group) is not ConsumerGroup:
-        raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {request.group_id} not found.")
-    member_id = request.member_id
-    if request.instance_id is not None:
-        current_id = group.static_members.get(request.instance_id)
+        raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {command.group_id} not found.")
+    member_id = command.member_id
+    if command.instance_id is not None:
+        current_id = group.static_members.get(command.instance_id)
         if current_id is None:
-            raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID, f"instance {request.instance_id} is not in the group")
+            raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID, f"instance {command.instance_id} is not in the group")
         if current_id != member_id:
-            raise ApiError(ErrorCode.FENCED_INSTANCE_ID, f"instance {request.instance_id} belongs to member {current_id} now")
+            raise ApiError(ErrorCode.FENCED_INSTANCE_ID, f"instance {command.instance_id} belongs to member {current_id} now")
     elif member_id not in group.facts:
         raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID, f"member {member_id} is not in the group")
-    draft, change = Draft(), Change(group)
-    if request.member_epoch == LEFT_STATIC_EPOCH:
+    draft, change = Draft(), ConsumerChange(group)
+    if command.member_epoch == LEFT_STATIC_EPOCH:
         position = group.position(member_id)
         change.put_position(member_id, Position(LEFT_STATIC_EPOCH, position.epoch, MemberState.STABLE, position.assigned))
         stop_watching_revocation(group, member_id, draft)
@@ -300,9 +306,6 @@ def _leave(shard: GroupShard, request: ConsumerGroupHeartbeatRequest, reply: Rep
     else:
         remove_members(change, [member_id])
         finish_removal(shard, change, draft)
-    response = ConsumerGroupHeartbeatResponse(
-        member_id=member_id,
-        member_epoch=LEAVING_EPOCH if request.member_epoch == LEAVING_EPOCH else LEFT_STATIC_EPOCH,
-    )
-    draft.answer(reply, response, refusal)
+    epoch = LEAVING_EPOCH if command.member_epoch == LEAVING_EPOCH else LEFT_STATIC_EPOCH
+    draft.answer(reply, Beat(member_id=member_id, member_epoch=epoch), refuse_beat)
     return draft.decision()

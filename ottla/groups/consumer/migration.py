@@ -22,17 +22,16 @@ from ottla.groups import records
 from ottla.groups.classic import rebalance
 from ottla.groups.classic.group import CONSUMER_PROTOCOL_TYPE, ClassicGroup, read_subscription
 from ottla.groups.classic.member import ClassicMember
-from ottla.groups.consumer.assignors import Assignment
 from ottla.groups.consumer.group import ClassicFacts, ConsumerGroup, MemberFacts, MemberState, Position
-from ottla.groups.consumer.records import Change
-from ottla.groups.consumer.subscriptions import metadata_hash
-from ottla.groups.draft import Draft
+from ottla.groups.consumer.records import ConsumerChange
+from ottla.groups.epoch_group import Assignment
+from ottla.groups.epoch_topics import metadata_hash
 from ottla.groups.shard import GroupShard
 from ottla.groups.states import STABLE
 from ottla.machine.contract import NOTHING, Decision
+from ottla.machine.draft import Draft
 from ottla.wire.codec import decoder, encoder
 from ottla.wire.messages.consumer_protocol import ConsumerProtocolAssignment, ConsumerProtocolAssignmentTopicPartition
-from ottla.wire.messages.sync_group import SyncGroupResponse
 
 STICKY = ("sticky", "cooperative-sticky")
 
@@ -81,7 +80,7 @@ def by_topic_id(shard: GroupShard, partitions: Mapping[str, Iterable[int]]) -> A
 # Up
 
 
-def upgrade(shard: GroupShard, group: ClassicGroup) -> Change:
+def upgrade(shard: GroupShard, group: ClassicGroup) -> ConsumerChange:
     """The group under the new protocol; GROUP_ID_NOT_FOUND if it cannot be. `leave_classic` has to follow once all else is agreed."""
     if shard.settings.consumer_migration_policy not in ("bidirectional", "upgrade"):
         raise _cannot_upgrade(group, "the migration policy does not allow it")
@@ -89,7 +88,7 @@ def upgrade(shard: GroupShard, group: ClassicGroup) -> Change:
         raise _cannot_upgrade(group, f"its members are no consumers but {group.protocol_type!r}")
     if len(group.members) > shard.settings.consumer_members_max:
         raise _cannot_upgrade(group, "it has too many members")
-    change, held = Change(ConsumerGroup(group.group_id)), 0
+    change, held = ConsumerChange(ConsumerGroup(group.group_id)), 0
     change.records.append(records.group_tombstone(group.group_id))
     for member_id, member in group.members.items():
         assigned = read_assignment(shard, bytes(member.assignment), group.protocol_name) if group.state is STABLE or group.stored else {}
@@ -127,8 +126,8 @@ def _facts(member: ClassicMember, topics: tuple[str, ...]) -> MemberFacts:
 def leave_classic(shard: GroupShard, group: ClassicGroup, draft: Draft, now_ms: int) -> None:
     """Whoever waits in the classic rebalance is told to join again. If the log refuses the change, the classic group goes on."""
     for member in group.members.values():
-        rebalance.answer_join(member, group, draft, rebalance.join_refusal(ErrorCode.REBALANCE_IN_PROGRESS, member.member_id))
-        rebalance.answer_sync(member, draft, SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS))
+        rebalance.answer_join(member, group, draft, rebalance.refuse_join(ErrorCode.REBALANCE_IN_PROGRESS, member.member_id))
+        rebalance.answer_sync(member, draft, rebalance.refuse_sync(ErrorCode.REBALANCE_IN_PROGRESS))
     draft.cancel(f"join/{group.group_id}")
     draft.cancel(f"sync/{group.group_id}")
     draft.on_refusal(lambda repair, _code: rebalance.watch_again(shard, group, repair, now_ms))
@@ -156,7 +155,7 @@ def may_downgrade(shard: GroupShard, group: ConsumerGroup) -> bool:
     return bool(shared)
 
 
-def downgrade(shard: GroupShard, change: Change, draft: Draft) -> None:
+def downgrade(shard: GroupShard, change: ConsumerChange, draft: Draft) -> None:
     """Adds the records that make a group of classic members a classic group, of the generation that they have reached."""
     group = change.group
     twin = _as_classic(group)

@@ -10,11 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 
 from ottla.base.uuids import Uuid
-from ottla.groups.consumer.assignors import Assignment
+from ottla.groups.commands import Owned
 from ottla.groups.consumer.group import ConsumerGroup, MemberState, Position
-
-Owned = Mapping[Uuid, Collection[int]]
-"""What a member says it has; None where it is passed means "as before"."""
+from ottla.groups.epoch_group import Assignment
 
 
 def next_position(group: ConsumerGroup, member_id: str, owned: Owned | None) -> Position:

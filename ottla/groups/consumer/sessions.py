@@ -1,20 +1,21 @@
 """How long may a member of a consumer group be silent, or hold what it should give up?
 
-Sessions are deadlines in memory with one timer a member, as in the classic protocol. A member that was told to give partitions up has its
-own rebalance timeout to do so. Whoever is late is removed, and the group's epoch rises.
+Sessions are those of `epoch_sessions.py`. A member that has to give partitions up has its own rebalance timeout to do so. A late member is
+removed, and the group's epoch rises.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
+from ottla.groups import epoch_sessions
 from ottla.groups.consumer.group import ConsumerGroup, MemberState
 from ottla.groups.consumer.migration import downgrade, may_downgrade
-from ottla.groups.consumer.records import Change
+from ottla.groups.consumer.records import ConsumerChange
 from ottla.groups.consumer.subscriptions import forget_regexes
-from ottla.groups.draft import Draft
 from ottla.groups.shard import GroupShard, Session
 from ottla.machine.contract import NOTHING, Decision
+from ottla.machine.draft import Draft
 
 
 def session_timeout_ms(shard: GroupShard, group: ConsumerGroup, member_id: str) -> int:
@@ -24,41 +25,13 @@ def session_timeout_ms(shard: GroupShard, group: ConsumerGroup, member_id: str) 
     return shard.session_timeout_ms(group.group_id)
 
 
-def extend_session(shard: GroupShard, group_id: str, member_id: str, timeout_ms: int, draft: Draft, now_ms: int) -> None:
-    session = shard.sessions.get((group_id, member_id))
-    if session is None:
-        session = shard.sessions[group_id, member_id] = Session()
-    session.deadline_ms = now_ms + timeout_ms
-    if session.timer_ms is None or session.timer_ms > session.deadline_ms:
-        _watch(shard, group_id, member_id, session, draft, now_ms)
-
-
-def _watch(shard: GroupShard, group_id: str, member_id: str, session: Session, draft: Draft, now_ms: int) -> None:
-    # The key is not the one of classic sessions: what becomes of those is no concern of this timer.
-    session.timer_ms = session.deadline_ms
-    draft.schedule(
-        f"alive/{group_id}/{member_id}", session.deadline_ms - now_ms, lambda now: _expire_session(shard, group_id, member_id, now)
-    )
-
-
-def _expire_session(shard: GroupShard, group_id: str, member_id: str, now_ms: int) -> Decision:
-    session, group = shard.sessions.get((group_id, member_id)), shard.groups.get(group_id)
-    if session is None:
-        return NOTHING
-    if type(group) is not ConsumerGroup or member_id not in group.facts:
-        del shard.sessions[group_id, member_id]
-        return NOTHING
-    draft = Draft()
-    if now_ms < session.deadline_ms:
-        _watch(shard, group_id, member_id, session, draft, now_ms)
-        return draft.decision()
-    session.timer_ms = None
-    return _fence(shard, group, member_id, now_ms)
+def extend_session(shard: GroupShard, group_id: str, member_id: str, timeout_ms: int, draft: Draft, now_ms: int) -> Session:
+    return epoch_sessions.extend(shard, group_id, member_id, timeout_ms, RULES, draft, now_ms)
 
 
 def _fence(shard: GroupShard, group: ConsumerGroup, member_id: str, now_ms: int) -> Decision:
     """Removes a member that is late; tried again after a session's time if the log refuses."""
-    draft, change = Draft(), Change(group)
+    draft, change = Draft(), ConsumerChange(group)
     remove_members(change, [member_id])
     finish_removal(shard, change, draft)
     draft.on_refusal(
@@ -67,14 +40,17 @@ def _fence(shard: GroupShard, group: ConsumerGroup, member_id: str, now_ms: int)
     return draft.decision()
 
 
-def remove_members(change: Change, member_ids: Iterable[str]) -> None:
+RULES = epoch_sessions.SessionRules(ConsumerGroup, _fence)
+
+
+def remove_members(change: ConsumerChange, member_ids: Iterable[str]) -> None:
     """Takes members out; `finish_removal` has to follow. Their timers stay and will find nobody, so a refusal need not make them anew."""
     for member_id in member_ids:
         change.remove_member(member_id)
     forget_regexes(change)
 
 
-def finish_removal(shard: GroupShard, change: Change, draft: Draft) -> None:
+def finish_removal(shard: GroupShard, change: ConsumerChange, draft: Draft) -> None:
     """Logs a removal: a group of classic members goes back to the classic protocol.
 
     Any other group's epoch rises, so that the next heartbeat of anybody spreads what the removed ones had.
@@ -82,7 +58,7 @@ def finish_removal(shard: GroupShard, change: Change, draft: Draft) -> None:
     if may_downgrade(shard, change.group):
         downgrade(shard, change, draft)
     else:
-        change.put_epoch(change.group.epoch + 1, change.group.metadata_hash)
+        change.raise_epoch()
     draft.records.extend(change.records)
 
 

@@ -1,9 +1,9 @@
-"""When are offsets and groups forgotten (KIP-211)?
+"""When do offsets and groups expire (KIP-211)?
 
 Offsets of a group that has members live as long as it subscribes to their topic. An empty group's offsets live for the retention after the
 last member left; those of a lone consumer, which is in no group that could become empty, for the retention after each commit. A record of
-before Kafka 2.1 carries its own date. A group that is empty and has no offset left is forgotten as well. A share
-group stays until it is deleted; what it knows of topics that are gone is looked for here as well, in case nobody heard of their deletion.
+before Kafka 2.1 carries its own date. A group that is empty and has no offset left expires as well. A share group stays until it is
+deleted; what it remembers of deleted topics is looked for here as well, in case the notice of their deletion was lost.
 
 An offset that an open transaction is about to move is left alone (Redpanda #31483): else its commit would bring back what the sweep
 removed, or the sweep would remove what was just committed.
@@ -18,14 +18,14 @@ from collections.abc import Callable
 from ottla.groups import records
 from ottla.groups.classic.group import CONSUMER_PROTOCOL_TYPE, ClassicGroup
 from ottla.groups.consumer.group import ConsumerGroup
-from ottla.groups.consumer.records import Change
-from ottla.groups.draft import Draft
+from ottla.groups.consumer.records import ConsumerChange
 from ottla.groups.offsets.store import CommittedOffset
 from ottla.groups.shard import Group, GroupShard
 from ottla.groups.share.group import ShareGroup
 from ottla.groups.share.topics import forget_deleted_topics
 from ottla.groups.states import EMPTY, STABLE
-from ottla.machine.contract import Decision, LogRecord, Schedule, independent
+from ottla.machine.contract import Decision, LogRecord
+from ottla.machine.draft import Draft
 
 RECORDS_MAX = 1_000
 SWEEP_KEY = "expiry"
@@ -34,27 +34,31 @@ Since = Callable[[str, CommittedOffset], int | None]
 """From when the retention of an offset in this topic counts; None while it may not expire."""
 
 
-def schedule_sweep(shard: GroupShard, delay_ms: int | None = None) -> Schedule:
+def schedule_sweep(shard: GroupShard, draft: Draft, delay_ms: int | None = None) -> None:
     delay_ms = shard.settings.offsets_retention_check_interval_ms if delay_ms is None else delay_ms
-    return Schedule(SWEEP_KEY, delay_ms, lambda now_ms: sweep(shard, now_ms))
+    draft.schedule(SWEEP_KEY, delay_ms, lambda now_ms: sweep(shard, now_ms))
 
 
 def sweep(shard: GroupShard, now_ms: int) -> Decision:
-    logged: list[LogRecord] = []
+    draft, logged = Draft(), list[LogRecord]()
     of_share_groups: list[Decision] = []
     for group_id in list(shard.groups):
         group = shard.groups[group_id]
         if type(group) is ShareGroup:
-            draft = Draft()
-            forget_deleted_topics(shard, group, None, draft)
-            of_share_groups.append(draft.decision())
+            part = Draft()
+            forget_deleted_topics(shard, group, None, part)
+            of_share_groups.append(part.decision())
         else:
             _sweep_group(shard, group, now_ms, logged)
         if len(logged) >= RECORDS_MAX:
-            again = (schedule_sweep(shard, 0),)
-            return Decision(parts=independent(logged[:RECORDS_MAX]), effects=again, refused=lambda _code: (schedule_sweep(shard),))
-    again = (schedule_sweep(shard),)
-    return Decision(parts=[*independent(logged), *of_share_groups], effects=again, refused=lambda _code: again)
+            draft.separate(logged[:RECORDS_MAX])
+            schedule_sweep(shard, draft, 0)
+            draft.on_refusal(lambda repair, _code: schedule_sweep(shard, repair))
+            return draft.decision()
+    draft.separate(logged)
+    draft.parts += of_share_groups
+    schedule_sweep(shard, draft)
+    return draft.decision()
 
 
 def _sweep_group(shard: GroupShard, group: Group, now_ms: int, logged: list[LogRecord]) -> None:
@@ -73,7 +77,7 @@ def _sweep_group(shard: GroupShard, group: Group, now_ms: int, logged: list[LogR
         return
     if type(group) is ConsumerGroup:
         if not group.facts:
-            change = Change(group)
+            change = ConsumerChange(group)
             change.remove_group()
             logged += change.records
     elif group.state is EMPTY and isinstance(group, ClassicGroup) and not group.pending_members:

@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from ottla.base.uuids import Uuid
-from ottla.groups.consumer.assignors import Assignment
+from ottla.groups.epoch_group import Assignment
 
 ShareAssignments = dict[str, Assignment]
 Spot = tuple[Uuid, int]

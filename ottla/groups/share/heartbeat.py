@@ -16,101 +16,88 @@ that changes nothing logs nothing and costs the same in a group of any size.
 from __future__ import annotations
 
 from ottla.base.errors import ApiError, ErrorCode
-from ottla.base.uuids import Uuid
-from ottla.groups.consumer.assignors import Assignment
-from ottla.groups.consumer.subscriptions import LOOK_AGAIN_MS, metadata_hash
-from ottla.groups.draft import Caller, Draft, answered
-from ottla.groups.shard import GroupShard, Refresh
+from ottla.groups.answers import Beat, refuse_beat
+from ottla.groups.commands import ShareHeartbeat
+from ottla.groups.epoch_group import JOINING_EPOCH, LEAVING_EPOCH, Assignment
+from ottla.groups.epoch_topics import TopicIds, metadata_hash, must_look_up, refresh_of
+from ottla.groups.shard import GroupShard
 from ottla.groups.share.assignor import SHARE_ASSIGNORS, ShareMember
 from ottla.groups.share.group import ShareFacts, ShareGroup, SharePosition
 from ottla.groups.share.records import ShareChange
 from ottla.groups.share.sessions import extend_share_session, remove_share_member
 from ottla.groups.share.topics import initialize, want_states
 from ottla.machine.contract import NOTHING, Answer, Decision, Effect, Reply
-from ottla.wire.messages.share_group_heartbeat import (
-    Assignment as WireAssignment,
-)
-from ottla.wire.messages.share_group_heartbeat import (
-    ShareGroupHeartbeatRequest,
-    ShareGroupHeartbeatResponse,
-    TopicPartitions,
-)
+from ottla.machine.draft import Draft, answered
 
-JOINING_EPOCH = 0
-LEAVING_EPOCH = -1
 JOIN_WAIT_MS = 1_000
 """How long a member that has nothing to read waits for partitions to become ready; what is not ready then comes with a later heartbeat."""
 
 
-def share_refusal(code: ErrorCode, message: str | None = None) -> ShareGroupHeartbeatResponse:
-    return ShareGroupHeartbeatResponse(error_code=code, error_message=message or None)
-
-
-def share_heartbeat(shard: GroupShard, request: ShareGroupHeartbeatRequest, caller: Caller, reply: Reply, now_ms: int) -> Decision:
+def share_heartbeat(shard: GroupShard, command: ShareHeartbeat, reply: Reply, now_ms: int) -> Decision:
     try:
-        _check_request(request)
-        if request.member_epoch == LEAVING_EPOCH:
-            return _leave(shard, request, reply)
-        return _beat(shard, request, caller, reply, now_ms)
+        _check_request(command)
+        if command.member_epoch == LEAVING_EPOCH:
+            return _leave(shard, command, reply)
+        return _beat(shard, command, reply, now_ms)
     except ApiError as error:
-        return answered(reply, share_refusal(error.code, error.message), share_refusal)
+        return answered(reply, refuse_beat(error.code, error.message), refuse_beat)
 
 
-def _check_request(request: ShareGroupHeartbeatRequest) -> None:
+def _check_request(command: ShareHeartbeat) -> None:
     def demand(is_right: object, message: str) -> None:
         if not is_right:
             raise ApiError(ErrorCode.INVALID_REQUEST, message)
 
-    demand(request.group_id, "the group id is empty")
-    demand(request.member_id, "the member id is empty")
-    demand(request.rack_id != "", "the rack id is empty")
-    demand(request.member_epoch >= LEAVING_EPOCH, f"member epoch {request.member_epoch} is not valid")
-    if request.member_epoch == JOINING_EPOCH:
-        demand(request.subscribed_topic_names, "a member that joins must say what it subscribes to")
+    demand(command.group_id, "the group id is empty")
+    demand(command.member_id, "the member id is empty")
+    demand(command.rack_id != "", "the rack id is empty")
+    demand(command.member_epoch >= LEAVING_EPOCH, f"member epoch {command.member_epoch} is not valid")
+    if command.member_epoch == JOINING_EPOCH:
+        demand(command.topics, "a member that joins must say what it subscribes to")
 
 
 # Joining and staying
 
 
-def _beat(shard: GroupShard, request: ShareGroupHeartbeatRequest, caller: Caller, reply: Reply, now_ms: int) -> Decision:
-    draft, change, member_id = Draft(), _find_group(shard, request), request.member_id
-    before = _find_member(shard, change.group, request)
+def _beat(shard: GroupShard, command: ShareHeartbeat, reply: Reply, now_ms: int) -> Decision:
+    draft, change, member_id = Draft(), _find_group(shard, command), command.member_id
+    before = _find_member(shard, change.group, command)
     position_before = change.group.position(member_id)
-    facts = _merge(before, request, caller)
-    refresh = _refresh_of(shard, request.group_id)
+    facts = _merge(before, command)
+    refresh = refresh_of(shard, command.group_id)
     if not change.group.facts:
         refresh.gathers_until_ms = now_ms + shard.settings.share_gathering_ms
     _advance(shard, change, member_id, before, facts, draft, now_ms)
     draft.records.extend(change.records)
-    extend_share_session(shard, request.group_id, member_id, draft, now_ms)
+    session = extend_share_session(shard, command.group_id, member_id, draft, now_ms)
     position = change.group.position(member_id)
-    says_topics = request.subscribed_topic_names is not None
-    has_moved = shard.share_sessions[request.group_id, member_id].has_moved(caller.connection)
+    says_topics = command.topics is not None
+    has_moved = session.has_moved(command.caller.connection)
     gathering_ms = max(refresh.gathers_until_ms - now_ms, 0)
     is_early = bool(change.group.state_topics.initializing)
     if says_topics and not position.assigned and (is_early or gathering_ms):
-        _await_assignment(shard, request.group_id, member_id, reply, draft, gathering_ms, is_early=is_early)
+        _await_assignment(shard, command.group_id, member_id, reply, draft, gathering_ms, is_early=is_early)
         return draft.decision()
     is_new = says_topics or has_moved or position.assigned != position_before.assigned
-    draft.answer(reply, _response(shard, request.group_id, member_id, position, has_partitions=is_new), share_refusal)
+    draft.answer(reply, _answer(shard, command.group_id, member_id, position, has_partitions=is_new), refuse_beat)
     return draft.decision()
 
 
-def _find_group(shard: GroupShard, request: ShareGroupHeartbeatRequest) -> ShareChange:
+def _find_group(shard: GroupShard, command: ShareHeartbeat) -> ShareChange:
     """The group; a new one when the member joins. A group of another kind does not give way, not even an empty one."""
-    group = shard.groups.get(request.group_id)
+    group = shard.groups.get(command.group_id)
     if type(group) is ShareGroup:
         return ShareChange(group)
     if group is not None:
-        raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {request.group_id} is not a share group.")
-    if request.member_epoch != JOINING_EPOCH:
-        raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {request.group_id} not found.")
-    return ShareChange(ShareGroup(request.group_id))
+        raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {command.group_id} is not a share group.")
+    if command.member_epoch != JOINING_EPOCH:
+        raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {command.group_id} not found.")
+    return ShareChange(ShareGroup(command.group_id))
 
 
-def _find_member(shard: GroupShard, group: ShareGroup, request: ShareGroupHeartbeatRequest) -> ShareFacts | None:
+def _find_member(shard: GroupShard, group: ShareGroup, command: ShareHeartbeat) -> ShareFacts | None:
     """What is known of the member that speaks, after all checks; None if it is new."""
-    member_id, epoch = request.member_id, request.member_epoch
+    member_id, epoch = command.member_id, command.member_epoch
     facts = group.facts.get(member_id)
     if facts is None:
         if epoch != JOINING_EPOCH:
@@ -124,14 +111,14 @@ def _find_member(shard: GroupShard, group: ShareGroup, request: ShareGroupHeartb
     return facts
 
 
-def _merge(before: ShareFacts | None, request: ShareGroupHeartbeatRequest, caller: Caller) -> ShareFacts:
+def _merge(before: ShareFacts | None, command: ShareHeartbeat) -> ShareFacts:
     """What the member says now, over what it said before; a field that is null is as before."""
     facts = before if before is not None else ShareFacts()
-    names = request.subscribed_topic_names
+    names = command.topics
     return ShareFacts(
-        rack_id=request.rack_id if request.rack_id is not None else facts.rack_id,
-        client_id=caller.client_id,
-        client_host=caller.client_host,
+        rack_id=command.rack_id if command.rack_id is not None else facts.rack_id,
+        client_id=command.caller.client_id,
+        client_host=command.caller.client_host,
         topics=facts.topics if names is None else tuple(sorted(dict.fromkeys(names))),
     )
 
@@ -156,17 +143,13 @@ def _advance(
         change.put_position(member_id, position)
 
 
-def _response(
-    shard: GroupShard, group_id: str, member_id: str, position: SharePosition, *, has_partitions: bool
-) -> ShareGroupHeartbeatResponse:
-    response = ShareGroupHeartbeatResponse(
-        member_id=member_id, member_epoch=position.epoch, heartbeat_interval_ms=shard.share_heartbeat_interval_ms(group_id)
+def _answer(shard: GroupShard, group_id: str, member_id: str, position: SharePosition, *, has_partitions: bool) -> Beat:
+    return Beat(
+        member_id=member_id,
+        member_epoch=position.epoch,
+        heartbeat_interval_ms=shard.share_heartbeat_interval_ms(group_id),
+        assignment=position.assigned if has_partitions else None,
     )
-    if has_partitions:
-        response.assignment = WireAssignment(
-            topic_partitions=[TopicPartitions(topic_id=topic_id, partitions=list(share)) for topic_id, share in position.assigned.items()]
-        )
-    return response
 
 
 # What the group reads
@@ -174,18 +157,11 @@ def _response(
 
 def _must_look_up(shard: GroupShard, group: ShareGroup, now_ms: int) -> bool:
     """Whether topics may have changed since the group last looked."""
-    refresh = _refresh_of(shard, group.group_id)
-    if refresh.topics_version == shard.topics_version and now_ms - refresh.looked_at_ms < LOOK_AGAIN_MS:
+    refresh = refresh_of(shard, group.group_id)
+    if not must_look_up(shard, refresh, now_ms):
         return False
-    refresh.looked_at_ms, refresh.topics_version = now_ms, shard.topics_version
+    refresh.topics_version = shard.topics_version
     return True
-
-
-def _refresh_of(shard: GroupShard, group_id: str) -> Refresh:
-    refresh = shard.refreshes.get(group_id)
-    if refresh is None:
-        refresh = shard.refreshes[group_id] = Refresh()
-    return refresh
 
 
 def _may_assign(shard: GroupShard, group: ShareGroup, now_ms: int) -> bool:
@@ -193,14 +169,14 @@ def _may_assign(shard: GroupShard, group: ShareGroup, now_ms: int) -> bool:
     members nothing is given out."""
     if group.epoch <= group.target_epoch:
         return False
-    if group.state_topics.initialized and now_ms < _refresh_of(shard, group.group_id).gathers_until_ms:
+    if group.state_topics.initialized and now_ms < refresh_of(shard, group.group_id).gathers_until_ms:
         return False
     return not any(group.target.values()) or now_ms - group.target_timestamp_ms >= shard.share_assignment_interval_ms(group.group_id)
 
 
 def _update_target(shard: GroupShard, change: ShareChange, now_ms: int) -> None:
     """Makes the target assignment of the group's present epoch; logs what differs from the last."""
-    group, ids = change.group, _Ids(shard)
+    group, ids = change.group, TopicIds(shard)
     members = [ShareMember(member_id, ids.of(facts.topics), group.target.get(member_id, {})) for member_id, facts in group.facts.items()]
     ready = {topic_id: share.partitions for topic_id, share in group.state_topics.initialized.items()}
     assign = SHARE_ASSIGNORS[shard.settings.share_assignors[0]]
@@ -210,27 +186,12 @@ def _update_target(shard: GroupShard, change: ShareChange, now_ms: int) -> None:
     change.put_target_epoch(change.group.epoch, now_ms)
 
 
-class _Ids:
-    """The ids of subscriptions' topics; members that subscribe to the same share one set."""
-
-    def __init__(self, shard: GroupShard) -> None:
-        self._topics = shard.topics
-        self._known: dict[tuple[str, ...], frozenset[Uuid]] = {}
-
-    def of(self, names: tuple[str, ...]) -> frozenset[Uuid]:
-        found = self._known.get(names)
-        if found is None:
-            ids = (self._topics.topic_id(name) for name in names)
-            found = self._known[names] = frozenset(topic_id for topic_id in ids if topic_id is not None)
-        return found
-
-
 def _next_position(shard: GroupShard, group: ShareGroup, member_id: str, facts: ShareFacts) -> SharePosition:
     """The member's new position; the one it has, the very object, if it does not move."""
     position, target = group.position(member_id), group.target.get(member_id, {})
     if group.target_epoch < group.epoch:
         # The target is of before the last change: what the member does not want any more is out of it at once.
-        wanted = _Ids(shard).of(facts.topics)
+        wanted = TopicIds(shard).of(facts.topics)
         target = {topic_id: partitions for topic_id, partitions in target.items() if topic_id in wanted}
     if position.epoch == group.target_epoch:
         return position if position.assigned == target else SharePosition(position.epoch, position.previous_epoch, _copy(target))
@@ -253,7 +214,7 @@ def _await_assignment(
 
     def refused(code: ErrorCode) -> Effect:
         deferred.pop(key, None)
-        return Answer(reply, share_refusal(code))
+        return Answer(reply, refuse_beat(code))
 
     def settle(now_ms: int) -> Decision:
         return NOTHING if deferred.pop(key, None) is None else _answer_joiner(shard, group_id, member_id, reply, now_ms)
@@ -261,7 +222,7 @@ def _await_assignment(
     def undo(repair: Draft, code: ErrorCode) -> None:
         deferred.pop(key, None)
         repair.cancel(key)
-        repair.answer(reply, share_refusal(code), share_refusal)
+        repair.answer(reply, refuse_beat(code), refuse_beat)
 
     deferred[key] = refused
     if is_early:
@@ -274,24 +235,24 @@ def _answer_joiner(shard: GroupShard, group_id: str, member_id: str, reply: Repl
     group = shard.groups.get(group_id)
     facts = group.facts.get(member_id) if type(group) is ShareGroup else None
     if facts is None or type(group) is not ShareGroup:
-        return answered(reply, share_refusal(ErrorCode.UNKNOWN_MEMBER_ID), share_refusal)
+        return answered(reply, refuse_beat(ErrorCode.UNKNOWN_MEMBER_ID), refuse_beat)
     draft, change = Draft(), ShareChange(group)
     _advance(shard, change, member_id, facts, facts, draft, now_ms)
     draft.records.extend(change.records)
     position = change.group.position(member_id)
-    draft.answer(reply, _response(shard, group_id, member_id, position, has_partitions=True), share_refusal)
+    draft.answer(reply, _answer(shard, group_id, member_id, position, has_partitions=True), refuse_beat)
     return draft.decision()
 
 
 # Leaving
 
 
-def _leave(shard: GroupShard, request: ShareGroupHeartbeatRequest, reply: Reply) -> Decision:
-    change = _find_group(shard, request)
-    if request.member_id not in change.group.facts:
-        raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID, f"member {request.member_id} is not in the group")
+def _leave(shard: GroupShard, command: ShareHeartbeat, reply: Reply) -> Decision:
+    change = _find_group(shard, command)
+    if command.member_id not in change.group.facts:
+        raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID, f"member {command.member_id} is not in the group")
     draft = Draft()
-    remove_share_member(change, request.member_id)
+    remove_share_member(change, command.member_id)
     draft.records.extend(change.records)
-    draft.answer(reply, ShareGroupHeartbeatResponse(member_id=request.member_id, member_epoch=LEAVING_EPOCH), share_refusal)
+    draft.answer(reply, Beat(member_id=command.member_id, member_epoch=LEAVING_EPOCH), refuse_beat)
     return draft.decision()

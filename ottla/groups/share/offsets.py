@@ -17,7 +17,8 @@ from typing import NamedTuple
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.base.share_state import SharePartitionKey
 from ottla.base.uuids import ZERO_UUID, Uuid
-from ottla.groups.draft import Draft, Refusal, answered
+from ottla.groups.answers import ShareOffsetOutcome, ShareOffsetOutcomes, refuse_share_offsets
+from ottla.groups.commands import AlterShareOffsets, DeleteShareOffsets
 from ottla.groups.shard import GroupShard
 from ottla.groups.share.group import ShareGroup, with_partitions
 from ottla.groups.share.records import ShareChange
@@ -32,20 +33,8 @@ from ottla.groups.share.topics import (
     retry_initialization,
 )
 from ottla.machine.contract import Answer, Decision, Effect, Reply
-from ottla.wire.messages.alter_share_group_offsets import (
-    AlterShareGroupOffsetsRequest,
-    AlterShareGroupOffsetsResponse,
-    AlterShareGroupOffsetsResponsePartition,
-    AlterShareGroupOffsetsResponseTopic,
-)
-from ottla.wire.messages.delete_groups import DeletableGroupResult
-from ottla.wire.messages.delete_share_group_offsets import (
-    DeleteShareGroupOffsetsRequest,
-    DeleteShareGroupOffsetsResponse,
-    DeleteShareGroupOffsetsResponseTopic,
-)
+from ottla.machine.draft import Draft, Refusal, answered, same_code
 
-Message = str | None
 # Kafka's own words: its tools print what the broker says.
 NO_SUCH_PARTITION = "This server does not host this topic-partition."
 NOTHING_REMEMBERED = "There is no offset information to delete."
@@ -97,24 +86,21 @@ def known_share_topics(shard: GroupShard, group_id: str, reply: Reply) -> Decisi
 # Altering
 
 
-def alter_refusal(code: ErrorCode, message: Message = None) -> AlterShareGroupOffsetsResponse:
-    return AlterShareGroupOffsetsResponse(error_code=code, error_message=message or None)
-
-
-def alter_share_offsets(shard: GroupShard, request: AlterShareGroupOffsetsRequest, reply: Reply) -> Decision:
-    """Answers an AlterShareGroupOffsetsResponse. A group that does not exist is made, so that it begins where its members want it."""
+def alter_share_offsets(shard: GroupShard, command: AlterShareOffsets, reply: Reply) -> Decision:
+    """Answers `ShareOffsetOutcomes`, one for each start. A group that does not exist is made, to begin where its members want it."""
     try:
-        change = ShareChange(_find_empty(shard, request.group_id, may_create=True))
+        change = ShareChange(_find_empty(shard, command.group_id, may_create=True))
     except ApiError as error:
-        return answered(reply, alter_refusal(error.code, error.message), alter_refusal)
-    response, starts = _plan_alteration(shard, change, request)
+        return answered(reply, refuse_share_offsets(error.code, error.message), refuse_share_offsets)
+    outcomes, starts = _plan_alteration(shard, change, command)
+    answer = ShareOffsetOutcomes(outcomes=outcomes)
     if not starts:
-        return answered(reply, response, alter_refusal)
-    if shard.groups.get(request.group_id) is None:
+        return answered(reply, answer, refuse_share_offsets)
+    if shard.groups.get(command.group_id) is None:
         change.put_epoch(change.group.epoch, change.group.metadata_hash)
-    draft, group_id, epoch, persister = Draft(), request.group_id, change.group.epoch, shard.persister
+    draft, group_id, epoch, persister = Draft(), command.group_id, change.group.epoch, shard.persister
     draft.records.extend(change.records)
-    settle = _defer(shard, f"share-alter/{group_id}", reply, alter_refusal, draft)
+    settle = _defer(shard, f"share-alter/{group_id}", reply, refuse_share_offsets, draft)
 
     def ask() -> None:
         ask_all(
@@ -133,49 +119,40 @@ def alter_share_offsets(shard: GroupShard, request: AlterShareGroupOffsetsReques
             if after.group.state_topics.initializing:
                 retry_initialization(shard, group_id, later)
         for key, code in codes.items():
-            starts[key][1].error_code = code
-        settle(later, response)
+            starts[key][1].error = code
+        settle(later, answer)
         return later.decision()
 
     draft.call(ask)
     return draft.decision()
 
 
-Starts = dict[SharePartitionKey, tuple[int, AlterShareGroupOffsetsResponsePartition]]
+Starts = dict[SharePartitionKey, tuple[int, ShareOffsetOutcome]]
 
 
-def _plan_alteration(
-    shard: GroupShard, change: ShareChange, request: AlterShareGroupOffsetsRequest
-) -> tuple[AlterShareGroupOffsetsResponse, Starts]:
-    """The response, with what can be said already, and for each partition to be altered its offset and its place in the response."""
-    starts, rows = Starts(), dict[str, AlterShareGroupOffsetsResponseTopic]()
-    topics = change.group.state_topics
+def _plan_alteration(shard: GroupShard, change: ShareChange, command: AlterShareOffsets) -> tuple[list[ShareOffsetOutcome], Starts]:
+    """The outcomes as far as they are known, and for each partition to be altered its offset and outcome."""
+    outcomes, starts, topics = list[ShareOffsetOutcome](), Starts(), change.group.state_topics
     new: dict[Uuid, tuple[str, list[int]]] = {}
-    for topic in request.topics:
-        topic_id = shard.topics.topic_id(topic.topic_name)
-        count = shard.topics.partition_count(topic.topic_name)
-        row, share = rows.get(topic.topic_name), None if topic_id is None else topics.initialized.get(topic_id)
-        known = frozenset(share.partitions if share is not None else ())
-        if row is None:
-            row = rows[topic.topic_name] = AlterShareGroupOffsetsResponseTopic(topic_name=topic.topic_name, topic_id=topic_id or ZERO_UUID)
-        for partition in topic.partitions:
-            index = partition.partition_index
-            result = AlterShareGroupOffsetsResponsePartition(partition_index=index)
-            row.partitions.append(result)
-            if topic_id is None or not 0 <= index < count:
-                result.error_code, result.error_message = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, NO_SUCH_PARTITION
-            elif is_going(shard, change.group, topic_id):
-                result.error_code = ErrorCode.COORDINATOR_NOT_AVAILABLE  # soon it is forgotten, and can begin anew
-            else:
-                starts[SharePartitionKey(request.group_id, topic_id, index)] = (partition.start_offset, result)
-                if index not in known:
-                    new.setdefault(topic_id, (topic.topic_name, []))[1].append(index)
+    for name, partition, offset in command.starts:
+        topic_id = shard.topics.topic_id(name)
+        outcome = ShareOffsetOutcome(topic=name, topic_id=topic_id or ZERO_UUID, partition=partition)
+        outcomes.append(outcome)
+        if topic_id is None or not 0 <= partition < shard.topics.partition_count(name):
+            outcome.error, outcome.message = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, NO_SUCH_PARTITION
+        elif is_going(shard, change.group, topic_id):
+            outcome.error = ErrorCode.COORDINATOR_NOT_AVAILABLE  # soon it is forgotten, and can begin anew
+        else:
+            starts[SharePartitionKey(command.group_id, topic_id, partition)] = (offset, outcome)
+            share = topics.initialized.get(topic_id)
+            if share is None or partition not in share.partitions:
+                new.setdefault(topic_id, (name, []))[1].append(partition)
     initializing = topics.initializing
     for topic_id, (name, partitions) in new.items():
         initializing = with_partitions(initializing, topic_id, name, partitions)
     if initializing is not topics.initializing:
         change.put_state_topics(topics._replace(initializing=initializing))
-    return AlterShareGroupOffsetsResponse(responses=list(rows.values())), starts
+    return outcomes, starts
 
 
 def _find_empty(shard: GroupShard, group_id: str, *, may_create: bool) -> ShareGroup:
@@ -193,56 +170,47 @@ def _find_empty(shard: GroupShard, group_id: str, *, may_create: bool) -> ShareG
 # Deleting
 
 
-def delete_refusal(code: ErrorCode, message: Message = None) -> DeleteShareGroupOffsetsResponse:
-    return DeleteShareGroupOffsetsResponse(error_code=code, error_message=message or None)
-
-
-def delete_share_offsets(shard: GroupShard, request: DeleteShareGroupOffsetsRequest, reply: Reply) -> Decision:
-    """Answers a DeleteShareGroupOffsetsResponse."""
+def delete_share_offsets(shard: GroupShard, command: DeleteShareOffsets, reply: Reply) -> Decision:
+    """Answers `ShareOffsetOutcomes`, one for each topic."""
     try:
-        group = _find_empty(shard, request.group_id, may_create=False)
+        group = _find_empty(shard, command.group_id, may_create=False)
     except ApiError as error:
-        return answered(reply, delete_refusal(error.code, error.message), delete_refusal)
-    response, places = DeleteShareGroupOffsetsResponse(), dict[Uuid, DeleteShareGroupOffsetsResponseTopic]()
-    topics = group.state_topics
-    for topic in request.topics:
-        result = DeleteShareGroupOffsetsResponseTopic(topic_name=topic.topic_name)
-        response.responses.append(result)
-        topic_id = shard.topics.topic_id(topic.topic_name)
+        return answered(reply, refuse_share_offsets(error.code, error.message), refuse_share_offsets)
+    outcomes, places, topics = list[ShareOffsetOutcome](), dict[Uuid, ShareOffsetOutcome](), group.state_topics
+    for name in command.topics:
+        outcome, topic_id = ShareOffsetOutcome(topic=name), shard.topics.topic_id(name)
+        outcomes.append(outcome)
         if topic_id is None:
-            result.error_code, result.error_message = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, NO_SUCH_PARTITION
+            outcome.error, outcome.message = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, NO_SUCH_PARTITION
         elif topic_id not in topics.initialized and topic_id not in topics.initializing and topic_id not in topics.deleting:
-            result.error_code, result.error_message = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, NOTHING_REMEMBERED
+            outcome.error, outcome.message = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, NOTHING_REMEMBERED
         else:
-            result.topic_id = topic_id
-            places[topic_id] = result
+            outcome.topic_id = topic_id
+            places[topic_id] = outcome
+    answer = ShareOffsetOutcomes(outcomes=outcomes)
     if not places:
-        return answered(reply, response, delete_refusal)
+        return answered(reply, answer, refuse_share_offsets)
     draft, change = Draft(), ShareChange(group)
     keys = keys_to_delete(shard, group, places)
     mark_deleting(change, places)
     draft.records.extend(change.records)
-    settle = _defer(shard, f"share-forget/{group.group_id}", reply, delete_refusal, draft)
+    settle = _defer(shard, f"share-forget/{group.group_id}", reply, refuse_share_offsets, draft)
 
     def finish(codes: Codes, _change: ShareChange | None, later: Draft) -> None:
         for key, code in codes.items():
             if code is not ErrorCode.NONE:
-                places[key.topic_id].error_code = code
-        settle(later, response)
+                places[key.topic_id].error = code
+        settle(later, answer)
 
     forget_states(shard, group.group_id, keys, draft, finish)
     return draft.decision()
 
 
 def delete_share_group(shard: GroupShard, group: ShareGroup, reply: Reply) -> Decision:
-    """Answers a `DeletableGroupResult`: first all that is remembered goes, then the group, if nobody has come meanwhile."""
+    """Answers an `ErrorCode`: first all that is remembered goes, then the group, if it has no member meanwhile."""
     group_id = group.group_id
-
-    def refusal(code: ErrorCode) -> DeletableGroupResult:
-        return DeletableGroupResult(group_id=group_id, error_code=code)
-
     if group.facts:
-        return answered(reply, refusal(ErrorCode.NON_EMPTY_GROUP), refusal)
+        return answered(reply, ErrorCode.NON_EMPTY_GROUP, same_code)
     draft, change, topics = Draft(), ShareChange(group), group.state_topics
     topic_ids = [*topics.initialized, *topics.initializing, *topics.deleting]
     keys = keys_to_delete(shard, group, dict.fromkeys(topic_ids))
@@ -250,10 +218,10 @@ def delete_share_group(shard: GroupShard, group: ShareGroup, reply: Reply) -> De
     if not keys:
         change.remove_group()
         draft.records.extend(change.records)
-        draft.answer(reply, DeletableGroupResult(group_id=group_id), refusal)
+        draft.answer(reply, ErrorCode.NONE, same_code)
         return draft.decision()
     draft.records.extend(change.records)
-    settle = _defer(shard, f"share-delete/{group_id}", reply, refusal, draft)
+    settle = _defer(shard, f"share-delete/{group_id}", reply, same_code, draft)
 
     def finish(codes: Codes, after: ShareChange | None, later: Draft) -> None:
         failed = next((code for code in codes.values() if code is not ErrorCode.NONE), ErrorCode.NONE)
@@ -261,7 +229,7 @@ def delete_share_group(shard: GroupShard, group: ShareGroup, reply: Reply) -> De
             failed = failed or ErrorCode.NON_EMPTY_GROUP
         elif after is not None and not failed:
             after.remove_group()
-        settle(later, refusal(failed))
+        settle(later, failed)
 
     forget_states(shard, group_id, keys, draft, finish)
     return draft.decision()

@@ -1,54 +1,32 @@
-"""How long may a member of a share group be silent? Deadlines in memory with one timer a member, as in consumer groups.
-
-Whoever is late is removed, and the group's epoch rises, so that the next heartbeat of anybody spreads what it had.
-"""
+"""Removing members of a share group that leave or are silent for too long: the group's epoch rises, so that others get what they had."""
 
 from __future__ import annotations
 
-from ottla.groups.draft import Draft
+from ottla.groups import epoch_sessions
 from ottla.groups.shard import GroupShard, Session
 from ottla.groups.share.group import ShareGroup
 from ottla.groups.share.records import ShareChange
-from ottla.machine.contract import NOTHING, Decision
+from ottla.machine.contract import Decision
+from ottla.machine.draft import Draft
 
 
-def extend_share_session(shard: GroupShard, group_id: str, member_id: str, draft: Draft, now_ms: int) -> None:
-    session = shard.share_sessions.get((group_id, member_id))
-    if session is None:
-        session = shard.share_sessions[group_id, member_id] = Session()
-    session.deadline_ms = now_ms + shard.share_session_timeout_ms(group_id)
-    if session.timer_ms is None or session.timer_ms > session.deadline_ms:
-        _watch(shard, group_id, member_id, session, draft, now_ms)
+def extend_share_session(shard: GroupShard, group_id: str, member_id: str, draft: Draft, now_ms: int) -> Session:
+    return epoch_sessions.extend(shard, group_id, member_id, shard.share_session_timeout_ms(group_id), RULES, draft, now_ms)
 
 
-def _watch(shard: GroupShard, group_id: str, member_id: str, session: Session, draft: Draft, now_ms: int) -> None:
-    session.timer_ms = session.deadline_ms
-    draft.schedule(
-        f"share-alive/{group_id}/{member_id}", session.deadline_ms - now_ms, lambda now: _expire_session(shard, group_id, member_id, now)
-    )
-
-
-def _expire_session(shard: GroupShard, group_id: str, member_id: str, now_ms: int) -> Decision:
-    session, group = shard.share_sessions.get((group_id, member_id)), shard.groups.get(group_id)
-    if session is None:
-        return NOTHING
-    if type(group) is not ShareGroup or member_id not in group.facts:
-        del shard.share_sessions[group_id, member_id]
-        return NOTHING
-    draft = Draft()
-    if now_ms < session.deadline_ms:
-        _watch(shard, group_id, member_id, session, draft, now_ms)
-        return draft.decision()
-    session.timer_ms = None
-    change = ShareChange(group)
+def _remove_late(shard: GroupShard, group: ShareGroup, member_id: str, now_ms: int) -> Decision:
+    draft, change = Draft(), ShareChange(group)
     remove_share_member(change, member_id)
     draft.records.extend(change.records)
-    draft.on_refusal(lambda repair, _code: extend_share_session(shard, group_id, member_id, repair, now_ms))
+    draft.on_refusal(lambda repair, _code: extend_share_session(shard, group.group_id, member_id, repair, now_ms))
     return draft.decision()
 
 
+RULES = epoch_sessions.SessionRules(ShareGroup, _remove_late)
+
+
 def remove_share_member(change: ShareChange, member_id: str) -> None:
-    """Its timer stays and will find nobody, so a refusal need not make it anew."""
+    """Its timer stays and will find no member, so a refusal need not make it anew."""
     change.remove_member(member_id)
     change.raise_epoch()
 

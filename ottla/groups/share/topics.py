@@ -19,11 +19,11 @@ from collections.abc import Callable, Iterable, Sequence
 from ottla.base.errors import ErrorCode
 from ottla.base.share_state import UNINITIALIZED_START_OFFSET, SharePartitionKey
 from ottla.base.uuids import Uuid
-from ottla.groups.draft import Draft
 from ottla.groups.shard import GroupShard
 from ottla.groups.share.group import ShareGroup, StateTopics, TopicShare, with_partitions, without_partitions
 from ottla.groups.share.records import ShareChange
 from ottla.machine.contract import NOTHING, Decision
+from ottla.machine.draft import Draft
 
 Codes = dict[SharePartitionKey, ErrorCode]
 AskOne = Callable[[SharePartitionKey, Callable[[ErrorCode], None]], None]

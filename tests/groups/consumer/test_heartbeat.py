@@ -1,4 +1,4 @@
-"""Clients of the consumer protocol, as they really behave, against the coordinator: nobody ever shares a partition, and all find rest."""
+"""Clients of the consumer protocol, as they really behave, against the coordinator: no two share a partition, and all settle."""
 
 from __future__ import annotations
 
@@ -8,17 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla.base.errors import ErrorCode
+from ottla.groups.answers import Beat
+from ottla.groups.commands import Caller, ConsumerHeartbeat
 from ottla.groups.consumer.group import ConsumerGroup
-from ottla.groups.draft import Caller
 from ottla.groups.states import EMPTY, STABLE
-from ottla.wire.messages.consumer_group_heartbeat import (
-    ConsumerGroupHeartbeatRequest,
-    ConsumerGroupHeartbeatResponse,
-    TopicPartitions,
-)
 from tests.scenarios.groups_world import World
 
-ROUNDS_MAX = 20  # heartbeats of everybody until a group of this size must be at rest
+ROUNDS_MAX = 20  # heartbeats of all members until a group of this size must be at rest
 
 
 class Client:
@@ -36,45 +32,45 @@ class Client:
         self.owned: dict[bytes, list[int]] = {}
 
     def beat(self, *, is_answer_lost: bool = False) -> None:
-        request = ConsumerGroupHeartbeatRequest(
+        is_full = not (self.is_terse and self.epoch)
+        command = ConsumerHeartbeat(
             group_id="g",
+            caller=self._caller(),
             member_id=self.member_id,
             member_epoch=self.epoch,
-            rebalance_timeout_ms=60_000,
-            subscribed_topic_names=self.topics,
-            topic_partitions=[TopicPartitions(topic_id=topic_id, partitions=held) for topic_id, held in self.owned.items()],
+            rebalance_timeout_ms=60_000 if is_full else -1,
+            topics=self.topics,
+            owned=self.owned if is_full or self.has_news else None,
         )
-        if self.is_terse and self.epoch:
-            request.rebalance_timeout_ms = -1
-            if not self.has_news:
-                request.topic_partitions = None
-        answers: list[ConsumerGroupHeartbeatResponse] = []
-        self._send(request, answers.append)
+        answers: list[Beat] = []
+        self._send(command, answers.append)
         (answer,) = answers
-        if answer.error_code == ErrorCode.FENCED_MEMBER_EPOCH:
+        if answer.error is ErrorCode.FENCED_MEMBER_EPOCH:
             # Two answers in a row were lost: it gives up all it has and comes again.
             self.epoch, self.owned = 0, {}
             self.beat()
             return
         if is_answer_lost:
             self.connections += 1
-        assert answer.error_code == 0, answer.error_message
+        assert not answer.error, answer.message
         if is_answer_lost and self.is_in:
             return
         self.is_in = True
         self.epoch = answer.member_epoch
         self.has_news = answer.assignment is not None
         if answer.assignment is not None:
-            self.owned = {bytes(topic.topic_id): list(topic.partitions) for topic in answer.assignment.topic_partitions}
+            self.owned = {topic_id: list(partitions) for topic_id, partitions in answer.assignment.items()}
 
     def leave(self) -> None:
-        request = ConsumerGroupHeartbeatRequest(group_id="g", member_id=self.member_id, member_epoch=-1)
-        self._send(request, lambda _answer: None)
+        command = ConsumerHeartbeat(group_id="g", caller=self._caller(), member_id=self.member_id, member_epoch=-1)
+        self._send(command, lambda _answer: None)
         self.epoch, self.is_in, self.owned = 0, False, {}
 
-    def _send(self, request: ConsumerGroupHeartbeatRequest, reply: Any) -> None:
-        caller = Caller(1, self.member_id, "/10.0.0.1", f"{self.member_id}:{self.connections}")
-        self.world.host.run(lambda now: self.world.machine.consumer_heartbeat(request, caller, reply, now))
+    def _caller(self) -> Caller:
+        return Caller(self.member_id, "/10.0.0.1", f"{self.member_id}:{self.connections}")
+
+    def _send(self, command: ConsumerHeartbeat, reply: Any) -> None:
+        self.world.host.run(lambda now: self.world.machine.consumer_heartbeat(command, reply, now))
 
 
 STEPS = st.lists(
@@ -87,7 +83,7 @@ STEPS = st.lists(
 
 
 @given(STEPS)
-def test_nobody_shares_a_partition_and_all_find_rest(steps: list[tuple[int, str]]) -> None:
+def test_no_two_share_a_partition_and_all_settle(steps: list[tuple[int, str]]) -> None:
     world = World()
     clients = [Client(world, f"m{number}", is_terse=number % 2 == 1) for number in range(5)]
     for number, step in steps:
@@ -155,7 +151,7 @@ def test_a_lost_answer_with_a_new_epoch_does_not_fence() -> None:
     assert first.epoch == 3
 
 
-def test_who_never_heard_what_to_give_up_is_told_again() -> None:
+def test_a_member_that_missed_what_to_give_up_gets_it_again() -> None:
     """The coordinator stood still for a second: the member's request timed out, its answer went to a closed connection, and the member
     comes again by a new one and says nothing but that it lives.
     """

@@ -106,8 +106,8 @@ class ShareGroupsUnderChange(RuleBasedStateMachine):
             return
         for group in self.world.machine.shard.groups.values():
             for member_id in group.facts if isinstance(group, ShareGroup) else ():
-                assert self.world.machine.shard.share_sessions[group.group_id, member_id].timer_ms is not None
-                assert f"share-alive/g/{member_id}" in self.world.host._scheduled
+                assert self.world.machine.shard.sessions[group.group_id, member_id].timer_ms is not None
+                assert f"alive/g/{member_id}" in self.world.host._scheduled
 
     def teardown(self) -> None:
         """When all is well again and time has passed, nobody waits and nothing is open."""

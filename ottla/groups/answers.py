@@ -1,0 +1,227 @@
+"""What a group coordinator answers to a command; the handler makes the response of it.
+
+Commands with one outcome are answered by an `ErrorCode`, commits by one for each offset in the command's order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from ottla.base.errors import ErrorCode
+from ottla.base.uuids import ZERO_UUID, Uuid
+from ottla.groups.offsets.store import CommittedOffset
+
+OK = ErrorCode.NONE
+
+# Classic groups
+
+
+class JoinedMember(NamedTuple):
+    """A member as the leader gets it, to assign partitions."""
+
+    member_id: str
+    instance_id: str | None
+    metadata: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Joined:
+    """A member's place in the new generation, or why it has none."""
+
+    member_id: str
+    error: ErrorCode = OK
+    generation: int = -1
+    protocol_type: str | None = None
+    protocol_name: str | None = None
+    leader_id: str = ""
+    members: Sequence[JoinedMember] = ()
+    skip_assignment: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Synced:
+    """A member's assignment."""
+
+    error: ErrorCode = OK
+    protocol_type: str | None = None
+    protocol_name: str | None = None
+    assignment: bytes = b""
+
+
+class MemberLeft(NamedTuple):
+    """The outcome for one member of a Leave."""
+
+    member_id: str
+    instance_id: str | None
+    error: ErrorCode
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Left:
+    """The outcome of a Leave."""
+
+    error: ErrorCode = OK
+    members: Sequence[MemberLeft] = ()
+
+
+# Groups with epochs
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Beat:
+    """The answer to a heartbeat of a consumer or share group; `assignment` is None when it has not changed."""
+
+    error: ErrorCode = OK
+    message: str | None = None
+    member_id: str | None = None
+    member_epoch: int = 0
+    heartbeat_interval_ms: int = 0
+    assignment: Mapping[Uuid, Sequence[int]] | None = None
+
+
+def refuse_beat(code: ErrorCode, message: str | None = None) -> Beat:
+    return Beat(error=code, message=message or None)
+
+
+class AssignedTopic(NamedTuple):
+    """Partitions of a topic that still exists."""
+
+    topic_id: Uuid
+    name: str
+    partitions: Sequence[int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DescribedEpochMember:
+    """A member of a consumer or share group."""
+
+    member_id: str
+    epoch: int
+    client_id: str
+    client_host: str
+    rack_id: str | None
+    topics: Sequence[str]
+    assigned: Sequence[AssignedTopic]
+    instance_id: str | None = None
+    regex: str | None = None
+    target: Sequence[AssignedTopic] = ()
+    is_classic: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DescribedEpochGroup:
+    """A consumer or share group."""
+
+    group_id: str
+    error: ErrorCode = OK
+    message: str | None = None
+    state: str = ""
+    epoch: int = 0
+    assignment_epoch: int = 0
+    assignor: str = ""
+    members: Sequence[DescribedEpochMember] = ()
+
+
+# Offsets
+
+
+class FetchedOffset(NamedTuple):
+    """One partition's offset; `committed` is None if there is none, or none that may be shown."""
+
+    partition: int
+    committed: CommittedOffset | None
+    error: ErrorCode = OK
+
+
+class FetchedTopic(NamedTuple):
+    """One topic's offsets."""
+
+    topic: str
+    topic_id: Uuid
+    offsets: Sequence[FetchedOffset]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchedOffsets:
+    """The answer to FetchOffsets."""
+
+    error: ErrorCode = OK
+    topics: Sequence[FetchedTopic] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeletedOffsets:
+    """The answer to DeleteOffsets: one code for each of the command's topics."""
+
+    error: ErrorCode = OK
+    topics: Sequence[ErrorCode] = ()
+
+
+# Operators
+
+
+class ListedGroup(NamedTuple):
+    """A group in the list."""
+
+    group_id: str
+    protocol_type: str
+    state: str
+    type: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupList:
+    """The groups of one shard."""
+
+    error: ErrorCode = OK
+    groups: Sequence[ListedGroup] = ()
+
+
+class DescribedClassicMember(NamedTuple):
+    """A member of a classic group."""
+
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    client_host: str
+    metadata: bytes
+    assignment: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DescribedClassicGroup:
+    """A classic group."""
+
+    group_id: str
+    error: ErrorCode = OK
+    message: str | None = None
+    state: str = ""
+    protocol_type: str = ""
+    protocol_name: str = ""
+    members: Sequence[DescribedClassicMember] = ()
+
+
+@dataclass(slots=True, kw_only=True)
+class ShareOffsetOutcome:
+    """What became of one partition (altered) or topic (deleted) of a share group; filled in as the share coordinators answer."""
+
+    topic: str
+    topic_id: Uuid = ZERO_UUID
+    partition: int = -1
+    error: ErrorCode = OK
+    message: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShareOffsetOutcomes:
+    """The answer to AlterShareOffsets and DeleteShareOffsets."""
+
+    error: ErrorCode = OK
+    message: str | None = None
+    outcomes: Sequence[ShareOffsetOutcome] = field(default_factory=tuple)
+
+
+def refuse_share_offsets(code: ErrorCode, message: str | None = None) -> ShareOffsetOutcomes:
+    return ShareOffsetOutcomes(error=code, message=message or None)

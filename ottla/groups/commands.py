@@ -1,0 +1,222 @@
+"""What a group coordinator can be asked to do, as the domain says it.
+
+A handler makes one of these from a request, whatever its version, and makes the response from the answer (`answers.py`). Null in a
+request stays None here; a field that a version lacks has been given its meaning by the handler.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from ottla.base.uuids import ZERO_UUID, Uuid
+
+Protocols = tuple[tuple[str, bytes], ...]
+"""What a classic member offers, the most wanted first: (name, metadata)."""
+
+Owned = Mapping[Uuid, Collection[int]]
+"""The partitions that a member says it has."""
+
+
+class Caller(NamedTuple):
+    """The client that sent a request: the facts that membership depends on. `connection` is never the same for two connections."""
+
+    client_id: str
+    client_host: str
+    connection: str = ""
+    software: str = ""  # what the client calls itself in ApiVersions
+    may_describe: Callable[[str], bool] | None = None
+    """Which topics the caller may see, where it subscribes by a pattern; None if all."""
+
+
+# Classic groups
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Join:
+    """JoinGroup. `needs_member_id`: a dynamic member without an id is given one and must come back with it (KIP-394)."""
+
+    group_id: str
+    caller: Caller
+    member_id: str = ""
+    instance_id: str | None = None
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
+    protocol_type: str
+    protocols: Protocols
+    needs_member_id: bool = True
+    may_skip_assignment: bool = True  # a static leader that comes back understands "do not assign" (KIP-814)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sync:
+    """SyncGroup. A protocol that is None was not named."""
+
+    group_id: str
+    member_id: str
+    instance_id: str | None = None
+    generation: int
+    protocol_type: str | None = None
+    protocol_name: str | None = None
+    assignments: Sequence[tuple[str, bytes]] = ()  # by member id; of the leader alone
+
+
+@dataclass(frozen=True, slots=True)
+class Heartbeat:
+    """Heartbeat of a classic member."""
+
+    group_id: str
+    member_id: str
+    instance_id: str | None
+    generation: int
+
+
+class MemberName(NamedTuple):
+    """How a member to be removed is named: by its id, or by its instance id alone."""
+
+    member_id: str
+    instance_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Leave:
+    """LeaveGroup."""
+
+    group_id: str
+    members: Sequence[MemberName]
+
+
+# Groups with epochs
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsumerHeartbeat:
+    """ConsumerGroupHeartbeat. What is None, and a rebalance timeout of -1, is as it was said last."""
+
+    group_id: str
+    caller: Caller
+    member_id: str
+    member_epoch: int
+    instance_id: str | None = None
+    rack_id: str | None = None
+    rebalance_timeout_ms: int = -1
+    topics: Sequence[str] | None = None
+    regex: str | None = None
+    assignor: str | None = None
+    owned: Owned | None = None
+    makes_member_id: bool = True  # the client names itself; before version 1 the coordinator does
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShareHeartbeat:
+    """ShareGroupHeartbeat. What is None is as it was said last."""
+
+    group_id: str
+    caller: Caller
+    member_id: str
+    member_epoch: int
+    rack_id: str | None = None
+    topics: Sequence[str] | None = None
+
+
+# Offsets
+
+
+class OffsetToCommit(NamedTuple):
+    """One partition of a commit."""
+
+    topic: str
+    topic_id: Uuid
+    partition: int
+    offset: int
+    leader_epoch: int
+    metadata: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommitOffsets:
+    """OffsetCommit. `generation` is the member's epoch in a group with epochs, and -1 outside a group."""
+
+    group_id: str
+    member_id: str
+    instance_id: str | None
+    generation: int
+    offsets: Sequence[OffsetToCommit]
+    retention_ms: int = -1
+    knows_epochs: bool = True  # from version 9 the client knows member epochs and GROUP_ID_NOT_FOUND
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommitOffsetsInTransaction:
+    """TxnOffsetCommit."""
+
+    group_id: str
+    member_id: str
+    instance_id: str | None
+    generation: int
+    offsets: Sequence[OffsetToCommit]
+    producer_id: int
+    producer_epoch: int
+
+
+class TopicPartitions(NamedTuple):
+    """Some partitions of a topic."""
+
+    topic: str
+    partitions: Sequence[int]
+    topic_id: Uuid = ZERO_UUID
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchOffsets:
+    """OffsetFetch of one group; `topics` None asks for all that the group has."""
+
+    group_id: str
+    topics: Sequence[TopicPartitions] | None
+    member_id: str | None = None
+    member_epoch: int = -1
+    require_stable: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeleteOffsets:
+    """OffsetDelete."""
+
+    group_id: str
+    topics: Sequence[TopicPartitions]
+
+
+# Operators
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListGroups:
+    """ListGroups; an empty filter lets all pass. Names in lower case."""
+
+    states: frozenset[str] = frozenset()
+    types: frozenset[str] = frozenset()
+
+
+class StartOffset(NamedTuple):
+    """Where a share group is to begin in a partition."""
+
+    topic: str
+    partition: int
+    offset: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlterShareOffsets:
+    """AlterShareGroupOffsets."""
+
+    group_id: str
+    starts: Sequence[StartOffset]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeleteShareOffsets:
+    """DeleteShareGroupOffsets."""
+
+    group_id: str
+    topics: Sequence[str]

@@ -1,0 +1,136 @@
+"""What consumer groups (KIP-848) and share groups (KIP-932) have in common: members, epochs, a target assignment, and who has reached it.
+
+All of it is hard state, a fold of the group's records; a coordinator that takes over goes on where the last one stopped. Values are
+immutable and replaced as a whole, so a decision can try its changes on a `copy`, which is a handful of dict copies.
+
+Three epochs tell how far things are: `epoch` rises when the members or what they want change, `target_epoch` is the group epoch that the
+target assignment was made for, and each member's own epoch says which target it has reached.
+
+Invariants: a target and a position belong to a member.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
+
+from ottla.base.uuids import Uuid
+from ottla.groups.states import EMPTY, STABLE, GroupState, GroupType
+
+Assignment = dict[Uuid, tuple[int, ...]]
+"""Partitions by topic, in ascending order."""
+
+FIRST_EPOCH = 1
+"""Of a group without a past: its first member raises it, so that member's epoch is 2, as in Kafka."""
+JOINING_EPOCH = 0
+LEAVING_EPOCH = -1
+
+
+class Facts(Protocol):
+    """What a member says of itself, in groups of either kind."""
+
+    @property
+    def rack_id(self) -> str | None: ...
+    @property
+    def client_id(self) -> str: ...
+    @property
+    def client_host(self) -> str: ...
+    @property
+    def topics(self) -> tuple[str, ...]: ...
+
+
+class Place(Protocol):
+    """What a member has, and which epoch it has reached, in groups of either kind."""
+
+    @property
+    def epoch(self) -> int: ...
+    @property
+    def previous_epoch(self) -> int: ...
+    @property
+    def assigned(self) -> Mapping[Uuid, tuple[int, ...]]: ...
+
+
+FactsT = TypeVar("FactsT", bound=Facts)
+PlaceT = TypeVar("PlaceT", bound=Place)
+GroupT = TypeVar("GroupT", bound="EpochGroup[Any, Any]")
+
+
+class EpochGroup(Generic[FactsT, PlaceT]):
+    """One group. `set_*` and `remove_*` are the folds of its records."""
+
+    __slots__ = ("epoch", "facts", "group_id", "metadata_hash", "positions", "target", "target_epoch", "target_timestamp_ms")
+
+    type: ClassVar[GroupType]
+    protocol_type: ClassVar[str]
+    word: ClassVar[str]
+    """As in "Group g is not a share group"."""
+    fields: ClassVar[tuple[str, ...]] = __slots__
+    new_position: PlaceT
+
+    def __init__(self, group_id: str) -> None:
+        self.group_id = group_id
+        self.epoch = FIRST_EPOCH
+        self.metadata_hash = 0
+        self.target_epoch = FIRST_EPOCH
+        self.target_timestamp_ms = 0
+        self.facts: dict[str, FactsT] = {}
+        self.positions: dict[str, PlaceT] = {}
+        self.target: dict[str, Assignment] = {}
+
+    def copy(self: GroupT) -> GroupT:
+        twin = self.__class__(self.group_id)
+        for name in self.fields:
+            value = getattr(self, name)
+            setattr(twin, name, value.copy() if value.__class__ is dict else value)
+        return twin
+
+    def hard_state(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in self.fields}
+
+    # Questions
+
+    @property
+    def members(self) -> Mapping[str, FactsT]:
+        return self.facts
+
+    @property
+    def state(self) -> GroupState:
+        return STABLE if self.facts else EMPTY
+
+    def position(self, member_id: str) -> PlaceT:
+        return self.positions.get(member_id, self.new_position)
+
+    def subscribed_topics(self) -> list[str]:
+        """Every topic that a member reads, in order."""
+        topics: dict[str, None] = {}
+        for names in {facts.topics: None for facts in self.facts.values()}:
+            topics.update(dict.fromkeys(names))
+        return sorted(topics)
+
+    # The fold of the log
+
+    def set_member(self, member_id: str, facts: FactsT) -> None:
+        self.facts[member_id] = facts
+
+    def remove_member(self, member_id: str) -> None:
+        self.facts.pop(member_id, None)
+
+    def set_epoch(self, epoch: int, metadata_hash: int) -> None:
+        self.epoch = epoch
+        self.metadata_hash = metadata_hash
+
+    def set_target_epoch(self, epoch: int, timestamp_ms: int) -> None:
+        self.target_epoch = epoch
+        self.target_timestamp_ms = timestamp_ms
+
+    def set_target(self, member_id: str, target: Assignment) -> None:
+        self.target[member_id] = target
+
+    def remove_target(self, member_id: str) -> None:
+        self.target.pop(member_id, None)
+
+    def set_position(self, member_id: str, position: PlaceT) -> None:
+        self.positions[member_id] = position
+
+    def remove_position(self, member_id: str) -> None:
+        self.positions.pop(member_id, None)

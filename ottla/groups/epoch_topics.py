@@ -1,0 +1,65 @@
+"""Which topics does a consumer or share group read, and have they changed?
+
+Topics are looked up again when the broker says that some have changed (`GroupShard.topics_version`), and from time to time besides. A hash
+of the topics' ids and partition counts stands in the group's record: when it no longer fits, the group's epoch rises.
+"""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+from struct import Struct as Packer
+from typing import Any
+
+from ottla.base.uuids import Uuid
+from ottla.groups.epoch_group import EpochGroup
+from ottla.groups.shard import GroupShard, Refresh
+
+LOOK_AGAIN_MS = 5_000
+
+_INT64 = Packer(">q")
+_INT32 = Packer(">i")
+
+
+def refresh_of(shard: GroupShard, group_id: str) -> Refresh:
+    refresh = shard.refreshes.get(group_id)
+    if refresh is None:
+        refresh = shard.refreshes[group_id] = Refresh()
+    return refresh
+
+
+def must_look_up(shard: GroupShard, refresh: Refresh, now_ms: int) -> bool:
+    """Whether topics may have changed since the group last looked; the caller then sets `topics_version`."""
+    if refresh.topics_version == shard.topics_version and now_ms - refresh.looked_at_ms < LOOK_AGAIN_MS:
+        return False
+    refresh.looked_at_ms = now_ms
+    return True
+
+
+def metadata_hash(shard: GroupShard, group: EpochGroup[Any, Any]) -> int:
+    """Differs when a topic that the group reads was made anew or got more partitions; 0 when it reads none that exists."""
+    digest = blake2b(digest_size=8)
+    is_empty = True
+    for name in group.subscribed_topics():
+        topic_id = shard.topics.topic_id(name)
+        if topic_id is not None:
+            is_empty = False
+            digest.update(topic_id + _INT32.pack(shard.topics.partition_count(name)))
+    if is_empty:
+        return 0
+    value: int = _INT64.unpack(digest.digest())[0]
+    return value
+
+
+class TopicIds:
+    """The ids of subscriptions' topics; members that subscribe to the same share one set."""
+
+    def __init__(self, shard: GroupShard) -> None:
+        self._topics = shard.topics
+        self._known: dict[tuple[str, ...], frozenset[Uuid]] = {}
+
+    def of(self, names: tuple[str, ...]) -> frozenset[Uuid]:
+        found = self._known.get(names)
+        if found is None:
+            ids = (self._topics.topic_id(name) for name in names)
+            found = self._known[names] = frozenset(topic_id for topic_id in ids if topic_id is not None)
+        return found

@@ -1,0 +1,57 @@
+"""How are offsets removed or written again: OffsetDelete, the deletion of topics, and what compaction would get wrong?"""
+
+from __future__ import annotations
+
+from ottla.base.errors import ErrorCode
+from ottla.groups import records
+from ottla.groups.answers import DeletedOffsets
+from ottla.groups.classic.group import CONSUMER_PROTOCOL_TYPE, ClassicGroup
+from ottla.groups.commands import DeleteOffsets
+from ottla.groups.shard import GroupShard
+from ottla.groups.share.group import ShareGroup
+from ottla.machine.contract import Decision, LogRecord, Reply
+from ottla.machine.draft import Draft, answered
+
+
+def refuse_delete(code: ErrorCode) -> DeletedOffsets:
+    return DeletedOffsets(error=code)
+
+
+def delete_offsets(shard: GroupShard, command: DeleteOffsets, reply: Reply) -> Decision:
+    """Answers `DeletedOffsets`."""
+    group_id, group = command.group_id, shard.groups.get(command.group_id)
+    if group is None or isinstance(group, ShareGroup):
+        return answered(reply, refuse_delete(ErrorCode.GROUP_ID_NOT_FOUND), refuse_delete)
+    if type(group) is ClassicGroup and group.is_active and group.protocol_type != CONSUMER_PROTOCOL_TYPE:
+        return answered(reply, refuse_delete(ErrorCode.NON_EMPTY_GROUP), refuse_delete)
+    draft, codes = Draft(), list[ErrorCode]()
+    for name, partitions, _ in command.topics:
+        if group.is_subscribed_to(name):
+            codes.append(ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC)
+            continue
+        codes.append(ErrorCode.NONE)
+        for partition in partitions:
+            if shard.offsets.get(group_id, name, partition) or shard.offsets.is_pending(group_id, name, partition):
+                draft.separate([records.offset_tombstone(group_id, name, partition)])
+    draft.answer(reply, DeletedOffsets(topics=codes), refuse_delete)
+    return draft.decision()
+
+
+def forget_topics(shard: GroupShard, names: frozenset[str]) -> list[LogRecord]:
+    """Topics were deleted: offsets in them mean nothing, and would be wrong for a topic of the same name."""
+    return [
+        records.offset_tombstone(group_id, topic, partition)
+        for group_id in shard.offsets.group_ids()
+        for topic, partition in shard.offsets.keys_of(group_id)
+        if topic in names
+    ]
+
+
+def rewrite_overtaken(shard: GroupShard) -> list[LogRecord]:
+    """Logs once more what compaction would get wrong (`store.py` says why)."""
+    logged = []
+    for group_id, (topic, partition) in shard.offsets.rewrites:
+        committed = shard.offsets.get(group_id, topic, partition)
+        assert committed is not None, f"offset of {topic}-{partition} in group {group_id} is to be rewritten but is gone"
+        logged.append(records.offset_commit(group_id, topic, partition, committed))
+    return logged

@@ -1,0 +1,81 @@
+"""How does a command gather its decision?
+
+A `Draft` collects records, answers, timers and calls step by step; `decision` makes the value that the host carries out. Each answer comes
+with the one to send instead when the log refuses the records. Timers are released either way: they belong to soft state, which a refusal
+does not undo. Calls are released only with the records. Records that do not depend on each other may be `separate`, so that
+a refusal of some does not hold up the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from ottla.base.errors import ErrorCode
+from ottla.machine.contract import Answer, Call, Cancel, Decision, Effect, LogRecord, Reply, Schedule, Transactional, independent
+
+Refusal = Callable[[ErrorCode], Any]
+"""Makes the answer that carries this error."""
+
+
+class Draft:
+    """A decision in the making."""
+
+    __slots__ = ("_answers", "_calls", "_timers", "_undo", "parts", "records", "transactional")
+
+    def __init__(self, records: Iterable[LogRecord] = ()) -> None:
+        self.records: list[LogRecord] = [*records]
+        self.parts: list[Decision] = []
+        self.transactional: Transactional | None = None
+        self._answers: list[tuple[Reply, Any, Refusal]] = []
+        self._timers: dict[str, Effect] = {}
+        self._calls: list[Effect] = []
+        self._undo: list[Callable[[Draft, ErrorCode], object]] = []
+
+    def answer(self, reply: Reply, answer: Any, refusal: Refusal) -> None:
+        self._answers.append((reply, answer, refusal))
+
+    def schedule(self, key: str, delay_ms: int, decide: Callable[[int], Decision]) -> None:
+        self._timers[key] = Schedule(key, delay_ms, decide)
+
+    def cancel(self, key: str) -> None:
+        self._timers[key] = Cancel(key)
+
+    def call(self, function: Callable[[], None]) -> None:
+        """Asks the shell for something, once the records are committed; not at all if the log refuses them."""
+        self._calls.append(Call(function))
+
+    def on_refusal(self, undo: Callable[[Draft, ErrorCode], object]) -> None:
+        """`undo(draft, code)` repairs soft state when the log refuses the records; what it puts into its draft is released."""
+        self._undo.append(undo)
+
+    def separate(self, records: Iterable[LogRecord]) -> None:
+        """Logs each of these by itself, in as few batches as the log takes."""
+        self.parts += independent(records)
+
+    def decision(self) -> Decision:
+        assert not (self.records and self.parts), "records of one draft are all separate, or none is"
+        return Decision(
+            records=self.records, effects=self.effects(), transactional=self.transactional, refused=self._refused, parts=self.parts
+        )
+
+    def effects(self) -> Sequence[Effect]:
+        return [*self._timers.values(), *(Answer(reply, answer) for reply, answer, _ in self._answers), *self._calls]
+
+    def _refused(self, code: ErrorCode) -> Sequence[Effect]:
+        repair = Draft()
+        repair._timers.update(self._timers)
+        for undo in self._undo:
+            undo(repair, code)
+        errors = [Answer(reply, refusal(code)) for reply, _, refusal in self._answers]
+        return [*errors, *repair.effects()]
+
+
+def answered(reply: Reply, answer: Any, refusal: Refusal) -> Decision:
+    """The decision that only answers."""
+    return Decision(effects=(Answer(reply, answer),), refused=lambda code: (Answer(reply, refusal(code)),))
+
+
+def same_code(code: ErrorCode) -> ErrorCode:
+    """The refusal of commands that are answered by a code."""
+    return code
