@@ -12,9 +12,9 @@ Not done: nothing.
 from __future__ import annotations
 
 from ottla.base.errors import ErrorCode
-from ottla.handlers.metadata import live_brokers
 from ottla.requests.authorized_operations import NOT_ASKED, cluster_operations
 from ottla.requests.context import Broker, RequestContext
+from ottla.requests.endpoints import live_brokers
 from ottla.wire.messages.describe_cluster import DescribeClusterBroker, DescribeClusterRequest, DescribeClusterResponse
 
 BROKERS, CONTROLLERS = 1, 2

@@ -24,6 +24,7 @@ from ottla.controller.internal_topics import new_internal_topic
 from ottla.controller.topic_names import why_invalid
 from ottla.requests.authorized_operations import NOT_ASKED, authorized_operations, cluster_operations
 from ottla.requests.context import Broker, Pending, RequestContext
+from ottla.requests.endpoints import live_brokers
 from ottla.requests.rights import is_allowed, may_create
 from ottla.security.acl import AclOperation, ResourceType
 from ottla.wire.messages.metadata import (
@@ -65,22 +66,15 @@ def _response(broker: Broker, request: RequestContext, body: MetadataRequest, to
     metadata = broker.metadata
     operations = cluster_operations(broker, request) if body.include_cluster_authorized_operations else NOT_ASKED
     return MetadataResponse(
-        brokers=live_brokers(broker, request),
+        brokers=[
+            MetadataResponseBroker(node_id=known.node_id, host=known.host, port=known.port, rack=known.rack)
+            for known in live_brokers(broker, request)
+        ],
         cluster_id=metadata.cluster_id,
         controller_id=metadata.controller_id,
         topics=list(topics),
         cluster_authorized_operations=operations,
     )
-
-
-def live_brokers(broker: Broker, request: RequestContext) -> list[MetadataResponseBroker]:
-    """The brokers that have the listener by which this client came."""
-    brokers = []
-    for known in broker.metadata.brokers.values():
-        address = known.endpoints.get(request.connection.listener)
-        if address is not None:
-            brokers.append(MetadataResponseBroker(node_id=known.broker_id, host=address[0], port=address[1], rack=known.rack))
-    return brokers
 
 
 def _all_topics(broker: Broker, request: RequestContext, body: MetadataRequest) -> list[MetadataResponseTopic]:

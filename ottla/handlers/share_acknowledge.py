@@ -11,19 +11,11 @@ Not done: nothing that Kafka 4.3 does.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Protocol
-
 from ottla.base.errors import ApiError, ErrorCode
-from ottla.base.share_state import SharePartitionKey
-from ottla.handlers.metadata import live_brokers
 from ottla.requests.context import Broker, Pending, RequestContext
-from ottla.requests.levels import require_share_groups
-from ottla.requests.rights import require
-from ottla.security.acl import AclOperation, ResourceType
-from ottla.sharing import acknowledgement
-from ottla.sharing.acknowledgement import Acknowledgement
-from ottla.sharing.sessions import FINAL_EPOCH, INITIAL_EPOCH, Place, is_member_id
+from ottla.requests.endpoints import live_brokers
+from ottla.requests.share_acknowledgements import LEADERSHIP_ERRORS, RENEWAL_SINCE, Codes, acknowledge, identity, leader_of, statements
+from ottla.sharing.sessions import FINAL_EPOCH, INITIAL_EPOCH
 from ottla.wire.messages.share_acknowledge import (
     LeaderIdAndEpoch,
     NodeEndpoint,
@@ -32,22 +24,6 @@ from ottla.wire.messages.share_acknowledge import (
     ShareAcknowledgeResponse,
     ShareAcknowledgeTopicResponse,
 )
-
-RENEWAL_SINCE = 2
-
-LEADERSHIP_ERRORS = frozenset((ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH))
-
-Stated = tuple[Place, list[Acknowledgement]]
-"""A partition and what is said of its records."""
-Codes = dict[Place, ErrorCode]
-
-
-class Batch(Protocol):
-    """An acknowledgement batch of either request."""
-
-    first_offset: int
-    last_offset: int
-    acknowledge_types: list[int]
 
 
 def handle(broker: Broker, request: RequestContext, body: ShareAcknowledgeRequest) -> ShareAcknowledgeResponse | Pending:
@@ -76,89 +52,6 @@ def handle(broker: Broker, request: RequestContext, body: ShareAcknowledgeReques
         broker.share_sessions.end(session)
     collect(done)
     return pending
-
-
-def identity(broker: Broker, request: RequestContext, group_id: str | None, member_id: str | None) -> tuple[str, str]:
-    """The group and member that a request speaks for. Raises `ApiError`."""
-    require_share_groups(broker.config.ottla_advertise_level)
-    if group_id is None:
-        raise ApiError(ErrorCode.INVALID_REQUEST, "Invalid group id in the request.")
-    require(broker, request, AclOperation.READ, ResourceType.GROUP, group_id)
-    if member_id is None or not is_member_id(member_id):
-        raise ApiError(ErrorCode.INVALID_REQUEST, "Invalid member id in the request.")
-    return group_id, member_id
-
-
-def statements(batches: Sequence[Batch]) -> list[Acknowledgement]:
-    return [Acknowledgement(batch.first_offset, batch.last_offset, batch.acknowledge_types) for batch in batches]
-
-
-def acknowledge(
-    broker: Broker, request: RequestContext, group_id: str, member_id: str, stated: Sequence[Stated], is_renewing: bool
-) -> Callable[[Callable[[Codes], None]], None]:
-    """Puts through what is said of each partition; what it answers takes somebody who is told when every answer is there."""
-    codes: Codes = {}
-    listeners: list[Callable[[Codes], None]] = []
-    left = len(stated)
-
-    def settle(place: Place, code: ErrorCode) -> None:
-        nonlocal left
-        codes[place] = code
-        left -= 1
-        if not left:
-            for listener in listeners:
-                listener(codes)
-
-    def listen(listener: Callable[[Codes], None]) -> None:
-        if left:
-            listeners.append(listener)
-        else:
-            listener(codes)
-
-    for place, said in stated:
-        _acknowledge_one(broker, request, SharePartitionKey(group_id, *place), member_id, said, is_renewing, settle)
-    return listen
-
-
-def _acknowledge_one(
-    broker: Broker, request: RequestContext, key: SharePartitionKey, member_id: str, said: list[Acknowledgement],
-    is_renewing: bool, settle: Callable[[Place, ErrorCode], None],
-) -> None:  # fmt: skip
-    place = (key.topic_id, key.partition)
-    try:
-        acknowledgement.check(said, is_renewing)
-        name = topic_name(broker, key.topic_id)
-        require(broker, request, AclOperation.READ, ResourceType.TOPIC, name)
-        partition = broker.partitions.get_by_id(*place)
-        if partition is None:
-            raise ApiError(broker.partitions.absence(name, key.partition), f"{name}-{key.partition} is not here")
-        partition.require_leading()
-        share = broker.share_partitions.find(key, partition.leader_epoch)
-        if share is None:
-            raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"nobody of {key.group_id} has records of {name}-{key.partition}")
-    except ApiError as error:
-        settle(place, error.code)
-        return
-    share.acknowledge(member_id, said, lambda code: settle(place, code))
-
-
-def topic_name(broker: Broker, topic_id: bytes) -> str:
-    name = broker.partitions.topic_name(topic_id)
-    if name is None:
-        topic = broker.metadata.topic_by_id(topic_id)
-        if topic is None:
-            raise ApiError(ErrorCode.UNKNOWN_TOPIC_ID, "there is no topic of this id")
-        name = topic.name
-    return name
-
-
-def leader_of(broker: Broker, place: Place) -> tuple[int, int]:
-    """Who leads a partition now, and its epoch, for a member that has come to the wrong broker."""
-    topic = broker.metadata.topic_by_id(place[0])
-    if topic is None or place[1] >= len(topic.partitions):
-        return -1, -1
-    known = topic.partitions[place[1]]
-    return known.leader, known.leader_epoch
 
 
 def _response(broker: Broker, request: RequestContext, body: ShareAcknowledgeRequest, codes: Codes) -> ShareAcknowledgeResponse:

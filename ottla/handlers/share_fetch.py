@@ -21,8 +21,11 @@ from typing import NamedTuple
 
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.base.share_state import SharePartitionKey
-from ottla.handlers.metadata import live_brokers
-from ottla.handlers.share_acknowledge import (
+from ottla.replication.partition import Partition
+from ottla.requests.context import Broker, Pending, RequestContext, Watch, Watched
+from ottla.requests.endpoints import live_brokers
+from ottla.requests.rights import require
+from ottla.requests.share_acknowledgements import (
     LEADERSHIP_ERRORS,
     RENEWAL_SINCE,
     Codes,
@@ -33,9 +36,6 @@ from ottla.handlers.share_acknowledge import (
     statements,
     topic_name,
 )
-from ottla.replication.partition import Partition
-from ottla.requests.context import Broker, Pending, RequestContext, Watch, Watched
-from ottla.requests.rights import require
 from ottla.requests.share_reads import LogWalk, find_start
 from ottla.security.acl import AclOperation, ResourceType
 from ottla.sharing.acquisition import BATCH_OPTIMIZED, RECORD_LIMIT, Acquired

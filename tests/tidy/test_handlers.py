@@ -65,6 +65,16 @@ def test_a_repeated_fact_is_found() -> None:
     assert repeated_facts(ast.parse('"""Fetch: reads."""\nKEYS_SINCE = 4\nclass Key(RecordKey, key=0, versions=(0, 3)): pass')) == []
 
 
+def test_no_handler_imports_another() -> None:
+    """What several of them need stands in `ottla/requests/`."""
+    found = {}
+    for path in _handlers():
+        imports = [node.module for node in ast.walk(parsed(path)) if isinstance(node, ast.ImportFrom) and node.module]
+        if others := [name for name in imports if name.startswith("ottla.handlers")]:
+            found[shown(path)] = others
+    assert found == {}
+
+
 def test_every_handler_opens_in_the_fixed_form() -> None:
     complaints = {}
     for path in _handlers():
