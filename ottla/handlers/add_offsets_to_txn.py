@@ -34,7 +34,7 @@ def handle(broker: Broker, request: RequestContext, body: AddOffsetsToTxnRequest
         if code is ErrorCode.PRODUCER_FENCED and request.version < FENCED_SINCE:
             code = ErrorCode.INVALID_PRODUCER_EPOCH
         if not code:
-            broker.transactions.saw(body.transactional_id, request)
+            broker.transactions.note_client(body.transactional_id, request)
         pending.complete(AddOffsetsToTxnResponse(error_code=code))
 
     identity = ProducerIdentity(body.producer_id, body.producer_epoch)

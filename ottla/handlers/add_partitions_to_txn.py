@@ -62,7 +62,7 @@ def handle_client(broker: Broker, request: RequestContext, body: AddPartitionsTo
         if code is ErrorCode.PRODUCER_FENCED and request.version < FENCED_SINCE:
             code = ErrorCode.INVALID_PRODUCER_EPOCH
         if not code:
-            broker.transactions.saw(transactional_id, request)
+            broker.transactions.note_client(transactional_id, request)
         pending.complete(answer_client(dict.fromkeys(partitions, code)))
 
     identity = ProducerIdentity(body.v3_and_below_producer_id, body.v3_and_below_producer_epoch)
@@ -111,7 +111,7 @@ def run_one(broker: Broker, request: RequestContext, transaction: AddPartitionsT
 
     def added(code: ErrorCode) -> None:
         if not code and not is_trusted:
-            broker.transactions.saw(transactional_id, request)
+            broker.transactions.note_client(transactional_id, request)
         done(dict.fromkeys(partitions, code))
 
     # Who speaks this version knows the second protocol of transactions, even if its other requests are of the first.

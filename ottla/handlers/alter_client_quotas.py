@@ -1,11 +1,11 @@
 """AlterClientQuotas: set and remove quotas.
 
-Behaviour: sets or removes quotas of users, client ids, both together, or addresses; each entry fares by itself. A null name is the
+Behaviour: sets or removes quotas of users, client ids, both together, or addresses; each entry has its own result. A null name is the
 default entity.
 
 Version notes: KIP-546, addresses by KIP-612. 1 is flexible.
 
-Not done: the quotas are kept and shown, nobody is throttled by them. The answer cannot say so: sarama (Go) takes any message for an error.
+Not done: quotas are stored and described, but not enforced. The answer cannot say so: sarama (Go) takes any message for an error.
 """
 
 from __future__ import annotations

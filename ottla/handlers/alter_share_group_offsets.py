@@ -1,8 +1,8 @@
 """AlterShareGroupOffsets: an operator moves a share group without members to other offsets (KIP-932).
 
-Behaviour: each partition begins anew at the offset given, and all that was remembered of records in flight is forgotten. NON_EMPTY_GROUP
+Behaviour: each partition begins anew at the offset given, and the stored state of records in flight is deleted. NON_EMPTY_GROUP
 while the group has members; a group that does not exist is made. Each partition has its own result: TOPIC_AUTHORIZATION_FAILED if the
-principal may not read the topic, UNKNOWN_TOPIC_OR_PARTITION. Whether the log has the offset is seen when somebody reads from it.
+principal may not read the topic, UNKNOWN_TOPIC_OR_PARTITION. Whether the log has the offset is checked when a member fetches from it.
 UNSUPPORTED_VERSION while the feature `share.version` is at level 0.
 
 Version notes: there is one version.

@@ -1,4 +1,4 @@
-"""ApiVersions: what this broker speaks.
+"""ApiVersions: the APIs, versions and features that this broker serves.
 
 Behaviour: advertises each line of `requests/apis.py`, cut down to `ottla.advertise.level` (`requests/levels.py`), and from version 3 the
 finalised features. A version outside the range is answered in version 0 with UNSUPPORTED_VERSION and the same table.
@@ -67,7 +67,7 @@ def is_for_another(broker: Broker, body: ApiVersionsRequest) -> bool:
 
 
 def add_features(request: RequestContext, response: ApiVersionsResponse, known: Collection[Feature]) -> None:
-    """Supported ranges and finalised levels; below version 4 a range that starts at 0 cannot be told."""
+    """Supported ranges and finalised levels; below version 4 a range may not start at 0."""
     lowest = 0 if request.version >= ZERO_LEVEL_SINCE else 1
     response.supported_features = [
         SupportedFeatureKey(name=feature.name, min_version=max(lowest, feature.lowest), max_version=feature.highest)

@@ -1,7 +1,7 @@
 """CreateAcls: add access rules.
 
 Behaviour: for a principal that may ALTER the cluster SECURITY_DISABLED for each rule, as any Kafka broker without an authorizer answers. A
-rule that nobody enforces must not look created.
+rule that is not enforced must not look created.
 
 Version notes: 1 pattern types (KIP-290). 3 user resources (KIP-373).
 

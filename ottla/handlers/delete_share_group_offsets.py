@@ -1,4 +1,4 @@
-"""DeleteShareGroupOffsets: a share group without members forgets where it stands in topics (KIP-932).
+"""DeleteShareGroupOffsets: deletes the positions of a share group without members in topics (KIP-932).
 
 Behaviour: NON_EMPTY_GROUP while the group has members, GROUP_ID_NOT_FOUND if it does not exist or is of another kind. Each topic has its
 own result: TOPIC_AUTHORIZATION_FAILED if the principal may not read it, UNKNOWN_TOPIC_OR_PARTITION if it does not exist or the group does

@@ -1,6 +1,6 @@
 """DeleteTopics: remove topics and their records.
 
-Behaviour: the topics are gone for every client as soon as the request is committed; the answer comes when their logs are let go of and
+Behaviour: the topics are gone for every client as soon as the request is committed; the answer comes when their logs are closed and
 their names are free again. A topic that is named twice, or by name and id at once, is refused.
 
 Version notes: before 3 a broker that forbids deletion answers INVALID_REQUEST, from 3 on TOPIC_DELETION_DISABLED. 5 has messages. 6 topic
@@ -60,7 +60,7 @@ def _resolve(broker: Broker, request: RequestContext, state: DeleteTopicState) -
     if name is None:
         topic = broker.metadata.topic_by_id(topic_id)
         if topic is None or not _may(broker, request, AclOperation.DESCRIBE, topic.name):
-            # Whether there is such a topic is not told to who may not see it.
+            # Clients without DESCRIBE do not learn whether there is such a topic.
             message = "This server does not host this topic ID."
             return DeletableTopicResult(name=None, topic_id=topic_id, error_code=ErrorCode.UNKNOWN_TOPIC_ID, error_message=message)
         name = topic.name

@@ -3,7 +3,7 @@
 Behaviour: for each log directory, whether it is online, how much room there is, and the size and lag of the partitions in it: all of them
 (null), or those of the topics named. A partition that does not live here is left out.
 
-Version notes: 2 is flexible. 3 has a top-level error (KIP-784). 4 the room of the file system (KIP-827). 5 may tell that a directory is
+Version notes: 2 is flexible. 3 has a top-level error (KIP-784). 4 the room of the file system (KIP-827). 5 may say that a directory is
 cordoned (KIP-1066); none is.
 
 Not done: replicas that move between directories.

@@ -1,4 +1,4 @@
-"""DescribeProducers: who writes to a partition, and whose transaction is open there.
+"""DescribeProducers: the producers of a partition and their open transactions.
 
 Behaviour: answered by the leader of each partition from its producer state (KIP-664).
 

@@ -1,4 +1,4 @@
-"""DescribeQuorum: who leads the metadata, who votes, and how far each has come.
+"""DescribeQuorum: the leader and the voters of the metadata quorum, and their offsets.
 
 Behaviour: the controller is the one voter of its quorum and leads it. The metadata is kept in a store and not in a log; its end is the
 epoch of the controller's registration, which is higher after each start and, in KRaft, an offset as well. Its upper half is the term.

@@ -1,6 +1,6 @@
 """ElectLeaders: elections on request.
 
-Behaviour: makes the preferred replica lead where it does not, or (unclean) any live replica where nobody leads. For all partitions
+Behaviour: makes the preferred replica lead where it does not, or (unclean) any live replica where there is no leader. For all partitions
 (null), those that need no election are left out of the answer.
 
 Version notes: 0 knows only preferred elections (KIP-183). 1 the kind of election and a top-level error (KIP-460).

@@ -1,6 +1,6 @@
 """EndTxn: commits or aborts the ongoing transaction of a transactional id.
 
-Behaviour: answered when the outcome is durable; the markers may still be on their way then, and a next EndTxn hears
+Behaviour: answered when the outcome is durable; the markers may still be on their way then, and the next EndTxn is answered with
 CONCURRENT_TRANSACTIONS until they have arrived. See `transactions/end_transaction.py` for every refusal.
 
 Version notes: 2 PRODUCER_FENCED instead of INVALID_PRODUCER_EPOCH (KIP-588); 5 transactions v2 (KIP-890): each end moves to the next epoch,
@@ -35,7 +35,7 @@ def handle(broker: Broker, request: RequestContext, body: EndTxnRequest) -> EndT
     def ended(result: EndResult) -> None:
         # A client of the first protocol was seen when it added its partitions.
         if version and not result.code:
-            broker.transactions.saw(transactional_id, request)
+            broker.transactions.note_client(transactional_id, request)
         pending.complete(answer(request, result))
 
     identity = ProducerIdentity(body.producer_id, body.producer_epoch)

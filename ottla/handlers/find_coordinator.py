@@ -1,4 +1,4 @@
-"""FindCoordinator: which broker coordinates this group, transactional id or share partition?
+"""FindCoordinator: the broker that coordinates a group, a transactional id or a share partition.
 
 Behaviour: the broker that leads the key's partition of `__consumer_offsets`, `__transaction_state` or `__share_group_state`; the topic is
 created at the first question. COORDINATOR_NOT_AVAILABLE while the partition has no leader or the topic cannot be created. A share

@@ -1,7 +1,7 @@
-"""Heartbeat: a member of a classic group says that it is alive, and hears whether it must join again.
+"""Heartbeat: keeps the session of a classic group's member alive; the answer says whether it must join again.
 
-Behaviour: moves the end of the member's session. REBALANCE_IN_PROGRESS while the group gathers, ILLEGAL_GENERATION and UNKNOWN_MEMBER_ID
-for who is no longer in it, FENCED_INSTANCE_ID for a static member whose place was taken.
+Behaviour: moves the end of the member's session. REBALANCE_IN_PROGRESS while the group rebalances, ILLEGAL_GENERATION and UNKNOWN_MEMBER_ID
+for a member that is no longer in it, FENCED_INSTANCE_ID for a static member whose place was taken.
 
 Version notes: 3 static members (KIP-345); 1, 2 and 4 change only throttling and encoding.
 

@@ -1,4 +1,4 @@
-"""InitProducerId: gives a producer its id and epoch, and fences whoever had the transactional id before.
+"""InitProducerId: gives a producer its id and epoch, and fences the earlier owner of the transactional id.
 
 Behaviour: without a transactional id any producer that may write idempotently, or to some topic (KIP-679), gets a new producer id with
 epoch 0. With one the coordinator decides (`transactions/init_producer_id.py`); while an earlier transaction ends the answer is
@@ -47,7 +47,7 @@ def handle(broker: Broker, request: RequestContext, body: InitProducerIdRequest)
 
         def initialised(result: EndResult) -> None:
             if not result.code:
-                broker.transactions.saw(command.transactional_id, request)
+                broker.transactions.note_client(command.transactional_id, request)
             pending.complete(answer(request, result))
 
         broker.transactions.init_producer_id(command, initialised)
@@ -66,7 +66,7 @@ def refusal(broker: Broker, request: RequestContext, body: InitProducerIdRequest
         for operation in operations:
             if not is_allowed(broker, request, operation, ResourceType.TRANSACTIONAL_ID, transactional_id):
                 return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-    # An id without an epoch, or an epoch without an id, names nobody.
+    # An id without an epoch, or an epoch without an id, is no identity.
     if (body.producer_id == NO_PRODUCER_ID) != (body.producer_epoch == NO_PRODUCER_EPOCH):
         return ErrorCode.INVALID_REQUEST
     return ErrorCode.NONE

@@ -1,4 +1,4 @@
-"""JoinGroup: a member comes into a classic group, or comes again, and waits until the group has gathered.
+"""JoinGroup: a member joins a classic group, or joins again, and waits until all members have.
 
 Behaviour: the answer comes when the round is complete: the new generation, the chosen protocol, and for the leader the subscriptions of
 all. What each member may and must bring is in `groups/classic/join.py`.

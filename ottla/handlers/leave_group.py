@@ -1,4 +1,4 @@
-"""LeaveGroup: members go, and the group rebalances without waiting for their sessions to end.
+"""LeaveGroup: members leave, and the group rebalances without waiting for their sessions to end.
 
 Behaviour: each member has its own result. A static member can be named by its instance id alone.
 

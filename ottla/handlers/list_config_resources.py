@@ -1,4 +1,4 @@
-"""ListConfigResources: what has settings of its own.
+"""ListConfigResources: the resources that have settings of their own.
 
 Behaviour: the resources that DescribeConfigs can describe: every topic, every broker, and the groups for which something is set. Without
 types, all of them.

@@ -1,7 +1,7 @@
 """ListGroups: the groups that this broker coordinates.
 
 Behaviour: names, protocol type, state and type of every group of every shard here that the principal may describe. While a shard still
-loads the answer is COORDINATOR_LOAD_IN_PROGRESS, because a list with a hole would read as a list without.
+loads the answer is COORDINATOR_LOAD_IN_PROGRESS, because an incomplete list would look like a complete one.
 
 Version notes: 4 states and a filter for them (KIP-518); 5 types and a filter for them (KIP-848).
 

@@ -60,7 +60,7 @@ def look_up(
     except ApiError as error:
         return ListOffsetsPartitionResponse(partition_index=index, error_code=error.code)
     except WireError:
-        # A stored batch that its producer made wrong is not the fault of who asks.
+        # A stored batch that its producer made wrong is not the client's fault.
         return ListOffsetsPartitionResponse(partition_index=index, error_code=ErrorCode.INVALID_RECORD)
     response = ListOffsetsPartitionResponse(partition_index=index, timestamp=timestamp, offset=offset)
     if request.version >= LEADER_EPOCHS_SINCE:

@@ -1,4 +1,4 @@
-"""Metadata: which brokers there are, and who leads each partition.
+"""Metadata: the brokers of the cluster and the leader of each partition.
 
 Behaviour: the brokers as the connection's listener reaches them, the controller, and leader, replicas and in-sync replicas of the topics
 asked for: all of them (null, or an empty list in version 0), none (an empty list), by name, or by id, which wins. A missing topic is

@@ -1,4 +1,4 @@
-"""OffsetFetch: what has a group committed?
+"""OffsetFetch: the offsets that a group has committed.
 
 Behaviour: an offset that was never committed is -1, no error. Topics that the principal may not describe are refused one by one, or left
 out when all topics were asked for. With `require_stable` an offset that an open transaction is about to move is UNSTABLE_OFFSET_COMMIT.

@@ -1,7 +1,7 @@
 """ReadShareGroupStateSummary: where the share partitions of a group stand, for tools.
 
-Behaviour: epochs, start offset and the number of records after it that are done with; nobody takes over. A share partition of which nothing
-is known has a start offset of -1. Only brokers may ask: CLUSTER_AUTHORIZATION_FAILED for anybody else.
+Behaviour: epochs, start offset and the number of records after it that are done with; no leader epoch is taken over. A share partition of
+which nothing is known has a start offset of -1. Only brokers may ask: CLUSTER_AUTHORIZATION_FAILED for clients.
 
 Version notes: 1 the number of records that are done with (KIP-1226).
 

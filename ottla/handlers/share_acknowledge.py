@@ -1,8 +1,8 @@
-"""ShareAcknowledge: a member of a share group says what became of the records it has.
+"""ShareAcknowledge: a member of a share group accepts, releases, rejects or renews the records it has.
 
-Behaviour: each partition's statements take effect together or not at all, and are answered when they are durable. A final session epoch
-(-1) ends the session: what the member has said nothing of is available to others. What ShareFetch carries of the same kind is handled here
-as well (`acknowledge`). UNSUPPORTED_VERSION while the feature `share.version` is at level 0.
+Behaviour: a partition's acknowledgements take effect together or not at all, and are answered when they are durable. A final session epoch
+(-1) ends the session: records that the member did not acknowledge are available to others. UNSUPPORTED_VERSION while the feature
+`share.version` is at level 0.
 
 Version notes: 2 renewed locks (KIP-1222) and their duration in the answer.
 

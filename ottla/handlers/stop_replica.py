@@ -1,7 +1,7 @@
 """StopReplica: the controller stops replicas.
 
-Behaviour: only brokers may send it: CLUSTER_AUTHORIZATION_FAILED for anybody else. A broker that is its own controller takes orders from
-none, so for a broker's request the controller that sent it is a stale one.
+Behaviour: only brokers may send it: CLUSTER_AUTHORIZATION_FAILED for clients. A broker that is its own controller
+answers STALE_CONTROLLER_EPOCH to any other.
 
 Version notes: the form of Kafka's ZooKeeper mode, last in 3.9; 1 and later carry the broker epoch (KIP-380).
 

@@ -1,4 +1,4 @@
-"""SyncGroup: the leader of a classic group brings the assignment, the others wait for their share.
+"""SyncGroup: the leader of a classic group sends the assignment, the others wait for theirs.
 
 Behaviour: followers are answered when the leader's assignment is committed to the log; later ones at once. See `groups/classic/sync.py`.
 

@@ -1,8 +1,8 @@
-"""WriteShareGroupState: a share partition's leader has remembered what has changed.
+"""WriteShareGroupState: a share partition's leader stores what has changed.
 
 Behaviour: the changes are laid over what is known and logged. FENCED_LEADER_EPOCH for a leader that was replaced, FENCED_STATE_EPOCH for
 one that does not know of a reset; INVALID_REQUEST for a share partition that was never initialized. Only brokers may ask:
-CLUSTER_AUTHORIZATION_FAILED for anybody else.
+CLUSTER_AUTHORIZATION_FAILED for clients.
 
 Version notes: 1 the number of records that are done with (KIP-1226).
 

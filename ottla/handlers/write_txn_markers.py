@@ -1,4 +1,4 @@
-"""WriteTxnMarkers: ends transactions in the partitions that are led here, on the word of their coordinator or of an operator.
+"""WriteTxnMarkers: ends transactions in the partitions that are led here, for their coordinator or an operator.
 
 Behaviour: needs the right to CLUSTER_ACTION, or to ALTER the cluster (an operator ends a hanging transaction). Each partition answers when
 its marker is committed; one that has it already answers the same. Markers in `__consumer_offsets` make the offsets of the transaction

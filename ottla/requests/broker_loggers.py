@@ -1,7 +1,7 @@
-"""How much each part of the broker says in its log, as DescribeConfigs and IncrementalAlterConfigs see it (KIP-412, resource type 8).
+"""The log levels of the broker's parts, as DescribeConfigs and IncrementalAlterConfigs see it (KIP-412, resource type 8).
 
 The parts are the loggers of this process by their names (`ottla.connection`); what Kafka calls `root` stands for all of them. A part
-without a level of its own speaks as `root` does. Levels are Kafka's words; FATAL and TRACE, which Python's log has not, are the nearest
+without a level of its own has that of `root`. Levels are Kafka's words; FATAL and TRACE, which Python's log has not, are the nearest
 that it has. Nothing is stored: the next start begins with `ottla.log.level`.
 """
 
@@ -23,7 +23,7 @@ LEVELS = {
     "TRACE": logging.DEBUG,
 }  # fmt: skip
 _WORDS = {level: word for word, level in reversed(LEVELS.items())}
-_DOC = "How much this part of the broker says in its log; not kept over a restart."
+_DOC = "Log level of this part of the broker; not kept over a restart."
 
 
 def logger_entries() -> list[ConfigEntry]:

@@ -1,6 +1,6 @@
 """The settings of a topic, a broker or a group as DescribeConfigs and CreateTopics show them: value, source, synonyms.
 
-A secret is never shown, not even to who set it: its value is null (A8).
+A secret is never shown, not even to the client that set it: its value is null (A8).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def topic_entries(config: BrokerConfig, overrides: Mapping[str, str]) -> list[Co
     entries = []
     for name, setting in TOPIC_SETTINGS.items():
         if setting.default is None and name not in overrides:
-            continue  # An internal setting that nobody has set.
+            continue  # An internal setting that is not set.
         synonyms = config.topic_synonyms(name, overrides)
         value = config.topic_value(name, overrides)
         source = synonyms[0].source if synonyms else Source.DEFAULT
@@ -74,7 +74,7 @@ def default_broker_entries(overrides: Mapping[str, str]) -> list[ConfigEntry]:
 
 
 def _stored_entry(name: str, synonyms: list[Synonym]) -> ConfigEntry:
-    """A setting of a broker that was taken and is of no use here. Of a name that nobody knows the value may be a secret, as in Kafka."""
+    """A stored setting of a broker that this one does not use. The value of an unknown name may be a secret, as in Kafka."""
     from ottla.base.settings.known import is_known_to_kafka
 
     is_secret = not is_known_to_kafka(name) or any(word in name for word in ("password", "secret", "jaas", ".key"))

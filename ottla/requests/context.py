@@ -1,7 +1,7 @@
 """What a handler is given: the broker it serves, the request's frame facts, and a place for an answer that comes later.
 
 A handler is `handle(broker, request, body)`: a run of synchronous core calls that returns the response object, `None` (no answer is wanted)
-or a `Pending` that somebody completes later. Requests of a connection are executed in the order in which they arrive, answers leave in that
+or a `Pending` that is completed later. Requests of a connection are executed in the order in which they arrive, answers leave in that
 order, and a pending answer does not hold up the work of the next request.
 
 Every request passes one authorisation point, `Authorizer.is_allowed`, with the principal, host and listener of `ConnectionInfo`.
@@ -133,7 +133,7 @@ class Partitions(Protocol):
     def get_by_id(self, topic_id: bytes, partition: int) -> Partition | None: ...
 
     def absence(self, topic: str, partition: int) -> ErrorCode:
-        """What clients are told when `get` has answered None."""
+        """The error for clients when `get` returned None."""
 
     def topic_name(self, topic_id: bytes) -> str | None: ...
 

@@ -1,7 +1,7 @@
-"""How does a handler put a request to the group that it is about?
+"""Puts a request to the group that it is about.
 
 `ask` finds the host of the group's shard, after the principal's right to the group, and runs one command; the handler's `respond` makes the
-response of the answer. What refuses (no right, no coordinator here, still loading) becomes the answer that `refusal` makes of the code.
+response of the answer. A refusal (no right, no coordinator here, still loading) becomes the answer that `refusal` makes of the code.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How are groups of the newer protocols described: each asked of its coordinator, one answer when all have answered, and who may see what?
+"""Describes groups of the newer protocols: asks each group's coordinator, answers once all have, and hides what the principal may not see.
 
 A group that reads a topic which the principal may not describe is hidden as a whole, since a part of its members' assignments would say
 something wrong. What differs from protocol to protocol stands in a `Kind`.

@@ -1,4 +1,4 @@
-"""Which versions does a broker of an earlier Kafka release offer? For `ottla.advertise.level` and `ottla start --as-version`.
+"""The versions that a broker of an earlier Kafka release offers, for `ottla.advertise.level` and `ottla start --as-version`.
 
 A level names a release. At it this broker speaks no newer version of any API than that release did, and has not the APIs that it had not;
 what it offers itself is the upper bound in any case. `CHANGES` is the highest version of each API in 3.0, then what each later release

@@ -1,7 +1,6 @@
-"""Which topics and partitions of a request about offsets may go to the group?
+"""Selects the topics and partitions of a request about offsets that exist and that the principal may read.
 
-Those that exist and that the principal may read. Topics named by id get their name, and those named by name their id, so that the group's
-records hold both.
+Topics named by id get their name, and those named by name their id, so that the group's records hold both.
 """
 
 from __future__ import annotations

@@ -50,7 +50,7 @@ def statements(batches: Sequence[Batch]) -> list[Acknowledgement]:
 def acknowledge(
     broker: Broker, request: RequestContext, group_id: str, member_id: str, stated: Sequence[Stated], is_renewing: bool
 ) -> Callable[[Callable[[Codes], None]], None]:
-    """Puts through what is said of each partition; what it answers takes somebody who is told when every answer is there."""
+    """Applies the acknowledgements of each partition; returns a function that registers a listener for the result of all of them."""
     codes: Codes = {}
     listeners: list[Callable[[Codes], None]] = []
     left = len(stated)
@@ -89,7 +89,7 @@ def _acknowledge_one(
         partition.require_leading()
         share = broker.share_partitions.find(key, partition.leader_epoch)
         if share is None:
-            raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"nobody of {key.group_id} has records of {name}-{key.partition}")
+            raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"no member of {key.group_id} has records of {name}-{key.partition}")
     except ApiError as error:
         settle(place, error.code)
         return

@@ -1,7 +1,7 @@
 """The log as share partitions see it: which batches a slice holds, which of them may be delivered, and where a group begins.
 
-Only headers are looked at, and only as many as somebody asks for: a slice may be megabytes long, a member takes a few hundred records.
-Control batches are nobody's records. For a group that reads committed data, the batches of aborted transactions are not either: a
+Only headers are read, and only as many as are needed: a slice may be megabytes long, a member takes a few hundred records.
+Control batches are never delivered. To a group that reads committed data, neither are the batches of aborted transactions: a
 transaction of the list is aborted from its first offset to its producer's marker.
 """
 

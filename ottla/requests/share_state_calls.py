@@ -1,7 +1,7 @@
-"""One request about many share partitions: each is asked of its coordinator here, and the answer leaves when all have answered.
+"""Splits a request about many share partitions into one command for each coordinator, and answers when all have.
 
 Only brokers may send such requests: CLUSTER_AUTHORIZATION_FAILED for every share partition that a client asks about. As in Kafka a share
-partition that is named twice is asked once, and a request without a group is answered with nothing.
+partition that is named twice is asked once, and a request without a group gets an empty answer.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The one point of authorization: `Authorizer.is_allowed`, asked by handlers with an operation, a resource and who asks."""
+"""The one point of authorization: `Authorizer.is_allowed`, which handlers ask with the requester, an operation and a resource."""
 
 from __future__ import annotations
 

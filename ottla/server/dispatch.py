@@ -85,7 +85,7 @@ class Dispatcher:
         return self._waiters.after_wakes(flush)
 
     def execute(self, connection: Connection, frame: memoryview) -> None:
-        """Runs one request; its answer goes to the connection now or later. Raises `WireError` for nonsense."""
+        """Runs one request; its answer goes to the connection now or later. Raises `WireError` for a malformed one."""
         key, version, correlation_id, client_length = read_header(frame, 0)
         route = self.routes.get(key << 16 | version)
         if route is None:
@@ -118,7 +118,7 @@ class Dispatcher:
         self._last_ns = now_ns
 
     def _answer_later(self, connection: Connection, route: Route, correlation_id: int, pending: Pending, size: int) -> list[int]:
-        """Answers when the answer is there; says which buckets the request's own work belongs to."""
+        """Answers once the response is there; returns the buckets in which the request's own work is counted."""
         if pending.is_done:
             connection.answer(self._encode(route, correlation_id, pending.response))
             return route.immediate
@@ -177,7 +177,7 @@ class Dispatcher:
 
 
 def unsupported_api_versions(api: Api) -> Route:
-    """Answers ApiVersions of a version we do not know: whatever the body is, error 35 in a body of version 0."""
+    """The route for ApiVersions in an unknown version: whatever the body, the answer is error 35 in version 0."""
     from ottla.handlers.api_versions import handle_unsupported_version
 
     route = Route(api, 0, handle_unsupported_version)

@@ -114,7 +114,7 @@ class TransactionCoordinators:
             raise ApiError(host.error, f"the coordinator of {transactional_id!r} is {host.state.value}")
         return host
 
-    def saw(self, transactional_id: str, client: Client) -> None:
+    def note_client(self, transactional_id: str, client: Client) -> None:
         """This client has just been served as the owner of the id. Kept until the coordinator moves or the id expires."""
         shard = self._shard_of(transactional_id)
         if shard is not None and transactional_id in shard.transactions:
