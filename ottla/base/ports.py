@@ -274,7 +274,9 @@ class StoreResult(IntEnum):
 
 
 class SessionEvent(IntEnum):
-    """Changes of a store's session. `EXPIRED` ends it and removes its ephemeral nodes; `NEW_SESSION`: connected again, under another id."""
+    """Changes of a store's session. `EXPIRED` ends it and removes its ephemeral nodes; `NEW_SESSION`: connected again, under another id.
+    Requests that are made before a listener has got NEW_SESSION belong to the old session and fail.
+    """
 
     CONNECTED = 0
     SUSPENDED = 1

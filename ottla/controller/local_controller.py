@@ -184,11 +184,16 @@ class LocalController:
             finish_deletions()
 
     def _read_again(self, done: Callable[[ClusterState], object]) -> None:
+        known = dict(self.state.brokers)
+
         def loaded(state: ClusterState) -> None:
+            # The state that was read names brokers whose coming nothing has been decided about yet.
+            joined = [broker for broker_id, broker in sorted(state.brokers.items()) if known.get(broker_id) != broker]
             if self._is_announcing:
                 self._announcements.everything(state, state.brokers.values())
             done(state)
             if self._is_announcing:
+                self._submit_membership(lambda _state: (joined, []))
                 self._complete_interrupted(lambda: None)
 
         self._read_state(loaded)
@@ -199,12 +204,21 @@ class LocalController:
         if not self._is_announcing:
             return
 
-        def decide(state: ClusterState) -> Plan:
+        def changed(state: ClusterState) -> tuple[list[BrokerMetadata], list[int]]:
             joined = [broker for broker_id, broker in sorted(live.items()) if state.brokers.get(broker_id) != broker]
-            left = [broker_id for broker_id in sorted(state.brokers) if broker_id not in live]
-            if not joined and not left:
-                return Plan()
-            return machine.decide_brokers_changed(state, joined, left, self._may_elect_uncleanly)
+            return joined, [broker_id for broker_id in sorted(state.brokers) if broker_id not in live]
+
+        self._submit_membership(changed)
+
+    def _submit_membership(self, changed: Callable[[ClusterState], tuple[list[BrokerMetadata], list[int]]]) -> None:
+        """`changed` names the brokers that have registered and those that are gone. Who has registered is kept for a second attempt: the
+        state knows those brokers by then, and not yet what their coming means for the partitions."""
+        registered: dict[int, BrokerMetadata] = {}
+
+        def decide(state: ClusterState) -> Plan:
+            joined, left = changed(state)
+            registered.update((broker.broker_id, broker) for broker in joined)
+            return machine.decide_brokers_changed(state, list(registered.values()), left, self._may_elect_uncleanly)
 
         self._submit(decide, lambda _answer: None, lambda code: log.error("brokers have changed: %s", code.name))
 

@@ -1,10 +1,19 @@
-"""What a broker serves while replicas of its own are offline: what controllers have sent, less those."""
+"""What a broker serves: the values that controllers sent, never older ones of the same topic, less its own replicas that are offline."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from ottla.base.cluster_metadata import CONFIG_TOPIC, NO_LEADER, ConfigPut, PartitionMetadata, TopicMetadata
+from ottla.base.cluster_metadata import (
+    CONFIG_GROUP,
+    CONFIG_TOPIC,
+    NO_LEADER,
+    BrokerMetadata,
+    ConfigPut,
+    PartitionMetadata,
+    QuotaPut,
+    TopicMetadata,
+)
 from ottla.base.control_messages import UpdateConfigs, UpdateMetadata
 from ottla.base.types import TopicPartition
 from ottla.cluster.metadata_cache import MetadataCache
@@ -63,3 +72,95 @@ def test_a_mark_ends_with_its_topic() -> None:
     updated(cache)
     assert cache.topic("t") is None and cache.partition_count == 0
     assert shown(updated(cache, topic(FIRST))) == [(0, ()), (1, ())]
+
+
+BROKER = BrokerMetadata(broker_id=1, endpoints={}, epoch=7)
+
+
+def made(name: str, *epochs: tuple[int, int], topic_id: int = 1) -> TopicMetadata:
+    partitions = tuple(
+        PartitionMetadata(index=index, leader=1, leader_epoch=epoch, replicas=(1,), isr=(1,), partition_epoch=partition_epoch)
+        for index, (epoch, partition_epoch) in enumerate(epochs)
+    )
+    return TopicMetadata(name=name, topic_id=bytes([topic_id]) * 16, partitions=partitions)
+
+
+def update(
+    cache: MetadataCache, *topics: TopicMetadata, removed: list[tuple[str, bytes]] | None = None, is_complete: bool = False
+) -> tuple[list[str], list[str]]:
+    return cache.update(
+        UpdateMetadata(
+            controller_id=1,
+            controller_epoch=1,
+            broker_epoch=1,
+            topics=topics,
+            brokers=[BROKER],
+            removed=removed or [],
+            is_complete=is_complete,
+        )
+    )
+
+
+def configs(cache: MetadataCache, *changes: ConfigPut | QuotaPut, is_complete: bool = False) -> list[tuple[int, str]]:
+    return cache.update_configs(
+        UpdateConfigs(controller_id=1, controller_epoch=1, broker_epoch=1, changes=changes, is_complete=is_complete)
+    )
+
+
+def test_topics_are_the_objects_that_arrived() -> None:
+    cache, first = MetadataCache(), made("a", (0, 0), (0, 0))
+    assert update(cache, first) == (["a"], [])
+    assert cache.topic("a") is first and cache.topic_by_id(first.topic_id) is first
+    assert (cache.partition_count, cache.brokers, cache.controller_id) == (2, {1: BROKER}, 1)
+    assert update(cache, first) == ([], [])
+
+
+def test_a_partition_never_goes_back() -> None:
+    cache, first = MetadataCache(), made("a", (2, 5), (3, 1))
+    update(cache, first)
+    update(cache, made("a", (2, 4), (4, 0)))
+    found = cache.topic("a")
+    assert found is not None
+    assert [(part.leader_epoch, part.partition_epoch) for part in found.partitions] == [(2, 5), (4, 0)]
+    update(cache, made("a", (2, 6)))
+    found = cache.topic("a")
+    assert found is not None and [part.partition_epoch for part in found.partitions] == [6, 0]
+    assert cache.partition_count == 2
+
+
+def test_a_topic_made_anew_replaces_the_old_one() -> None:
+    cache, old, new = MetadataCache(), made("a", (9, 9), (9, 9)), made("a", (0, 0), topic_id=2)
+    update(cache, old)
+    assert update(cache, new, removed=[("a", old.topic_id)]) == (["a"], [])
+    assert (cache.topic("a"), cache.topic_by_id(old.topic_id), cache.partition_count) == (new, None, 1)
+    assert update(cache, removed=[("a", old.topic_id)]) == ([], []), "a late message about the old one"
+    assert update(cache, removed=[("a", new.topic_id)]) == ([], ["a"])
+    assert (cache.topic("a"), cache.partition_count) == (None, 0)
+
+
+def test_complete_metadata_removes_what_it_does_not_name() -> None:
+    cache = MetadataCache()
+    update(cache, made("a", (0, 0)), made("b", (0, 0), topic_id=2))
+    assert update(cache, made("b", (0, 1), topic_id=2), is_complete=True) == (["b"], ["a"])
+    assert [found.name for found in cache.topics()] == ["b"] and cache.partition_count == 1
+
+
+def test_settings_and_quotas() -> None:
+    cache = MetadataCache()
+    update(cache, made("a", (0, 0)))
+    user = (("user", "u"),)
+    changed = configs(cache, ConfigPut(CONFIG_GROUP, "g", {"x": "1"}), ConfigPut(CONFIG_TOPIC, "a", {"y": "2"}), QuotaPut(user, {"q": 1.0}))
+    assert changed == [(CONFIG_GROUP, "g"), (CONFIG_TOPIC, "a")]
+    found = (cache.configs(CONFIG_GROUP, "g"), cache.configs(CONFIG_TOPIC, "a"), cache.quotas)
+    assert found == ({"x": "1"}, {"y": "2"}, {user: {"q": 1.0}})
+    assert configs(cache, ConfigPut(CONFIG_GROUP, "g", {"x": "1"})) == []
+    assert configs(cache, QuotaPut(user, {}), is_complete=True) == [(CONFIG_GROUP, "g")]
+    assert (cache.configs(CONFIG_GROUP, "g"), cache.quotas) == ({}, {})
+
+
+def test_settings_that_came_with_the_topic_leave_it_the_same_object() -> None:
+    cache = MetadataCache()
+    first = replace(made("a", (0, 0)), configs={"y": "2"})
+    update(cache, first)
+    configs(cache, ConfigPut(CONFIG_TOPIC, "a", {"y": "2"}))
+    assert cache.topic("a") is first

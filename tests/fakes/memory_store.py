@@ -216,12 +216,15 @@ class MemoryStore:
             self._notify(SessionEvent.EXPIRED)
 
     def renew(self) -> None:
-        """A new session in place of the expired one."""
+        """A new session in place of the expired one; the client uses it when it has been told of it."""
         assert self._is_over, "the session is still alive"
+        self._answer(self._begin_session)
+        self._notify(SessionEvent.NEW_SESSION)
+
+    def _begin_session(self) -> None:
         self._is_over = False
         self._late = []
         self._session = self.model.admit(self)
-        self._notify(SessionEvent.NEW_SESSION)
 
     def hold(self) -> None:
         """Writes wait until `release`."""
@@ -270,8 +273,10 @@ class MemoryStore:
             self._answer(lambda: failed(result))
             return
 
+        session = self._session
+
         def execute() -> Thunk:
-            return read() if self._session in self.model.sessions else lambda: failed(StoreResult.SESSION_EXPIRED)
+            return read() if session in self.model.sessions else lambda: failed(StoreResult.SESSION_EXPIRED)
 
         self._send(Request(execute, lambda: failed(StoreResult.CONNECTION_LOST), is_write=False))
 
@@ -287,11 +292,13 @@ class MemoryStore:
             self._answer(lambda: done(Outcome(failure[0], 0)))
             return
 
+        session = self._session
+
         def execute() -> Thunk:
             late, self._late = self._late, []
             for earlier in late:
-                self.model.apply(earlier, self._session)
-            outcome = self.model.apply(operations, self._session)
+                self.model.apply(earlier, session)
+            outcome = self.model.apply(operations, session)
             if failure is not None:
                 outcome = Outcome(failure[0], outcome.index)
             return lambda: done(outcome)
