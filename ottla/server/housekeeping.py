@@ -145,17 +145,18 @@ class Housekeeping:
     def flush_due(self) -> None:
         """Flushes logs by `flush.ms`, what a leader's append did not see to by `flush.messages`, and sealed segments in any case."""
         now_ms = self._clock.monotonic_ms()
+        before, self._flushed_at_ms = self._flushed_at_ms, {}
         for partition in self._partitions.all():
             log_ = partition.log
             unflushed = log_.log_end_offset - log_.recovery_point
             if unflushed <= 0 or not partition.is_online:
-                self._flushed_at_ms.pop(partition, None)
                 continue
-            since_ms = now_ms - self._flushed_at_ms.setdefault(partition, now_ms)
+            flushed_at_ms = before.get(partition, now_ms)
             is_sealed_unflushed = log_.recovery_point < log_.active.base_offset  # after a roll
-            if log_.log_end_offset >= log_.flush_offset or since_ms >= log_.config.flush_ms or is_sealed_unflushed:
-                self._flushed_at_ms.pop(partition, None)
+            if log_.log_end_offset >= log_.flush_offset or now_ms - flushed_at_ms >= log_.config.flush_ms or is_sealed_unflushed:
                 self._flusher.request(partition)
+            else:
+                self._flushed_at_ms[partition] = flushed_at_ms
 
     def expire_producers(self) -> None:
         now_ms = self._time.now_ms()

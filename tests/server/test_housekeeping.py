@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +13,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from ottla.base.types import TopicPartition as Key
+from ottla.replication.partition import Partition
 from ottla.storage.checkpoints import CLEANER_OFFSET_FILE, HIGH_WATERMARK_FILE, RECOVERY_POINT_FILE, read_offsets
 from ottla.storage.offset_checkpoints import TOPIC_IDS_FILE
 from ottla.wire.records import Record, encode_batch
@@ -173,3 +175,18 @@ def test_i41_a_deletion_leaves_no_entry_in_any_checkpoint(make_server: MakeServe
     server.node.controller.delete_topics(["gone"], lambda _: None)
     run_until(loop, lambda: not any("gone" in file.read_text() for file in files))
     assert "kept" in (path / HIGH_WATERMARK_FILE).read_text()
+
+
+def test_nothing_of_a_deleted_partition_is_kept(make_server: MakeServer, loop: asyncio.AbstractEventLoop) -> None:
+    server = make_server("ottla.tick.interval.ms=10")
+    server.node.create_topics([("t", 1)])
+    append(server, "t", 1)
+    server.node.housekeeping.flush_due()
+    server.node.controller.delete_topics(["t"], lambda _: None)
+    run_until(loop, lambda: server.node.partitions.get("t", 0) is None)
+
+    def is_known() -> bool:
+        gc.collect()
+        return any(type(found) is Partition and found.topic_partition == Key("t", 0) for found in gc.get_objects())
+
+    run_until(loop, lambda: not is_known())
