@@ -47,14 +47,33 @@ def first_at_or_after(
 
 
 def newest(segments: Sequence[Segment], start_offset: int, end_offset: int, decompressed_bytes_max: int) -> Found | None:
-    """The first of the records with the largest timestamp of all (Kafka's ListOffsets -3)."""
+    """The first of the records with the largest timestamp of all that are left (Kafka's ListOffsets -3)."""
     ordered = [segment for segment in segments if segment.size and not (segment.is_sealed and segment.end_offset <= start_offset)]
     if not ordered:
         return None
     timestamp = max(segment.largest_timestamp() for segment in ordered)
-    if timestamp < 0:
-        return None
-    return first_at_or_after(segments, timestamp, start_offset, end_offset, decompressed_bytes_max)
+    found = first_at_or_after(segments, timestamp, start_offset, end_offset, decompressed_bytes_max) if timestamp >= 0 else None
+    if found is not None or timestamp < 0 or ordered[0].base_offset >= start_offset:
+        return found
+    # The largest of the first segment stands below the start of the log.
+    timestamp = max(
+        (_largest_left(ordered[0], start_offset, decompressed_bytes_max), *(segment.largest_timestamp() for segment in ordered[1:]))
+    )
+    return first_at_or_after(segments, timestamp, start_offset, end_offset, decompressed_bytes_max) if timestamp >= 0 else None
+
+
+def _largest_left(segment: Segment, start_offset: int, decompressed_bytes_max: int) -> int:
+    """The largest timestamp in a segment from an offset on; -1 if there is none."""
+    largest = -1
+    for _, header, batch in segment.scan(segment.position_of(start_offset)):
+        if header.last_offset < start_offset or header.max_timestamp <= largest:
+            continue
+        if header.base_offset >= start_offset or header.timestamp_type or len(batch) <= RECORDS_AT:
+            largest = header.max_timestamp
+            continue
+        records = iter_records(batch, decompressed_bytes_max=decompressed_bytes_max)
+        largest = max(largest, *(record.timestamp for record in records if record.offset >= start_offset), -1)
+    return largest
 
 
 def _first_in_batch(

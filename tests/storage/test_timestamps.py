@@ -44,6 +44,17 @@ def test_the_newest_record_is_the_first_with_the_largest_timestamp(timestamps: l
     assert built.reopen().max_timestamp_offset() == (largest, records.index(largest), 0)
 
 
+@given(starts, st.data())
+def test_the_newest_record_is_one_that_is_left(timestamps: list[int], data: st.DataObject) -> None:
+    built, records = built_from(timestamps)
+    start = data.draw(st.integers(0, len(records) - 1))
+    built.log.advance_log_start(start)
+    largest = max(records[start:])
+    expected = (largest, records.index(largest, start), 0)
+    assert built.log.max_timestamp_offset() == expected
+    assert built.reopen().max_timestamp_offset() == expected
+
+
 def test_an_empty_log_has_no_newest() -> None:
     built = LogBuilder()
     assert built.log.max_timestamp_offset() is None
