@@ -230,6 +230,10 @@ class BrokerConfig(_AllSettings):
             found += [synonym for synonym in self.synonyms(broker_name) if synonym.source is Source.DEFAULT and synonym.text is not None]
         return found
 
+    def is_flush_on_ack(self, log_config: LogConfig) -> bool:
+        """Whether acknowledgements of a log with these settings wait for the disk."""
+        return bool(self.ottla_flush_on_ack) or log_config.flush_messages == 1
+
     def log_config(self, overrides: Mapping[str, str]) -> LogConfig:
         """The settings of one topic's logs, resolved."""
 

@@ -204,6 +204,16 @@ class Partition:
                 self.leader.advance_high_watermark()
             self.state.notify()
 
+    def set_flush_on_ack(self, is_on: bool) -> None:
+        """From now on acknowledgements wait for the disk, or no longer do. What was acknowledged before stays so."""
+        if is_on == self.state.is_flush_on_ack:
+            return
+        self.state.is_flush_on_ack = is_on
+        self.state.ask_flush()
+        if self.leader is not None:
+            self.leader.advance_high_watermark()
+        self.state.notify()
+
     # Reading (`reads.py`)
 
     def read(

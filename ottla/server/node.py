@@ -195,7 +195,7 @@ class Node:
             opened,
             broker_id=self.config.this_broker_id,
             high_watermark=high_watermark,
-            is_flush_on_ack=self.config.ottla_flush_on_ack or opened.config.flush_messages == 1,
+            is_flush_on_ack=self.config.is_flush_on_ack(opened.config),
             request_flush=self.flusher.request,
             is_verification_required=self.config.transaction_partition_verification_enable,
         )

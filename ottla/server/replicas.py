@@ -97,6 +97,7 @@ class Replicas:
             config = self._config.log_config(topic.configs)
             for partition in self._partitions.of_topic(name):
                 partition.log.configure(config)
+                partition.set_flush_on_ack(self._config.is_flush_on_ack(config))
 
     def reopen(self, directory: LogDirectoryState) -> None:
         """A directory that was offline can be written again: its logs are recovered and led anew."""

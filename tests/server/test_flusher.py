@@ -8,9 +8,11 @@ from typing import Any
 
 import pytest
 
+from ottla.base.cluster_metadata import CONFIG_TOPIC
 from ottla.base.errors import StorageError
 from ottla.base.log_config import LogConfig
 from ottla.base.types import TopicPartition
+from ottla.controller.api import ConfigEntry, ConfigOperation, ConfigRequest
 from ottla.replication.partition import Partition
 from ottla.server.flusher import Flusher
 from ottla.storage.log import Log
@@ -146,3 +148,28 @@ def test_flush_messages_of_1_is_flush_on_ack(make_server: MakeServer, loop: asyn
     assert partition.high_watermark == 0
     run_until(loop, lambda: partition.high_watermark == 1)
     assert partition.log.recovery_point == 1
+
+
+def test_flush_messages_of_1_set_on_a_live_topic_holds_at_once(make_server: MakeServer, loop: asyncio.AbstractEventLoop) -> None:
+    server = make_server()
+    server.node.create_topics([("t", 1)])
+    partition = server.node.partitions.get("t", 0)
+    assert partition is not None
+
+    def configure(operation: ConfigOperation) -> None:
+        entry = ConfigEntry(name="flush.messages", operation=operation, value="1")
+        request = ConfigRequest(resource_type=CONFIG_TOPIC, name="t", entries=(entry,))
+        server.node.controller.alter_configs([request], False, lambda _: None)
+
+    append(partition)
+    assert partition.high_watermark == 1 and partition.log.recovery_point == 0
+    configure(ConfigOperation.SET)
+    append(partition)
+    assert partition.high_watermark == 1, "what was acknowledged stays so, what follows waits for the disk"
+    run_until(loop, lambda: partition.high_watermark == 2)
+    assert partition.log.recovery_point == 2
+    append(partition)
+    configure(ConfigOperation.DELETE)
+    assert partition.high_watermark == 3
+    append(partition)
+    assert partition.high_watermark == 4
