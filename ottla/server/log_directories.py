@@ -46,6 +46,8 @@ class LogDirectoryState:
         self.is_online = True
         self.reason = ""
         self.was_clean = False
+        self.has_failed = False
+        """Whether it was offline since the start: then what the system says of unsynced bytes is not believed (I44)."""
         self.clean_offsets: dict[TopicPartition, int] = {}
         """The first dirty offset of each open log that was compacted."""
         self._closed: dict[TopicPartition, LogOffsets] = {}  # what is noted of logs that are not open
@@ -123,6 +125,7 @@ class LogDirectoryState:
 
     def go_offline(self, reason: str) -> None:
         self.is_online = False
+        self.has_failed = True
         self.reason = reason
 
     def come_online(self) -> None:

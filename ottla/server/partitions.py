@@ -120,6 +120,7 @@ class PartitionTable:
                 recovery_point=noted.recovery_point,
                 log_start_offset=noted.log_start_offset,
                 clean_offset=noted.clean_offset,
+                is_sync_doubtful=directory.has_failed,
                 topic_id=topic_id,
                 open_files=self._open_files,
                 notes=Notes(key),

@@ -86,6 +86,7 @@ class Log:
         recovery_point: int = 0,
         log_start_offset: int = 0,
         clean_offset: int = 0,
+        is_sync_doubtful: bool = False,
         topic_id: bytes | None = None,
         open_files: OpenFiles | None = None,
         notes: list[str] | None = None,
@@ -93,8 +94,9 @@ class Log:
         """Opens the log in `directory`, or begins one; `StorageError` when what was durable is damaged or belongs to another topic id."""
         opening = Opening(
             disk=disk, directory=directory, topic_partition=topic_partition, config=config, now_ms=now_ms, was_clean=was_clean,
-            recovery_point=recovery_point, log_start_offset=log_start_offset, clean_offset=clean_offset, topic_id=topic_id,
-            open_files=open_files or OpenFiles(), notes=[] if notes is None else notes,
+            recovery_point=recovery_point, log_start_offset=log_start_offset, clean_offset=clean_offset,
+            is_sync_doubtful=is_sync_doubtful, topic_id=topic_id, open_files=open_files or OpenFiles(),
+            notes=[] if notes is None else notes,
         )  # fmt: skip
         if not disk.exists(directory):
             disk.makedirs(directory)

@@ -8,6 +8,8 @@ Batches below the recovery point were synced; if the log does not reach that far
 promise, and cutting would lose acknowledged data silently. That is a `StorageError` naming file and offset: the partition stays offline
 until somebody decides.
 (A log that ends at a batch boundary below the recovery point was truncated just before the crash, and is taken as it is.)
+After a failed sync the kernel may hold pages for clean that never reached the disk, and a later sync of them reports success (I44). So a
+log of a directory that failed is written again from its recovery point on, with the bytes that passed the check, before it is synced.
 
 Made again from the batches: missing or damaged indexes, the epochs from the recovery point on (all of them when their file is missing or
 torn), aborted transactions from there on, and the producers' state (newest good snapshot, then the batches after it). Leftovers of a
@@ -50,6 +52,7 @@ class Opening:
     recovery_point: int
     log_start_offset: int
     clean_offset: int
+    is_sync_doubtful: bool
     topic_id: bytes | None
     open_files: OpenFiles
     notes: list[str] = field(default_factory=list)
@@ -300,6 +303,9 @@ def _recover(opening: Opening) -> None:
     active.end_offset = NO_OFFSET
     active.forget_tail(end)
     checked.write_aborted()
+    if opening.is_sync_doubtful:
+        for segment in segments[first:]:
+            segment.write_again(segment.position_of(point) if point > segment.base_offset else 0)
     active.release_file()
 
 

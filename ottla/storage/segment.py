@@ -421,6 +421,14 @@ class Segment:
 
     # Aborted transactions
 
+    def write_again(self, position: int) -> None:
+        """Writes the batches from `position` on once more, as they are, so that the next sync must write them to the disk."""
+        file = self.file()
+        while position < self.size:
+            piece = file.pread(min(SCAN_BYTES, self.size - position), position)
+            file.pwrite(piece, position)
+            position += len(piece)
+
     def aborted(self) -> list[AbortedTransaction]:
         """The transactions whose abort marker lies here; `StorageError` when the index is damaged (then `replace_aborted`)."""
         if self._aborted is None:

@@ -2,15 +2,28 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import pytest
 
-from ottla.base.errors import DamagedLogError, StorageError
+from ottla.base.errors import DamagedLogError, DiskError, StorageError
 from ottla.base.log_config import LogConfig
 from ottla.storage.log import Log
 from ottla.storage.recovery import offset_of
 from tests.fakes.disk import MemDisk
 from tests.fakes.randomness import SeededRandom
-from tests.storage.log_builder import DIRECTORY, PARTITION, ROOT, LogBuilder, batch_of, marker_of, names, offsets_of, read_all
+from tests.storage.log_builder import (
+    DIRECTORY,
+    PARTITION,
+    ROOT,
+    TOPIC_ID,
+    LogBuilder,
+    batch_of,
+    marker_of,
+    names,
+    offsets_of,
+    read_all,
+)
 
 SMALL = LogConfig(segment_bytes=600, index_interval_bytes=150)
 
@@ -367,3 +380,28 @@ def test_a_torn_partition_metadata_is_told_and_written_again() -> None:
     memory(built).open(f"{DIRECTORY}/partition.metadata").truncate(5)
     assert "partition.metadata names no topic" in built.open(was_clean=True).recovery_notes[0]
     assert built.reopen().recovery_notes == []
+
+
+def test_i44_what_a_failed_sync_may_have_dropped_is_written_again() -> None:
+    """The kernel takes the pages for clean, so that a sync through a fresh descriptor says that all is well; then the power fails."""
+    built = LogBuilder(LogConfig(segment_bytes=3 * len(batch_of()), index_interval_bytes=1))
+    disk = built.disk
+    assert isinstance(disk, MemDisk)
+    built.append_many(2)
+    built.log.flush()
+    built.checkpoint()
+    built.append_many(6)
+    disk.fail_next("sync", path_part=".log", count=None)
+    for file in built.log.unflushed_files():
+        with contextlib.suppress(DiskError):
+            file.sync()
+    disk.heal()
+    built.log.close(clean=False)
+    point = built.recovery_point
+    opened = Log.open(
+        disk, DIRECTORY, PARTITION, built.config, now_ms=0, was_clean=False, recovery_point=point, is_sync_doubtful=True, topic_id=TOPIC_ID
+    )
+    assert opened.log_end_offset == 8
+    opened.flush()
+    built.recovery_point = opened.recovery_point
+    assert offsets_of(built.crash()) == list(range(8))
