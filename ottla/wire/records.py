@@ -382,11 +382,8 @@ def _encode_headers(headers: Headers) -> bytes:
 
 def _decode_records(data: bytes, header: BatchHeader) -> Iterator[Record]:
     """Reading behind the end raises IndexError; a slice behind the end is short, and the check of each record's end finds it."""
-    key: bytes | None
     value: bytes | None
-    headers: Headers
-    base_offset, base_timestamp = header.base_offset, header.base_timestamp
-    new, data_end, position = _new_tuple, len(data), 0
+    new, data_end, position, base_offset, base_timestamp = _new_tuple, len(data), 0, header.base_offset, header.base_timestamp
     try:
         for _ in range(header.record_count):
             number = data[position]
