@@ -43,7 +43,7 @@ from ottla.groups.consumer.sessions import watch_everybody
 from ottla.groups.epoch_records import EpochSchema
 from ottla.groups.offsets import commit, delete, expiry, fetch
 from ottla.groups.offsets.store import CommittedOffset
-from ottla.groups.settings import GroupSettings, OwnSettings, TopicsView, nothing_of_its_own
+from ottla.groups.settings import GroupCoordinatorSettings, OwnSettings, TopicsView, nothing_of_its_own
 from ottla.groups.shard import GroupShard
 from ottla.groups.share.describe import describe_share_groups
 from ottla.groups.share.group import ShareGroup
@@ -82,7 +82,7 @@ class GroupMachine:
 
     def __init__(
         self,
-        settings: GroupSettings,
+        settings: GroupCoordinatorSettings,
         topics: TopicsView,
         random: Random,
         own_settings: OwnSettings = nothing_of_its_own,
@@ -95,7 +95,7 @@ class GroupMachine:
             **{key: partial(self._apply_epochs, kind) for kind in (CONSUMER_KIND, SHARE_KIND) for key in kind.keys},
         }
 
-    def configure(self, settings: GroupSettings) -> None:
+    def configure(self, settings: GroupCoordinatorSettings) -> None:
         """Dynamic settings have changed; what is decided from here on follows the new ones."""
         self.shard.settings = settings
 

@@ -1,7 +1,7 @@
-"""What a group coordinator is told about the world: its limits and intervals, and the topics that exist.
+"""What a group coordinator has to know: its limits and intervals, and the topics that exist.
 
-Defaults are Kafka's; the names in brackets are its configuration keys. A new `GroupSettings` replaces the old one when a dynamic setting
-changes. The limits marked "ours" exist because nothing that a client can send may grow without end.
+The names beside the fields are configuration keys, whose defaults stand in `base/settings/`. New `GroupCoordinatorSettings` replace the old
+ones when a dynamic setting changes. The limits marked "ours" exist because nothing that a client can send may grow without end.
 """
 
 from __future__ import annotations
@@ -14,35 +14,35 @@ from ottla.base.uuids import Uuid
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GroupSettings:
+class GroupCoordinatorSettings:
     """Settings of all groups of a broker."""
 
-    session_timeout_min_ms: int = 6_000  # group.min.session.timeout.ms
-    session_timeout_max_ms: int = 1_800_000  # group.max.session.timeout.ms
-    initial_rebalance_delay_ms: int = 3_000  # group.initial.rebalance.delay.ms
+    session_timeout_min_ms: int  # group.min.session.timeout.ms
+    session_timeout_max_ms: int  # group.max.session.timeout.ms
+    initial_rebalance_delay_ms: int  # group.initial.rebalance.delay.ms
     late_metadata_wait_ms: int = 0  # ours: the delay for clients that join before they have asked for their topics' metadata
     new_member_join_timeout_ms: int = 300_000  # a constant in Kafka
-    members_max: int = 2_147_483_647  # group.max.size
-    offset_metadata_bytes_max: int = 4_096  # offset.metadata.max.bytes
-    offsets_retention_ms: int = 7 * 24 * 3600 * 1000  # offsets.retention.minutes
-    offsets_retention_check_interval_ms: int = 600_000  # offsets.retention.check.interval.ms
-    consumer_session_timeout_ms: int = 45_000  # group.consumer.session.timeout.ms
-    consumer_heartbeat_interval_ms: int = 5_000  # group.consumer.heartbeat.interval.ms
-    consumer_assignment_interval_ms: int = 1_000  # group.consumer.assignment.interval.ms
-    consumer_members_max: int = 2_147_483_647  # group.consumer.max.size
-    consumer_assignors: tuple[str, ...] = ("uniform", "range")  # group.consumer.assignors
-    consumer_migration_policy: str = "bidirectional"  # group.consumer.migration.policy
-    share_session_timeout_ms: int = 45_000  # group.share.session.timeout.ms
-    share_heartbeat_interval_ms: int = 5_000  # group.share.heartbeat.interval.ms
-    share_assignment_interval_ms: int = 1_000  # group.share.assignment.interval.ms
+    members_max: int  # group.max.size
+    offset_metadata_bytes_max: int  # offset.metadata.max.bytes
+    offsets_retention_ms: int  # offsets.retention.minutes
+    offsets_retention_check_interval_ms: int  # offsets.retention.check.interval.ms
+    consumer_session_timeout_ms: int  # group.consumer.session.timeout.ms
+    consumer_heartbeat_interval_ms: int  # group.consumer.heartbeat.interval.ms
+    consumer_assignment_interval_ms: int  # group.consumer.assignment.interval.ms
+    consumer_members_max: int  # group.consumer.max.size
+    consumer_assignors: tuple[str, ...]  # group.consumer.assignors
+    consumer_migration_policy: str  # group.consumer.migration.policy
+    share_session_timeout_ms: int  # group.share.session.timeout.ms
+    share_heartbeat_interval_ms: int  # group.share.heartbeat.interval.ms
+    share_assignment_interval_ms: int  # group.share.assignment.interval.ms
     share_gathering_ms: int = 0  # ours: how long the first member of a share group waits for others before partitions are assigned
-    share_members_max: int = 200  # group.share.max.size
-    share_assignors: tuple[str, ...] = ("simple",)  # group.share.assignors
-    share_initialize_retry_interval_ms: int = 30_000  # group.share.initialize.retry.interval.ms
-    regex_refresh_interval_ms: int = 600_000  # group.consumer.regex.refresh.interval.ms
+    share_members_max: int  # group.share.max.size
+    share_assignors: tuple[str, ...]  # group.share.assignors
+    share_initialize_retry_interval_ms: int  # group.share.initialize.retry.interval.ms
+    regex_refresh_interval_ms: int  # group.consumer.regex.refresh.interval.ms
     offsets_per_group_max: int = 1_000_000  # ours
     member_metadata_bytes_max: int = 512 * 1024  # ours: the protocols and assignment of one member, which must fit one record
-    group_metadata_bytes_max: int = 64 << 20  # ottla.group.metadata.max.bytes
+    group_metadata_bytes_max: int  # ottla.group.metadata.max.bytes
     protocols_per_member_max: int = 100  # ours
     pending_members_max: int = 10_000  # ours: ids of one group given out by MEMBER_ID_REQUIRED and not used yet
 

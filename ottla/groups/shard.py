@@ -15,7 +15,7 @@ from ottla.base.uuids import Uuid
 from ottla.groups.classic.group import ClassicGroup
 from ottla.groups.consumer.group import ConsumerGroup
 from ottla.groups.offsets.store import OffsetStore
-from ottla.groups.settings import GroupSettings, OwnSettings, TopicsView
+from ottla.groups.settings import GroupCoordinatorSettings, OwnSettings, TopicsView
 from ottla.groups.share.group import ShareGroup
 from ottla.machine.contract import Decision, Effect
 from ottla.machine.draft import Draft
@@ -86,7 +86,7 @@ class GroupShard:
     )
 
     def __init__(
-        self, settings: GroupSettings, topics: TopicsView, random: Random, own_settings: OwnSettings, persister: Persister
+        self, settings: GroupCoordinatorSettings, topics: TopicsView, random: Random, own_settings: OwnSettings, persister: Persister
     ) -> None:
         self.settings = settings
         self.persister = persister  # the share coordinators; its answers come back through `run`

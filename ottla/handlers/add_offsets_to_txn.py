@@ -15,7 +15,7 @@ from ottla.base.types import GROUP_METADATA_TOPIC
 from ottla.requests.context import Broker, Pending, RequestContext
 from ottla.requests.rights import is_allowed
 from ottla.security.acl import AclOperation, ResourceType
-from ottla.transactions.metadata import ProducerIdentity
+from ottla.transactions.metadata import ProducerIdAndEpoch
 from ottla.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 
 FENCED_SINCE = 2
@@ -37,7 +37,7 @@ def handle(broker: Broker, request: RequestContext, body: AddOffsetsToTxnRequest
             broker.transactions.note_client(body.transactional_id, request)
         pending.complete(AddOffsetsToTxnResponse(error_code=code))
 
-    identity = ProducerIdentity(body.producer_id, body.producer_epoch)
+    identity = ProducerIdAndEpoch(body.producer_id, body.producer_epoch)
 
     def ready(code: ErrorCode) -> None:
         if code:

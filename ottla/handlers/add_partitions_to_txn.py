@@ -19,7 +19,7 @@ from ottla.base.types import TopicPartition
 from ottla.requests.context import Broker, Pending, RequestContext
 from ottla.requests.rights import is_allowed, is_broker
 from ottla.security.acl import AclOperation, ResourceType
-from ottla.transactions.metadata import TRANSACTIONS_V2, ProducerIdentity
+from ottla.transactions.metadata import TRANSACTIONS_V2, ProducerIdAndEpoch
 from ottla.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,
     AddPartitionsToTxnRequest,
@@ -65,7 +65,7 @@ def handle_client(broker: Broker, request: RequestContext, body: AddPartitionsTo
             broker.transactions.note_client(transactional_id, request)
         pending.complete(answer_client(dict.fromkeys(partitions, code)))
 
-    identity = ProducerIdentity(body.v3_and_below_producer_id, body.v3_and_below_producer_epoch)
+    identity = ProducerIdAndEpoch(body.v3_and_below_producer_id, body.v3_and_below_producer_epoch)
     broker.transactions.add_partitions(transactional_id, identity, partitions, 0, added)
     return pending
 
@@ -96,7 +96,7 @@ def handle_batch(broker: Broker, request: RequestContext, body: AddPartitionsToT
 
 def run_one(broker: Broker, request: RequestContext, transaction: AddPartitionsToTxnTransaction, done: Callable[[Codes], None]) -> None:
     partitions = partitions_of(transaction.topics)
-    identity = ProducerIdentity(transaction.producer_id, transaction.producer_epoch)
+    identity = ProducerIdAndEpoch(transaction.producer_id, transaction.producer_epoch)
     transactional_id = transaction.transactional_id
     is_trusted = is_broker(broker, request)
     if not is_trusted and not is_allowed(broker, request, AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id):

@@ -15,7 +15,7 @@ from ottla.base.errors import ErrorCode
 from ottla.requests.context import Broker, Pending, RequestContext
 from ottla.requests.rights import is_allowed
 from ottla.security.acl import AclOperation, ResourceType
-from ottla.transactions.metadata import TRANSACTIONS_V2, ProducerIdentity
+from ottla.transactions.metadata import TRANSACTIONS_V2, ProducerIdAndEpoch
 from ottla.transactions.shard import EndResult
 from ottla.wire.messages.end_txn import EndTxnRequest, EndTxnResponse
 
@@ -38,7 +38,7 @@ def handle(broker: Broker, request: RequestContext, body: EndTxnRequest) -> EndT
             broker.transactions.note_client(transactional_id, request)
         pending.complete(answer(request, result))
 
-    identity = ProducerIdentity(body.producer_id, body.producer_epoch)
+    identity = ProducerIdAndEpoch(body.producer_id, body.producer_epoch)
     broker.transactions.end(transactional_id, identity, body.committed, version, ended)
     return pending.response if pending.is_done else pending
 

@@ -18,7 +18,7 @@ from ottla.requests.context import Broker, Pending, RequestContext
 from ottla.requests.rights import is_allowed, is_allowed_on_cluster
 from ottla.security.acl import AclOperation, ResourceType
 from ottla.transactions.init_producer_id import InitProducerId
-from ottla.transactions.metadata import ProducerIdentity
+from ottla.transactions.metadata import ProducerIdAndEpoch
 from ottla.transactions.shard import EndResult
 from ottla.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
@@ -40,7 +40,7 @@ def handle(broker: Broker, request: RequestContext, body: InitProducerIdRequest)
         command = InitProducerId(
             transactional_id=body.transactional_id,
             timeout_ms=body.transaction_timeout_ms,
-            expected=ProducerIdentity(body.producer_id, body.producer_epoch),
+            expected=ProducerIdAndEpoch(body.producer_id, body.producer_epoch),
             is_two_phase=body.enable2_pc,
             keeps_prepared=body.keep_prepared_txn,
         )

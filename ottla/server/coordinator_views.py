@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterable, Mapping
 
 from ottla.base.cluster_metadata import CONFIG_GROUP, ClusterMetadata
 from ottla.base.config import GROUP_SETTINGS, BrokerConfig, Source
-from ottla.groups.settings import GroupSettings, OwnSettings
+from ottla.groups.settings import GroupCoordinatorSettings, OwnSettings
 from ottla.sharing.share_partition import GroupTerms
 from ottla.sharing.state_settings import ShareStateSettings
-from ottla.transactions.settings import TransactionSettings
+from ottla.transactions.settings import TransactionCoordinatorSettings
 
 REBALANCE_DELAY = "group.initial.rebalance.delay.ms"
 LATE_METADATA_WAIT_MS = 200
@@ -20,8 +20,8 @@ SHARE_GATHERING_MS = 200
 assigns nothing before the second heartbeat, five seconds after the first."""
 
 
-def group_settings(config: BrokerConfig) -> GroupSettings:
-    return GroupSettings(
+def group_settings(config: BrokerConfig) -> GroupCoordinatorSettings:
+    return GroupCoordinatorSettings(
         session_timeout_min_ms=config.group_min_session_timeout_ms,
         session_timeout_max_ms=config.group_max_session_timeout_ms,
         initial_rebalance_delay_ms=config.group_initial_rebalance_delay_ms,
@@ -88,8 +88,8 @@ def share_terms(config: BrokerConfig, metadata: ClusterMetadata) -> Callable[[st
     return of_group
 
 
-def transaction_settings(config: BrokerConfig) -> TransactionSettings:
-    return TransactionSettings(
+def transaction_settings(config: BrokerConfig) -> TransactionCoordinatorSettings:
+    return TransactionCoordinatorSettings(
         timeout_max_ms=config.transaction_max_timeout_ms,
         timeout_scan_interval_ms=config.transaction_abort_timed_out_transaction_cleanup_interval_ms,
         expiry_scan_interval_ms=config.transaction_remove_expired_transaction_cleanup_interval_ms,

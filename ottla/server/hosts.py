@@ -16,7 +16,7 @@ from ottla.base.ports import Clock, Random, Timers
 from ottla.base.share_state import Persister
 from ottla.base.types import GROUP_METADATA_TOPIC, SHARE_GROUP_STATE_TOPIC, TRANSACTION_STATE_TOPIC
 from ottla.groups.machine import GroupMachine
-from ottla.groups.settings import GroupSettings, OwnSettings, nothing_of_its_own
+from ottla.groups.settings import GroupCoordinatorSettings, OwnSettings, nothing_of_its_own
 from ottla.groups.share.no_states import NO_SHARE_STATES
 from ottla.machine.host import HostState, MachineHost
 from ottla.machine.loading import BatchReader
@@ -51,7 +51,7 @@ class GroupHosts:
         timers: Timers,
         random: Random,
         metadata: ClusterMetadata,
-        settings: GroupSettings,
+        settings: GroupCoordinatorSettings,
         own_settings: OwnSettings = nothing_of_its_own,
         persister: Persister = NO_SHARE_STATES,
     ) -> None:
@@ -110,7 +110,7 @@ class GroupHosts:
         if host is not None:
             host.apply_marker(offset, producer_id, producer_epoch, is_commit)
 
-    def configure(self, settings: GroupSettings) -> None:
+    def configure(self, settings: GroupCoordinatorSettings) -> None:
         self._settings = settings
         for host in self._hosts.values():
             host.machine.configure(settings)

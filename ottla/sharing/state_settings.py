@@ -1,7 +1,7 @@
-"""What a share coordinator is told about the world: how often it writes whole states, and which topics exist.
+"""What a share coordinator has to know: how often it writes whole states, and which topics exist.
 
-Defaults are Kafka's; the names beside them are its configuration keys. A new `ShareStateSettings` replaces the old one when a dynamic
-setting changes.
+The names beside the fields are configuration keys, whose defaults stand in `base/settings/`. A new
+`ShareStateSettings` replaces the old one when a dynamic setting changes.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from ottla.base.uuids import Uuid
 class ShareStateSettings:
     """Settings of all share partitions of a broker."""
 
-    updates_per_snapshot: int = 500  # share.coordinator.snapshot.update.records.per.snapshot
-    cold_snapshot_interval_ms: int = 300_000  # share.coordinator.cold.partition.snapshot.interval.ms
-    prune_interval_ms: int = 300_000  # share.coordinator.state.topic.prune.interval.ms
+    updates_per_snapshot: int  # share.coordinator.snapshot.update.records.per.snapshot
+    cold_snapshot_interval_ms: int  # share.coordinator.cold.partition.snapshot.interval.ms
+    prune_interval_ms: int  # share.coordinator.state.topic.prune.interval.ms
     scan_bytes_max: int = 256 << 10  # ours: bytes that one scan logs at a time
 
 

@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from ottla.base.errors import ErrorCode
 from ottla.base.types import TopicPartition
 from ottla.machine.contract import Answer, Decision, Reply
-from ottla.transactions.metadata import ProducerIdentity, TransactionMetadata, with_partitions
+from ottla.transactions.metadata import ProducerIdAndEpoch, TransactionMetadata, with_partitions
 from ottla.transactions.records import state_record
 from ottla.transactions.shard import Shard, answer, answer_code
 from ottla.transactions.states import ONGOING, PREPARED
@@ -24,7 +24,7 @@ def decide_add(
     shard: Shard,
     now_ms: int,
     transactional_id: str,
-    identity: ProducerIdentity,
+    identity: ProducerIdAndEpoch,
     partitions: frozenset[TopicPartition],
     version: int,
     reply: Reply,
@@ -44,7 +44,7 @@ def decide_add(
 
 
 def decide_verify(
-    shard: Shard, transactional_id: str, identity: ProducerIdentity, partitions: Iterable[TopicPartition], reply: Reply
+    shard: Shard, transactional_id: str, identity: ProducerIdAndEpoch, partitions: Iterable[TopicPartition], reply: Reply
 ) -> Decision:
     """Replies an `ErrorCode` for each partition."""
     metadata = shard.transactions.get(transactional_id)
@@ -64,7 +64,7 @@ def decide_verify(
     return answer(reply, dict.fromkeys(partitions, code))
 
 
-def _judge_add(metadata: TransactionMetadata, identity: ProducerIdentity) -> ErrorCode:
+def _judge_add(metadata: TransactionMetadata, identity: ProducerIdAndEpoch) -> ErrorCode:
     # First of all: the client may use an identity that is still to come, so nothing else can be said before the end is complete.
     if metadata.state in PREPARED:
         return ErrorCode.CONCURRENT_TRANSACTIONS

@@ -22,7 +22,7 @@ from ottla.machine.contract import NOTHING, Answer, Call, Decision, Effect, Repl
 from ottla.transactions.metadata import (
     NO_IDENTITY,
     TRANSACTIONS_V2,
-    ProducerIdentity,
+    ProducerIdAndEpoch,
     TransactionMetadata,
     completed,
     prepared,
@@ -34,7 +34,7 @@ from ottla.transactions.states import COMPLETE_ABORT, COMPLETE_COMMIT, ONGOING, 
 
 
 def decide_end(
-    shard: Shard, now_ms: int, transactional_id: str, identity: ProducerIdentity, is_commit: bool, version: int, reply: Reply
+    shard: Shard, now_ms: int, transactional_id: str, identity: ProducerIdAndEpoch, is_commit: bool, version: int, reply: Reply
 ) -> Decision:
     """EndTxn of a client."""
     metadata = shard.transactions.get(transactional_id)
@@ -122,7 +122,7 @@ def _end(shard: Shard, now_ms: int, metadata: TransactionMetadata, is_commit: bo
     return Decision(records=(state_record(ended),), effects=(send_markers(shard, ended), Answer(reply, result)), refused=refused)
 
 
-def _judge_v1(metadata: TransactionMetadata, identity: ProducerIdentity, is_commit: bool) -> ErrorCode | None:
+def _judge_v1(metadata: TransactionMetadata, identity: ProducerIdAndEpoch, is_commit: bool) -> ErrorCode | None:
     """None if the transaction is to be ended, else the answer. The epoch is the same before and after the end."""
     current = metadata.identity
     if current.producer_id != identity.producer_id:
@@ -138,7 +138,7 @@ def _judge_v1(metadata: TransactionMetadata, identity: ProducerIdentity, is_comm
     return ErrorCode.NONE if is_retry else ErrorCode.INVALID_TXN_STATE
 
 
-def _judge_v2(metadata: TransactionMetadata, identity: ProducerIdentity, is_commit: bool) -> ErrorCode | None:
+def _judge_v2(metadata: TransactionMetadata, identity: ProducerIdAndEpoch, is_commit: bool) -> ErrorCode | None:
     """None if the transaction is to be ended, else the answer. The current epoch means a new end, the last one a retry."""
     if identity == metadata.identity:
         if metadata.state is ONGOING:

@@ -25,14 +25,14 @@ from ottla.transactions.metadata import (
     EPOCH_MAX,
     NO_IDENTITY,
     NO_TIMEOUT_MS,
-    ProducerIdentity,
+    ProducerIdAndEpoch,
     TransactionMetadata,
     initialised,
     kept,
     prepared_with_bump,
 )
 from ottla.transactions.records import state_record
-from ottla.transactions.settings import TransactionSettings
+from ottla.transactions.settings import TransactionCoordinatorSettings
 from ottla.transactions.shard import EndResult, Shard, answer_end
 from ottla.transactions.states import ONGOING, PREPARED
 
@@ -42,12 +42,12 @@ class InitProducerId(NamedTuple):
 
     transactional_id: str
     timeout_ms: int
-    expected: ProducerIdentity = NO_IDENTITY
+    expected: ProducerIdAndEpoch = NO_IDENTITY
     is_two_phase: bool = False
     keeps_prepared: bool = False
 
 
-def validate(command: InitProducerId, settings: TransactionSettings) -> ErrorCode:
+def validate(command: InitProducerId, settings: TransactionCoordinatorSettings) -> ErrorCode:
     """What needs no state to be refused."""
     if not command.transactional_id:
         return ErrorCode.INVALID_REQUEST
@@ -80,7 +80,7 @@ def _begin(shard: Shard, now_ms: int, command: InitProducerId, reply: Reply) -> 
     if producer_id is None:
         return _refill(shard, command, reply)
     created = TransactionMetadata(command.transactional_id, producer_id, NO_PRODUCER_EPOCH, command.timeout_ms)
-    return _log_identity(created, ProducerIdentity(producer_id, 0), NO_PRODUCER_ID, now_ms, command, reply)
+    return _log_identity(created, ProducerIdAndEpoch(producer_id, 0), NO_PRODUCER_ID, now_ms, command, reply)
 
 
 def _give_identity(shard: Shard, now_ms: int, command: InitProducerId, metadata: TransactionMetadata, reply: Reply) -> Decision:
@@ -124,17 +124,17 @@ def _keep(shard: Shard, now_ms: int, command: InitProducerId, metadata: Transact
     )
 
 
-def next_identity(shard: Shard, current: ProducerIdentity) -> ProducerIdentity | None:
+def next_identity(shard: Shard, current: ProducerIdAndEpoch) -> ProducerIdAndEpoch | None:
     """The next epoch, or epoch 0 of a new producer id; None if that must be fetched first."""
     if not current.is_exhausted:
-        return ProducerIdentity(current.producer_id, current.epoch + 1)
+        return ProducerIdAndEpoch(current.producer_id, current.epoch + 1)
     producer_id = shard.producer_ids.take()
-    return ProducerIdentity(producer_id, 0) if producer_id is not None else None
+    return ProducerIdAndEpoch(producer_id, 0) if producer_id is not None else None
 
 
 def _log_identity(
     metadata: TransactionMetadata,
-    identity: ProducerIdentity,
+    identity: ProducerIdAndEpoch,
     previous_producer_id: int,
     now_ms: int,
     command: InitProducerId,

@@ -18,9 +18,9 @@ from ottla.transactions.add_partitions import decide_add, decide_verify
 from ottla.transactions.end_transaction import decide_end, send_markers
 from ottla.transactions.expiry import next_expiry_scan, next_timeout_scan
 from ottla.transactions.init_producer_id import InitProducerId, decide_init
-from ottla.transactions.metadata import ProducerIdentity
+from ottla.transactions.metadata import ProducerIdAndEpoch
 from ottla.transactions.queries import ListFilter, decide_describe, decide_list
-from ottla.transactions.settings import TransactionSettings
+from ottla.transactions.settings import TransactionCoordinatorSettings
 from ottla.transactions.shard import MarkerSender, ProducerIdSource, Shard
 from ottla.transactions.states import PREPARED
 
@@ -29,7 +29,7 @@ class TransactionMachine:
     """One shard; see `machine/contract.py` for what a host does with it."""
 
     def __init__(
-        self, coordinator_epoch: int, settings: TransactionSettings, producer_ids: ProducerIdSource, markers: MarkerSender
+        self, coordinator_epoch: int, settings: TransactionCoordinatorSettings, producer_ids: ProducerIdSource, markers: MarkerSender
     ) -> None:
         self.shard = Shard(coordinator_epoch, settings, producer_ids, markers)
 
@@ -66,7 +66,7 @@ class TransactionMachine:
         self,
         now_ms: int,
         transactional_id: str,
-        identity: ProducerIdentity,
+        identity: ProducerIdAndEpoch,
         partitions: frozenset[TopicPartition],
         version: int,
         reply: Reply,
@@ -75,12 +75,14 @@ class TransactionMachine:
         return decide_add(self.shard, now_ms, transactional_id, identity, partitions, version, reply)
 
     def verify_partitions(
-        self, now_ms: int, transactional_id: str, identity: ProducerIdentity, partitions: Iterable[TopicPartition], reply: Reply
+        self, now_ms: int, transactional_id: str, identity: ProducerIdAndEpoch, partitions: Iterable[TopicPartition], reply: Reply
     ) -> Decision:
         """Replies an `ErrorCode` for each partition."""
         return decide_verify(self.shard, transactional_id, identity, partitions, reply)
 
-    def end(self, now_ms: int, transactional_id: str, identity: ProducerIdentity, is_commit: bool, version: int, reply: Reply) -> Decision:
+    def end(
+        self, now_ms: int, transactional_id: str, identity: ProducerIdAndEpoch, is_commit: bool, version: int, reply: Reply
+    ) -> Decision:
         """Replies an `EndResult`."""
         return decide_end(self.shard, now_ms, transactional_id, identity, is_commit, version, reply)
 

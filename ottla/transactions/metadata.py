@@ -35,8 +35,8 @@ NO_TIMEOUT_MS = 0x7FFFFFFF
 """The timeout of an id whose transactions an outside coordinator ends (KIP-939): never."""
 
 
-class ProducerIdentity(NamedTuple):
-    """Who writes: a producer id in one of its epochs."""
+class ProducerIdAndEpoch(NamedTuple):
+    """A producer id in one of its epochs: whose writes are accepted."""
 
     producer_id: int
     epoch: int
@@ -46,7 +46,7 @@ class ProducerIdentity(NamedTuple):
         return self.epoch >= LAST_USABLE_EPOCH
 
 
-NO_IDENTITY = ProducerIdentity(NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
+NO_IDENTITY = ProducerIdAndEpoch(NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
 
 
 class TransactionMetadata(NamedTuple):
@@ -66,21 +66,21 @@ class TransactionMetadata(NamedTuple):
     client_transaction_version: int = 0
 
     @property
-    def identity(self) -> ProducerIdentity:
+    def identity(self) -> ProducerIdAndEpoch:
         """What the client uses from now on."""
         if self.next_producer_id == NO_PRODUCER_ID:
-            return ProducerIdentity(self.producer_id, self.producer_epoch)
-        return ProducerIdentity(self.next_producer_id, max(self.next_producer_epoch, 0))
+            return ProducerIdAndEpoch(self.producer_id, self.producer_epoch)
+        return ProducerIdAndEpoch(self.next_producer_id, max(self.next_producer_epoch, 0))
 
     @property
-    def last_identity(self) -> ProducerIdentity:
+    def last_identity(self) -> ProducerIdAndEpoch:
         """What the same client used before; `NO_IDENTITY` if nobody may go on from there."""
         if self.previous_producer_id == NO_PRODUCER_ID:
             return NO_IDENTITY
         identity = self.identity
         if self.previous_producer_id != identity.producer_id:
-            return ProducerIdentity(self.previous_producer_id, LAST_USABLE_EPOCH)
-        return ProducerIdentity(identity.producer_id, identity.epoch - 1) if identity.epoch > 0 else NO_IDENTITY
+            return ProducerIdAndEpoch(self.previous_producer_id, LAST_USABLE_EPOCH)
+        return ProducerIdAndEpoch(identity.producer_id, identity.epoch - 1) if identity.epoch > 0 else NO_IDENTITY
 
     @property
     def is_kept(self) -> bool:
@@ -98,7 +98,7 @@ def move(metadata: TransactionMetadata, state: TransactionState, **changes: obje
 
 
 def initialised(
-    metadata: TransactionMetadata, identity: ProducerIdentity, previous_producer_id: int, timeout_ms: int, now_ms: int
+    metadata: TransactionMetadata, identity: ProducerIdAndEpoch, previous_producer_id: int, timeout_ms: int, now_ms: int
 ) -> TransactionMetadata:
     """The id belongs to whoever gets `identity`; nothing is open."""
     return move(
@@ -147,9 +147,9 @@ def prepared_with_bump(
     """
     identity = metadata.identity
     if identity.is_exhausted and new_producer_id != NO_PRODUCER_ID:
-        following = ProducerIdentity(new_producer_id, 0)
+        following = ProducerIdAndEpoch(new_producer_id, 0)
     else:
-        following = ProducerIdentity(identity.producer_id, min(identity.epoch + 1, EPOCH_MAX))
+        following = ProducerIdAndEpoch(identity.producer_id, min(identity.epoch + 1, EPOCH_MAX))
     previous_producer_id = identity.producer_id if is_remembered else NO_PRODUCER_ID
     marker_epoch = min(metadata.producer_epoch + 1, EPOCH_MAX)
     return _prepared(metadata, is_commit, following, marker_epoch, previous_producer_id, TRANSACTIONS_V2, now_ms)
@@ -158,7 +158,7 @@ def prepared_with_bump(
 def _prepared(
     metadata: TransactionMetadata,
     is_commit: bool,
-    following: ProducerIdentity,
+    following: ProducerIdAndEpoch,
     marker_epoch: int,
     previous_producer_id: int,
     version: int,
@@ -193,7 +193,7 @@ def completed(metadata: TransactionMetadata, now_ms: int) -> TransactionMetadata
     )
 
 
-def kept(metadata: TransactionMetadata, identity: ProducerIdentity, timeout_ms: int, now_ms: int) -> TransactionMetadata:
+def kept(metadata: TransactionMetadata, identity: ProducerIdAndEpoch, timeout_ms: int, now_ms: int) -> TransactionMetadata:
     """The transaction stays open; its owner will end it as `identity` (KIP-939). One without a timeout gets none by being asked for."""
     return move(
         metadata,

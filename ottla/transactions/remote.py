@@ -12,7 +12,7 @@ from typing import Any, Protocol
 from ottla.base.errors import ErrorCode, error_code
 from ottla.base.ports import Peers
 from ottla.base.types import TRANSACTION_STATE_TOPIC, TopicPartition
-from ottla.transactions.metadata import ProducerIdentity
+from ottla.transactions.metadata import ProducerIdAndEpoch
 from ottla.wire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic, AddPartitionsToTxnTransaction
 
 NO_LEADER = -1
@@ -36,7 +36,7 @@ class OtherCoordinators:
         self,
         shard: int,
         transactional_id: str,
-        identity: ProducerIdentity,
+        identity: ProducerIdAndEpoch,
         partitions: Sequence[TopicPartition],
         is_verify_only: bool,
         done: DoneCodes,
@@ -53,7 +53,7 @@ def add_partitions(
     peers: Peers,
     broker_id: int,
     transactional_id: str,
-    identity: ProducerIdentity,
+    identity: ProducerIdAndEpoch,
     partitions: Sequence[TopicPartition],
     is_verify_only: bool,
     done: DoneCodes,

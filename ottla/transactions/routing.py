@@ -25,10 +25,10 @@ from ottla.machine.host import HostState, MachineHost
 from ottla.transactions.init_producer_id import InitProducerId
 from ottla.transactions.machine import TransactionMachine
 from ottla.transactions.markers import LocalMarkers
-from ottla.transactions.metadata import TRANSACTIONS_V2, ProducerIdentity, TransactionMetadata
+from ottla.transactions.metadata import TRANSACTIONS_V2, ProducerIdAndEpoch, TransactionMetadata
 from ottla.transactions.queries import ListFilter
 from ottla.transactions.remote import DoneCodes, OtherCoordinators
-from ottla.transactions.settings import TransactionSettings
+from ottla.transactions.settings import TransactionCoordinatorSettings
 from ottla.transactions.shard import Client, Decide, EndResult, MarkerSender, ProducerIdSource, Shard
 
 ATTEMPTS_MAX = 4
@@ -56,7 +56,7 @@ class TransactionCoordinators:
         *,
         partition_count: Callable[[], int],
         group_partition: Callable[[str], int],
-        settings: TransactionSettings,
+        settings: TransactionCoordinatorSettings,
         producer_ids: ProducerIdSource,
         markers: MarkerSender,
         local_markers: LocalMarkers,
@@ -94,7 +94,7 @@ class TransactionCoordinators:
         if host is not None:
             host.close(code)
 
-    def configure(self, settings: TransactionSettings) -> None:
+    def configure(self, settings: TransactionCoordinatorSettings) -> None:
         """A dynamic setting has changed."""
         self.settings = settings
         for host in self._hosts.values():
@@ -139,14 +139,14 @@ class TransactionCoordinators:
         self._run_patiently(command.transactional_id, lambda machine: _bind(machine.init_producer_id, command), done, EndResult)
 
     def add_partitions(
-        self, transactional_id: str, identity: ProducerIdentity, partitions: Iterable[TopicPartition], version: int, done: DoneCode
+        self, transactional_id: str, identity: ProducerIdAndEpoch, partitions: Iterable[TopicPartition], version: int, done: DoneCode
     ) -> None:
         wanted = frozenset(partitions)
         self._run_patiently(
             transactional_id, lambda machine: _bind(machine.add_partitions, transactional_id, identity, wanted, version), done, _same
         )
 
-    def add_offsets(self, transactional_id: str, identity: ProducerIdentity, group_id: str, version: int, done: DoneCode) -> None:
+    def add_offsets(self, transactional_id: str, identity: ProducerIdAndEpoch, group_id: str, version: int, done: DoneCode) -> None:
         """The group's offsets will be part of the transaction."""
         try:
             offsets = TopicPartition(GROUP_METADATA_TOPIC, self._group_partition(group_id))
@@ -156,7 +156,7 @@ class TransactionCoordinators:
         self.add_partitions(transactional_id, identity, (offsets,), version, done)
 
     def verify_partitions(
-        self, transactional_id: str, identity: ProducerIdentity, partitions: Sequence[TopicPartition], done: DoneCodes
+        self, transactional_id: str, identity: ProducerIdAndEpoch, partitions: Sequence[TopicPartition], done: DoneCodes
     ) -> None:
         def refuse(code: ErrorCode) -> None:
             done(dict.fromkeys(partitions, code))
@@ -168,7 +168,7 @@ class TransactionCoordinators:
             _same,
         )
 
-    def verify_offsets(self, transactional_id: str, identity: ProducerIdentity, group_id: str, done: DoneCode) -> None:
+    def verify_offsets(self, transactional_id: str, identity: ProducerIdAndEpoch, group_id: str, done: DoneCode) -> None:
         """Whether the group's offsets are part of the ongoing transaction."""
         try:
             offsets = TopicPartition(GROUP_METADATA_TOPIC, self._group_partition(group_id))
@@ -177,7 +177,7 @@ class TransactionCoordinators:
             return
         self.verify_partitions(transactional_id, identity, (offsets,), lambda codes: done(codes[offsets]))
 
-    def end(self, transactional_id: str, identity: ProducerIdentity, is_commit: bool, version: int, done: DoneEnd) -> None:
+    def end(self, transactional_id: str, identity: ProducerIdAndEpoch, is_commit: bool, version: int, done: DoneEnd) -> None:
         self._run(transactional_id, lambda machine: _bind(machine.end, transactional_id, identity, is_commit, version), done, EndResult)
 
     def describe(self, transactional_id: str, done: Callable[[TransactionMetadata | ErrorCode | None], None]) -> None:
@@ -216,7 +216,7 @@ class TransactionCoordinators:
         done: DoneCodes,
     ) -> None:
         """May a transactional batch be appended to these partitions? The codes are those of Produce."""
-        identity = ProducerIdentity(producer_id, producer_epoch)
+        identity = ProducerIdAndEpoch(producer_id, producer_epoch)
         if not is_v2 and not self.settings.is_verification_enabled:
             done(dict.fromkeys(partitions, ErrorCode.NONE))
             return

@@ -18,7 +18,7 @@ from ottla.base.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_TIMESTAMP, To
 from ottla.machine.contract import Answer, Decision, LogRecord, Reply
 from ottla.transactions.metadata import TransactionMetadata
 from ottla.transactions.records import read_record
-from ottla.transactions.settings import TransactionSettings
+from ottla.transactions.settings import TransactionCoordinatorSettings
 from ottla.transactions.states import ONGOING, PREPARED
 
 Decide = Callable[[int], Decision]
@@ -87,7 +87,7 @@ class Shard:
     """One shard's state. `run` is the host's, given by `routing.py`."""
 
     def __init__(
-        self, coordinator_epoch: int, settings: TransactionSettings, producer_ids: ProducerIdSource, markers: MarkerSender
+        self, coordinator_epoch: int, settings: TransactionCoordinatorSettings, producer_ids: ProducerIdSource, markers: MarkerSender
     ) -> None:
         self.coordinator_epoch = coordinator_epoch
         self.settings = settings

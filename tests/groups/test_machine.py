@@ -11,9 +11,9 @@ from ottla.base.errors import ErrorCode
 from ottla.groups.classic.group import ClassicGroup
 from ottla.groups.consumer.group import ConsumerGroup
 from ottla.groups.machine import GroupMachine
-from ottla.groups.settings import GroupSettings
 from ottla.groups.states import COMPLETING_REBALANCE, EMPTY, STABLE
 from ottla.machine.contract import Answer, Decision, LogRecord
+from tests.fakes.coordinator_settings import group_settings
 from tests.scenarios.groups_world import World
 
 NAMES = st.sampled_from(["a", "b", "c"])
@@ -27,7 +27,7 @@ class GroupsUnderChange(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.world = World(GroupSettings(initial_rebalance_delay_ms=0, consumer_assignment_interval_ms=0, offsets_retention_ms=1_200_000))
+        self.world = World(group_settings(initial_rebalance_delay_ms=0, consumer_assignment_interval_ms=0, offsets_retention_ms=1_200_000))
         self.generations: list[int] = []
 
     @rule(name=NAMES, static=STATIC, version=st.sampled_from([3, 9]), protocols=st.sampled_from(["range", "range,roundrobin"]))

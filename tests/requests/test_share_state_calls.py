@@ -13,7 +13,6 @@ from ottla.machine.host import MachineHost
 from ottla.requests.apis import TABLE
 from ottla.sharing.routing import ShareStateCoordinators
 from ottla.sharing.state_machine import ShareStateMachine
-from ottla.sharing.state_settings import ShareStateSettings
 from ottla.wire.messages import delete_share_group_state as delete
 from ottla.wire.messages import initialize_share_group_state as initialize
 from ottla.wire.messages import read_share_group_state as read
@@ -21,6 +20,7 @@ from ottla.wire.messages import read_share_group_state_summary as summary
 from ottla.wire.messages import write_share_group_state as write
 from ottla.wire.messages.find_coordinator import FindCoordinatorRequest
 from tests.fakes.clock import ManualClock
+from tests.fakes.coordinator_settings import share_state_settings
 from tests.fakes.machine_log import MemoryLog
 from tests.fakes.timers import ManualTimers
 from tests.handlers.admin_world import AdminWorld
@@ -39,7 +39,7 @@ class ShareWorld(AdminWorld):
         clock = ManualClock()
         timers = ManualTimers(clock)
         self.broker.share_states = ShareStateCoordinators(lambda: 1)
-        machine = ShareStateMachine(ShareStateSettings(), Topics(), lambda end: None)
+        machine = ShareStateMachine(share_state_settings(), Topics(), lambda end: None)
         self.host = MachineHost(machine, MemoryLog(), clock, timers)
         self.broker.share_states.attach(0, self.host)
         self.host.activate()

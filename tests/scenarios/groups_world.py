@@ -57,7 +57,7 @@ from ottla.groups.commands import (
 )
 from ottla.groups.consumer.group import ConsumerGroup
 from ottla.groups.machine import GroupMachine
-from ottla.groups.settings import GroupSettings
+from ottla.groups.settings import GroupCoordinatorSettings
 from ottla.groups.share.group import ShareGroup
 from ottla.machine.host import MachineHost
 from ottla.wire.codec import encoder
@@ -66,6 +66,7 @@ from ottla.wire.messages.consumer_protocol import (
     TopicPartition,
 )
 from tests.fakes.clock import ManualClock
+from tests.fakes.coordinator_settings import group_settings
 from tests.fakes.machine_log import MemoryLog
 from tests.fakes.randomness import SeededRandom
 from tests.fakes.timers import ManualTimers
@@ -85,8 +86,9 @@ UUID = re.compile(r"-[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12
 
 
 class World:
-    def __init__(self, settings: GroupSettings | None = None) -> None:
-        self.settings = settings if settings is not None else GroupSettings(initial_rebalance_delay_ms=0, consumer_assignment_interval_ms=0)
+    def __init__(self, settings: GroupCoordinatorSettings | None = None) -> None:
+        fast = group_settings(initial_rebalance_delay_ms=0, consumer_assignment_interval_ms=0)
+        self.settings = settings if settings is not None else fast
         self.topics = FixedTopics({"t": 4, "u": 2, "v": 1})
         self.clock = ManualClock()
         self.timers = ManualTimers(self.clock)

@@ -16,20 +16,21 @@ from ottla.base.uuids import ZERO_UUID
 from ottla.groups.answers import Beat, DescribedEpochGroup, ShareOffsetOutcomes
 from ottla.groups.commands import AlterShareOffsets, Caller, DeleteShareOffsets, ShareHeartbeat, StartOffset
 from ottla.groups.machine import GroupMachine
-from ottla.groups.settings import GroupSettings
+from ottla.groups.settings import GroupCoordinatorSettings
 from ottla.groups.shard import Group
 from ottla.groups.share.group import ShareGroup
 from ottla.groups.share.offsets import KnownTopic
 from ottla.machine.host import HostState, MachineHost
+from tests.fakes.coordinator_settings import group_settings
 from tests.fakes.persister import MemoryPersister
 from tests.scenarios import groups_world
 from tests.scenarios.groups_text import Arguments, by_topic, name_of, show_partitions, show_topics
 
 
 class World(groups_world.World):
-    def __init__(self, settings: GroupSettings | None = None) -> None:
+    def __init__(self, settings: GroupCoordinatorSettings | None = None) -> None:
         self.persister = MemoryPersister()
-        fast = GroupSettings(initial_rebalance_delay_ms=0, consumer_assignment_interval_ms=0, share_assignment_interval_ms=0)
+        fast = group_settings(initial_rebalance_delay_ms=0, consumer_assignment_interval_ms=0, share_assignment_interval_ms=0)
         super().__init__(settings if settings is not None else fast)
 
     def _new_host(self) -> MachineHost:

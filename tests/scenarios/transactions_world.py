@@ -25,15 +25,16 @@ from ottla.machine.contract import Decision, LogRecord
 from ottla.machine.host import MachineHost
 from ottla.transactions.init_producer_id import InitProducerId
 from ottla.transactions.markers import LocalMarkers
-from ottla.transactions.metadata import NO_IDENTITY, ProducerIdentity, TransactionMetadata
+from ottla.transactions.metadata import NO_IDENTITY, ProducerIdAndEpoch, TransactionMetadata
 from ottla.transactions.producer_ids import ProducerIds
 from ottla.transactions.queries import ListFilter
 from ottla.transactions.records import read_record, state_record
 from ottla.transactions.routing import TransactionCoordinators
-from ottla.transactions.settings import TransactionSettings
+from ottla.transactions.settings import TransactionCoordinatorSettings
 from ottla.transactions.shard import EndResult
 from ottla.transactions.states import TransactionState
 from tests.fakes.clock import ManualClock
+from tests.fakes.coordinator_settings import transaction_settings
 from tests.fakes.machine_log import MemoryLog
 from tests.fakes.memory_store import MemoryStore
 from tests.fakes.peers import NO_OTHER_COORDINATORS
@@ -69,9 +70,9 @@ def show_end(result: EndResult) -> str:
     return text + (f" ongoing={result.ongoing_producer_id}/{result.ongoing_producer_epoch}" if result.ongoing_producer_id >= 0 else "")
 
 
-def parse_identity(text: str) -> ProducerIdentity:
+def parse_identity(text: str) -> ProducerIdAndEpoch:
     producer_id, _, epoch = text.partition("/")
-    return ProducerIdentity(int(producer_id), int(epoch))
+    return ProducerIdAndEpoch(int(producer_id), int(epoch))
 
 
 def parse_partition(text: str) -> TopicPartition:
@@ -134,14 +135,14 @@ class Arguments:
 
 
 class World:
-    def __init__(self, settings: TransactionSettings | None = None) -> None:
-        self.settings = settings if settings is not None else TransactionSettings()
+    def __init__(self, settings: TransactionCoordinatorSettings | None = None) -> None:
+        self.settings = settings if settings is not None else transaction_settings()
         self.clock = ManualClock()
         self.timers = ManualTimers(self.clock)
         self.log = MemoryLog()
         self.store = MemoryStore()
         self.markers = HeldMarkers(self.say)
-        self.identities: dict[str, ProducerIdentity] = {}
+        self.identities: dict[str, ProducerIdAndEpoch] = {}
         self.transactional_ids: dict[str, str] = {}
         self.lines: list[str] = []
         self._seen = 0
@@ -176,14 +177,14 @@ class World:
     def say(self, line: str) -> None:
         self.lines.append(line.rstrip())
 
-    def identity(self, name: str, arguments: Arguments) -> ProducerIdentity:
+    def identity(self, name: str, arguments: Arguments) -> ProducerIdAndEpoch:
         return parse_identity(arguments.options["as"]) if "as" in arguments.options else self.identities[name]
 
     def _told(self, name: str) -> Callable[[EndResult], None]:
         def told(result: EndResult) -> None:
             self.say(f"{name}: {show_end(result)}")
             if not result.code and result.producer_id >= 0:
-                self.identities[name] = ProducerIdentity(result.producer_id, result.producer_epoch)
+                self.identities[name] = ProducerIdAndEpoch(result.producer_id, result.producer_epoch)
 
         return told
 

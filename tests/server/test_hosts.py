@@ -11,9 +11,9 @@ from ottla.base.cluster_metadata import ClusterMetadata
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.base.types import GROUP_METADATA_TOPIC, TopicPartition
 from ottla.groups.commands import AlterShareOffsets, Caller, ShareHeartbeat, StartOffset
-from ottla.groups.settings import GroupSettings
 from ottla.server.hosts import GroupHosts
 from tests.fakes.clock import ManualClock
+from tests.fakes.coordinator_settings import group_settings
 from tests.fakes.machine_log import MemoryLog
 from tests.fakes.persister import MemoryPersister
 from tests.fakes.randomness import SeededRandom
@@ -23,7 +23,7 @@ from tests.fakes.timers import ManualTimers
 def test_without_the_offsets_topic_no_broker_is_the_coordinator() -> None:
     """As in Kafka: a client that asks before it has looked for the coordinator is told to look for it, which makes the topic."""
     clock = ManualClock()
-    hosts = GroupHosts(clock, ManualTimers(clock), SeededRandom(1), ClusterMetadata(), GroupSettings())
+    hosts = GroupHosts(clock, ManualTimers(clock), SeededRandom(1), ClusterMetadata(), group_settings())
     with pytest.raises(ApiError) as refused:
         hosts.host_of("g")
     assert refused.value.code is ErrorCode.NOT_COORDINATOR
@@ -44,7 +44,7 @@ def test_what_share_coordinators_answer_is_decided_on_the_shard_that_asked() -> 
     timers, persister, partition = ManualTimers(clock), MemoryPersister(), LedPartition()
     topic = SimpleNamespace(topic_id=b"t" * 16, partitions=[0, 1], name="t")
     metadata: Any = SimpleNamespace(topic=lambda name: topic if name == "t" else None)
-    hosts = GroupHosts(clock, timers, SeededRandom(1), metadata, GroupSettings(), persister=persister)
+    hosts = GroupHosts(clock, timers, SeededRandom(1), metadata, group_settings(), persister=persister)
     hosts.lead(partition, 1024)  # type: ignore[arg-type]
     timers.run_due()
     host, answers = hosts.host_of_partition(0), list[Any]()

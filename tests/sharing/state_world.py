@@ -11,6 +11,7 @@ from ottla.sharing.commands import Command, Result
 from ottla.sharing.state_machine import ShareStateMachine
 from ottla.sharing.state_settings import ShareStateSettings
 from tests.fakes.clock import ManualClock
+from tests.fakes.coordinator_settings import share_state_settings
 from tests.fakes.machine_log import MemoryLog
 from tests.fakes.timers import ManualTimers
 
@@ -32,7 +33,7 @@ class StateWorld:
     """One shard; `restart` loads it anew from what is left of the log."""
 
     def __init__(self, settings: ShareStateSettings | None = None, *, is_instant: bool = True) -> None:
-        self.settings = settings if settings is not None else ShareStateSettings(updates_per_snapshot=3)
+        self.settings = settings if settings is not None else share_state_settings(updates_per_snapshot=3)
         self.clock = ManualClock()
         self.timers = ManualTimers(self.clock)
         self.topics = Topics()

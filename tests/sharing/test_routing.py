@@ -11,8 +11,8 @@ from ottla.sharing.commands import Command, DoneResult, Initialize, ReadState, R
 from ottla.sharing.remote import OtherShareCoordinators
 from ottla.sharing.routing import ATTEMPTS_MAX, SharePersister, ShareStateCoordinators
 from ottla.sharing.state_machine import ShareStateMachine
-from ottla.sharing.state_settings import ShareStateSettings
 from tests.fakes.clock import ManualClock
+from tests.fakes.coordinator_settings import share_state_settings
 from tests.fakes.machine_log import MemoryLog
 from tests.fakes.peers import NO_OTHER_SHARE_COORDINATORS
 from tests.fakes.timers import ManualTimers
@@ -50,7 +50,7 @@ class House:
     def lead(self) -> None:
         """This broker leads the internal topic; its coordinators are still loading."""
         self.hosts = [
-            MachineHost(ShareStateMachine(ShareStateSettings(), Topics(), lambda end: None), log, self.clock, self.timers)
+            MachineHost(ShareStateMachine(share_state_settings(), Topics(), lambda end: None), log, self.clock, self.timers)
             for log in self.logs
         ]
         for index, host in enumerate(self.hosts):

@@ -13,7 +13,7 @@ from ottla.base.errors import ErrorCode
 from ottla.base.share_state import DeliveryState, SharePartitionKey, ShareState, StateBatch
 from ottla.sharing.commands import Command, Delete, Initialize, ReadState, ReadSummary, Result, Write
 from ottla.sharing.state_records import Snapshot, Update, read_record
-from ottla.sharing.state_settings import ShareStateSettings
+from tests.fakes.coordinator_settings import share_state_settings
 from tests.sharing.state_world import KEY, ORDERS, PAYMENTS, StateWorld, hard_state
 
 AVAILABLE, ACKNOWLEDGED, ARCHIVED = DeliveryState.AVAILABLE, DeliveryState.ACKNOWLEDGED, DeliveryState.ARCHIVED
@@ -119,7 +119,7 @@ def test_a_write_that_comes_late_takes_nothing_back() -> None:
 
 
 def test_after_so_many_updates_comes_a_snapshot() -> None:
-    world = initialized(StateWorld(ShareStateSettings(updates_per_snapshot=2)))
+    world = initialized(StateWorld(share_state_settings(updates_per_snapshot=2)))
     for offset in range(6):
         world.answer(write(StateBatch(offset, offset, ACKNOWLEDGED, 1)))
     assert kinds(world) == [Snapshot, Update, Update, Snapshot, Update, Update, Snapshot]
@@ -127,7 +127,7 @@ def test_after_so_many_updates_comes_a_snapshot() -> None:
 
 
 def test_without_updates_every_write_is_a_snapshot() -> None:
-    world = initialized(StateWorld(ShareStateSettings(updates_per_snapshot=0)))
+    world = initialized(StateWorld(share_state_settings(updates_per_snapshot=0)))
     world.answer(write(StateBatch(1, 1, ACKNOWLEDGED, 1)))
     assert kinds(world) == [Snapshot, Snapshot]
 
@@ -174,7 +174,7 @@ def test_a_refused_write_has_changed_nothing_and_says_so() -> None:
 
 
 def test_old_snapshots_are_repeated_so_that_the_log_can_go() -> None:
-    world = initialized(StateWorld(ShareStateSettings(cold_snapshot_interval_ms=1_000, prune_interval_ms=1_000)))
+    world = initialized(StateWorld(share_state_settings(cold_snapshot_interval_ms=1_000, prune_interval_ms=1_000)))
     world.timers.advance(900)
     other = KEY._replace(partition=1)
     world.answer(Initialize(other, 1, 0))
@@ -187,7 +187,7 @@ def test_old_snapshots_are_repeated_so_that_the_log_can_go() -> None:
 
 
 def test_a_quiet_log_does_not_grow() -> None:
-    world = initialized(StateWorld(ShareStateSettings(cold_snapshot_interval_ms=1_000, prune_interval_ms=1_000)))
+    world = initialized(StateWorld(share_state_settings(cold_snapshot_interval_ms=1_000, prune_interval_ms=1_000)))
     world.timers.advance(2_100)
     end = world.log.end
     world.timers.advance(60_000)
@@ -195,7 +195,7 @@ def test_a_quiet_log_does_not_grow() -> None:
 
 
 def test_cold_snapshots_are_written_a_bounded_amount_at_a_time() -> None:
-    world = StateWorld(ShareStateSettings(cold_snapshot_interval_ms=1_000, scan_bytes_max=100))
+    world = StateWorld(share_state_settings(cold_snapshot_interval_ms=1_000, scan_bytes_max=100))
     keys = [KEY._replace(group_id=f"g{number}") for number in range(9)]
     for key in keys:
         world.answer(Initialize(key, 1, 0))
@@ -205,7 +205,7 @@ def test_cold_snapshots_are_written_a_bounded_amount_at_a_time() -> None:
 
 
 def test_without_anything_to_remember_the_whole_log_may_go() -> None:
-    world = initialized(StateWorld(ShareStateSettings(prune_interval_ms=1_000)))
+    world = initialized(StateWorld(share_state_settings(prune_interval_ms=1_000)))
     world.answer(Delete(KEY))
     world.timers.advance(1_000)
     assert world.pruned_to == 2 and world.log.entries == []
@@ -258,7 +258,7 @@ class ShareStates(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.world = StateWorld(
-            ShareStateSettings(updates_per_snapshot=2, cold_snapshot_interval_ms=500, prune_interval_ms=300, scan_bytes_max=120),
+            share_state_settings(updates_per_snapshot=2, cold_snapshot_interval_ms=500, prune_interval_ms=300, scan_bytes_max=120),
             is_instant=False,
         )
         self.model: dict[SharePartitionKey, Remembered] = {}

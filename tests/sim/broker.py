@@ -15,7 +15,6 @@ from ottla.base.config import BrokerConfig
 from ottla.base.errors import ApiError
 from ottla.base.log_config import LogConfig
 from ottla.base.types import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC, TopicPartition
-from ottla.groups.settings import GroupSettings
 from ottla.replication.fetch_sessions import FetchSessions
 from ottla.replication.partition import Partition
 from ottla.requests.context import ConnectionInfo, Pending, RequestContext
@@ -27,8 +26,8 @@ from ottla.transactions.markers import LocalMarkers, Marker, MarkerDelivery, Wri
 from ottla.transactions.producer_ids import ProducerIds
 from ottla.transactions.remote import OtherCoordinators
 from ottla.transactions.routing import TransactionCoordinators
-from ottla.transactions.settings import TransactionSettings
 from ottla.wire.messages.fetch import FetchResponse
+from tests.fakes.coordinator_settings import group_settings, transaction_settings
 from tests.fakes.disk import MemDisk
 from tests.fakes.memory_store import MemoryStore
 from tests.fakes.randomness import SeededRandom
@@ -43,7 +42,7 @@ TOPICS = {"t": 2, "in": 1, GROUP_METADATA_TOPIC: 1, TRANSACTION_STATE_TOPIC: 1}
 KEYS = [TopicPartition(name, index) for name, count in TOPICS.items() for index in range(count)]
 LAYOUTS = ((1, 1, 1, 1, 1), (1, 2, 1, 2, 1), (2, 1, 1, 1, 2), (1, 1, 1, 2, 2))
 """Which broker leads each of KEYS."""
-SETTINGS = TransactionSettings(timeout_scan_interval_ms=500, completion_wait_ms=100)
+SETTINGS = transaction_settings(timeout_scan_interval_ms=500, completion_wait_ms=100)
 LOG_CONFIG = LogConfig(segment_bytes=2_048, index_interval_bytes=256)
 CHECKPOINTS = 0.3
 """After how many flushes aids to recovery are written and the recovery point is noted: what lies below it the next life takes from
@@ -151,7 +150,7 @@ class SimBroker:
         for key in KEYS:
             if self.world.layout[key] == self.broker_id:
                 self.partitions[key] = self._open(key)
-        self.groups = GroupHosts(clock, timers, self.random, topics, GroupSettings())  # type: ignore[arg-type]
+        self.groups = GroupHosts(clock, timers, self.random, topics, group_settings(initial_rebalance_delay_ms=3_000))  # type: ignore[arg-type]
         markers, peers = JudgedMarkers(self.world, self.get, self.groups.apply_marker, clock), SimPeers(self, timers)
         self.transactions = TransactionCoordinators(
             partition_count=lambda: 1,

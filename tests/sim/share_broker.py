@@ -32,8 +32,8 @@ from ottla.sharing.remote import OtherShareCoordinators
 from ottla.sharing.routing import SharePersister, ShareStateCoordinators
 from ottla.sharing.sessions import FINAL_EPOCH, ShareSessions
 from ottla.sharing.share_partition import GroupTerms, SharePartition
-from ottla.sharing.state_settings import ShareStateSettings
 from ottla.wire.messages.share_fetch import ShareFetchResponse
+from tests.fakes.coordinator_settings import share_state_settings
 from tests.sim.broker import LOAD_BYTES, LifeTimers, SimBroker
 from tests.sim.network import Call
 from tests.sim.peers import SimPeers
@@ -55,7 +55,7 @@ TERMS = GroupTerms(
     is_read_committed=False,
     may_renew=True,
 )
-STATE_SETTINGS = ShareStateSettings(updates_per_snapshot=4, cold_snapshot_interval_ms=600, prune_interval_ms=250)
+STATE_SETTINGS = share_state_settings(updates_per_snapshot=4, cold_snapshot_interval_ms=600, prune_interval_ms=250)
 CONFIG = BrokerConfig()
 
 

@@ -14,7 +14,7 @@ from ottla.base.errors import ErrorCode
 from ottla.base.types import TopicPartition
 from ottla.machine.contract import Decision, LogRecord
 from ottla.transactions.init_producer_id import InitProducerId
-from ottla.transactions.metadata import EPOCH_MAX, NO_IDENTITY, ProducerIdentity, TransactionMetadata
+from ottla.transactions.metadata import EPOCH_MAX, NO_IDENTITY, ProducerIdAndEpoch, TransactionMetadata
 from ottla.transactions.records import read_record, state_record
 from ottla.transactions.shard import EndResult, Shard
 from ottla.transactions.states import ALLOWED, COMPLETED, DEAD, ONGOING, PREPARE_COMMIT, PREPARED
@@ -33,11 +33,11 @@ class TransactionShard(RuleBasedStateMachine):
         super().__init__()
         self.world = World()
         self.world.do_set(_arguments("completion_wait_ms=0"))
-        self.held: dict[tuple[str, str], ProducerIdentity] = {}
-        self.owners: dict[tuple[str, ProducerIdentity], str] = {}
-        self.promised: dict[tuple[str, ProducerIdentity], bool] = {}
+        self.held: dict[tuple[str, str], ProducerIdAndEpoch] = {}
+        self.owners: dict[tuple[str, ProducerIdAndEpoch], str] = {}
+        self.promised: dict[tuple[str, ProducerIdAndEpoch], bool] = {}
 
-    def identity(self, client: str, transactional_id: str) -> ProducerIdentity:
+    def identity(self, client: str, transactional_id: str) -> ProducerIdAndEpoch:
         return self.held.get((client, transactional_id), NO_IDENTITY)
 
     @rule(client=CLIENTS, transactional_id=IDS, is_expected=st.booleans())
@@ -47,7 +47,7 @@ class TransactionShard(RuleBasedStateMachine):
         def told(result: EndResult) -> None:
             if result.code:
                 return
-            identity = ProducerIdentity(result.producer_id, result.producer_epoch)
+            identity = ProducerIdAndEpoch(result.producer_id, result.producer_epoch)
             owner = self.owners.setdefault((transactional_id, identity), client)
             assert owner == client, f"{identity} of {transactional_id} was given to {owner} and to {client} (I26)"
             assert identity.epoch < EPOCH_MAX
@@ -64,14 +64,14 @@ class TransactionShard(RuleBasedStateMachine):
     def end(self, client: str, transactional_id: str, is_commit: bool, is_retry: bool) -> None:
         identity = self.identity(client, transactional_id)
         if is_retry and identity.epoch > 0:
-            identity = ProducerIdentity(identity.producer_id, identity.epoch - 1)
+            identity = ProducerIdAndEpoch(identity.producer_id, identity.epoch - 1)
 
         def told(result: EndResult) -> None:
             if result.code:
                 return
             before = self.promised.setdefault((transactional_id, identity), is_commit)
             assert before == is_commit, f"{identity} was told commit and abort (I28)"
-            following = ProducerIdentity(result.producer_id, result.producer_epoch)
+            following = ProducerIdAndEpoch(result.producer_id, result.producer_epoch)
             assert following != identity, "an end of transactions v2 without a new epoch (I29)"
             if not is_retry:
                 self.held[client, transactional_id] = following
@@ -123,7 +123,7 @@ class TransactionShard(RuleBasedStateMachine):
     def the_log_tells_a_possible_story(self) -> None:
         """I27 along the whole log, and nobody was told what did not happen (P5)."""
         current: dict[str, TransactionMetadata] = {}
-        outcomes: dict[tuple[str, ProducerIdentity], bool] = {}
+        outcomes: dict[tuple[str, ProducerIdAndEpoch], bool] = {}
         for metadata in _story(self.world.log):
             last = current.get(metadata.transactional_id)
             assert last is None or metadata.state in ALLOWED[last.state] or metadata.producer_epoch == EPOCH_MAX - 2

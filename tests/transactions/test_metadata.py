@@ -9,7 +9,7 @@ from ottla.transactions.metadata import (
     EPOCH_MAX,
     NO_IDENTITY,
     NO_TIMEOUT_MS,
-    ProducerIdentity,
+    ProducerIdAndEpoch,
     TransactionMetadata,
     completed,
     initialised,
@@ -67,12 +67,12 @@ def test_without_a_new_producer_id_the_epoch_stops_at_its_maximum() -> None:
 
 
 def test_epoch_zero_has_no_epoch_before() -> None:
-    assert initialised(TransactionMetadata("tx", 7, -1, 1), ProducerIdentity(7, 0), 7, 1, 1).last_identity == NO_IDENTITY
+    assert initialised(TransactionMetadata("tx", 7, -1, 1), ProducerIdAndEpoch(7, 0), 7, 1, 1).last_identity == NO_IDENTITY
 
 
 def test_a_kept_transaction_is_marked_below_the_identity_that_ends_it() -> None:
     """KIP-939."""
-    mine = kept(kept(ongoing(), ProducerIdentity(7, 4), NO_TIMEOUT_MS, 60), ProducerIdentity(7, 5), NO_TIMEOUT_MS, 61)
+    mine = kept(kept(ongoing(), ProducerIdAndEpoch(7, 4), NO_TIMEOUT_MS, 60), ProducerIdAndEpoch(7, 5), NO_TIMEOUT_MS, 61)
     assert mine.is_kept and mine.identity == (7, 5) and mine.producer_epoch == 3
     ended = prepared_with_bump(mine, True, 70)
     assert (ended.state, ended.producer_epoch, ended.identity, ended.last_identity) == (PREPARE_COMMIT, 4, (7, 6), (7, 5))
@@ -82,7 +82,7 @@ def test_a_kept_transaction_is_marked_below_the_identity_that_ends_it() -> None:
 
 
 def test_a_kept_transaction_ended_by_a_v1_client_keeps_the_identity() -> None:
-    mine = kept(ongoing(), ProducerIdentity(7, 4), 1_000, 60)
+    mine = kept(ongoing(), ProducerIdAndEpoch(7, 4), 1_000, 60)
     ended = prepared(mine, False, 0, 70)
     assert (ended.producer_epoch, ended.identity) == (4, (7, 4))
     assert completed(ended, 80).state is COMPLETE_ABORT

@@ -14,12 +14,11 @@ from ottla.base.types import TopicPartition
 from ottla.machine.host import MachineHost
 from ottla.transactions.init_producer_id import InitProducerId
 from ottla.transactions.markers import LocalMarkers
-from ottla.transactions.metadata import ProducerIdentity, TransactionMetadata
+from ottla.transactions.metadata import ProducerIdAndEpoch, TransactionMetadata
 from ottla.transactions.producer_ids import ProducerIds
 from ottla.transactions.queries import ListFilter
 from ottla.transactions.remote import OtherCoordinators
 from ottla.transactions.routing import TransactionCoordinators, produce_error
-from ottla.transactions.settings import TransactionSettings
 from ottla.transactions.shard import EndResult
 from ottla.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,
@@ -28,6 +27,7 @@ from ottla.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnTopicResult,
 )
 from tests.fakes.clock import ManualClock
+from tests.fakes.coordinator_settings import transaction_settings
 from tests.fakes.machine_log import MemoryLog
 from tests.fakes.memory_store import MemoryStore
 from tests.fakes.peers import HeldPeers
@@ -35,7 +35,7 @@ from tests.fakes.timers import ManualTimers
 from tests.scenarios.transactions_world import HeldMarkers
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
-SOMEBODY = ProducerIdentity(1, 1)
+SOMEBODY = ProducerIdAndEpoch(1, 1)
 
 
 class Leaders:
@@ -60,7 +60,7 @@ class House:
         self.coordinators = TransactionCoordinators(
             partition_count=lambda: self.shards,
             group_partition=len,
-            settings=TransactionSettings(),
+            settings=transaction_settings(),
             producer_ids=ProducerIds(self.store, 1),
             markers=HeldMarkers(self.lines.append),
             local_markers=LocalMarkers(lambda topic, partition: None, lambda *marker: None, self.clock),
@@ -142,7 +142,7 @@ def test_every_question_is_answered_when_nobody_coordinates() -> None:
 def test_the_offsets_of_a_group_are_a_partition_like_any_other() -> None:
     house = House()
     house.activate()
-    identity = ProducerIdentity(*house.init("tx")[1:3])
+    identity = ProducerIdAndEpoch(*house.init("tx")[1:3])
     told: list[ErrorCode] = []
     house.coordinators.verify_offsets("tx", identity, "ggg", told.append)
     house.coordinators.add_offsets("tx", identity, "ggg", 0, told.append)
@@ -201,7 +201,7 @@ def test_verification_can_be_switched_off_for_old_clients_only() -> None:
     house = House()
     house.activate()
     assert house.admit("tx", False) is ErrorCode.INVALID_PRODUCER_ID_MAPPING
-    house.coordinators.configure(TransactionSettings(is_verification_enabled=False))
+    house.coordinators.configure(transaction_settings(is_verification_enabled=False))
     assert house.admit("tx", False) is ErrorCode.NONE
     assert house.admit("tx", True) is ErrorCode.INVALID_PRODUCER_ID_MAPPING
 

@@ -14,14 +14,17 @@ import gc
 import statistics
 import time
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Any, NamedTuple
 
+from ottla.base.config import BrokerConfig
 from ottla.base.uuids import Uuid
 from ottla.groups.answers import Beat
 from ottla.groups.commands import Caller, ConsumerHeartbeat
 from ottla.groups.machine import GroupMachine
-from ottla.groups.settings import GroupSettings
+from ottla.groups.settings import GroupCoordinatorSettings
 from ottla.machine.contract import Answer, Decision
+from ottla.server.coordinator_views import group_settings
 
 TOPICS = 10
 BEATS = 1000
@@ -58,12 +61,16 @@ class Numbers:
         return self._last.to_bytes(count, "big")
 
 
+def _settings(**changes: Any) -> GroupCoordinatorSettings:
+    return replace(group_settings(BrokerConfig()), **changes)
+
+
 class Coordinator:
     """A group machine whose log is no more than the fold; members give up at once what they have to."""
 
     def __init__(self, partitions: int) -> None:
         self.topics = Topics(TOPICS, partitions)
-        self.machine: Any = GroupMachine(GroupSettings(consumer_assignment_interval_ms=0), self.topics, Numbers())  # type: ignore[arg-type]
+        self.machine: Any = GroupMachine(_settings(consumer_assignment_interval_ms=0), self.topics, Numbers())  # type: ignore[arg-type]
         self.owned: dict[str, dict[Uuid, frozenset[int]]] = {}
         self.epochs: dict[str, int] = {}
         self.logged = 0
@@ -173,7 +180,7 @@ def _unusual(coordinator: Coordinator) -> list[Cost]:
     unequal = timed_ms(lambda: coordinator.beat(other))
     coordinator.leave("newcomer-other")
     coordinator.settle()
-    coordinator.machine.configure(GroupSettings(consumer_assignors=("range", "uniform"), consumer_assignment_interval_ms=0))
+    coordinator.machine.configure(_settings(consumer_assignors=("range", "uniform"), consumer_assignment_interval_ms=0))
     last = coordinator.request("newcomer-last")
     by_range = timed_ms(lambda: coordinator.beat(last))
     return [Cost("a member joins that reads other topics", unequal), Cost("the assignor changes: every share moves", by_range)]

@@ -8,12 +8,12 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from ottla.base.share_state import SharePartitionKey, ShareState
 from ottla.groups.machine import GroupMachine
-from ottla.groups.settings import GroupSettings
 from ottla.groups.share.group import ShareGroup
+from tests.fakes.coordinator_settings import group_settings
 from tests.scenarios.share_groups_world import World
 
 NAMES = st.sampled_from(["a", "b", "c"])
-SETTINGS = GroupSettings(
+SETTINGS = group_settings(
     initial_rebalance_delay_ms=0, consumer_assignment_interval_ms=0, share_assignment_interval_ms=500, share_members_max=2
 )
 
