@@ -25,7 +25,7 @@ class DirectoryLock:
         except OSError as error:
             os.close(self._descriptor)
             raise DirectoryRefused(f"{directory} is in use by another broker; stop it first, or use another log.dirs", directory) from error
-        # Who holds it, for `ottla stop` and `ottla status`; the lock itself says only that somebody does.
+        # Who holds it, for `ottla stop` and `ottla status`; the lock itself says only that a process does.
         try:
             os.ftruncate(self._descriptor, 0)
             os.write(self._descriptor, b"%d\n" % os.getpid())
@@ -40,7 +40,7 @@ class DirectoryLock:
 
 
 def lock(descriptor: int) -> None:
-    """Takes an exclusive lock without waiting; raises `OSError` if somebody has it."""
+    """Takes an exclusive lock without waiting; raises `OSError` if it is held."""
     if os.name == "nt":
         import msvcrt
 

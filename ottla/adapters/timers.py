@@ -1,6 +1,6 @@
 """Production timers: the event loop runs the function later, in the order of deadlines.
 
-Loops count in float seconds and the house counts in milliseconds; the conversion lives here and nowhere else. A function that raises is the
+Loops count in float seconds, the ports in milliseconds; the conversion lives here and nowhere else. A function that raises is the
 loop's exception handler's business, which the server sets. Nothing here outlives the loop: what is still pending when it closes is dropped.
 """
 

@@ -65,7 +65,7 @@ class WorkerProcess:
         with self._guard:
             self._is_closed = True
             if self._process is not None and self._is_asked:
-                self._process.kill()  # whoever waits for the answer ends it
+                self._process.kill()  # the caller that waits for the answer ends with an error
                 return
         self.rest()
 
@@ -101,7 +101,7 @@ def end(process: subprocess.Popen[bytes]) -> None:
         try:
             pipe.close()
         except OSError:
-            pass  # what was still in the buffer has nobody to read it
+            pass  # what was still in the buffer is not read any more
 
 
 def serve(work: Callable[[Any], object]) -> None:

@@ -70,7 +70,7 @@ class TopicPut:
 
 @dataclass(frozen=True, slots=True)
 class TopicRemoved:
-    """The topic is marked for deletion: nobody sees it any more, its name is not free yet."""
+    """The topic is marked for deletion: clients do not see it any more, its name is not free yet."""
 
     name: str
 

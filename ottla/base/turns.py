@@ -1,11 +1,11 @@
 """Long work on a loop that others wait for: a bounded piece in each turn, one after the other in the order of asking.
 
-Whoever has much to do hands over an iterator that does a little each time it is asked. The first piece runs at once, so small work is done
+Long work is an iterator that does a little at each step. The first piece runs at once, so small work is done
 before `add` returns, as if there were no turns; what remains goes on in later turns, between which the loop serves everybody else. What
-comes while something is unfinished waits behind it, and `call_when_idle` tells when all of it has been done.
+comes while something is unfinished waits behind it, and `call_when_idle` calls back when all of it has been done.
 
-Until `begin` nothing is bounded: nobody waits for a loop that does not run yet. An iterator that raises is dropped, what stands behind it
-goes on, and the failure is for whoever runs the loop.
+Until `begin` nothing is bounded: no client waits for a loop that does not run yet. An iterator that raises is dropped, what stands behind
+it goes on, and the loop gets the exception.
 """
 
 from __future__ import annotations

@@ -63,9 +63,9 @@ class Announcements:
         settings = _all_settings(state)
         hosted: dict[int, list[PartitionState]] = {}
         for topic, partition in state.partitions():
-            told = _state_of(topic, partition, is_new=False)
+            sent = _state_of(topic, partition, is_new=False)
             for replica in partition.replicas:
-                hosted.setdefault(replica, []).append(told)
+                hosted.setdefault(replica, []).append(sent)
         for broker in receivers:
             self._send(state, broker, UpdateConfigs, changes=settings, is_complete=True)
             self._send(state, broker, UpdateMetadata, topics=topics, brokers=live, is_complete=True)
@@ -122,9 +122,9 @@ class Announcements:
                 previous = known[partition.index] if partition.index < len(known) else None
                 if partition == previous:
                     continue
-                told = _state_of(new, partition, is_new=previous is None)
+                sent = _state_of(new, partition, is_new=previous is None)
                 for replica in partition.replicas:
-                    hosted.setdefault(replica, []).append(told)
+                    hosted.setdefault(replica, []).append(sent)
                 for replica in previous.replicas if previous is not None else ():
                     if replica not in partition.replicas:
                         stopped.setdefault(replica, []).append(_stopped(new, partition))

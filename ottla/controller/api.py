@@ -172,6 +172,6 @@ class Controller(Protocol):
     ) -> None: ...
 
     def controlled_shutdown(self, broker_id: int, broker_epoch: int, done: Callable[[ErrorCode, list[tuple[str, int]]], None]) -> None:
-        """Hands over what a stopping broker leads; the answer names the partitions that nobody else can lead."""
+        """Hands over what a stopping broker leads; the answer names the partitions that no other broker can lead."""
 
     def alter_reassignments(self, requests: Sequence[Reassignment], done: Callable[[list[PartitionResult]], None]) -> None: ...

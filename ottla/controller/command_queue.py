@@ -81,7 +81,7 @@ class CommandQueue:
         self._term += 1
 
     def close(self) -> None:
-        """Answers all who wait with NOT_CONTROLLER; what is under way is never heard of again."""
+        """Answers all waiting commands with NOT_CONTROLLER; the answer to a write that is under way is ignored."""
         self.is_open = False
         self._term += 1
         waiting = [*([self._current] if self._current is not None else []), *self._queue]

@@ -19,7 +19,7 @@ SEGMENT_BYTES_LEAST = 1 << 20
 
 
 class InternalTopics:
-    """Creates `__consumer_offsets`, `__transaction_state` and `__share_group_state` when somebody needs them."""
+    """Creates `__consumer_offsets`, `__transaction_state` and `__share_group_state` at first use."""
 
     def __init__(self, controller: Controller, metadata: ClusterMetadata, config: BrokerConfig) -> None:
         self._controller = controller

@@ -1,5 +1,5 @@
 """Reading the cluster's state out of the metadata store: all nodes first, then one pure step from nodes to `ClusterState`. The epoch that
-the controller was elected with is not read: whoever reads it anew might take over the epoch of a successor (I38).
+the controller was elected with is not read: a controller that read it anew might take over the epoch of a successor (I38).
 
 Nodes that cannot be read are left out with a line for the log, so that garbage in the store costs what it damages and no more: a topic
 whose node is damaged is not served, a partition whose state is damaged has no leader, a damaged configuration counts as empty.

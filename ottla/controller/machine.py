@@ -1,4 +1,4 @@
-"""What the controller decides when brokers come and go, when a leader reports its in-sync set, and when somebody asks for an election.
+"""What the controller decides when brokers come and go, when a leader reports its in-sync set, and when an election is requested.
 
 Each `decide_*` is pure: it reads `ClusterState` and answers a `Plan`, the operations of one multi and the changes to apply once the store
 has taken it. Every plan that writes begins with a check of `/controller_epoch`, and sets each partition state under the version last
@@ -229,7 +229,7 @@ def _isr_refusal(state: ClusterState, broker_id: int, partition: PartitionMetada
         return ErrorCode.INVALID_REQUEST
     for member, epoch in change.isr:
         registered = state.brokers.get(member)
-        # A member that restarted since the leader saw it may have come back empty (KIP-903, I13).
+        # A member that restarted since its last fetch may have come back empty (KIP-903, I13).
         if registered is None or epoch not in (-1, registered.epoch):
             return ErrorCode.INELIGIBLE_REPLICA
     return ErrorCode.NONE

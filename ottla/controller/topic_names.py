@@ -1,4 +1,4 @@
-"""Which names a topic may have: Kafka's letters and length, and no two names that one metric could not tell apart."""
+"""Which names a topic may have: Kafka's letters and length, and no two names that are the same in a metric."""
 
 from __future__ import annotations
 

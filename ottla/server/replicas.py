@@ -152,7 +152,7 @@ class Replicas:
         self._hosts.resign(*key)
         partition = self._partitions.get(*key)
         if partition is not None:
-            # Who waits here for records or for an acknowledgement is told what Kafka would tell: no disk has failed.
+            # Requests that wait here for records or for an acknowledgement get Kafka's error: no disk has failed.
             gone = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if replica.is_deleted else ErrorCode.NOT_LEADER_OR_FOLLOWER
             partition.go_offline("the replica was stopped", gone)
         try:
@@ -175,27 +175,27 @@ class Replicas:
             self._missing[key] = state
             self.mark_offline([key])
             return
-        told = state.partition
-        if told.leader == self._broker_id:
+        wanted = state.partition
+        if wanted.leader == self._broker_id:
             self._lead(partition, state)
         else:
             partition.become_follower(
-                leader_id=told.leader,
-                leader_epoch=told.leader_epoch,
-                partition_epoch=told.partition_epoch,
-                replicas=told.replicas,
-                isr=told.isr,
+                leader_id=wanted.leader,
+                leader_epoch=wanted.leader_epoch,
+                partition_epoch=wanted.partition_epoch,
+                replicas=wanted.replicas,
+                isr=wanted.isr,
             )
             self._hosts.resign(*key)
 
     def _lead(self, partition: Partition, state: PartitionState) -> None:
-        told = state.partition
-        is_new_term = not partition.is_leading or told.leader_epoch > partition.leader_epoch
+        wanted = state.partition
+        is_new_term = not partition.is_leading or wanted.leader_epoch > partition.leader_epoch
         partition.become_leader(
-            leader_epoch=told.leader_epoch,
-            partition_epoch=told.partition_epoch,
-            replicas=told.replicas,
-            isr=told.isr,
+            leader_epoch=wanted.leader_epoch,
+            partition_epoch=wanted.partition_epoch,
+            replicas=wanted.replicas,
+            isr=wanted.isr,
             now_ms=self._clock.monotonic_ms(),
         )
         if is_new_term:

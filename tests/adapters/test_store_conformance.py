@@ -139,7 +139,7 @@ def test_a_node_has_data_and_versions(one: Session, other: Session) -> None:
     assert one.run(Set("/a", b"4", 0)) == Outcome(StoreResult.BAD_VERSION, 0)
 
 
-def test_missing_nodes_are_told_from_failures(one: Session) -> None:
+def test_missing_nodes_differ_from_failures(one: Session) -> None:
     assert one.get("/x") == (StoreResult.NO_NODE, None)
     assert one.exists("/x") is StoreResult.NO_NODE
     assert one.children("/x") == (StoreResult.NO_NODE, [])

@@ -28,16 +28,16 @@ def test_the_result_comes_back_on_the_loop(loop: asyncio.AbstractEventLoop) -> N
 
 def test_the_close_waits_for_what_runs_and_lets_nothing_else_begin(loop: asyncio.AbstractEventLoop) -> None:
     threads, may_end = LoopThreads(loop), threading.Event()
-    heard: list[str] = []
+    calls: list[str] = []
 
     def work() -> None:
         may_end.wait(10)
-        heard.append("ran")
+        calls.append("ran")
 
     threads.run(work, lambda _: None)
     threading.Timer(0.05, may_end.set).start()
     threads.close()
-    assert heard == ["ran"]
-    threads.run(lambda: heard.append("too late"), lambda _: heard.append("told"))
+    assert calls == ["ran"]
+    threads.run(lambda: calls.append("too late"), lambda _: calls.append("result"))
     loop.run_until_complete(asyncio.sleep(0))
-    assert heard == ["ran"]
+    assert calls == ["ran"]

@@ -52,7 +52,7 @@ def test_one_process_answers_one_order_after_another(worker: WorkerProcess) -> N
     assert worker.pid is None and worker.ask(3)[0] != pid
 
 
-def test_a_killed_worker_is_told_and_replaced(worker: WorkerProcess) -> None:
+def test_a_killed_worker_is_reported_and_replaced(worker: WorkerProcess) -> None:
     pid = worker.ask(1)[0]
     os.kill(pid, signal.SIGKILL)
     with pytest.raises(WorkerLost, match=f"{pid} ended before"):

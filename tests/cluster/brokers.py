@@ -12,7 +12,7 @@ from ottla.cluster.member import ClusterMember
 from ottla.cluster.metadata_cache import MetadataCache
 from ottla.cluster.registration import Registration
 from ottla.controller.api import NewTopic, TopicResult
-from tests.controller.cluster import Told
+from tests.controller.cluster import RecordingReplicas
 from tests.fakes.memory_store import MemoryStore, ZooKeeperModel
 from tests.fakes.randomness import SeededRandom
 from tests.fakes.timers import ManualTimers
@@ -27,7 +27,7 @@ class Member:
         self.world = world
         self.broker_id = broker_id
         self.store = store
-        self.told = Told()
+        self.replicas = RecordingReplicas()
         self.cache = MetadataCache()
         self.refusals: list[str] = []
         config, _ = load(assignments=[f"broker.id={broker_id}"])
@@ -38,7 +38,7 @@ class Member:
             timers=world.timers,
             random=SeededRandom(broker_id),
             metadata=self.cache,
-            replicas=self.told,
+            replicas=self.replicas,
             later=world.timers.call_soon,
             remote=world,
         )

@@ -17,7 +17,7 @@ from ottla.base.control_messages import (
 from ottla.base.errors import ErrorCode
 from ottla.cluster.control import ControlReceiver
 from ottla.cluster.metadata_cache import MetadataCache
-from tests.controller.cluster import Told
+from tests.controller.cluster import RecordingReplicas
 
 ID = b"\1" * 16
 CONFIGS = UpdateConfigs(controller_id=1, controller_epoch=5, broker_epoch=100, changes=[ConfigPut(CONFIG_BROKER, "", {"a": "b"})])
@@ -44,14 +44,14 @@ def update_metadata(controller_epoch: int, broker_epoch: int = 100) -> UpdateMet
 
 
 class Receiver:
-    """A receiver of broker epoch 100 that has heard of controller epoch 5."""
+    """A receiver of broker epoch 100 after a message of controller epoch 5."""
 
     def __init__(self) -> None:
-        self.told = Told()
+        self.replicas = RecordingReplicas()
         self.cache = MetadataCache()
         self.configured = 0
         self.receiver = ControlReceiver(
-            metadata=self.cache, replicas=self.told, broker_epoch=lambda: 100, on_broker_configs=self._on_broker_configs
+            metadata=self.cache, replicas=self.replicas, broker_epoch=lambda: 100, on_broker_configs=self._on_broker_configs
         )
         assert self.receive(leader_and_isr(3, 7)) == [ErrorCode.NONE]
 
@@ -64,7 +64,7 @@ class Receiver:
         return answers
 
     def terms(self) -> list[tuple[int, int]]:
-        return [(state.partition.leader_epoch, state.partition.partition_epoch) for state in self.told.states]
+        return [(state.partition.leader_epoch, state.partition.partition_epoch) for state in self.replicas.states]
 
 
 @pytest.mark.parametrize(
@@ -94,9 +94,9 @@ def test_only_newer_states_of_a_replica_are_passed_on() -> None:
 def test_a_late_stop_of_an_earlier_leadership_is_ignored() -> None:
     world = Receiver()
     world.receive(stop_replica(2))
-    assert world.told.stopped == []
+    assert world.replicas.stopped == []
     world.receive(stop_replica(3))
-    assert [stopped.leader_epoch for stopped in world.told.stopped] == [3]
+    assert [stopped.leader_epoch for stopped in world.replicas.stopped] == [3]
 
 
 def test_a_replica_that_was_stopped_may_come_back_and_a_deleted_one_begins_anew() -> None:
@@ -112,8 +112,8 @@ def test_a_replica_that_was_stopped_may_come_back_and_a_deleted_one_begins_anew(
 
 def test_answers_wait_until_the_replicas_are_open() -> None:
     world = Receiver()
-    world.told.is_settled = False
-    assert world.receive(leader_and_isr(4)) == [] and len(world.told.waiting) == 1
+    world.replicas.is_settled = False
+    assert world.receive(leader_and_isr(4)) == [] and len(world.replicas.waiting) == 1
     assert world.receive(update_metadata(6)) == [ErrorCode.NONE]
 
 
@@ -122,6 +122,6 @@ def test_settings_of_brokers_are_put_into_force_when_they_change() -> None:
     for expected in (1, 1):
         world.receive(CONFIGS)
         assert world.configured == expected
-    assert world.cache.configs(CONFIG_BROKER, "") == {"a": "b"} and world.told.configs == [(CONFIG_BROKER, "")]
+    assert world.cache.configs(CONFIG_BROKER, "") == {"a": "b"} and world.replicas.configs == [(CONFIG_BROKER, "")]
     world.receive(UpdateConfigs(controller_id=1, controller_epoch=5, broker_epoch=100, changes=[], is_complete=True))
     assert (world.configured, world.cache.configs(CONFIG_BROKER, "")) == (2, {})

@@ -1,6 +1,6 @@
 """Seeded runs of three brokers over a ZooKeeper whose connections break, whose sessions expire and whose answers are lost.
 
-After every write: whoever writes topics holds `/controller` at that moment, and checks the epoch (I38, I39). At the end all is healed: one
+After every write: the writer of topics holds `/controller` at that moment, and checks the epoch (I38, I39). At the end all is healed: one
 controller, and the tree, its state and what every broker serves are the same; each request was answered once, and what was answered as
 done is done. The last test plants the faults that this must find.
 """

@@ -46,7 +46,7 @@ def test_one_broker_is_the_controller_and_all_serve_the_same() -> None:
     for member in world.members.values():
         assert member.cache.topic("a") == world.controller.controller.state.topic("a")
         assert (member.cache.controller_id, sorted(member.cache.brokers), member.cache.cluster_id) == (0, [0, 1, 2], "test-cluster")
-        hosted = [state.partition.index for state in member.told.states]
+        hosted = [state.partition.index for state in member.replicas.states]
         topic = member.cache.topic("a")
         assert topic is not None and hosted == [part.index for part in topic.partitions if member.broker_id in part.replicas]
 
@@ -214,7 +214,7 @@ def test_a_broker_that_leaves_leads_nothing_and_one_that_is_back_gets_everything
     assert back.cache.topic("a") == world.controller.cache.topic("a")
     topic = back.cache.topic("a")
     assert topic is not None and not any(part.offline_replicas for part in topic.partitions)
-    assert [state.partition.index for state in back.told.states] == [part.index for part in topic.partitions if 2 in part.replicas]
+    assert [state.partition.index for state in back.replicas.states] == [part.index for part in topic.partitions if 2 in part.replicas]
 
 
 def test_topics_that_are_deleted_go_from_every_broker() -> None:
@@ -227,5 +227,5 @@ def test_topics_that_are_deleted_go_from_every_broker() -> None:
     assert len(answers) == 1
     for member in world.members.values():
         assert member.cache.topic("a") is None
-        assert [(stopped.partition, stopped.is_deleted) for stopped in member.told.stopped] == [(0, True), (1, True)]
+        assert [(stopped.partition, stopped.is_deleted) for stopped in member.replicas.stopped] == [(0, True), (1, True)]
     assert not any("/topics/a" in path or "delete_topics/" in path for path in world.model.tree.nodes())

@@ -1,4 +1,4 @@
-"""A controller over a store in memory, with a listener that writes down what it is told: what most tests of this folder start from."""
+"""A controller over a store in memory, with a listener that records its calls: what most tests of this folder start from."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from tests.fakes.randomness import SeededRandom
 from tests.fakes.timers import ManualTimers
 
 
-class Told:
-    """A `ReplicaListener` that remembers."""
+class RecordingReplicas:
+    """A `ReplicaListener` that records its calls."""
 
     def __init__(self) -> None:
         self.states: list[PartitionState] = []
@@ -62,7 +62,7 @@ class Cluster:
     ) -> None:
         self.store = store if store is not None else MemoryStore()
         self.config = config if config is not None else BrokerConfig()
-        self.told = Told()
+        self.replicas = RecordingReplicas()
         self.timers = timers if timers is not None else ManualTimers()
         self.later: list[Callable[[], object]] | None = None
         self.cache = MetadataCache()
@@ -73,7 +73,7 @@ class Cluster:
             timers=self.timers,
             random=SeededRandom(1),
             metadata=self.cache,
-            replicas=self.told,
+            replicas=self.replicas,
             later=self._call_later,
         )
         self.loop = self.member.controller

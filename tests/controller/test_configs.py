@@ -56,10 +56,10 @@ def test_replacing_forgets_what_is_not_named(cluster: Cluster) -> None:
     assert cluster.metadata.configs(CONFIG_TOPIC, "t") == {"segment.ms": "9"}
 
 
-def test_the_broker_is_told_which_topic_changed(cluster: Cluster) -> None:
-    cluster.told.configs.clear()
+def test_the_broker_is_sent_which_topic_changed(cluster: Cluster) -> None:
+    cluster.replicas.configs.clear()
     alter(cluster, CONFIG_TOPIC, "t", ("retention.ms", SET, "5"))
-    assert cluster.told.configs == [(CONFIG_TOPIC, "t")]
+    assert cluster.replicas.configs == [(CONFIG_TOPIC, "t")]
 
 
 def test_validate_only(cluster: Cluster) -> None:

@@ -76,7 +76,7 @@ REPLICAS = st.lists(st.integers(0, 5), min_size=1, max_size=4, unique=True)
 
 
 @given(REPLICAS, st.data(), st.lists(st.integers(0, 5), unique=True))
-def test_a_clean_leader_was_in_sync_and_nobody_else_enters(replicas: list[int], data: st.DataObject, live: list[int]) -> None:
+def test_a_clean_leader_was_in_sync_and_no_other_replica_enters(replicas: list[int], data: st.DataObject, live: list[int]) -> None:
     isr = data.draw(st.lists(st.sampled_from(replicas), min_size=1, unique=True))
     elected = elect_after_failure(replicas, isr, live)
     if elected is None:

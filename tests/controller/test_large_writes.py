@@ -31,7 +31,7 @@ def test_a_large_topic_takes_several_writes_and_exists_with_the_last() -> None:
     writes = cluster.store.multis[3:]
     assert len(writes) > 3 and all(sum(map(operation_bytes, write)) <= MULTI_BYTES_MAX for write in cluster.store.multis)
     assert leaders(cluster) == [0] * COUNT
-    assert [state.is_new for state in cluster.told.states] == [True] * COUNT
+    assert [state.is_new for state in cluster.replicas.states] == [True] * COUNT
     stored, notes = build_state(cluster.store.nodes())
     assert notes == [] and not stored.missing_nodes and stored.topic(NAME) == cluster.metadata.topic(NAME)
 

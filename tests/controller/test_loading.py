@@ -80,7 +80,7 @@ def test_live_state_is_what_the_store_says(steps: list[tuple[str, str, int]]) ->
 
 
 class LateStore(MemoryStore):
-    """Answers when it is told to, last question first."""
+    """Answers when the test says so, last question first."""
 
     def __init__(self, nodes: dict[str, Node]) -> None:
         super().__init__(nodes)

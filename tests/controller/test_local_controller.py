@@ -49,7 +49,7 @@ def test_epochs_rise_with_every_start_and_the_cluster_stays_the_same() -> None:
         partition = cluster.metadata.partition("a", 0)
         assert partition is not None
         seen.append((cluster.metadata.controller_epoch, partition.leader_epoch, cluster.metadata.brokers[0].epoch))
-        assert [state.partition for state in cluster.told.states] == [partition]
+        assert [state.partition for state in cluster.replicas.states] == [partition]
     assert seen == sorted(set(seen))
     assert [epochs[:2] for epochs in seen] == [(2, 1), (3, 2), (4, 3)]
 
@@ -70,7 +70,7 @@ def test_every_write_checks_the_controllers_epoch() -> None:
 
 
 def test_another_controllers_epoch_ends_the_rule() -> None:
-    """I38: nothing is written, everybody who waits is told, and so is everybody who comes later."""
+    """I38: nothing is written, and waiting and later requests get NOT_CONTROLLER."""
     cluster = Cluster()
     overwrite(cluster.store, znodes.CONTROLLER_EPOCH, b"9")
     before = cluster.store.nodes()
@@ -93,16 +93,16 @@ def test_an_expired_session_ends_the_rule_for_all_who_wait() -> None:
 
 
 def test_commands_wait_for_the_write_before_them() -> None:
-    """The second creation is decided when the first is applied, so it sees the name taken; nobody is told or answered before."""
+    """The second creation is decided when the first is applied, so it finds the name taken; nothing is sent or answered before."""
     cluster = Cluster()
     cluster.store.hold()
     answers: list[TopicResult] = []
     for _ in range(2):
         cluster.loop.create_topics([NewTopic(name="a")], False, answers.extend)
-    assert (answers, cluster.told.states, cluster.metadata.topic("a")) == ([], [], None)
+    assert (answers, cluster.replicas.states, cluster.metadata.topic("a")) == ([], [], None)
     cluster.store.release()
     assert [result.error for result in answers] == [ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS]
-    assert len(cluster.told.states) == 1
+    assert len(cluster.replicas.states) == 1
 
 
 def test_a_change_behind_the_controllers_back_is_read_and_the_command_decided_anew() -> None:
@@ -124,12 +124,12 @@ def test_a_conflict_that_does_not_end_is_given_up() -> None:
     cluster.create("a")
     works = cluster.store.multi
 
-    def somebody_is_always_first(operations: Sequence[Operation], done: Callable[[Outcome], object]) -> None:
+    def another_writer_is_always_first(operations: Sequence[Operation], done: Callable[[Outcome], object]) -> None:
         overwrite_path = znodes.topic_path("a")
         works([Set(overwrite_path, cluster.store.nodes()[overwrite_path].data)], lambda outcome: None)
         works(operations, done)
 
-    cluster.store.multi = somebody_is_always_first  # type: ignore[method-assign]
+    cluster.store.multi = another_writer_is_always_first  # type: ignore[method-assign]
     answers: list[list[TopicResult]] = []
     cluster.loop.create_partitions([NewPartitions(name="a", count=2)], False, answers.append)
     assert answers[0][0].error is ErrorCode.UNKNOWN_SERVER_ERROR
@@ -146,7 +146,7 @@ def test_a_command_of_unknown_outcome_is_decided_from_fresh_reads_and_answered_b
     topic = cluster.metadata.topic("a")
     assert result.error is ErrorCode.NONE and topic is not None and result.topic_id == topic.topic_id
     assert cluster.cache.topic("a") == topic
-    assert [state.topic for state in cluster.told.states] == ["a"]
+    assert [state.topic for state in cluster.replicas.states] == ["a"]
     assert uuid_to_text(topic.topic_id).encode() in cluster.store.nodes()[znodes.topic_path("a")].data
     assert len(cluster.store.multis) - writes == 1
     assert cluster.create("a")[0].error is ErrorCode.TOPIC_ALREADY_EXISTS
@@ -159,7 +159,7 @@ def test_a_deletion_with_unknown_outcome_is_finished() -> None:
         cluster.store.fail_next(StoreResult.UNKNOWN, is_applied=is_applied)
         assert cluster.delete("a")[0].error is ErrorCode.NONE
         assert cluster.metadata.topic("a") is None and cluster.cache.topic("a") is None
-        assert [stopped.topic for stopped in cluster.told.stopped] == ["a"]
+        assert [stopped.topic for stopped in cluster.replicas.stopped] == ["a"]
         assert cluster.create("a")[0].error is ErrorCode.NONE
 
 
@@ -252,16 +252,16 @@ def test_answers_come_once() -> None:
 
 
 def test_an_answer_waits_for_the_logs() -> None:
-    """Who was told of a topic may write to it."""
+    """A client may write to a topic as soon as its creation is answered."""
     cluster = Cluster()
-    cluster.told.is_settled = False
+    cluster.replicas.is_settled = False
     answers: list[TopicResult] = []
     cluster.loop.create_topics([NewTopic(name="a")], False, answers.extend)
     cluster.loop.create_partitions([NewPartitions(name="a", count=2)], False, answers.extend)
     cluster.loop.delete_topics(["a"], answers.extend)
-    assert (answers, len(cluster.told.waiting), len(cluster.told.stopped)) == ([], 3, 2)
+    assert (answers, len(cluster.replicas.waiting), len(cluster.replicas.stopped)) == ([], 3, 2)
     assert cluster.metadata.topic("a") is None and "a" in cluster.metadata.deleting
-    for function in cluster.told.waiting:
+    for function in cluster.replicas.waiting:
         function()
     assert [(result.name, result.error) for result in answers] == [("a", ErrorCode.NONE)] * 3
     assert not cluster.metadata.deleting

@@ -72,8 +72,8 @@ def test_a_dead_leader_is_replaced_and_the_dead_leave_the_isr() -> None:
     assert 1 not in state.brokers
 
 
-def test_nobody_in_sync_leaves_no_leader_and_keeps_the_isr() -> None:
-    """P10: whoever holds the acknowledged records stays the only one who may lead."""
+def test_no_replica_in_sync_leaves_no_leader_and_keeps_the_isr() -> None:
+    """P10: the replica with the acknowledged records stays the only one that may lead."""
     state = with_topic(state_of(1, 2), (1, (1, 2), (1,)))
     assert applied(state, decide_brokers_changed(state, [], [1], never)) == [(NO_LEADER, 6, 10, (1,))]
     assert applied(state, decide_brokers_changed(state, [], [], never)) == [(NO_LEADER, 6, 10, (1,))]

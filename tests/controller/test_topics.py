@@ -68,7 +68,7 @@ def test_validate_only_writes_and_tells_nothing() -> None:
     before = cluster.store.nodes()
     (result,) = cluster.create(NewTopic(name="a", num_partitions=2), validate_only=True)
     assert (result.error, result.num_partitions) == (ErrorCode.NONE, 2)
-    assert (cluster.store.nodes(), cluster.told.states) == (before, [])
+    assert (cluster.store.nodes(), cluster.replicas.states) == (before, [])
 
 
 def test_a_topic_is_one_write() -> None:
@@ -76,8 +76,8 @@ def test_a_topic_is_one_write() -> None:
     count = len(cluster.store.multis)
     cluster.create(NewTopic(name="a", num_partitions=3, configs={"retention.ms": "5"}))
     assert len(cluster.store.multis) == count + 1
-    assert [state.partition.index for state in cluster.told.states] == [0, 1, 2]
-    assert all(state.is_new and state.partition.leader == 0 for state in cluster.told.states)
+    assert [state.partition.index for state in cluster.replicas.states] == [0, 1, 2]
+    assert all(state.is_new and state.partition.leader == 0 for state in cluster.replicas.states)
 
 
 def test_partition_limits_are_settings() -> None:
@@ -100,8 +100,8 @@ def test_deletion_frees_the_name_and_the_new_topic_is_another_one() -> None:
         ("no", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
     ]
     assert cluster.metadata.topic_by_id(first.topic_id) is None
-    assert [(stopped.topic, stopped.is_deleted) for stopped in cluster.told.stopped] == [("a", True)]
-    assert cluster.told.removed == ["a"]
+    assert [(stopped.topic, stopped.is_deleted) for stopped in cluster.replicas.stopped] == [("a", True)]
+    assert cluster.replicas.removed == ["a"]
     assert not any("/topics/a" in path or "delete_topics/" in path for path in cluster.store.nodes())
     (second,) = cluster.create("a")
     assert (second.error, second.topic_id != first.topic_id) == (ErrorCode.NONE, True)
@@ -116,7 +116,7 @@ def test_deletion_may_be_forbidden() -> None:
 
 
 def test_a_crash_between_the_two_steps_of_a_deletion_is_finished_at_the_start() -> None:
-    """I41: the mark is there, the topic's nodes too; nobody sees the topic and its logs are stopped."""
+    """I41: the mark is there, the topic's nodes too; clients do not see the topic and its logs are stopped."""
     cluster = Cluster()
     cluster.create("a", "b")
     marked = topics.decide_delete_topics(cluster.metadata, cluster.config, ["a"])
@@ -124,20 +124,20 @@ def test_a_crash_between_the_two_steps_of_a_deletion_is_finished_at_the_start() 
     after = Cluster(cluster.store.reopened())
     assert after.is_started
     assert [topic.name for topic in after.metadata.topics()] == ["b"]
-    assert [stopped.topic for stopped in after.told.stopped] == ["a"]
+    assert [stopped.topic for stopped in after.replicas.stopped] == ["a"]
     assert after.metadata.deleting == {}
     assert after.create("a")[0].error is ErrorCode.NONE
 
 
 def test_a_crash_between_write_and_apply_loses_nothing() -> None:
-    """The topic is in the store though nobody was told; the next start finds it whole and leads it."""
+    """The topic is in the store though no broker was sent it; the next start finds it whole and leads it."""
     cluster = Cluster()
     plan = topics.decide_create_topics(
         cluster.metadata, cluster.config, SeededRandom(2), [NewTopic(name="a", num_partitions=2)], validate_only=False
     )
     cluster.store.multi(plan.operations, lambda outcome: None)
     after = Cluster(cluster.store.reopened())
-    assert [(state.partition.index, state.partition.leader, state.partition.leader_epoch) for state in after.told.states] == [
+    assert [(state.partition.index, state.partition.leader, state.partition.leader_epoch) for state in after.replicas.states] == [
         (0, 0, 1),
         (1, 0, 1),
     ]
@@ -168,14 +168,14 @@ def test_partitions_that_are_not_added(request_: NewPartitions, error: ErrorCode
     assert grown(cluster, request_).error is error
 
 
-def test_added_partitions_are_told_and_the_old_ones_are_not() -> None:
+def test_added_partitions_are_announced_and_the_old_ones_are_not() -> None:
     cluster = Cluster()
     cluster.create(NewTopic(name="a", num_partitions=2))
-    cluster.told.states.clear()
+    cluster.replicas.states.clear()
     assert grown(cluster, NewPartitions(name="a", count=4), validate_only=True).error is ErrorCode.NONE
-    assert cluster.told.states == []
+    assert cluster.replicas.states == []
     assert grown(cluster, NewPartitions(name="a", count=4)).error is ErrorCode.NONE
-    assert [(state.partition.index, state.is_new) for state in cluster.told.states] == [(2, True), (3, True)]
+    assert [(state.partition.index, state.is_new) for state in cluster.replicas.states] == [(2, True), (3, True)]
     assert grown(cluster, NewPartitions(name="a", count=5, assignments=[[0]])).error is ErrorCode.NONE
     assert Cluster(cluster.store.reopened()).metadata.partition_count == 5
 

@@ -216,7 +216,7 @@ class MemoryStore:
             self._notify(SessionEvent.EXPIRED)
 
     def renew(self) -> None:
-        """A new session in place of the expired one; the client uses it when it has been told of it."""
+        """A new session in place of the expired one; the client uses it from the event on."""
         assert self._is_over, "the session is still alive"
         self._answer(self._begin_session)
         self._notify(SessionEvent.NEW_SESSION)
