@@ -6,17 +6,18 @@ import base64
 import hashlib
 import hmac
 
+ITERATIONS_MIN = 4096
 ITERATIONS_MAX = 1_000_000
 """More rounds than this are an attack on the client, not a setting."""
 
-_HASHES = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
+HASHES = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 
 
 class ScramClient:
     """One authentication. `nonce` is fresh randomness. ValueError when the server does not keep to the protocol."""
 
     def __init__(self, username: str, password: str, mechanism: str, nonce: str) -> None:
-        self._hash = _HASHES[mechanism]
+        self._hash = HASHES[mechanism]
         self._password = password.encode()
         self._nonce = nonce
         name = username.replace("=", "=3D").replace(",", "=2C")
@@ -28,11 +29,11 @@ class ScramClient:
 
     def final(self, server_first: bytes) -> bytes:
         """The proof, from the server's salt and number of rounds."""
-        fields = _fields(server_first)
+        fields = attributes(server_first)
         nonce, rounds = fields.get("r", ""), fields.get("i", "")
         if not nonce.startswith(self._nonce) or len(nonce) == len(self._nonce) or not rounds.isdigit():
             raise ValueError("the server's first SCRAM message makes no sense")
-        if not 4096 <= int(rounds) <= ITERATIONS_MAX:
+        if not ITERATIONS_MIN <= int(rounds) <= ITERATIONS_MAX:
             raise ValueError(f"the server asks for {rounds} SCRAM rounds")
         salted = hashlib.pbkdf2_hmac(self._hash, self._password, base64.b64decode(fields.get("s", "")), int(rounds))
         without_proof = f"c=biws,r={nonce}"
@@ -45,7 +46,7 @@ class ScramClient:
 
     def check(self, server_final: bytes) -> None:
         """The server must show that it knows the password as well."""
-        fields = _fields(server_final)
+        fields = attributes(server_final)
         if "e" in fields:
             raise ValueError(f"the server refused: {fields['e']}")
         if not hmac.compare_digest(base64.b64decode(fields.get("v", "")), self._server_signature):
@@ -55,5 +56,6 @@ class ScramClient:
         return hmac.new(key, data, self._hash).digest()
 
 
-def _fields(message: bytes) -> dict[str, str]:
+def attributes(message: bytes) -> dict[str, str]:
+    """The attributes of a SCRAM message by their letters."""
     return {part[:1]: part[2:] for part in message.decode("utf-8", "replace").split(",") if part[1:2] == "="}

@@ -1,0 +1,113 @@
+"""The server's half of SCRAM (RFC 5802, RFC 7677): an exchange of two steps that proves a password without ever seeing it.
+
+Stored is a `ScramCredential`, from which neither the password nor a client's proof can be made. An unknown user gets a salt of its own that
+is always the same, and fails at the same step with the same message, so that names cannot be probed. Channel binding is refused: a client
+that demands it must not believe it has it. Left out: where credentials are stored, and delegation tokens.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import hmac
+from collections.abc import Callable
+from typing import NamedTuple
+
+from ottla.security.authentication import Outcome
+from ottla.security.scram import HASHES, ITERATIONS_MIN, attributes
+
+SALT_BYTES = 16
+
+
+class ScramCredential(NamedTuple):
+    """What is stored of a user's password for one mechanism."""
+
+    salt: bytes
+    stored_key: bytes
+    server_key: bytes
+    iterations: int
+
+
+def make_credential(mechanism: str, password: str, salt: bytes, iterations: int) -> ScramCredential:
+    """Takes many rounds of hashing, so it belongs off the loop. ValueError for too few rounds."""
+    if iterations < ITERATIONS_MIN:
+        raise ValueError(f"{iterations} rounds are too few, {mechanism} needs {ITERATIONS_MIN}")
+    name = HASHES[mechanism]
+    salted = hashlib.pbkdf2_hmac(name, password.encode(), salt, iterations)
+    client_key = hmac.digest(salted, b"Client Key", name)
+    return ScramCredential(salt, hashlib.new(name, client_key).digest(), hmac.digest(salted, b"Server Key", name), iterations)
+
+
+class ScramServer:
+    """One authentication (`authentication.Exchange`). `nonce` is fresh randomness; `secret` is the broker's own and stays the same."""
+
+    def __init__(self, mechanism: str, find: Callable[[str], ScramCredential | None], nonce: str, secret: bytes) -> None:
+        self._mechanism = mechanism
+        self._hash = HASHES[mechanism]
+        self._find = find
+        self._nonce = nonce
+        self._secret = secret
+        self._username = ""
+        self._credential: ScramCredential | None = None
+        self._binding = b""
+        self._signed = ""
+        """The messages so far, which both sides sign."""
+
+    def step(self, token: bytes, done: Callable[[Outcome], None]) -> None:
+        try:
+            outcome = self._first(token) if self._credential is None else self._final(token, self._credential)
+        except (ValueError, binascii.Error):
+            outcome = self._refused()
+        done(outcome)
+
+    def _first(self, token: bytes) -> Outcome:
+        """The client's name and nonce; answers the salt and the number of rounds."""
+        binding, authorized_as, bare = token.decode("utf-8").split(",", 2)
+        if binding not in ("n", "y"):
+            raise ValueError("channel binding is not offered")
+        said = attributes(bare.encode())
+        self._username, nonce = _unescaped(said.get("n", "")), said.get("r", "")
+        if not self._username or not nonce or (authorized_as and _unescaped(authorized_as.removeprefix("a=")) != self._username):
+            raise ValueError("no name, no nonce, or two different names")
+        self._credential = self._find(self._username) or self._decoy()
+        self._nonce = nonce + self._nonce
+        self._binding = f"{binding},{authorized_as},".encode()
+        salt = base64.b64encode(self._credential.salt).decode()
+        answer = f"r={self._nonce},s={salt},i={self._credential.iterations}"
+        self._signed = f"{bare},{answer}"
+        return Outcome(token=answer.encode())
+
+    def _final(self, token: bytes, credential: ScramCredential) -> Outcome:
+        """The client's proof; answers ours."""
+        said = attributes(token)
+        without_proof, _, _ = token.decode("utf-8").rpartition(",p=")
+        proof = base64.b64decode(said.get("p", ""), validate=True)
+        is_right_exchange = said.get("r") == self._nonce and base64.b64decode(said.get("c", ""), validate=True) == self._binding
+        signed = f"{self._signed},{without_proof}".encode()
+        signature = hmac.digest(credential.stored_key, signed, self._hash)
+        if not is_right_exchange or len(proof) != len(signature):
+            return self._refused()
+        client_key = bytes(a ^ b for a, b in zip(proof, signature, strict=True))
+        if not hmac.compare_digest(hashlib.new(self._hash, client_key).digest(), credential.stored_key):
+            return self._refused()
+        verifier = base64.b64encode(hmac.digest(credential.server_key, signed, self._hash))
+        return Outcome(token=b"v=" + verifier, principal=f"User:{self._username}")
+
+    def _decoy(self) -> ScramCredential:
+        """What an unknown user is shown: no proof fits its keys."""
+        salt = hmac.digest(self._secret, b"salt " + self._username.encode(), "sha256")[:SALT_BYTES]
+        key = hmac.digest(self._secret, b"key " + self._username.encode(), self._hash)
+        return ScramCredential(salt, key, key, ITERATIONS_MIN)
+
+    def _refused(self) -> Outcome:
+        reason = f"Authentication failed during authentication due to invalid credentials with SASL mechanism {self._mechanism}"
+        return Outcome(error=reason)
+
+
+def _unescaped(name: str) -> str:
+    """A name as SCRAM writes it: no comma, and `=` only as a part of `=2C` or `=3D`. Raises ValueError."""
+    plain = name.replace("=2C", ",")
+    if "=" in plain.replace("=3D", ""):
+        raise ValueError("a name that is not escaped")
+    return plain.replace("=3D", "=")

@@ -1,0 +1,96 @@
+"""The server's half of SCRAM against the client's, against the RFC's example, and against clients that cheat."""
+
+from __future__ import annotations
+
+import base64
+
+import pytest
+
+from ottla.security.authentication import Outcome
+from ottla.security.scram import ScramClient
+from ottla.security.scram_server import ScramCredential, ScramServer, make_credential
+
+SHA256, SHA512 = "SCRAM-SHA-256", "SCRAM-SHA-512"
+SECRET = b"the broker's own"
+
+
+def server(mechanism: str = SHA256, *, nonce: str = "server", users: dict[str, ScramCredential] | None = None) -> ScramServer:
+    known = users if users is not None else {"alice": make_credential(mechanism, "pencil", b"salt", 4096)}
+    return ScramServer(mechanism, known.get, nonce, SECRET)
+
+
+def step(exchange: ScramServer, token: bytes) -> Outcome:
+    outcomes: list[Outcome] = []
+    exchange.step(token, outcomes.append)
+    (outcome,) = outcomes
+    return outcome
+
+
+@pytest.mark.parametrize("mechanism", [SHA256, SHA512])
+@pytest.mark.parametrize("name", ["alice", "a,b=c", "Zoë"])
+def test_both_halves_agree(mechanism: str, name: str) -> None:
+    exchange = server(mechanism, users={name: make_credential(mechanism, "pencil", b"salt", 4096)})
+    client = ScramClient(name, "pencil", mechanism, "client")
+    first = step(exchange, client.first())
+    last = step(exchange, client.final(first.token))
+    assert first.error is None and first.principal is None
+    assert last.principal == f"User:{name}"
+    client.check(last.token)
+
+
+def test_the_example_of_rfc_7677() -> None:
+    salt = base64.b64decode("W22ZaJ0SNY7soEsUEjb6gQ==")
+    users = {"user": make_credential(SHA256, "pencil", salt, 4096)}
+    exchange = server(nonce="%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0", users=users)
+    first = step(exchange, b"n,,n=user,r=rOprNGfwEbeRWgbNEkqO")
+    assert first.token == b"r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096"
+    last = step(
+        exchange,
+        b"c=biws,r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,p=dHzbZapWIk4jUhN+Ute9ytag9zjfMHgsqmmiz7AndVQ=",
+    )
+    assert last == Outcome(token=b"v=6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4=", principal="User:user")
+
+
+def refusal(name: str, password: str) -> Outcome:
+    exchange = server()
+    client = ScramClient(name, password, SHA256, "client")
+    return step(exchange, client.final(step(exchange, client.first()).token))
+
+
+def test_a_wrong_password_and_an_unknown_name_look_the_same() -> None:
+    assert refusal("alice", "pen") == refusal("mallory", "pencil")
+    assert refusal("alice", "pen").error and refusal("alice", "pen").principal is None
+
+
+def test_an_unknown_name_has_always_the_same_salt() -> None:
+    salts = [step(server(nonce="n"), ScramClient(name, "p", SHA256, "c").first()).token for name in ("eve", "eve", "mallory")]
+    assert salts[0] == salts[1] != salts[2]
+
+
+@pytest.mark.parametrize(
+    "first",
+    [b"", b"n,,", b"n,,n=alice", b"n,,r=x", b"p=tls-unique,,n=alice,r=x", b"n,a=bob,n=alice,r=x", b"n,,n=al=ice,r=x", b"\xff,,n=alice,r=x"],
+)
+def test_a_first_message_that_makes_no_sense_is_refused(first: bytes) -> None:
+    assert step(server(), first).error
+
+
+def test_a_final_message_must_belong_to_the_exchange() -> None:
+    """Other nonces, another binding, no proof, bytes behind the proof."""
+    exchange = server()
+    client = ScramClient("alice", "pencil", SHA256, "client")
+    good = client.final(step(exchange, client.first()).token)
+    for bad in (
+        good.replace(b"r=clientserver", b"r=clientclient"), good.replace(b"c=biws", b"c=eSws"), good[: good.index(b",p=")],
+        good + b"AAAA", b"", good.replace(b"p=", b"p=*"),
+    ):  # fmt: skip
+        cheated = server()
+        step(cheated, client.first())
+        outcome = step(cheated, bad)
+        assert outcome.error and outcome.principal is None, bad
+    assert step(exchange, good).principal == "User:alice"
+
+
+def test_credentials_need_enough_rounds() -> None:
+    with pytest.raises(ValueError, match="too few"):
+        make_credential(SHA256, "pencil", b"salt", 4095)
