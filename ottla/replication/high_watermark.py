@@ -40,7 +40,9 @@ def next_high_watermark(current: int, *, own_end: int, remote_ends: Iterable[int
 def move_high_watermark(state: HasHighWatermark, offset: int, *, may_fall: bool = False) -> None:
     """Sets the high watermark. `may_fall` is for logs that were opened or truncated: otherwise it never goes back (I11)."""
     log = state.log
-    is_right = log.log_start_offset <= offset <= log.log_end_offset and (may_fall or state.high_watermark <= offset)
-    assert is_right, f"{state.topic_partition}: high watermark {offset} (I2, I11)"
+    assert may_fall or state.high_watermark <= offset, f"{state.topic_partition}: the high watermark back to {offset} (I11)"
+    assert log.log_start_offset <= offset <= log.log_end_offset, f"{state.topic_partition}: high watermark {offset} (I2)"
     state.high_watermark = offset
-    log.producers.on_high_watermark(offset)
+    producers = log.producers
+    if producers.completed:
+        producers.on_high_watermark(offset)

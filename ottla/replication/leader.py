@@ -53,6 +53,7 @@ class Leader:
         "_is_alone",
         "_is_stamping",
         "_min_insync",
+        "_notifier",
         "_state",
         "epoch",
         "epoch_start_offset",
@@ -65,6 +66,7 @@ class Leader:
 
     def __init__(self, state: PartitionState, epoch: int) -> None:
         self._state = state
+        self._notifier = state.notifier
         self.log = state.log
         self.traffic = state.traffic
         self.epoch = epoch
@@ -227,7 +229,7 @@ class Leader:
             move_high_watermark(state, base_offset + header[6] + 1)
         else:
             self.advance_high_watermark()
-        notifier = state.notifier
+        notifier = self._notifier
         if notifier.watchers or notifier.waiters:
             state.notify()
         return base_offset

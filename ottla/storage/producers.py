@@ -107,7 +107,7 @@ class ProducerStates:
     """All producers of one partition."""
 
     __slots__ = (
-        "_completed", "_entries", "_first_unstable", "_next_sweep_ms", "_open", "_swept_ms", "map_end_offset", "topic_partition",
+        "_entries", "_first_unstable", "_next_sweep_ms", "_open", "_swept_ms", "completed", "map_end_offset", "topic_partition",
     )  # fmt: skip
 
     def __init__(self, topic_partition: TopicPartition) -> None:
@@ -116,7 +116,7 @@ class ProducerStates:
         self._entries: dict[int, ProducerEntry] = {}
         # Producer id -> first offset. Transactions begin in the order of offsets, so the first item is the earliest.
         self._open: dict[int, int] = {}
-        self._completed: list[tuple[int, int]] = []  # (first offset, marker's offset) until the marker is below the high watermark
+        self.completed: list[tuple[int, int]] = []  # (first offset, marker's offset) until the marker is below the high watermark
         self._first_unstable: int | None = None
         self._swept_ms = -1  # the last sweep of `expire`
         self._next_sweep_ms = -1  # when the next one is to be expected, -1 before the second
@@ -242,7 +242,7 @@ class ProducerStates:
             return None
         entry.transaction_first_offset = -1
         del self._open[producer_id]
-        self._completed.append((first_offset, base_offset))
+        self.completed.append((first_offset, base_offset))
         last_stable_offset = next(iter(self._open.values()), base_offset + 1)
         return CompletedTransaction(producer_id, first_offset, base_offset, last_stable_offset, control_type == CONTROL_ABORT)
 
@@ -254,21 +254,21 @@ class ProducerStates:
 
     def on_high_watermark(self, high_watermark: int) -> None:
         """Markers below the high watermark are final: their transactions hold nobody back any more."""
-        if self._completed:
-            self._completed = [pair for pair in self._completed if pair[1] >= high_watermark]
+        if self.completed:
+            self.completed = [pair for pair in self.completed if pair[1] >= high_watermark]
             self._find_first_unstable()
 
     def _find_first_unstable(self) -> None:
         first = next(iter(self._open.values()), None)
-        for completed_first, _ in self._completed:
+        for completed_first, _ in self.completed:
             if first is None or completed_first < first:
                 first = completed_first
         self._first_unstable = first
 
     def truncate_head(self, log_start_offset: int) -> None:
         """The log now starts here. Producers stay known, so that retries of deleted batches are still recognised (I20)."""
-        if self._completed:
-            self._completed = [pair for pair in self._completed if pair[1] >= log_start_offset]
+        if self.completed:
+            self.completed = [pair for pair in self.completed if pair[1] >= log_start_offset]
             self._find_first_unstable()
         self.map_end_offset = max(self.map_end_offset, log_start_offset)
 
@@ -298,7 +298,7 @@ class ProducerStates:
     def clear(self) -> None:
         self._entries.clear()
         self._open.clear()
-        self._completed.clear()
+        self.completed.clear()
         self._first_unstable = None
         self.map_end_offset = 0
 
@@ -319,7 +319,7 @@ class ProducerStates:
             )
             for entry in self._entries.values()
         ]
-        return encode_snapshot(rows, self._completed)
+        return encode_snapshot(rows, self.completed)
 
     def restore(self, data: bytes) -> None:
         """Takes over a snapshot in place of all state; raises `StorageError` when the file is damaged."""
@@ -327,7 +327,7 @@ class ProducerStates:
         self.clear()
         for row in rows:
             self._entries[row.producer_id] = _entry_of(row)
-        self._completed = list(completed)
+        self.completed = list(completed)
         self._open = _open_transactions(rows)
         self._find_first_unstable()
 

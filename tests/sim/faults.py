@@ -179,7 +179,7 @@ def forget_completed() -> Any:
 
     def apply_marker(producers: ProducerStates, *arguments: Any) -> Any:
         ended = follow(producers, *arguments)
-        producers._completed.clear()
+        producers.completed.clear()
         producers._find_first_unstable()
         return ended
 
