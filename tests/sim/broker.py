@@ -1,281 +1,241 @@
-"""A broker on a disk in memory: real logs, partitions, hosts and handlers; sockets, threads and the controller are left out.
+"""The production node on a simulated machine, and a scripted controller.
 
 A world has one broker or two that share the partitions among them by a fixed layout. The power of each can be cut at any moment, also in
 the middle of a request, right after any operation on its disk: what was not synced is lost in part or whole (`MemDisk.crash`), nothing of
-the old process runs on, and nobody who waited hears an answer. `flush.on.ack` is on, so what was acknowledged must survive.
+the old process runs on, and no answer of it leaves. `flush.on.ack` is on, so what was acknowledged must survive. The controller is not
+simulated yet: each start brings a new leader epoch of what the broker leads, and all living brokers are sent the metadata.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+import random
+from collections.abc import Mapping
+from typing import Any, Protocol
 
-from ottla.base.config import BrokerConfig
-from ottla.base.errors import ApiError
-from ottla.base.log_config import LogConfig
+from ottla.base import ports as store_ports
+from ottla.base.cluster_metadata import BrokerMetadata, PartitionMetadata, TopicMetadata
+from ottla.base.config import load
+from ottla.base.control_messages import LeaderAndIsr, PartitionState, UpdateMetadata
+from ottla.base.ports import Ports
 from ottla.base.types import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC, TopicPartition
-from ottla.replication.fetch_sessions import FetchSessions
+from ottla.controller import znodes
 from ottla.replication.partition import Partition
-from ottla.requests.context import ConnectionInfo, Pending, RequestContext
-from ottla.security.authorizer import AllowClients
-from ottla.server.hosts import GroupHosts, TransactionHosts
-from ottla.server.waiters import Waiters
+from ottla.server.log_directories import LogDirectoryState
+from ottla.server.node import Node
 from ottla.storage.log import Log
-from ottla.transactions.markers import LocalMarkers, Marker, MarkerDelivery, Written
-from ottla.transactions.producer_ids import ProducerIds
-from ottla.transactions.remote import OtherCoordinators
-from ottla.transactions.routing import TransactionCoordinators
-from ottla.wire.messages.fetch import FetchResponse
-from tests.fakes.coordinator_settings import group_settings, transaction_settings
-from tests.fakes.disk import MemDisk
-from tests.fakes.memory_store import MemoryStore
+from ottla.transactions.markers import LocalMarkers, Marker, Written
+from tests.fakes.clock import ManualClock
+from tests.fakes.coordinator_settings import transaction_settings
+from tests.fakes.memory_store import MemoryStore, ZooKeeperModel
 from tests.fakes.randomness import SeededRandom
 from tests.fakes.timers import ManualTimers
-from tests.sim.network import Call
-from tests.sim.peers import SimPeers
-
-if TYPE_CHECKING:
-    from tests.sim.world import World
+from tests.sim.machine import THREAD_MS, FusedDisk, LifeThreads, LifeTimers
+from tests.sim.network import Host, SimNetwork
 
 TOPICS = {"t": 2, "in": 1, GROUP_METADATA_TOPIC: 1, TRANSACTION_STATE_TOPIC: 1}
 KEYS = [TopicPartition(name, index) for name, count in TOPICS.items() for index in range(count)]
 LAYOUTS = ((1, 1, 1, 1, 1), (1, 2, 1, 2, 1), (2, 1, 1, 1, 2), (1, 1, 1, 2, 2))
 """Which broker leads each of KEYS."""
 SETTINGS = transaction_settings(timeout_scan_interval_ms=500, completion_wait_ms=100)
-LOG_CONFIG = LogConfig(segment_bytes=2_048, index_interval_bytes=256)
-CHECKPOINTS = 0.3
-"""After how many flushes aids to recovery are written and the recovery point is noted: what lies below it the next life takes from
-snapshots and indexes."""
-LOAD_BYTES = 4_096
-FLUSH_MS = (0, 25)
+TOPIC_CONFIGS = {"internal.segment.bytes": "2048", "index.interval.bytes": "256"}
+CHECKPOINT_MS = (30, 400)
+"""How often aids to recovery are written and checkpoints: what lies below them the next life takes from snapshots and indexes."""
 STRIKES = 0.01
 """How many records of the coordinator are followed by a power cut at once."""
-CONFIG = BrokerConfig()
+LISTENER, PORT = "PLAINTEXT", 9092
+ASSIGNMENTS = (
+    "log.dirs=/data",
+    "ottla.flush.on.ack=true",
+    "request.timeout.ms=1000",
+    "offsets.load.buffer.size=4096",
+    "transaction.state.log.load.buffer.size=4096",
+    "share.coordinator.load.buffer.size=4096",
+    "log.cleaner.enable=false",
+    "log.retention.ms=-1",
+)
+CLUSTER_ID = "simulated-cluster-id-0"
 
 
-class PowerCut(BaseException):
-    """Goes through everything: no code of the old process may run any more."""
-
-    def __init__(self, broker: SimBroker) -> None:
-        super().__init__()
-        self.broker = broker
+def store_model() -> ZooKeeperModel:
+    """A metadata store that knows the cluster."""
+    return ZooKeeperModel({znodes.CLUSTER_ID: store_ports.Node(data=znodes.cluster_id_bytes(CLUSTER_ID), version=0, czxid=0)})
 
 
-class Topics:
-    """What the controller would have told: every topic exists, and who leads it never changes."""
+class Place(Protocol):
+    """The world in which brokers live."""
 
-    def __init__(self, layout: dict[TopicPartition, int]) -> None:
-        self.brokers: dict[int, Any] = {}
-        self._layout = layout
-        self._topics = {
-            name: SimpleNamespace(name=name, topic_id=name.encode().ljust(16, b"\0")[:16], partitions=list(range(count)))
-            for name, count in TOPICS.items()
-        }
+    seed: int
+    chance: random.Random
+    clock: ManualClock
+    timers: ManualTimers
+    network: SimNetwork
+    layout: dict[TopicPartition, int]
+    store: ZooKeeperModel
 
-    def topic(self, name: str) -> Any:
-        return self._topics.get(name)
+    @property
+    def brokers(self) -> Mapping[int, SimBroker]: ...
 
-    def topic_by_id(self, topic_id: bytes) -> Any:
-        return next((topic for topic in self._topics.values() if topic.topic_id == topic_id), None)
-
-    def topics(self) -> Any:
-        return self._topics.values()
-
-    def partition(self, topic: str, index: int) -> Any:
-        return index if TopicPartition(topic, index) in self._layout else None
-
-    def leader_of(self, topic: str, partition: int) -> int | None:
-        return self._layout.get(TopicPartition(topic, partition))
+    def strike(self, broker: Any, delay_ms: int) -> None: ...
 
 
-class LifeTimers:
-    """Timers that die with the process that made them."""
+class SimNode(Node):
+    """The node with a scripted controller in place of registration and election."""
 
-    def __init__(self, timers: ManualTimers) -> None:
-        self._timers = timers
-        self.is_over = False
+    def __init__(self, broker: SimBroker, ports: Ports, directory: LogDirectoryState) -> None:
+        self._broker = broker
+        listener = f"listeners={LISTENER}://{host_of(broker.broker_id)}:{PORT}"
+        config = load(assignments=(f"broker.id={broker.broker_id}", listener, *ASSIGNMENTS))[0]
+        super().__init__(ports, config, [directory], on_broken_invariant=fail)
+        self.listeners.on_arrival = self._arrived
 
-    def call_later(self, delay_ms: float, function: Callable[[], object]) -> Any:
-        return self._timers.call_later(delay_ms, lambda: None if self.is_over else function())
+    def _make_partition(self, opened: Log, high_watermark: int) -> Partition:
+        self._broker.recovered_ends[opened.topic_partition] = opened.log_end_offset
+        return super()._make_partition(opened, high_watermark)
 
-    def call_soon(self, function: Callable[[], object]) -> None:
-        self.call_later(0, function)
+    def _register(self) -> None:
+        self.metadata.cluster_id = self.cluster_id
+        self._broker.publish()
+
+    def _arrived(self, listener: str, local_host: str, peer_host: str) -> None:
+        """Brokers are known by their addresses."""
+        connection = next(reversed(self.listeners.connections))
+        connection.info.is_inter_broker = peer_host in map(host_of, self._broker.world.brokers)
 
 
-class JudgedMarkers(LocalMarkers):
-    """Looks at each marker before it is written."""
+def fail(error: AssertionError) -> None:
+    raise error
 
-    def __init__(self, world: World, *arguments: Any) -> None:
-        super().__init__(*arguments)
-        self._world = world
 
-    def write(self, topic_partition: TopicPartition, marker: Marker, done: Written) -> None:
-        self._world.judge_marker(marker)
-        super().write(topic_partition, marker, done)
+def host_of(broker_id: int) -> str:
+    return f"broker-{broker_id}"
 
 
 class SimBroker:
-    """The process comes and goes; disk, metadata store and leader epoch stay."""
+    """The process comes and goes; the disk and the leader epoch stay."""
 
-    def __init__(self, world: World, broker_id: int, store: MemoryStore) -> None:
+    topic_configs: Mapping[str, str] = TOPIC_CONFIGS
+
+    def __init__(self, world: Any, broker_id: int) -> None:
         self.world = world
         self.broker_id = broker_id
-        self._chance = world.chance
-        self.disk = MemDisk("/data")
-        self.disk.on_change = self._burn_fuse
-        self.fuse: int | None = None
-        """After so many operations on the disk the power is cut."""
-        self._store = store
+        self._chance: random.Random = world.chance
+        self.disk = FusedDisk(self, "/data")
+        self.disk.on_change = self._on_change
         self.random = SeededRandom(world.seed + broker_id)
         self.epoch = -1
         self.is_up = False
-        self.partitions: dict[TopicPartition, Partition] = {}
+        self.node: SimNode | None = None
         self.recovered_ends: dict[TopicPartition, int] = {}
-        self.log_starts: dict[TopicPartition, int] = {}
-        self.recovery_points: dict[TopicPartition, int] = {}
-        self._client = ConnectionInfo(identity="c", host="10.0.0.1", listener="PLAINTEXT")
-        self._peer = ConnectionInfo(identity="p", host="10.0.0.2", listener="PLAINTEXT")
-        self._peer.is_inter_broker = True
 
     # Life
 
     def start(self) -> None:
-        clock, topics = self.world.clock, Topics(self.world.layout)
         self.epoch += 1
         self.is_up = True
-        self.life = timers = LifeTimers(self.world.timers)
-        self._flushing: set[TopicPartition] = set()
-        self.partitions = {}
-        for key in KEYS:
-            if self.world.layout[key] == self.broker_id:
-                self.partitions[key] = self._open(key)
-        self.groups = GroupHosts(clock, timers, self.random, topics, group_settings(initial_rebalance_delay_ms=3_000))  # type: ignore[arg-type]
-        markers, peers = JudgedMarkers(self.world, self.get, self.groups.apply_marker, clock), SimPeers(self, timers)
-        self.transactions = TransactionCoordinators(
-            partition_count=lambda: 1,
-            group_partition=self.groups.partition_for,
-            settings=SETTINGS,
-            producer_ids=ProducerIds(self._store, self.broker_id),
-            markers=MarkerDelivery(self.broker_id, markers, topics, peers, timers),
-            local_markers=markers,
-            timers=timers,
-            elsewhere=OtherCoordinators(self.broker_id, topics, peers),
+        self.node = None
+        self.life = LifeTimers(self.world.timers)
+        ports = Ports(
+            clock=self.world.clock,
+            timers=self.life,
+            random=self.random,
+            disk=self.disk,
+            threads=LifeThreads(self.life, self._chance),
+            network=Host(self.world.network, host_of(self.broker_id), self.life),
+            store=MemoryStore(model=self.world.store),
         )
-        self._context: Any = SimpleNamespace(
-            broker_id=self.broker_id,
-            clock=clock,
-            timers=timers,
-            config=CONFIG,
-            metadata=topics,
-            partitions=SimpleNamespace(get=self.get, topic_name=lambda topic_id: None),
-            fetch_sessions=FetchSessions(self.random, 10),
-            groups=self.groups,
-            transactions=self.transactions,
-            waiters=Waiters(timers),
-            authorizer=AllowClients(),
-        )
-        transaction_hosts = TransactionHosts(clock, timers, self.transactions)
-        for key, partition in self.partitions.items():
-            if key.topic == GROUP_METADATA_TOPIC:
-                self.groups.lead(partition, LOAD_BYTES)
-            elif key.topic == TRANSACTION_STATE_TOPIC:
-                transaction_hosts.lead(partition, LOAD_BYTES)
+        self.node = SimNode(self, ports, LogDirectoryState(self.disk, "/data"))
+        self.prepare(self.node)
+        self.node.start()
+        self.node.begin_turns()
+        self._checkpoint_later()
+
+    def prepare(self, node: SimNode) -> None:
+        """Before the first request."""
+        node.transactions.configure(SETTINGS)
+        node.transactions.local_markers.write = JudgedMarkers(self, node.transactions.local_markers)  # type: ignore[method-assign]
 
     def crash(self) -> None:
         """The power is cut."""
         self.is_up = False
-        self.fuse = None
         self.life.is_over = True
-        self.partitions = {}
+        self.node = None
+        self.disk.fuse = None
         self.disk.crash(self.random)
+        self.disk.is_without_power = False
 
-    def _burn_fuse(self, operation: str, path: str) -> None:
+    @property
+    def partitions(self) -> dict[TopicPartition, Partition]:
+        if self.node is None:
+            return {}
+        return {partition.topic_partition: partition for partition in self.node.partitions.all()}
+
+    def _on_change(self, operation: str, path: str) -> None:
         if operation == "write" and TRANSACTION_STATE_TOPIC in path and self._chance.random() < STRIKES:
             # Between a decision and its durability is where most can go wrong.
-            self.world.strike(self, self._chance.randint(0, FLUSH_MS[1]))
-        if self.fuse is not None:
-            self.fuse -= 1
-            if self.fuse <= 0:
-                self.fuse = None
-                raise PowerCut(self)
+            self.world.strike(self, self._chance.randint(0, THREAD_MS[1]))
+        self.disk.burn()
 
-    def _open(self, key: TopicPartition) -> Partition:
-        log = Log.open(
-            self.disk,
-            f"/data/{key}",
-            key,
-            LOG_CONFIG,
-            now_ms=self.world.clock.wall_ms(),
-            was_clean=False,
-            log_start_offset=self.log_starts.get(key, 0),
-            recovery_point=self.recovery_points.get(key, 0),
-        )
-        self.recovered_ends[key] = log.log_end_offset
-        partition = Partition(
-            log,
-            broker_id=self.broker_id,
-            is_flush_on_ack=True,
-            request_flush=self._request_flush,
-            is_verification_required=key.topic == "t",
-        )
-        partition.become_leader(
-            leader_epoch=self.epoch,
-            partition_epoch=0,
-            replicas=[self.broker_id],
-            isr=[self.broker_id],
-            now_ms=self.world.clock.monotonic_ms(),
-        )
-        return partition
+    def _checkpoint_later(self) -> None:
+        self.life.call_later(self._chance.randint(*CHECKPOINT_MS), self._checkpoint)
 
-    def _request_flush(self, partition: Partition) -> None:
-        """Group commit: one flush at a time, which serves all that came before it began."""
-        key = partition.topic_partition
-        if key in self._flushing:
-            return
-        self._flushing.add(key)
+    def _checkpoint(self) -> None:
+        self._checkpoint_later()
+        assert self.node is not None
+        for partition in self.node.partitions.all():
+            partition.log.write_recovery_aids(0)
+        self.node.housekeeping.write_checkpoints()
 
-        def flush() -> None:
-            self._flushing.discard(key)
-            end = partition.log.log_end_offset
-            partition.log.flush()
-            if self._chance.random() < CHECKPOINTS:
-                partition.log.write_recovery_aids(0)
-                self.recovery_points[key] = partition.log.recovery_point
-            partition.on_flushed(end)
+    # The controller
 
-        self.life.call_later(self._chance.randint(*FLUSH_MS), flush)
+    def publish(self) -> None:
+        """All living brokers learn what this one leads now, then this one is sent its replicas."""
+        topics = self._topics()
+        brokers = [
+            BrokerMetadata(broker_id=number, endpoints={LISTENER: (host_of(number), PORT)}, epoch=0) for number in self.world.brokers
+        ]
+        for broker in self.world.brokers.values():
+            if broker.node is not None:
+                broker.node.member.receiver.receive(
+                    UpdateMetadata(
+                        controller_id=1, controller_epoch=1, broker_epoch=0, topics=topics, brokers=brokers, is_complete=True
+                    ),
+                    lambda _code: None,
+                )
+        states = [
+            PartitionState(
+                topic=topic.name, topic_id=topic.topic_id, partition=partition, is_new=self.epoch == 0, configs=self.topic_configs
+            )
+            for topic in topics
+            for partition in topic.partitions
+            if partition.leader == self.broker_id
+        ]
+        assert self.node is not None
+        message = LeaderAndIsr(controller_id=1, controller_epoch=1, broker_epoch=0, states=states)
+        self.node.member.receiver.receive(message, lambda _code: None)
 
-    # Requests
-
-    def get(self, topic: str, partition: int) -> Partition | None:
-        return self.partitions.get(TopicPartition(topic, partition))
-
-    def handle(self, call: Call, answered: Callable[[Any], None], *, is_peer: bool = False) -> None:
-        if not self.is_up:
-            return
-        life = self.life
-
-        def alive(answer: Any) -> None:
-            if not life.is_over:
-                answered(_on_the_wire(answer))
-
-        request = RequestContext(call.version, "sim", self._peer if is_peer else self._client)
-        try:
-            answer = call.handler.handle(self._context, request, call.body())
-        except ApiError as error:
-            raise AssertionError(f"a handler let {error} out") from error
-        if isinstance(answer, Pending):
-            answer.then(alive)
-        elif answer is not None:
-            alive(answer)
+    def _topics(self) -> list[TopicMetadata]:
+        found: dict[str, list[PartitionMetadata]] = {}
+        for key, leader in self.world.layout.items():
+            epoch = max(self.world.brokers[leader].epoch, 0)
+            state = PartitionMetadata(index=key.partition, leader=leader, leader_epoch=epoch, replicas=(leader,), isr=(leader,))
+            found.setdefault(key.topic, []).append(state)
+        return [
+            TopicMetadata(name=name, topic_id=topic_id_of(name), partitions=tuple(partitions), configs=self.topic_configs)
+            for name, partitions in found.items()
+        ]
 
 
-def _on_the_wire(answer: Any) -> Any:
-    """Records are read as the answer leaves, as a socket does."""
-    if isinstance(answer, FetchResponse):
-        for topic in answer.responses:
-            for partition in topic.partitions:
-                if hasattr(partition.records, "read"):
-                    partition.records = bytes(partition.records.read())
-    return answer
+def topic_id_of(name: str) -> bytes:
+    return name.encode().ljust(16, b"\0")[:16]
+
+
+class JudgedMarkers:
+    """Looks at each marker before it is written."""
+
+    def __init__(self, broker: SimBroker, markers: LocalMarkers) -> None:
+        self._broker = broker
+        self._markers = markers
+
+    def __call__(self, topic_partition: TopicPartition, marker: Marker, done: Written) -> None:
+        self._broker.world.judge_marker(marker)
+        LocalMarkers.write(self._markers, topic_partition, marker, done)

@@ -19,6 +19,7 @@ from ottla.machine.host import MachineHost
 from ottla.replication.leader import Leader
 from ottla.replication.state import PartitionState
 from ottla.replication.verification import Verifications
+from ottla.server import flusher
 from ottla.storage import producer_snapshot
 from ottla.storage.log import Log
 from ottla.storage.producer_snapshot import CachedBatch
@@ -100,7 +101,7 @@ def forget_aborted() -> Any:
 
 def answer_before_durable() -> Any:
     """The high watermark moves over records that were not synced."""
-    return mock.patch.object(Log, "flush", lambda _log: None)
+    return mock.patch.object(flusher, "sync_all", lambda _work, _failures: None)
 
 
 def accept_any_sequence() -> Any:

@@ -1,20 +1,24 @@
-"""Requests that are lost, delayed and doubled on their way, and answers that are lost and delayed.
+"""A bad network: connections carry frames in order, but late, and are reset at any moment.
 
-Nothing keeps an order: each request travels alone, as the retries of a client on new connections do. A long delay is what brings an old
-request into a later transaction. Brokers talk to each other over the same network.
+Order holds within a connection only. A client sends each request on a connection of its own, as retries do, sometimes twice; so an old
+request may arrive in a later transaction, and a copy after the original. What was sent before a connection was closed still arrives, unless
+the connection was reset. Brokers talk to each other over the same network, by connections that they keep.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
+from ottla.base.ports import Channel, Part, Receiver, Slice
 from ottla.base.types import TopicPartition
+from ottla.client.core.frames import FrameReader
+from ottla.wire.codec import decoder, encoder
+from ottla.wire.framing import load, read_response_header, write_request
 from tests.fakes.timers import ManualTimers
-
-if TYPE_CHECKING:
-    from tests.sim.broker import SimBroker
+from tests.sim.machine import LifeTimers
 
 LOST = 0.04
 DOUBLED = 0.04
@@ -23,10 +27,12 @@ LATE_MS = (200, 9_000)
 SLOW = 0.1
 SLOW_MS = (12, 200)
 USUAL_MS = (1, 12)
+CLIENT_HOST = "10.0.0.1"
+CLIENT_ID = "sim"
 
 
 class Call(NamedTuple):
-    """One request to whoever leads `place`; `body` makes a fresh one for each copy that arrives."""
+    """One request to the leader of `place`; `body` makes a fresh one for each copy."""
 
     handler: Any
     version: int
@@ -34,27 +40,227 @@ class Call(NamedTuple):
     place: TopicPartition
 
 
-class Network:
+class Wire:
+    """One end of a connection (`ports.Channel`); `life` is that of the process that has it, None for a client's."""
+
+    def __init__(self, network: SimNetwork, peer_host: str, life: LifeTimers | None) -> None:
+        self._network = network
+        self._life = life
+        self._receiver: Receiver | None = None
+        self._inbox: deque[bytes] = deque()
+        self._is_reading = False
+        self._is_closed = False
+        self._last_arrival_ms = 0
+        self.peer: Wire
+        self.peer_host = peer_host
+        self.peer_port = 1
+        self.queued_bytes = self.bytes_sent = 0
+
+    @property
+    def is_open(self) -> bool:
+        return not self._is_closed and not (self._life is not None and self._life.is_over)
+
+    def local_host(self) -> str:
+        return self.peer.peer_host
+
+    def open(self, receiver: Receiver) -> None:
+        self._receiver = receiver
+        self.resume_reading()
+
+    def send(self, parts: Sequence[Part]) -> None:
+        if not self.is_open:
+            return
+        data = b"".join(part.read_piece(0, len(part)) if isinstance(part, Slice) else bytes(part) for part in parts)
+        self.bytes_sent += len(data)
+        if self._network.happens(LOST):
+            self._at_arrival(self.reset)
+        else:
+            self._at_arrival(lambda: self.peer.arrive(data))
+
+    def pause_reading(self) -> None:
+        self._is_reading = False
+
+    def resume_reading(self) -> None:
+        if not self._is_reading and not self._is_closed:
+            self._is_reading = True
+            self._network.timers.call_soon(self._read)
+
+    def close(self) -> None:
+        if not self._is_closed:
+            self._at_arrival(self.peer.end)
+            self.end()
+
+    def reset(self) -> None:
+        """Both ends close, and what is on its way is lost."""
+        self.peer.end()
+        self.end()
+
+    def end(self) -> None:
+        is_open, self._is_closed = self.is_open, True
+        if is_open and self._receiver is not None:
+            self._receiver.closed()
+
+    def arrive(self, data: bytes) -> None:
+        if self.is_open:
+            self._inbox.append(data)
+            self._read()
+
+    def _read(self) -> None:
+        while self._inbox and self._is_reading and self.is_open:
+            assert self._receiver is not None
+            data = self._inbox.popleft()
+            room = self._receiver.buffer()
+            count = min(len(room), len(data))
+            room[:count] = data[:count]
+            if count < len(data):
+                self._inbox.appendleft(data[count:])
+            self._receiver.received(count)
+
+    def _at_arrival(self, function: Callable[[], None]) -> None:
+        """In order with all that was sent before."""
+        now_ms = self._network.timers.clock.monotonic_ms()
+        self._last_arrival_ms = max(self._last_arrival_ms, now_ms + self._network.delay_ms())
+        self._network.timers.call_later(self._last_arrival_ms - now_ms, function)
+
+
+class Answers:
+    """The client's end of a connection (`ports.Receiver`): gives each answer to the function that waits for it."""
+
+    def __init__(self) -> None:
+        self._frames = FrameReader()
+        self.waiting: dict[int, tuple[type, int, Callable[[Any], None]]] = {}
+        self.is_closed = False
+
+    def buffer(self) -> memoryview:
+        return self._frames.get_buffer()
+
+    def received(self, count: int) -> None:
+        frame = self._frames.buffer_updated(count)
+        if frame is not None:
+            correlation_id = int.from_bytes(frame[:4], "big")
+            response_class, version, answered = self.waiting.pop(correlation_id)
+            _, start = read_response_header(response_class.API_KEY, version, frame)  # type: ignore[attr-defined]
+            answered(decoder(response_class, version)(frame, start)[0])
+
+    def drained(self) -> None:
+        pass
+
+    def closed(self) -> None:
+        self.is_closed = True
+
+
+class Host:
+    """`ports.Network` of one life of a broker."""
+
+    def __init__(self, network: SimNetwork, name: str, life: LifeTimers) -> None:
+        self._network = network
+        self._name = name
+        self._life = life
+        self.port = 0
+
+    def listen(self, host: str, port: int, backlog: int) -> Host:
+        self.port = port
+        return self
+
+    def accept(self, connected: Callable[[Channel], None]) -> None:
+        self._network.listening[self._name] = (self._life, connected)
+
+    def close(self) -> None:
+        self._network.listening.pop(self._name, None)
+
+    def connect(self, host: str, port: int, connected: Callable[[Channel], None], failed: Callable[[str], None]) -> None:
+        network, life = self._network, self._life
+
+        def arrive() -> None:
+            wire = network.join(host, self._name, life)
+            life.call_later(network.delay_ms(), (lambda: failed("refused")) if wire is None else (lambda: connected(wire)))
+
+        network.timers.call_later(network.delay_ms(), arrive)
+
+    def host_name(self) -> str:
+        return self._name
+
+
+class SimNetwork:
+    """All connections of a world."""
+
     def __init__(self, chance: random.Random, timers: ManualTimers) -> None:
         self._chance = chance
-        self._timers = timers
+        self.timers = timers
+        self.listening: dict[str, tuple[LifeTimers, Callable[[Channel], None]]] = {}
         self.is_kind = False
         """Heals: nothing is lost or late any more."""
 
-    def send(self, call: Call, broker: SimBroker, answered: Callable[[Any], None], *, is_peer: bool = False) -> None:
-        copies = 2 if self._happens(DOUBLED) else 1
-        for _ in range(copies):
-            if not self._happens(LOST):
-                self._timers.call_later(
-                    self._delay_ms(), lambda: broker.handle(call, lambda answer: self._return(answer, answered), is_peer=is_peer)
-                )
+    def join(self, host: str, peer_host: str, life: LifeTimers | None) -> Wire | None:
+        """A connection to a host, from the side that asked for it; None if nothing listens there."""
+        listener = self.listening.get(host)
+        if listener is None or listener[0].is_over:
+            return None
+        near, far = Wire(self, host, life), Wire(self, peer_host, listener[0])
+        near.peer, far.peer = far, near
+        listener[1](far)
+        return near
 
-    def _return(self, answer: Any, answered: Callable[[Any], None]) -> None:
-        if not self._happens(LOST):
-            self._timers.call_later(self._delay_ms(), lambda: answered(answer))
+    def send(self, call: Call, host: str, answered: Callable[[Any], None]) -> None:
+        """A client's request on a connection of its own, or two of them."""
+        for _ in range(2 if self.happens(DOUBLED) else 1):
+            if not self.happens(LOST):
+                self.timers.call_later(self.delay_ms(), lambda: self._arrive(call, host, answered))
 
-    def _delay_ms(self) -> int:
-        return self._chance.randint(*(LATE_MS if self._happens(LATE) else SLOW_MS if self._happens(SLOW) else USUAL_MS))
+    def caller(self, name: str) -> Caller:
+        """A client that keeps its connection."""
+        return Caller(self, name)
 
-    def _happens(self, probability: float) -> bool:
+    def delay_ms(self) -> int:
+        return self._chance.randint(*(LATE_MS if self.happens(LATE) else SLOW_MS if self.happens(SLOW) else USUAL_MS))
+
+    def happens(self, probability: float) -> bool:
         return not self.is_kind and self._chance.random() < probability
+
+    def _arrive(self, call: Call, host: str, answered: Callable[[Any], None]) -> None:
+        wire = self.join(host, CLIENT_HOST, None)
+        if wire is None:
+            return
+        answers = Answers()
+
+        def finish(response: Any) -> None:
+            wire.close()
+            answered(response)
+
+        frame = frame_of(call, 1, answers, finish)
+        wire.open(answers)
+        wire.peer.arrive(frame)
+
+
+class Caller:
+    """A client with one connection, opened again after it has closed. Requests on it arrive in order."""
+
+    def __init__(self, network: SimNetwork, name: str) -> None:
+        self._network = network
+        self.name = name
+        self._wire: Wire | None = None
+        self._answers = Answers()
+        self._number = 0
+
+    def send(self, call: Call, host: str, answered: Callable[[Any], None]) -> None:
+        wire = self._wire
+        if wire is None or self._answers.is_closed or wire.peer_host != host or not wire.peer.is_open:
+            self._answers = Answers()
+            self._wire = wire = self._network.join(host, CLIENT_HOST, None)
+            if wire is None:
+                return
+            wire.open(self._answers)
+        self._number += 1
+        wire.send([frame_of(call, self._number, self._answers, answered)])
+
+    def close(self) -> None:
+        if self._wire is not None:
+            self._wire.close()
+
+
+def frame_of(call: Call, correlation_id: int, answers: Answers, answered: Callable[[Any], None]) -> bytes:
+    """The bytes of a request, whose answer will be given to `answered`."""
+    body = call.body()
+    key = body.API_KEY
+    answers.waiting[correlation_id] = (load(key)[1], call.version, answered)
+    return write_request(key, call.version, correlation_id, CLIENT_ID, encoder(type(body), call.version)(body))

@@ -11,6 +11,7 @@ from ottla.base.errors import ErrorCode
 from ottla.base.share_state import Done, ShareState
 from ottla.machine.contract import Decision, Reply
 from ottla.replication.leader import Leader
+from ottla.server import flusher
 from ottla.sharing import acknowledgement, acquisition, share_partition, state_machine
 from ottla.sharing.acquisition import Taker
 from ottla.sharing.commands import ReadState, Write
@@ -19,7 +20,6 @@ from ottla.sharing.pruning import Pruner
 from ottla.sharing.share_partition import SharePartition
 from ottla.sharing.state_machine import ShareStateMachine
 from ottla.sharing.state_shard import Remembered, ShareStateShard
-from ottla.storage.log import Log
 from tests.sim.share_world import ShareWorld
 
 
@@ -36,7 +36,7 @@ def answer_before_write() -> Any:
 
 def answer_before_durable() -> Any:
     """The high watermark moves over records that were not synced."""
-    return mock.patch.object(Log, "flush", lambda _log: None)
+    return mock.patch.object(flusher, "sync_all", lambda _work, _failures: None)
 
 
 def release_early() -> Any:

@@ -14,15 +14,16 @@ from typing import Any
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.base.share_state import SharePartitionKey
 from ottla.machine.host import HostState
+from ottla.server.coordinator_views import MetadataTopics
 from ottla.server.hosts import reader_of
 from ottla.sharing.state_machine import ShareStateMachine
 from ottla.wire.records import Record, encode_batch
 from tests.fakes.clock import ManualClock
-from tests.fakes.memory_store import MemoryStore
 from tests.fakes.timers import ManualTimers
 from tests.sharing.state_world import hard_state
-from tests.sim.broker import LifeTimers, PowerCut
-from tests.sim.network import LATE_MS, Call, Network
+from tests.sim.broker import host_of, store_model
+from tests.sim.machine import LifeTimers, PowerCut, failures_raised
+from tests.sim.network import LATE_MS, Call, Caller, SimNetwork
 from tests.sim.process import PATIENCE_MS, Process
 from tests.sim.share_broker import PARTITIONS, SHARE_KEYS, SHARED, STATES, TOPIC_ID, ShareBroker
 from tests.sim.share_history import LOCK_MS, ShareHistory
@@ -50,21 +51,25 @@ class ShareWorld:
         self.timers = ManualTimers(self.clock)
         self.history = ShareHistory(PARTITIONS)
         self.layout = dict(zip(SHARE_KEYS, self.chance.choice(LAYOUTS), strict=True))
-        store = MemoryStore()
-        world: Any = self
-        self.brokers = {number: ShareBroker(world, number, store) for number in sorted(set(self.layout.values()))}
-        self.network = Network(self.chance, self.timers)
+        self.store = store_model()
+        self.brokers = {number: ShareBroker(self, number) for number in sorted(set(self.layout.values()))}
+        self.network = SimNetwork(self.chance, self.timers)
         self.is_ending = False
         self.is_over = False
         self.events = 0
         self.crashes = 0
         self.resets = 0
         self._members: dict[str, tuple[Member, Process]] = {}
+        self._callers: dict[str, Caller] = {}
         self._made = 0
         self._state_epochs = [0] * PARTITIONS
         self._is_resetting = False
 
     def run(self) -> None:
+        with failures_raised():
+            self._run()
+
+    def _run(self) -> None:
         for broker in self.brokers.values():
             broker.start()
         for partition in range(PARTITIONS):
@@ -82,8 +87,12 @@ class ShareWorld:
         self._run_until(self.clock.monotonic_ms() + HEALING_MS)
         self._judge()
 
-    def send(self, call: Call, answered: Callable[[Any], None], *, is_peer: bool = False) -> None:
-        self.network.send(call, self.brokers[self.layout[call.place]], answered, is_peer=is_peer)
+    def send(self, call: Call, answered: Callable[[Any], None]) -> None:
+        """A member's request, on its own connection."""
+        name = call.body().member_id
+        if name not in self._callers:
+            self._callers[name] = self.network.caller(name)
+        self._callers[name].send(call, host_of(self.layout[call.place]), answered)
 
     # Time
 
@@ -92,8 +101,7 @@ class ShareWorld:
             try:
                 self.timers.advance_to_next()
             except PowerCut as cut:
-                assert isinstance(cut.broker, ShareBroker)
-                self._crash(cut.broker)
+                self._crash(cut.owner)
             self.events += 1
             assert self.events < EVENTS_MAX, "the world does not come to rest"
             if self.events % REPLAY_EVERY == 0:
@@ -160,18 +168,17 @@ class ShareWorld:
     def _remove(self, name: str, kind: str) -> None:
         member, process = self._members.pop(name)
         process.die()
-        broker = self.brokers[self.layout[SHARED[member.partition]]]
         if kind == "leave":
             self.send(member.leave(), lambda _answer: None)
         elif kind == "die":
-            self._later(0, 100, lambda: broker.disconnect(name))
+            self._later(0, 100, self._callers[name].close) if name in self._callers else None
 
     def _cut_power(self) -> None:
         if self.is_ending:
             return
         broker = self.chance.choice(list(self.brokers.values()))
         if broker.is_up and self.chance.random() < WITHIN:
-            broker.fuse = self.chance.randint(1, FUSE_MAX)
+            broker.disk.fuse = self.chance.randint(1, FUSE_MAX)
         elif broker.is_up:
             self._crash(broker)
         self._later(300, 1_500, self._cut_power)
@@ -208,14 +215,14 @@ class ShareWorld:
         broker = self.brokers[self.layout[STATES]]
 
         def attempt() -> None:
-            if not broker.is_up:
+            if broker.node is None:
                 self.timers.call_later(RESET_RETRY_MS, attempt)
                 return
             life = broker.life
             self._state_epochs[partition] += 1
             epoch = self._state_epochs[partition]
             look(epoch, life)
-            broker.persister.initialize(key, epoch, start, lambda code: None if life.is_over else initialized(epoch, code))
+            broker.node.share_persister.initialize(key, epoch, start, lambda code: None if life.is_over else initialized(epoch, code))
 
         def look(epoch: int, life: LifeTimers) -> None:
             if self.history.eras[partition].state_epoch < epoch:
@@ -232,8 +239,8 @@ class ShareWorld:
     def _begin_era(self, partition: int, state_epoch: int, start: int) -> None:
         self.resets += 1
         for broker in self.brokers.values():
-            if broker.is_up:
-                broker.shares.close_group(GROUP)
+            if broker.node is not None:
+                broker.node.share_partitions.close_group(GROUP)
         self.history.begin_era(partition, state_epoch, start)
         if self._is_resetting and [era.state_epoch for era in self.history.eras] == self._state_epochs:
             self._is_resetting = False
@@ -246,18 +253,18 @@ class ShareWorld:
         self.is_ending = True
         self.network.is_kind = True
         for broker in self.brokers.values():
-            broker.fuse = None
+            broker.disk.fuse = None
 
     def _check_replay(self) -> None:
         """Live state is what loading the rest of the log would make of it."""
         broker = self.brokers[self.layout[STATES]]
-        if not broker.is_up:
+        if broker.node is None:
             return
-        [host] = broker.share_states.all_hosts()
+        [host] = broker.node.share_states.all_hosts()
         if host.state is not HostState.ACTIVE:
             return
         log = broker.partitions[STATES].log
-        fresh = ShareStateMachine(host.machine.settings, broker._context.metadata, lambda _end: None)
+        fresh = ShareStateMachine(host.machine.settings, MetadataTopics(broker.node.metadata), lambda _end: None)
         reader, offset = reader_of(broker.partitions[STATES], 1 << 20), log.log_start_offset
         while (piece := reader.read_piece(offset)) is not None:
             piece.apply_to(fresh)  # type: ignore[arg-type]
@@ -268,7 +275,7 @@ class ShareWorld:
         self.is_over = True
         self._run_until(self.clock.monotonic_ms() + 2 * PATIENCE_MS + LOCK_MS)
         self._check_replay()
-        [host] = self.brokers[self.layout[STATES]].share_states.all_hosts()
+        [host] = self.brokers[self.layout[STATES]].node.share_states.all_hosts()
         for key in SHARED:
             partition = self.brokers[self.layout[key]].partitions[key]
             assert self.history.eras[key.partition].state_epoch == self._state_epochs[key.partition], "a reset has no answer"

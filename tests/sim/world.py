@@ -18,13 +18,13 @@ from ottla.replication.partition import Partition
 from ottla.server.hosts import reader_of
 from ottla.transactions.markers import Marker
 from tests.fakes.clock import ManualClock
-from tests.fakes.memory_store import MemoryStore
 from tests.fakes.timers import ManualTimers
 from tests.sim import logs, readers
-from tests.sim.broker import KEYS, LAYOUTS, PowerCut, SimBroker
+from tests.sim.broker import KEYS, LAYOUTS, SimBroker, host_of, store_model
 from tests.sim.clients import OFFSETS, TIMEOUT_MS, TRANSACTIONS, PlainProducer, Producer, committed_offset
 from tests.sim.history import History
-from tests.sim.network import LATE_MS, Call, Network
+from tests.sim.machine import PowerCut, failures_raised
+from tests.sim.network import LATE_MS, Call, SimNetwork
 from tests.sim.process import PATIENCE_MS, Process, Steps
 from tests.sim.readers import Reader, Seen
 
@@ -55,9 +55,9 @@ class World:
         self.timers = ManualTimers(self.clock)
         self.history = History()
         self.layout = dict(zip(KEYS, self.chance.choice(LAYOUTS), strict=True))
-        store = MemoryStore()
-        self.brokers = {number: SimBroker(self, number, store) for number in sorted(set(self.layout.values()))}
-        self.network = Network(self.chance, self.timers)
+        self.store = store_model()
+        self.brokers = {number: SimBroker(self, number) for number in sorted(set(self.layout.values()))}
+        self.network = SimNetwork(self.chance, self.timers)
         self.is_ending = False
         self.events = 0
         self.crashes = 0
@@ -67,6 +67,10 @@ class World:
         self._floors: dict[TopicPartition, int] = {}
 
     def run(self) -> None:
+        with failures_raised():
+            self._run()
+
+    def _run(self) -> None:
         for broker in self.brokers.values():
             broker.start()
         for name in GROUPS:
@@ -81,9 +85,9 @@ class World:
         self._run_until(self.clock.monotonic_ms() + HEALING_MS)
         self._judge()
 
-    def send(self, call: Call, answered: Callable[[Any], None], *, is_peer: bool = False) -> None:
-        """To whoever leads the place of the call."""
-        self.network.send(call, self.brokers[self.layout[call.place]], answered, is_peer=is_peer)
+    def send(self, call: Call, answered: Callable[[Any], None]) -> None:
+        """To the leader of the place of the call."""
+        self.network.send(call, host_of(self.layout[call.place]), answered)
 
     # Time
 
@@ -92,7 +96,7 @@ class World:
             try:
                 self.timers.advance_to_next()
             except PowerCut as cut:
-                self._crash(cut.broker)
+                self._crash(cut.owner)
             self.events += 1
             assert self.events < EVENTS_MAX, "the world does not come to rest"
             self._check()
@@ -126,7 +130,7 @@ class World:
             return
         broker = self.chance.choice(list(self.brokers.values()))
         if broker.is_up and self.chance.random() < WITHIN:
-            broker.fuse = self.chance.randint(1, FUSE_MAX)
+            broker.disk.fuse = self.chance.randint(1, FUSE_MAX)
         elif broker.is_up:
             self._crash(broker)
         self._later(500, 4_000, self._cut_power)
@@ -147,7 +151,7 @@ class World:
     def _restart(self, broker: SimBroker) -> None:
         """Sometimes the power does not hold until the logs are recovered."""
         if not self.is_ending and self.chance.random() < AGAIN:
-            broker.fuse = self.chance.randint(1, FUSE_MAX)
+            broker.disk.fuse = self.chance.randint(1, FUSE_MAX)
         broker.start()
 
     def _disturb(self) -> None:
@@ -178,7 +182,7 @@ class World:
         self.is_ending = True
         self.network.is_kind = True
         for broker in self.brokers.values():
-            broker.fuse = None
+            broker.disk.fuse = None
         for name in sorted(self._processes):
             if self.chance.random() < 0.5:
                 self._processes[name].die()
@@ -215,10 +219,13 @@ class World:
         """Live state is what loading the log would make of it (I36): transactions, and the offsets of groups, pending ones among them."""
         for broker in self.brokers.values():
             partition = broker.partitions.get(TRANSACTIONS)
-            for host in broker.transactions.all_hosts() if partition is not None else ():
-                _compare(host, partition, broker.transactions.new_machine(0), lambda machine: machine.shard.transactions)
+            node = broker.node
+            if node is None:
+                continue
+            for host in node.transactions.all_hosts() if partition is not None else ():
+                _compare(host, partition, node.transactions.new_machine(0), lambda machine: machine.shard.transactions)
             partition = broker.partitions.get(OFFSETS)
-            host = broker.groups.host_of_partition(OFFSETS.partition) if partition is not None else None
+            host = node.groups.host_of_partition(OFFSETS.partition) if partition is not None else None
             if host is not None:
                 shard = host.machine.shard
                 _compare(host, partition, GroupMachine(shard.settings, shard.topics, shard.random), GroupMachine.hard_state)

@@ -1,0 +1,111 @@
+"""The machine of one life of a simulated broker: a disk whose power can be cut, timers and threads that die with the process.
+
+The power is cut right after an operation on the disk, also in the middle of a request. From then on nothing that the old process still
+does has an effect: its disk refuses, its timers do not fire, what it sends is lost.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, NoReturn, TypeVar
+
+from ottla.base.ports import Worker
+from tests.fakes.disk import MemDisk
+from tests.fakes.timers import ManualTimers
+
+Result = TypeVar("Result")
+THREAD_MS = (0, 25)
+
+
+class RaisingHandler(logging.Handler):
+    """A broker that logs an error has failed: a handler has let an exception out, or a disk has."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        raise AssertionError(record.getMessage()) from (record.exc_info[1] if record.exc_info else None)
+
+
+@contextmanager
+def failures_raised() -> Iterator[None]:
+    """Errors in the log of a broker fail the run; what recovery warns of is not shown."""
+    logger, handler = logging.getLogger("ottla"), RaisingHandler(logging.ERROR)
+    level, is_propagating = logger.level, logger.propagate
+    logger.addHandler(handler)
+    logger.setLevel(logging.ERROR)
+    logger.propagate = False
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(level)
+        logger.propagate = is_propagating
+
+
+class PowerCut(BaseException):
+    """Goes through everything: no code of the old process may run on."""
+
+    def __init__(self, owner: Any) -> None:
+        super().__init__()
+        self.owner = owner
+
+
+class LifeTimers:
+    """Timers that die with the process that made them."""
+
+    def __init__(self, timers: ManualTimers) -> None:
+        self._timers = timers
+        self.is_over = False
+
+    def call_later(self, delay_ms: float, function: Callable[[], object]) -> Any:
+        return self._timers.call_later(delay_ms, lambda: None if self.is_over else function())
+
+    def call_soon(self, function: Callable[[], object]) -> None:
+        self.call_later(0, function)
+
+
+class LifeThreads:
+    """`ports.Threads`: the work is done in one piece, some time later."""
+
+    def __init__(self, timers: LifeTimers, chance: random.Random) -> None:
+        self._timers = timers
+        self._chance = chance
+
+    def run(self, work: Callable[[], Result], done: Callable[[Result], object]) -> None:
+        self._timers.call_later(self._chance.randint(*THREAD_MS), lambda: done(work()))
+
+    def worker(self, module: str) -> Worker:
+        raise AssertionError(f"{module} is not simulated")
+
+    def close(self) -> None:
+        pass
+
+
+class FusedDisk(MemDisk):
+    """A disk that cuts the power after so many operations."""
+
+    def __init__(self, owner: Any, *directories: str) -> None:
+        super().__init__(*directories)
+        self._owner = owner
+        self.fuse: int | None = None
+        self.is_without_power = False
+
+    def burn(self) -> None:
+        """Counts an operation; the last one cuts the power."""
+        if self.fuse is not None:
+            self.fuse -= 1
+            if self.fuse <= 0:
+                self.fuse = None
+                self.cut()
+
+    def cut(self) -> NoReturn:
+        self.is_without_power = True
+        self._owner.life.is_over = True
+        raise PowerCut(self._owner)
+
+    def take_fault(self, operation: str, path: str) -> Any:
+        """Called before every operation."""
+        if self.is_without_power:
+            self.cut()
+        return super().take_fault(operation, path)
