@@ -166,8 +166,15 @@ class BrokerServer:
     # Stopping
 
     def begin_stop(self) -> None:
-        task = self.loop.create_task(self.stop())
-        task.add_done_callback(lambda done: self.stopped.set_result(done.result()))
+        self.loop.create_task(self.stop()).add_done_callback(self._on_stopped)
+
+    def _on_stopped(self, task: asyncio.Task[int]) -> None:
+        """A stop that has failed ends the process as well: `run` raises what it raised."""
+        error = task.exception()
+        if error is not None:
+            self.stopped.set_exception(error)
+        else:
+            self.stopped.set_result(task.result())
 
     async def stop(self) -> int:
         """The clean stop; returns the exit code."""

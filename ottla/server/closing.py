@@ -145,11 +145,14 @@ class CleanStop:
 
 
 def close_directory(directory: LogDirectoryState, partitions: PartitionTable) -> bool:
-    """Whether its checkpoints could be written. It counts as clean only if each of its logs is: one that could not be opened, or failed
-    by itself, must be checked at the next start."""
-    error = directory.plan_checkpoints(partitions.all())()
-    if error is None:
+    """Whether its checkpoints and the marker of a clean shutdown could be written. It counts as clean only if each of its logs is: one that
+    could not be opened, or failed by itself, must be checked at the next start."""
+    try:
+        error = directory.plan_checkpoints(partitions.all())()
+        if error is not None:
+            raise error
         directory.close(is_clean=partitions.is_whole(directory))
-    else:
-        log.error("%s", error)
-    return error is None
+    except StorageError as failure:
+        log.error("%s", failure)
+        return False
+    return True

@@ -16,7 +16,7 @@ from ottla.adapters.lock import DirectoryLock
 from ottla.adapters.randomness import SystemRandom
 from ottla.base.errors import DirectoryRefused, DiskError, ErrorCode, StorageError
 from ottla.base.types import TopicPartition
-from ottla.server import app
+from ottla.server import app, log_directories
 from ottla.server.app import BrokerServer
 from ottla.server.log_directories import LogDirectoryState
 from ottla.server.metrics import BrokerParts, Metrics
@@ -275,3 +275,31 @@ def test_the_only_directory_fails_and_every_view_says_so(
     assert with_client(loop, server, leaders) == well and with_client(loop, server, health) == (0, "healthy\n")
     assert offline_partitions() == 0
     loop.run_until_complete(server.stop())
+
+
+def test_a_stop_ends_though_the_marker_of_a_clean_shutdown_cannot_be_written(
+    loop: asyncio.AbstractEventLoop, server: BrokerServer, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(disk: object, path: str) -> None:
+        raise StorageError(f"cannot write in {path}: No space left on device")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(log_directories.checkpoints, "write_clean_shutdown", fail)
+        server.begin_stop()
+        assert loop.run_until_complete(asyncio.wait_for(server.stopped, 20)) == 0
+    assert "No space left on device" in caplog.text
+    again = BrokerServer(loop, server.config)
+    again.start()
+    assert not any(directory.was_clean for directory in again.directories)
+    loop.run_until_complete(again.stop())
+
+
+def test_a_stop_that_fails_ends_the_process_too(loop: asyncio.AbstractEventLoop, server: BrokerServer) -> None:
+    async def fail() -> int:
+        raise StorageError("the disk is gone")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(server, "stop", fail)
+        server.begin_stop()
+        with pytest.raises(StorageError, match="gone"):
+            loop.run_until_complete(asyncio.wait_for(server.stopped, 20))

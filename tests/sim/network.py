@@ -25,6 +25,8 @@ DOUBLED = 0.04
 LATE = 0.06
 LATE_MS = (200, 9_000)
 SLOW = 0.1
+SLOW_BETWEEN_BROKERS = 0.5
+"""A broker's answer to another one is late often enough for what it says to be out of date."""
 SLOW_MS = (12, 200)
 USUAL_MS = (1, 12)
 CLIENT_HOST = "10.0.0.1"
@@ -59,6 +61,10 @@ class Wire:
     @property
     def is_open(self) -> bool:
         return not self._is_closed and not (self._life is not None and self._life.is_over)
+
+    @property
+    def is_clients(self) -> bool:
+        return self._life is None
 
     def local_host(self) -> str:
         return self.peer.peer_host
@@ -119,7 +125,8 @@ class Wire:
     def _at_arrival(self, function: Callable[[], None]) -> None:
         """In order with all that was sent before."""
         now_ms = self._network.timers.clock.monotonic_ms()
-        self._last_arrival_ms = max(self._last_arrival_ms, now_ms + self._network.delay_ms())
+        slow = SLOW if self.is_clients or self.peer.is_clients else SLOW_BETWEEN_BROKERS
+        self._last_arrival_ms = max(self._last_arrival_ms, now_ms + self._network.delay_ms(slow))
         self._network.timers.call_later(self._last_arrival_ms - now_ms, function)
 
 
@@ -211,8 +218,8 @@ class SimNetwork:
         """A client that keeps its connection."""
         return Caller(self, name)
 
-    def delay_ms(self) -> int:
-        return self._chance.randint(*(LATE_MS if self.happens(LATE) else SLOW_MS if self.happens(SLOW) else USUAL_MS))
+    def delay_ms(self, slow: float = SLOW) -> int:
+        return self._chance.randint(*(LATE_MS if self.happens(LATE) else SLOW_MS if self.happens(slow) else USUAL_MS))
 
     def happens(self, probability: float) -> bool:
         return not self.is_kind and self._chance.random() < probability

@@ -21,8 +21,8 @@ from ottla.sharing.commands import Command, ReadState, Result, Write
 from ottla.sharing.registry import FindStart
 from ottla.sharing.sessions import FINAL_EPOCH
 from ottla.sharing.share_partition import GroupTerms, SharePartition
-from ottla.sharing.state_settings import ShareStateSettings
 from ottla.wire.messages.share_fetch import ShareFetchResponse
+from tests.fakes.coordinator_settings import share_state_settings
 from tests.sim.broker import SimBroker, SimNode, topic_id_of
 from tests.sim.share_history import DELIVERIES_MAX, LOCK_MS, Holder
 
@@ -43,7 +43,7 @@ TERMS = GroupTerms(
     is_read_committed=False,
     may_renew=True,
 )
-STATE_SETTINGS = ShareStateSettings(updates_per_snapshot=4, cold_snapshot_interval_ms=600, prune_interval_ms=250)
+STATE_SETTINGS = share_state_settings(updates_per_snapshot=4, cold_snapshot_interval_ms=600, prune_interval_ms=250)
 
 Statement = tuple[int, int, int, int, int]
 """An acknowledgement of one record: partition, state epoch, offset, kind, deliveries so far."""
