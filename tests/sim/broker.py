@@ -9,7 +9,7 @@ simulated yet: each start brings a new leader epoch of what the broker leads, an
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from ottla.base import ports as store_ports
@@ -42,6 +42,8 @@ CHECKPOINT_MS = (30, 400)
 """How often aids to recovery are written and checkpoints: what lies below them the next life takes from snapshots and indexes."""
 STRIKES = 0.01
 """How many records of the coordinator are followed by a power cut at once."""
+SLOW_ADMISSION = 0.25
+ADMISSION_MS = (20, 400)
 LISTENER, PORT = "PLAINTEXT", 9092
 ASSIGNMENTS = (
     "log.dirs=/data",
@@ -152,7 +154,18 @@ class SimBroker:
     def prepare(self, node: SimNode) -> None:
         """Before the first request."""
         node.transactions.configure(SETTINGS)
+        node.transactions.admit = self._slow_admission(node.transactions.admit)  # type: ignore[method-assign]
         node.transactions.local_markers.write = JudgedMarkers(self, node.transactions.local_markers)  # type: ignore[method-assign]
+
+    def _slow_admission(self, admit: Callable[..., None]) -> Callable[..., None]:
+        """Coordinators' answers take their time now and then, those of this broker too, so that a marker may arrive before them."""
+
+        def slow_admit(*arguments: Any) -> None:
+            *asked, done = arguments
+            delay_ms = self._chance.randint(*ADMISSION_MS) if self._chance.random() < SLOW_ADMISSION else 0
+            admit(*asked, (lambda codes: self.life.call_later(delay_ms, lambda: done(codes))) if delay_ms else done)
+
+        return slow_admit
 
     def crash(self) -> None:
         """The power is cut."""

@@ -44,7 +44,7 @@ Batch = tuple[Any, int, Callable[[], Any], Callable[[Any], int], TopicPartition]
 """The arguments of a Produce, as `_must` takes them."""
 
 TIMEOUT_MS = 3_000
-IMPATIENT = 0.1
+IMPATIENT = 0.3
 """How many transactions are aborted with a Produce on its way."""
 INPUT = TopicPartition("in", 0)
 TRANSACTIONS = TopicPartition(TRANSACTION_STATE_TOPIC, 0)

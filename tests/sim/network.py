@@ -25,8 +25,8 @@ DOUBLED = 0.04
 LATE = 0.06
 LATE_MS = (200, 9_000)
 SLOW = 0.1
-SLOW_BETWEEN_BROKERS = 0.5
-"""A broker's answer to another one is late often enough for what it says to be out of date."""
+SLOW_ANSWERS = 0.3
+"""Answers from one broker to another: late often enough for what they say to be out of date."""
 SLOW_MS = (12, 200)
 USUAL_MS = (1, 12)
 CLIENT_HOST = "10.0.0.1"
@@ -53,6 +53,7 @@ class Wire:
         self._is_reading = False
         self._is_closed = False
         self._last_arrival_ms = 0
+        self.is_accepted = False
         self.peer: Wire
         self.peer_host = peer_host
         self.peer_port = 1
@@ -125,7 +126,7 @@ class Wire:
     def _at_arrival(self, function: Callable[[], None]) -> None:
         """In order with all that was sent before."""
         now_ms = self._network.timers.clock.monotonic_ms()
-        slow = SLOW if self.is_clients or self.peer.is_clients else SLOW_BETWEEN_BROKERS
+        slow = SLOW_ANSWERS if self.is_accepted and not self.peer.is_clients else SLOW
         self._last_arrival_ms = max(self._last_arrival_ms, now_ms + self._network.delay_ms(slow))
         self._network.timers.call_later(self._last_arrival_ms - now_ms, function)
 
@@ -205,6 +206,7 @@ class SimNetwork:
             return None
         near, far = Wire(self, host, life), Wire(self, peer_host, listener[0])
         near.peer, far.peer = far, near
+        far.is_accepted = True
         listener[1](far)
         return near
 
