@@ -76,6 +76,11 @@ def answered(reply: Reply, answer: Any, refusal: Refusal) -> Decision:
     return Decision(effects=(Answer(reply, answer),), refused=lambda code: (Answer(reply, refusal(code)),))
 
 
+def logged(record: LogRecord, reply: Reply, answer: Any, refusal: Refusal) -> Decision:
+    """The decision that logs one record and answers."""
+    return Decision(records=(record,), effects=(Answer(reply, answer),), refused=lambda code: (Answer(reply, refusal(code)),))
+
+
 def same_code(code: ErrorCode) -> ErrorCode:
     """The refusal of commands that are answered by a code."""
     return code

@@ -17,7 +17,8 @@ from typing import Any
 
 from ottla.base.errors import ErrorCode
 from ottla.base.share_state import UNINITIALIZED_START_OFFSET, UNKNOWN_DELIVERY_COMPLETE_COUNT, SharePartitionKey, ShareState
-from ottla.machine.contract import Answer, Call, Decision, LogRecord, Reply, Schedule, Transactional, independent
+from ottla.machine.contract import Call, Decision, LogRecord, Reply, Schedule, Transactional, independent
+from ottla.machine.draft import answered, logged
 from ottla.sharing.batches import merge
 from ottla.sharing.commands import WRITTEN, Command, Delete, Initialize, ReadState, ReadSummary, Result, Write
 from ottla.sharing.state_records import Snapshot, StateRecord, Update, snapshot_record, tombstone, update_record
@@ -148,7 +149,7 @@ class ShareStateMachine:
 
     def _log(self, reply: Reply, result: Result, record: StateRecord) -> Decision:
         self.writes += 1
-        return Decision(records=(record,), effects=(Answer(reply, result),), refused=lambda code: (Answer(reply, Result(code)),))
+        return logged(record, reply, result, Result)
 
     # Topics that go, and what has become old
 
@@ -190,8 +191,8 @@ class ShareStateMachine:
 
 
 def _answer(reply: Reply, result: Result) -> Decision:
-    """An answer without records; whoever closes the host meanwhile says something else."""
-    return Decision(effects=(Answer(reply, result),), refused=lambda code: (Answer(reply, Result(code)),))
+    """An answer without records; a host that is closed meanwhile answers another."""
+    return answered(reply, result, Result)
 
 
 def _fenced(reply: Reply, code: ErrorCode, told: int, known: int) -> Decision:

@@ -13,7 +13,8 @@ from collections.abc import Iterable
 
 from ottla.base.errors import ErrorCode
 from ottla.base.types import TopicPartition
-from ottla.machine.contract import Answer, Decision, Reply
+from ottla.machine.contract import Decision, Reply
+from ottla.machine.draft import logged, same_code
 from ottla.transactions.metadata import ProducerIdAndEpoch, TransactionMetadata, with_partitions
 from ottla.transactions.records import state_record
 from ottla.transactions.shard import Shard, answer, answer_code
@@ -36,11 +37,7 @@ def decide_add(
     code = _judge_add(metadata, identity)
     if code or (metadata.state is ONGOING and partitions <= metadata.partitions):
         return answer_code(reply, code)
-    return Decision(
-        records=(state_record(with_partitions(metadata, partitions, version, now_ms)),),
-        effects=(Answer(reply, ErrorCode.NONE),),
-        refused=lambda code: (Answer(reply, code),),
-    )
+    return logged(state_record(with_partitions(metadata, partitions, version, now_ms)), reply, ErrorCode.NONE, same_code)
 
 
 def decide_verify(

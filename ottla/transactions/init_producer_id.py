@@ -20,6 +20,7 @@ from typing import NamedTuple
 from ottla.base.errors import ErrorCode
 from ottla.base.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 from ottla.machine.contract import Answer, Decision, Reply
+from ottla.machine.draft import logged
 from ottla.transactions.end_transaction import fetch_producer_id, send_markers
 from ottla.transactions.metadata import (
     EPOCH_MAX,
@@ -117,11 +118,7 @@ def _keep(shard: Shard, now_ms: int, command: InitProducerId, metadata: Transact
     if following is None:
         return _refill(shard, command, reply)
     result = EndResult(ErrorCode.NONE, *following, metadata.producer_id, metadata.producer_epoch)
-    return Decision(
-        records=(state_record(kept(metadata, following, _timeout_ms(command), now_ms)),),
-        effects=(Answer(reply, result),),
-        refused=lambda code: (Answer(reply, EndResult(code)),),
-    )
+    return logged(state_record(kept(metadata, following, _timeout_ms(command), now_ms)), reply, result, EndResult)
 
 
 def next_identity(shard: Shard, current: ProducerIdAndEpoch) -> ProducerIdAndEpoch | None:
@@ -141,11 +138,7 @@ def _log_identity(
     reply: Reply,
 ) -> Decision:
     record = state_record(initialised(metadata, identity, previous_producer_id, _timeout_ms(command), now_ms))
-    return Decision(
-        records=(record,),
-        effects=(Answer(reply, EndResult(ErrorCode.NONE, *identity)),),
-        refused=lambda code: (Answer(reply, EndResult(code)),),
-    )
+    return logged(record, reply, EndResult(ErrorCode.NONE, *identity), EndResult)
 
 
 def _refill(shard: Shard, command: InitProducerId, reply: Reply) -> Decision:

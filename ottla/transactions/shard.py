@@ -15,7 +15,8 @@ from typing import NamedTuple, Protocol
 
 from ottla.base.errors import ErrorCode
 from ottla.base.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_TIMESTAMP, TopicPartition
-from ottla.machine.contract import Answer, Decision, LogRecord, Reply
+from ottla.machine.contract import Decision, LogRecord, Reply
+from ottla.machine.draft import answered, same_code
 from ottla.transactions.metadata import TransactionMetadata
 from ottla.transactions.records import read_record
 from ottla.transactions.settings import TransactionCoordinatorSettings
@@ -156,21 +157,18 @@ class Shard:
 
 def answer(reply: Reply, result: object) -> Decision:
     """An answer without records."""
-    effects = (Answer(reply, result),)
-    return Decision(effects=effects, refused=lambda _code: effects)
+    return answered(reply, result, lambda _code: result)
 
 
 def answer_code(reply: Reply, code: ErrorCode) -> Decision:
-    """A code without records; whoever closes the host meanwhile may say something else."""
-    return Decision(effects=(Answer(reply, code),), refused=lambda refusal: (Answer(reply, refusal),))
+    """A code without records; a host that is closed meanwhile answers another."""
+    return answered(reply, code, same_code)
 
 
 def answer_end(reply: Reply, code: ErrorCode, metadata: TransactionMetadata | None = None) -> Decision:
     """An `EndResult` without records, with the client's identity if `metadata` is given."""
     identity = metadata.identity if metadata is not None else (NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
-    return Decision(
-        effects=(Answer(reply, EndResult(code, identity[0], identity[1])),), refused=lambda refusal: (Answer(reply, EndResult(refusal)),)
-    )
+    return answered(reply, EndResult(code, identity[0], identity[1]), EndResult)
 
 
 def _not_bound(_decide: Decide) -> None:
