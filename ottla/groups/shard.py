@@ -1,4 +1,4 @@
-"""The state of one group coordinator: all groups and offsets of one partition of `__consumer_offsets`, and what it was told of the world.
+"""The state of one group coordinator: all groups and offsets of one partition of `__consumer_offsets`, and what it knows of the cluster.
 
 Hard state: `offsets`, each classic group's `stored` record, and the logged fields of each consumer and share group. Only
 `GroupMachine.apply` and `apply_marker` change it. The rest of each group is soft.
@@ -38,7 +38,7 @@ class Session:
     def __init__(self) -> None:
         self.connection = ""
         self.deadline_ms = 0
-        self.is_join_awaited = False  # a classic member was told to join again
+        self.is_join_awaited = False  # a classic member was answered to join again
         self.timer_ms: int | None = None
 
     def has_moved(self, connection: str) -> bool:
@@ -138,7 +138,7 @@ class GroupShard:
         return self.share_joiners.pop(group_id, [])
 
     def forget_if_idle(self, group: ClassicGroup) -> None:
-        """A group that nobody is in and that the log does not know leaves no trace, or made-up names would fill the memory."""
+        """A group without members that the log does not know leaves no trace, or made-up names would fill the memory."""
         if group.members or group.pending_members or group.stored is not None or self.offsets.has_offsets(group.group_id):
             return
         if self.groups.get(group.group_id) is group:

@@ -5,7 +5,7 @@ assignment. A consumer group's state is a consequence of its epochs: Assigning w
 Reconciling while a member is not yet where the target wants it. A share group is Empty or Stable, as it has members or not.
 
 `ALLOWED` (classic), `CONSUMER_ALLOWED` and `SHARE_ALLOWED` name for each state the states that may follow. The code asserts every move of a
-classic group; the other two are held against what the transcripts show, since nobody moves such a group. The diagrams in the documentation
+classic group; the other two are held against what the transcripts show, since no code moves such a group. The diagrams in the documentation
 are drawn from them.
 """
 

@@ -235,7 +235,7 @@ class ClassicGroup:
         self.subscribed_topics = frozenset(topics)
 
     def is_subscribed_to(self, topic: str) -> bool:
-        """True also for consumers whose subscription cannot be read: then nobody may assume the contrary."""
+        """True also for consumers whose subscription cannot be read: then the contrary may not be assumed."""
         if self.subscribed_topics is not None:
             return topic in self.subscribed_topics
         return self.protocol_type == CONSUMER_PROTOCOL_TYPE and bool(self.members)

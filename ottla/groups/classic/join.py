@@ -1,9 +1,9 @@
 """What does JoinGroup do: who may come in, under which id, and does it start a rebalance?
 
-A dynamic member that comes without an id is given one and told to come back with it (MEMBER_ID_REQUIRED, KIP-394), so that a client that
+A dynamic member that comes without an id is given one to come back with (MEMBER_ID_REQUIRED, KIP-394), so that a client that
 gave up waiting leaves no ghost. A static member (KIP-345) that comes without an id takes the place of its former self: the old id is
 fenced, and if the group is stable and its protocol stays the same, no rebalance happens; since version 9 even the leader may come back so
-and is told to skip the assignment (KIP-814).
+and is answered to skip the assignment (KIP-814).
 
 Invariants: a group never has more members than `group.max.size`; every member shares a protocol with all others.
 """
@@ -249,7 +249,7 @@ class _Former:
 
 
 def _take_place(group: ClassicGroup, member: ClassicMember, member_id: str, draft: Draft) -> None:
-    """Requests of the former process are fenced; its session timer finds nobody of that name."""
+    """Requests of the former process are fenced; its session timer finds no member of that name."""
     rebalance.answer_join(member, group, draft, rebalance.refuse_join(ErrorCode.FENCED_INSTANCE_ID, member.member_id))
     rebalance.answer_sync(member, draft, rebalance.refuse_sync(ErrorCode.FENCED_INSTANCE_ID))
     group.rename(member, member_id)

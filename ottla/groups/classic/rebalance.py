@@ -1,4 +1,4 @@
-"""How does a classic group rebalance: who is waited for, how long, and what each member hears when the round is over?
+"""How does a classic group rebalance: for whom does it wait, how long, and what is each member's answer?
 
 A rebalance begins when the membership or a subscription changes (`prepare_rebalance`). The group waits until all known members have sent
 JoinGroup, at most for the slowest member's rebalance timeout; a new group waits `group.initial.rebalance.delay.ms` for company. Then
@@ -116,7 +116,7 @@ def maybe_complete_join(shard: GroupShard, group: ClassicGroup, draft: Draft, no
 
 
 def complete_join(shard: GroupShard, group: ClassicGroup, draft: Draft, now_ms: int) -> None:
-    """Ends the gathering: whoever came is the next generation."""
+    """Ends the gathering: the members that joined are the next generation."""
     draft.cancel(_join_key(group))
     for member in [member for member in group.members.values() if member.join_reply is None and not member.is_static]:
         drop_member(group, member, draft)
@@ -150,7 +150,7 @@ def _become_empty(group: ClassicGroup, draft: Draft, now_ms: int) -> None:
 
 
 def _elect_joined_leader(group: ClassicGroup) -> bool:
-    """Keeps the leader if it came, else takes the first who did; False when nobody came."""
+    """Keeps the leader if it joined, else takes the first that did; False when no member joined."""
     leader = group.members.get(group.leader_id or "")
     if leader is not None and leader.join_reply is not None:
         return True
@@ -171,7 +171,7 @@ def fail_syncs(shard: GroupShard, group: ClassicGroup, draft: Draft, code: Error
 
 
 def drop_member(group: ClassicGroup, member: ClassicMember, draft: Draft) -> None:
-    """Takes a member out; a request of it that waits is told to join as somebody new."""
+    """Takes a member out; its waiting request is answered UNKNOWN_MEMBER_ID."""
     answer_join(member, group, draft, refuse_join(ErrorCode.UNKNOWN_MEMBER_ID, member.member_id))
     answer_sync(member, draft, refuse_sync(ErrorCode.UNKNOWN_MEMBER_ID))
     if member.timer_ms is not None:
@@ -245,7 +245,7 @@ def _expire_syncs(shard: GroupShard, group_id: str, generation: int, now_ms: int
 
 
 def all_synced(group: ClassicGroup, draft: Draft) -> None:
-    """The last member has asked for its share: nobody is waited for any more."""
+    """The last member has asked for its share: the wait for SyncGroups ends."""
     draft.cancel(_sync_key(group))
 
 
@@ -322,7 +322,7 @@ def expect_member(shard: GroupShard, group: ClassicGroup, member_id: str, timeou
 
 
 def forget_pending(shard: GroupShard, group: ClassicGroup, member_id: str, draft: Draft, now_ms: int) -> None:
-    """A pending member will not come: nobody waits for it any more."""
+    """A pending member will not come: the group stops waiting for it."""
     del group.pending_members[member_id]
     draft.cancel(_session_key(group.group_id, member_id))
     maybe_complete_join(shard, group, draft, now_ms)

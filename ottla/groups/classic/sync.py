@@ -1,7 +1,7 @@
 """What do SyncGroup and Heartbeat do: how a generation's assignment is spread, and how a member learns that it must join again.
 
 The leader's SyncGroup brings everybody's assignment. It is logged first; when it is committed all waiting members are answered and the
-group is Stable. If the log refuses it, the members are told so and a new round begins. A member whose SyncGroup comes later is answered at
+group is Stable. If the log refuses, the members get the error and a new round begins. A member whose SyncGroup comes later is answered at
 once. A member may only speak for its generation, and (version 5+, KIP-559) must name the protocol that was chosen.
 
 Invariants: no assignment leaves before its record is committed; one generation at a time (I33); a static member's former self is fenced

@@ -77,7 +77,7 @@ def _assign_equal(members: Sequence[MemberSpec], counts: Mapping[Uuid, int]) -> 
         kept.append(mine)
         room.append(quota - size + is_over)
     for index in range(len(members)):
-        # Who is below the quota may take one of the extra partitions that nobody kept.
+        # A member below the quota may take one of the extra partitions that no member kept.
         if not extra:
             break
         if room[index] > 0 or _size(kept[index]) == quota:
@@ -112,7 +112,7 @@ def _keep(member: MemberSpec, taken: dict[Uuid, bytearray], quota: int, has_extr
 
 
 def _deal(members: Sequence[MemberSpec], kept: list[dict[Uuid, list[int]]], room: list[int], taken: dict[Uuid, bytearray]) -> None:
-    """Deals what nobody kept, one by one and in turn, so that each topic is spread as well."""
+    """Deals what no member kept, one by one and in turn, so that each topic is spread as well."""
     waiting = [index for index in range(len(members)) if room[index] > 0]
     turn = 0
     for topic, marks in taken.items():

@@ -130,7 +130,7 @@ def _take_place(shard: GroupShard, change: ConsumerChange, instance_id: str, old
 def give_way(shard: GroupShard, group: ConsumerGroup, command: Join, draft: Draft) -> bool:
     """Whether the group becomes a classic one before the member joins; the draft then holds what makes it so.
 
-    That is when nobody is in it, or when the joiner is the next process of a static member and all others are classic members already.
+    That is when it has no members, or when the joiner is the next process of a static member and all others are classic members already.
     """
     change = ConsumerChange(group)
     if group.facts:
@@ -241,7 +241,7 @@ def _find(group: ConsumerGroup, member_id: str, instance_id: str | None) -> Memb
 
 
 def _check_round(shard: GroupShard, group: ConsumerGroup, member_id: str, draft: Draft, now_ms: int) -> None:
-    """A member behind the target's epoch must join again, unless it is about to: it was just told what to give up.
+    """A member behind the target's epoch must join again, unless it is about to: its last answer said what to give up.
 
     One that waits for partitions of others joins again to hear whether they are free, and anybody to make a new target that is due.
     """

@@ -124,7 +124,7 @@ class ConsumerGroup(EpochGroup[MemberFacts, Position]):
         return any(facts.regex == regex for facts in self.facts.values())
 
     def preferred_assignor(self, known: tuple[str, ...]) -> str:
-        """What most members ask for; the first one configured if nobody asks, and among equals the one configured first."""
+        """What most members ask for; the first one configured if no member asks, and among equals the one configured first."""
         votes = dict.fromkeys(known, 0)
         for facts in self.facts.values():
             if facts.assignor in votes:

@@ -3,7 +3,7 @@
 A member says who it is and what it wants when it joins or when that changes, and else only that it lives and what it still has. The
 coordinator answers with the member's epoch and, when it changed, with what the member may have now. When what the group wants changes, its
 epoch rises and a new target is made by the server's assignor; each member then moves on its own heartbeats (`reconciliation.py`), so
-nobody waits for everybody.
+no member waits for all others.
 
 A static member (instance id) that leaves for a moment keeps its place until its session ends, and its next process takes the place over.
 

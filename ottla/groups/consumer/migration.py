@@ -1,13 +1,13 @@
 """How does a live group change from the classic protocol to the new one, and back?
 
 Up: the first member that comes with the new protocol turns the classic group into a consumer group. The classic members stay members; what
-they were assigned is their position and their target, the generation is the group's epoch. They are told to join again and go on by the
+they were assigned is their position and their target, the generation is the group's epoch. They are answered to join again and go on by the
 classic requests (`classic_members.py`).
 
 Down: when the last member of the new protocol has gone and only classic ones are left, the group becomes a classic one again, with the
 epoch as its generation, and rebalances.
 
-Invariants: nobody loses what it has by the change itself; a group that cannot change is left as it is; a classic group that was a
+Invariants: no member loses what it has by the change itself; a group that cannot change is left as it is; a classic group that was a
 consumer group a moment ago is in the middle of a rebalance, so that no request finds it at rest before everybody has joined again.
 `group.consumer.migration.policy` says which ways are open.
 """
@@ -103,7 +103,7 @@ def upgrade(shard: GroupShard, group: ClassicGroup) -> ConsumerChange:
     if held != len(change.group.owners):
         raise _cannot_upgrade(group, "some partitions have several readers")
     change.put_epoch(group.generation, metadata_hash(shard, change.group))
-    # As old as can be, so that whoever comes with the new protocol has its share at once.
+    # As old as can be, so that the first member of the new protocol has its share at once.
     change.put_target_epoch(group.generation, 0)
     return change
 
@@ -124,7 +124,7 @@ def _facts(member: ClassicMember, topics: tuple[str, ...]) -> MemberFacts:
 
 
 def leave_classic(shard: GroupShard, group: ClassicGroup, draft: Draft, now_ms: int) -> None:
-    """Whoever waits in the classic rebalance is told to join again. If the log refuses the change, the classic group goes on."""
+    """Members that wait in the classic rebalance are answered to join again. If the log refuses the change, the classic group goes on."""
     for member in group.members.values():
         rebalance.answer_join(member, group, draft, rebalance.refuse_join(ErrorCode.REBALANCE_IN_PROGRESS, member.member_id))
         rebalance.answer_sync(member, draft, rebalance.refuse_sync(ErrorCode.REBALANCE_IN_PROGRESS))

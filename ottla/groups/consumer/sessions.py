@@ -44,7 +44,7 @@ RULES = epoch_sessions.SessionRules(ConsumerGroup, _fence)
 
 
 def remove_members(change: ConsumerChange, member_ids: Iterable[str]) -> None:
-    """Takes members out; `finish_removal` has to follow. Their timers stay and will find nobody, so a refusal need not make them anew."""
+    """Takes members out; `finish_removal` has to follow. Their timers stay and find no member, so a refusal need not make them anew."""
     for member_id in member_ids:
         change.remove_member(member_id)
     forget_regexes(change)
@@ -70,7 +70,7 @@ def _rebalance_key(group_id: str, member_id: str) -> str:
 
 
 def watch_revocation(group: ConsumerGroup, shard: GroupShard, member_id: str, draft: Draft) -> None:
-    """The member was told to give something up: its time runs."""
+    """Starts the time that a member has to give partitions up."""
     group_id, epoch = group.group_id, group.position(member_id).epoch
     delay_ms = max(group.facts[member_id].rebalance_timeout_ms, 0)
 
@@ -94,7 +94,7 @@ def stop_watching_revocation(group: ConsumerGroup, member_id: str, draft: Draft)
 
 
 def await_join(shard: GroupShard, group: ConsumerGroup, member_id: str, draft: Draft) -> None:
-    """The member was told that it must join again; it has its rebalance timeout to do so, from the first time it is told."""
+    """Starts the time that a member has to join again: its rebalance timeout, from the first answer that asks for it."""
     group_id, epoch = group.group_id, group.position(member_id).epoch
     session = shard.sessions.get((group_id, member_id))
     if session is None or session.is_join_awaited:

@@ -47,7 +47,7 @@ def resolve_regexes(
 
 
 def forget_regexes(change: ConsumerChange) -> None:
-    """Drops what nobody subscribes to any more."""
+    """Drops the expressions that no member subscribes to any more."""
     for pattern in list(change.group.regexes):
         if not change.group.uses_regex(pattern):
             change.remove_regex(pattern)

@@ -110,7 +110,7 @@ class _Pool:
                 heapq.heappush(heap, entry)
 
     def _even_out(self) -> None:
-        """Whoever has two more than another gives it one that the other lacks; there is one, since it has more."""
+        """A member that has two more than another gives it one that the other lacks; there is one, since it has more."""
         mine = self._mine
         least = [(len(held), index) for index, held in enumerate(mine)]
         most = [(-len(held), index) for index, held in enumerate(mine)]

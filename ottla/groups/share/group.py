@@ -47,7 +47,7 @@ class TopicShare(NamedTuple):
 
 
 class StateTopics(NamedTuple):
-    """What a share coordinator was told about the group's partitions, by topic id."""
+    """What share coordinators were asked about the group's partitions, by topic id."""
 
     initializing: Mapping[Uuid, TopicShare] = {}
     initialized: Mapping[Uuid, TopicShare] = {}

@@ -2,7 +2,7 @@
 
 A member makes its own id, says what it wants to read when it joins or when that changes, and else only that it lives. The answer has the
 member's epoch and, when that changed, the partitions that it may ask records of. Partitions are shared, so a member has its new target at
-once; nobody waits until somebody else has let go.
+once; no member waits for another to give partitions up.
 
 A partition is assigned once its share coordinator has begun to remember what becomes of its records (`topics.py`). The answer to a member
 that joins, or wants to read other topics, waits a moment for that, so that a reader starts with its first heartbeat and not with its

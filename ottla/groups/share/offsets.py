@@ -5,8 +5,8 @@ have: which partitions something is remembered of (DescribeShareGroupOffsets goe
 (AlterShareGroupOffsets), forget a topic (DeleteShareGroupOffsets), forget all and the group with it (DeleteGroups). Who changes something
 must find the group without members.
 
-Invariants: what is under way is in the log before a share coordinator hears of it (`topics.py`); each partition or topic of a
-request has its own result; whoever asked is answered once, also when this coordinator loses its partition meanwhile.
+Invariants: what is under way is in the log before a share coordinator is asked (`topics.py`); each partition or topic of a
+request has its own result; every command is answered once, also when this coordinator loses its partition meanwhile.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """For which partitions does a share coordinator remember something on behalf of a share group, and how does that begin and end?
 
-Before a partition is assigned its share coordinator is told to begin (`Persister.initialize`): the wish is logged first (initializing),
+Before a partition is assigned its share coordinator is asked to begin (`Persister.initialize`): the wish is logged first (initializing),
 the answer afterwards (initialized), and what failed is tried again after `group.share.initialize.retry.interval.ms`. Forgetting works the
 same way: a topic is logged as deleting until the share coordinators of all its partitions have forgotten it. So a coordinator that takes
 over in between goes on: `resume_share_states` asks for all that is logged as open.
@@ -97,7 +97,7 @@ def _begin(shard: GroupShard, key: SharePartitionKey, epoch: int, done: Callable
     """What a group of the same name has left behind may be of a higher epoch: it goes first."""
     persister = shard.persister
 
-    def told(code: ErrorCode) -> None:
+    def initialized(code: ErrorCode) -> None:
         group = shard.groups.get(key.group_id)
         if code is ErrorCode.FENCED_STATE_EPOCH and type(group) is ShareGroup and key in group.initializing_keys():
             persister.delete(key, deleted)
@@ -110,7 +110,7 @@ def _begin(shard: GroupShard, key: SharePartitionKey, epoch: int, done: Callable
         else:
             done(code)
 
-    persister.initialize(key, epoch, UNINITIALIZED_START_OFFSET, told)
+    persister.initialize(key, epoch, UNINITIALIZED_START_OFFSET, initialized)
 
 
 def _initialized(shard: GroupShard, group_id: str, codes: Codes, now_ms: int) -> Decision:
