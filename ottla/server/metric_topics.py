@@ -141,10 +141,11 @@ class TopicMetrics:
                 holders: object = state
                 place: object = None
             else:
-                log, traffic = partition.log, partition.traffic
-                holders = (state, partition.isr_state, partition.is_leading, partition.min_insync)
+                # Without the properties of Partition and PartitionState: this is run for thousands of them at a time.
+                log, traffic, held = partition.log, partition.traffic, partition.state
+                holders = (state, held.isr_state, partition.leader is not None, log.config.min_insync_replicas)
                 place = (
-                    partition.high_watermark, log.log_end_offset, log.log_start_offset, log.active.size, len(log.segments),
+                    held.high_watermark, log.log_end_offset, log.log_start_offset, log.active.size, len(log.segments),
                     traffic.produces, traffic.fetches, traffic,
                 )  # fmt: skip
             if holders != row.holders:
