@@ -221,7 +221,7 @@ class Log:
             return
         segment = self._new_segment(base)
         try:
-            segment.open_file(create=True)
+            segment.create_files()
             self.snapshots.write(base, self.producers)
             self.active.seal(base)
         except StorageError:
@@ -387,7 +387,7 @@ class Log:
         self.snapshots.remove_above(-1)
         self._remove_from(0)
         self.active = self._new_segment(offset)
-        self.active.open_file(create=True)
+        self.active.create_files()
         self.segments.append(self.active)
         self._bases.append(offset)
         self.log_end_offset = offset

@@ -197,7 +197,7 @@ def new_segment(opening: Opening, base: int) -> Segment:
 
 def _start_new(opening: Opening, base: int) -> None:
     segment = new_segment(opening, base)
-    segment.open_file(create=True)
+    segment.create_files()
     segment.release_file()  # an idle partition keeps nothing open
     opening.segments = [segment]
     opening.log_end_offset = base

@@ -146,6 +146,12 @@ class Segment:
             self.open_files.add(self)
         return shared
 
+    def create_files(self) -> None:
+        """Makes the log file and, empty as yet, its indexes: Kafka has them from the start, and tools expect them beside the log."""
+        self.open_file(create=True)
+        for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX):
+            self.disk.open(self.path(suffix), create=True).close()
+
     def file(self) -> File:
         return self.open_file().file
 

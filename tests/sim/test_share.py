@@ -18,7 +18,7 @@ FIRST_SEEDS = {
     "answer_before_durable": 2,
     "release_early": 6,
     "forget_leader_epoch": 11,
-    "let_start_go_back": 23,
+    "let_start_go_back": 268,
     "tell_start_ahead": 24,
     "forget_owner": 6,
 }

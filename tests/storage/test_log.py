@@ -30,6 +30,18 @@ def test_append_stamps_offset_and_epoch_and_nothing_else() -> None:
     assert [data for _, data in read_all(built.log)] == [bytes(first), bytes(second)]
 
 
+def test_the_active_segment_has_its_indexes_from_the_start() -> None:
+    """Kafka makes them with the log, and tools look for one beside each `.log`; they are empty until the first entry is due."""
+    built = LogBuilder(LogConfig(segment_bytes=200))
+    first = {f"{0:020d}{suffix}" for suffix in (".log", ".index", ".timeindex")}
+    assert first <= set(names(built.disk))
+    built.append_many(6)
+    base = built.log.active.base_offset
+    assert base > 0
+    assert {f"{base:020d}{suffix}" for suffix in (".log", ".index", ".timeindex")} <= set(names(built.disk))
+    assert built.disk.open(f"{DIRECTORY}/{base:020d}.index").size() == 0
+
+
 def test_read_begins_at_the_batch_that_holds_the_offset_and_ends_at_the_bound() -> None:
     built = LogBuilder()
     sizes = [len(batch) for batch in (batch_of(3), batch_of(3), batch_of(3))]
