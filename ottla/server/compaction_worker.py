@@ -1,6 +1,6 @@
 """The process that compacts: takes a `CompactionJob`, writes the `.cleaned` segments, answers a `CompactionResult`.
 
-Run by `compactor.py` through `adapters/worker_process.py`. One worker at a time writes in a log directory: it holds
+Run by `compaction_schedule.py` through `adapters/worker_process.py`. One worker at a time writes in a log directory: it holds
 `.compaction.lock` there while it works, so that the worker of a broker that was killed a moment ago is gone before another begins. What it
 reads and writes a second is bounded by `log.cleaner.io.max.bytes.per.second`.
 """
@@ -13,7 +13,7 @@ from ottla.adapters.disk import OsDisk, OsFile
 from ottla.adapters.lock import DirectoryLock
 from ottla.adapters.worker_process import serve
 from ottla.base.errors import DirectoryRefused, StorageError
-from ottla.storage.compactor import Answer, Failed, Order, compact, remove_cleaned
+from ottla.storage.segment_rewriter import Answer, Failed, Order, compact, remove_cleaned
 
 LOCK_FILE = ".compaction.lock"
 LOCK_SECONDS_MAX = 10.0

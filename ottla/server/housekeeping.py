@@ -15,7 +15,7 @@ from ottla.base.errors import StorageError
 from ottla.base.ports import Clock, Disk, Threads, TimerHandle, Timers
 from ottla.machine.host import SlewedClock
 from ottla.replication.partition import Partition
-from ottla.server.compactor import Compactor
+from ottla.server.compaction_schedule import Compactor
 from ottla.server.flusher import Flusher
 from ottla.server.listener import Listeners
 from ottla.server.log_directories import LogDirectoryState

@@ -18,9 +18,9 @@ from ottla.base.ports import Disk, Random
 from ottla.base.types import TopicPartition
 from ottla.base.uuids import uuid_to_text
 from ottla.replication.partition import Partition
-from ottla.storage import checkpoints
-from ottla.storage.checkpoints import MetaProperties
+from ottla.storage import small_files
 from ottla.storage.offset_checkpoints import LogOffsets, read_entries, write_entries
+from ottla.storage.small_files import MetaProperties
 
 log = logging.getLogger("ottla.storage")
 
@@ -66,7 +66,7 @@ class LogDirectoryState:
 
     def cluster_id(self) -> str | None:
         """The cluster that the directory belongs to, None if it is new."""
-        found = checkpoints.read_meta_properties(self._disk, self.path)
+        found = small_files.read_meta_properties(self._disk, self.path)
         return found.cluster_id if found is not None else None
 
     def belong_to(self, broker_id: int, cluster_id: str, random: Random) -> None:
@@ -77,7 +77,7 @@ class LogDirectoryState:
         """Makes sure that the directory belongs to this broker, and reads its checkpoints. Raises `DirectoryRefused` if it does not."""
         self._check_owner(broker_id, cluster_id, random)
         self.remove_deleted()
-        self.was_clean = checkpoints.take_clean_shutdown(self._disk, self.path)
+        self.was_clean = small_files.take_clean_shutdown(self._disk, self.path)
         self._closed = read_entries(self._disk, self.path, log.warning)
         self.is_claimed = True
 
@@ -114,7 +114,7 @@ class LogDirectoryState:
         return [
             name
             for name in self._disk.listdir(self.path)
-            if "-" in name and not name.startswith(".") and self._disk.exists(f"{self.path}/{name}/{checkpoints.PARTITION_METADATA_FILE}")
+            if "-" in name and not name.startswith(".") and self._disk.exists(f"{self.path}/{name}/{small_files.PARTITION_METADATA_FILE}")
         ]
 
     def remove_deleted(self) -> None:
@@ -148,7 +148,7 @@ class LogDirectoryState:
         try:
             if self._disk.free_bytes(self.path)[1] < FREE_BYTES_MIN:
                 return False
-            checkpoints.write_atomically(self._disk, probe, b"probe")
+            small_files.write_atomically(self._disk, probe, b"probe")
             self._disk.remove(probe)
         except StorageError:
             return False
@@ -170,7 +170,7 @@ class LogDirectoryState:
 
     def close(self, *, is_clean: bool) -> None:
         if is_clean and self.is_online:
-            checkpoints.write_clean_shutdown(self._disk, self.path)
+            small_files.write_clean_shutdown(self._disk, self.path)
         self.release()
 
     def release(self) -> None:
@@ -179,11 +179,11 @@ class LogDirectoryState:
             self._lock = None
 
     def _check_owner(self, broker_id: int, cluster_id: str, random: Random) -> None:
-        found = checkpoints.read_meta_properties(self._disk, self.path)
+        found = small_files.read_meta_properties(self._disk, self.path)
         if found is None:
             directory_id = uuid_to_text(random.token_bytes(16))
             properties = MetaProperties(broker_id=broker_id, cluster_id=cluster_id, directory_id=directory_id)
-            checkpoints.write_meta_properties(self._disk, self.path, properties)
+            small_files.write_meta_properties(self._disk, self.path, properties)
             return
         if found.cluster_id != cluster_id:
             raise DirectoryRefused(

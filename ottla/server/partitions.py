@@ -17,11 +17,11 @@ from ottla.base.ports import Clock, Disk
 from ottla.base.types import TopicPartition
 from ottla.replication.partition import Partition
 from ottla.server.log_directories import LogDirectoryState
-from ottla.storage.checkpoints import read_topic_id
+from ottla.storage.file_renames import STRAY_SUFFIX, deleted_directory
 from ottla.storage.log import Log
 from ottla.storage.open_files import OpenFiles
-from ottla.storage.replacing import STRAY_SUFFIX, deleted_directory
 from ottla.storage.segment import LOG_SUFFIX
+from ottla.storage.small_files import read_topic_id
 
 log = logging.getLogger("ottla.storage")
 

@@ -12,9 +12,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ottla.base.ports import Disk
-from ottla.storage.checkpoints import directory_of
 from ottla.storage.file_slice import DirectorySync, PathSync, Syncable
 from ottla.storage.segment import LOG_SUFFIX, Segment
+from ottla.storage.small_files import directory_of
 
 _NO_CEILING = (1 << 63) - 1
 

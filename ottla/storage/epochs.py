@@ -16,7 +16,7 @@ from bisect import bisect_right
 from ottla.base.errors import StorageError
 from ottla.base.ports import Disk
 from ottla.base.types import NO_LEADER_EPOCH, NO_OFFSET
-from ottla.storage.checkpoints import LEADER_EPOCH_FILE, read_lines, write_lines
+from ottla.storage.small_files import LEADER_EPOCH_FILE, read_lines, write_lines
 
 
 class LeaderEpochs:

@@ -19,7 +19,7 @@ from struct import Struct
 
 from ottla.base.ports import Disk
 from ottla.base.types import NO_TIMESTAMP
-from ottla.storage.checkpoints import read_whole
+from ottla.storage.small_files import read_whole
 
 OFFSET_ENTRY_BYTES = 8
 TIME_ENTRY_BYTES = 12

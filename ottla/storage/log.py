@@ -24,15 +24,15 @@ from ottla.base.errors import ApiError, ErrorCode, StorageError
 from ottla.base.log_config import LogConfig
 from ottla.base.ports import Disk
 from ottla.base.types import TopicPartition
-from ottla.storage import checkpoints, retention, timestamps
+from ottla.storage import retention, small_files, timestamps
 from ottla.storage.aborted import AbortedTransaction, collect_aborted
 from ottla.storage.durability import Durability
+from ottla.storage.file_renames import deleted_directory, retire_files, swap_files
 from ottla.storage.file_slice import FileSlice, Syncable
 from ottla.storage.following import judge_followed
 from ottla.storage.open_files import OpenFiles
 from ottla.storage.producers import CompletedTransaction
 from ottla.storage.recovery import Opening, open_log
-from ottla.storage.replacing import deleted_directory, retire_files, swap_files
 from ottla.storage.segment import Segment
 from ottla.storage.snapshots import aborted_entry, aborted_of, apply_batch, replay
 from ottla.wire.batch_header import BATCH_OVERHEAD, CONTROL_BIT, LOG_OVERHEAD, BatchHeader, read_batch_header
@@ -104,7 +104,7 @@ class Log:
         open_log(opening)
         log = cls(opening)
         if opening.is_new or not was_clean:  # what is there may never have been synced
-            log._durability.note(f"{directory}/{checkpoints.PARTITION_METADATA_FILE}")
+            log._durability.note(f"{directory}/{small_files.PARTITION_METADATA_FILE}")
             log._write_epochs()
         return log
 
@@ -337,7 +337,7 @@ class Log:
 
     def _write_epochs(self) -> None:
         self.epochs.write(self.disk, self.directory, is_durable=False)
-        self._durability.note(f"{self.directory}/{checkpoints.LEADER_EPOCH_FILE}")
+        self._durability.note(f"{self.directory}/{small_files.LEADER_EPOCH_FILE}")
 
     def flush(self) -> None:
         """Makes everything durable, indexes included, before it returns."""

@@ -21,7 +21,7 @@ from ottla.base.errors import StorageError
 from ottla.base.ports import Disk
 from ottla.base.types import TopicPartition
 from ottla.base.uuids import uuid_from_text, uuid_to_text
-from ottla.storage.checkpoints import (
+from ottla.storage.small_files import (
     CLEANER_OFFSET_FILE,
     HIGH_WATERMARK_FILE,
     LOG_START_FILE,

@@ -27,14 +27,14 @@ from ottla.base.log_config import LogConfig
 from ottla.base.ports import Disk
 from ottla.base.types import NO_OFFSET, TopicPartition
 from ottla.storage.aborted import AbortedTransaction
-from ottla.storage.checkpoints import PARTITION_METADATA_FILE, read_topic_id, write_topic_id
 from ottla.storage.epochs import LeaderEpochs, read_epochs
+from ottla.storage.file_renames import CLEANED_SUFFIX, DELETED_SUFFIX, SWAP_SUFFIX, compacted_ends, offset_of
 from ottla.storage.index import RELATIVE_OFFSET_MAX
 from ottla.storage.open_files import OpenFiles
 from ottla.storage.producers import CompletedTransaction, ProducerStates
-from ottla.storage.replacing import CLEANED_SUFFIX, DELETED_SUFFIX, SWAP_SUFFIX, compacted_ends, offset_of
 from ottla.storage.scan import NEVER, DamageError, scan_batches
 from ottla.storage.segment import ABORTED_SUFFIX, INDEX_SUFFIX, LOG_SUFFIX, SEGMENT_SUFFIXES, TIME_INDEX_SUFFIX, Segment
+from ottla.storage.small_files import PARTITION_METADATA_FILE, read_topic_id, write_topic_id
 from ottla.storage.snapshots import SNAPSHOT_SUFFIX, ProducerSnapshots, aborted_between, aborted_entry, apply_batch, replay
 from ottla.wire.batch_header import MAGIC
 

@@ -22,7 +22,6 @@ from ottla.base.log_config import LogConfig
 from ottla.base.ports import Disk, File
 from ottla.base.types import NO_OFFSET, NO_TIMESTAMP
 from ottla.storage.aborted import ENTRY_BYTES, AbortedTransaction, decode_aborted, encode_aborted, size_below
-from ottla.storage.checkpoints import read_whole, write_atomically
 from ottla.storage.file_slice import BytesFile, FileSlice, SharedFile
 from ottla.storage.index import (
     OFFSET_ENTRY_BYTES,
@@ -35,6 +34,7 @@ from ottla.storage.index import (
 )
 from ottla.storage.open_files import OpenFiles
 from ottla.storage.scan import NEVER, SCAN_BYTES, scan_batches
+from ottla.storage.small_files import read_whole, write_atomically
 from ottla.wire.batch_header import BATCH_LENGTH_MIN, BATCH_OVERHEAD, HEADER, LOG_OVERHEAD, BatchHeader
 
 LOG_SUFFIX = ".log"

@@ -16,10 +16,10 @@ from ottla.base.errors import StorageError
 from ottla.base.ports import Disk
 from ottla.base.types import TopicPartition
 from ottla.storage.aborted import AbortedTransaction
-from ottla.storage.checkpoints import read_whole, write_atomically
+from ottla.storage.file_renames import DELETED_SUFFIX
 from ottla.storage.producers import CompletedTransaction, ProducerStates
-from ottla.storage.replacing import DELETED_SUFFIX
 from ottla.storage.segment import Segment
+from ottla.storage.small_files import read_whole, write_atomically
 from ottla.wire.batch_header import CONTROL_BIT, BatchHeader
 from ottla.wire.records import CONTROL_ABORT, CONTROL_COMMIT, read_control_record
 

@@ -14,8 +14,8 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from ottla.base.types import TopicPartition as Key
 from ottla.replication.partition import Partition
-from ottla.storage.checkpoints import CLEANER_OFFSET_FILE, HIGH_WATERMARK_FILE, RECOVERY_POINT_FILE, read_offsets
 from ottla.storage.offset_checkpoints import TOPIC_IDS_FILE
+from ottla.storage.small_files import CLEANER_OFFSET_FILE, HIGH_WATERMARK_FILE, RECOVERY_POINT_FILE, read_offsets
 from ottla.wire.records import Record, encode_batch
 from tests.clients.broker_process import BrokerProcess, eventually
 from tests.server.conftest import MakeServer

@@ -10,7 +10,7 @@ from ottla.cli.command import Refused
 from ottla.cli.inspect.log_dump import Dump
 from ottla.cli.inspect.log_segments import optional_long
 from ottla.cli.inspect.spans import SpanReader, as_moment
-from ottla.storage import checkpoints
+from ottla.storage import small_files
 from ottla.storage.aborted import ENTRY_BYTES, decode_aborted
 from ottla.storage.producer_snapshot import ProducerRow, decode_snapshot
 from ottla.wire.batch_header import Buffer
@@ -153,11 +153,11 @@ def _show_hex(dump: Dump, data: Buffer, names: tuple[str, ...] = ()) -> None:
 _OFFSETS = _dump_checkpoint(("topic", "partition", "offset"))
 
 NAMED: dict[str, Callable[[Dump, str, Buffer], None]] = {
-    checkpoints.RECOVERY_POINT_FILE: _OFFSETS,
-    checkpoints.HIGH_WATERMARK_FILE: _OFFSETS,
-    checkpoints.LOG_START_FILE: _OFFSETS,
-    checkpoints.CLEANER_OFFSET_FILE: _OFFSETS,
-    checkpoints.LEADER_EPOCH_FILE: _dump_checkpoint(("epoch", "start_offset")),
-    checkpoints.PARTITION_METADATA_FILE: _dump_properties(":"),
-    checkpoints.META_PROPERTIES_FILE: _dump_properties("="),
+    small_files.RECOVERY_POINT_FILE: _OFFSETS,
+    small_files.HIGH_WATERMARK_FILE: _OFFSETS,
+    small_files.LOG_START_FILE: _OFFSETS,
+    small_files.CLEANER_OFFSET_FILE: _OFFSETS,
+    small_files.LEADER_EPOCH_FILE: _dump_checkpoint(("epoch", "start_offset")),
+    small_files.PARTITION_METADATA_FILE: _dump_properties(":"),
+    small_files.META_PROPERTIES_FILE: _dump_properties("="),
 }

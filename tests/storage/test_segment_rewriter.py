@@ -11,9 +11,9 @@ from ottla.base.log_config import LogConfig
 from ottla.base.types import READ_COMMITTED, TopicPartition
 from ottla.replication.high_watermark import move_high_watermark
 from ottla.replication.partition import Partition
-from ottla.storage.compaction import install, plan_compaction
-from ottla.storage.compactor import CompactionJob, CompactionResult, compact, short_key
+from ottla.storage.compaction_plan import install, plan_compaction
 from ottla.storage.log import Log
+from ottla.storage.segment_rewriter import CompactionJob, CompactionResult, compact, short_key
 from ottla.wire.records import CONTROL_ABORT, BatchHeader, Record, encode_batch, iter_batches, read_control_record, read_records
 from tests.fakes.disk import MemDisk
 

@@ -1,24 +1,24 @@
 """When is a log due for compaction, what may be compacted, and how does the result take its place?
 
 Three steps, so that the loop serves on: `plan_compaction` on the loop looks at names, sizes and times and makes a plain job;
-`compactor.compact` does it, in a worker process; `install` on the loop puts the new segments in place, if the old ones are still those
-that the job was made from. The first dirty offset of each log stands in Kafka's `cleaner-offset-checkpoint` of the log directory,
+`segment_rewriter.compact` does it, in a worker process; `install` on the loop puts the new segments in place, if the old ones are still
+those that the job was made from. The first dirty offset of each log stands in Kafka's `cleaner-offset-checkpoint` of the log directory,
 written after each installation; losing it costs one larger round.
 
 Invariants (I8): the active segment is never touched, nothing at or above the last stable offset (a transaction may still be decided
 either way), and nothing younger than `min.compaction.lag.ms`. A log is due when more than `min.cleanable.dirty.ratio` of it is dirty,
 or when something dirty is older than `max.compaction.lag.ms`.
 
-Left out: what is kept (`compactor.py`), when to ask (the housekeeping of the server).
+Left out: what is kept (`segment_rewriter.py`), when to ask (the housekeeping of the server).
 """
 
 from __future__ import annotations
 
 from ottla.storage.aborted import AbortedTransaction
-from ottla.storage.compactor import KEYS_MAX, CompactionJob, CompactionResult, SegmentFile, remove_cleaned
 from ottla.storage.log import Log
 from ottla.storage.producers import ProducerStates
 from ottla.storage.segment import Segment
+from ottla.storage.segment_rewriter import KEYS_MAX, CompactionJob, CompactionResult, SegmentFile, remove_cleaned
 
 
 def plan_compaction(

@@ -22,7 +22,7 @@ from ottla.base.types import TopicPartition as Key
 from ottla.controller.api import NewTopic as CreatedTopic
 from ottla.replication.partition import Partition
 from ottla.server.app import BrokerServer
-from ottla.storage.checkpoints import CLEANER_OFFSET_FILE, read_offsets
+from ottla.storage.small_files import CLEANER_OFFSET_FILE, read_offsets
 from ottla.wire.records import Record, encode_batch, read_records
 from tests.clients.broker_process import BrokerProcess, eventually
 from tests.server.conftest import MakeServer

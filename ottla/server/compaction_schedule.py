@@ -25,7 +25,7 @@ from ottla.server.partitions import PartitionTable
 from ottla.storage.file_slice import DirectorySync
 
 if TYPE_CHECKING:
-    from ottla.storage.compactor import Answer, CompactionJob, CompactionResult
+    from ottla.storage.segment_rewriter import Answer, CompactionJob, CompactionResult
 
 log = logging.getLogger("ottla.compaction")
 
@@ -130,7 +130,7 @@ class Compactor:
         self._wait()
 
     def _plan(self, partition: Partition) -> CompactionJob | None:
-        from ottla.storage.compaction import plan_compaction
+        from ottla.storage.compaction_plan import plan_compaction
 
         refusal = self._refusals.get(partition)
         if refusal is not None and self._clock.monotonic_ms() < refusal.not_before_ms:
@@ -156,7 +156,7 @@ class Compactor:
             partition.log.roll()
 
     def _hand_over(self, partition: Partition, job: CompactionJob) -> None:
-        from ottla.storage.compactor import Failed, Order
+        from ottla.storage.segment_rewriter import Failed, Order
 
         worker = self._worker = self._worker or self._threads.worker(WORKER_MODULE)
         order = Order(job=job, bytes_per_second=self._config.log_cleaner_io_max_bytes_per_second)
@@ -173,7 +173,7 @@ class Compactor:
     def _take(self, partition: Partition, job: CompactionJob, answer: Answer) -> None:
         if self._is_stopped:
             return
-        from ottla.storage.compactor import Failed
+        from ottla.storage.segment_rewriter import Failed
 
         if isinstance(answer, Failed):
             self._refuse(partition, answer.reason)
@@ -183,7 +183,7 @@ class Compactor:
         self._next()
 
     def _install(self, partition: Partition, job: CompactionJob, result: CompactionResult) -> bool:
-        from ottla.storage.compaction import install
+        from ottla.storage.compaction_plan import install
 
         try:
             retired = install(partition.log, job, result)

@@ -11,7 +11,7 @@ it. Records of aborted transactions go at once. A marker stays as long as a reco
 after that. Of each producer the batches of the duplicate check stay, emptied if need be, so that the log alone can restore its
 sequences; so does a marker that holds its last epoch, and the last batch of the round, so that no offset is lost at the end.
 
-Left out: what is dirty, and putting the result in place (`compaction.py`).
+Left out: what is dirty, and putting the result in place (`compaction_plan.py`).
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from ottla.base.errors import WireError
 from ottla.base.log_config import LogConfig
 from ottla.base.ports import Disk
 from ottla.storage.aborted import AbortedTransaction
+from ottla.storage.file_renames import CLEANED_SUFFIX
 from ottla.storage.index import RELATIVE_OFFSET_MAX
 from ottla.storage.open_files import OpenFiles
-from ottla.storage.replacing import CLEANED_SUFFIX
 from ottla.storage.scan import scan_batches
 from ottla.storage.segment import LOG_SUFFIX, SEGMENT_SUFFIXES, Segment
 from ottla.wire.records import (

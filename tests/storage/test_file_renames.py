@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from ottla.base.log_config import LogConfig
+from ottla.storage.file_renames import deleted_directory
 from ottla.storage.log import Log
-from ottla.storage.replacing import deleted_directory
 from tests.fakes.disk import MemDisk
 from tests.fakes.randomness import SeededRandom
 from tests.storage.log_builder import DIRECTORY, PARTITION, ROOT, TOPIC_ID, LogBuilder, batch_of, names, offsets_of, read_all
