@@ -1,4 +1,4 @@
-"""Which log is compacted next, and how does the result get back into the broker?
+"""Selects the log to compact next, gives the job to a worker process, and installs the result.
 
 Every `log.cleaner.backoff.ms` the compacted logs are looked at in turn: what is due is planned on the loop, written anew by a worker
 process (`compaction_worker.py`, started with the first job and ended when there was nothing to do for a while), and put in place on the
@@ -44,8 +44,8 @@ class Refusal(NamedTuple):
     not_before_ms: int
 
 
-class Compactor:
-    """The compaction of one broker: at most one job at a time."""
+class CompactionSchedule:
+    """Schedules the compaction of one broker: at most one job at a time."""
 
     def __init__(
         self,

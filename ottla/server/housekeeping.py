@@ -15,7 +15,7 @@ from ottla.base.errors import StorageError
 from ottla.base.ports import Clock, Disk, Threads, TimerHandle, Timers
 from ottla.machine.host import SlewedClock
 from ottla.replication.partition import Partition
-from ottla.server.compaction_schedule import Compactor
+from ottla.server.compaction_schedule import CompactionSchedule
 from ottla.server.flusher import Flusher
 from ottla.server.listener import Listeners
 from ottla.server.log_directories import LogDirectoryState
@@ -61,7 +61,7 @@ class Housekeeping:
         self._flushed_at_ms: dict[Partition, int] = {}
         self._is_writing_checkpoints = False
         self._are_checkpoints_due = False
-        self.compactor = Compactor(
+        self.compactor = CompactionSchedule(
             config=config, clock=clock, timers=timers, disk=disk, threads=threads, partitions=partitions,
             remove_later=self.remove_later, checkpoints_due=self._checkpoints_due,
         )  # fmt: skip
