@@ -2,8 +2,8 @@
 
 `SETTINGS` is the one table (cut into files under `settings/`). `load` joins the sources: `--set` beats the environment, which beats the
 file, which beats the default; values set while the broker runs (this broker's, then the cluster's default) beat them all. `BrokerConfig`
-is one live object: `config.num_partitions` is a plain typed attribute that changes when a dynamic setting does, and `on_change` tells who
-wants to know.
+is one live object: `config.num_partitions` is a plain typed attribute that changes when a dynamic setting does, and `on_change` registers
+listeners.
 
 Unknown names and names that only Kafka serves become notices and never stop the start; a bad value for a setting we serve raises
 `ConfigError` with one line. Reading files and the environment is the caller's business: this module sees text.
@@ -88,7 +88,7 @@ SINGLE_BROKER_DEFAULTS: dict[str, Any] = {
     "transaction.state.log.min.isr": 1,
     "transaction.state.log.replication.factor": 1,
 }
-"""What replaces Kafka's defaults when no `zookeeper.connect` is set: one broker can hold one replica, and nobody else will join."""
+"""What replaces Kafka's defaults when no `zookeeper.connect` is set: one broker can hold one replica, and no other will join."""
 
 CLUSTER_DEFAULTS: dict[str, Any] = {"listeners": ("PLAINTEXT://:9092",)}
 
@@ -159,7 +159,7 @@ class BrokerConfig(_AllSettings):
 
     @property
     def advertised_endpoints(self) -> list[Endpoint]:
-        """What clients are told, as written; empty when they are told the addresses of `endpoints`."""
+        """The addresses advertised to clients, as written; empty when those of `endpoints` are advertised."""
         return parse_endpoints("advertised.listeners", self.advertised_listeners, self._protocols(), self.controller_listener_names)
 
     # Changing while the broker runs
@@ -220,7 +220,7 @@ class BrokerConfig(_AllSettings):
     def topic_synonyms(self, name: str, overrides: Mapping[str, str]) -> list[Synonym]:
         """Every value of a topic setting and of the broker settings behind it, the one in force first.
 
-        Of defaults only that of the first name is told, as in Kafka: none in another unit.
+        Of defaults only that of the first name is shown, as in Kafka: none in another unit.
         """
         setting = TOPIC_SETTINGS[name]
         found = [Synonym(name, overrides[name], Source.DYNAMIC_TOPIC)] if name in overrides else []
@@ -370,7 +370,7 @@ class BrokerConfig(_AllSettings):
         return self._static_value(setting)
 
     def _check(self) -> None:
-        """What no single setting can say."""
+        """The rules that join several settings."""
         if not self.is_single_broker:
             raise ConfigError("zookeeper.connect: this version runs one broker by itself, it cannot join a cluster; remove the setting")
         try:

@@ -1,7 +1,7 @@
 """The features of the cluster (KIP-584): what this version can do, and which level is in force.
 
-Clients read them in ApiVersions: `transaction.version` 2 tells a producer to use transactions v2 (KIP-890), `group.version` 1 that the
-consumer protocol of KIP-848 is there, `share.version` 1 that share groups are (KIP-932). A broker advertises the levels that its
+Clients read them in ApiVersions: with `transaction.version` 2 producers use transactions v2 (KIP-890), `group.version` 1 means
+that the consumer protocol of KIP-848 is served, `share.version` 1 that share groups are (KIP-932). A broker advertises the levels that its
 configuration allows.
 """
 

@@ -54,7 +54,7 @@ class Notifier:
         self._wait(self._durable, end, function)
 
     def forget(self, function: Callable[[], None]) -> None:
-        """`function` waits for nothing any more."""
+        """Removes `function` from the waiters."""
         self._ended.pop(function, None)
         entry = self.waiters.pop(function, None)
         if entry is not None:
@@ -69,7 +69,7 @@ class Notifier:
         self._durable.clear()
 
     def notify(self, committed_end: int = 0, durable_end: int = 0) -> None:
-        """Something has moved; calls the watchers, and the waiters for ends up to these."""
+        """Calls the watchers, and the waiters for ends up to these."""
         self._ends = (committed_end, durable_end)
         self._has_moved = True
         if self._is_notifying:

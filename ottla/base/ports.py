@@ -112,7 +112,7 @@ class Worker(Protocol):
         """Ends the process; the next order starts another one."""
 
     def close(self) -> None:
-        """Ends the process for good, in the middle of its work if need be: `ask` then raises."""
+        """Ends the process at once, in the middle of its work if need be: `ask` then raises."""
 
 
 class WorkerLost(Exception):

@@ -15,7 +15,7 @@ from ottla.base.errors import ErrorCode
 from ottla.base.uuids import Uuid, uuid_to_text
 
 UNINITIALIZED_START_OFFSET = -1
-"""The start offset of a share partition that nobody has read yet: its leader decides, by the group's `share.auto.offset.reset`."""
+"""The start offset of a share partition that has no stored state yet: its leader decides, by the group's `share.auto.offset.reset`."""
 
 UNKNOWN_DELIVERY_COMPLETE_COUNT = -1
 

@@ -39,7 +39,7 @@ class Turns:
         self._is_bounded = True
 
     def call_next(self, function: Callable[[], object]) -> None:
-        """Calls `function` in a turn of its own; at once while nothing is bounded."""
+        """Calls `function` in a separate turn; at once before `begin`."""
         if self._is_bounded:
             self._timers.call_soon(function)
         else:

@@ -56,7 +56,7 @@ class Schedule:
 
 @dataclass(frozen=True, slots=True)
 class Cancel:
-    """Effect: forget the scheduled decision of this key."""
+    """Effect: cancel the scheduled decision of this key."""
 
     key: str
 
@@ -73,7 +73,7 @@ Effect = Answer | Schedule | Cancel | Call
 
 
 def refuse_nothing(_code: ErrorCode) -> Sequence[Effect]:
-    """For decisions that no caller waits for."""
+    """The refusal of decisions without a caller."""
     return ()
 
 
@@ -108,7 +108,7 @@ class Machine(Protocol):
         """Changes hard state by one logged record; `transactional` records stay pending until `apply_marker`."""
 
     def apply_marker(self, offset: int, producer_id: int, producer_epoch: int, is_commit: bool) -> None:
-        """A transaction of a client ended in this log."""
+        """Ends a client's transaction in this log."""
 
     def resume(self, now_ms: int) -> Decision:
         """Called once when loading has reached the end of the log."""

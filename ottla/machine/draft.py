@@ -1,4 +1,4 @@
-"""How does a command gather its decision?
+"""Collects the records and effects of one decision.
 
 A `Draft` collects records, answers, timers and calls step by step; `decision` makes the value that the host carries out. Each answer comes
 with the one to send instead when the log refuses the records. Timers are released either way: they belong to soft state, which a refusal
@@ -42,7 +42,7 @@ class Draft:
         self._timers[key] = Cancel(key)
 
     def call(self, function: Callable[[], None]) -> None:
-        """Asks the shell for something, once the records are committed; not at all if the log refuses them."""
+        """Calls a function of the shell once the records are committed; not at all if the log refuses them."""
         self._calls.append(Call(function))
 
     def on_refusal(self, undo: Callable[[Draft, ErrorCode], object]) -> None:

@@ -78,7 +78,7 @@ class LogReader(Protocol):
     """The log of the partition, decoded piece by piece (`loading.py` is one)."""
 
     def read_piece(self, offset: int) -> LogPiece | None:
-        """What stands from `offset` on, a bounded amount; None at the end of the log."""
+        """A bounded piece of the log from `offset` on; None at the end of the log."""
 
 
 class LogPiece(Protocol):
@@ -148,7 +148,7 @@ class MachineHost:
 
     @property
     def is_idle(self) -> bool:
-        """Nothing is held: every answer decided so far has left."""
+        """Whether nothing is held: every answer decided so far is sent."""
         return not self._held
 
     # Commands
@@ -175,7 +175,7 @@ class MachineHost:
             self._release(decision.effects)
 
     def _append(self, decision: Decision) -> bool:
-        """Appends and applies; False if the log refused, after the refusal's effects have left."""
+        """Appends and applies; False if the log refused, after the refusal's effects are released."""
         try:
             self._log_records(decision.records, decision.transactional)
         except ApiError as refusal:

@@ -1,12 +1,12 @@
-"""What members say of the records they have, and what follows for them.
+"""Acknowledgements of members: checks them and plans the changes of the records' states.
 
 Accepted records are done with, rejected ones and gaps (offsets that hold no record) are archived, released ones are available again unless
 they have been delivered as often as they may be. A renewal (KIP-1222) changes no state: the lock holds from now for its whole time again.
 
 A member's statements on a partition hold together: they are all looked at before any takes effect, so that one that cannot be true
-(INVALID_RECORD_STATE: not acquired, or by somebody else; INVALID_REQUEST: never handed out) leaves everything as it was.
+(INVALID_RECORD_STATE: not acquired, or by another member; INVALID_REQUEST: never delivered) leaves everything as it was.
 
-Left out: what no state is needed to see (`check`'s caller asks it first), and making changes durable (`share_partition.py`).
+`check` holds what needs no state; its caller asks it first. Left out: making changes durable (`share_partition.py`).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ OUTCOMES = {GAP: ARCHIVED, ACCEPT: ACKNOWLEDGED, RELEASE: AVAILABLE, REJECT: ARC
 
 
 class Acknowledgement(NamedTuple):
-    """What is said of the offsets from `first` to `last`: one type for all, or one for each."""
+    """The acknowledgement of the offsets from `first` to `last`: one type for all, or one for each."""
 
     first: int
     last: int
@@ -36,7 +36,7 @@ class Acknowledgement(NamedTuple):
 
 
 class Rules(NamedTuple):
-    """What the group lets its members do."""
+    """What the group allows its members."""
 
     delivery_count_max: int
     may_renew: bool
@@ -95,7 +95,7 @@ def _plan_one(
     flight: InFlight, member: str, acknowledgement: Acknowledgement, rules: Rules, changing: list[Run], renewed: list[Run]
 ) -> None:
     if acknowledgement.last < flight.start:
-        return  # the log, or everybody else, is past it
+        return  # the log or the share partition is past it
     if acknowledgement.last >= flight.end:
         code = ErrorCode.INVALID_REQUEST if flight.runs else ErrorCode.INVALID_RECORD_STATE
         raise ApiError(code, f"offset {acknowledgement.last} was not handed out yet")
@@ -126,7 +126,7 @@ def outcome(run: Run, kind: int, delivery_count_max: int) -> DeliveryState:
 
 
 def plan_release(flight: InFlight, member: str, delivery_count_max: int) -> list[Run]:
-    """Everything that a member has and has said nothing of is to become available."""
+    """Plans that all records which a member has acquired and not acknowledged become available."""
     held = [run for run in flight.runs if run.state is ACQUIRED and run.member == member and run.target is None]
     for run in held:
         run.target = outcome(run, RELEASE, delivery_count_max)

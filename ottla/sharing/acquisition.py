@@ -1,4 +1,4 @@
-"""A member asks for records: which of those that were read may it have?
+"""Selects which of the records that were read a member acquires.
 
 The log is walked batch by batch from where the reading began, and each batch says what can be had of it: what is available again of records
 in flight, and what lies beyond them. Walking ends when that is enough, so the rest of what was read is not even looked at. Then the runs
@@ -7,7 +7,7 @@ archived on the way.
 
 How much is enough: `batch_optimized` takes whole log batches and may exceed the number wanted by part of one, `record_limit` (KIP-1206)
 never does. Records that have been delivered half as often as they may be, or more, come in ever smaller parts, and for the last time one by
-one, so that what makes a reader fail does not take its neighbours with it.
+one, so that a record that makes readers fail does not archive its neighbours.
 
 Invariants: only what is available is acquired, so no record has two owners; delivery counts go up by one with each delivery. Left out:
 reading the log, and what a batch is (`requests/share_reads.py`).
@@ -57,7 +57,7 @@ class Stretch(NamedTuple):
 
 
 def may_acquire(flight: InFlight, in_flight_max: int) -> bool:
-    """Records in flight are available again, or there is room for more."""
+    """Whether records in flight are available, or there is room for more."""
     return flight.available_count > 0 or flight.count < in_flight_max
 
 
@@ -161,7 +161,7 @@ def count_free(flight: InFlight, index: int, first: int, last: int) -> tuple[int
 
 
 class Taker:
-    """Gives stretch after stretch to one member, until it has enough or must not have more at once."""
+    """Acquires stretch after stretch for one member, until it has enough or must not have more at once."""
 
     __slots__ = ("_count", "_flight", "_member", "_part_max", "_terms", "_throttle_from", "taken")
 
@@ -175,7 +175,7 @@ class Taker:
         self.taken: list[Acquired] = []
 
     def take_new(self, stretch: Stretch) -> bool:
-        """Offsets beyond all that is in flight; False when the member has enough."""
+        """Acquires offsets beyond all that are in flight; False when the member has enough."""
         flight, terms = self._flight, self._terms
         assert stretch.first == flight.end, "a hole of the log is archived before what lies behind it is taken"
         last = stretch.last
@@ -189,7 +189,7 @@ class Taker:
         return not terms.is_record_limit or last == stretch.last
 
     def take_again(self, stretch: Stretch) -> bool:
-        """What is available of offsets in flight; False when nothing more must be taken."""
+        """Acquires the available ones of offsets in flight; False when nothing more must be taken."""
         flight, terms = self._flight, self._terms
         if terms.is_record_limit and self._count >= terms.records_max:
             return False

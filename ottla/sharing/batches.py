@@ -1,4 +1,4 @@
-"""How do changes of a share partition's batches become one list: sorted, disjoint, as few batches as possible?
+"""Merges changes of a share partition's batches into one list: sorted, disjoint, as few batches as possible.
 
 The rule is that of Kafka's share coordinator, for each offset by itself: of two statements about it the one with the larger delivery count
 holds, and of the same count the larger state. A record's history only goes up in that order (available, acknowledged, archived; one

@@ -1,7 +1,7 @@
-"""What a share coordinator can be asked, and what it answers.
+"""The commands of a share coordinator and their result.
 
-Each command is about one share partition and has one answer, so that one way leads all of them to the coordinator, be it here or elsewhere,
-and one table of errors says which of them are worth another try.
+Each command is about one share partition and has one answer, so that all of them are routed in one way, to this broker or another,
+and one table of errors says which are worth a retry.
 """
 
 from __future__ import annotations

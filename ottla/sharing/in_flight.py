@@ -1,14 +1,14 @@
-"""Which records of a share partition are in flight, and what became of each?
+"""The records of a share partition that are in flight, and the state of each.
 
-Offsets below `start` are done with, those from `end` on were never handed out. Between them lie runs: neighbouring offsets of one state,
-delivery count and owner. Whole batches are one run each and cost as much as one; a run is cut only where records of it go different
-ways, and joins its neighbours again when they have become alike.
+Offsets below `start` are completed, those from `end` on were never delivered. Between them lie runs: neighbouring offsets of one state,
+delivery count and owner. Whole batches are one run each and cost as much as one; a run is cut only where its records get different
+states, and joins its neighbours again when they have become alike.
 
-A change that is not durable yet stands beside the state (`Run.target`): until the persister has answered, nobody else can have the
-records, and taking it back is to forget the target.
+A change that is not durable yet stands beside the state (`Run.target`): until the persister has answered, the records stay acquired,
+and undoing the change is to clear the target.
 
 Invariants: the runs touch each other and reach from `start` to `end`; only ACQUIRED runs have an owner, a deadline or a target; the first
-run is not done with, unless a write is under way; `available_count` and `complete_count` are the sums over the runs.
+run is not completed, unless a write is under way; `available_count` and `complete_count` are the sums over the runs.
 
 Left out: who may have which records (`acquisition.py`), what members say of them (`acknowledgement.py`), persisting (`share_partition.py`).
 """
@@ -27,18 +27,18 @@ ACKNOWLEDGED = DeliveryState.ACKNOWLEDGED
 ARCHIVED = DeliveryState.ARCHIVED
 
 TERMINAL = frozenset((ACKNOWLEDGED, ARCHIVED))
-NOBODY = ""
+NO_MEMBER = ""
 
 _first = attrgetter("first")
 
 
 class Run:
-    """Offsets from `first` to `last` that share their fate. `origin_size` is the size of the batch they were once delivered in."""
+    """Offsets from `first` to `last` in one state. `origin_size` is the size of the batch they were once delivered in."""
 
     __slots__ = ("deadline_ms", "delivery_count", "first", "last", "member", "origin_size", "state", "target")
 
     def __init__(
-        self, first: int, last: int, state: DeliveryState, delivery_count: int, member: str = NOBODY, deadline_ms: int = 0
+        self, first: int, last: int, state: DeliveryState, delivery_count: int, member: str = NO_MEMBER, deadline_ms: int = 0
     ) -> None:
         self.first = first
         self.last = last
@@ -56,11 +56,11 @@ class Run:
         return self.last - self.first + 1
 
     def is_free(self) -> bool:
-        """Somebody may acquire it."""
+        """Whether it can be acquired."""
         return self.state is AVAILABLE
 
     def is_alike(self, other: Run) -> bool:
-        """Nothing but the offsets tells the two apart."""
+        """Whether the two differ in nothing but their offsets."""
         return (
             self.state is other.state
             and self.delivery_count == other.delivery_count
@@ -77,7 +77,7 @@ class InFlight:
     __slots__ = ("available_count", "complete_count", "end", "runs", "start")
 
     def __init__(self, start: int, batches: Iterable[StateBatch] = ()) -> None:
-        """As it was remembered; offsets that no batch names, but later ones do, are yet to be delivered."""
+        """From stored state; offsets between its batches that no batch names are yet to be delivered."""
         self.start = start
         self.end = start
         self.runs: list[Run] = []
@@ -98,7 +98,7 @@ class InFlight:
         return self.end - self.start
 
     def next_offset(self) -> int:
-        """The first offset that somebody could acquire."""
+        """The first offset that can be acquired."""
         if not self.available_count:
             return self.end
         for run in self.runs:
@@ -113,7 +113,7 @@ class InFlight:
 
     # Shaping runs
 
-    def append(self, last: int, state: DeliveryState, delivery_count: int, member: str = NOBODY, deadline_ms: int = 0) -> Run:
+    def append(self, last: int, state: DeliveryState, delivery_count: int, member: str = NO_MEMBER, deadline_ms: int = 0) -> Run:
         """Offsets from `end` to `last` come into flight."""
         run = Run(self.end, last, state, delivery_count, member, deadline_ms)
         self.runs.append(run)
@@ -122,7 +122,7 @@ class InFlight:
         return run
 
     def isolate(self, index: int, first: int, last: int) -> int:
-        """Cuts the run at `index` so that the part from `first` to `last` is a run of its own; the index of that one."""
+        """Cuts the run at `index` so that the part from `first` to `last` is a separate run; the index of that run."""
         run = self.runs[index]
         if run.first < first:
             self._split(index, first)
@@ -159,7 +159,7 @@ class InFlight:
 
     # Changing states
 
-    def set_state(self, run: Run, state: DeliveryState, member: str = NOBODY, deadline_ms: int = 0) -> None:
+    def set_state(self, run: Run, state: DeliveryState, member: str = NO_MEMBER, deadline_ms: int = 0) -> None:
         self._count(run, -1)
         run.state = state
         run.member = member
@@ -168,7 +168,7 @@ class InFlight:
         self._count(run, 1)
 
     def archive_free(self, first: int, last: int) -> None:
-        """What nobody has of these offsets is never delivered again; offsets beyond `end` come into flight for that."""
+        """Archives those of these offsets that are not acquired; offsets beyond `end` come into flight for that."""
         if last < self.start:
             return
         if first < self.end:
@@ -203,7 +203,7 @@ class InFlight:
                 self.join(index, index + 1)
 
     def advance(self) -> None:
-        """Forgets what is done with at the front."""
+        """Removes completed runs at the front."""
         done = 0
         for run in self.runs:
             if run.state not in TERMINAL:
@@ -215,7 +215,7 @@ class InFlight:
             del self.runs[:done]
 
     def forget_below(self, offset: int) -> None:
-        """The log begins here now: nobody can have what lies below, and who has it may say what they like of it."""
+        """Moves the start to the new log start: offsets below it are gone, and acknowledgements of them have no effect."""
         if offset <= self.start:
             return
         gone = 0
@@ -234,7 +234,7 @@ class InFlight:
         self.advance()
 
     def forget_from(self, offset: int) -> None:
-        """The log ends here now, and what will come next are other records."""
+        """Removes the offsets from the new log end on: later appends put other records there."""
         while self.runs and self.runs[-1].last >= offset:
             run = self.runs[-1]
             self._count(run, -1)

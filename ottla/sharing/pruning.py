@@ -1,7 +1,7 @@
-"""When may the head of `__share_group_state` go, if the disk can still forget the tail?
+"""Prunes only behind a synced snapshot: raises the start of `__share_group_state` once the snapshot that replaces its head is durable.
 
 What stands before the oldest needed snapshot is redundant only as long as that snapshot is there, and a crash can take the end of a log
-that was not synced. So there are two steps: one round asks for a sync of the log as it is, and the next one, if the disk has taken over
+that was not synced. So there are two steps: one round asks for a sync of the log as it is, and the next one, if that sync has covered
 all that was there, raises the start of the log to what the first has found.
 """
 
@@ -52,7 +52,7 @@ class Pruner:
             try:
                 self._partition.delete_records(self._redundant_end)
             except (ApiError, StorageError):
-                return  # no longer led, or the disk fails: whoever leads next prunes
+                return  # no longer led, or the disk fails: the next leader prunes
         self._redundant_end, self._synced_end = redundant_end, log.log_end_offset
         if redundant_end > log.log_start_offset and log.recovery_point < self._synced_end:
             self._flush()

@@ -1,7 +1,7 @@
-"""The share partitions of this broker: made when a member of a group first asks for one, closed when it cannot be this broker's any more.
+"""The share partitions of this broker: made at the first request of a group's member, closed when the broker no longer leads the partition.
 
 A share partition belongs to one term of leadership: another leader epoch makes another one. When the last session of a group on this broker
-ends, its share partitions are closed; whoever comes back reads what is remembered, which may have been altered or deleted meanwhile.
+ends, its share partitions are closed; a later session reads the stored state, which may have been altered or deleted meanwhile.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class SharePartitions:
             share.close()
 
     def close_where(self, is_gone: Callable[[SharePartition], bool]) -> None:
-        """Topics were deleted, or partitions are led elsewhere."""
+        """Closes those of deleted topics, and of partitions that another broker leads."""
         for share in self:
             if is_gone(share):
                 share.close()

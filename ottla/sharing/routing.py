@@ -1,13 +1,13 @@
-"""Which coordinator remembers a share partition, and what happens to a call that it cannot take yet?
+"""Routes calls to the share coordinator of a share partition, and retries those that it cannot take yet.
 
 `ShareStateCoordinators` finds the shard (Java's hash of `group:topicId:partition`, as in Kafka) and runs a command on its host; the
-answer says NOT_COORDINATOR or COORDINATOR_LOAD_IN_PROGRESS when there is none to run on. `SharePersister` is the `Persister` that share
+answer is NOT_COORDINATOR or COORDINATOR_LOAD_IN_PROGRESS when there is none to run on. `SharePersister` is the `Persister` that share
 partitions and group coordinators use: it creates `__share_group_state` when it is missing, asks the coordinator, here or by
 `remote.py` elsewhere, and tries again while a coordinator loads or moves, with a growing pause and a limited number of times.
 
 Each call is answered exactly once. Calls about one share partition reach the coordinator in the order in which they were made: while one
-of them waits for its next try, or for the answer of a coordinator elsewhere, the later ones wait behind it. So a late write can never take
-back what a later one has said, and who reads finds all that was written before. Closing answers everybody who waits with NOT_COORDINATOR.
+of them waits for its next try, or for the answer of a coordinator elsewhere, the later ones wait behind it. So a late write can never
+overwrite a later one, and a read sees all writes before it. Closing answers all waiting calls with NOT_COORDINATOR.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class ShareStateCoordinators:
         self._writes_of_closed = 0
 
     def attach(self, partition: int, host: MachineHost) -> None:
-        """From here on commands find the shard, be it loading still."""
+        """Makes the shard known to commands, also while it loads."""
         self._hosts[partition] = host
 
     def detach(self, partition: int) -> None:
@@ -69,14 +69,14 @@ class ShareStateCoordinators:
 
     @property
     def is_created(self) -> bool:
-        """`__share_group_state` is there."""
+        """Whether `__share_group_state` exists."""
         return self._partition_count() > 0
 
     def partition_for(self, key: SharePartitionKey) -> int:
         return place(key, self._partition_count())
 
     def find(self, key: SharePartitionKey) -> MachineHost | None:
-        """The host of the shard if it lives here, be it loading still."""
+        """The host of the shard if it is on this broker, also while it loads."""
         count = self._partition_count()
         return self._hosts.get(place(key, count)) if count > 0 else None
 
@@ -139,13 +139,13 @@ class SharePersister:
 
     def delete(self, key: SharePartitionKey, done: Done) -> None:
         def deleted(result: Result) -> None:
-            # With a topic goes what is remembered of it.
+            # The state of a deleted topic is deleted with it.
             done(ErrorCode.NONE if result.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION else result.code)
 
         self._call(Delete(key), deleted)
 
     def close(self) -> None:
-        """The broker stops: who waits is answered, and nobody is let in any more."""
+        """Answers all waiting calls and refuses new ones; the broker stops."""
         self._is_closed = True
         queues, self._queues = self._queues, {}
         for queue in queues.values():
@@ -174,7 +174,7 @@ class SharePersister:
         queue.drain()
 
     def ask(self, attempt: _Attempt) -> bool:
-        """Whether the answer comes from elsewhere; what is asked here takes its place in the order at once."""
+        """Sends the call; True if another broker answers it. A call to a coordinator here takes its place in the order at once."""
         coordinators, command = self._coordinators, attempt.command
         if not coordinators.is_created:
             self._ensure(SHARE_GROUP_STATE_TOPIC, lambda code: attempt.answered(Result(code or ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)))
@@ -225,7 +225,7 @@ class _Attempt:
         self.tries = 0
 
     def answered(self, result: Result) -> None:
-        """By the coordinator; one that was given up meanwhile has its answer."""
+        """Takes the coordinator's answer; a call that was given up meanwhile already has one."""
         if self._done is not None:
             self.persister.answered(self, result)
 
@@ -250,7 +250,7 @@ class _Queue:
         self._is_draining = False
 
     def put(self, attempt: _Attempt, is_next: bool) -> None:
-        """A call that was refused; the one that was being asked goes back to where it was."""
+        """Queues a call that was refused; the one that was being asked goes back to its place."""
         if is_next:
             self.asked = None
             self.waiting.appendleft(attempt)
@@ -265,7 +265,7 @@ class _Queue:
         self.drain()
 
     def drain(self) -> None:
-        """Asks one after the other, until one is refused, or its answer comes from elsewhere and has to be waited for."""
+        """Sends one after the other, until one is refused or has to wait for another broker's answer."""
         if self._is_draining:
             return
         self._is_draining = True
@@ -279,7 +279,7 @@ class _Queue:
             self._persister.emptied(self._key, self)
 
     def give_up(self, result: Result) -> None:
-        """The first has tried for long enough, or the broker stops: the others would fare no better."""
+        """Fails all calls: the first has used up its tries, or the broker stops."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

@@ -1,7 +1,7 @@
 """Share sessions (KIP-932): a member of a share group names its partitions once, later requests carry only what changed.
 
 A session belongs to a group and a member. Epoch 0 opens one (and takes the place of an earlier one), each request then carries the next
-epoch, -1 ends it. It also ends with the connection that opened it. When a session ends, what its member has acquired and said nothing of
+epoch, -1 ends it. It also ends with the connection that opened it. When a session ends, what its member has acquired and not acknowledged
 is available again; the group's share partitions are closed with its last session here.
 
 The number of sessions is bounded by `group.share.max.share.sessions`. Left out: what is read and acknowledged (`share_fetch.py`,
@@ -46,7 +46,7 @@ class ShareSession:
         self.wanted: dict[Place, None] = {}
 
     def update(self, added: Iterable[Place], forgotten: Iterable[Place]) -> None:
-        """Takes over what a request adds and forgets."""
+        """Applies the additions and removals of a request."""
         for place in forgotten:
             self.wanted.pop(place, None)
         for place in added:
@@ -56,7 +56,7 @@ class ShareSession:
         self.epoch = 1 if self.epoch == EPOCH_MAX else self.epoch + 1
 
     def in_turn(self, epoch: int) -> list[Place]:
-        """The partitions, beginning with each request with another one, so that a limit starves nobody."""
+        """The partitions, beginning with each request with another one, so that a limit starves none of them."""
         places = list(self.wanted)
         if len(places) > 1:
             begin = epoch % len(places)
@@ -105,7 +105,7 @@ class ShareSessions:
         return session, ErrorCode.NONE
 
     def end(self, session: ShareSession) -> None:
-        """Makes available what the member has; with the group's last session its share partitions go."""
+        """Makes available what the member has; with the group's last session its share partitions are closed."""
         if self.find(session.group_id, session.member_id) is not session:
             return
         self._remove(session)
@@ -128,7 +128,7 @@ class ShareSessions:
 
 
 def ignore(code: ErrorCode) -> None:
-    """Nobody is there to be told."""
+    """For changes without a caller that waits."""
 
 
 def is_member_id(text: str | None) -> bool:

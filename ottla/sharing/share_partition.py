@@ -1,12 +1,12 @@
 """One partition as one share group reads it, on the broker that leads the partition.
 
-It takes over what is remembered of it (`Persister.read`), hands out records under locks that run out, and makes what members say of them
-durable before it says so. Members that wait are woken when records become available again, or when there is room for more in flight.
+It loads its stored state (`Persister.read`), delivers records under locks that expire, and makes acknowledgements durable before it
+answers them. Members that wait are woken when records become available again, or when there is room for more in flight.
 
 One timer serves all locks: it is set for the first that runs out, and when it fires, for the next one.
 
-When the persister says that somebody else has taken over (a higher leader or state epoch), or that the group or the topic is gone, the
-share partition closes itself; who asks for it next reads anew what is remembered then.
+When the persister answers that another leader has taken over (a higher leader or state epoch), or that the group or the topic is gone, the
+share partition closes itself; the next request for it reads the stored state anew.
 
 Left out: the log (`requests/share_reads.py`), and which share partitions there are (`registry.py`).
 """
@@ -45,13 +45,13 @@ _TOLD = {
 }
 
 
-def told(code: ErrorCode) -> ErrorCode:
-    """What members are told of a persister's error."""
+def member_error(code: ErrorCode) -> ErrorCode:
+    """The error that members get for one of the persister."""
     return _TOLD.get(code, ErrorCode.UNKNOWN_SERVER_ERROR) if code else ErrorCode.NONE
 
 
 class GroupTerms(NamedTuple):
-    """What a group's settings say of its records."""
+    """The settings of a group for its records."""
 
     lock_duration_ms: int
     delivery_count_max: int
@@ -62,7 +62,7 @@ class GroupTerms(NamedTuple):
 
 
 class SharePartition:
-    """See above. `find_start` answers where to begin when nobody has read before, or raises `ApiError`."""
+    """See above. `find_start` answers where to begin when there is no stored state, or raises `ApiError`."""
 
     def __init__(
         self, key: SharePartitionKey, leader_epoch: int, *, persister: Persister, clock: Clock, timers: Timers,
@@ -84,20 +84,20 @@ class SharePartition:
         self._timer: TimerHandle | None = None
         self._timer_ms = 0
         self._completing = 0  # records that will be done with when what is being written is durable
-        self._told = 0  # up to where, start and records done with behind it, the last write has told
+        self._written_end = 0  # the start plus the completed records after it, as of the last write
         self.notifier = Notifier()
 
     # Life
 
     def load(self) -> None:
-        """Reads what is remembered; watchers hear of the end, whatever it is."""
+        """Reads the stored state; watchers are notified when it has come or failed."""
         self._persister.read(self.key, self.leader_epoch, self._found)
 
     def _found(self, code: ErrorCode, state: ShareState | None) -> None:
         if self.is_closed:
             return
         if code or state is None:
-            self.error = told(code or ErrorCode.UNKNOWN_SERVER_ERROR)
+            self.error = member_error(code or ErrorCode.UNKNOWN_SERVER_ERROR)
             self.close()
             return
         start = state.start_offset
@@ -110,12 +110,12 @@ class SharePartition:
                 return
         self.state_epoch = state.state_epoch
         self.flight = InFlight(start, state.batches)
-        self._told = self.flight.start + self.flight.complete_count
+        self._written_end = self.flight.start + self.flight.complete_count
         self.is_loaded = True
         self.notifier.notify()
 
     def close(self) -> None:
-        """Nothing is handed out or acknowledged any more; what is being written is still answered."""
+        """Ends delivery and acknowledgement; writes under way are still answered."""
         if self.is_closed:
             return
         self.is_closed = True
@@ -129,7 +129,7 @@ class SharePartition:
     # Reading
 
     def fetch_offset(self, log_start_offset: int) -> int | None:
-        """From where on the log may hold something for a member; None if nobody may have anything now."""
+        """The offset from which the log may hold records for a member; None if none can be acquired now."""
         flight = self.flight
         if not self.is_loaded:
             return None
@@ -138,17 +138,17 @@ class SharePartition:
         return flight.next_offset() if acquisition.may_acquire(flight, self.terms().in_flight_max) else None
 
     def forget_from(self, offset: int) -> None:
-        """The log ends here: a crash has taken what was read beyond it, and other records will have those offsets. What is remembered of
-        the old ones would be taken for theirs, so the memory begins anew with what is left."""
+        """The log ends here: a crash has taken what was read beyond it, and other records will have those offsets. The stored state
+        of the old ones would be taken for theirs, so it is initialised again with what is left."""
         flight = self.flight
         flight.forget_from(offset)
-        self._told = flight.start + flight.complete_count
-        self._persister.initialize(self.key, self.state_epoch, flight.start, self._on_told)
+        self._written_end = flight.start + flight.complete_count
+        self._persister.initialize(self.key, self.state_epoch, flight.start, self._on_background_write)
         left = [run for run in flight.runs if run.state is not ACQUIRED and run.delivery_count]
         if left:
             batches = state_batches(left, flight.start)
             state = ShareState(self.state_epoch, self.leader_epoch, flight.start, flight.complete_count, batches)
-            self._persister.write(self.key, state, self._on_told)
+            self._persister.write(self.key, state, self._on_background_write)
 
     def acquire(
         self, member: str, offset: int, batches: Iterable[LogBatch], records_max: int, batch_size: int, is_record_limit: bool
@@ -161,13 +161,13 @@ class SharePartition:
         if acquired:
             self._arm(deadline_ms)
         else:
-            self._tell()
+            self._maybe_write_start()
         return acquired
 
-    # What members say
+    # Acknowledging
 
     def acknowledge(self, member: str, acknowledgements: Sequence[Acknowledgement], done: Done) -> None:
-        """Answers when it is durable, or why it is not so."""
+        """Calls `done` when the acknowledgements are durable, or with an error."""
         if not self.is_loaded:
             done(ErrorCode.NOT_LEADER_OR_FOLLOWER)
             return
@@ -182,7 +182,7 @@ class SharePartition:
         self._change(changing, done)
 
     def release(self, member: str, done: Done) -> None:
-        """A member is gone: what it has is available again."""
+        """Makes the records of a member that has left available again."""
         if not self.is_loaded:
             done(ErrorCode.NONE)
             return
@@ -192,19 +192,19 @@ class SharePartition:
         if not changing:
             done(ErrorCode.NONE)
             return
-        # The start moves once it is durable that it may: a start that was told ahead would be taken back by the next write, and with it
-        # what its batches no longer name.
+        # The start moves only after the write is durable: a start written ahead would be taken back by the next write, together with
+        # the batches that it no longer names.
         flight = self.flight
         completing = sum(len(run) for run in changing if run.target in TERMINAL)
         self._completing += completing
         complete = flight.complete_count + self._completing
         state = ShareState(self.state_epoch, self.leader_epoch, flight.start, complete, state_batches(changing, flight.start))
-        self._told = flight.start + complete
+        self._written_end = flight.start + complete
 
         def written(code: ErrorCode) -> None:
             self._completing -= completing
             self._settle(changing, code)
-            done(told(code))
+            done(member_error(code))
 
         self._persister.write(self.key, state, written)
 
@@ -217,21 +217,21 @@ class SharePartition:
         elif code:
             self._arm_next()
         else:
-            self._tell()
+            self._maybe_write_start()
             if has_more or was_full:
                 self.notifier.notify()
 
-    def _tell(self) -> None:
-        """Markers, aborted and compacted records were archived on the way, which the next acknowledgement tells. Once nothing is in flight
-        there may be none for long, and the group would seem to lag."""
+    def _maybe_write_start(self) -> None:
+        """Writes the start offset if it has passed archived markers, aborted or compacted records and nothing is in flight: there may be no
+        acknowledgement for long that would write it, and the group would seem to lag."""
         flight = self.flight
-        if flight.count or flight.start <= self._told:
+        if flight.count or flight.start <= self._written_end:
             return
-        self._told = flight.start
+        self._written_end = flight.start
         state = ShareState(self.state_epoch, self.leader_epoch, flight.start, 0)
-        self._persister.write(self.key, state, self._on_told)
+        self._persister.write(self.key, state, self._on_background_write)
 
-    # Locks that run out
+    # Locks that expire
 
     def _arm(self, deadline_ms: int) -> None:
         if self._timer is not None:
@@ -256,13 +256,12 @@ class SharePartition:
             flight.advance()
             complete = flight.complete_count + self._completing
             state = ShareState(self.state_epoch, self.leader_epoch, flight.start, complete, state_batches(late, flight.start))
-            self._persister.write(self.key, state, self._on_told)
+            self._persister.write(self.key, state, self._on_background_write)
         self._arm_next()
         if late:
             self.notifier.notify()
 
-    def _on_told(self, code: ErrorCode) -> None:
-        """What is written without being asked for holds whatever came of the write: of late records the owner may be gone, and a later
-        write tells it too."""
+    def _on_background_write(self, code: ErrorCode) -> None:
+        """The result of a write without a caller. The change stays in memory also after a failure; a later write contains it again."""
         if code in CLOSING:
             self.close()

@@ -1,10 +1,10 @@
-"""The share coordinator of one partition of `__share_group_state`, as a log machine: what is remembered of share partitions, and for whom.
+"""The share coordinator of one partition of `__share_group_state`, as a log machine.
 
 A write is logged as an update, or as a snapshot of the whole after `updates_per_snapshot` of them. A share partition's leader reads the
-state once, with its leader epoch, and so takes it over: from then on reads and writes of an older leader are fenced. Who resets a group's
-offsets begins the state anew with a higher state epoch, and fences writes of before.
+state once, with its leader epoch, and so takes it over: from then on reads and writes of an older leader are fenced. Resetting a
+group's offsets starts the state again with a higher state epoch, which fences earlier writes.
 
-Two scans: snapshots of share partitions that nobody has written for long are repeated, so that the part of the log which is still needed
+Two scans: snapshots of share partitions that were not written for long are repeated, so that the part of the log which is still needed
 moves on, and what stands before it is removed (`prune`, a port: it raises the start of the log).
 
 The checks, their order and their codes are Kafka's. Left out: which shard a share partition belongs to and trying again (`routing.py`).
@@ -60,11 +60,11 @@ class ShareStateMachine:
         self.shard.apply(offset, record)
 
     def apply_marker(self, offset: int, producer_id: int, producer_epoch: int, is_commit: bool) -> None:
-        """Nobody writes here inside a transaction of a client; a marker that stands here all the same changes nothing."""
+        """Changes nothing: this topic has no records of clients' transactions, and a stray marker is ignored."""
         self.shard.applied_end = offset + 1
 
     def resume(self, now_ms: int) -> Decision:
-        """Also forgets the topics that were deleted while nobody coordinated."""
+        """Also deletes the state of topics that were deleted while no coordinator ran."""
         settings = self.settings
         return Decision(
             effects=(
@@ -87,7 +87,7 @@ class ShareStateMachine:
             return _fenced(reply, ErrorCode.FENCED_STATE_EPOCH, state_epoch, known.state.state_epoch)
         if not self._topics.has_partition(key.topic_id, key.partition):
             return _answer(reply, NO_TOPIC)
-        # Epochs never go back: a leader of before must not return only because the group's offsets were reset.
+        # Epochs never go back: an earlier leader must not return only because the group's offsets were reset.
         leader_epoch = known.state.leader_epoch if known is not None else 0
         state_epoch = max(state_epoch, known.state.state_epoch) if known is not None else state_epoch
         complete_count = UNKNOWN_DELIVERY_COMPLETE_COUNT if start_offset == UNINITIALIZED_START_OFFSET else 0
@@ -130,7 +130,7 @@ class ShareStateMachine:
             return _fenced(reply, ErrorCode.FENCED_STATE_EPOCH, change.state_epoch, state.state_epoch)
         if not self._topics.has_partition(key.topic_id, key.partition):
             return _answer(reply, NO_TOPIC)
-        # Only a read takes over: the epoch that is logged with a write is the one that is known.
+        # Only a read takes over leadership: the epoch that is logged with a write is the one that is known.
         return self._log(reply, WRITTEN, self._change(now_ms, key, known, change._replace(leader_epoch=state.leader_epoch)))
 
     def _delete(self, now_ms: int, command: Delete, reply: Reply) -> Decision:
@@ -151,10 +151,10 @@ class ShareStateMachine:
         self.writes += 1
         return logged(record, reply, result, Result)
 
-    # Topics that go, and what has become old
+    # Deleted topics and cold snapshots
 
     def forget_topics(self, now_ms: int) -> Decision:
-        """Topics were deleted: what is remembered of them goes as well, a bounded amount at a time."""
+        """Deletes the state of deleted topics, a bounded amount at a time."""
         has_partition = self._topics.has_partition
         gone = [key for key in self.shard.partitions if not has_partition(key.topic_id, key.partition)]
         tombstones = independent(tombstone(key) for key in gone[:FORGOTTEN_MAX])
@@ -185,7 +185,7 @@ class ShareStateMachine:
         return Decision(parts=independent(records), effects=later, refused=lambda _code: later)
 
     def prune(self, now_ms: int) -> Decision:
-        """What stands before the oldest snapshot that is needed may go, once all that is applied is committed."""
+        """Prunes the log before the oldest snapshot that is needed, once all that is applied is committed."""
         end = self.shard.redundant_end()
         return Decision(effects=(Call(lambda: self._prune(end)), Schedule("prune", self.settings.prune_interval_ms, self.prune)))
 
@@ -195,5 +195,5 @@ def _answer(reply: Reply, result: Result) -> Decision:
     return answered(reply, result, Result)
 
 
-def _fenced(reply: Reply, code: ErrorCode, told: int, known: int) -> Decision:
-    return _answer(reply, Result(code, None, f"the epoch {told} is behind {known}"))
+def _fenced(reply: Reply, code: ErrorCode, epoch: int, known: int) -> Decision:
+    return _answer(reply, Result(code, None, f"the epoch {epoch} is behind {known}"))

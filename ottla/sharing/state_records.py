@@ -1,8 +1,8 @@
-"""What stands in `__share_group_state`: Kafka's ShareSnapshot (key 0) and ShareUpdate (key 1), version 0.
+"""The records of `__share_group_state`: Kafka's ShareSnapshot (key 0) and ShareUpdate (key 1), version 0.
 
 A snapshot is all that is known of a share partition, an update what has changed since; a snapshot without a value is the end of it.
 `read_record` answers None for what this coordinator does not know (another key, a later version, damaged bytes): such records are passed
-over, never an error, because somebody could have written them by hand.
+over, never an error, because a client could have written them.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Snapshot(NamedTuple):
 
 
 class Update(NamedTuple):
-    """A change; `state.batches` holds only what has changed, and `state.state_epoch` is not told."""
+    """A change; `state.batches` holds only what has changed, and `state.state_epoch` is not part of it."""
 
     snapshot_epoch: int
     state: ShareState
@@ -59,7 +59,7 @@ class Read(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class StateRecord(LogRecord):
-    """A record that was made here, beside what it says, so that the leader who wrote it need not decode it again."""
+    """An encoded record with its decoded value, so that the leader that wrote it need not decode it again."""
 
     read: Read
 

@@ -1,4 +1,4 @@
-"""What a share coordinator has to know: how often it writes whole states, and which topics exist.
+"""The settings of a share coordinator, and its view of the topics that exist.
 
 The names beside the fields are configuration keys, whose defaults stand in `base/settings/`. A new
 `ShareStateSettings` replaces the old one when a dynamic setting changes.
@@ -23,6 +23,6 @@ class ShareStateSettings:
 
 
 class TopicsView(Protocol):
-    """The topics of the cluster, as far as a share coordinator cares."""
+    """Which partitions exist in the cluster."""
 
     def has_partition(self, topic_id: Uuid, partition: int) -> bool: ...

@@ -1,7 +1,7 @@
-"""The state of one share coordinator (a partition of `__share_group_state`): what is remembered of each share partition.
+"""The state of one share coordinator (a partition of `__share_group_state`): the stored state of each share partition.
 
 All of it is hard state, a function of the log from the oldest snapshot that is still needed on, and written by `apply` alone. Epochs only
-go up while a share partition is known: a record that says less (Kafka logs a leader epoch of 0 when it begins a state anew) does not lower
+go up while a share partition is known: a record with lower ones (Kafka logs a leader epoch of 0 when it begins a state anew) does not lower
 them, as in Kafka.
 """
 
@@ -27,7 +27,7 @@ class Remembered(NamedTuple):
 
 
 class ShareStateShard:
-    """Everything that is remembered in one partition of `__share_group_state`."""
+    """The state in one partition of `__share_group_state`."""
 
     __slots__ = ("applied_end", "partitions")
 
@@ -74,7 +74,7 @@ class ShareStateShard:
 
 def updated(known: ShareState, change: ShareState) -> ShareState:
     """A state after a change. What is done with stays so: a start offset behind the one that is known comes with a request that was late,
-    and moves nothing. (Kafka would follow it back, and forget what was said of the records between.)"""
+    and moves nothing. (Kafka would move it back, and lose the acknowledgements of the records between.)"""
     is_late = change.start_offset < known.start_offset
     start_offset = known.start_offset if is_late else change.start_offset
     return ShareState(

@@ -1,6 +1,6 @@
 """When is a log due for compaction, what may be compacted, and how does the result take its place?
 
-Three steps, so that the loop serves on: `plan_compaction` on the loop looks at names, sizes and times and makes a plain job;
+Three steps, so that the loop keeps serving: `plan_compaction` on the loop looks at names, sizes and times and makes a plain job;
 `segment_rewriter.compact` does it, in a worker process; `install` on the loop puts the new segments in place, if the old ones are still
 those that the job was made from. The first dirty offset of each log stands in Kafka's `cleaner-offset-checkpoint` of the log directory,
 written after each installation; losing it costs one larger round.
@@ -30,7 +30,7 @@ def plan_compaction(
     segments = _cleanable(log, last_stable_offset, now_ms)
     if not segments:
         return None
-    # A checkpoint from before a truncation, or of an earlier log of that name, says nothing.
+    # A checkpoint from before a truncation, or of an earlier log of that name, does not count.
     dirty_from = first_dirty_offset if log.segments[0].base_offset <= first_dirty_offset <= log.log_end_offset else 0
     dirty = [segment for segment in segments if segment.end_offset > dirty_from]
     if not dirty or not _is_due(log, segments, dirty, now_ms):
@@ -65,7 +65,7 @@ def _as_file(segment: Segment) -> SegmentFile:
 
 
 def _cleanable(log: Log, last_stable_offset: int, now_ms: int) -> list[Segment]:
-    """The sealed segments that are decided, and old enough."""
+    """The sealed segments below the last stable offset that are older than `min.compaction.lag.ms`."""
     segments = []
     lag_ms = log.config.min_compaction_lag_ms
     for segment in log.segments[:-1]:
@@ -95,5 +95,5 @@ def _kept_batches(producers: ProducerStates) -> frozenset[tuple[int, int]]:
 
 
 def _kept_markers(producers: ProducerStates) -> frozenset[tuple[int, int]]:
-    """Producers whose epoch nothing but a marker remembers: without it an older one would no longer be fenced (I21)."""
+    """Producers whose epoch stands in a marker only: without it an older epoch would no longer be fenced (I21)."""
     return frozenset((entry.producer_id, entry.epoch) for entry in producers.active() if not entry.batches)

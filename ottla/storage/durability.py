@@ -20,7 +20,7 @@ _NO_CEILING = (1 << 63) - 1
 
 
 class Durability:
-    """The books on what is synced of one log."""
+    """Tracks what of one log is synced."""
 
     __slots__ = ("_ceiling", "_changed", "_disk", "_is_parent_unsynced", "_syncing", "recovery_point")
 
@@ -37,7 +37,7 @@ class Durability:
         return bool(self._changed or self._syncing)
 
     def note(self, path: str) -> None:
-        """This file was written and must be synced with the log."""
+        """Notes a file that was written and must be synced with the log."""
         self._changed[path] = None
 
     def unsynced(self, directory: str, segments: Sequence[Segment], log_end_offset: int) -> list[Syncable]:
@@ -74,11 +74,11 @@ class Durability:
             segment.is_name_durable = segment.base_offset <= offset
 
     def cut(self, offset: int) -> None:
-        """The log now ends at `offset`; what a running round syncs beyond that is not what will be there."""
+        """Notes a truncation to `offset`: a running round does not count for what is appended beyond it later."""
         self._ceiling = min(self._ceiling, offset)
         self.recovery_point = min(self.recovery_point, offset)
 
     def restart(self, offset: int) -> None:
-        """The log was thrown away and begins, empty, at `offset`."""
+        """Starts again for a log that was emptied and begins at `offset`."""
         self._ceiling = 0
         self.recovery_point = offset

@@ -64,7 +64,7 @@ class LeaderEpochs:
         return self.epochs[index - 1] if index else NO_LEADER_EPOCH
 
     def truncate_end(self, end_offset: int) -> None:
-        """Forgets epochs that start at or after `end_offset`."""
+        """Removes epochs that start at or after `end_offset`."""
         keep = len(self.starts)
         while keep > 0 and self.starts[keep - 1] >= end_offset:
             keep -= 1
@@ -73,7 +73,7 @@ class LeaderEpochs:
             self._changed()
 
     def truncate_head(self, start_offset: int) -> None:
-        """Forgets epochs that end at or before `start_offset`; the one that holds it then starts there."""
+        """Removes epochs that end at or before `start_offset`; the one that holds it then starts there."""
         first = bisect_right(self.starts, start_offset) - 1
         if first < 0 or (first == 0 and self.starts[0] == start_offset):
             return

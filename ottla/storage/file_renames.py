@@ -1,11 +1,11 @@
-"""How do segments leave a log, or give way to compacted ones, so that a crash at any moment leaves the old or the new, and readers are not
-disturbed?
+"""Renames files to take segments out of a log, or to replace them by compacted ones: a crash at any moment leaves the old or the new, and
+readers are not disturbed.
 
-Leaving: a segment's files get the suffix `.deleted`; whoever still holds a slice reads on through the open descriptor, and the files are
-removed later (or by the next start). Giving way, as Kafka does it: the compactor has written and synced `.cleaned` files, which a restart
-throws away; they become `.swap`, and from the moment when those names are durable a restart finishes the job
-(`recovery.finish_leftovers`): the old segments leave and the `.swap` files lose their suffix. Invariant: at every moment the names on disk
-are those of the old segments or lead to the new ones.
+Removal: a segment's files get the suffix `.deleted`; readers that hold a slice read on through the open descriptor, and the files are
+removed later (or by the next start). Replacement, as in Kafka: compaction has written and synced `.cleaned` files, which a restart
+removes; they become `.swap`, and from the moment when those names are durable a restart finishes the job
+(`recovery.finish_leftovers`): the old segments are removed and the `.swap` files lose their suffix. Invariant: at every moment
+the names on disk are those of the old segments or lead to the new ones.
 
 A compacted segment may end before the next one begins; elsewhere such a gap is damage. How far a log was ever compacted is therefore kept
 with it, as the name of an empty file, `%020d.compacted`, which is durable before the first gap is. Left out: what is in the new files.
@@ -43,7 +43,7 @@ def swap_files(disk: Disk, directory: str, old: Sequence[Segment], bases: Sequen
     """Puts the `.cleaned` files of the segments at `bases` in the place of `old`; answers the files to be removed later.
 
     The caller syncs the directory once more before the next compaction of this log; it need not wait for that.
-    A base without a `.txnindex.cleaned` has no aborted transactions; indexes that the compactor did not write are made again when asked.
+    A base without a `.txnindex.cleaned` has no aborted transactions; indexes that compaction did not write are made again on first use.
     """
     outdated = _note_compacted(disk, directory, old[-1].end_offset)
     stems = [f"{directory}/{base:020d}{suffix}" for base in bases for suffix in SEGMENT_SUFFIXES]

@@ -1,7 +1,7 @@
-"""What does a read hand out? A piece of a file, not its bytes: the shell sends it with sendfile, or reads it in bounded pieces.
+"""The result of a read: a piece of a file, not its bytes. The shell sends it with sendfile, or reads it in bounded pieces.
 
-A slice keeps its file open by holding it: `SharedFile` closes the descriptor when the last holder lets go, so a segment may be evicted,
-deleted or renamed while a slow consumer is still being served from it. Nobody counts references by hand. When too many files are held in
+A slice keeps its file open by holding it: `SharedFile` closes the descriptor when the last holder is gone, so a segment may be evicted,
+deleted or renamed while a slow consumer is still being served from it. There is no manual reference count. When too many files are held in
 that way, a slice is a small copy instead (`BytesFile`).
 `PathSync` and `DirectorySync` stand among the things to be synced by a group commit; like `SharedFile.sync` they may be called from a
 thread.
@@ -23,7 +23,7 @@ class Syncable(Protocol):
 
 
 class SharedFile:
-    """An open file that closes itself when nobody holds it any more. `alive` is the set of all that are open, by identity."""
+    """An open file that closes itself when its last holder is gone. `alive` is the set of all that are open, by identity."""
 
     __slots__ = ("alive", "file")
 
@@ -43,7 +43,7 @@ class SharedFile:
 
 
 class PathSync:
-    """Syncs a file by its name, for files that nobody keeps open (indexes, checkpoints); one that is gone by then needs no sync."""
+    """Syncs a file by its name, for files that are not kept open (indexes, checkpoints); one that is gone by then needs no sync."""
 
     __slots__ = ("disk", "path")
 

@@ -1,4 +1,4 @@
-"""May these batches of the leader be appended here, as they are?
+"""Checks that batches fetched from the leader may be appended as they are.
 
 All are judged before the first is written: whole batches of magic 2 with the right CRC, offsets that begin at or after the log's end and
 strictly increase (a gap is legal: compaction and transactions leave them), leader epochs that never go back (I1, I4, I16). A leader that

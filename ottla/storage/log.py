@@ -103,7 +103,7 @@ class Log:
             opening.is_new = True
         open_log(opening)
         log = cls(opening)
-        if opening.is_new or not was_clean:  # what is there may never have been synced
+        if opening.is_new or not was_clean:  # the files there may never have been synced
             log._durability.note(f"{directory}/{small_files.PARTITION_METADATA_FILE}")
             log._write_epochs()
         return log
@@ -348,7 +348,7 @@ class Log:
         self.mark_flushed(end)
 
     def write_recovery_aids(self, unaided_bytes_max: int = UNAIDED_BYTES_MAX) -> None:
-        """Before the recovery point is checkpointed: spares a later recovery the reading of what lies below it.
+        """Writes a producer snapshot before the recovery point is checkpointed, so that a later recovery need not read below it.
 
         Does nothing while that is less than `unaided_bytes_max`; 0 brings everything up to date.
         """
@@ -382,7 +382,7 @@ class Log:
         self._after_cut()
 
     def truncate_fully_and_start_at(self, offset: int, *, log_start_offset: int | None = None) -> None:
-        """Throws everything away; the log is empty and begins at `offset`, or serves only from a later start within its first batch."""
+        """Removes all records; the log is empty and begins at `offset`, or serves only from a later start within its first batch."""
         self._durability.restart(offset)
         self.snapshots.remove_above(-1)
         self._remove_from(0)
@@ -396,7 +396,7 @@ class Log:
         self._after_cut()
 
     def _remove_from(self, keep: int) -> None:
-        """Removes segments from the newest on, for good before anything else is cut: a crash in between must not leave a hole."""
+        """Removes segments from the newest on, durably, before anything else is cut: a crash in between must not leave a hole."""
         for segment in reversed(self.segments[keep:]):
             segment.remove()
         if keep < len(self.segments):
@@ -454,7 +454,7 @@ class Log:
         return [path for segment in retired for path in retire_files(self.disk, segment)] + snapshots
 
     def replace_segments(self, old: Sequence[Segment], bases: Sequence[int]) -> list[str]:
-        """Compaction's result takes the place of `old`, a run of sealed segments: the compactor has left `.cleaned` files for `bases`.
+        """Compaction's result takes the place of `old`, a run of sealed segments: `.cleaned` files for `bases` are written.
 
         Answers the old files, to be removed after `file.delete.delay.ms`. The first base must be that of the first old segment.
         """
@@ -471,10 +471,10 @@ class Log:
         self._bases = [segment.base_offset for segment in self.segments]
         return retired + self.snapshots.retire_strays(self._bases)
 
-    # The end of it
+    # Closing
 
     def close(self, *, clean: bool) -> None:
-        """Lets go of all files; a clean close leaves a directory that opens without reading batches."""
+        """Closes all files; a clean close leaves a directory that opens without reading batches."""
         if clean and not self.is_broken and (self.recovery_point < self.log_end_offset or self.active.shared is not None):
             self.active.add_final_time_entry()
             self.write_recovery_aids(0)

@@ -50,7 +50,7 @@ Entries = Mapping[TopicPartition, LogOffsets]
 
 
 def read_entries(disk: Disk, directory: str, report: Callable[[str], object]) -> dict[TopicPartition, LogOffsets]:
-    """What counts of a directory's checkpoints. Afterwards nothing else is in the files; a damaged file is reported and counts as lost."""
+    """Reads the valid entries of a directory's checkpoints and removes the others; a damaged file is reported and counts as lost."""
     names = frozenset(disk.listdir(directory))
     columns = [
         _read(disk, directory, name, report) for name in (RECOVERY_POINT_FILE, HIGH_WATERMARK_FILE, LOG_START_FILE, CLEANER_OFFSET_FILE)

@@ -1,10 +1,11 @@
-"""How many segments of all logs keep their file open?
+"""Bounds how many segments of all logs keep their file open.
 
-Of sealed ones, at most `sealed_max` since each has its indexes in memory, too, the one opened first is closed first; of active ones, one
-that was not written to since it was last looked at. A file that is not synced yet may be closed like any other: the group commit opens it
-again by its name. A reader's slice keeps its own hold on a file: when too many are held so, `is_crowded`, and readers get copies.
+Of sealed segments at most `sealed_max`, since each has its indexes in memory, too; the one opened first is closed first. Of active ones,
+one that was not written to since it was last looked at is closed. A file that is not synced yet may be closed like any other: the group
+commit opens it again by its name. A reader's slice keeps its own hold on a file: when too many are held so, `is_crowded` is set and
+readers get copies.
 
-Left out: what a system does with a failed write-back of a file that nobody has open (Linux may forget it); the bound is meant to be larger
+Left out: a failed write-back of a file that no process has open (Linux may not report it later); the bound is meant to be larger
 than the number of logs that are written to at a time.
 """
 

@@ -1,4 +1,4 @@
-"""How does the state of a partition's producers stand in a `.snapshot` file?
+"""The format of a `.snapshot` file: the state of a partition's producers.
 
 Kafka's format: version (int16, 1), CRC-32C of all that follows (uint32), and one entry a producer with its last batch only. A broker
 that restarts from that alone could recognise a retry of the last batch but not of the four before it, so our own part follows behind
@@ -113,7 +113,7 @@ def decode_snapshot(data: bytes, name: str) -> tuple[list[ProducerRow], list[tup
 
 
 def _kafka_row(data: bytes, position: int) -> ProducerRow:
-    """A producer as Kafka's entry tells it: its last batch without a CRC, or none."""
+    """A producer as Kafka's entry holds it: its last batch without a CRC, or none."""
     producer_id, epoch, last_sequence, last_offset, delta, timestamp, coordinator_epoch, first_offset = _ENTRY.unpack_from(data, position)
     batches: tuple[CachedBatch, ...] = ()
     if last_offset >= 0:

@@ -1,4 +1,4 @@
-"""Who has written here: sequences, fencing, duplicates and open transactions of one partition.
+"""The producers of one partition: sequences, fencing, duplicates, open transactions and the last stable offset.
 
 The state is a function of the batches in the log: `apply` and `apply_marker` are fed by serving, recovery and following alike, never
 fail and know no clock. `check` and `check_marker` judge what a leader is about to append and change nothing. A producer's last five
@@ -30,7 +30,7 @@ from ottla.wire.records import CONTROL_ABORT
 CACHED_BATCHES_MAX = 5
 """A producer may have five requests in flight, so a retry is one of the last five batches."""
 _RUN_COMPARABLE_MAX = 1 << 30
-"""Further back than this, "older" and "newer" cannot be told apart modulo 2^31."""
+"""Further back than this, "older" and "newer" are ambiguous modulo 2^31."""
 
 
 _STAMPED_BITS = TIMESTAMP_TYPE_BIT | DELETE_HORIZON_BIT
@@ -128,16 +128,16 @@ class ProducerStates:
         return self._entries.get(producer_id)
 
     def active(self) -> Iterator[ProducerEntry]:
-        """Every producer known here, in the order in which they came (DescribeProducers)."""
+        """Every producer known here, in order of its first batch (DescribeProducers)."""
         return iter(self._entries.values())
 
     # Judging, before an append
 
     def check(self, header: BatchHeader, *, is_client: bool = True, transaction_version: int = 0) -> CachedBatch | None:
-        """What a leader must know before it appends this batch: None to append, or the earlier batch that this one repeats.
+        """Checks a batch before a leader appends it: None to append, or the earlier batch that this one repeats.
 
         A producer without state may start at any sequence, since its earlier batches may have been deleted; but a transaction of version 2
-        has an epoch of its own, so its first batch here must be number 0, or an earlier one is still on its way.
+        has its own epoch, so its first batch here must be number 0, or an earlier one is still under way.
         """
         entry = self._entries.get(header[9])
         if entry is None:
@@ -253,7 +253,7 @@ class ProducerStates:
         return self._first_unstable
 
     def on_high_watermark(self, high_watermark: int) -> None:
-        """Markers below the high watermark are final: their transactions hold nobody back any more."""
+        """Markers below the high watermark are final: their transactions no longer bound the last stable offset."""
         if self.completed:
             self.completed = [pair for pair in self.completed if pair[1] >= high_watermark]
             self._find_first_unstable()
@@ -266,20 +266,20 @@ class ProducerStates:
         self._first_unstable = first
 
     def truncate_head(self, log_start_offset: int) -> None:
-        """The log now starts here. Producers stay known, so that retries of deleted batches are still recognised (I20)."""
+        """Notes that the log now starts here. Producers stay known, so that retries of deleted batches are still recognised (I20)."""
         if self.completed:
             self.completed = [pair for pair in self.completed if pair[1] >= log_start_offset]
             self._find_first_unstable()
         self.map_end_offset = max(self.map_end_offset, log_start_offset)
 
-    # Forgetting
+    # Expiry
 
     def expire(self, now_ms: int, expiration_ms: int) -> int:
-        """Forgets producers that have written nothing for `expiration_ms` of the broker's time; how many.
+        """Removes producers that have written nothing for `expiration_ms` of the broker's time; how many.
 
         `now_ms` is wall time that does not jump (`SlewedClock`): idleness counts over restarts, and on another machine too. It counts
         from the first sweep that found the producer silent, not from its records' timestamps: those are the client's, and may be years
-        old or ahead. Markers count as writing (KAFKA-9144). A producer with an open transaction is never forgotten.
+        old or ahead. Markers count as writing (KAFKA-9144). A producer with an open transaction is never removed.
         """
         if 0 <= self._swept_ms <= now_ms:
             self._next_sweep_ms = 2 * now_ms - self._swept_ms

@@ -1,12 +1,12 @@
-"""How does a log come back from its directory, after a clean stop and after a crash?
+"""Opens a log from its directory, after a clean stop and after a crash.
 
 After a clean stop nothing is read but names, sizes, the last index entries and the batches behind them; a log that then ends before its
-recovery point, or has a sealed segment without a byte, has lost data since: the one is refused, the other told.
+recovery point, or has a sealed segment without a byte, has lost data since: the first is refused, the second is noted.
 After a crash everything from the recovery point on is checked (CRC, offsets): the first bad batch and all behind it is the torn tail and
 is cut, later segments go with it.
-Batches below the recovery point were synced; if the log does not reach that far, or a batch there is none, then disk or software broke a
-promise, and cutting would lose acknowledged data silently. That is a `StorageError` naming file and offset: the partition stays offline
-until somebody decides.
+Batches below the recovery point were synced; if the log does not reach that far, or a batch there is none, then the disk lost synced
+data, and cutting would lose acknowledged data silently. That is a `StorageError` naming file and offset: the partition stays offline
+until an operator decides.
 (A log that ends at a batch boundary below the recovery point was truncated just before the crash, and is taken as it is.)
 After a failed sync the kernel may hold pages for clean that never reached the disk, and a later sync of them reports success (I44). So a
 log of a directory that failed is written again from its recovery point on, with the bytes that passed the check, before it is synced.
@@ -15,7 +15,7 @@ Made again from the batches: missing or damaged indexes, the epochs from the rec
 torn), aborted transactions from there on, and the producers' state (newest good snapshot, then the batches after it). Leftovers of a
 deletion, of an interrupted compaction or of an atomic write are finished or removed as Kafka does: `.deleted`, `.cleaned`, `.tmp` go;
 `.swap` takes the place of what it replaces.
-What was done is told in `notes`, one line each. Left out: checkpoints of the log directory (the caller knows them).
+`notes` say what was done, one line each. Left out: checkpoints of the log directory (the caller knows them).
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def open_log(opening: Opening) -> None:
 
 def _compacted_end(opening: Opening, names: list[str]) -> int:
     """How far the log was ever compacted, whatever its configuration says today. Kafka leaves no such note: then the clean offset or the
-    policy tells that it was, not how far."""
+    policy shows that it was, not how far."""
     ends = compacted_ends(names)
     if ends:
         return max(ends[-1], opening.clean_offset)
@@ -396,7 +396,7 @@ def _cut(opening: Opening, index: int, damage: DamageError, point: int) -> int:
 
 
 def _apply_log_start(opening: Opening) -> None:
-    """The log starts where it was told to, but not before its first batch; a log that ends before its start begins anew there."""
+    """Moves the log start to the noted offset, but not before the first batch; a log that ends before it begins anew there."""
     start = max(opening.log_start_offset, opening.segments[0].base_offset)
     if start > opening.log_end_offset:
         opening.note(f"the log ends at {opening.log_end_offset}, before its start {start}: begins anew there")

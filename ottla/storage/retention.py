@@ -1,8 +1,8 @@
-"""Which segments at the head of a log are no longer wanted? Kafka's three reasons, by whole segments, oldest first.
+"""Selects the segments at the head of a log that retention removes: Kafka's three reasons, whole segments, oldest first.
 
 Below the log start offset (DeleteRecords moved it), for every cleanup policy; beyond `retention.bytes`, counting what would remain; older
 than `retention.ms` by the largest timestamp in the segment, both only where the policy contains "delete". A segment without any timestamp
-counts from when this broker first saw it.
+counts from when this broker created or opened it.
 Invariants: nothing at or above the high watermark is ever named (I7), and the answer is always a run from the oldest segment on.
 Left out: removing files (`Log.delete_expired`), compaction.
 """

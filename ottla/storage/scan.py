@@ -1,4 +1,4 @@
-"""Walks the batches of a segment file, and says where the first one stands that cannot be one.
+"""Walks the batches of a segment file and reports the position of the first damaged one.
 
 Used wherever many batches are looked at: recovery, making an index again, replaying producers, searching a timestamp. The file is read in
 pieces of `SCAN_BYTES`, or of growing ones up to that where the first batches are likely to do; a batch larger than that is read whole,

@@ -100,7 +100,7 @@ class Segment:
         self.roll_timestamp = LOOK_CLOSER
 
     def configure(self, config: LogConfig) -> None:
-        """Takes over settings; the limits at which an append must think of rolling are worked out anew when next needed."""
+        """Applies settings; the limits at which an append must think of rolling are worked out anew when next needed."""
         self.bytes_max = min(config.segment_bytes, POSITION_MAX)
         roll_ms = min(config.segment_ms, config.max_compaction_lag_ms) if config.is_compacted else config.segment_ms
         self.roll_ms = roll_ms - _jitter(self.path(LOG_SUFFIX), config.segment_jitter_ms)
@@ -156,7 +156,7 @@ class Segment:
         return self.open_file().file
 
     def release_file(self) -> None:
-        """Lets go of the file, which closes when the last slice of it is done, and of a sealed segment's indexes."""
+        """Releases the file, which closes when the last slice of it is gone, and a sealed segment's indexes."""
         self.shared = None
         self.write = None
         if self.is_sealed and self.is_loaded:
@@ -174,7 +174,7 @@ class Segment:
         self.note_batch(size, last_offset, max_timestamp)
 
     def note_batch(self, size: int, last_offset: int, max_timestamp: int) -> None:
-        """Keeps the books on a batch that has been written at the end."""
+        """Updates size, tail and indexes for a batch that has been written at the end."""
         position = self.size
         self.size = position + size
         if max_timestamp > self.max_timestamp:
@@ -206,12 +206,12 @@ class Segment:
             self._write_early()
 
     def _write_early(self) -> None:
-        """So that a killed process leaves little to be indexed again. The batch is in the log: a failure shows at the next flush."""
+        """Writes index entries, so that little is indexed again after a kill. The batch is stored: a failure shows at the next flush."""
         with suppress(StorageError):
             self.write_indexes()
 
     def should_roll(self, size: int, last_offset: int, max_timestamp: int, now_ms: int) -> bool:
-        """Kafka's rules. Asked only when `append`'s cheap limits (`bytes_max`, `roll_timestamp`, `roll_offset`) are passed."""
+        """Whether Kafka's rules ask for a new segment; called when an append passes `bytes_max`, `roll_timestamp` or `roll_offset`."""
         if last_offset > self.roll_offset:
             return True
         if self.size == 0:
@@ -231,7 +231,7 @@ class Segment:
             self.times.write(self.disk)
 
     def add_final_time_entry(self) -> None:
-        """Kafka's closing entry, so that the time index knows the largest timestamp of the whole segment."""
+        """Adds Kafka's closing entry, so that the time index knows the largest timestamp of the whole segment."""
         if self.is_loaded and self.size > 0:
             self.times.maybe_append(self.max_timestamp, self.max_timestamp_offset - self.base_offset)
 
@@ -244,7 +244,7 @@ class Segment:
             self.open_files.add(self)
 
     def unseal(self) -> None:
-        """The segments behind it are gone: it takes appends again."""
+        """Makes it the active segment again, after those behind it were removed."""
         self.load_indexes()
         self.end_offset = NO_OFFSET
         self.open_files.discard(self)
@@ -369,7 +369,7 @@ class Segment:
         self.max_timestamp, self.max_timestamp_offset = timestamp, self.base_offset + relative_offset
 
     def drop_index_tail(self, offset: int) -> int:
-        """Forgets what the indexes say from `offset` on, and so much before it that a scan from the answered position makes it again."""
+        """Removes index entries from `offset` on, and so much before it that a scan from the answered position makes it again."""
         base = self.base_offset
         self.times.keep(self.times.count_below(offset - base))
         known_to = min(offset - 1 - base, self.times.last[1])
@@ -390,7 +390,7 @@ class Segment:
             self.first_timestamp = header.max_timestamp
 
     def forget_indexes(self) -> None:
-        """As if no batch had been indexed yet."""
+        """Empties the indexes."""
         self._reset(is_loaded=True)
 
     def rebuild_indexes(self) -> None:
@@ -457,14 +457,14 @@ class Segment:
         return path
 
     def cut_aborted(self, offset: int) -> None:
-        """Forgets transactions whose marker stood at or after `offset`."""
+        """Removes transactions whose marker stood at or after `offset`."""
         known = self.aborted()
         kept = size_below(known, offset)
         if kept < len(known) * ENTRY_BYTES:
             self.replace_aborted(known[: kept // ENTRY_BYTES])
 
     def replace_aborted(self, transactions: list[AbortedTransaction]) -> None:
-        """Whole or not at all: what an interrupted recovery lost here could not be told from what was never aborted."""
+        """Replaces the index atomically: entries lost in an interrupted recovery would read as transactions that were not aborted."""
         write_atomically(self.disk, self.path(ABORTED_SUFFIX), b"".join(map(encode_aborted, transactions)))
         self.has_aborted = bool(transactions)
         self._aborted = list(transactions)

@@ -1,4 +1,4 @@
-"""How is a run of sealed segments written anew with only the last value of each key?
+"""Rewrites a run of sealed segments with only the last value of each key.
 
 A pure job over files, made for a worker process: plain values in (`CompactionJob`), plain values out (`CompactionResult`), a `Disk` for
 the rest. Two passes: the first walks the dirty part and notes the last offset of each key; the second walks everything and writes
@@ -50,7 +50,7 @@ _DIGEST_BYTES = 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SegmentFile:
-    """A sealed segment as the job sees it."""
+    """A sealed segment of a job."""
 
     base_offset: int
     end_offset: int
@@ -59,8 +59,8 @@ class SegmentFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompactionJob:
-    """All that the worker needs. `kept_batches`: (producer id, last offset) of batches that stay, if only as headers;
-    `kept_markers`: (producer id, epoch) of producers that only a marker remembers."""
+    """The input of the worker. `kept_batches`: (producer id, last offset) of batches that stay, if only as headers;
+    `kept_markers`: (producer id, epoch) of producers whose epoch stands in a marker only."""
 
     directory: str
     segments: tuple[SegmentFile, ...]
@@ -100,7 +100,7 @@ class Failed:
 
 
 Answer = CompactionResult | Failed | None
-"""None: the log has changed meanwhile."""
+"""None: the log has changed since the plan."""
 
 
 class CleanedSegment(Segment):
@@ -135,7 +135,7 @@ def compact(disk: Disk, job: CompactionJob) -> CompactionResult | None:
 
 
 def remove_cleaned(disk: Disk, directory: str) -> None:
-    """Throws away what an earlier compaction left unfinished."""
+    """Removes the files of an unfinished compaction."""
     for name in disk.listdir(directory):
         if name.endswith(CLEANED_SUFFIX):
             disk.remove(f"{directory}/{name}")
@@ -155,7 +155,7 @@ def _batches(disk: Disk, job: CompactionJob, segment: SegmentFile) -> Iterator[t
 
 
 def short_key(key: bytes) -> bytes:
-    """What stands for a key in the map: itself if short, else a digest."""
+    """The form of a key in the map: itself if short, else a digest."""
     return key if len(key) <= _RAW_KEY_BYTES_MAX else blake2b(key, digest_size=_DIGEST_BYTES).digest()
 
 
@@ -203,7 +203,7 @@ class CleanedTransactions:
     def __init__(self, aborted: Iterator[AbortedTransaction]) -> None:
         self._waiting = deque(sorted(aborted, key=lambda entry: entry.first_offset))
         self._aborted: dict[int, AbortedTransaction] = {}  # begun and not yet ended, by producer
-        self._with_data: dict[int, None] = {}  # producers of whose present transaction a record was seen
+        self._with_data: dict[int, None] = {}  # producers whose present transaction has a record
 
     def is_aborted(self, header: BatchHeader) -> bool:
         if not header.is_transactional:

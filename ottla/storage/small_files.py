@@ -1,4 +1,4 @@
-"""How do the small text files beside the segments look, and how are they replaced so that a crash leaves the old one or the new one?
+"""The small text files beside the segments: their formats, and replacing them so that a crash leaves the old file or the new one.
 
 Kafka's own forms: offset checkpoints of a log directory (`0`, count, then `topic partition offset` lines), `leader-epoch-checkpoint` of a
 partition (`0`, count, then `epoch startOffset` lines), `meta.properties`, `partition.metadata` and the empty-bodied clean-shutdown marker.

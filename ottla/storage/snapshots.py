@@ -1,4 +1,4 @@
-"""Where do producer snapshots of a log lie (`%020d.snapshot`), and how is the state at an offset found from them?
+"""The producer snapshots of a log (`%020d.snapshot`), and restoring the state at an offset from them.
 
 A snapshot at offset N is the state made by all batches below N. One is written at each roll (N is the new segment's base), one with each
 checkpoint of the recovery point and one at a clean close; of those that stand at no segment's base only the newest is kept. They are not
@@ -49,7 +49,7 @@ class ProducerSnapshots:
             insort(self.offsets, offset)
 
     def restore(self, producers: ProducerStates, offset_max: int, notes: list[str]) -> int | None:
-        """Takes the newest good snapshot at or below `offset_max` and answers its offset, or None; bad ones go."""
+        """Loads the newest good snapshot at or below `offset_max` and answers its offset, or None; bad ones are removed."""
         for offset in reversed(self.offsets[: bisect_right(self.offsets, offset_max)]):
             try:
                 producers.restore(read_whole(self.disk, self.path(offset)) or b"")
@@ -68,7 +68,7 @@ class ProducerSnapshots:
             self.disk.remove(self.path(offset))
 
     def retire(self, offset: int) -> list[str]:
-        """Like `remove`, for a loop that serves meanwhile: only the name goes, what it answers is to be removed later."""
+        """Like `remove`, but only renames, so that the loop does not wait; answers the new names, to be removed later."""
         if offset not in self.offsets:
             return []
         self.offsets.remove(offset)
@@ -94,7 +94,7 @@ class ProducerSnapshots:
 
 
 def apply_batch(producers: ProducerStates, header: BatchHeader, batch: memoryview) -> CompletedTransaction | None:
-    """One batch of the log moves the producers' state on; answers the transaction that it ended."""
+    """Applies one batch of the log to the producers' state; answers the transaction that it ended."""
     if header.producer_id < 0:
         return None
     if not header.attributes & CONTROL_BIT:
@@ -107,7 +107,7 @@ def apply_batch(producers: ProducerStates, header: BatchHeader, batch: memoryvie
 
 
 def replay(producers: ProducerStates, segments: Sequence[Segment], start: int, end: int) -> list[CompletedTransaction]:
-    """Feeds the batches of [start, end) to the producers; answers the transactions that ended there."""
+    """Applies the batches of [start, end) to the producers; answers the transactions that ended there."""
     completed = []
     for segment in segments:
         if start >= end or segment.base_offset >= end or (segment.is_sealed and segment.end_offset <= start):

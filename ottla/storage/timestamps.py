@@ -1,6 +1,6 @@
-"""Which record is the first one not older than a timestamp, and which one is the newest of all?
+"""Finds the first record not older than a timestamp, and the newest record of all.
 
-The first segment whose largest timestamp reaches the wanted one is asked; its time index tells an offset before which everything is older,
+The first segment whose largest timestamp reaches the wanted one is used; its time index gives an offset before which everything is older,
 its offset index a position; from there batch headers are walked, and only the records of the one batch that must hold the answer are
 decoded.
 Left out: isolation levels; the caller says by `end_offset` what may be seen.

@@ -1,4 +1,4 @@
-"""May this batch, as a producer sent it, be appended to this log?
+"""Checks a producer's batch before it is appended, and stamps it.
 
 `check_batch` is the hot path: one header, one CRC, a few comparisons. Record batches are opaque to the broker: what stands behind the
 header is vouched for by the CRC and, for uncompressed batches, by "so many records do not fit into so few bytes"; it is decoded only
@@ -42,7 +42,7 @@ from ottla.wire.records import iter_records, recompress
 
 _RECORD_BYTES_MIN = 7  # length, attributes, timestamp, offset, key, value, headers: one byte each
 _CODEC_MAX = CODEC_ZSTD
-_NO_CLIENTS_BUSINESS = CONTROL_BIT | DELETE_HORIZON_BIT | TIMESTAMP_TYPE_BIT
+_BROKER_ONLY_BITS = CONTROL_BIT | DELETE_HORIZON_BIT | TIMESTAMP_TYPE_BIT
 _CODECS = {"uncompressed": CODEC_NONE, "gzip": CODEC_GZIP, "snappy": CODEC_SNAPPY, "lz4": CODEC_LZ4, "zstd": CODEC_ZSTD}
 _new_tuple = tuple.__new__
 
@@ -63,7 +63,7 @@ def check_batch(batch: memoryview, config: LogConfig, *, now_ms: int) -> BatchHe
     if crc32c(batch[21:]) != crc:
         raise ApiError(ErrorCode.CORRUPT_MESSAGE, "the CRC of a record batch is wrong")
     header: BatchHeader = _new_tuple(BatchHeader, fields)
-    if count != delta + 1 or count < 1 or fields[0] or attributes & _NO_CLIENTS_BUSINESS:
+    if count != delta + 1 or count < 1 or fields[0] or attributes & _BROKER_ONLY_BITS:
         raise _refuse_header(header)
     if producer_id >= 0:
         if header[11] < 0 or header[10] < 0:
@@ -93,7 +93,7 @@ def stamp_batch(batch: memoryview, header: BatchHeader, config: LogConfig, *, no
     codec = _CODECS.get(config.compression_type)
     if codec is not None and codec != header.codec:
         try:
-            # The new batch stands in a buffer of its own, which is writable.
+            # The new batch stands in a new buffer, which is writable.
             batch = memoryview(recompress(batch, codec, decompressed_bytes_max=config.decompressed_bytes_max))
         except WireError as error:
             raise ApiError(ErrorCode.INVALID_RECORD, f"{error}") from None
@@ -152,7 +152,7 @@ def _refuse_framing(batch: memoryview) -> ApiError:
 
 
 def _refuse_header(header: BatchHeader) -> ApiError:
-    """Which of the header's fields a client may not send like this."""
+    """Names the field of the header that a client may not send like this."""
     if header.base_offset:
         return ApiError(ErrorCode.INVALID_RECORD, f"the base offset of a batch must be 0, it is {header.base_offset}")
     if header.is_control:

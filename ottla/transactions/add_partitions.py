@@ -1,10 +1,10 @@
-"""Which partitions belong to a transaction? AddPartitionsToTxn, AddOffsetsToTxn, the implicit adds of transactions v2, and verification.
+"""The partitions of a transaction: AddPartitionsToTxn, AddOffsetsToTxn, the implicit adds of transactions v2, and verification.
 
 The first partition opens the transaction. What is in it already is answered without a record, so a producer's steady state costs no log
 write. A group's offsets are one partition of `__consumer_offsets` like any other.
 
-Verification (KIP-890) asks and changes nothing: is this partition part of the ongoing transaction? It closes for older clients what the
-epoch bump closes for those of v2, a late Produce that would open a transaction nobody will ever end (I30).
+Verification (KIP-890) answers whether a partition is part of the ongoing transaction, and changes nothing. It prevents for older clients
+what the epoch bump prevents for those of v2: a late Produce that opens a transaction which no client will ever end (I30).
 """
 
 from __future__ import annotations

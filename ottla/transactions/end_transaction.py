@@ -1,8 +1,8 @@
-"""How does a transaction end: EndTxn, the markers, and the completion?
+"""Ends transactions: EndTxn, the markers, and the completion.
 
 Three steps, each in the log before the next one starts: Prepare* (the outcome is decided and will survive), the markers in all partitions,
 Complete*. The client is answered as soon as the Prepare* record is committed; the markers go out in the same release, before the answer, so
-that on one broker the transaction is usually complete when the client hears of it.
+that on one broker the transaction is usually complete when the client gets the answer.
 
 A client of transactions v1 (EndTxn before version 5) keeps its epoch. With v2 every end moves to the next epoch: the markers carry it,
 partitions refuse the old one, and a delayed EndTxn, AddPartitions or Produce cannot touch the transaction after (P5, KIP-890). A v2 client
@@ -48,7 +48,7 @@ def decide_end(
 
 
 def decide_complete(shard: Shard, now_ms: int, ended: TransactionMetadata) -> Decision:
-    """All markers of `ended` are committed. Refused, it is tried again: nobody else will."""
+    """All markers of `ended` are committed. A refused append is tried again, because nothing else would."""
     metadata = shard.transactions.get(ended.transactional_id)
     if metadata != ended:
         return NOTHING

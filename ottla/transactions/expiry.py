@@ -1,8 +1,8 @@
-"""What becomes of a transaction whose client is gone, and of an id that nobody uses?
+"""Aborts transactions that have timed out, and removes transactional ids that are no longer used.
 
-A transaction that is open longer than its client's timeout is aborted and its epoch fenced (I31): the client hears PRODUCER_FENCED or
+A transaction that is open longer than its client's timeout is aborted and its epoch fenced (I31): the client gets PRODUCER_FENCED or
 INVALID_PRODUCER_EPOCH at its next request, and may go on with InitProducerId and the identity it held (KIP-588). Ids of two-phase commit
-have no timeout. An id with nothing open that was not used for `expiration_ms` is forgotten by a tombstone.
+have no timeout. An id with nothing open that was not used for `expiration_ms` is removed by a tombstone.
 
 Both scans run by the host's timers and plan themselves again whatever happens, so one refused append delays the work by one interval. A
 scan is bounded by `scan_records_max`, its batches by `max.message.bytes`; what is left over follows at once.
@@ -19,7 +19,7 @@ from ottla.transactions.states import EXPIRABLE
 
 
 def decide_timeouts(shard: Shard, now_ms: int) -> Decision:
-    """Aborts what has been open for too long."""
+    """Aborts transactions that have been open for too long."""
     parts: list[Decision] = []
     for transactional_id in shard.ongoing:
         metadata = shard.transactions[transactional_id]
@@ -38,7 +38,7 @@ def decide_timeouts(shard: Shard, now_ms: int) -> Decision:
 
 
 def decide_expiry(shard: Shard, now_ms: int) -> Decision:
-    """Forgets unused ids. The dict is ordered by last update, so the scan ends at the first young one."""
+    """Removes unused ids. The dict is ordered by last update, so the scan ends at the first young one."""
     unused: list[str] = []
     for transactional_id, metadata in shard.transactions.items():
         if metadata.update_timestamp_ms > now_ms - shard.settings.expiration_ms or len(unused) >= shard.settings.scan_records_max:

@@ -1,13 +1,13 @@
-"""Who owns a transactional id, and with which producer id and epoch? InitProducerId.
+"""InitProducerId: gives a transactional id its producer id and epoch, and fences the previous owner.
 
-Every call that is not a retry moves the id to its next identity, which fences whoever had the one before (I26). What was open is aborted
-first, with markers in the next epoch; the client hears CONCURRENT_TRANSACTIONS and asks again, and gets its identity once the abort is
+Every call that is not a retry moves the id to its next identity, which fences the previous owner (I26). What was open is aborted
+first, with markers in the next epoch; the client gets CONCURRENT_TRANSACTIONS and asks again, and gets its identity once the abort is
 complete. When the epochs are used up the next identity is a new producer id with epoch 0.
 
-A client that names the identity it holds (KIP-360) gets the next one only if nobody took over meanwhile. If it names the last one, its
-answer was lost (or its transaction timed out) and it gets the current one again, with no bump: only this client can know it. That also
-holds across a rotation of the producer id and a failover (KAFKA-20357). Stricter than Kafka: a named identity that is not the current one
-cannot abort an ongoing transaction, because a delayed request would otherwise abort what its own sender began later (P5).
+A client that names the identity it holds (KIP-360) gets the next one only if no other client took over meanwhile. If it names the last one,
+its answer was lost (or its transaction timed out) and it gets the current one again, with no bump: only this client can know it. That
+also holds across a rotation of the producer id and a failover (KAFKA-20357). Stricter than Kafka: a named identity that is not the current
+one cannot abort an ongoing transaction, because a delayed request would otherwise abort what its own sender began later (P5).
 
 Two-phase commit (KIP-939), if it is enabled: `is_two_phase` means no timeout; `keeps_prepared` leaves the ongoing transaction open and
 answers both its identity and the new one with which its owner will end it.
@@ -49,7 +49,7 @@ class InitProducerId(NamedTuple):
 
 
 def validate(command: InitProducerId, settings: TransactionCoordinatorSettings) -> ErrorCode:
-    """What needs no state to be refused."""
+    """The checks that need no state."""
     if not command.transactional_id:
         return ErrorCode.INVALID_REQUEST
     if (command.is_two_phase or command.keeps_prepared) and not settings.is_two_phase_enabled:
@@ -74,7 +74,7 @@ def decide_init(shard: Shard, now_ms: int, command: InitProducerId, reply: Reply
 
 
 def _begin(shard: Shard, now_ms: int, command: InitProducerId, reply: Reply) -> Decision:
-    """An id that was never seen, or has expired: even a client that names an old identity gets a new one."""
+    """Starts an id that is unknown or has expired: even a client that names an old identity gets a new one."""
     if len(shard.transactions) >= shard.settings.transactions_max:
         return answer_end(reply, ErrorCode.POLICY_VIOLATION)
     producer_id = shard.producer_ids.take()
@@ -85,7 +85,7 @@ def _begin(shard: Shard, now_ms: int, command: InitProducerId, reply: Reply) -> 
 
 
 def _give_identity(shard: Shard, now_ms: int, command: InitProducerId, metadata: TransactionMetadata, reply: Reply) -> Decision:
-    """Nothing is open."""
+    """Gives the next identity when no transaction is open."""
     current, expected = metadata.identity, command.expected
     is_retry = expected != NO_IDENTITY and expected == metadata.last_identity
     if expected not in (NO_IDENTITY, current) and not is_retry:
@@ -100,7 +100,7 @@ def _give_identity(shard: Shard, now_ms: int, command: InitProducerId, metadata:
 
 
 def _take_over(shard: Shard, now_ms: int, command: InitProducerId, metadata: TransactionMetadata, reply: Reply) -> Decision:
-    """A transaction is open: it is kept if its owner asks for that, else aborted."""
+    """Aborts the open transaction, or keeps it if its owner asks for that."""
     if command.expected not in (NO_IDENTITY, metadata.identity):
         return answer_end(reply, ErrorCode.PRODUCER_FENCED)
     if command.keeps_prepared:

@@ -1,6 +1,6 @@
 """The transaction coordinator of one partition of `__transaction_state`, as a log machine: commands in, decisions out.
 
-This is the front: each command is one line here and a file of its own. `resume` sends the markers of every transaction that a lost leader
+Each command is one line here and is decided in a separate file. `resume` sends the markers of every transaction that a lost leader
 left prepared, to the outcome that was logged, and starts the two scans; the coordinator epoch is the leader epoch of the partition, and
 partitions refuse markers of an older one.
 
@@ -39,7 +39,7 @@ class TransactionMachine:
         self.shard.apply(record)
 
     def apply_marker(self, offset: int, producer_id: int, producer_epoch: int, is_commit: bool) -> None:
-        """Nobody writes here inside a transaction of a client; a marker that stands here all the same changes nothing."""
+        """Changes nothing: this topic has no records of clients' transactions, and a stray marker is ignored."""
 
     def resume(self, now_ms: int) -> Decision:
         shard = self.shard
@@ -50,7 +50,7 @@ class TransactionMachine:
         return Decision(effects=effects)
 
     def abandon(self, code: ErrorCode) -> Sequence[Effect]:
-        """Leadership is lost: whoever waits for a transaction must ask the next coordinator."""
+        """Answers all waiting requests when leadership is lost: they must ask the next coordinator."""
         self.shard.is_abandoned = True
         waiters = [waiter for waiters in self.shard.waiting.values() for waiter in waiters]
         self.shard.waiting.clear()

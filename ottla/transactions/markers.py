@@ -1,4 +1,4 @@
-"""How do the markers of a transaction reach all its partitions, and when are they there?
+"""Writes the markers of a transaction to all its partitions, here and on other brokers, until each has its own.
 
 `LocalMarkers` writes a marker into a partition that is led here and reports it when the high watermark has passed it; a marker in
 `__consumer_offsets` is passed on to the group coordinator above it, which makes the offsets of the transaction count. It serves both this
@@ -6,7 +6,7 @@ broker's own transactions and WriteTxnMarkers of other brokers. `MarkerDelivery`
 once, the others by WriteTxnMarkers to their leaders, again after a pause until each has its marker.
 
 Markers are idempotent: a partition that has this one already answers as if it had written it (KAFKA-19999). A partition that refuses it
-with INVALID_PRODUCER_EPOCH has seen a later transaction of this producer, which nobody was allowed to begin before this one was complete,
+with INVALID_PRODUCER_EPOCH has a later transaction of this producer, which could not begin before this one was complete,
 so it has its marker. A partition that no longer exists needs none. TRANSACTION_COORDINATOR_FENCED means that another coordinator finishes
 the transaction: delivery stops, silently, because this machine is about to be thrown away. It also stops when that has happened.
 """
@@ -171,7 +171,7 @@ class MarkerDelivery:
 
 
 class _Delivery:
-    """The markers of one transaction on their way: `_owed` shrinks to nothing, `_failed` is what the next try is for."""
+    """Delivers the markers of one transaction: `_owed` are the partitions without one, `_failed` those of the next try."""
 
     __slots__ = ("_delivery", "_done", "_failed", "_is_stopped", "_is_wanted", "_marker", "_owed")
 

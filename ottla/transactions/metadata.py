@@ -1,4 +1,4 @@
-"""What is known of one transactional id, and how does each move change it?
+"""The state of one transactional id, and the moves that change it.
 
 `TransactionMetadata` is one immutable value, exactly what a record of `__transaction_state` holds. Each move makes a new value and asserts
 `ALLOWED`; nothing becomes true before that value has been logged and applied.
@@ -74,7 +74,7 @@ class TransactionMetadata(NamedTuple):
 
     @property
     def last_identity(self) -> ProducerIdAndEpoch:
-        """What the same client used before; `NO_IDENTITY` if nobody may go on from there."""
+        """The identity that the same client used before; `NO_IDENTITY` if no client may continue from it."""
         if self.previous_producer_id == NO_PRODUCER_ID:
             return NO_IDENTITY
         identity = self.identity
@@ -100,7 +100,7 @@ def move(metadata: TransactionMetadata, state: TransactionState, **changes: obje
 def initialised(
     metadata: TransactionMetadata, identity: ProducerIdAndEpoch, previous_producer_id: int, timeout_ms: int, now_ms: int
 ) -> TransactionMetadata:
-    """The id belongs to whoever gets `identity`; nothing is open."""
+    """A new owner with `identity`; no transaction is open."""
     return move(
         metadata,
         EMPTY,
@@ -143,7 +143,7 @@ def prepared_with_bump(
     """The end that also fences: the markers carry the next epoch (KIP-890).
 
     `new_producer_id` is used if the epochs are exhausted; without one the next InitProducerId must rotate. With `is_remembered` the client
-    of the old epoch may go on from it (a lost answer, a timeout); without, it is fenced for good.
+    of the old epoch may go on from it (a lost answer, a timeout); without, it is fenced permanently.
     """
     identity = metadata.identity
     if identity.is_exhausted and new_producer_id != NO_PRODUCER_ID:

@@ -1,11 +1,11 @@
-"""Producer ids that no other broker hands out, and that are never handed out twice (I22).
+"""Hands out producer ids that are unique in the cluster (I22).
 
 Brokers claim blocks of 1,000 from one node of the metadata store, Kafka's `/latest_producer_id_block`, by a write that names the version
 they have read; of two that read the same version one loses and reads again. A write whose outcome is unknown is never assumed to be ours:
 the next block is claimed instead, and the ids between are lost. The next block is fetched when nine tenths of the last one are used, so
 `take` seldom has to say "not yet".
 
-A node with nonsense in it is not guessed at: no ids are given until somebody repairs it (C2).
+A node that cannot be read is not overwritten: no ids are given until an operator repairs it (C2).
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class ProducerIds:
         return producer_id
 
     def next(self, done: Taken) -> None:
-        """The same with patience: `done(producer_id, NONE)` or `done(-1, error)`."""
+        """As `take`, but waits for the next block: `done(producer_id, NONE)` or `done(-1, error)`."""
         producer_id = self.take()
         if producer_id is not None:
             done(producer_id, ErrorCode.NONE)

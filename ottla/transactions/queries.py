@@ -1,4 +1,4 @@
-"""What do operators see of transactions? DescribeTransactions and ListTransactions, over one shard.
+"""DescribeTransactions and ListTransactions, over one shard.
 
 Queries are decisions without records, so what they show is committed.
 """

@@ -1,7 +1,7 @@
-"""What stands in `__transaction_state`: Kafka's TransactionLogKey version 0 and TransactionLogValue version 1 (4.x; version 0 is read).
+"""The records of `__transaction_state`: Kafka's TransactionLogKey version 0 and TransactionLogValue version 1 (4.x; version 0 is read).
 
 `read_record` answers None for what this coordinator does not know (another key, a later version, damaged bytes): such records are passed
-over, never an error, because somebody could have written them by hand.
+over, never an error, because a client could have written them.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class TransactionRecord(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class StateRecord(LogRecord):
-    """A record that was made here, beside what it says, so that the leader who wrote it need not decode it again."""
+    """An encoded record with its decoded value, so that the leader that wrote it need not decode it again."""
 
     metadata: TransactionMetadata
 

@@ -1,4 +1,4 @@
-"""Which shard coordinates a transactional id, and what does a request do while the transaction before it completes?
+"""Routes commands to the shard of a transactional id; a request waits while the previous transaction completes.
 
 `TransactionCoordinators` finds the shard (Java's hash of the id, as in Kafka), runs the command on its host and gives the result to `done`,
 also when there is no coordinator here: then the result carries NOT_COORDINATOR or COORDINATOR_LOAD_IN_PROGRESS.
@@ -7,7 +7,7 @@ Between Prepare* and Complete* Kafka answers CONCURRENT_TRANSACTIONS and the cli
 rest of the transaction. Here the request waits for the completion, at most `completion_wait_ms`, and is then decided again; only EndTxn is
 answered at once, because an end must never be taken for the next one (ydb #52731).
 
-`admit` lets a Produce in: with transactions v2 its partitions are added to the transaction, before that they are verified. If the
+`admit` checks a Produce: with transactions v2 its partitions are added to the transaction, before that they are verified. If the
 coordinator is another broker it is asked (`remote.py`).
 """
 
@@ -37,7 +37,7 @@ DoneCode = Callable[[ErrorCode], None]
 DoneEnd = Callable[[EndResult], None]
 Command = Callable[[int, Reply], Decision]
 
-# What a producer hears when its Produce was not let in. A client knows nothing of coordinators at that point: it only has to try again.
+# The error of a Produce that was not admitted. The client does not ask a coordinator at that point: it only has to try again.
 PRODUCE_ERRORS = {
     ErrorCode.NOT_COORDINATOR: ErrorCode.NOT_ENOUGH_REPLICAS,
     ErrorCode.COORDINATOR_NOT_AVAILABLE: ErrorCode.NOT_ENOUGH_REPLICAS,
@@ -80,7 +80,7 @@ class TransactionCoordinators:
         return TransactionMachine(coordinator_epoch, self.settings, self.producer_ids, self._markers)
 
     def attach(self, partition: int, host: MachineHost) -> None:
-        """From here on requests find the shard, be it loading still. To be called before `host.load`."""
+        """Makes the shard known to requests, also while it loads. To be called before `host.load`."""
 
         def run(decide: Decide) -> None:
             if host.state is HostState.ACTIVE:
@@ -95,7 +95,7 @@ class TransactionCoordinators:
             host.close(code)
 
     def configure(self, settings: TransactionCoordinatorSettings) -> None:
-        """A dynamic setting has changed."""
+        """Applies changed dynamic settings."""
         self.settings = settings
         for host in self._hosts.values():
             host.machine.shard.settings = settings
@@ -115,13 +115,13 @@ class TransactionCoordinators:
         return host
 
     def note_client(self, transactional_id: str, client: Client) -> None:
-        """This client has just been served as the owner of the id. Kept until the coordinator moves or the id expires."""
+        """Notes the client that has just used the id. Kept until the coordinator moves or the id expires."""
         shard = self._shard_of(transactional_id)
         if shard is not None and transactional_id in shard.transactions:
             shard.clients[transactional_id] = client
 
     def client_of(self, transactional_id: str) -> tuple[str, str]:
-        """Client id and host of who used the id last, as far as this coordinator knows."""
+        """Client id and host of the last user of the id, as far as this coordinator knows."""
         shard = self._shard_of(transactional_id)
         client = shard.clients.get(transactional_id) if shard is not None else None
         return (client.client_id or "", client.connection.host) if client is not None else ("", "")
@@ -136,18 +136,18 @@ class TransactionCoordinators:
     # Commands
 
     def init_producer_id(self, command: InitProducerId, done: DoneEnd) -> None:
-        self._run_patiently(command.transactional_id, lambda machine: _bind(machine.init_producer_id, command), done, EndResult)
+        self._run_or_wait(command.transactional_id, lambda machine: _bind(machine.init_producer_id, command), done, EndResult)
 
     def add_partitions(
         self, transactional_id: str, identity: ProducerIdAndEpoch, partitions: Iterable[TopicPartition], version: int, done: DoneCode
     ) -> None:
         wanted = frozenset(partitions)
-        self._run_patiently(
+        self._run_or_wait(
             transactional_id, lambda machine: _bind(machine.add_partitions, transactional_id, identity, wanted, version), done, _same
         )
 
     def add_offsets(self, transactional_id: str, identity: ProducerIdAndEpoch, group_id: str, version: int, done: DoneCode) -> None:
-        """The group's offsets will be part of the transaction."""
+        """Adds the group's offsets to the transaction."""
         try:
             offsets = TopicPartition(GROUP_METADATA_TOPIC, self._group_partition(group_id))
         except ApiError as error:
@@ -181,7 +181,7 @@ class TransactionCoordinators:
         self._run(transactional_id, lambda machine: _bind(machine.end, transactional_id, identity, is_commit, version), done, EndResult)
 
     def describe(self, transactional_id: str, done: Callable[[TransactionMetadata | ErrorCode | None], None]) -> None:
-        """The transaction, None if the id is unknown, or why this broker cannot say."""
+        """Answers the transaction, None if the id is unknown, or the error of this coordinator."""
         self._run(transactional_id, lambda machine: _bind(machine.describe, transactional_id), done, _same)
 
     def list_transactions(self, wanted: ListFilter, done: Callable[[list[TransactionMetadata], ErrorCode], None]) -> None:
@@ -215,7 +215,7 @@ class TransactionCoordinators:
         is_v2: bool,
         done: DoneCodes,
     ) -> None:
-        """May a transactional batch be appended to these partitions? The codes are those of Produce."""
+        """Whether a transactional batch may be appended to these partitions, as codes of Produce."""
         identity = ProducerIdAndEpoch(producer_id, producer_epoch)
         if not is_v2 and not self.settings.is_verification_enabled:
             done(dict.fromkeys(partitions, ErrorCode.NONE))
@@ -247,15 +247,15 @@ class TransactionCoordinators:
         decide = command(host.machine)
         host.run(lambda now_ms: decide(now_ms, done))
 
-    def _run_patiently(
+    def _run_or_wait(
         self, transactional_id: str, command: Callable[[TransactionMachine], Command], done: Reply, refuse: Callable[[Any], Any]
     ) -> None:
-        patience = _Patience(self, transactional_id, command, done, refuse)
-        self._run(transactional_id, command, patience.answered, refuse)
+        waiting = _CompletionWait(self, transactional_id, command, done, refuse)
+        self._run(transactional_id, command, waiting.answered, refuse)
 
 
-class _Patience:
-    """One request that would rather wait than hear CONCURRENT_TRANSACTIONS."""
+class _CompletionWait:
+    """One request that waits for the previous transaction to complete instead of failing with CONCURRENT_TRANSACTIONS."""
 
     __slots__ = ("_attempts", "_command", "_coordinators", "_done", "_last", "_refuse", "_timer", "_transactional_id", "_waiter")
 

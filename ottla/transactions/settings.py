@@ -1,4 +1,4 @@
-"""What a transaction coordinator has to know: limits and intervals.
+"""The settings of a transaction coordinator: limits and intervals.
 
 The names beside the fields are configuration keys, whose defaults stand in `base/settings/`. The limits marked "ours"
 exist because nothing may grow without end.

@@ -47,10 +47,10 @@ class MarkerSender(Protocol):
 
 class ProducerIdSource(Protocol):
     def take(self) -> int | None:
-        """A producer id that nobody else has, or None while the next block is fetched."""
+        """A new unique producer id, or None while the next block is fetched."""
 
     def next(self, done: Callable[[int, ErrorCode], None]) -> None:
-        """The same with patience: `done(producer_id, NONE)` or `done(-1, error)`."""
+        """As `take`, but waits for the next block: `done(producer_id, NONE)` or `done(-1, error)`."""
 
     def when_ready(self, done: Callable[[ErrorCode], None]) -> None:
         """Calls `done` when `take` may be tried again, or with why there will be no ids."""
@@ -62,7 +62,7 @@ class HasHost(Protocol):
 
 
 class Client(Protocol):
-    """From where a transactional id was used: what an operator needs to find the process (`requests.context.RequestContext` is one)."""
+    """The client that used a transactional id: what an operator needs to find the process (`requests.context.RequestContext` is one)."""
 
     @property
     def client_id(self) -> str | None: ...
@@ -120,7 +120,7 @@ class Shard:
             self.ongoing.pop(transactional_id, None)
 
     def note_clock(self, now_ms: int) -> None:
-        """After loading: what began ahead of this clock, because it was set back or the last coordinator's is fast, counts from now."""
+        """After loading: transactions that began ahead of this clock (set back, or the last coordinator's is fast) count from now."""
         for transactional_id in self.ongoing:
             start_ms = self.transactions[transactional_id].start_timestamp_ms
             if start_ms > now_ms:
@@ -131,7 +131,7 @@ class Shard:
         return metadata.is_timed_out(now_ms + ahead_ms if start_ms == metadata.start_timestamp_ms else now_ms)
 
     def is_completing(self, transactional_id: str) -> bool:
-        """Decided, and its markers are on their way."""
+        """Whether the end is decided and its markers are being written."""
         metadata = self.transactions.get(transactional_id)
         return metadata is not None and metadata.state in PREPARED
 

@@ -1,4 +1,4 @@
-"""In which states can a transaction be, and where may it go from each?
+"""The states of a transaction, and the moves allowed between them.
 
 Empty has no transaction; Ongoing has partitions; Prepare* is decided and durable, and its markers are on their way; Complete* has all its
 markers. PrepareEpochFence is never reached here: a producer is fenced by one move from Ongoing to PrepareAbort with a new epoch, where

@@ -1,6 +1,6 @@
 """How a declaration becomes a decoder: one Python function a message and version, written as source and compiled.
 
-The source is what a patient person would write by hand. Neighbouring fixed-width fields, and the length of whatever follows them, are read
+The source is straight-line code. Neighbouring fixed-width fields, and the length of whatever follows them, are read
 by one precompiled `struct.Struct`; nested structs and arrays are inlined, so there is no call a field. Two tricks keep the checks cheap:
 
 - Offsets only grow, and a slice past the end is merely short, so one comparison of the final offset with the buffer's length finds every
@@ -63,7 +63,7 @@ def holds_records(cls: type[Struct], version: int) -> bool:
 
 
 class ArrayReaders(dict[int, Callable[[Any, int], tuple[Any, ...]]]):
-    """Readers of so many values of one width, by how many. Kept only for short arrays: whoever sends the bytes chooses the counts."""
+    """Readers of so many values of one width, by how many. Kept only for short arrays: the sender of the bytes chooses the counts."""
 
     def __init__(self, letter: str) -> None:
         super().__init__()

@@ -1,10 +1,10 @@
-"""May this batch, sent by a stranger, be trusted by everyone who will read it later?
+"""Strict checks of every record of a batch that a client sent, so that later readers can rely on it.
 
 `validate_records` walks every record of one batch without building any, and holds what Kafka's readers rely on: CRC, count, consecutive
 offset deltas, lengths that add up, header keys that are there and are UTF-8, timestamps inside 64 bits. Answers what a caller must judge
 by its own configuration (smallest and largest timestamp, unpacked size). `CORRUPT_MESSAGE` means bytes damaged on the way, which a client
 sends again; `INVALID_RECORD` means bytes that were made wrong, which it must not. Records without a key are named one by one, so that a
-producer can tell its guilty records from those that only were in their company.
+producer can tell its bad records from the good ones of the same batch.
 
 Left out: producer sequences, transactions, who may send a control batch (`storage`).
 """
@@ -22,7 +22,7 @@ _NULL_ZIGZAG = 1
 
 
 class RecordsSummary(NamedTuple):
-    """What one walk over the records has seen."""
+    """What a walk over the records has found."""
 
     min_timestamp: int
     max_timestamp: int

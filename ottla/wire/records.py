@@ -7,7 +7,7 @@ needs.
 Invariants: nothing is allocated by a declared length or count, only by bytes that are there; broken bytes raise `WireError` and nothing
 else. Header keys that are not UTF-8 survive a read and rewrite unchanged (surrogateescape), so compaction never alters what a client
 stored.
-Left out: header fields and stamps (`batch_header.py`), strict checks of what strangers send (`record_validation.py`).
+Left out: header fields and stamps (`batch_header.py`), strict checks of clients' batches (`record_validation.py`).
 """
 
 from __future__ import annotations

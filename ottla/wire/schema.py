@@ -11,7 +11,7 @@ A message is one class that holds the fields of all its versions; which version 
 (`decoding.py`, `encoding.py`); declaring and importing messages compiles nothing, not even an `__init__`.
 
 Instances have slots, are built by keyword, compare by value, and are mutable: a frozen object costs three times as much to build, and
-messages are built on the hottest path there is. Whoever makes or decodes a message owns it. The one exception: a nested struct left at its
+messages are built on the hottest path there is. The maker or decoder of a message owns it. The one exception: a nested struct left at its
 default is a single shared instance that refuses assignment; replace it, do not fill it in.
 
 Left out: request and response headers (`framing.py`) and the meaning of any field.

@@ -406,16 +406,16 @@ def test_a_class_attribute_is_the_setting_and_an_instance_attribute_its_value() 
 
 
 def test_without_listeners_the_ports_are_those_that_are_advertised() -> None:
-    """Files for Confluent's image say only what clients are told; its script opens these ports at every address."""
-    told = {
+    """Files for Confluent's image set only `advertised.listeners`; its script opens these ports at every address."""
+    environment_of_image = {
         "KAFKA_ADVERTISED_LISTENERS": "PLAINTEXT://broker:29092, PLAINTEXT_HOST://localhost:9092",
         "KAFKA_LISTENER_SECURITY_PROTOCOL_MAP": "PLAINTEXT:PLAINTEXT,PLAINTEXT_HOST:PLAINTEXT",
     }
-    config, notices = load(environment=told)
+    config, notices = load(environment=environment_of_image)
     assert [str(endpoint) for endpoint in config.endpoints] == ["PLAINTEXT://:29092", "PLAINTEXT_HOST://:9092"]
     assert [str(endpoint) for endpoint in config.advertised_endpoints] == ["PLAINTEXT://broker:29092", "PLAINTEXT_HOST://localhost:9092"]
     assert [(notice.is_warning, "listeners is not set" in notice.text) for notice in notices] == [(False, True)]
-    given, _ = load(environment=told, assignments=["listeners=PLAINTEXT://127.0.0.1:29092,PLAINTEXT_HOST://127.0.0.1:9092"])
+    given, _ = load(environment=environment_of_image, assignments=["listeners=PLAINTEXT://127.0.0.1:29092,PLAINTEXT_HOST://127.0.0.1:9092"])
     assert [endpoint.host for endpoint in given.endpoints] == ["127.0.0.1", "127.0.0.1"]
     with pytest.raises(ConfigError, match="Expected NAME://host:port"):
         load(assignments=["advertised.listeners=nonsense"])

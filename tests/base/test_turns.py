@@ -1,4 +1,4 @@
-"""Long work in bounded pieces: small work at once, the order of asking, and everybody else between the pieces."""
+"""Long work in bounded pieces: small work at once, the order of asking, and other work between the pieces."""
 
 from __future__ import annotations
 

@@ -118,16 +118,16 @@ def changed(old: str, new: str) -> Callable[[Path], None]:
     return change
 
 
-# What is seen afterwards
+# Afterwards
 
 
-def told(process: BrokerProcess) -> list[str]:
-    """What the broker said, but for information."""
+def log_lines(process: BrokerProcess) -> list[str]:
+    """The lines of the broker's log above level INFO."""
     return [line for line in process.log_text().splitlines() if not INFORMATION.match(line)]
 
 
 def refused(process: BrokerProcess, *options: str) -> list[str]:
-    """A start that must fail with exit code 1 and nothing on stdout; what it said."""
+    """A start that must fail with exit code 1 and nothing on stdout; its lines."""
     done = subprocess.run([*process.command(), *options], capture_output=True, text=True, timeout=30, check=False)
     assert (done.returncode, done.stdout) == (1, ""), done.stderr
     return [line for line in done.stderr.splitlines() if not INFORMATION.match(line)]

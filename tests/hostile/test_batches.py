@@ -269,15 +269,15 @@ def test_timestamps_out_of_the_world(connect: Connect, honest: World, timestamp:
 
 
 def test_a_transaction_that_nobody_has_begun(connect: Connect, honest: World) -> None:
-    """R7: the flag without a transaction at the coordinator, or with the producer id of somebody else."""
+    """R7: the flag without a transaction at the coordinator, or with the producer id of another producer."""
     client = connect()
     name, producer_id, epoch = honest.transaction()
     options = {"producer_id": producer_id, "producer_epoch": epoch, "base_sequence": 0, "is_transactional": True}
     for transactional_id in (name, "somebody-else", None):
         code = produce(client, honest, honest.topic, signed(good(**options)), transactional_id=transactional_id)
         assert code in REFUSALS, transactional_id
-    stranger = {**options, "producer_id": producer_id + 10_000}
-    assert produce(client, honest, honest.topic, signed(good(**stranger)), transactional_id=name) in REFUSALS
+    foreign = {**options, "producer_id": producer_id + 10_000}
+    assert produce(client, honest, honest.topic, signed(good(**foreign)), transactional_id=name) in REFUSALS
 
 
 def test_a_batch_larger_than_allowed(connect: Connect, honest: World) -> None:

@@ -219,7 +219,7 @@ def test_the_same_topic_or_partition_twice(connect: Connect, honest: World) -> N
 
 
 def test_a_hundred_thousand_unknown_topics(attacked: BrokerProcess, connect: Connect, honest: World) -> None:
-    """B6, in small: asking for many topics makes none of them when it may not, and nobody waits long."""
+    """B6, in small: asking for many topics makes none of them when it may not, and no client waits long."""
     names = [metadata.MetadataRequestTopic(name=f"unknown-{number}") for number in range(100_000)]
     answer = connect().ask(metadata.MetadataRequest(topics=names, allow_auto_topic_creation=False), 8)
     assert len(answer.topics) == 100_000

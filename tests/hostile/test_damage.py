@@ -29,13 +29,13 @@ from tests.hostile.damage import (
     gone,
     half,
     junk,
+    log_lines,
     more,
     numbers_of,
     offset_at,
     read,
     refused,
     time_of,
-    told,
     write_directory,
 )
 
@@ -91,7 +91,7 @@ def test_a_damaged_index_is_made_again(broker: BrokerProcess, name: str, damage:
     broker.start()
     check_all(broker)
     broker.stop()
-    lines = told(broker)
+    lines = log_lines(broker)
     assert len(lines) == 1 or (not lines and damage in (flip, empty))  # a flipped byte, or no byte at all, may be a valid index
     assert all(f"{TOPIC}-0" in line and str(int(path.stem)) in line and "index" in line for line in lines)
 
@@ -101,7 +101,7 @@ def test_a_damaged_index_of_aborted_transactions_is_made_again(broker: BrokerPro
     damage(nth(broker.data, ".txnindex", 0))
     broker.start()
     check_all(broker)
-    (line,) = told(broker)
+    (line,) = log_lines(broker)
     assert ".txnindex" in line or "transaction index" in line
 
 
@@ -116,7 +116,7 @@ def test_a_damaged_checkpoint_is_told_and_made_again(broker: BrokerProcess, name
     broker.stop()
     assert (broker.data / name).read_text().startswith("0\n")
     if damage is not half or "start" not in name:  # half of an empty list is an empty list
-        (line,) = told(broker)
+        (line,) = log_lines(broker)
         assert Path(name).name in line
 
 
@@ -127,7 +127,7 @@ def test_a_damaged_producer_snapshot_is_told_and_made_again(broker: BrokerProces
     broker.start()
     check_all(broker)
     broker.stop()
-    (line,) = told(broker)
+    (line,) = log_lines(broker)
     assert path.name in line
     assert path.read_bytes()
 
@@ -138,7 +138,7 @@ def test_a_damaged_partition_metadata_is_told_and_written_again(broker: BrokerPr
     damage(broker.data / name)
     broker.start()
     check_all(broker)
-    (line,) = told(broker)
+    (line,) = log_lines(broker)
     assert "partition.metadata" in line
     assert (broker.data / name).read_bytes() == (data / name).read_bytes()
 
@@ -148,7 +148,7 @@ def check_offline(broker: BrokerProcess, offset: int, file: str) -> None:
     with WireClient(broker.port) as client:
         assert read(client, TOPIC, offset)[1] == ErrorCode.KAFKA_STORAGE_ERROR
         assert len(read(client, OTHER)[0]) == 3
-    (line,) = told(broker)
+    (line,) = log_lines(broker)
     assert f"{TOPIC}-0" in line and file in line and "ERROR" in line
 
 
@@ -170,7 +170,7 @@ def test_a_tail_that_changed_after_a_clean_stop_is_not_cut(broker: BrokerProcess
     if damage is gone:
         with WireClient(broker.port) as client:
             assert read(client, TOPIC)[1] == ErrorCode.KAFKA_STORAGE_ERROR
-        assert "when it was closed" in told(broker)[-1] or "ERROR" in told(broker)[-1]
+        assert "when it was closed" in log_lines(broker)[-1] or "ERROR" in log_lines(broker)[-1]
     else:
         check_offline(broker, 0, f"{TOPIC}-0")
 
@@ -185,7 +185,7 @@ def test_a_torn_tail_is_cut(broker: BrokerProcess, damage: Damage) -> None:
     with WireClient(broker.port) as client:
         values, error = read(client, TOPIC)
         assert error == 0 and numbers_of(values) == list(range(RECORDS))
-    (line,) = told(broker)
+    (line,) = log_lines(broker)
     assert f"{TOPIC}-0: cut " in line and ".log" in line
 
 
@@ -230,7 +230,7 @@ def test_a_topic_whose_log_is_damaged_can_be_deleted_and_made_again(broker: Brok
 
 
 def test_a_flipped_bit_is_found_by_the_reader(broker: BrokerProcess) -> None:
-    """P11: what is fetched is not checked again, so the CRC of the batch tells the client; nothing behind it is lost."""
+    """P11: what is fetched is not checked again, so the client finds it by the CRC of the batch; nothing behind it is lost."""
     flip(nth(broker.data, ".log", 1))
     broker.start()
     with WireClient(broker.port) as client:
@@ -244,7 +244,7 @@ def test_an_empty_segment_in_the_middle_is_told(broker: BrokerProcess) -> None:
     path = nth(broker.data, ".log", 1)
     empty(path)
     broker.start()
-    (line,) = [line for line in told(broker) if "missing" in line]
+    (line,) = [line for line in log_lines(broker) if "missing" in line]
     assert path.name in line
 
 

@@ -127,7 +127,7 @@ def pipelined(honest: World, key: int, version: int, count: int) -> bytes:
 
 @pytest.mark.parametrize(("key", "version"), [(18, 3), (3, 12), (32, 4), (1, 12), (1, 4)])
 def test_requests_without_reading_the_answers(attacked: BrokerProcess, honest: World, connect: Connect, key: int, version: int) -> None:
-    """F7: 10,000 requests on one connection whose answers nobody reads; reading must stop, not memory grow."""
+    """F7: 10,000 requests on one connection whose answers are not read; the broker must stop reading, not grow."""
     client, before = connect(), attacked.rss_bytes()
     client.socket.settimeout(2)
     try:
@@ -143,7 +143,7 @@ def test_requests_without_reading_the_answers(attacked: BrokerProcess, honest: W
 
 
 def waiting(client: WireClient) -> int:
-    """The bytes that have arrived and that nobody has read."""
+    """The bytes that have arrived and are not read yet."""
     count = fcntl.ioctl(client.socket, termios.FIONREAD, bytes(4))
     return int(struct.unpack("i", count)[0])
 

@@ -16,7 +16,7 @@ from tests.clients.broker_process import BrokerProcess, eventually
 from tests.clients.conftest import SETTINGS
 from tests.clients.sample_requests import World
 from tests.clients.wire_client import In, WireClient
-from tests.hostile.damage import numbers_of, read, told
+from tests.hostile.damage import log_lines, numbers_of, read
 from tests.hostile.small_disk import SmallDisk
 
 RECORD_BYTES = 500_000
@@ -77,7 +77,7 @@ def test_the_only_directory_goes_offline_and_comes_back(broker: BrokerProcess, d
         assert send(world, world.topic, 1000) is ErrorCode.KAFKA_STORAGE_ERROR
         assert read(client, world.topic)[1] == ErrorCode.KAFKA_STORAGE_ERROR
         assert len(client.ask(world.request(3, 12), 12).topics[0].partitions) == 2
-        assert [str(disk.directory) in line for line in told(broker) if "goes offline" in line] == [True]
+        assert [str(disk.directory) in line for line in log_lines(broker) if "goes offline" in line] == [True]
         disk.clear()
         eventually(lambda: send(world, world.topic, 2000) is ErrorCode.NONE, 20, 0.2)
         values, error = read(client, world.topic)

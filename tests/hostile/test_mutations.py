@@ -1,4 +1,4 @@
-"""Valid requests of every API and version with something changed in them: answered or cut off, and nobody else takes notice.
+"""Valid requests of every API and version with something changed in them: answered or cut off, and no other client is affected.
 
 Seeded, so that a failure comes again; `OTTLA_MUTATIONS` frames are made of each request. That the broker lives, serves honest clients,
 has no traceback in its log and has not grown is judged after each API (`conftest.py`).
@@ -71,7 +71,7 @@ def test_mutants_of_every_request(attacked: BrokerProcess, honest: World, key: i
         request = honest.request(key, version)
         frame = write_request(key, version, 7, "mutant", encoder(type(request), version)(request))
         if key in JOINING:
-            frame = frame.replace(b"group-", b"guest-")  # a member that nobody hears of must not hold up an honest group
+            frame = frame.replace(b"group-", b"guest-")  # a member that never comes back must not hold up an honest group
         for _ in range(MUTATIONS):
             changed = mutant(frame, source)
             if not is_answered(client, changed):

@@ -4,7 +4,7 @@
                                           ShareGroupHeartbeat; epoch 0 joins (topics t by default), -1 leaves
     share-describe [group=g];   share-state [group=g];   share-known [group=g]   (the partitions whose offsets can be described)
     share-alter [t-0=5 ...] [group=g];   share-forget TOPIC [...] [group=g]
-    persister fail=CODE|fine|hold|release|show;   drop-topic TOPIC (and the coordinators hear of it);   lose-topic TOPIC (they do not)
+    persister fail=CODE|fine|hold|release|show;   drop-topic TOPIC (and the coordinators are notified);   lose-topic TOPIC (they are not)
 
 What the share coordinators were asked is shown after each command (`asked: ...`), between the answers and the log.
 """
@@ -84,7 +84,7 @@ class World(groups_world.World):
         self.host.run(lambda _now: self.machine.describe_share_groups([arguments.text("group", "g")], answer))
 
     def do_share_state(self, arguments: Arguments) -> None:
-        """What the share coordinators were told about the group's partitions."""
+        """The calls that the share coordinators got for the group's partitions."""
         group: Group | None = self.machine.shard.groups.get(arguments.text("group", "g"))
         if not isinstance(group, ShareGroup):
             self.say("no share group")
@@ -148,13 +148,13 @@ class World(groups_world.World):
                 raise AssertionError(f"a persister does not {word}")
 
     def do_drop_topic(self, arguments: Arguments) -> None:
-        """The topics are gone, and the coordinators hear of it."""
+        """Deletes the topics and notifies the coordinators."""
         for name in arguments.words:
             self.topics.counts.pop(name, None)
         self.machine.topics_changed()
         super().do_drop_topic(arguments)
 
     def do_lose_topic(self, arguments: Arguments) -> None:
-        """The topics are gone, and nobody has told the coordinators."""
+        """Deletes the topics without notifying the coordinators."""
         for name in arguments.words:
             self.topics.counts.pop(name, None)

@@ -1,8 +1,9 @@
-"""Is every move of the tables of states seen in a transcript, and nothing else?
+"""Every move of the tables of states occurs in a transcript, and no other move does.
 
-All transcripts run once more with somebody watching. A transactional id moves where a move is decided (`metadata.move`) and to Dead by a
-tombstone; a classic group moves by `move_to` and to Dead by its tombstone. The state of a consumer or share group follows from its epochs,
-so it is compared before and after each command; a group that is gone, or has become one of the other kind, was Dead in between.
+All transcripts run once more, and their moves are recorded. A transactional id moves where a move is decided (`metadata.move`) and to
+Dead by a tombstone; a classic group moves by `move_to` and to Dead by its tombstone. The state of a consumer or share group follows from
+its epochs, so it is compared before and after each command; a group that is gone, or has become one of the other kind, was Dead in
+between.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The world of the transaction transcripts: one transaction coordinator on a log in memory, and clients that are names in commands.
 
-A client is known by its name, has the transactional id `tx` unless told otherwise, and remembers the identity that it was given last;
+A client is known by its name, has the transactional id `tx` unless another is given, and remembers the identity that it was given last;
 `as=P/E` speaks with another one. Output is one line for each answer and each set of markers sent, in order, then one for each record
 that was logged.
 
@@ -81,7 +81,7 @@ def parse_partition(text: str) -> TopicPartition:
 
 
 class HeldMarkers:
-    """`MarkerSender` that tells what is sent, and acknowledges at once or when told."""
+    """`MarkerSender` that shows what is sent, and acknowledges at once or on demand."""
 
     def __init__(self, say: Callable[[str], None]) -> None:
         self.is_holding = False
@@ -180,13 +180,13 @@ class World:
     def identity(self, name: str, arguments: Arguments) -> ProducerIdAndEpoch:
         return parse_identity(arguments.options["as"]) if "as" in arguments.options else self.identities[name]
 
-    def _told(self, name: str) -> Callable[[EndResult], None]:
-        def told(result: EndResult) -> None:
+    def _show_end_to(self, name: str) -> Callable[[EndResult], None]:
+        def show(result: EndResult) -> None:
             self.say(f"{name}: {show_end(result)}")
             if not result.code and result.producer_id >= 0:
                 self.identities[name] = ProducerIdAndEpoch(result.producer_id, result.producer_epoch)
 
-        return told
+        return show
 
     # Clients
 
@@ -205,7 +205,7 @@ class World:
             is_two_phase=arguments.has("2pc"),
             keeps_prepared=arguments.has("keep"),
         )
-        self.coordinators.init_producer_id(command, self._told(name))
+        self.coordinators.init_producer_id(command, self._show_end_to(name))
 
     def do_add(self, arguments: Arguments) -> None:
         name = arguments.words[0]
@@ -254,13 +254,13 @@ class World:
     def do_end(self, arguments: Arguments) -> None:
         name = arguments.words[0]
         version = arguments.number("v", 2)
-        told = self._told(name) if version >= 2 else lambda result: self.say(f"{name}: {result.code.name}")
+        done = self._show_end_to(name) if version >= 2 else lambda result: self.say(f"{name}: {result.code.name}")
         self.coordinators.end(
             self.transactional_ids.get(name, "tx"),
             self.identity(name, arguments),
             arguments.has("commit"),
             version if version >= 2 else 0,
-            told,
+            done,
         )
 
     # Operators

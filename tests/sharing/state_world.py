@@ -65,9 +65,9 @@ class StateWorld:
 
     def ask(self, command: Command) -> list[Result]:
         """The answer, once it is there."""
-        told: list[Result] = []
-        self.host.run(lambda now_ms: self.machine.decide(now_ms, command, told.append))
-        return told
+        results: list[Result] = []
+        self.host.run(lambda now_ms: self.machine.decide(now_ms, command, results.append))
+        return results
 
     def answer(self, command: Command) -> Result:
         [result] = self.ask(command)

@@ -1,4 +1,4 @@
-"""From a call to its answer: the shard by Java's hash, and patience while coordinators load, move or do not exist yet."""
+"""From a call to its answer: the shard by Java's hash, and retries while coordinators load, move or do not exist yet."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Remote(OtherShareCoordinators):
         self.asked.append((command, done))
 
 
-class House:
+class Broker:
     """A broker's share coordinators, two shards of them, on logs in memory."""
 
     def __init__(self, *, remote: Remote | None = None, is_created: bool = True, is_instant: bool = True) -> None:
@@ -72,23 +72,23 @@ class House:
         self.persister.read(KEY, 0, lambda code, state: self.found.append((code, state)))
 
 
-def running(*, is_instant: bool = True) -> House:
-    house = House(is_instant=is_instant)
-    house.lead()
-    house.activate()
-    return house
+def running(*, is_instant: bool = True) -> Broker:
+    broker = Broker(is_instant=is_instant)
+    broker.lead()
+    broker.activate()
+    return broker
 
 
 def test_each_call_is_answered() -> None:
-    house = running()
-    house.initialize()
-    house.write(3)
-    house.read()
-    house.persister.summary(KEY, 0, lambda code, state: house.found.append((code, state)))
-    house.persister.delete(KEY, house.answers.append)
-    house.read()
-    assert house.answers == [NONE] * 3
-    assert house.found == [
+    broker = running()
+    broker.initialize()
+    broker.write(3)
+    broker.read()
+    broker.persister.summary(KEY, 0, lambda code, state: broker.found.append((code, state)))
+    broker.persister.delete(KEY, broker.answers.append)
+    broker.read()
+    assert broker.answers == [NONE] * 3
+    assert broker.found == [
         (NONE, ShareState(1, 0, 0, 0, (StateBatch(3, 3, 2, 1),))),
         (NONE, ShareState(1, 0, 0, 0)),
         (ErrorCode.INVALID_REQUEST, None),
@@ -96,165 +96,165 @@ def test_each_call_is_answered() -> None:
 
 
 def test_share_partitions_are_spread_by_javas_hash() -> None:
-    house = running()
+    broker = running()
     keys = [KEY._replace(group_id=f"g{number}") for number in range(20)]
     for key in keys:
-        house.initialize(key)
-    sizes = [len(host.machine.shard.partitions) for host in house.hosts]
+        broker.initialize(key)
+    sizes = [len(host.machine.shard.partitions) for host in broker.hosts]
     assert sum(sizes) == 20 and all(sizes)
     # "g:" and the id, ":0", by Java's String.hashCode
-    assert house.coordinators.partition_for(KEY) == 0
+    assert broker.coordinators.partition_for(KEY) == 0
 
 
 def test_deleting_with_a_deleted_topic_is_no_error() -> None:
-    house = running()
-    house.persister.delete(KEY._replace(topic_id=bytes(16)), house.answers.append)
-    assert house.answers == [NONE]
+    broker = running()
+    broker.persister.delete(KEY._replace(topic_id=bytes(16)), broker.answers.append)
+    assert broker.answers == [NONE]
 
 
 def test_the_topic_is_created_at_the_first_call() -> None:
-    house = House(is_created=False)
-    house.initialize()
-    [created] = house.ensured
-    house.count = 2
-    house.lead()
+    broker = Broker(is_created=False)
+    broker.initialize()
+    [created] = broker.ensured
+    broker.count = 2
+    broker.lead()
     created(NONE)
-    assert house.answers == [], "the coordinator loads"
-    house.activate()
-    house.timers.advance(20)
-    assert house.answers == [NONE]
+    assert broker.answers == [], "the coordinator loads"
+    broker.activate()
+    broker.timers.advance(20)
+    assert broker.answers == [NONE]
 
 
 def test_a_topic_that_cannot_be_created_is_tried_again_for_a_while() -> None:
-    house = House(is_created=False)
-    house.initialize()
+    broker = Broker(is_created=False)
+    broker.initialize()
     for _ in range(ATTEMPTS_MAX):
-        house.ensured.pop()(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-        house.timers.advance(1_000)
-    assert house.answers == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
-    assert house.ensured == [] and house.timers.pending() == 0
+        broker.ensured.pop()(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        broker.timers.advance(1_000)
+    assert broker.answers == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
+    assert broker.ensured == [] and broker.timers.pending() == 0
 
 
 def test_calls_keep_their_order_while_they_wait() -> None:
-    house = House()
-    house.lead()
-    house.initialize()
-    house.write(1, start=1)
-    house.write(2, start=2)
-    house.activate()
-    house.read()
-    assert house.answers == [] and house.found == [], "those before wait for their next try"
-    house.timers.advance(20)
-    assert house.answers == [NONE] * 3
-    assert house.found == [(NONE, ShareState(1, 0, 2, 0, (StateBatch(2, 2, 2, 1),)))]
-    house.write(3)
-    assert len(house.answers) == 4, "nobody waits any more"
+    broker = Broker()
+    broker.lead()
+    broker.initialize()
+    broker.write(1, start=1)
+    broker.write(2, start=2)
+    broker.activate()
+    broker.read()
+    assert broker.answers == [] and broker.found == [], "those before wait for their next try"
+    broker.timers.advance(20)
+    assert broker.answers == [NONE] * 3
+    assert broker.found == [(NONE, ShareState(1, 0, 2, 0, (StateBatch(2, 2, 2, 1),)))]
+    broker.write(3)
+    assert len(broker.answers) == 4, "no call waits any more"
 
 
 def test_when_the_first_gives_up_those_behind_it_do() -> None:
-    house = House()
-    house.lead()
+    broker = Broker()
+    broker.lead()
     for _ in range(3):
-        house.initialize()
-    house.timers.advance(20_000)
-    assert house.answers == [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS] * 3
-    assert house.timers.pending() == 0
+        broker.initialize()
+    broker.timers.advance(20_000)
+    assert broker.answers == [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS] * 3
+    assert broker.timers.pending() == 0
 
 
 def test_a_coordinator_that_closes_answers_and_the_call_goes_to_the_next() -> None:
-    house = running(is_instant=False)
-    house.initialize()
-    house.write(1)
-    assert house.answers == []
+    broker = running(is_instant=False)
+    broker.initialize()
+    broker.write(1)
+    assert broker.answers == []
     for index in range(2):
-        house.coordinators.detach(index)
-    assert house.answers == [], "both wait for the next coordinator"
-    house.lead()
-    house.activate()
-    house.timers.advance(20)
-    for log in house.logs:
+        broker.coordinators.detach(index)
+    assert broker.answers == [], "both wait for the next coordinator"
+    broker.lead()
+    broker.activate()
+    broker.timers.advance(20)
+    for log in broker.logs:
         log.commit()
-    assert house.answers == [NONE] * 2
-    assert house.hosts[house.coordinators.partition_for(KEY)].machine.shard.partitions[KEY].state.batches == (StateBatch(1, 1, 2, 1),)
+    assert broker.answers == [NONE] * 2
+    assert broker.hosts[broker.coordinators.partition_for(KEY)].machine.shard.partitions[KEY].state.batches == (StateBatch(1, 1, 2, 1),)
 
 
 def test_closing_answers_everybody_once() -> None:
-    house = House()
-    house.lead()
-    house.initialize()
-    house.write(1)
-    house.persister.close()
-    assert house.answers == [ErrorCode.NOT_COORDINATOR] * 2
-    house.initialize()
-    house.activate()
-    house.timers.advance(20_000)
-    assert house.answers == [ErrorCode.NOT_COORDINATOR] * 3
+    broker = Broker()
+    broker.lead()
+    broker.initialize()
+    broker.write(1)
+    broker.persister.close()
+    assert broker.answers == [ErrorCode.NOT_COORDINATOR] * 2
+    broker.initialize()
+    broker.activate()
+    broker.timers.advance(20_000)
+    assert broker.answers == [ErrorCode.NOT_COORDINATOR] * 3
 
 
 def test_a_coordinator_that_closes_after_the_persister_is_not_waited_for() -> None:
-    house = running(is_instant=False)
-    house.initialize()
-    house.persister.close()
+    broker = running(is_instant=False)
+    broker.initialize()
+    broker.persister.close()
     for index in range(2):
-        house.coordinators.detach(index)
-    assert house.answers == [ErrorCode.NOT_COORDINATOR] and house.timers.pending() == 0
+        broker.coordinators.detach(index)
+    assert broker.answers == [ErrorCode.NOT_COORDINATOR] and broker.timers.pending() == 0
 
 
 def test_a_coordinator_elsewhere_is_asked() -> None:
     remote = Remote()
-    house = House(remote=remote)
-    house.initialize()
+    broker = Broker(remote=remote)
+    broker.initialize()
     [(command, done)] = remote.asked
     assert command == Initialize(KEY, 1, 0)
     done(Result(ErrorCode.NETWORK_EXCEPTION))
-    assert house.answers == []
-    house.timers.advance(20)
+    assert broker.answers == []
+    broker.timers.advance(20)
     remote.asked[1][1](Result(NONE))
-    assert house.answers == [NONE]
+    assert broker.answers == [NONE]
 
 
 def test_a_coordinator_elsewhere_is_asked_one_thing_at_a_time() -> None:
     """What is read was written before, whatever way the requests take."""
     remote = Remote()
-    house = House(remote=remote)
-    house.write(1)
-    house.read()
-    house.persister.summary(KEY._replace(partition=1), 0, lambda code, state: house.found.append((code, state)))
+    broker = Broker(remote=remote)
+    broker.write(1)
+    broker.read()
+    broker.persister.summary(KEY._replace(partition=1), 0, lambda code, state: broker.found.append((code, state)))
     assert [type(command) for command, _ in remote.asked] == [Write, ReadSummary], "another share partition does not wait"
     remote.asked[0][1](Result(ErrorCode.NETWORK_EXCEPTION))
-    house.timers.advance(20)
+    broker.timers.advance(20)
     assert [type(command) for command, _ in remote.asked[2:]] == [Write]
     remote.asked[2][1](Result(NONE))
     assert [type(command) for command, _ in remote.asked[3:]] == [ReadState]
     remote.asked[3][1](Result(NONE, ShareState(1, 0, 0, 0)))
-    assert house.answers == [NONE] and house.found == [(NONE, ShareState(1, 0, 0, 0))]
+    assert broker.answers == [NONE] and broker.found == [(NONE, ShareState(1, 0, 0, 0))]
 
 
 def test_closing_answers_who_waits_for_a_coordinator_elsewhere() -> None:
     remote = Remote()
-    house = House(remote=remote)
-    house.write(1)
-    house.write(2)
-    house.persister.close()
-    assert house.answers == [ErrorCode.NOT_COORDINATOR] * 2
+    broker = Broker(remote=remote)
+    broker.write(1)
+    broker.write(2)
+    broker.persister.close()
+    assert broker.answers == [ErrorCode.NOT_COORDINATOR] * 2
     remote.asked[0][1](Result(NONE))
-    assert len(house.answers) == 2, "an answer that comes later is nobody's"
+    assert len(broker.answers) == 2, "a later answer has no call to belong to"
 
 
 def test_a_broker_by_itself_asks_nobody_else() -> None:
-    house = House()
-    house.initialize()
-    house.timers.advance(20_000)
-    assert house.answers == [ErrorCode.NOT_COORDINATOR]
+    broker = Broker()
+    broker.initialize()
+    broker.timers.advance(20_000)
+    assert broker.answers == [ErrorCode.NOT_COORDINATOR]
 
 
 def test_a_call_made_by_an_answer_is_taken_as_well() -> None:
-    house = running()
-    house.persister.initialize(KEY, 1, 0, lambda code: house.write(4))
-    assert house.answers == [NONE]
+    broker = running()
+    broker.persister.initialize(KEY, 1, 0, lambda code: broker.write(4))
+    assert broker.answers == [NONE]
 
 
 def test_what_the_coordinator_refuses_for_good_is_answered_at_once() -> None:
-    house = running()
-    house.write(1)
-    assert house.answers == [ErrorCode.INVALID_REQUEST]
+    broker = running()
+    broker.write(1)
+    assert broker.answers == [ErrorCode.INVALID_REQUEST]

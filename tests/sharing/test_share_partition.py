@@ -1,4 +1,4 @@
-"""A share partition's life: loaded, read under locks, acknowledged when it is durable, taken over by somebody else."""
+"""A share partition's life: loaded, read under locks, acknowledged when it is durable, taken over by another leader."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from ottla.base.errors import ApiError, ErrorCode
 from ottla.base.share_state import SharePartitionKey, ShareState, StateBatch
 from ottla.sharing.acknowledgement import ACCEPT, RELEASE, RENEW, Acknowledgement
 from ottla.sharing.acquisition import Acquired
-from ottla.sharing.share_partition import GroupTerms, SharePartition, told
+from ottla.sharing.share_partition import GroupTerms, SharePartition, member_error
 from tests.fakes import ManualTimers
 from tests.fakes.persister import MemoryPersister
 
@@ -101,7 +101,7 @@ def test_it_cannot_be_loaded(code: ErrorCode, expected: ErrorCode) -> None:
     world = World(is_loaded=False)
     world.persister.fail_with = code
     world.share.load()
-    assert (world.share.error, world.share.is_closed, world.closed, told(code)) == (expected, True, [world.share], expected)
+    assert (world.share.error, world.share.is_closed, world.closed, member_error(code)) == (expected, True, [world.share], expected)
 
 
 def test_nobody_knows_where_to_begin() -> None:
@@ -206,7 +206,7 @@ def test_who_leaves_gives_back_what_he_has() -> None:
     world.acquire("a", 10)
     world.acquire("b", 10)
     world.share.release("a", world.codes.append)
-    world.share.release("nobody", world.codes.append)
+    world.share.release("not-a-member", world.codes.append)
     assert (world.codes, world.share.flight.available_count) == ([ErrorCode.NONE] * 2, 10)
 
 
@@ -215,7 +215,7 @@ def test_somebody_else_has_taken_over(code: ErrorCode) -> None:
     world = World()
     world.acquire("a")
     world.persister.fail_with = code
-    assert world.say("a", 0, 9, ACCEPT) is told(code)
+    assert world.say("a", 0, 9, ACCEPT) is member_error(code)
     assert (world.closed, world.share.fetch_offset(0), world.timers.pending()) == ([world.share], None, 0)
     assert world.say("a", 10, 19, ACCEPT) is ErrorCode.NOT_LEADER_OR_FOLLOWER
     world.share.release("a", world.codes.append)

@@ -266,12 +266,12 @@ class ShareStates(RuleBasedStateMachine):
         self.asked: list[tuple[int, list[Result]]] = []
 
     def ask(self, command: Command) -> Result | None:
-        """The answer of the coordinator, made to leave; checked never to leave before it is safe."""
-        told = self.world.ask(command)
+        """The answer of the coordinator, if it is given at once; it must not be given before its record is committed."""
+        results = self.world.ask(command)
         end = self.world.log.end
-        assert not told or end <= self.world.log.high_watermark
-        self.asked.append((end, told))
-        return told[0] if told else None
+        assert not results or end <= self.world.log.high_watermark
+        self.asked.append((end, results))
+        return results[0] if results else None
 
     def changed(self) -> None:
         self.models[self.world.log.end] = deepcopy(self.model)
@@ -325,7 +325,7 @@ class ShareStates(RuleBasedStateMachine):
     @rule()
     def commit(self) -> None:
         self.world.log.commit()
-        assert all(len(told) == 1 for _, told in self.asked), "everything is committed, everybody has heard"
+        assert all(len(results) == 1 for _, results in self.asked), "every command is answered once all is committed"
 
     @rule(ms=st.sampled_from([100, 400, 700]))
     def wait(self, ms: int) -> None:
@@ -335,10 +335,10 @@ class ShareStates(RuleBasedStateMachine):
     @rule()
     def crash(self) -> None:
         committed = self.world.log.high_watermark
-        for end, told in self.asked:
-            assert not told or told[0].code is not NONE or end <= committed, "somebody was told what is lost now"
+        for end, results in self.asked:
+            assert not results or results[0].code is not NONE or end <= committed, "an answer was given for a record that is lost now"
         self.world.crash()
-        assert all(len(told) == 1 for _, told in self.asked), "closing answers everybody"
+        assert all(len(results) == 1 for _, results in self.asked), "closing answers all waiting commands"
         self.asked.clear()
         self.model = deepcopy(self.models[committed])
         self.changed()

@@ -1,4 +1,4 @@
-"""Snapshot files: Kafka's part byte for byte, our part behind it, damage told."""
+"""Snapshot files: Kafka's part byte for byte, our part behind it, damage reported."""
 
 from __future__ import annotations
 

@@ -70,7 +70,7 @@ def test_a_producer_without_state_may_begin_anywhere() -> None:
 
 
 def test_the_first_batch_of_a_version_2_transaction_is_number_0() -> None:
-    """Each such transaction has an epoch of its own, so a later number means that an earlier batch is still on its way."""
+    """Each such transaction has its own epoch, so a later number means that an earlier batch is still under way."""
     states = ProducerStates(KEY)
     late = data(3, is_transactional=True)
     assert refusal(states, late, transaction_version=2) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER

@@ -91,7 +91,7 @@ REFUSED: dict[str, tuple[Callable[[], bytes | bytearray], ErrorCode]] = {
     "R7 control batch": (lambda: encode_control_batch(CONTROL_COMMIT, 7, 0, 1, NOW), ErrorCode.INVALID_RECORD),
     "R7 no sequence": (lambda: good(producer_id=7, producer_epoch=0), ErrorCode.INVALID_RECORD),
     "R7 no epoch": (lambda: good(producer_id=7, base_sequence=0), ErrorCode.INVALID_RECORD),
-    "R7 transaction of nobody": (lambda: good(is_transactional=True), ErrorCode.INVALID_RECORD),
+    "R7 transaction without a producer": (lambda: good(is_transactional=True), ErrorCode.INVALID_RECORD),
     "delete horizon": (lambda: changed(ATTRIBUTES_AT, b"\0\x40"), ErrorCode.INVALID_RECORD),
     "append time": (lambda: changed(ATTRIBUTES_AT, b"\0\x08"), ErrorCode.INVALID_TIMESTAMP),
     "R8 codec 5": (lambda: changed(ATTRIBUTES_AT, b"\0\5"), ErrorCode.UNSUPPORTED_COMPRESSION_TYPE),

@@ -1,4 +1,4 @@
-"""`docs/transactions.md` tells every error that the code can give, and every setting that it reads."""
+"""`docs/transactions.md` documents every error that the code can give, and every setting that it reads."""
 
 from __future__ import annotations
 
@@ -23,30 +23,30 @@ SOURCES = [
 
 TRANSCRIPTS = [path for area in ("transactions", "producers", "groups") for path in sorted((ROOT / "tests/scenarios" / area).glob("*.txt"))]
 OF_REQUESTS = ROOT / "tests/handlers/test_transactions.py"
-"""What handlers refuse before anybody coordinates."""
+"""Tests of what handlers refuse before a coordinator is asked."""
 NEVER_TO_CLIENTS = {"BROKER_NOT_AVAILABLE", "NETWORK_EXCEPTION", "LEADER_NOT_AVAILABLE", "UNKNOWN_PRODUCER_ID"}
-"""The first three pass between brokers, when one cannot be asked or a partition has no leader; the last is told as never sent."""
+"""The first three pass between brokers, when one cannot be asked or a partition has no leader; the last is documented as never sent."""
 
 
 def section(title: str) -> str:
     return DOCUMENT.split(f"\n## {title}\n", 1)[1].split("\n## ", 1)[0]
 
 
-def test_every_error_is_told() -> None:
+def test_every_error_is_documented() -> None:
     given = {name for path in SOURCES for name in re.findall(r"ErrorCode\.([A-Z_]+)", path.read_text())} - {"NONE"}
-    told = set(re.findall(r"\b[A-Z]{2,}(?:_[A-Z]+)+\b", section("Errors")))
+    documented = set(re.findall(r"\b[A-Z]{2,}(?:_[A-Z]+)+\b", section("Errors")))
     assert len(given) > 20
-    assert sorted(given - told) == []
-    assert sorted(name for name in told if name not in ErrorCode.__members__) == []
+    assert sorted(given - documented) == []
+    assert sorted(name for name in documented if name not in ErrorCode.__members__) == []
 
 
 def test_every_error_is_shown() -> None:
     """In a transcript, or in a request that a handler refuses."""
     cells = [row.split("|")[1] for row in section("Errors").splitlines() if row.startswith("| ")]
-    told = {name for cell in cells for name in re.findall(r"\b[A-Z]{2,}(?:_[A-Z]+)+\b", cell)}
+    documented = {name for cell in cells for name in re.findall(r"\b[A-Z]{2,}(?:_[A-Z]+)+\b", cell)}
     shown = {name for path in (*TRANSCRIPTS, OF_REQUESTS) for name in re.findall(r"\b[A-Z]+(?:_[A-Z]+)+\b", path.read_text())}
-    assert len(told) > 30
-    assert told - shown == NEVER_TO_CLIENTS
+    assert len(documented) > 30
+    assert documented - shown == NEVER_TO_CLIENTS
 
 
 def test_every_setting_is_told() -> None:

@@ -1,6 +1,6 @@
 """The shard under arbitrary commands, faults and restarts, against what must always hold.
 
-After every step the live state equals the replay of the log, every release told the truth, and no identity belongs to two owners.
+After every step the live state equals the replay of the log, every answer was true, and no identity belongs to two owners.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ PARTITIONS = st.sampled_from([TopicPartition("t", 0), TopicPartition("t", 1)])
 
 
 class TransactionShard(RuleBasedStateMachine):
-    """Clients A and B share two transactional ids and remember what they were told."""
+    """Clients A and B share two transactional ids and remember their answers."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -44,7 +44,7 @@ class TransactionShard(RuleBasedStateMachine):
     def init(self, client: str, transactional_id: str, is_expected: bool) -> None:
         expected = self.identity(client, transactional_id) if is_expected else NO_IDENTITY
 
-        def told(result: EndResult) -> None:
+        def answered(result: EndResult) -> None:
             if result.code:
                 return
             identity = ProducerIdAndEpoch(result.producer_id, result.producer_epoch)
@@ -53,7 +53,7 @@ class TransactionShard(RuleBasedStateMachine):
             assert identity.epoch < EPOCH_MAX
             self.held[client, transactional_id] = identity
 
-        self.world.coordinators.init_producer_id(InitProducerId(transactional_id, 60_000, expected), told)
+        self.world.coordinators.init_producer_id(InitProducerId(transactional_id, 60_000, expected), answered)
 
     @rule(client=CLIENTS, transactional_id=IDS, partition=PARTITIONS, version=st.sampled_from([0, 2]))
     def add(self, client: str, transactional_id: str, partition: TopicPartition, version: int) -> None:
@@ -66,18 +66,18 @@ class TransactionShard(RuleBasedStateMachine):
         if is_retry and identity.epoch > 0:
             identity = ProducerIdAndEpoch(identity.producer_id, identity.epoch - 1)
 
-        def told(result: EndResult) -> None:
+        def answered(result: EndResult) -> None:
             if result.code:
                 return
             before = self.promised.setdefault((transactional_id, identity), is_commit)
-            assert before == is_commit, f"{identity} was told commit and abort (I28)"
+            assert before == is_commit, f"{identity} was answered as committed and as aborted (I28)"
             following = ProducerIdAndEpoch(result.producer_id, result.producer_epoch)
             assert following != identity, "an end of transactions v2 without a new epoch (I29)"
             if not is_retry:
                 self.held[client, transactional_id] = following
                 self.owners.setdefault((transactional_id, following), client)
 
-        self.world.coordinators.end(transactional_id, identity, is_commit, 2, told)
+        self.world.coordinators.end(transactional_id, identity, is_commit, 2, answered)
 
     @rule(transactional_id=IDS)
     def use_up_epochs(self, transactional_id: str) -> None:
@@ -121,7 +121,7 @@ class TransactionShard(RuleBasedStateMachine):
 
     @invariant()
     def the_log_tells_a_possible_story(self) -> None:
-        """I27 along the whole log, and nobody was told what did not happen (P5)."""
+        """I27 along the whole log, and no answer says what did not happen (P5)."""
         current: dict[str, TransactionMetadata] = {}
         outcomes: dict[tuple[str, ProducerIdAndEpoch], bool] = {}
         for metadata in _story(self.world.log):

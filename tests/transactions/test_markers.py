@@ -32,7 +32,7 @@ class FakeLog:
 
 
 class FakePartition:
-    """A partition whose replicas follow when told."""
+    """A partition whose replicas follow on demand."""
 
     def __init__(self, *, is_instant: bool = True) -> None:
         self.log = FakeLog()
@@ -88,7 +88,7 @@ class FakePartition:
 
 
 class World:
-    """Broker 1 with some partitions, and broker 2 that answers when told."""
+    """Broker 1 with some partitions, and broker 2 that answers on demand."""
 
     def __init__(self) -> None:
         self.clock = ManualClock()
@@ -259,9 +259,9 @@ def test_a_coordinator_that_is_thrown_away_stops() -> None:
 
 
 def test_a_partition_that_is_not_here_is_unknown() -> None:
-    told: list[ErrorCode] = []
-    World().local.write(U0, MARKER, told.append)
-    assert told == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+    codes: list[ErrorCode] = []
+    World().local.write(U0, MARKER, codes.append)
+    assert codes == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
 
 
 @pytest.mark.parametrize("code", [ErrorCode.NETWORK_EXCEPTION, ErrorCode.BROKER_NOT_AVAILABLE])

@@ -43,7 +43,7 @@ def test_a_restart_begins_a_new_block() -> None:
 
 
 def test_a_write_of_unknown_outcome_is_not_ours() -> None:
-    """Whether it happened or not: the ids of that block are given to nobody."""
+    """Whether it happened or not: the ids of that block are not used."""
     for is_applied in (False, True):
         store = MemoryStore()
         store.fail_next(StoreResult.UNKNOWN, is_applied=is_applied)
@@ -60,13 +60,13 @@ def test_while_the_block_is_fetched_nobody_is_told_anything() -> None:
     store = MemoryStore()
     store.hold()
     ids = ProducerIds(store, 1)
-    told: list[tuple[int, ErrorCode]] = []
+    answers: list[tuple[int, ErrorCode]] = []
     assert ids.take() is None
     for _ in range(3):
-        ids.next(lambda producer_id, code: told.append((producer_id, code)))
-    assert told == [] and ids.take() is None
+        ids.next(lambda producer_id, code: answers.append((producer_id, code)))
+    assert answers == [] and ids.take() is None
     store.release()
-    assert told == [(0, ErrorCode.NONE), (1, ErrorCode.NONE), (2, ErrorCode.NONE)]
+    assert answers == [(0, ErrorCode.NONE), (1, ErrorCode.NONE), (2, ErrorCode.NONE)]
 
 
 def test_the_next_block_is_there_before_the_last_one_is_used_up() -> None:
@@ -83,11 +83,11 @@ def test_a_session_that_is_over_is_told_and_the_next_one_asks_again() -> None:
     store = MemoryStore()
     store.hold()
     ids = ProducerIds(store, 1)
-    told: list[tuple[int, ErrorCode]] = []
-    ids.next(lambda producer_id, code: told.append((producer_id, code)))
+    answers: list[tuple[int, ErrorCode]] = []
+    ids.next(lambda producer_id, code: answers.append((producer_id, code)))
     store.fail_next(StoreResult.SESSION_EXPIRED)
     store.release()
-    assert told == [(-1, ErrorCode.COORDINATOR_NOT_AVAILABLE)]
+    assert answers == [(-1, ErrorCode.COORDINATOR_NOT_AVAILABLE)]
     assert ids.take() == 0
 
 

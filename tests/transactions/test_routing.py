@@ -35,7 +35,7 @@ from tests.fakes.timers import ManualTimers
 from tests.scenarios.transactions_world import HeldMarkers
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
-SOMEBODY = ProducerIdAndEpoch(1, 1)
+IDENTITY = ProducerIdAndEpoch(1, 1)
 
 
 class Leaders:
@@ -49,7 +49,7 @@ class Leaders:
         return self.leader
 
 
-class House:
+class Broker:
     def __init__(self, *, shards: int = 4, led: Sequence[int] = (0, 1, 2, 3), leader: int | None = 1) -> None:
         self.peers = HeldPeers()
         self.clock = ManualClock()
@@ -79,92 +79,92 @@ class House:
             host.activate()
 
     def init(self, transactional_id: str) -> EndResult:
-        told: list[EndResult] = []
-        self.coordinators.init_producer_id(InitProducerId(transactional_id, 60_000), told.append)
-        [result] = told
+        results: list[EndResult] = []
+        self.coordinators.init_producer_id(InitProducerId(transactional_id, 60_000), results.append)
+        [result] = results
         return result
 
     def admit(self, transactional_id: str, is_v2: bool) -> ErrorCode:
-        told: list[dict[TopicPartition, ErrorCode]] = []
-        self.coordinators.admit(transactional_id, 1, 1, [T0], is_v2, told.append)
-        return told[0][T0]
+        results: list[dict[TopicPartition, ErrorCode]] = []
+        self.coordinators.admit(transactional_id, 1, 1, [T0], is_v2, results.append)
+        return results[0][T0]
 
 
 def test_ids_are_spread_over_the_shards_by_javas_hash() -> None:
-    house = House()
-    house.activate()
+    broker = Broker()
+    broker.activate()
     for number in range(20):
-        assert house.init(f"tx-{number}").code is ErrorCode.NONE
-    sizes = [len(host.machine.shard.transactions) for host in house.hosts.values()]
+        assert broker.init(f"tx-{number}").code is ErrorCode.NONE
+    sizes = [len(host.machine.shard.transactions) for host in broker.hosts.values()]
     assert sum(sizes) == 20 and all(sizes)
-    assert house.coordinators.partition_for("a") == 97 % 4
+    assert broker.coordinators.partition_for("a") == 97 % 4
 
 
 def test_a_shard_that_loads_says_so() -> None:
     """I37."""
-    house = House()
-    assert house.init("tx").code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    broker = Broker()
+    assert broker.init("tx").code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     listed: list[ErrorCode] = []
-    house.coordinators.list_transactions(ListFilter(), lambda found, code: listed.append(code))
+    broker.coordinators.list_transactions(ListFilter(), lambda found, code: listed.append(code))
     assert listed == [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS]
 
 
 def test_a_shard_that_lives_elsewhere_or_has_gone_says_so() -> None:
-    house = House(led=())
-    assert house.init("tx").code is ErrorCode.NOT_COORDINATOR
-    house = House()
-    house.activate()
-    house.coordinators.detach(house.coordinators.partition_for("tx"))
-    house.coordinators.detach(99)
-    assert house.init("tx").code is ErrorCode.NOT_COORDINATOR
+    broker = Broker(led=())
+    assert broker.init("tx").code is ErrorCode.NOT_COORDINATOR
+    broker = Broker()
+    broker.activate()
+    broker.coordinators.detach(broker.coordinators.partition_for("tx"))
+    broker.coordinators.detach(99)
+    assert broker.init("tx").code is ErrorCode.NOT_COORDINATOR
 
 
 def test_without_the_topic_there_is_no_coordinator() -> None:
-    house = House(shards=0, led=())
-    assert house.init("tx").code is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    broker = Broker(shards=0, led=())
+    assert broker.init("tx").code is ErrorCode.COORDINATOR_NOT_AVAILABLE
     with pytest.raises(ApiError, match="does not exist yet"):
-        house.coordinators.host_of("tx")
+        broker.coordinators.host_of("tx")
 
 
 def test_every_question_is_answered_when_nobody_coordinates() -> None:
-    house = House(led=())
-    told: list[object] = []
-    coordinators = house.coordinators
-    coordinators.add_partitions("tx", SOMEBODY, [T0], 0, told.append)
-    coordinators.verify_partitions("tx", SOMEBODY, [T0, T1], told.append)
-    coordinators.verify_offsets("tx", SOMEBODY, "g", told.append)
-    coordinators.end("tx", SOMEBODY, True, 2, told.append)
-    coordinators.describe("tx", told.append)
+    broker = Broker(led=())
+    results: list[object] = []
+    coordinators = broker.coordinators
+    coordinators.add_partitions("tx", IDENTITY, [T0], 0, results.append)
+    coordinators.verify_partitions("tx", IDENTITY, [T0, T1], results.append)
+    coordinators.verify_offsets("tx", IDENTITY, "g", results.append)
+    coordinators.end("tx", IDENTITY, True, 2, results.append)
+    coordinators.describe("tx", results.append)
     no = ErrorCode.NOT_COORDINATOR
-    assert told == [no, {T0: no, T1: no}, no, EndResult(no), no]
+    assert results == [no, {T0: no, T1: no}, no, EndResult(no), no]
 
 
 def test_the_offsets_of_a_group_are_a_partition_like_any_other() -> None:
-    house = House()
-    house.activate()
-    identity = ProducerIdAndEpoch(*house.init("tx")[1:3])
-    told: list[ErrorCode] = []
-    house.coordinators.verify_offsets("tx", identity, "ggg", told.append)
-    house.coordinators.add_offsets("tx", identity, "ggg", 0, told.append)
-    house.coordinators.verify_offsets("tx", identity, "ggg", told.append)
-    assert told == [ErrorCode.TRANSACTION_ABORTABLE, ErrorCode.NONE, ErrorCode.NONE]
-    metadata = house.coordinators.host_of("tx").machine.shard.transactions["tx"]
+    broker = Broker()
+    broker.activate()
+    identity = ProducerIdAndEpoch(*broker.init("tx")[1:3])
+    results: list[ErrorCode] = []
+    broker.coordinators.verify_offsets("tx", identity, "ggg", results.append)
+    broker.coordinators.add_offsets("tx", identity, "ggg", 0, results.append)
+    broker.coordinators.verify_offsets("tx", identity, "ggg", results.append)
+    assert results == [ErrorCode.TRANSACTION_ABORTABLE, ErrorCode.NONE, ErrorCode.NONE]
+    metadata = broker.coordinators.host_of("tx").machine.shard.transactions["tx"]
     assert metadata.partitions == {TopicPartition("__consumer_offsets", 3)}
 
 
 def test_another_broker_is_asked_for_what_it_coordinates() -> None:
-    house = House(led=(), leader=2)
-    told: list[dict[TopicPartition, ErrorCode]] = []
-    house.coordinators.admit("tx", *SOMEBODY, [T0, T1], True, told.append)
-    house.coordinators.admit("tx", *SOMEBODY, [T0, T1], False, told.append)
-    added, verified = house.peers.asked
-    assert (added.broker_id, [one.request.transactions[0].verify_only for one in house.peers.asked]) == (2, [False, True])
+    broker = Broker(led=(), leader=2)
+    results: list[dict[TopicPartition, ErrorCode]] = []
+    broker.coordinators.admit("tx", *IDENTITY, [T0, T1], True, results.append)
+    broker.coordinators.admit("tx", *IDENTITY, [T0, T1], False, results.append)
+    added, verified = broker.peers.asked
+    assert (added.broker_id, [one.request.transactions[0].verify_only for one in broker.peers.asked]) == (2, [False, True])
     asked = added.request.transactions[0]
-    assert (asked.transactional_id, asked.producer_id, asked.producer_epoch) == ("tx", *SOMEBODY)
+    assert (asked.transactional_id, asked.producer_id, asked.producer_epoch) == ("tx", *IDENTITY)
     assert [(topic.name, topic.partitions) for topic in asked.topics] == [("t", [0, 1])]
     added.done(answer(0, 0), 0)
     verified.done(answer(ErrorCode.TRANSACTION_ABORTABLE, 0), 0)
-    assert told == [dict.fromkeys((T0, T1), ErrorCode.NONE), {T0: ErrorCode.TRANSACTION_ABORTABLE, T1: ErrorCode.NONE}]
+    assert results == [dict.fromkeys((T0, T1), ErrorCode.NONE), {T0: ErrorCode.TRANSACTION_ABORTABLE, T1: ErrorCode.NONE}]
 
 
 def answer(*codes: int) -> AddPartitionsToTxnResponse:
@@ -184,26 +184,26 @@ def answer(*codes: int) -> AddPartitionsToTxnResponse:
     ],
 )
 def test_another_broker_that_does_not_say(response: AddPartitionsToTxnResponse | None, code: int, expected: ErrorCode) -> None:
-    house = House(led=(), leader=2)
-    told: list[dict[TopicPartition, ErrorCode]] = []
-    house.coordinators.admit("tx", *SOMEBODY, [T0], True, told.append)
-    house.peers.asked[0].done(response, code)
-    assert told == [{T0: expected}]
+    broker = Broker(led=(), leader=2)
+    results: list[dict[TopicPartition, ErrorCode]] = []
+    broker.coordinators.admit("tx", *IDENTITY, [T0], True, results.append)
+    broker.peers.asked[0].done(response, code)
+    assert results == [{T0: expected}]
 
 
 @pytest.mark.parametrize("leader", [1, -1, None])
 def test_a_shard_that_no_other_broker_leads_is_asked_for_again_by_the_producer(leader: int | None) -> None:
-    house = House(led=(), leader=leader)
-    assert house.admit("tx", True) is ErrorCode.NOT_ENOUGH_REPLICAS and not house.peers.asked
+    broker = Broker(led=(), leader=leader)
+    assert broker.admit("tx", True) is ErrorCode.NOT_ENOUGH_REPLICAS and not broker.peers.asked
 
 
 def test_verification_can_be_switched_off_for_old_clients_only() -> None:
-    house = House()
-    house.activate()
-    assert house.admit("tx", False) is ErrorCode.INVALID_PRODUCER_ID_MAPPING
-    house.coordinators.configure(transaction_settings(is_verification_enabled=False))
-    assert house.admit("tx", False) is ErrorCode.NONE
-    assert house.admit("tx", True) is ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    broker = Broker()
+    broker.activate()
+    assert broker.admit("tx", False) is ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    broker.coordinators.configure(transaction_settings(is_verification_enabled=False))
+    assert broker.admit("tx", False) is ErrorCode.NONE
+    assert broker.admit("tx", True) is ErrorCode.INVALID_PRODUCER_ID_MAPPING
 
 
 @pytest.mark.parametrize(
@@ -221,23 +221,23 @@ def test_what_a_producer_hears(code: ErrorCode, v1: ErrorCode, v2: ErrorCode) ->
 
 
 def test_producer_ids_that_must_be_fetched_are_waited_for() -> None:
-    house = House()
-    house.activate()
-    house.store.hold()
-    told: list[EndResult] = []
+    broker = Broker()
+    broker.activate()
+    broker.store.hold()
+    results: list[EndResult] = []
     for number in range(3):
-        house.coordinators.init_producer_id(InitProducerId(f"tx-{number}", 60_000), told.append)
-    assert told == []
-    house.store.release()
-    assert sorted(result.producer_id for result in told) == [0, 1, 2]
+        broker.coordinators.init_producer_id(InitProducerId(f"tx-{number}", 60_000), results.append)
+    assert results == []
+    broker.store.release()
+    assert sorted(result.producer_id for result in results) == [0, 1, 2]
 
 
 def test_the_list_gathers_every_shard() -> None:
-    house = House()
-    house.activate()
+    broker = Broker()
+    broker.activate()
     for number in range(9):
-        house.init(f"tx-{number}")
-    told: list[list[TransactionMetadata]] = []
-    house.coordinators.list_transactions(ListFilter(matches=lambda text: text > "tx-5"), lambda found, code: told.append(found))
-    house.coordinators.list_transactions(ListFilter(producer_ids=frozenset({4})), lambda found, code: told.append(found))
-    assert [sorted(metadata.transactional_id for metadata in found) for found in told] == [["tx-6", "tx-7", "tx-8"], ["tx-4"]]
+        broker.init(f"tx-{number}")
+    results: list[list[TransactionMetadata]] = []
+    broker.coordinators.list_transactions(ListFilter(matches=lambda text: text > "tx-5"), lambda found, code: results.append(found))
+    broker.coordinators.list_transactions(ListFilter(producer_ids=frozenset({4})), lambda found, code: results.append(found))
+    assert [sorted(metadata.transactional_id for metadata in found) for found in results] == [["tx-6", "tx-7", "tx-8"], ["tx-4"]]

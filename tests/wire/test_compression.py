@@ -220,7 +220,7 @@ def test_zstd_windows_and_sizes_that_lie() -> None:
 
 
 def test_lz4_content_size_that_lies() -> None:
-    """The size is believed by nobody: the checksum of the frame's header is made right, so only the size itself is wrong."""
+    """The stated size is not trusted: the checksum of the frame's header is made right, so only the size itself is wrong."""
     honest = bytes(lz4.frame.compress(b"abc" * 1000, store_size=True, content_checksum=False))
     assert lz4.frame.get_frame_info(honest)["content_size"] == 3000
     for claimed in (2999, 3001, 1 << 62):

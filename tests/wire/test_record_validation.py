@@ -1,4 +1,4 @@
-"""Strict checks of batches from strangers: each lie is refused by the code that tells the client what to do next."""
+"""Strict checks of clients' batches: each fault is refused with the code by which the client retries or gives up."""
 
 from __future__ import annotations
 

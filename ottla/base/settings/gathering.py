@@ -1,7 +1,7 @@
-"""What file, environment and command line say together, before anybody asks whether it makes sense.
+"""Joins what file, environment and command line set, before the values are checked.
 
 `--set` beats the environment, which beats the file. Configurations that were written for other images are understood where their meaning
-is plain; names that nobody serves become notices and stop nothing.
+is plain; unknown names become notices and stop nothing.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ class ConfigError(Exception):
 
 
 class Given(NamedTuple):
-    """A value as somebody wrote it, and where (`--set`, `environment`, the file's name)."""
+    """A value as written, and where (`--set`, `environment`, the file's name)."""
 
     text: str
     where: str
@@ -66,14 +66,14 @@ def gather(
 
 
 def _listen_as_advertised(given: dict[str, Given], notices: list[Notice]) -> None:
-    """Who says what clients are told and not where to listen, as files for Confluent's image do, means these ports at every address."""
-    told = given.get("advertised.listeners")
-    if told is None or "listeners" in given or not told.text.strip():
+    """Takes the ports of `advertised.listeners` when `listeners` is not set, as files for Confluent's image expect."""
+    advertised = given.get("advertised.listeners")
+    if advertised is None or "listeners" in given or not advertised.text.strip():
         return
-    entries = [entry.strip() for entry in told.text.split(",")]
+    entries = [entry.strip() for entry in advertised.text.split(",")]
     text = ",".join(f"{entry.partition('://')[0]}://:{entry.rpartition(':')[2]}" for entry in entries)
-    given["listeners"] = Given(text, told.where)
-    notices.append(Notice(False, f"{told.where}: listeners is not set, its ports are those of advertised.listeners: {text}"))
+    given["listeners"] = Given(text, advertised.where)
+    notices.append(Notice(False, f"{advertised.where}: listeners is not set, its ports are those of advertised.listeners: {text}"))
 
 
 def _stay_alone(given: dict[str, Given], notices: list[Notice]) -> None:

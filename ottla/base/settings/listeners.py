@@ -1,4 +1,4 @@
-"""Listener addresses: `NAME://host:port`, what is opened and what clients are told.
+"""Listener addresses: `NAME://host:port`, what is opened and what is advertised to clients.
 
 A name that is no security protocol is looked up in `listener.security.protocol.map`. Listeners named in `controller.listener.names`
 belong to a KRaft controller and are left out: configurations for Apache's image are full of them.

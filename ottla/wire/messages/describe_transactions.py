@@ -1,6 +1,6 @@
 """DescribeTransactions: the state of transactions by transactional id.
 
-The two tagged fields are ours, for our own tools; whoever does not know a tag passes over it.
+The two tagged fields are ours, for our own tools; clients skip tags that they do not know.
 """
 
 from __future__ import annotations
