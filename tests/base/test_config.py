@@ -120,7 +120,7 @@ def test_what_a_topic_or_group_falls_back_on_exists() -> None:
             assert factor >= 1
 
 
-def test_a_single_broker_needs_one_replica_and_waits_for_nobody() -> None:
+def test_a_single_broker_needs_one_replica_and_does_not_wait_for_members() -> None:
     config = BrokerConfig()
     assert config.offsets_topic_replication_factor == 1
     assert config.transaction_state_log_replication_factor == 1

@@ -68,7 +68,7 @@ def test_1000_waiters_cost_1000_calls_and_as_many_steps_whatever_the_moves() -> 
         assert callers.taken() == [f"{end}"]
 
 
-def test_what_is_forgotten_is_not_kept_for_an_end_that_never_comes() -> None:
+def test_removed_waiters_are_not_kept_for_an_end_that_never_comes() -> None:
     callers = Callers()
     kept = callers.named("kept")
     callers.notifier.call_when_committed(7, kept)
@@ -100,7 +100,7 @@ def test_a_move_inside_of_a_call_is_reported_after_the_round() -> None:
     assert callers.taken() == ["depth 1", "depth 1", "two", "depth 1"]
 
 
-def test_the_end_of_waits_calls_those_who_wait_now_and_no_later_ones() -> None:
+def test_the_end_of_waits_calls_present_waiters_and_no_later_ones() -> None:
     callers = Callers()
     notifier = callers.notifier
     forgotten = callers.named("forgotten")

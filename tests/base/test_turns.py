@@ -50,7 +50,7 @@ def test_long_work_leaves_the_loop_to_others_between_its_pieces() -> None:
     assert world.done.index("another") == 2 * PIECE_MS and len(world.done) == 3 * PIECE_MS + 1 and world.turns.is_idle
 
 
-def test_what_comes_later_waits_its_turn_however_small() -> None:
+def test_later_work_waits_its_turn_however_small() -> None:
     world = World()
     world.turns.add(world.work("a", 2, PIECE_MS))
     world.turns.call_when_idle(lambda: world.done.append("first idle"))
@@ -87,7 +87,7 @@ def test_until_it_begins_nothing_is_bounded() -> None:
     assert world.done[5:] == ["next", "later"]
 
 
-def test_what_fails_is_dropped_and_the_rest_goes_on() -> None:
+def test_failed_work_is_dropped_and_the_rest_goes_on() -> None:
     world = World()
 
     def failing() -> Iterator[None]:

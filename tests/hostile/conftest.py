@@ -25,7 +25,7 @@ def attacked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess
 
 @pytest.fixture
 def own_broker(tmp_path: Path) -> Iterator[BrokerProcess]:
-    """A broker of the test's own, not started yet."""
+    """A separate broker for this test, not started yet."""
     process = BrokerProcess(tmp_path, SETTINGS)
     yield process
     if process.is_running:

@@ -2,7 +2,7 @@
 
 All of it is sent to two brokers. Both refuse what is wrong with a batch as a whole (`ENVELOPES`). What is wrong with the records inside
 (`CONTENTS`) is refused by the one with `ottla.validate.records`; the other may store it, for batches are opaque to it, and then neither it
-nor who reads other data takes harm.
+nor readers of other data are harmed.
 """
 
 from __future__ import annotations
@@ -201,7 +201,7 @@ def test_hostile_batches_are_refused_and_leave_nothing(connect: Connect, honest:
 
 
 @pytest.mark.parametrize("records", CONTENTS.values(), ids=CONTENTS)
-def test_hostile_records_are_refused_or_hurt_nobody_else(
+def test_hostile_records_are_refused_or_harm_no_other_reader(
     attacked: BrokerProcess, connect: Connect, honest: World, records: bytes
 ) -> None:
     client = connect()
@@ -268,7 +268,7 @@ def test_timestamps_out_of_the_world(connect: Connect, honest: World, timestamp:
         assert looked_up(client, topic, asked_for) == 0
 
 
-def test_a_transaction_that_nobody_has_begun(connect: Connect, honest: World) -> None:
+def test_a_transaction_that_was_not_begun(connect: Connect, honest: World) -> None:
     """R7: the flag without a transaction at the coordinator, or with the producer id of another producer."""
     client = connect()
     name, producer_id, epoch = honest.transaction()

@@ -107,7 +107,7 @@ def test_a_damaged_index_of_aborted_transactions_is_made_again(broker: BrokerPro
 
 @pytest.mark.parametrize(("damage", "is_clean"), [(junk, True), (half, False), (empty, True)])
 @pytest.mark.parametrize("name", CHECKPOINTS)
-def test_a_damaged_checkpoint_is_told_and_made_again(broker: BrokerProcess, name: str, damage: Damage, is_clean: bool) -> None:
+def test_a_damaged_checkpoint_is_reported_and_made_again(broker: BrokerProcess, name: str, damage: Damage, is_clean: bool) -> None:
     damage(broker.data / name)
     if not is_clean:
         (broker.data / CLEAN_MARKER).unlink()
@@ -121,7 +121,7 @@ def test_a_damaged_checkpoint_is_told_and_made_again(broker: BrokerProcess, name
 
 
 @pytest.mark.parametrize("damage", [flip, junk, half, empty])
-def test_a_damaged_producer_snapshot_is_told_and_made_again(broker: BrokerProcess, damage: Damage) -> None:
+def test_a_damaged_producer_snapshot_is_reported_and_made_again(broker: BrokerProcess, damage: Damage) -> None:
     path = nth(broker.data, ".snapshot", -1)
     damage(path)
     broker.start()
@@ -133,7 +133,7 @@ def test_a_damaged_producer_snapshot_is_told_and_made_again(broker: BrokerProces
 
 
 @pytest.mark.parametrize("damage", [junk, half, empty])
-def test_a_damaged_partition_metadata_is_told_and_written_again(broker: BrokerProcess, data: Path, damage: Damage) -> None:
+def test_a_damaged_partition_metadata_is_reported_and_written_again(broker: BrokerProcess, data: Path, damage: Damage) -> None:
     name = f"{TOPIC}-0/partition.metadata"
     damage(broker.data / name)
     broker.start()
@@ -144,7 +144,7 @@ def test_a_damaged_partition_metadata_is_told_and_written_again(broker: BrokerPr
 
 
 def check_offline(broker: BrokerProcess, offset: int, file: str) -> None:
-    """A reader who comes to `offset` gets a typed error, everybody else is served, and one line names the file."""
+    """A reader at `offset` gets a typed error, all others are served, and one line names the file."""
     with WireClient(broker.port) as client:
         assert read(client, TOPIC, offset)[1] == ErrorCode.KAFKA_STORAGE_ERROR
         assert len(read(client, OTHER)[0]) == 3
@@ -191,7 +191,7 @@ def test_a_torn_tail_is_cut(broker: BrokerProcess, damage: Damage) -> None:
 
 @pytest.mark.parametrize("is_clean", [True, False], ids=["stopped", "killed"])
 def test_damage_below_what_was_synced_is_never_cut(broker: BrokerProcess, is_clean: bool) -> None:
-    """The last batch of a sealed segment is not whole: found by who comes there, and the file stays as it is."""
+    """The last batch of a sealed segment is not whole: found by its reader, and the file stays as it is."""
     path = nth(broker.data, ".log", 1)
     cut(path)
     if not is_clean:
@@ -240,7 +240,7 @@ def test_a_flipped_bit_is_found_by_the_reader(broker: BrokerProcess) -> None:
         assert numbers_of(read(client, TOPIC, 1100)[0]) == list(range(1100, RECORDS))
 
 
-def test_an_empty_segment_in_the_middle_is_told(broker: BrokerProcess) -> None:
+def test_an_empty_segment_in_the_middle_is_reported(broker: BrokerProcess) -> None:
     path = nth(broker.data, ".log", 1)
     empty(path)
     broker.start()

@@ -94,7 +94,7 @@ def test_a_read_waits_for_what_may_still_be_lost() -> None:
     assert world.answers == ["write", "read"]
 
 
-def test_a_refused_append_changes_nothing_and_answers_everybody() -> None:
+def test_a_refused_append_changes_nothing_and_answers_every_caller() -> None:
     world = HostWorld()
     world.log.refuse_next = ErrorCode.NOT_ENOUGH_REPLICAS
     world.run(b"a", say="done")

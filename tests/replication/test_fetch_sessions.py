@@ -82,7 +82,7 @@ def test_an_epoch_wraps_past_zero() -> None:
     assert next_epoch(EPOCH_MAX) == 1
 
 
-def test_what_a_request_both_adds_and_forgets_is_forgotten() -> None:
+def test_a_partition_both_added_and_removed_is_removed() -> None:
     cache = sessions()
     session = cache.plan(body(0, 0, {"t": {0: 5, 1: 6}}), has_topic_ids=False, principal=ALICE).session
     assert session is not None

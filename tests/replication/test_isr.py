@@ -1,4 +1,4 @@
-"""Who may join and who must leave, and what counts while the controller has not answered (I13, KIP-497, KIP-903)."""
+"""Which replicas may join and must leave the ISR, and which count while the controller has not answered (I13, KIP-497, KIP-903)."""
 
 from __future__ import annotations
 

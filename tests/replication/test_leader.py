@@ -150,7 +150,7 @@ def test_i12_i14_the_high_watermark_follows_the_slowest_in_sync(open_log: OpenLo
     assert partition.require_leading().acknowledgement(1, -1) is ErrorCode.NONE and values(partition) == ["a", "b"]
 
 
-def test_i14_too_few_in_sync_is_said_before_and_after(open_log: OpenLog) -> None:
+def test_i14_too_few_in_sync_is_refused_before_and_after(open_log: OpenLog) -> None:
     partition = three(open_log, min_insync=2, isr=(1, 2))
     append(partition, batch("a"), acks=-1)
     fetch(partition, 2, 1)
@@ -216,7 +216,7 @@ def test_a_laggard_is_proposed_to_leave_and_counts_until_the_answer(open_log: Op
     assert partition.high_watermark == 1 and partition.isr == (1, 2) and partition.partition_epoch == 11
 
 
-def test_late_answers_of_the_controller_say_nothing(open_log: OpenLog) -> None:
+def test_late_answers_of_the_controller_are_ignored(open_log: OpenLog) -> None:
     partition = three(open_log)
     partition.require_leading().on_isr_answer([1], leader_epoch=3, partition_epoch=99)
     partition.require_leading().on_isr_answer([1], leader_epoch=4, partition_epoch=9)

@@ -1,4 +1,4 @@
-"""What a fetch says of a follower's progress."""
+"""A follower's progress, as its fetches show it."""
 
 from __future__ import annotations
 

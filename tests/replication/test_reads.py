@@ -1,4 +1,4 @@
-"""What a reader may see: bounds, special timestamps, diverging histories (I18, I24, KIP-207, KIP-595)."""
+"""Reads: bounds, special timestamps, diverging histories (I18, I24, KIP-207, KIP-595)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What members say of their records, what makes no sense, and what follows."""
+"""Acknowledgements of members: valid and invalid ones, and the states that follow."""
 
 from __future__ import annotations
 
@@ -44,13 +44,13 @@ def in_flight(*lasts: int, member: str = "a", delivery_count: int = 1) -> InFlig
         ([Acknowledgement(8, 9, [REJECT]), Acknowledgement(1, 1, [ACCEPT])], False),
     ],
 )
-def test_what_makes_no_sense(said: list[Acknowledgement], is_renewing: bool) -> None:
+def test_invalid_acknowledgements(said: list[Acknowledgement], is_renewing: bool) -> None:
     with pytest.raises(ApiError) as caught:
         check(said, is_renewing)
     assert caught.value.code is ErrorCode.INVALID_REQUEST
 
 
-def test_what_makes_sense() -> None:
+def test_valid_acknowledgements() -> None:
     said = [Acknowledgement(0, 1, [RENEW, ACCEPT]), Acknowledgement(2, 9, [GAP])]
     check(said, True)
     assert [list(ranges(one)) for one in said] == [[(0, 0, RENEW), (1, 1, ACCEPT)], [(2, 9, GAP)]]
@@ -83,10 +83,10 @@ def test_a_release_after_the_last_delivery_archives() -> None:
         ([Acknowledgement(0, 9, [ACCEPT]), Acknowledgement(25, 25, [ACCEPT])], ErrorCode.INVALID_RECORD_STATE),  # another's
         ([Acknowledgement(5, 5, [ACCEPT]), Acknowledgement(5, 9, [ACCEPT])], ErrorCode.INVALID_RECORD_STATE),  # twice
         ([Acknowledgement(0, 9, [ACCEPT]), Acknowledgement(15, 15, [ACCEPT])], ErrorCode.INVALID_RECORD_STATE),  # released
-        ([Acknowledgement(0, 9, [ACCEPT]), Acknowledgement(25, 30, [ACCEPT])], ErrorCode.INVALID_REQUEST),  # not handed out
+        ([Acknowledgement(0, 9, [ACCEPT]), Acknowledgement(25, 30, [ACCEPT])], ErrorCode.INVALID_REQUEST),  # not delivered
     ],
 )
-def test_one_false_statement_leaves_all_as_it_was(said: list[Acknowledgement], code: ErrorCode) -> None:
+def test_one_invalid_acknowledgement_changes_nothing(said: list[Acknowledgement], code: ErrorCode) -> None:
     flight = in_flight(9, 19)
     flight.set_state(flight.runs[1], AVAILABLE)
     flight.append(29, ACQUIRED, 1, "b", 100)
@@ -96,7 +96,7 @@ def test_one_false_statement_leaves_all_as_it_was(said: list[Acknowledgement], c
     assert all(run.target is None and run.deadline_ms < 900 for run in flight.runs)
 
 
-def test_what_the_start_has_passed_is_true_anyway() -> None:
+def test_acknowledgements_below_the_start_succeed() -> None:
     flight = in_flight(9, 19)
     flight.set_state(flight.runs[0], ACKNOWLEDGED)
     flight.advance()
@@ -119,7 +119,7 @@ def test_renewing_may_be_switched_off() -> None:
     assert flight.runs[0].deadline_ms == 100
 
 
-def test_who_leaves_gives_back_what_he_has() -> None:
+def test_records_of_a_member_that_leaves_become_available() -> None:
     flight = in_flight(9, 19)
     flight.append(29, ACQUIRED, 5, "a", 100)
     flight.append(39, ACQUIRED, 1, "b", 100)

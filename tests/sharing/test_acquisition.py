@@ -83,7 +83,7 @@ def test_what_compaction_has_removed_is_passed_over() -> None:
     assert [(run.first, run.state) for run in flight.runs] == [(5, ACQUIRED), (10, ARCHIVED), (20, ACQUIRED)]
 
 
-def test_control_batches_and_aborted_records_are_nobodys() -> None:
+def test_control_batches_and_aborted_records_are_not_acquired() -> None:
     flight = InFlight(0)
     batches = [(0, 0, False), (1, 5, True), (6, 6, False), (7, 9, False)]
     assert acquire(flight, "a", 0, batches, terms()) == [Acquired(1, 5, 1)]
@@ -93,7 +93,7 @@ def test_control_batches_and_aborted_records_are_nobodys() -> None:
     assert (only_control.start, only_control.next_offset()) == (4, 4)
 
 
-def test_what_is_released_comes_again_and_what_others_have_does_not() -> None:
+def test_released_records_are_acquired_again_and_those_of_others_are_not() -> None:
     flight = InFlight(0)
     acquire(flight, "a", 0, log(10), terms())
     acquire(flight, "b", 10, log(10, base=10), terms())

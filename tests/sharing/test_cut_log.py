@@ -1,4 +1,4 @@
-"""A crash has taken the end of a partition's log, and what is remembered reaches beyond it: with the real share coordinator."""
+"""A crash has taken the end of a partition's log, and the stored share state reaches beyond it: with the real share coordinator."""
 
 from __future__ import annotations
 

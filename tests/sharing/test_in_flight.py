@@ -1,4 +1,4 @@
-"""Runs of offsets: cut where records go different ways, joined when they are alike again, forgotten when they are done with."""
+"""Runs of offsets: cut where records go different ways, joined when they are alike again, removed when they are completed."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def test_the_log_ends_earlier_now() -> None:
     assert (flight.start, flight.end, flight.runs, flight.complete_count) == (3, 3, [], 0)
 
 
-def test_only_what_nobody_has_is_archived() -> None:
+def test_only_records_that_are_not_acquired_are_archived() -> None:
     flight = InFlight(0)
     flight.append(4, AVAILABLE, 1)
     flight.append(9, ACQUIRED, 1, "a", 50)

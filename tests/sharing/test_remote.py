@@ -1,4 +1,4 @@
-"""Commands for a share coordinator on another broker: each travels as its request, and what is answered there arrives here."""
+"""Commands for a share coordinator on another broker: each is sent as its request, and the answer becomes its result."""
 
 from __future__ import annotations
 

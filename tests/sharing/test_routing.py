@@ -178,7 +178,7 @@ def test_a_coordinator_that_closes_answers_and_the_call_goes_to_the_next() -> No
     assert broker.hosts[broker.coordinators.partition_for(KEY)].machine.shard.partitions[KEY].state.batches == (StateBatch(1, 1, 2, 1),)
 
 
-def test_closing_answers_everybody_once() -> None:
+def test_closing_answers_each_call_once() -> None:
     broker = Broker()
     broker.lead()
     broker.initialize()
@@ -230,7 +230,7 @@ def test_a_coordinator_elsewhere_is_asked_one_thing_at_a_time() -> None:
     assert broker.answers == [NONE] and broker.found == [(NONE, ShareState(1, 0, 0, 0))]
 
 
-def test_closing_answers_who_waits_for_a_coordinator_elsewhere() -> None:
+def test_closing_answers_calls_to_a_coordinator_elsewhere() -> None:
     remote = Remote()
     broker = Broker(remote=remote)
     broker.write(1)
@@ -241,7 +241,7 @@ def test_closing_answers_who_waits_for_a_coordinator_elsewhere() -> None:
     assert len(broker.answers) == 2, "a later answer has no call to belong to"
 
 
-def test_a_broker_by_itself_asks_nobody_else() -> None:
+def test_a_single_broker_asks_no_other() -> None:
     broker = Broker()
     broker.initialize()
     broker.timers.advance(20_000)
@@ -254,7 +254,7 @@ def test_a_call_made_by_an_answer_is_taken_as_well() -> None:
     assert broker.answers == [NONE]
 
 
-def test_what_the_coordinator_refuses_for_good_is_answered_at_once() -> None:
+def test_a_permanent_refusal_is_answered_at_once() -> None:
     broker = running()
     broker.write(1)
     assert broker.answers == [ErrorCode.INVALID_REQUEST]

@@ -28,7 +28,7 @@ OUTCOMES = {0: ARCHIVED, 1: ACKNOWLEDGED, 2: AVAILABLE, 3: ARCHIVED}
 
 
 class Fate(NamedTuple):
-    """What became of one offset."""
+    """The state of one offset."""
 
     state: DeliveryState
     count: int
@@ -154,7 +154,7 @@ class ShareModel:
         last = first + (len(kinds) if len(kinds) > 1 else size) - 1
         self._acknowledge(member, first, last, kinds)
 
-    def acknowledge_what_somebody_has(self, pick: int, kind: int, length: int) -> None:
+    def acknowledge_acquired(self, pick: int, kind: int, length: int) -> None:
         held = [at for at, fate in sorted(self.fates.items()) if fate.state is ACQUIRED]
         if not held:
             return
@@ -249,7 +249,7 @@ class ShareModel:
         self._settle_all()
 
     def lead_anew(self) -> None:
-        """The share partition is read again: what was not remembered is as if it had never been."""
+        """The share partition is read again: what was not stored is lost."""
         self.let_writes_through()
         self.share.close()
         self._load()
@@ -323,7 +323,7 @@ ACQUIRE = step(
     "acquire", member=MEMBER, records_max=st.integers(1, 30), batch_size=st.integers(1, 20), is_record_limit=st.booleans(),
     readable=st.integers(1, 6),
 )  # fmt: skip
-SAY = step("acknowledge_what_somebody_has", pick=st.integers(0, 50), kind=st.sampled_from((1, 2, 0, 3, 4)), length=st.integers(1, 20))
+SAY = step("acknowledge_acquired", pick=st.integers(0, 50), kind=st.sampled_from((1, 2, 0, 3, 4)), length=st.integers(1, 20))
 SAY_ANYTHING = step(
     "acknowledge", member=MEMBER, first=st.integers(-3, 20), size=st.integers(1, 15),
     kinds=st.lists(st.sampled_from((1, 2, 0, 3, 4)), min_size=1, max_size=12),

@@ -62,19 +62,19 @@ class World:
         return self.persister.states[KEY]
 
 
-def test_nobody_has_read_before() -> None:
+def test_without_stored_state() -> None:
     world = World(start=-1)
     assert (world.share.is_loaded, world.share.flight.start, world.asked, world.woken) == (True, 40, ["latest"], 1)
     assert (world.state.leader_epoch, world.share.state_epoch) == (7, 4)
 
 
-def test_what_is_remembered_is_taken_up() -> None:
+def test_stored_state_is_loaded() -> None:
     world = World(start=5, batches=(StateBatch(8, 9, 2, 1),))
     assert world.share.fetch_offset(0) == 5
     assert world.acquire("a") == [Acquired(5, 7, 1), Acquired(10, 29, 1)]
 
 
-def test_it_waits_for_what_is_remembered() -> None:
+def test_requests_wait_for_the_stored_state() -> None:
     world = World(is_loaded=False)
     world.persister.is_held = True
     world.share.load()
@@ -104,7 +104,7 @@ def test_it_cannot_be_loaded(code: ErrorCode, expected: ErrorCode) -> None:
     assert (world.share.error, world.share.is_closed, world.closed, member_error(code)) == (expected, True, [world.share], expected)
 
 
-def test_nobody_knows_where_to_begin() -> None:
+def test_no_start_offset_is_found() -> None:
     world = World(start=-1, is_loaded=False)
     world.share.terms = lambda: TERMS._replace(offset_reset="by_duration:PT1H")
     world.share.load()
@@ -132,7 +132,7 @@ def test_a_write_that_fails_takes_the_change_back() -> None:
     assert world.acquire("b") == [Acquired(0, 9, 2)]
 
 
-def test_while_it_is_written_nobody_can_have_it_or_speak_of_it() -> None:
+def test_records_of_a_pending_write_cannot_be_acquired_or_acknowledged() -> None:
     world = World()
     world.acquire("a")
     world.persister.is_held = True
@@ -175,7 +175,7 @@ def test_a_renewed_lock_holds_on() -> None:
     assert (world.share.flight.available_count, world.say("a", 0, 4, ACCEPT)) == (5, ErrorCode.NONE)
 
 
-def test_a_write_that_fails_after_the_lock_has_run_out_gives_the_records_free() -> None:
+def test_a_write_that_fails_after_the_lock_has_expired_releases_the_records() -> None:
     world = World()
     world.acquire("a", 10)
     world.persister.is_held = True
@@ -187,7 +187,7 @@ def test_a_write_that_fails_after_the_lock_has_run_out_gives_the_records_free() 
     assert world.share.flight.available_count == 10
 
 
-def test_waiting_members_hear_of_records_and_of_room() -> None:
+def test_waiting_members_are_notified_of_records_and_of_room() -> None:
     world = World()
     world.acquire("a")
     assert world.acquire("b") == []
@@ -201,7 +201,7 @@ def test_waiting_members_hear_of_records_and_of_room() -> None:
     assert world.woken == before + 2
 
 
-def test_who_leaves_gives_back_what_he_has() -> None:
+def test_records_of_a_member_that_leaves_become_available() -> None:
     world = World()
     world.acquire("a", 10)
     world.acquire("b", 10)
@@ -211,7 +211,7 @@ def test_who_leaves_gives_back_what_he_has() -> None:
 
 
 @pytest.mark.parametrize("code", [ErrorCode.FENCED_STATE_EPOCH, ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.GROUP_ID_NOT_FOUND])
-def test_somebody_else_has_taken_over(code: ErrorCode) -> None:
+def test_another_leader_has_taken_over(code: ErrorCode) -> None:
     world = World()
     world.acquire("a")
     world.persister.fail_with = code
@@ -222,7 +222,7 @@ def test_somebody_else_has_taken_over(code: ErrorCode) -> None:
     assert world.codes[-1] is ErrorCode.NONE
 
 
-def test_a_lock_runs_out_and_somebody_else_has_taken_over() -> None:
+def test_a_lock_expires_after_another_leader_has_taken_over() -> None:
     world = World()
     world.acquire("a")
     world.persister.fail_with = ErrorCode.FENCED_LEADER_EPOCH
@@ -246,7 +246,7 @@ def test_the_log_begins_later() -> None:
     assert (world.share.flight.start, world.say("a", 0, 17, ACCEPT), world.share.flight.start) == (15, ErrorCode.NONE, 18)
 
 
-def test_nobody_is_called_who_watches_no_more() -> None:
+def test_removed_watchers_are_not_called() -> None:
     world = World()
     before = world.woken
     world.share.notifier.remove_watcher(world._wake)
@@ -254,7 +254,7 @@ def test_nobody_is_called_who_watches_no_more() -> None:
     assert world.woken == before
 
 
-def test_what_was_archived_on_the_way_is_told_when_nothing_is_in_flight() -> None:
+def test_the_start_behind_archived_records_is_written_when_nothing_is_in_flight() -> None:
     """Else a group that has read all would seem to lag by the transaction markers at the end."""
     world = World()
     log = [(0, 4, True), (5, 5, False)]

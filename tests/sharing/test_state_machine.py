@@ -108,7 +108,7 @@ def test_writes_are_laid_over_one_another() -> None:
     )
 
 
-def test_a_write_that_comes_late_takes_nothing_back() -> None:
+def test_a_late_write_takes_nothing_back() -> None:
     """Its copy had been tried again, and later writes have come meanwhile."""
     world = initialized(StateWorld())
     world.answer(write(StateBatch(0, 4, ACKNOWLEDGED, 1), start=0, complete=5))
@@ -225,7 +225,7 @@ batches = st.builds(
 
 
 class Remembered:
-    """What one share partition must be remembered by: each offset by itself."""
+    """The expected state of one share partition: each offset by itself."""
 
     def __init__(self, state_epoch: int, leader_epoch: int, start: int) -> None:
         self.state_epoch = state_epoch

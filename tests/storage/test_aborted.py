@@ -30,7 +30,7 @@ def test_an_entry_is_kafkas() -> None:
         pack(">hqqqq", 0, 7, 6, 5, 2),
     ],
 )
-def test_damage_is_told(data: bytes) -> None:
+def test_damage_is_refused(data: bytes) -> None:
     with pytest.raises(StorageError, match=r"x\.txnindex"):
         decode_aborted(data, "x.txnindex")
 

@@ -1,4 +1,4 @@
-"""Segments that give way: a crash at any moment of the swap leaves the old records or the compacted ones, never fewer (I8, I43)."""
+"""Replaced segments: a crash at any moment of the swap leaves the old records or the compacted ones, never fewer (I8, I43)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def built() -> LogBuilder:
 
 
 def clean(made: LogBuilder, groups: list[tuple[int, list[int]]]) -> None:
-    """Does the compactor's part: a `.cleaned` log for each base, with the batches at these offsets."""
+    """Does the rewriter's part: a `.cleaned` log for each base, with the batches at these offsets."""
     batches = {header.base_offset: data for header, data in read_all(made.log)}
     for base, offsets in groups:
         file = made.disk.open(f"{DIRECTORY}/{base:020d}.log.cleaned", create=True)

@@ -1,4 +1,4 @@
-"""What a leader may send: everything is judged before anything is written (I1, I4, I16)."""
+"""Batches from a leader: everything is judged before anything is written (I1, I4, I16)."""
 
 from __future__ import annotations
 

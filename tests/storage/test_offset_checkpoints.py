@@ -1,4 +1,4 @@
-"""What a log directory notes of its partitions counts only for the topic that it was noted for, whenever the power fails (I41)."""
+"""Checkpoint entries count only for the topic id that they were written for, whenever the power fails (I41)."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ def test_kafkas_part_stands_where_kafka_reads_it() -> None:
     assert data[6 : 10 + len(KAFKA_PART)] == pack(">i", 2) + KAFKA_PART
 
 
-def test_a_file_of_kafka_tells_the_last_batch() -> None:
+def test_a_file_of_kafka_holds_the_last_batch() -> None:
     rows, completed = decode_snapshot(kafka_file(KAFKA_PART, 2), "flights-0")
     assert completed == []
     assert rows[0] == ROW._replace(run_length=1, batches=(CachedBatch(3, 3, 13, 13, 100, -1),))

@@ -173,7 +173,7 @@ def test_i25_markers_of_fenced_producers_and_coordinators_are_refused() -> None:
     assert marker_refusal(states, 2, 4, 0) is ErrorCode.TRANSACTION_COORDINATOR_FENCED
 
 
-def test_kafka_19999_a_repeated_marker_is_told_from_a_new_one() -> None:
+def test_kafka_19999_a_repeated_marker_is_distinguished_from_a_new_one() -> None:
     states = states_after(data(0, epoch=2, is_transactional=True))
     assert not states.check_marker(7, 3, 5, 2)
     states.apply_marker(marker(epoch=3), 1, CONTROL_COMMIT, 5)

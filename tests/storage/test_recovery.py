@@ -363,7 +363,7 @@ def test_what_was_lost_after_a_clean_stop_is_not_taken_for_the_end() -> None:
         built.open(was_clean=True)
 
 
-def test_an_empty_segment_in_the_middle_is_told() -> None:
+def test_an_empty_segment_in_the_middle_is_reported() -> None:
     built = filled()
     built.log.close(clean=True)
     built.checkpoint()
@@ -373,7 +373,7 @@ def test_an_empty_segment_in_the_middle_is_told() -> None:
     assert path in note
 
 
-def test_a_torn_partition_metadata_is_told_and_written_again() -> None:
+def test_a_torn_partition_metadata_is_reported_and_written_again() -> None:
     built = filled()
     built.log.close(clean=True)
     built.checkpoint()

@@ -142,7 +142,7 @@ def test_jitter_makes_segments_roll_earlier_but_the_same_in_every_run() -> None:
     assert limits[0] == limits[1] and 500 < limits[0] <= 1_000
 
 
-def test_truncating_takes_the_books_back() -> None:
+def test_truncating_restores_size_tail_and_indexes() -> None:
     made = segment_of([1] * 20)
     fresh = segment_of([1] * 12)
     assert made.truncate_to(112) == 112

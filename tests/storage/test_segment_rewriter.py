@@ -297,7 +297,7 @@ def test_a_round_takes_no_more_keys_than_it_may(partition: Partition) -> None:
     assert len(records(partition)) == 10
 
 
-def test_long_keys_are_told_apart() -> None:
+def test_long_keys_are_distinguished() -> None:
     assert short_key(b"k" * 15) == b"k" * 15
     assert len(short_key(b"k" * 16)) == 16 and short_key(b"k" * 16) != short_key(b"k" * 17)
 

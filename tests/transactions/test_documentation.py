@@ -49,7 +49,7 @@ def test_every_error_is_shown() -> None:
     assert documented - shown == NEVER_TO_CLIENTS
 
 
-def test_every_setting_is_told() -> None:
+def test_every_setting_is_documented() -> None:
     read = set(re.findall(r"# ((?:transaction|ottla)[a-z.]+)", (ROOT / "ottla/transactions/settings.py").read_text()))
     assert len(read) >= 6
     assert sorted(name for name in read if f"`{name}`" not in section("Settings")) == []

@@ -1,4 +1,4 @@
-"""What is left behind goes at last, however many bytes it needs (I31)."""
+"""Timed-out transactions and unused ids are removed, however many bytes that needs (I31)."""
 
 from __future__ import annotations
 

@@ -120,7 +120,7 @@ class TransactionShard(RuleBasedStateMachine):
         assert {key for key, metadata in live.transactions.items() if metadata.state is ONGOING} == set(live.ongoing)
 
     @invariant()
-    def the_log_tells_a_possible_story(self) -> None:
+    def the_log_holds_a_possible_history(self) -> None:
         """I27 along the whole log, and no answer says what did not happen (P5)."""
         current: dict[str, TransactionMetadata] = {}
         outcomes: dict[tuple[str, ProducerIdAndEpoch], bool] = {}

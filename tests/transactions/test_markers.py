@@ -1,4 +1,4 @@
-"""Markers on their way: to partitions here and elsewhere, until each has its own."""
+"""Delivery of markers to partitions here and on other brokers, until each has its own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From a transactional id to its shard, and what is said when it is not here.
+"""From a transactional id to its shard, and the answers when it is not here.
 
 Waiting for a completing transaction is shown in the transcripts `patience` and `completing`.
 """

@@ -59,7 +59,7 @@ def test_any_case_where_it_is_allowed() -> None:
     assert setting.parse("ALPHA") == "ALPHA"
 
 
-def test_ranges_are_told() -> None:
+def test_errors_name_the_range() -> None:
     assert Setting("n", Type.INT, 1, ".", valid=Between(1, 9, also=(-1,))).valid_text == "[1,...,9] or -1"
     assert Setting("n", Type.INT, 1, ".").valid_text == ""
 

@@ -91,7 +91,7 @@ def test_nearest_name() -> None:
     assert nearest("zzz", ["num.partitions"]) is None
 
 
-def test_what_is_meant_for_a_jvm_an_images_scripts_or_a_service_of_that_name_is_passed_over() -> None:
+def test_variables_for_a_jvm_an_images_scripts_or_a_service_of_that_name_are_passed_over() -> None:
     """An orchestrator that has a service called kafka says so in the environment of everybody."""
     skipped = {
         "KAFKA_HEAP_OPTS": "-Xmx1g", "KAFKA_JMX_PORT": "1", "KAFKA_LOG4J_LOGGERS": "a=INFO", "KAFKA_TOOLS_LOG4J_LOGLEVEL": "ERROR",
