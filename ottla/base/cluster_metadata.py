@@ -1,4 +1,4 @@
-"""What the cluster looks like: brokers, topics, partitions, configurations, quotas, and the changes of them.
+"""The metadata of the cluster: brokers, topics, partitions, configurations, quotas, and the changes of them.
 
 `ClusterMetadata` is what handlers read: `topic(name)`, `topic_by_id(id)`, `brokers`, `controller_id`. Its objects are immutable and
 replaced when something changes, so a reader that keeps one for the length of a request sees one state. The controller's state
@@ -141,7 +141,7 @@ class ClusterMetadata:
         return None if name is None else self._topics[name]
 
     def topics(self) -> Iterable[TopicMetadata]:
-        """In order of creation as this broker learnt it."""
+        """All topics, in the order in which this broker learnt of them."""
         return self._topics.values()
 
     def partition(self, topic: str, index: int) -> PartitionMetadata | None:
@@ -149,7 +149,7 @@ class ClusterMetadata:
         return known.partitions[index] if known is not None and 0 <= index < len(known.partitions) else None
 
     def configs(self, resource_type: int, name: str) -> Mapping[str, str]:
-        """What was set for a resource; for a broker by its number as text, `ALL_BROKERS` for the default."""
+        """The settings of a resource; for a broker by its number as text, `ALL_BROKERS` for the default."""
         if resource_type == CONFIG_TOPIC:
             topic = self._topics.get(name)
             return {} if topic is None else topic.configs

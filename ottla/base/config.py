@@ -88,7 +88,7 @@ SINGLE_BROKER_DEFAULTS: dict[str, Any] = {
     "transaction.state.log.min.isr": 1,
     "transaction.state.log.replication.factor": 1,
 }
-"""What replaces Kafka's defaults when no `zookeeper.connect` is set: one broker can hold one replica, and no other will join."""
+"""The values that replace Kafka's defaults when no `zookeeper.connect` is set: one broker can hold one replica, and no other will join."""
 
 CLUSTER_DEFAULTS: dict[str, Any] = {"listeners": ("PLAINTEXT://:9092",)}
 
@@ -154,7 +154,7 @@ class BrokerConfig(_AllSettings):
 
     @property
     def endpoints(self) -> list[Endpoint]:
-        """What to listen on."""
+        """The listeners to open."""
         return parse_endpoints("listeners", self.listeners, self._protocols(), self.controller_listener_names)
 
     @property

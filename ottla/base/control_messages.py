@@ -1,4 +1,4 @@
-"""What a controller sends to a broker, and the ports on both ends of the way.
+"""The messages from a controller to a broker, and the ports on both sides.
 
 Every message carries the epoch of its controller and the epoch of the broker that it is for: a broker ignores what comes from a controller
 that was replaced, or was meant for its previous life. In a cluster of one a message is a call; between brokers LeaderAndIsr (key 4),

@@ -1,4 +1,4 @@
-"""What can go wrong, and the only four ways in which the broker says so.
+"""The four kinds of failure, and Kafka's error codes.
 
 `WireError`: the peer sent nonsense, its connection is closed. `ApiError`: an expected refusal with a Kafka error code, caught once per item
 in a handler. `StorageError`: the disk failed, the log directory goes offline. A broken invariant is an `assert` and is never caught.

@@ -62,7 +62,7 @@ class Notifier:
             self._sweep()
 
     def end_waits(self) -> None:
-        """What the present waiters wait for will not come: the next notification calls them all."""
+        """Makes the next notification call all present waiters, because the ends that they wait for will not come."""
         self._ended.update(dict.fromkeys(entry[_FUNCTION] for entry in sorted(self.waiters.values())))
         self.waiters.clear()
         self._committed.clear()

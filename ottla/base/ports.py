@@ -151,7 +151,7 @@ class Slice:
 
 
 Part = bytes | bytearray | memoryview | Slice
-"""What can be sent."""
+"""Parts that can be sent."""
 
 
 class Receiver(Protocol):

@@ -1,6 +1,6 @@
-"""What is remembered of a share partition (KIP-932), and the port through which it is remembered.
+"""The stored state of a share partition (KIP-932), and the port to the share coordinator that stores it.
 
-A share partition is one partition as one share group reads it. Its leader keeps what became of each record in flight; the share
+A share partition is one partition as one share group reads it. Its leader keeps the state of each record in flight; the share
 coordinator, one machine over each partition of `__share_group_state`, makes that durable. `Persister` stands between them, so that neither
 the leader nor the group coordinator cares whether the share coordinator lives on this broker.
 """
@@ -29,12 +29,12 @@ class SharePartitionKey(NamedTuple):
 
     @property
     def coordinator_key(self) -> str:
-        """What FindCoordinator and the placement in `__share_group_state` know it by: `group:topicId:partition`."""
+        """The key for FindCoordinator and the placement in `__share_group_state`: `group:topicId:partition`."""
         return f"{self.group_id}:{uuid_to_text(self.topic_id)}:{self.partition}"
 
 
 class DeliveryState(IntEnum):
-    """What became of records; the numbers are those of Kafka's RecordState in `__share_group_state`. ACQUIRED is never logged."""
+    """The delivery states of records; the numbers are those of Kafka's RecordState in `__share_group_state`. ACQUIRED is never logged."""
 
     AVAILABLE = 0
     ACQUIRED = 1

@@ -16,7 +16,7 @@ TRANSIENT = frozenset({StoreResult.CONNECTION_LOST, StoreResult.UNKNOWN, StoreRe
 
 
 class StoreRetries:
-    """What waits for one store."""
+    """The retries that wait for one store."""
 
     def __init__(self, store: MetadataStore, timers: Timers) -> None:
         self._store = store

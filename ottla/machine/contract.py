@@ -79,7 +79,7 @@ def refuse_nothing(_code: ErrorCode) -> Sequence[Effect]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
-    """What a machine wants to happen: records to log first, effects to release when they are committed.
+    """The outcome of a command: records to log first, effects to release when they are committed.
 
     `refused` is asked for other effects when the append fails; it must answer every caller that `effects` would have answered.
     `parts` (instead of `records`) are decisions that do not depend on each other: each is logged or refused by itself, in as few batches as
@@ -115,7 +115,7 @@ class Machine(Protocol):
 
 
 class MachineLog(Protocol):
-    """What a host needs of the partition under it: one term of its leadership (`replication/leader.py`), or a list in a test.
+    """The partition under a host: one term of its leadership (`replication/leader.py`), or a list in a test.
 
     When the term is over, appends are refused and nothing is committed any more; the owner of the host closes it then.
     """

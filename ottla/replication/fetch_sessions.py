@@ -72,7 +72,7 @@ class FetchSession:
 
 
 class FetchPlan:
-    """What one Fetch request asks for, sessions resolved."""
+    """The partitions that one Fetch request asks for, its session resolved."""
 
     __slots__ = ("error", "is_incremental", "session", "wanted")
 

@@ -19,7 +19,7 @@ from ottla.storage.log import Log
 
 
 class HasHighWatermark(Protocol):
-    """What moves: `state.PartitionState`."""
+    """The part of `state.PartitionState` that has the high watermark."""
 
     topic_partition: TopicPartition
     log: Log

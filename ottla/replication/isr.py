@@ -20,7 +20,7 @@ from ottla.replication.progress import UNKNOWN_EPOCH, FollowerProgress
 
 
 class IsrPhase(Enum):
-    """Which change has been proposed to the controller and is not answered yet."""
+    """The change that has been proposed to the controller and is not answered yet."""
 
     COMMITTED = "Committed"
     PENDING_EXPAND = "PendingExpand"
@@ -70,7 +70,7 @@ class IsrState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IsrProposal:
-    """What an AlterPartition request says: the new set with each member's broker epoch, and the version that it changes."""
+    """The content of an AlterPartition request: the new set with each member's broker epoch, and the version that it changes."""
 
     members: tuple[tuple[int, int], ...]
     leader_epoch: int

@@ -226,7 +226,7 @@ class Partition:
         current_leader_epoch: int = -1,
         last_fetched_epoch: int = -1,
     ) -> PartitionRead:
-        """What a consumer's Fetch gets."""
+        """Reads for a consumer's Fetch."""
         state = self.state
         if self.leader is None or 0 <= current_leader_epoch != state.leader_epoch:
             self.require_leading(current_leader_epoch)
@@ -249,7 +249,7 @@ class Partition:
         last_fetched_epoch: int = -1,
         is_repeated: bool = False,
     ) -> PartitionRead:
-        """What a follower's Fetch gets. Its progress is taken, unless the same request was tried before (`is_repeated`) or its log has
+        """Reads for a follower's Fetch. Its progress is noted, unless the same request was tried before (`is_repeated`) or its log has
         parted from this one."""
         leader = self.require_leading(current_leader_epoch)
         state = self.state

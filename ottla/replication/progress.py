@@ -17,7 +17,7 @@ UNKNOWN_EPOCH = -1
 
 
 class FollowerFetch(NamedTuple):
-    """What a follower's Fetch says of the follower, for one partition; `now_ms` is when it arrived."""
+    """The position of a follower in one Fetch, for one partition; `now_ms` is when it arrived."""
 
     replica_id: int
     broker_epoch: int

@@ -129,7 +129,7 @@ class PartitionState:
     # Durability
 
     def ask_flush(self) -> None:
-        """Where acknowledgements wait for the disk: asks for what was appended since the last group commit."""
+        """If acknowledgements wait for the disk, asks for what was appended since the last group commit."""
         if self.is_flush_on_ack and self._durable_end < self.log.log_end_offset and self.request_flush is not None:
             self.request_flush()
 

@@ -38,7 +38,7 @@ class Acquired(NamedTuple):
 
 
 class Terms(NamedTuple):
-    """What a member wants and may have."""
+    """The limits of one acquisition: the member's wishes and the group's bounds."""
 
     records_max: int
     batch_size: int

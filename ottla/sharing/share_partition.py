@@ -30,7 +30,7 @@ CLOSING = frozenset(
         ErrorCode.FENCED_LEADER_EPOCH,
         ErrorCode.FENCED_STATE_EPOCH,
         ErrorCode.GROUP_ID_NOT_FOUND,
-        ErrorCode.INVALID_REQUEST,  # nothing is remembered any more: the group was deleted
+        ErrorCode.INVALID_REQUEST,  # the state is deleted: the group is gone
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     }
 )

@@ -23,7 +23,7 @@ from ottla.sharing.batches import merge
 from ottla.sharing.commands import WRITTEN, Command, Delete, Initialize, ReadState, ReadSummary, Result, Write
 from ottla.sharing.state_records import Snapshot, StateRecord, Update, snapshot_record, tombstone, update_record
 from ottla.sharing.state_settings import ShareStateSettings, TopicsView
-from ottla.sharing.state_shard import Remembered, ShareStateShard, updated
+from ottla.sharing.state_shard import ShareStateShard, StoredShare, updated
 
 NO_EPOCH = -1
 FORGOTTEN_MAX = 1_000  # tombstones in one batch
@@ -141,7 +141,7 @@ class ShareStateMachine:
             return _answer(reply, WRITTEN)
         return self._log(reply, WRITTEN, tombstone(key))
 
-    def _change(self, now_ms: int, key: SharePartitionKey, known: Remembered, change: ShareState) -> StateRecord:
+    def _change(self, now_ms: int, key: SharePartitionKey, known: StoredShare, change: ShareState) -> StateRecord:
         if known.updates >= self.settings.updates_per_snapshot:
             return snapshot_record(key, Snapshot(known.snapshot_epoch + 1, updated(known.state, change), now_ms, now_ms))
         batches = merge((), change.batches, change.start_offset)
@@ -168,17 +168,17 @@ class ShareStateMachine:
         """
         partitions, settings = self.shard.partitions, self.settings
         later = (Schedule("cold", settings.cold_snapshot_interval_ms, self.snapshot_cold),)
-        if all(remembered.created_ms != remembered.written_ms for remembered in partitions.values()):
+        if all(stored.created_ms != stored.written_ms for stored in partitions.values()):
             return Decision(effects=later)
         records: list[LogRecord] = []
         size = 0
-        for key, remembered in partitions.items():
-            if now_ms - remembered.written_ms < settings.cold_snapshot_interval_ms:
+        for key, stored in partitions.items():
+            if now_ms - stored.written_ms < settings.cold_snapshot_interval_ms:
                 continue
             if size >= settings.scan_bytes_max:
                 rest = (Schedule("cold", 0, self.snapshot_cold),)
                 return Decision(parts=independent(records), effects=rest, refused=lambda _code: later)
-            snapshot = Snapshot(remembered.snapshot_epoch + 1, remembered.state, remembered.created_ms, now_ms)
+            snapshot = Snapshot(stored.snapshot_epoch + 1, stored.state, stored.created_ms, now_ms)
             record = snapshot_record(key, snapshot)
             records.append(record)
             size += len(record.value or b"")

@@ -15,7 +15,7 @@ from ottla.sharing.batches import merge
 from ottla.sharing.state_records import Snapshot, Update, read_record
 
 
-class Remembered(NamedTuple):
+class StoredShare(NamedTuple):
     """One share partition."""
 
     state: ShareState
@@ -32,7 +32,7 @@ class ShareStateShard:
     __slots__ = ("applied_end", "partitions")
 
     def __init__(self) -> None:
-        self.partitions: dict[SharePartitionKey, Remembered] = {}
+        self.partitions: dict[SharePartitionKey, StoredShare] = {}
         self.applied_end = 0
 
     def apply(self, offset: int, record: LogRecord) -> None:
@@ -57,19 +57,19 @@ class ShareStateShard:
             state = state._replace(
                 state_epoch=max(state.state_epoch, known.state.state_epoch), leader_epoch=max(state.leader_epoch, known.state.leader_epoch)
             )
-        self.partitions[key] = Remembered(state, snapshot.snapshot_epoch, snapshot.created_ms, snapshot.written_ms, offset, 0)
+        self.partitions[key] = StoredShare(state, snapshot.snapshot_epoch, snapshot.created_ms, snapshot.written_ms, offset, 0)
 
     def _take_update(self, key: SharePartitionKey, update: Update, offset: int) -> None:
         known = self.partitions.get(key)
         if known is None:
             # Its snapshot is missing: only a log that was damaged or written by hand has this. What it says is better than nothing.
-            self.partitions[key] = Remembered(update.state, update.snapshot_epoch, 0, 0, offset, 1)
+            self.partitions[key] = StoredShare(update.state, update.snapshot_epoch, 0, 0, offset, 1)
             return
         self.partitions[key] = known._replace(state=updated(known.state, update.state), updates=known.updates + 1)
 
     def redundant_end(self) -> int:
         """Everything below may be removed from the log: the oldest snapshot that is still needed stands here."""
-        return min((remembered.snapshot_offset for remembered in self.partitions.values()), default=self.applied_end)
+        return min((stored.snapshot_offset for stored in self.partitions.values()), default=self.applied_end)
 
 
 def updated(known: ShareState, change: ShareState) -> ShareState:

@@ -1,4 +1,4 @@
-"""Which transactions in this segment were aborted? The `.txnindex` file: Kafka's format, one entry an aborted transaction.
+"""The aborted transactions of a segment: the `.txnindex` file in Kafka's format, one entry an aborted transaction.
 
 An entry is version (int16, 0), producer id, first offset, last offset (the abort marker's) and the last stable offset at the moment of
 the abort, 34 bytes in the order of markers. A reader of committed data is given every aborted transaction that overlaps its range; the

@@ -1,4 +1,4 @@
-"""When is a log due for compaction, what may be compacted, and how does the result take its place?
+"""Plans the compaction of a log that is due, and installs the result.
 
 Three steps, so that the loop keeps serving: `plan_compaction` on the loop looks at names, sizes and times and makes a plain job;
 `segment_rewriter.compact` does it, in a worker process; `install` on the loop puts the new segments in place, if the old ones are still

@@ -1,4 +1,4 @@
-"""How far is a log safe on disk, and which files must be synced to get further?
+"""Tracks how far a log is safe on disk, and which files must be synced to get further.
 
 A group commit asks `unsynced`, syncs what it got in that order (contents first, then the names in the directory), perhaps in a thread, and
 then calls `mark` with the log's end of the moment when it asked. Small files (epochs, indexes, aborted transactions, metadata) are named

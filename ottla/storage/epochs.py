@@ -1,4 +1,4 @@
-"""Which leader epoch wrote which offsets? (Kafka's `leader-epoch-checkpoint`; KIP-101, KIP-279)
+"""The leader epochs of a log and the offsets that each wrote (Kafka's `leader-epoch-checkpoint`; KIP-101, KIP-279).
 
 A list of (epoch, start offset), both strictly increasing: an epoch reaches from its start to the next one's. It answers what a follower
 asks when it must find the point where its log and the leader's part (`end_offset_for`). The list is a function of the batches in the log,
@@ -52,7 +52,7 @@ class LeaderEpochs:
         if epoch == self.latest:
             return epoch, log_end_offset
         after = bisect_right(self.epochs, epoch)
-        if after == len(self.epochs):  # an epoch that this log has not seen
+        if after == len(self.epochs):  # an epoch newer than any in this log
             return NO_LEADER_EPOCH, NO_OFFSET
         if after == 0:  # older than everything here: nothing of it is left before the first known start
             return epoch, self.starts[0]

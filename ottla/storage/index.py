@@ -1,4 +1,4 @@
-"""Where in a segment is an offset, and which offset has a timestamp? The two sparse indexes of a segment, byte for byte Kafka's.
+"""The two sparse indexes of a segment, offset to position and timestamp to offset, byte for byte Kafka's.
 
 `%020d.index`: (relative offset i32, position i32) of every batch that begins more than `index.interval.bytes` after the batch of the entry
 before; the offset is the batch's last one. `%020d.timeindex`: (largest timestamp so far i64, relative offset i32), at most one for each

@@ -321,7 +321,7 @@ class Log:
         return self._durability.recovery_point
 
     def unflushed_files(self) -> list[Syncable]:
-        """What must be synced, in this order, for all below the present `log_end_offset` to be durable; then call `mark_flushed`."""
+        """The files to sync, in this order, for all below the present `log_end_offset` to be durable; then call `mark_flushed`."""
         if self.epochs.is_dirty:
             self._write_epochs()
         return self._durability.unsynced(self.directory, self.segments, self.log_end_offset)

@@ -37,7 +37,7 @@ TOPIC_IDS_FILE = "ottla-checkpoint-topic-ids"
 
 
 class LogOffsets(NamedTuple):
-    """What is noted of one partition of the topic with this id."""
+    """The checkpointed offsets of one partition of the topic with this id."""
 
     topic_id: bytes
     recovery_point: int = 0

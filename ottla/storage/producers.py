@@ -47,7 +47,7 @@ class CompletedTransaction(NamedTuple):
 
 
 class ProducerEntry:
-    """What the log says of one producer. `batches` holds those of the current epoch only, oldest first."""
+    """The state of one producer, as the log has it. `batches` holds those of the current epoch only, oldest first."""
 
     __slots__ = (
         "batches",

@@ -41,7 +41,7 @@ from ottla.wire.batch_header import MAGIC
 
 @dataclass(slots=True, kw_only=True)
 class Opening:
-    """What is known before, and what recovery finds out."""
+    """The state of an opening: what is known before, and what recovery finds."""
 
     disk: Disk
     directory: str

@@ -18,7 +18,7 @@ from ottla.storage.segment import Segment
 def count_expired(
     segments: Sequence[Segment], config: LogConfig, *, now_ms: int, high_watermark: int, log_start_offset: int, log_end_offset: int
 ) -> int:
-    """How many segments from the oldest on may go. All of them may be named; the caller then rolls first. An empty active one never is."""
+    """How many segments from the oldest on are expired. Possibly all; the caller then rolls first. An empty active one never counts."""
     excess = sum(segment.size for segment in segments) - config.retention_bytes
     count = 0
     for segment in segments:

@@ -311,7 +311,7 @@ class Segment:
         return batch_length + LOG_OVERHEAD
 
     def slice(self, position: int, length: int) -> FileSlice:
-        """What a reader gets: a hold on the file, or a copy of the beginning when too many files are held."""
+        """The slice for a reader: a hold on the file, or a copy of the beginning when too many files are held."""
         if not (self.open_files.is_crowded and self.open_files.look_again()):
             return FileSlice(self.shared or self.open_file(), position, length)
         if length > COPY_BYTES_MAX:
@@ -379,7 +379,7 @@ class Segment:
         return position
 
     def index_batch(self, position: int, header: BatchHeader) -> None:
-        """What `note_batch` does for the indexes, for a batch that a scan came across."""
+        """Updates the indexes for a batch that a scan has found, as `note_batch` does for an appended one."""
         last_offset = header.base_offset + header.last_offset_delta
         if header.max_timestamp > self.max_timestamp:
             self.max_timestamp = header.max_timestamp

@@ -86,7 +86,7 @@ class CompactionResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Order:
-    """What the worker process is given."""
+    """The order to the worker process."""
 
     job: CompactionJob
     bytes_per_second: float
@@ -94,7 +94,7 @@ class Order:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failed:
-    """Why there is no result, in one line."""
+    """A failed job, with its reason in one line."""
 
     reason: str
 
@@ -198,7 +198,7 @@ def _read_control(batch: memoryview) -> ControlRecord | None:
 
 
 class CleanedTransactions:
-    """Which batches belong to aborted transactions, and which markers have lost all that they marked? Fed in the order of the log."""
+    """Finds the batches of aborted transactions, and the markers whose transactions have no records left. Called in log order."""
 
     def __init__(self, aborted: Iterator[AbortedTransaction]) -> None:
         self._waiting = deque(sorted(aborted, key=lambda entry: entry.first_offset))

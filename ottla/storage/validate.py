@@ -133,7 +133,7 @@ def _refuse_timestamps(batch: memoryview, config: LogConfig, now_ms: int, messag
 
 
 def _refuse_framing(batch: memoryview) -> ApiError:
-    """Why these bytes are not exactly one batch of magic 2. The codes are Kafka's: none of this would be better if it were sent again."""
+    """The refusal of bytes that are not exactly one batch of magic 2. The codes are Kafka's; none of them is worth a retry."""
     size = len(batch)
     if size > MAGIC_AT and batch[MAGIC_AT] < MAGIC:
         message = f"message format v{batch[MAGIC_AT]} is not taken any more, only v{MAGIC}"

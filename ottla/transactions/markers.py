@@ -43,7 +43,7 @@ class HasLogEnd(Protocol):
 
 
 class MarkerLog(Protocol):
-    """What is needed of the leader of a partition, for one term of leadership (`replication/leader.py` is one)."""
+    """The part of a partition's leader that markers need, for one term of leadership (`replication/leader.py` is one)."""
 
     @property
     def log(self) -> HasLogEnd: ...

@@ -67,7 +67,7 @@ class TransactionMetadata(NamedTuple):
 
     @property
     def identity(self) -> ProducerIdAndEpoch:
-        """What the client uses from now on."""
+        """The identity that the client uses from now on."""
         if self.next_producer_id == NO_PRODUCER_ID:
             return ProducerIdAndEpoch(self.producer_id, self.producer_epoch)
         return ProducerIdAndEpoch(self.next_producer_id, max(self.next_producer_epoch, 0))

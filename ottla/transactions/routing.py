@@ -319,7 +319,7 @@ class _CompletionWait:
 
 
 def produce_error(code: ErrorCode, is_v2: bool) -> ErrorCode:
-    """What Produce answers for a coordinator's code; clients before version 12 do not know CONCURRENT_TRANSACTIONS there."""
+    """The error code of Produce for a coordinator's code; clients before version 12 do not know CONCURRENT_TRANSACTIONS there."""
     if code is ErrorCode.CONCURRENT_TRANSACTIONS and not is_v2:
         return ErrorCode.NOT_ENOUGH_REPLICAS
     return PRODUCE_ERRORS.get(code, code)

@@ -75,7 +75,7 @@ _ON_TIME = (NO_TIMESTAMP, 0)
 
 
 class EndResult(NamedTuple):
-    """How InitProducerId or EndTxn ended, and what the client uses from now on."""
+    """The result of InitProducerId or EndTxn, with the identity that the client uses from now on."""
 
     code: ErrorCode
     producer_id: int = NO_PRODUCER_ID

@@ -1,4 +1,4 @@
-"""Which APIs the protocol has: key, name, versions and the first flexible version of each. These facts stand nowhere else.
+"""The APIs of the protocol: key, name, versions and the first flexible version of each. These facts stand nowhere else.
 
 The declarations of messages find theirs by the name of the class (`FetchRequest`), framing by the key; so headers can be read and versions
 advertised before a single message is imported. What the broker serves of them, and for which rights, is said in `requests/apis.py`.

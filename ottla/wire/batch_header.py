@@ -1,4 +1,4 @@
-"""What do the first 61 bytes of a record batch say, and which of them may the broker change?
+"""The header of a record batch, its first 61 bytes: reads it, and stamps the fields that the broker may change.
 
 A batch (magic 2) is the unit of the log: from socket to disk to socket it stays the client's own bytes. This module reads the fixed
 header with one `struct` call, checks the CRC-32C (bytes 21 to the end), and stamps fields in place: base offset and leader epoch stand
@@ -58,7 +58,7 @@ SEQUENCE_MASK = 0x7FFFFFFF
 """Sequence numbers run from 0 to 2^31 - 1 and start again at 0."""
 
 DECOMPRESSED_BYTES_MAX = 64 * 1024 * 1024
-"""What one batch may unpack to unless the caller says otherwise."""
+"""The most bytes that one batch may unpack to, unless the caller says otherwise."""
 
 HEADER = Struct(">qiibIhiqqqhii")
 _PRODUCER = Struct(">qhi")

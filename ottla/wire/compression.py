@@ -1,4 +1,4 @@
-"""How are record batches packed and unpacked, without letting a small batch fill the memory?
+"""Compresses and decompresses record batches within a memory bound.
 
 The only importer of compression libraries, and each is imported on first use: a broker that only passes batches on never loads one.
 Unpacking trusts nothing that the data says about its own size. gzip is inflated step by step; lz4 and zstd are unpacked into a buffer
@@ -44,7 +44,7 @@ _FIRST_BUFFER_BYTES_MIN = 1 << 15
 _FIRST_BUFFER_RATIO = 8
 _BUFFER_GROWTH = 4
 _BUFFER_FULL = "whole buffer"
-"""How cramjam words a full output buffer; a test holds it."""
+"""The text of cramjam's error for a full output buffer; a test checks it."""
 
 _INT32 = Struct(">i")
 

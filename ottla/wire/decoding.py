@@ -1,4 +1,4 @@
-"""How a declaration becomes a decoder: one Python function a message and version, written as source and compiled.
+"""Compiles a declaration into a decoder: one Python function a message and version, written as source and compiled.
 
 The source is straight-line code. Neighbouring fixed-width fields, and the length of whatever follows them, are read
 by one precompiled `struct.Struct`; nested structs and arrays are inlined, so there is no call a field. Two tricks keep the checks cheap:

@@ -1,4 +1,4 @@
-"""How a declaration becomes an encoder: one Python function a message and version, written as source and compiled.
+"""Compiles a declaration into an encoder: one Python function a message and version, written as source and compiled.
 
 The function appends pieces to a list that its caller joins once. Neighbouring fixed-width fields become one pack, and arrays of fixed
 width join it: the packer of each shape (how long each array is) is made when first seen and kept in a dictionary, as are the encoded

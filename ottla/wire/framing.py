@@ -1,4 +1,4 @@
-"""What stands before a message: the length of the frame and the header of request or response.
+"""Frames and headers: the length and the header before each request and response.
 
 A request: int32 size, int16 key, int16 version, int32 correlation id, then (header version 1) the client id with an int16 length, and
 (version 2, when the body is flexible) a tag section. A response: int32 size, int32 correlation id, and a tag section when the body is

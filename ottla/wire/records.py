@@ -1,4 +1,4 @@
-"""How are the records of a batch read and written?
+"""Reads and writes the records of a batch.
 
 Records are decoded only where someone looks inside: compaction, coordinator logs, clients, the console. Both loops are written out flat,
 with the varints of one and two bytes inline, because they run once a record; `_VARINTS` remembers the small varints that every record

@@ -1,4 +1,4 @@
-"""How a message of the protocol is declared.
+"""The declaration of the protocol's messages.
 
 A message is one class that holds the fields of all its versions; which version has which field stands beside the field:
 

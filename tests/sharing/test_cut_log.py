@@ -30,7 +30,7 @@ def share_over(world: StateWorld, leader_epoch: int) -> SharePartition:
     return share
 
 
-def remembered(world: StateWorld) -> ShareState:
+def stored_state(world: StateWorld) -> ShareState:
     return world.machine.shard.partitions[KEY].state
 
 
@@ -41,7 +41,7 @@ def test_other_records_with_the_old_offsets_are_not_taken_for_the_old_ones() -> 
     world.answer(Write(KEY, ShareState(1, 0, 10, 5, known)))
     share = share_over(world, 1)
     share.forget_from(17)
-    assert remembered(world) == ShareState(1, 1, 10, 2, (StateBatch(10, 11, 0, 2), StateBatch(15, 16, 2, 1)))
+    assert stored_state(world) == ShareState(1, 1, 10, 2, (StateBatch(10, 11, 0, 2), StateBatch(15, 16, 2, 1)))
     taken = share.acquire("a", 10, iter([(10, 30, True)]), 500, 500, False)
     assert taken == [Acquired(10, 11, 3), Acquired(12, 14, 1), Acquired(17, 30, 1)]
     codes: list[ErrorCode] = []
@@ -57,7 +57,7 @@ def test_the_start_goes_back_with_the_log() -> None:
     world.answer(Initialize(KEY, 1, 10))
     share = share_over(world, 1)
     share.forget_from(4)
-    assert remembered(world) == ShareState(1, 1, 4, 0)
+    assert stored_state(world) == ShareState(1, 1, 4, 0)
     assert share.acquire("a", 4, iter([(4, 5, True)]), 500, 500, False) == [Acquired(4, 5, 1)]
     share.acknowledge("a", [Acknowledgement(4, 5, [ACCEPT])], lambda code: None)
     world.crash()

@@ -224,7 +224,7 @@ batches = st.builds(
 )
 
 
-class Remembered:
+class ModelShare:
     """The expected state of one share partition: each offset by itself."""
 
     def __init__(self, state_epoch: int, leader_epoch: int, start: int) -> None:
@@ -261,8 +261,8 @@ class ShareStates(RuleBasedStateMachine):
             share_state_settings(updates_per_snapshot=2, cold_snapshot_interval_ms=500, prune_interval_ms=300, scan_bytes_max=120),
             is_instant=False,
         )
-        self.model: dict[SharePartitionKey, Remembered] = {}
-        self.models: dict[int, dict[SharePartitionKey, Remembered]] = {0: {}}
+        self.model: dict[SharePartitionKey, ModelShare] = {}
+        self.models: dict[int, dict[SharePartitionKey, ModelShare]] = {0: {}}
         self.asked: list[tuple[int, list[Result]]] = []
 
     def ask(self, command: Command) -> Result | None:
@@ -285,7 +285,7 @@ class ShareStates(RuleBasedStateMachine):
             assert self.world.log.end == before and (result is None or result.code is FENCED_STATE)
             return
         assert self.world.log.end == before + 1
-        self.model[key] = Remembered(max(epoch, known.state_epoch if known else -1), known.leader_epoch if known else 0, start)
+        self.model[key] = ModelShare(max(epoch, known.state_epoch if known else -1), known.leader_epoch if known else 0, start)
         self.changed()
 
     @rule(key=keys, epoch=epochs)
@@ -344,7 +344,7 @@ class ShareStates(RuleBasedStateMachine):
         self.changed()
 
     @invariant()
-    def what_is_remembered_is_the_model(self) -> None:
+    def stored_state_is_the_model(self) -> None:
         partitions = self.world.machine.shard.partitions
         assert {key: said(remembered.state) for key, remembered in partitions.items()} == {
             key: known.says() for key, known in self.model.items()

@@ -19,7 +19,7 @@ from ottla.sharing.in_flight import AVAILABLE, InFlight, Run
 from ottla.sharing.pruning import Pruner
 from ottla.sharing.share_partition import SharePartition
 from ottla.sharing.state_machine import ShareStateMachine
-from ottla.sharing.state_shard import Remembered, ShareStateShard
+from ottla.sharing.state_shard import ShareStateShard, StoredShare
 from tests.sim.share_world import ShareWorld
 
 
@@ -83,7 +83,7 @@ def let_start_go_back() -> Any:
 
     def follow(shard: ShareStateShard, key: Any, update: Any, offset: int) -> None:
         take(shard, key, update, offset)
-        known: Remembered = shard.partitions[key]
+        known: StoredShare = shard.partitions[key]
         if update.state.start_offset >= 0:
             shard.partitions[key] = known._replace(state=known.state._replace(start_offset=update.state.start_offset))
 

@@ -39,7 +39,7 @@ def gather(
     environment: Mapping[str, str] | None = None,
     assignments: Iterable[str] = (),
 ) -> tuple[dict[str, Given], list[Notice]]:
-    """What all sources say of these names, the stronger one's word for each, and notices of all others. Raises `ConfigError` for what
+    """The value of each of these names, from its strongest source, and notices of all other names. Raises `ConfigError` for what
     cannot be read at all.
     """
     notices: list[Notice] = []

@@ -118,7 +118,7 @@ KNOWN_TO_KAFKA = frozenset(_NAMES.split())
 PREFIXES = ("rlmm.config.", "rsm.config.", "config.providers.", "metrics.jmx.", "listener.name.", "confluent.")
 
 GUARDS = frozenset({"authorizer.class.name", "super.users", "allow.everyone.if.no.acl.found", "sasl.jaas.config"})
-"""Who leaves one of these unserved leaves a door open, so the line says so and is a warning."""
+"""Settings that restrict access: ignoring one leaves the broker open, so its notice is a warning that says so."""
 
 GUARDS_OF_IMAGES = frozenset(
     {"client.users", "client.passwords", "inter.broker.user", "inter.broker.password", "kraft.bootstrap.scram.users"}

@@ -9,7 +9,7 @@ from ottla.base.settings.setting import Between, at_least, integer, short
 
 
 class ShareCoordinatorSettings:
-    """What is remembered of share partitions, and where."""
+    """The state of share partitions, and its topic."""
 
     share_coordinator_state_topic_num_partitions = integer(
         "share.coordinator.state.topic.num.partitions", 50, "Partitions of __share_group_state; fixed once it exists.", valid=at_least(1)
