@@ -78,7 +78,7 @@ class Persister(Protocol):
         """Without batches and without taking over, for tools."""
 
     def write(self, key: SharePartitionKey, state: ShareState, done: Done) -> None:
-        """Adds what has changed: `state.batches` holds only changes. FENCED_STATE_EPOCH, FENCED_LEADER_EPOCH for who is behind."""
+        """Adds what has changed: `state.batches` holds only changes. FENCED_STATE_EPOCH, FENCED_LEADER_EPOCH for an older epoch."""
 
     def delete(self, key: SharePartitionKey, done: Done) -> None:
         """Forgets it all; NONE also when nothing was known."""

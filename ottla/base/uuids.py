@@ -1,6 +1,6 @@
 """Topic ids, directory ids and the like: sixteen bytes in memory and on the wire, Kafka's 22 letters of URL-safe base64 for people.
 
-`Uuid` is plain `bytes`, because a slice of a frame is already one. Making a random one is the business of who has the Random port;
+`Uuid` is plain `bytes`, because a slice of a frame is already one. Random bytes come from the Random port of the caller;
 `fresh_uuid` turns its bytes into an id that Kafka's tools accept.
 """
 

@@ -70,7 +70,7 @@ def send_markers(shard: Shard, metadata: TransactionMetadata) -> Call:
 
     def complete() -> None:
         shard.run(lambda now_ms: decide_complete(shard, now_ms, metadata))
-        # Those who wait need not wait for the record to be committed: their own records stand after it.
+        # Waiting requests need not wait until the record is committed: their own records stand after it.
         if not shard.is_completing(metadata.transactional_id):
             shard.wake(metadata.transactional_id)
 

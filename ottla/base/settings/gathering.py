@@ -77,7 +77,7 @@ def _listen_as_advertised(given: dict[str, Given], notices: list[Notice]) -> Non
 
 
 def _stay_alone(given: dict[str, Given], notices: list[Notice]) -> None:
-    """A cluster does not keep committed offsets on one broker: who asks for that runs one broker, and needs no ZooKeeper."""
+    """Drops `zookeeper.connect` when committed offsets are to have one replica: that is a single broker, which needs no ZooKeeper."""
     zookeeper, factor = given.get("zookeeper.connect"), given.get("offsets.topic.replication.factor")
     if zookeeper is not None and zookeeper.text.strip() and factor is not None and factor.text.strip() == "1":
         del given["zookeeper.connect"]

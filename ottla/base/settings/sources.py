@@ -1,5 +1,5 @@
-"""Where values come from: `.properties` text, TOML text, the environment, `key=value` arguments. All become a plain mapping of names to
-text.
+"""Reads the sources of values: `.properties` text, TOML text, the environment, `key=value` arguments. All become a plain mapping of
+names to text.
 
 Properties follow Java's rules: `=`, `:` or a blank ends the key, a backslash escapes (also a `u` and four hex digits) and continues a
 line, `#` and `!` begin a comment. TOML may be flat or nested: `[log.retention] ms = 1` is `log.retention.ms`. The environment follows
