@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator, Sequence
 from ottla.adapters.node_journal import NodeJournal
 from ottla.adapters.node_tree import NodeTree, Ringing, Staged
 from ottla.base.errors import StorageError
-from ottla.base.ports import MULTI_BYTES_MAX, Node, Operation, Outcome, SessionEvent, StoreResult, Watch, operation_bytes
+from ottla.base.ports import MULTI_BYTES_MAX, Operation, Outcome, SessionEvent, StoreNode, StoreResult, Watch, operation_bytes
 from ottla.base.turns import Turns
 
 log = logging.getLogger("ottla.metadata")
@@ -124,7 +124,7 @@ class LocalStore:
     def another_session(self) -> LocalStore:
         return LocalStore(self.path, shared=self._shared)
 
-    def get(self, path: str, done: Callable[[StoreResult, Node | None], object], *, watch: Watch | None = None) -> None:
+    def get(self, path: str, done: Callable[[StoreResult, StoreNode | None], object], *, watch: Watch | None = None) -> None:
         node = self._shared.tree.get(path)
         if self.is_closed:
             done(StoreResult.SESSION_EXPIRED, None)

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from ottla.adapters.node_tree import NodeTree, Staged
 from ottla.base.errors import StorageError
-from ottla.base.ports import Node
+from ottla.base.ports import StoreNode
 
 SCHEMA_VERSION = 1
 ROWS_PER_PIECE = 1024
@@ -55,7 +55,7 @@ class NodeJournal:
         nodes = {}
         try:
             for path, data, version, czxid in run("SELECT path, data, version, czxid FROM node"):
-                nodes[path] = Node(data=bytes(data), version=version, czxid=czxid)
+                nodes[path] = StoreNode(data=bytes(data), version=version, czxid=czxid)
             sequences = dict(run("SELECT path, next FROM sequence"))
         except sqlite3.Error as error:
             raise self._unreadable(error) from None

@@ -13,12 +13,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from ottla.base.ports import Check, Create, Delete, Node, Operation, Outcome, Set, StoreResult, Watch, WatchEvent
+from ottla.base.ports import Check, Create, Delete, Operation, Outcome, Set, StoreNode, StoreResult, Watch, WatchEvent
 
 Ringing = list[tuple[int, Watch, WatchEvent]]
 """Watches to call: the session that left it, the function, the event."""
 
-ROOT = Node(data=b"", version=0, czxid=0)
+ROOT = StoreNode(data=b"", version=0, czxid=0)
 
 
 def parent_of(path: str) -> str:
@@ -31,7 +31,7 @@ class Staged:
     __slots__ = ("created", "growth", "nodes", "sequences")
 
     def __init__(self) -> None:
-        self.nodes: dict[str, Node | None] = {}  # None where one is deleted
+        self.nodes: dict[str, StoreNode | None] = {}  # None where one is deleted
         self.growth: dict[str, int] = {}  # children gained or lost, so that a parent and its children may go in one multi
         self.sequences: dict[str, int] = {}  # the next number of sequential children, by parent
         self.created: list[str] = []
@@ -40,8 +40,8 @@ class Staged:
 class NodeTree:
     """The nodes by path; the root is the empty path and always there."""
 
-    def __init__(self, nodes: Mapping[str, Node] | None = None, sequences: Mapping[str, int] | None = None) -> None:
-        self._nodes: dict[str, Node] = {"": ROOT}
+    def __init__(self, nodes: Mapping[str, StoreNode] | None = None, sequences: Mapping[str, int] | None = None) -> None:
+        self._nodes: dict[str, StoreNode] = {"": ROOT}
         self._children: dict[str, dict[str, None]] = {"": {}}
         self._sequences: dict[str, int] = dict(sequences or {})
         self._node_watches: dict[str, list[tuple[int, Watch]]] = {}
@@ -49,14 +49,14 @@ class NodeTree:
         for path in sorted(nodes or {}):
             self._put(path, (nodes or {})[path])
 
-    def get(self, path: str) -> Node | None:
+    def get(self, path: str) -> StoreNode | None:
         return self._nodes.get(path)
 
     def children(self, path: str) -> list[str]:
         """Names of the children, sorted; none for a node that is not there."""
         return sorted(self._children.get(path, ()))
 
-    def nodes(self) -> dict[str, Node]:
+    def nodes(self) -> dict[str, StoreNode]:
         """All but the root."""
         return {path: node for path, node in self._nodes.items() if path}
 
@@ -142,7 +142,7 @@ class NodeTree:
         if operation.version not in (-1, node.version):
             return StoreResult.BAD_VERSION
         if isinstance(operation, Set):
-            staged.nodes[path] = Node(
+            staged.nodes[path] = StoreNode(
                 data=operation.data, version=node.version + 1, czxid=node.czxid, ephemeral_owner=node.ephemeral_owner
             )
         elif isinstance(operation, Delete):
@@ -170,12 +170,12 @@ class NodeTree:
         if operation.is_sequential:
             staged.sequences[parent] = staged.sequences.get(parent, self._sequences.get(parent, 0)) + 1
         owner = session_id if operation.ephemeral else 0
-        staged.nodes[path] = Node(data=operation.data, version=0, czxid=czxid, ephemeral_owner=owner)
+        staged.nodes[path] = StoreNode(data=operation.data, version=0, czxid=czxid, ephemeral_owner=owner)
         staged.growth[parent] = staged.growth.get(parent, 0) + 1
         staged.created.append(path)
         return StoreResult.OK
 
-    def _put(self, path: str, node: Node) -> None:
+    def _put(self, path: str, node: StoreNode) -> None:
         self._nodes[path] = node
         self._children.setdefault(path, {})
         self._children.setdefault(parent_of(path), {})[path.rpartition("/")[2]] = None

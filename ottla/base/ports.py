@@ -295,7 +295,7 @@ class WatchEvent(IntEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Node:
+class StoreNode:
     """A node's bytes and the versions that guard its next change (`czxid` is the creating transaction, a broker's epoch)."""
 
     data: bytes
@@ -363,7 +363,7 @@ class MetadataStore(Protocol):
     `get` and `children` watch a node that is there, `exists` also one that is not.
     """
 
-    def get(self, path: str, done: Callable[[StoreResult, Node | None], object], *, watch: Watch | None = None) -> None:
+    def get(self, path: str, done: Callable[[StoreResult, StoreNode | None], object], *, watch: Watch | None = None) -> None:
         """OK with the node, or NO_NODE; watches its data and its deletion."""
 
     def exists(self, path: str, done: Callable[[StoreResult], object], *, watch: Watch | None = None) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from ottla.base.cluster_metadata import BrokerMetadata
-from ottla.base.ports import Clock, Create, MetadataStore, Node, Operation, Outcome, StoreResult
+from ottla.base.ports import Clock, Create, MetadataStore, Operation, Outcome, StoreNode, StoreResult
 from ottla.base.store_retries import TRANSIENT, StoreRetries
 from ottla.controller import znodes
 from ottla.controller.loading import cluster_id, read_paths
@@ -54,7 +54,7 @@ class Registrar:
         """Creates what every cluster has, then the broker's own node."""
         self._attempts += 1
 
-        def read(result: StoreResult, nodes: dict[str, Node]) -> None:
+        def read(result: StoreResult, nodes: dict[str, StoreNode]) -> None:
             if result is not StoreResult.OK:
                 self._again(result, lambda: self._prepare(done, refused), refused)
                 return
@@ -96,7 +96,7 @@ class Registrar:
     def _look(self, done: Registered, refused: Callable[[str], object]) -> None:
         """Whose node it is."""
 
-        def read(result: StoreResult, node: Node | None) -> None:
+        def read(result: StoreResult, node: StoreNode | None) -> None:
             if result is StoreResult.NO_NODE:
                 self._create(done, refused)
             elif node is None:

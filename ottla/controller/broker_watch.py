@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable
 
 from ottla.base.cluster_metadata import BrokerMetadata
-from ottla.base.ports import MetadataStore, Node, StoreResult, WatchEvent
+from ottla.base.ports import MetadataStore, StoreNode, StoreResult, WatchEvent
 from ottla.base.store_retries import StoreRetries
 from ottla.controller import znodes
 
@@ -56,7 +56,7 @@ class BrokerWatch:
         waiting = dict.fromkeys(name for name in names if name.isascii() and name.isdigit())
         found: dict[int, BrokerMetadata] = {}
 
-        def read(name: str, result: StoreResult, node: Node | None) -> None:
+        def read(name: str, result: StoreResult, node: StoreNode | None) -> None:
             if number != self._round:
                 return
             if result not in (StoreResult.OK, StoreResult.NO_NODE):
@@ -75,7 +75,7 @@ class BrokerWatch:
             self._store.get(znodes.broker_path(int(name)), lambda result, node, name=name: read(name, result, node))  # type: ignore[misc]
 
 
-def _add(found: dict[int, BrokerMetadata], broker_id: int, node: Node) -> None:
+def _add(found: dict[int, BrokerMetadata], broker_id: int, node: StoreNode) -> None:
     try:
         found[broker_id] = znodes.read_broker(broker_id, node.data, node.czxid)
     except znodes.NodeError as error:

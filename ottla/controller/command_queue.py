@@ -21,7 +21,7 @@ from typing import Any
 
 from ottla.base.cluster_metadata import Change, PartitionPut, TopicMetadata, TopicPut, TopicRemoved
 from ottla.base.errors import ErrorCode
-from ottla.base.ports import Check, Create, Delete, MetadataStore, Node, Outcome, Set, StoreResult
+from ottla.base.ports import Check, Create, Delete, MetadataStore, Outcome, Set, StoreNode, StoreResult
 from ottla.base.store_retries import StoreRetries
 from ottla.controller import znodes
 from ottla.controller.loading import read_paths
@@ -192,7 +192,7 @@ class CommandQueue:
         part, term = plan.parts[index], self._term
         paths = list(dict.fromkeys(operation.path for operation in part.operations))
 
-        def read(result: StoreResult, nodes: dict[str, Node]) -> None:
+        def read(result: StoreResult, nodes: dict[str, StoreNode]) -> None:
             if term != self._term:
                 return
             if result is StoreResult.SESSION_EXPIRED:
@@ -238,7 +238,7 @@ def topic_of(change: Change) -> str | None:
     return change.topic if isinstance(change, PartitionPut) else None
 
 
-def is_in_force(part: Part, nodes: Mapping[str, Node]) -> bool:
+def is_in_force(part: Part, nodes: Mapping[str, StoreNode]) -> bool:
     """Whether the nodes are as the multi leaves them. It is all or nothing, and only this controller writes these nodes."""
     expected: dict[str, tuple[int | None, bytes] | None] = {}
     for operation in part.operations:
@@ -251,7 +251,7 @@ def is_in_force(part: Part, nodes: Mapping[str, Node]) -> bool:
     return all(_is_as(nodes.get(path), wanted) for path, wanted in expected.items())
 
 
-def _is_as(node: Node | None, wanted: tuple[int | None, bytes] | None) -> bool:
+def _is_as(node: StoreNode | None, wanted: tuple[int | None, bytes] | None) -> bool:
     if node is None or wanted is None:
         return node is None and wanted is None
     version, data = wanted

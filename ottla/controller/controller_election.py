@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ottla.base.ports import Clock, Create, MetadataStore, Node, Operation, Outcome, SessionEvent, Set, StoreResult, WatchEvent
+from ottla.base.ports import Clock, Create, MetadataStore, Operation, Outcome, SessionEvent, Set, StoreNode, StoreResult, WatchEvent
 from ottla.base.store_retries import StoreRetries
 from ottla.controller import znodes
 
@@ -80,7 +80,7 @@ class ControllerElection:
         else:
             self.run()
 
-    def _on_controller(self, result: StoreResult, node: Node | None) -> None:
+    def _on_controller(self, result: StoreResult, node: StoreNode | None) -> None:
         if result is StoreResult.NO_NODE:
             if self._mandate is not None:
                 self.give_up()
@@ -100,7 +100,7 @@ class ControllerElection:
             return
         claim, number = self._claim, self._round
 
-        def confirmed(result: StoreResult, node: Node | None) -> None:
+        def confirmed(result: StoreResult, node: StoreNode | None) -> None:
             if number != self._round or self._mandate is not None:
                 return
             if node is None:
@@ -117,7 +117,7 @@ class ControllerElection:
             znodes.CONTROLLER_EPOCH, lambda result, node: self._stand(result, node) if number == self._round else None
         )
 
-    def _stand(self, result: StoreResult, node: Node | None) -> None:
+    def _stand(self, result: StoreResult, node: StoreNode | None) -> None:
         if node is None and result is not StoreResult.NO_NODE:
             self._retry(result)
             return
@@ -150,7 +150,7 @@ class ControllerElection:
             self._retries.again(lambda: self.run() if number == self._round else None)
 
 
-def _epoch_after(node: Node) -> int:
+def _epoch_after(node: StoreNode) -> int:
     """The next epoch. Each write raises epoch and version by one, so the version replaces an epoch that cannot be read."""
     try:
         return znodes.read_controller_epoch(node.data) + 1

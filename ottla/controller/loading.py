@@ -22,7 +22,7 @@ from ottla.base.cluster_metadata import (
     TopicPut,
     TopicRemoved,
 )
-from ottla.base.ports import MetadataStore, Node, StoreResult
+from ottla.base.ports import MetadataStore, StoreNode, StoreResult
 from ottla.controller import znodes
 from ottla.controller.state import ClusterState, MissingNodes
 
@@ -39,7 +39,7 @@ NODES_MAX = 10_000_000
 REQUESTS_MAX = 512
 """So many reads are under way at once."""
 
-NodesRead = Callable[[StoreResult, dict[str, Node]], object]
+NodesRead = Callable[[StoreResult, dict[str, StoreNode]], object]
 """OK and the nodes, or why they could not all be read."""
 
 
@@ -60,7 +60,7 @@ class _Reader:
         self._store = store
         self._done = done
         self._is_deep = is_deep
-        self._nodes: dict[str, Node] = {}
+        self._nodes: dict[str, StoreNode] = {}
         self._waiting = list(roots)
         self._outstanding = 0
         self._is_running = False
@@ -78,7 +78,7 @@ class _Reader:
         if self._outstanding == 0:
             self._end(StoreResult.OK)
 
-    def _on_node(self, path: str, result: StoreResult, node: Node | None) -> None:
+    def _on_node(self, path: str, result: StoreResult, node: StoreNode | None) -> None:
         if node is None:
             self._settle(result, [])
             return
@@ -103,7 +103,7 @@ class _Reader:
             self._done(result, self._nodes)
 
 
-def build_state(nodes: Mapping[str, Node]) -> tuple[ClusterState, list[str]]:
+def build_state(nodes: Mapping[str, StoreNode]) -> tuple[ClusterState, list[str]]:
     """The state that the nodes describe, and a line for each node that was passed over."""
     notes: list[str] = []
     state = ClusterState(cluster_id(nodes, notes))
@@ -117,12 +117,12 @@ def build_state(nodes: Mapping[str, Node]) -> tuple[ClusterState, list[str]]:
     return state, notes
 
 
-def cluster_id(nodes: Mapping[str, Node], notes: list[str]) -> str:
+def cluster_id(nodes: Mapping[str, StoreNode], notes: list[str]) -> str:
     node = nodes.get(znodes.CLUSTER_ID)
     return _tried(notes, znodes.CLUSTER_ID, znodes.read_cluster_id, node.data) or "" if node is not None else ""
 
 
-def _names(nodes: Mapping[str, Node]) -> dict[str, list[str]]:
+def _names(nodes: Mapping[str, StoreNode]) -> dict[str, list[str]]:
     """The children of each path, in order of creation."""
     children: dict[str, list[str]] = {}
     for path in sorted(nodes, key=lambda path: (nodes[path].czxid, path)):
@@ -139,7 +139,7 @@ def _tried(notes: list[str], path: str, read: Callable[..., T], *arguments: Any)
         return None
 
 
-def _brokers(nodes: Mapping[str, Node], names: Mapping[str, list[str]], notes: list[str]) -> list[Change]:
+def _brokers(nodes: Mapping[str, StoreNode], names: Mapping[str, list[str]], notes: list[str]) -> list[Change]:
     changes: list[Change] = []
     for name in names.get(znodes.BROKER_IDS, []):
         path = f"{znodes.BROKER_IDS}/{name}"
@@ -153,7 +153,7 @@ def _brokers(nodes: Mapping[str, Node], names: Mapping[str, list[str]], notes: l
     return changes
 
 
-def _topics(nodes: Mapping[str, Node], names: Mapping[str, list[str]], notes: list[str]) -> list[Change]:
+def _topics(nodes: Mapping[str, StoreNode], names: Mapping[str, list[str]], notes: list[str]) -> list[Change]:
     changes: list[Change] = []
     for name in names.get(znodes.TOPICS, []):
         path = znodes.topic_path(name)
@@ -166,7 +166,7 @@ def _topics(nodes: Mapping[str, Node], names: Mapping[str, list[str]], notes: li
 
 
 def _partition_states(
-    nodes: Mapping[str, Node], names: Mapping[str, list[str]], topic: str, notes: list[str]
+    nodes: Mapping[str, StoreNode], names: Mapping[str, list[str]], topic: str, notes: list[str]
 ) -> dict[int, PartitionMetadata]:
     states: dict[int, PartitionMetadata] = {}
     for name in names.get(znodes.partitions_path(topic), []):
@@ -180,7 +180,7 @@ def _partition_states(
     return states
 
 
-def _missing_nodes(nodes: Mapping[str, Node], state: ClusterState) -> dict[str, MissingNodes]:
+def _missing_nodes(nodes: Mapping[str, StoreNode], state: ClusterState) -> dict[str, MissingNodes]:
     found: dict[str, MissingNodes] = {}
     for topic in state.topics():
         name = topic.name
@@ -194,7 +194,7 @@ def _missing_nodes(nodes: Mapping[str, Node], state: ClusterState) -> dict[str, 
     return found
 
 
-def _configs(nodes: Mapping[str, Node], names: Mapping[str, list[str]], state: ClusterState, notes: list[str]) -> list[Change]:
+def _configs(nodes: Mapping[str, StoreNode], names: Mapping[str, list[str]], state: ClusterState, notes: list[str]) -> list[Change]:
     changes: list[Change] = []
     for resource_type, folder in znodes.CONFIG_FOLDERS.items():
         for node_name in names.get(folder, []):

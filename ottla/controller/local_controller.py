@@ -18,7 +18,7 @@ from ottla.base.cluster_metadata import BrokerMetadata, Change, TopicMetadata
 from ottla.base.config import BrokerConfig
 from ottla.base.control_messages import BrokerMessenger
 from ottla.base.errors import ErrorCode
-from ottla.base.ports import Clock, MetadataStore, Node, Random, StoreResult
+from ottla.base.ports import Clock, MetadataStore, Random, StoreNode, StoreResult
 from ottla.base.store_retries import StoreRetries
 from ottla.controller import configs, machine, topics
 from ottla.controller.announcements import Announcements
@@ -123,7 +123,7 @@ class LocalController:
         """Reads until it succeeds, or the mandate is over."""
         mandate = self._mandate
 
-        def read(result: StoreResult, nodes: dict[str, Node]) -> None:
+        def read(result: StoreResult, nodes: dict[str, StoreNode]) -> None:
             if mandate is None or mandate is not self._mandate or result is StoreResult.SESSION_EXPIRED:
                 return
             if result is not StoreResult.OK:

@@ -125,7 +125,7 @@ class LogDirectory(Protocol):
 
 
 class Partitions(Protocol):
-    """The logs that live on this broker (`server/partitions.py`)."""
+    """The logs that live on this broker (`server/partition_table.py`)."""
 
     def get(self, topic: str, partition: int) -> Partition | None:
         """None when no replica lives here, or it could not be opened."""
@@ -143,7 +143,7 @@ class Partitions(Protocol):
 
 
 class GroupCoordinators(Protocol):
-    """The group machines that live on this broker (`server/hosts.py`)."""
+    """The group machines that live on this broker (`server/coordinator_hosts.py`)."""
 
     def host_of(self, group_id: str) -> MachineHost:
         """The host of the group's shard. Raises ApiError NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE."""

@@ -15,13 +15,13 @@ from ottla.base.config import BrokerConfig
 from ottla.base.errors import StorageError
 from ottla.base.ports import Peers, Ports
 from ottla.base.turns import Turns
+from ottla.server.coordinator_hosts import CoordinatorHosts
 from ottla.server.flusher import Flusher
-from ottla.server.hosts import CoordinatorHosts
 from ottla.server.housekeeping import Housekeeping
 from ottla.server.listener import Listeners
 from ottla.server.log_directories import LogDirectoryState
-from ottla.server.partitions import PartitionTable
-from ottla.server.replicas import Replicas
+from ottla.server.partition_table import PartitionTable
+from ottla.server.replica_changes import ReplicaChanges
 from ottla.server.waiters import Waiters
 from ottla.sharing.registry import SharePartitions
 from ottla.sharing.routing import SharePersister
@@ -41,7 +41,7 @@ class Parts(Protocol):
     directories: list[LogDirectoryState]
     partitions: PartitionTable
     flusher: Flusher
-    replicas: Replicas
+    replicas: ReplicaChanges
     waiters: Waiters
     hosts: CoordinatorHosts
     share_partitions: SharePartitions

@@ -21,7 +21,7 @@ from ottla.base.config import BrokerConfig
 from ottla.base.errors import StorageError
 from ottla.base.ports import Clock, Disk, Threads, TimerHandle, Timers, Worker, WorkerLost
 from ottla.replication.partition import Partition
-from ottla.server.partitions import PartitionTable
+from ottla.server.partition_table import PartitionTable
 from ottla.storage.file_slice import DirectorySync
 
 if TYPE_CHECKING:

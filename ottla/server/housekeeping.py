@@ -19,8 +19,8 @@ from ottla.server.compaction_schedule import CompactionSchedule
 from ottla.server.flusher import Flusher
 from ottla.server.listener import Listeners
 from ottla.server.log_directories import LogDirectoryState
-from ottla.server.partitions import PartitionTable
-from ottla.server.replicas import Replicas
+from ottla.server.partition_table import PartitionTable
+from ottla.server.replica_changes import ReplicaChanges
 
 log = logging.getLogger("ottla.housekeeping")
 
@@ -43,7 +43,7 @@ class Housekeeping:
         disk: Disk,
         threads: Threads,
         partitions: PartitionTable,
-        replicas: Replicas,
+        replicas: ReplicaChanges,
         listeners: Listeners,
         flusher: Flusher,
     ) -> None:

@@ -28,6 +28,7 @@ from ottla.replication.partition import Partition
 from ottla.requests.context import Broker
 from ottla.security.authorizer import AllowClients
 from ottla.server.closing import CleanStop
+from ottla.server.coordinator_hosts import CoordinatorHosts, GroupHosts, ShareStateHosts, TransactionHosts
 from ottla.server.coordinator_views import (
     MetadataLeaders,
     group_settings,
@@ -39,13 +40,12 @@ from ottla.server.coordinator_views import (
 from ottla.server.directory_claims import claim_directories
 from ottla.server.dispatch import Dispatcher
 from ottla.server.flusher import Flusher
-from ottla.server.hosts import CoordinatorHosts, GroupHosts, ShareStateHosts, TransactionHosts
 from ottla.server.housekeeping import Housekeeping
 from ottla.server.listener import Listeners
 from ottla.server.log_directories import LogDirectoryState
-from ottla.server.partitions import SEALED_FILES_MAX, PartitionTable
+from ottla.server.partition_table import SEALED_FILES_MAX, PartitionTable
 from ottla.server.peers import BrokerPeers
-from ottla.server.replicas import Replicas
+from ottla.server.replica_changes import ReplicaChanges
 from ottla.server.waiters import Waiters
 from ottla.sharing.registry import SharePartitions
 from ottla.sharing.remote import OtherShareCoordinators
@@ -155,7 +155,7 @@ class Node:
 
     def _make_controller(self) -> None:
         ports, config = self.ports, self.config
-        self.replicas = Replicas(
+        self.replicas = ReplicaChanges(
             config=config, clock=ports.clock, timers=ports.timers, partitions=self.partitions, metadata=self.metadata, hosts=self.hosts,
             groups=self.groups, share_states=self.share_state_hosts,
             share_partitions=self.share_partitions, remove_later=self._remove_later,

@@ -14,7 +14,7 @@ import json
 from collections.abc import Callable
 
 from ottla.base.errors import ErrorCode
-from ottla.base.ports import Create, MetadataStore, Node, Operation, Outcome, Set, StoreResult
+from ottla.base.ports import Create, MetadataStore, Operation, Outcome, Set, StoreNode, StoreResult
 from ottla.base.types import NO_PRODUCER_ID
 
 BLOCK_PATH = "/latest_producer_id_block"
@@ -81,7 +81,7 @@ class ProducerIds:
     def _read(self, attempt: int) -> None:
         self._store.get(BLOCK_PATH, lambda result, node: self._claim(result, node, attempt))
 
-    def _claim(self, result: StoreResult, node: Node | None, attempt: int) -> None:
+    def _claim(self, result: StoreResult, node: StoreNode | None, attempt: int) -> None:
         if result not in (StoreResult.OK, StoreResult.NO_NODE):
             self._fail(ErrorCode.COORDINATOR_NOT_AVAILABLE)
             return

@@ -13,7 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from ottla.adapters.local_store import LocalStore
 from ottla.base import turns
 from ottla.base.errors import StorageError
-from ottla.base.ports import Check, Create, Delete, MetadataStore, Node, Operation, Set, StoreResult
+from ottla.base.ports import Check, Create, Delete, MetadataStore, Operation, Set, StoreNode, StoreResult
 from ottla.base.turns import Turns
 from tests.fakes.memory_store import MemoryStore
 from tests.fakes.timers import ManualTimers
@@ -28,8 +28,8 @@ def run(store: MetadataStore, *operations: Operation) -> tuple[StoreResult, int]
     return answers[0]
 
 
-def get(store: MetadataStore, path: str) -> Node | None:
-    answers: list[Node | None] = []
+def get(store: MetadataStore, path: str) -> StoreNode | None:
+    answers: list[StoreNode | None] = []
     store.get(path, lambda _result, node: answers.append(node))
     return answers[0]
 

@@ -17,10 +17,10 @@ from ottla.base.ports import (
     Create,
     Delete,
     MetadataStore,
-    Node,
     Operation,
     Outcome,
     Set,
+    StoreNode,
     StoreResult,
     WatchEvent,
     operation_bytes,
@@ -86,8 +86,8 @@ class Session:
         (answer,) = answers
         return answer
 
-    def get(self, path: str, label: object = None) -> tuple[StoreResult, Node | None]:
-        answers: list[tuple[StoreResult, Node | None]] = []
+    def get(self, path: str, label: object = None) -> tuple[StoreResult, StoreNode | None]:
+        answers: list[tuple[StoreResult, StoreNode | None]] = []
         self.store.get(path, lambda *answer: answers.append(answer), watch=self.watch(label))
         self._backing.settle()
         (answer,) = answers

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ottla.base.ports import Node, StoreResult, Watch
+from ottla.base.ports import StoreNode, StoreResult, Watch
 from ottla.controller import znodes
 from ottla.controller.api import ConfigEntry, ConfigOperation, ConfigRequest, NewPartitions, NewTopic, QuotaRequest
 from ottla.controller.loading import ROOTS, build_state, read_nodes, read_paths
@@ -82,11 +82,11 @@ def test_live_state_is_what_the_store_says(steps: list[tuple[str, str, int]]) ->
 class LateStore(MemoryStore):
     """Answers when the test says so, last question first."""
 
-    def __init__(self, nodes: dict[str, Node]) -> None:
+    def __init__(self, nodes: dict[str, StoreNode]) -> None:
         super().__init__(nodes)
         self.questions: list[Callable[[], None]] = []
 
-    def get(self, path: str, done: Callable[[StoreResult, Node | None], object], *, watch: Watch | None = None) -> None:
+    def get(self, path: str, done: Callable[[StoreResult, StoreNode | None], object], *, watch: Watch | None = None) -> None:
         self.questions.append(lambda: super(LateStore, self).get(path, done))
 
     def children(self, path: str, done: Callable[[StoreResult, list[str]], object], *, watch: Watch | None = None) -> None:
@@ -97,7 +97,7 @@ def test_answers_may_come_late_and_in_any_order() -> None:
     cluster = Cluster()
     cluster.create(NewTopic(name="a", num_partitions=3))
     store = LateStore(cluster.store.nodes())
-    answers: list[dict[str, Node]] = []
+    answers: list[dict[str, StoreNode]] = []
     read_nodes(store, ROOTS, lambda _result, nodes: answers.append(nodes))
     while store.questions:
         assert answers == []
@@ -122,7 +122,7 @@ def test_a_read_that_fails_is_no_missing_node(reads_before: int) -> None:
 
 
 def test_an_empty_store() -> None:
-    answers: list[tuple[StoreResult, dict[str, Node]]] = []
+    answers: list[tuple[StoreResult, dict[str, StoreNode]]] = []
     read_nodes(MemoryStore(), ROOTS, lambda *answer: answers.append(answer))
     read_paths(MemoryStore(), ["/a"], lambda *answer: answers.append(answer))
     assert answers == [(StoreResult.OK, {}), (StoreResult.OK, {})]

@@ -19,10 +19,10 @@ from ottla.adapters.node_tree import NodeTree, Ringing
 from ottla.base.ports import (
     MULTI_BYTES_MAX,
     Create,
-    Node,
     Operation,
     Outcome,
     SessionEvent,
+    StoreNode,
     StoreResult,
     Timers,
     Watch,
@@ -37,7 +37,9 @@ SESSION_SHIFT = 32
 class ZooKeeperModel:
     """The server: one tree, the sessions that are alive, one counter of transactions."""
 
-    def __init__(self, nodes: dict[str, Node] | None = None, sequences: dict[str, int] | None = None, *, first_session: int = 1) -> None:
+    def __init__(
+        self, nodes: dict[str, StoreNode] | None = None, sequences: dict[str, int] | None = None, *, first_session: int = 1
+    ) -> None:
         self.tree = NodeTree(nodes, sequences)
         self.multis: list[list[Operation]] = []
         self.sessions: dict[int, MemoryStore] = {}
@@ -71,7 +73,7 @@ class ZooKeeperModel:
             self.tree.take_watches(session_id)
             self._ring(self.tree.commit(self.tree.stage_end_of(session_id)))
 
-    def lasting_nodes(self) -> dict[str, Node]:
+    def lasting_nodes(self) -> dict[str, StoreNode]:
         return {path: node for path, node in self.tree.nodes().items() if not node.ephemeral_owner}
 
     def _ring(self, ringing: Ringing) -> None:
@@ -100,7 +102,7 @@ class MemoryStore:
 
     def __init__(
         self,
-        nodes: dict[str, Node] | None = None,
+        nodes: dict[str, StoreNode] | None = None,
         *,
         model: ZooKeeperModel | None = None,
         timers: Timers | None = None,
@@ -123,7 +125,7 @@ class MemoryStore:
 
     # The port
 
-    def get(self, path: str, done: Callable[[StoreResult, Node | None], object], *, watch: Watch | None = None) -> None:
+    def get(self, path: str, done: Callable[[StoreResult, StoreNode | None], object], *, watch: Watch | None = None) -> None:
         def read() -> Thunk:
             node = self.model.tree.get(path)
             if node is not None and watch is not None:
@@ -250,10 +252,10 @@ class MemoryStore:
             if self.model.tree.get(above) is None:
                 other.multi([Create(above, data if depth == len(parts) else b"")], lambda outcome: None)
 
-    def nodes(self) -> dict[str, Node]:
+    def nodes(self) -> dict[str, StoreNode]:
         return self.model.tree.nodes()
 
-    def lasting_nodes(self) -> dict[str, Node]:
+    def lasting_nodes(self) -> dict[str, StoreNode]:
         """What a restart finds."""
         return self.model.lasting_nodes()
 

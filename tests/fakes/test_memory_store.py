@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.base.ports import Create, Node, Outcome, SessionEvent, Set, StoreResult, WatchEvent
+from ottla.base.ports import Create, Outcome, SessionEvent, Set, StoreNode, StoreResult, WatchEvent
 from tests.fakes.memory_store import MemoryStore, ZooKeeperModel
 from tests.fakes.timers import ManualTimers
 
@@ -53,7 +53,7 @@ def test_writes_under_way_when_the_connection_breaks_are_unknown(is_applied: boo
     timers = ManualTimers()
     store = ZooKeeperModel().session(timers)
     answers = write(store, "/n")
-    reads: list[tuple[StoreResult, Node | None]] = []
+    reads: list[tuple[StoreResult, StoreNode | None]] = []
     store.get("/n", lambda *answer: reads.append(answer))
     store.disconnect(is_applied=is_applied)
     timers.advance(10)

@@ -60,7 +60,7 @@ CLUSTER_ID = "simulated-cluster-id-0"
 
 def store_model() -> ZooKeeperModel:
     """A metadata store that knows the cluster."""
-    return ZooKeeperModel({znodes.CLUSTER_ID: store_ports.Node(data=znodes.cluster_id_bytes(CLUSTER_ID), version=0, czxid=0)})
+    return ZooKeeperModel({znodes.CLUSTER_ID: store_ports.StoreNode(data=znodes.cluster_id_bytes(CLUSTER_ID), version=0, czxid=0)})
 
 
 class Place(Protocol):

@@ -14,8 +14,8 @@ from typing import Any
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.base.share_state import SharePartitionKey
 from ottla.machine.host import HostState
+from ottla.server.coordinator_hosts import reader_of
 from ottla.server.coordinator_views import MetadataTopics
-from ottla.server.hosts import reader_of
 from ottla.sharing.state_machine import ShareStateMachine
 from ottla.wire.records import Record, encode_batch
 from tests.fakes.clock import ManualClock

@@ -15,7 +15,7 @@ from ottla.base.types import GROUP_METADATA_TOPIC, READ_COMMITTED, TRANSACTION_S
 from ottla.groups.machine import GroupMachine
 from ottla.machine.host import HostState, MachineHost
 from ottla.replication.partition import Partition
-from ottla.server.hosts import reader_of
+from ottla.server.coordinator_hosts import reader_of
 from ottla.transactions.markers import Marker
 from tests.fakes.clock import ManualClock
 from tests.fakes.timers import ManualTimers

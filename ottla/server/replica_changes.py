@@ -21,9 +21,9 @@ from ottla.base.turns import Turns
 from ottla.base.types import TopicPartition
 from ottla.cluster.metadata_cache import MetadataCache
 from ottla.replication.partition import Partition
-from ottla.server.hosts import CoordinatorHosts, GroupHosts, ShareStateHosts
+from ottla.server.coordinator_hosts import CoordinatorHosts, GroupHosts, ShareStateHosts
 from ottla.server.log_directories import LogDirectoryState
-from ottla.server.partitions import PartitionTable
+from ottla.server.partition_table import PartitionTable
 from ottla.sharing.registry import SharePartitions
 
 log = logging.getLogger("ottla.replicas")
@@ -33,7 +33,7 @@ OPENED_PER_FREEZE = 500
 would hold the loop for a tenth of a second."""
 
 
-class Replicas:
+class ReplicaChanges:
     """`control_messages.ReplicaListener`."""
 
     def __init__(

@@ -11,7 +11,7 @@ from ottla.base.cluster_metadata import ClusterMetadata
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.base.types import GROUP_METADATA_TOPIC, TopicPartition
 from ottla.groups.commands import AlterShareOffsets, Caller, ShareHeartbeat, StartOffset
-from ottla.server.hosts import GroupHosts
+from ottla.server.coordinator_hosts import GroupHosts
 from tests.fakes.clock import ManualClock
 from tests.fakes.coordinator_settings import group_settings
 from tests.fakes.machine_log import MemoryLog

@@ -13,7 +13,7 @@ from ottla.base.log_config import LogConfig
 from ottla.base.types import TopicPartition
 from ottla.replication.partition import Partition
 from ottla.server.log_directories import LogDirectoryState
-from ottla.server.partitions import PartitionTable
+from ottla.server.partition_table import PartitionTable
 from ottla.wire.records import Record, encode_batch
 from tests.fakes import ManualClock
 

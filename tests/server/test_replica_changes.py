@@ -12,7 +12,7 @@ from ottla.base import turns
 from ottla.base.errors import ErrorCode
 from ottla.controller.api import NewPartitions, NewTopic, TopicResult
 from ottla.replication.partition import Partition
-from ottla.server import replicas
+from ottla.server import replica_changes
 from ottla.server.app import BrokerServer
 from tests.server.conftest import MakeServer
 from tests.server.threads import run_until
@@ -119,7 +119,7 @@ def test_what_is_wanted_from_the_start_is_there_at_the_start(make_server: MakeSe
 
 def test_many_partitions_are_no_work_for_the_collector(make_server: MakeServer, monkeypatch: pytest.MonkeyPatch) -> None:
     """They are frozen; so they must go by themselves, or they would stay for ever."""
-    monkeypatch.setattr(replicas, "OPENED_PER_FREEZE", 10)
+    monkeypatch.setattr(replica_changes, "OPENED_PER_FREEZE", 10)
     server = make_server()
     gc.collect()
     gc.disable()
