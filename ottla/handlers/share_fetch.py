@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from ottla.base.errors import ApiError, ErrorCode
+from ottla.base.errors import ApiError, ErrorCode, StorageError
 from ottla.base.share_state import SharePartitionKey
 from ottla.replication.partition import Partition
 from ottla.requests.context import Broker, Pending, RequestContext, Watch, Watched
@@ -291,7 +291,11 @@ class ShareFetch:
             if read.slice is None:
                 return 0
             walk = LogWalk(read.slice, read.aborted)
-            acquired = share.acquire(self._session.member_id, offset, walk, records_max, body.batch_size, self._is_record_limit)
+            try:
+                acquired = share.acquire(self._session.member_id, offset, walk, records_max, body.batch_size, self._is_record_limit)
+            except StorageError as error:
+                reading.error = partition.fail(error).code
+                return 0
             if acquired:
                 piece = walk.piece(acquired[0].first_offset, acquired[-1].last_offset)
                 partition.traffic.bytes_out += piece.length

@@ -99,11 +99,11 @@ class Waiters:
             watch.expire()
 
     def run(self) -> None:
-        """Wakes every marked watch."""
+        """Wakes every marked watch. If one fails, the others are woken in the next turn of the loop."""
         self._is_batching = False
         if not self._ready:
             return
-        ready, self._ready = self._ready, []
+        ready, self._ready = iter(self._ready), []
         self._is_waking = True
         try:
             for watch in ready:
@@ -112,9 +112,20 @@ class Waiters:
                     watch.wake()
         finally:
             self._is_waking = False
-            finishing, self._finishing = self._finishing, {}
+            for watch in ready:
+                self.add_ready(watch)
+            if self._finishing:
+                self._finish()
+
+    def _finish(self) -> None:
+        """Calls what follows the wakes; if one function fails, the others are called in the next turn of the loop."""
+        finishing, self._finishing = iter(self._finishing), {}
+        try:
             for function in finishing:
                 function()
+        finally:
+            for function in finishing:
+                self.timers.call_soon(function)
 
     def after_wakes(self, function: Callable[[], None]) -> bool:
         """Calls `function` once, when all watches that are being woken have been; False outside of a round of wakes."""

@@ -74,6 +74,25 @@ def test_a_waiting_member_gets_what_is_appended() -> None:
     assert acquired(pending.response) == {0: [(0, 4, 1)]}
 
 
+@pytest.mark.parametrize("is_waiting", [False, True])
+def test_a_read_error_fails_only_the_partition(is_waiting: bool) -> None:
+    """The log is read again for the batches' headers; this failure too is an answer, and takes the replica offline."""
+    world = ShareWorld()
+    if is_waiting:
+        response = world.fetch(0, partitions=(0,))
+        other = world.fetch(0, member="b", partitions=(0,))
+    world.append(5)
+    world.disk.fail_next("read", path_part="t-0")
+    if is_waiting:
+        world.timers.run_due()
+        response = response.response
+        assert codes(other.response) == {0: ErrorCode.NOT_LEADER_OR_FOLLOWER}, "it tries again"
+    else:
+        response = world.fetch(0, partitions=(0,))
+    assert codes(response) == {0: ErrorCode.KAFKA_STORAGE_ERROR}
+    assert not world.partitions[0].is_leading
+
+
 def test_a_waiting_member_gets_what_another_releases() -> None:
     world = ShareWorld()
     world.append(5)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import pytest
+
+from ottla.base.errors import StorageError
 from ottla.server.waiters import Waiters, Watch
 from tests.fakes.clock import ManualClock
 from tests.fakes.timers import ManualTimers
@@ -57,3 +60,38 @@ def test_time_runs_out() -> None:
     started(waiters, called, "second").cancel()
     timers.advance(1000)
     assert called == ["first timed out"]
+
+
+def test_a_failed_wake_leaves_the_others_of_its_round_to_the_next_turn() -> None:
+    timers = ManualTimers(ManualClock())
+    waiters, called = Waiters(timers), []
+
+    def fail() -> None:
+        called.append("failed")
+        raise StorageError("cannot read", "/data")
+
+    waiters.watch((), 1000, fail, lambda: None).mark()
+    for name in ("second", "third"):
+        started(waiters, called, name).mark()
+    with pytest.raises(StorageError):
+        timers.run_due()
+    timers.run_due()
+    assert called == ["failed", "second", "third"]
+
+
+def test_a_failed_follower_of_a_wake_leaves_the_others_to_the_next_turn() -> None:
+    timers = ManualTimers(ManualClock())
+    waiters, called = Waiters(timers), []
+
+    def fail() -> None:
+        raise StorageError("cannot send", "/data")
+
+    def wake() -> None:
+        for function in (fail, lambda: called.append("first"), lambda: called.append("second")):
+            assert waiters.after_wakes(function)
+
+    waiters.watch((), 1000, wake, lambda: None).mark()
+    with pytest.raises(StorageError):
+        timers.run_due()
+    timers.run_due()
+    assert called == ["first", "second"]
