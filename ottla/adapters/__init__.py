@@ -1,1 +1,1 @@
-"""The only modules that touch clocks, files, sockets and the metadata store's real keepers: one for each port."""
+"""The only modules that touch clocks, files, sockets and the real metadata stores: one for each port."""

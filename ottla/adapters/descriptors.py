@@ -1,4 +1,4 @@
-"""How many files and sockets may this process have open? As many as the system lets it: the soft limit is raised to the hard one.
+"""Raises the soft limit of open files and sockets to the hard one, and shares them out.
 
 The soft limit of most systems is small (1,024 or 256) for the sake of programs that use `select`; nothing here does.
 """
@@ -15,7 +15,7 @@ LEAST = 16
 
 
 def raise_limit() -> int:
-    """Raises the limit of open descriptors as far as it goes; answers what it is now."""
+    """Raises the limit of open descriptors as far as possible; returns the new one."""
     try:
         import resource
     except ImportError:

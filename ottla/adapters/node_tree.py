@@ -26,7 +26,7 @@ def parent_of(path: str) -> str:
 
 
 class Staged:
-    """What a multi leaves behind."""
+    """The nodes after a multi."""
 
     __slots__ = ("created", "growth", "nodes", "sequences")
 

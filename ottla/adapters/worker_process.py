@@ -1,4 +1,4 @@
-"""A process of our own for work that burns the CPU: an order goes in, an answer comes out, one at a time.
+"""A worker process for work that needs much CPU: takes one order at a time and returns its answer.
 
 The process runs `main()` of a module of this package, with pipes for stdin and stdout; unlike a fork it copies no thread and no lock of the
 broker. It is started with the first order and again after it has died. Orders and answers are pickled; both ends are this program. The
@@ -21,7 +21,7 @@ from typing import Any, BinaryIO
 from ottla.base.ports import WorkerLost
 
 NICENESS = 5
-"""The worker gives way to the broker where both want the same core."""
+"""The worker's niceness: the broker goes first where both want the same core."""
 
 
 class WorkerProcess:

@@ -3,9 +3,9 @@
 Behaviour: all partitions of a transaction are added or none; if one is unknown or forbidden the others get OPERATION_NOT_ATTEMPTED. With
 `verify_only` nothing is added: a partition outside of the transaction gets TRANSACTION_ABORTABLE.
 
-Version notes: 2 PRODUCER_FENCED instead of INVALID_PRODUCER_EPOCH (KIP-588); 4 several transactions, verification (KIP-890); tells
-INVALID_TXN_STATE where 5 sends TRANSACTION_ABORTABLE. 4 and 5 are spoken between brokers, and by @platformatic/kafka (Node). A broker (the
-right to CLUSTER_ACTION) needs no rights of its client's beside it.
+Version notes: 2 PRODUCER_FENCED instead of INVALID_PRODUCER_EPOCH (KIP-588); 4 several transactions, verification (KIP-890); answers
+INVALID_TXN_STATE where 5 answers TRANSACTION_ABORTABLE. 4 and 5 are spoken between brokers, and by @platformatic/kafka (Node). A broker
+(the right to CLUSTER_ACTION) needs no rights of its client's beside it.
 
 Not done: nothing.
 """
@@ -119,7 +119,7 @@ def run_one(broker: Broker, request: RequestContext, transaction: AddPartitionsT
 
 
 def refuse_partitions(broker: Broker, request: RequestContext, partitions: Sequence[TopicPartition], *, is_trusted: bool = False) -> Codes:
-    """Those that cannot be added, and why. A broker asks for a client whose rights it has seen to."""
+    """The partitions that cannot be added, and why. A broker asks for a client whose rights it has checked."""
     refused: Codes = {}
     for partition in partitions:
         if not is_trusted and not is_allowed(broker, request, AclOperation.WRITE, ResourceType.TOPIC, partition.topic):

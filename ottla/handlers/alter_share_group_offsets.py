@@ -58,7 +58,7 @@ def handle(broker: Broker, request: RequestContext, body: AlterShareGroupOffsets
 
 
 def respond(outcomes: ShareOffsetOutcomes) -> AlterShareGroupOffsetsResponse:
-    """Each topic once, with the outcomes of its partitions."""
+    """The response: each topic once, with the results of its partitions."""
     topics: dict[str, AlterShareGroupOffsetsResponseTopic] = {}
     for outcome in outcomes.outcomes:
         topic = topics.get(outcome.topic)

@@ -60,7 +60,7 @@ def advertised(broker: Broker) -> list[ApiVersion]:
 
 
 def is_for_another(broker: Broker, body: ApiVersionsRequest) -> bool:
-    """The client believes that it speaks to another cluster or another node (an address was taken over)."""
+    """Whether the client expects another cluster or another node at this address (it was taken over)."""
     if body.cluster_id is not None and body.cluster_id != broker.metadata.cluster_id:
         return True
     return body.node_id >= 0 and body.node_id != broker.broker_id

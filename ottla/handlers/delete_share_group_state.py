@@ -1,7 +1,7 @@
 """DeleteShareGroupState: the group coordinator deletes the stored state of share partitions.
 
-Behaviour: what was known is gone; nothing to forget is no error. UNKNOWN_TOPIC_OR_PARTITION for a topic that does not exist.
-Only brokers may ask: CLUSTER_AUTHORIZATION_FAILED for clients.
+Behaviour: the stored state is deleted; a share partition without state is no error. UNKNOWN_TOPIC_OR_PARTITION for a topic that does not
+exist. Only brokers may ask: CLUSTER_AUTHORIZATION_FAILED for clients.
 
 Version notes: there is one.
 

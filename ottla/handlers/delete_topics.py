@@ -52,7 +52,7 @@ def handle(broker: Broker, request: RequestContext, body: DeleteTopicsRequest) -
 
 
 def _resolve(broker: Broker, request: RequestContext, state: DeleteTopicState) -> DeletableTopicResult:
-    """The topic that is meant, or why there is none."""
+    """The topic that the request names, or why there is none."""
     name, topic_id = state.name, state.topic_id
     if (name is None) == (topic_id == ZERO_UUID):
         message = "Neither topic name nor id were specified." if name is None else "You may not specify both topic name and topic id."

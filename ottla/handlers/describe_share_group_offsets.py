@@ -1,9 +1,9 @@
 """DescribeShareGroupOffsets: where share groups stand in their partitions, and how much is before them (KIP-932, KIP-1226).
 
-Behaviour: the offset up to which everything is done with, -1 where the group has not read yet; topics null asks for all partitions that the
-group knows. A group or topic that does not exist has no position and no error. Lag counts from there to the end of the log (the last stable
-offset if the group has share.isolation.level=read_committed), less the records in between that are done with; it is -1 where it is not
-known. UNSUPPORTED_VERSION while the feature `share.version` is at level 0.
+Behaviour: the offset below which all records are finished, -1 where the group has not read yet; topics null asks for all partitions that
+the group knows. A group or topic that does not exist has no position and no error. Lag counts from there to the end of the log (the last
+stable offset if the group has share.isolation.level=read_committed), less the finished records in between; it is -1 where it is not known.
+UNSUPPORTED_VERSION while the feature `share.version` is at level 0.
 
 Version notes: 1 lag.
 

@@ -5,7 +5,7 @@ not describe are left out (KIP-664).
 
 Version notes: none.
 
-To our own tools the client that used the id last is named as well, in tagged fields of ours.
+Ottla's own tools also get the client that used the id last, in tagged fields that Kafka does not have.
 
 Not done: nothing.
 """

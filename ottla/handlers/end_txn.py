@@ -4,7 +4,7 @@ Behaviour: answered when the outcome is durable; the markers may still be on the
 CONCURRENT_TRANSACTIONS until they have arrived. See `transactions/end_transaction.py` for every refusal.
 
 Version notes: 2 PRODUCER_FENCED instead of INVALID_PRODUCER_EPOCH (KIP-588); 5 transactions v2 (KIP-890): each end moves to the next epoch,
-which the answer brings, and what was never begun may be aborted.
+which is in the answer, and a transaction that was never begun may be aborted.
 
 Not done: nothing.
 """

@@ -4,7 +4,7 @@ Behaviour: reads each wanted partition up to the reader's bound (high watermark,
 replica). Records are slices of segment files, never copied here. If the answer holds fewer than `min_bytes` and no error, it waits up to
 `max_wait_ms` for one of its partitions to move, and then the same code runs again. `max_bytes` bounds the answer, except that the first
 partition that has data gives at least one whole batch, so that a batch larger than the limit cannot stop a reader. A replica needs the
-right to CLUSTER_ACTION; any other reader needs READ on each topic, asked again whenever the request is tried.
+right to CLUSTER_ACTION; any other reader needs READ on each topic, checked again whenever the request is tried.
 
 Version notes: 7 sessions (KIP-227, `replication/fetch_sessions.py`); 9 leader epoch fencing (KIP-320); 11 rack of the reader (KIP-392); 12
 diverging epoch for followers (KIP-595); 13 topic ids (KIP-516); 15 replica state (KIP-903); 16 endpoints of new leaders (KIP-951); 18 the
@@ -94,7 +94,7 @@ class Fetch:
         size = 0
         is_urgent = not self._plan.wanted
         reads = self._reads = []
-        # A replica's right was asked for the whole request.
+        # A replica's right was checked for the whole request.
         reads_all = self._replica[0] >= 0 or self._broker.authorizer.allows_clients_everything(self._request.connection)
         for wanted, partition in zip(self._plan.wanted, self._partitions, strict=True):
             if reads_all or self._may_read(wanted, partition):
@@ -166,7 +166,7 @@ class Fetch:
         return self._broker.partitions.get(wanted.topic, wanted.index)
 
     def _may_read(self, wanted: Wanted, partition: Partition | None) -> bool:
-        """Asked at each attempt, because rights may be withdrawn while a reader waits. An unknown topic id has no name to ask for."""
+        """Checked at each attempt, because rights may be withdrawn while a reader waits. An unknown topic id has no name to check."""
         name = self._topic_name(wanted) if partition is None else partition.topic_partition.topic
         return name is None or is_allowed(self._broker, self._request, AclOperation.READ, ResourceType.TOPIC, name)
 
@@ -198,7 +198,7 @@ class Fetch:
             return error.code
 
     def _read_as_follower(self, asked: FetchPartition, partition: Partition, bytes_max: int, is_first: bool) -> PartitionRead:
-        """The first attempt takes the follower's progress; a later one is the same request and says nothing new of it."""
+        """Reads for a follower. Only the first attempt updates its progress; later ones are the same request."""
         broker_id, broker_epoch = self._replica
         return partition.read_as_follower(
             FollowerFetch(broker_id, broker_epoch, asked.fetch_offset, asked.log_start_offset, self._broker.clock.monotonic_ms()),

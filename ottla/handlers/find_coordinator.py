@@ -75,7 +75,7 @@ def _find(broker: Broker, request: RequestContext, topic: str, key: str, code: E
 
 
 def check_share_partition(key: str) -> None:
-    """Raises `ApiError` INVALID_REQUEST if this does not name one. A group may have colons in its name."""
+    """Raises `ApiError` INVALID_REQUEST if the key is no share partition. A group may have colons in its name."""
     group_and_topic, _, partition = key.rpartition(":")
     group_id, _, topic_id = group_and_topic.rpartition(":")
     try:

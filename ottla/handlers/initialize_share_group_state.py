@@ -1,6 +1,6 @@
 """InitializeShareGroupState: the group coordinator creates or resets the stored state of share partitions.
 
-Behaviour: what was known is replaced. FENCED_STATE_EPOCH for a state epoch behind the one that is known; UNKNOWN_TOPIC_OR_PARTITION for a
+Behaviour: the stored state is replaced. FENCED_STATE_EPOCH for a state epoch below the stored one; UNKNOWN_TOPIC_OR_PARTITION for a
 topic that does not exist. Only brokers may ask: CLUSTER_AUTHORIZATION_FAILED for clients.
 
 Version notes: there is one.

@@ -1,4 +1,4 @@
-"""LeaderAndIsr: the controller sends leaders and followers.
+"""LeaderAndIsr: the controller makes replicas leaders or followers.
 
 Behaviour: only brokers may send it: CLUSTER_AUTHORIZATION_FAILED for clients. A broker that is its own controller
 answers STALE_CONTROLLER_EPOCH to any other.

@@ -5,7 +5,7 @@ types, all of them.
 
 Version notes: 0 was ListClientMetricsResources (KIP-714) and knows only client metrics. 1 names the types (KIP-1142).
 
-Not done: broker loggers and client metrics: there are none, so they are listed as nothing.
+Not done: broker loggers and client metrics: there are none, so none are listed.
 """
 
 from __future__ import annotations

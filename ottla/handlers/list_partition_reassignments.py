@@ -1,6 +1,6 @@
 """ListPartitionReassignments: moves of partitions under way.
 
-Behaviour: the partitions whose replicas are on the move, all of them (null) or those named, with the replicas that come and go.
+Behaviour: the partitions that are being reassigned, all of them (null) or those named, with the replicas that are added and removed.
 
 Version notes: KIP-455.
 

@@ -72,7 +72,7 @@ def _sort_out(
 
 
 def _join(topics: list[OffsetDeleteResponseTopic], refused: list[OffsetDeleteResponseTopic]) -> None:
-    """Each topic stands in an answer once, or clients see only a part of it."""
+    """Joins the results of a topic: it must stand in the answer once, or clients see only a part of it."""
     known = {topic.name: topic for topic in topics}
     for topic in refused:
         if topic.name in known:

@@ -111,14 +111,14 @@ def shown(fetched: FetchedOffset) -> OffsetFetchResponsePartitions:
 
 
 def missing_offset(partition: int, code: ErrorCode) -> OffsetFetchResponsePartitions:
-    """What a client reads as "nothing is committed", with a reason if there is one."""
+    """The answer for a partition without a committed offset, with an error if there is one."""
     return OffsetFetchResponsePartitions(partition_index=partition, committed_offset=-1, metadata="", error_code=code)
 
 
 def _sort_out(
     broker: Broker, request: RequestContext, topics: list[OffsetFetchRequestTopics], refused: list[OffsetFetchResponseTopics]
 ) -> list[TopicPartitions]:
-    """Keeps what may be asked for, with names for ids. A topic that does not exist is no error: nothing is committed for it."""
+    """Keeps the topics that the principal may describe, with names for ids. A topic that does not exist has no committed offset."""
     kept = []
     for topic in topics:
         if request.version >= TOPIC_IDS_SINCE:

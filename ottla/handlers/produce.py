@@ -84,7 +84,7 @@ class Produce:
         self._pending: Pending | None = None
         self._watch: Watch | None = None
         self.refusals: list[ApiError] = []
-        # What is appended and not yet acknowledged: the term of leadership that made the append (None while the coordinator is asked),
+        # Appended and not yet acknowledged: the term of leadership that made the append (None while the coordinator is asked),
         # last offset, its result.
         self.unacknowledged: list[tuple[Leader | None, int, PartitionProduceResponse]] = []
 

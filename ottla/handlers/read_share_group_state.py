@@ -1,6 +1,6 @@
 """ReadShareGroupState: a share partition's leader takes over its stored state.
 
-Behaviour: a leader epoch above the one that is known is logged before the answer leaves, and fences older leaders: FENCED_LEADER_EPOCH.
+Behaviour: a leader epoch above the stored one is logged before the answer leaves, and fences older leaders: FENCED_LEADER_EPOCH.
 INVALID_REQUEST for a share partition that was never initialized. Only brokers may ask: CLUSTER_AUTHORIZATION_FAILED for clients.
 
 Version notes: there is one.

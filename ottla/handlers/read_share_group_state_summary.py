@@ -1,9 +1,9 @@
 """ReadShareGroupStateSummary: where the share partitions of a group stand, for tools.
 
-Behaviour: epochs, start offset and the number of records after it that are done with; no leader epoch is taken over. A share partition of
-which nothing is known has a start offset of -1. Only brokers may ask: CLUSTER_AUTHORIZATION_FAILED for clients.
+Behaviour: epochs, start offset and the number of finished records after it; no leader epoch is taken over. A share partition without
+stored state has a start offset of -1. Only brokers may ask: CLUSTER_AUTHORIZATION_FAILED for clients.
 
-Version notes: 1 the number of records that are done with (KIP-1226).
+Version notes: 1 the number of finished records (KIP-1226).
 
 Not done: nothing. A share partition that is coordinated elsewhere is NOT_COORDINATOR.
 """

@@ -57,7 +57,7 @@ make_result = maker(PartitionData)
 make_acquired = maker(AcquiredRecords)
 
 READS_MAX = 32
-"""Slices read of one partition for one answer, when all before held nothing that may be delivered."""
+"""Slices read of one partition for one answer, while none has a record that may be delivered."""
 
 
 class Got(NamedTuple):
@@ -68,7 +68,7 @@ class Got(NamedTuple):
 
 
 class Reading:
-    """One partition of a session, as this request sees it; `error` ends it."""
+    """One partition of the session in this request; after an `error` it is not read any more."""
 
     __slots__ = ("error", "partition", "place", "share")
 
@@ -176,12 +176,12 @@ class ShareFetch:
         self._watch = self._broker.waiters.watch(watched, self._body.max_wait_ms, self._wake, self._give_up)
 
     def outcomes(self) -> list[tuple[Place, ErrorCode]]:
-        """What failed; in the answer that opens a session, every partition."""
+        """The partitions that failed, with their errors; in the answer that opens a session, every partition."""
         is_opening = self._body.share_session_epoch == INITIAL_EPOCH
         return [(reading.place, reading.error) for reading in self._readings if reading.error or is_opening]
 
     def abandon(self) -> None:
-        """The client is gone: reads nothing for it."""
+        """Ends the wait of a client that is gone, without reading."""
         if self._watch is not None:
             self._watch.cancel()
 
@@ -250,7 +250,7 @@ class ShareFetch:
         return is_failing or bool(self.got) or body.min_bytes <= 0
 
     def _offset(self, reading: Reading) -> int | None:
-        """Where something might be had."""
+        """The first offset that may be available; None if no record is. Also sets the reading's error."""
         partition, share = reading.partition, reading.share
         if partition is None or share is None or reading.error:
             return None
@@ -277,7 +277,7 @@ class ShareFetch:
         return 0 if read.slice is None else read.slice.length
 
     def _take(self, reading: Reading, offset: int, bytes_max: int, records_max: int) -> int:
-        """Acquires records of one partition; how many."""
+        """Acquires records of one partition; returns how many."""
         partition, share, body = reading.partition, reading.share, self._body
         assert partition is not None and share is not None
         for _ in range(READS_MAX):

@@ -1,11 +1,11 @@
 """TxnOffsetCommit: a producer commits a group's offsets inside its transaction.
 
 Behaviour: the transaction coordinator must know that this group's partition of `__consumer_offsets` is part of the ongoing transaction; it
-is asked when this broker has not seen it yet. The offsets are logged at once and count when the transaction commits. A producer that names
+is asked when this broker does not know it yet. The offsets are logged at once and count when the transaction commits. A producer that names
 the member it works for is fenced when that member is no longer in the generation it names (KIP-447).
 
 Version notes: 2 leader epoch; 3 member and generation (KIP-447); 4 TRANSACTION_ABORTABLE (KIP-890); 5 the group's partition becomes part
-of the transaction by this request (transactions v2, KIP-890), before that AddOffsetsToTxn must have said so; 6 topic ids.
+of the transaction by this request (transactions v2, KIP-890), before that by AddOffsetsToTxn; 6 topic ids.
 
 Not done: nothing.
 """
@@ -84,7 +84,7 @@ def command_of(body: TxnOffsetCommitRequest, topics: list[TxnOffsetCommitRequest
 def _admit(broker: Broker, request: RequestContext, body: TxnOffsetCommitRequest, commit: Any) -> None:
     """Asks the transaction coordinator, unless this transaction has written to the group's partition before.
 
-    While the answer is on its way a marker may end the transaction; then the answer counts for nothing, and the client asks again.
+    While the answer is on its way a marker may end the transaction; then the answer is void, and the client must try again.
     """
     count = _partition_count(broker)
     key = TopicPartition(GROUP_METADATA_TOPIC, java_partition(body.group_id, count))
@@ -107,7 +107,7 @@ def _admit(broker: Broker, request: RequestContext, body: TxnOffsetCommitRequest
 
 
 def offset_error(code: ErrorCode, version: int) -> ErrorCode:
-    """What a refused admission is called here: the coordinators' answers are those of Produce, which a group's client does not know."""
+    """The error of a refused admission: the coordinators answer with errors of Produce, which a group's client does not know."""
     if code is ErrorCode.NOT_ENOUGH_REPLICAS:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
     if code is ErrorCode.TRANSACTION_ABORTABLE and version < ABORTABLE_SINCE:

@@ -1,10 +1,10 @@
 """WriteShareGroupState: a share partition's leader stores what has changed.
 
-Behaviour: the changes are laid over what is known and logged. FENCED_LEADER_EPOCH for a leader that was replaced, FENCED_STATE_EPOCH for
-one that does not know of a reset; INVALID_REQUEST for a share partition that was never initialized. Only brokers may ask:
+Behaviour: the changes are merged into the stored state and logged. FENCED_LEADER_EPOCH for a leader that was replaced, FENCED_STATE_EPOCH
+for one that does not know of a reset; INVALID_REQUEST for a share partition that was never initialized. Only brokers may ask:
 CLUSTER_AUTHORIZATION_FAILED for clients.
 
-Version notes: 1 the number of records that are done with (KIP-1226).
+Version notes: 1 the number of finished records (KIP-1226).
 
 Not done: nothing. A share partition that is coordinated elsewhere is NOT_COORDINATOR.
 """

@@ -58,7 +58,7 @@ def may_write(broker: Broker, request: RequestContext) -> bool:
 def lay_out(
     asked: WritableTxnMarker, writes: list[tuple[TopicPartition, Marker, WritableTxnMarkerPartitionResult]]
 ) -> WritableTxnMarkerResult:
-    """The answer for one marker, its codes still to come, and what is to be written for it."""
+    """The answer for one marker, its error codes not set yet, and what is to be written for it."""
     marker = Marker(asked.producer_id, asked.producer_epoch, asked.coordinator_epoch, asked.transaction_result, asked.transaction_version)
     answer = WritableTxnMarkerResult(producer_id=asked.producer_id)
     for topic in asked.topics:

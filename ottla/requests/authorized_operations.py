@@ -41,7 +41,7 @@ SUPPORTED = {
 def authorized_operations(broker: Broker, request: RequestContext, resource_type: ResourceType, name: str) -> int:
     """One bit for each operation that is allowed; without access control all of them, as in Kafka.
 
-    CLUSTER_ACTION is among them although clients may not use it: programs compare the set with Kafka's, and none acts on it.
+    CLUSTER_ACTION is among them although clients may not use it: programs compare the set with Kafka's, and no program acts on it.
     """
     if broker.authorizer.allows_clients_everything(request.connection):
         return sum(1 << operation for operation in SUPPORTED[resource_type])

@@ -1,8 +1,8 @@
 """The log levels of the broker's parts, as DescribeConfigs and IncrementalAlterConfigs see it (KIP-412, resource type 8).
 
 The parts are the loggers of this process by their names (`ottla.connection`); what Kafka calls `root` stands for all of them. A part
-without a level of its own has that of `root`. Levels are Kafka's words; FATAL and TRACE, which Python's log has not, are the nearest
-that it has. Nothing is stored: the next start begins with `ottla.log.level`.
+without a level of its own has that of `root`. Levels are Kafka's words; FATAL and TRACE, which Python's log does not have, become the
+nearest that it has. Nothing is stored: the next start begins with `ottla.log.level`.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def logger_entries() -> list[ConfigEntry]:
 
 
 def alter_loggers(changes: Sequence[Change], *, validate_only: bool) -> None:
-    """All of them or, with `ApiError`, none."""
+    """Changes all the levels or, with `ApiError`, none."""
     loggers = _loggers()
     wanted = [(loggers[change.name], _level(change)) for change in changes if _is_known(change, loggers)]
     if not validate_only:

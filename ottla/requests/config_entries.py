@@ -45,7 +45,7 @@ def group_entries(config: BrokerConfig, overrides: Mapping[str, str]) -> list[Co
 
 
 def broker_entries(config: BrokerConfig, own: Mapping[str, str], default: Mapping[str, str]) -> list[ConfigEntry]:
-    """The broker's settings in force, save what is for tests, and what else was set: for this broker (`own`) or for all (`default`)."""
+    """The broker's settings in force without those for tests, and other stored ones: for this broker (`own`) or for all (`default`)."""
     entries = []
     for name, setting in BROKER_SETTINGS.items():
         if setting.is_internal:

@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 
 
 class Pending:
-    """An answer that comes later. Whoever completes it calls `complete` once; the connection listens by `then`, and calls `abandon`, if
-    there is one, when its peer is gone: then it need not be completed."""
+    """An answer that comes later. The handler calls `complete` once; the connection listens by `then`, and calls `abandon`, if there is
+    one, when its peer is gone: then it need not be completed."""
 
     __slots__ = ("_listener", "abandon", "is_done", "response")
 
@@ -85,26 +85,26 @@ class ConnectionInfo:
         self._closing: dict[object, Callable[[object], None]] = {}
 
     def authenticated(self, principal: str) -> None:
-        """The client has shown who it is; from now on it may send any request."""
+        """Notes that the client is authenticated: from now on it may send any request."""
         self.principal = principal
         self.is_authenticated = True
 
     def call_when_closed(self, subject: object, function: Callable[[object], None]) -> None:
-        """Calls `function(subject)` when the connection is closed, unless it is forgotten before."""
+        """Calls `function(subject)` when the connection is closed, unless `forget_closing` was called before."""
         self._closing[subject] = function
 
     def forget_closing(self, subject: object) -> None:
         self._closing.pop(subject, None)
 
     def closed(self) -> None:
-        """The connection is closed."""
+        """Calls the functions registered with `call_when_closed`: the connection is closed."""
         closing, self._closing = self._closing, {}
         for subject, function in closing.items():
             function(subject)
 
 
 class RequestContext:
-    """Who sent a request, and in which version. Requests of one connection and version share one, so it must not be changed."""
+    """The sender of a request, and its version. Requests of one connection and version share one, so it must not be changed."""
 
     __slots__ = ("client_id", "connection", "version")
 
@@ -125,7 +125,7 @@ class LogDirectory(Protocol):
 
 
 class Partitions(Protocol):
-    """The logs that live on this broker (`server/partition_table.py`)."""
+    """The partitions on this broker (`server/partition_table.py`)."""
 
     def get(self, topic: str, partition: int) -> Partition | None:
         """None when no replica lives here, or it could not be opened."""
@@ -143,7 +143,7 @@ class Partitions(Protocol):
 
 
 class GroupCoordinators(Protocol):
-    """The group machines that live on this broker (`server/coordinator_hosts.py`)."""
+    """The group coordinators on this broker (`server/coordinator_hosts.py`)."""
 
     def host_of(self, group_id: str) -> MachineHost:
         """The host of the group's shard. Raises ApiError NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE."""
@@ -152,7 +152,7 @@ class GroupCoordinators(Protocol):
         """The active hosts, for list requests; raises COORDINATOR_LOAD_IN_PROGRESS while one still loads."""
 
     def host_of_partition(self, partition: int) -> MachineHost | None:
-        """The host over this partition of `__consumer_offsets`, if it lives here: markers are passed on to it."""
+        """The host over this partition of `__consumer_offsets`, if it is on this broker: markers are passed on to it."""
 
 
 class Watch(Protocol):
@@ -167,7 +167,7 @@ class Watch(Protocol):
 
 
 class Watched(Protocol):
-    """What calls its watchers when a partition or a share partition has moved: its `base.notifier.Notifier`."""
+    """The notifier of a partition or share partition: calls its watchers whenever that has moved (`base.notifier.Notifier`)."""
 
     def add_watcher(self, function: Callable[[], None]) -> None: ...
 
@@ -175,7 +175,7 @@ class Watched(Protocol):
 
 
 class Waiters(Protocol):
-    """Who waits for which partitions to move (`server/waiters.py`)."""
+    """The requests that wait for partitions to move (`server/waiters.py`)."""
 
     def watch(
         self, watched: Sequence[Watched], timeout_ms: int, wake: Callable[[], None], on_timeout: Callable[[], None]
@@ -190,7 +190,7 @@ class InternalTopics(Protocol):
 
 @dataclass(slots=True)
 class Broker:
-    """Everything that handlers may use; filled once by `server/app.py`."""
+    """Everything that handlers may use; filled once by `server/node.py`."""
 
     broker_id: int
     config: BrokerConfig

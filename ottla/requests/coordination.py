@@ -1,4 +1,4 @@
-"""Puts a request to the group that it is about.
+"""Sends a request to the coordinator of the group that it names.
 
 `ask` finds the host of the group's shard, after the principal's right to the group, and runs one command; the handler's `respond` makes the
 response of the answer. A refusal (no right, no coordinator here, still loading) becomes the answer that `refusal` makes of the code.
@@ -26,7 +26,7 @@ Command = Callable[["GroupMachine", "Reply", int], "Decision"]
 
 
 def caller_of(request: RequestContext, may_describe: Callable[[str], bool] | None = None) -> Caller:
-    """Hosts are written as Kafka's tools show them, with a slash where a name could stand."""
+    """The sender of a request. Hosts are written as Kafka's tools show them, with a slash where a name could stand."""
     connection = request.connection
     return Caller(request.client_id or "", "/" + connection.host, connection.identity, connection.client_software_name, may_describe)
 
@@ -39,7 +39,7 @@ def describable_topics(broker: Broker, request: RequestContext) -> Callable[[str
 
 
 def offers_consumer_groups(broker: Broker) -> bool:
-    """Whether the configuration lets groups of the new consumer protocol in (KIP-848)."""
+    """Whether the configuration allows groups of the new consumer protocol (KIP-848)."""
     return "consumer" in broker.config.group_coordinator_rebalance_protocols
 
 
@@ -82,14 +82,14 @@ def ask_about_topics(
 
 
 def run(broker: Broker, group_id: str, command: Command, reply: Reply) -> None:
-    """Raises ApiError when this broker does not coordinate the group now; `reply` is not called then."""
+    """Runs a command on the group's shard. Raises ApiError, and never calls `reply`, when the group's coordinator is not here."""
     host = broker.groups.host_of(group_id)
     machine: GroupMachine = host.machine
     host.run(lambda now_ms: command(machine, reply, now_ms))
 
 
 class Gathering:
-    """One answer made of several: complete when each part has come."""
+    """One answer made of several parts: complete when each of them has arrived."""
 
     def __init__(self, parts: int, complete: Callable[[], None]) -> None:
         self._left = parts

@@ -1,9 +1,9 @@
 """The versions that a broker of an earlier Kafka release offers, for `ottla.advertise.level` and `ottla start --as-version`.
 
-A level names a release. At it this broker speaks no newer version of any API than that release did, and has not the APIs that it had not;
-what it offers itself is the upper bound in any case. `CHANGES` is the highest version of each API in 3.0, then what each later release
-changed; the facts are those of the brokers' own ApiVersions answers, as kafka-python's table of broker versions keeps them, which a test
-compares with this one.
+A level names a release. At a level this broker speaks no newer version of any API than that release did, and lacks the APIs that it lacked;
+what the broker itself serves is the upper bound in any case. `CHANGES` is the highest version of each API in 3.0, then what each later
+release changed; the facts are those of the brokers' own ApiVersions answers, as kafka-python's table of broker versions keeps them, which a
+test compares with this one.
 
 Version notes: features (KIP-584) that clients act upon, `transaction.version` and `group.version`, came with 4.0, `share.version` with
 4.1. That release had the APIs of share groups and left the feature at level 0, so their requests were refused; since 4.2 it is at 1.

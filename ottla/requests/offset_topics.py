@@ -21,7 +21,7 @@ TopicT = TypeVar("TopicT", bound=Any)
 def sort_out(
     broker: Broker, request: RequestContext, topics: list[TopicT], topic_class: type[TopicT], *, by_id: bool
 ) -> tuple[list[TopicT], list[tuple[TopicT, ErrorCode]]]:
-    """The topics that may pass, and those that may not with the reason; one of which only some partitions exist is divided."""
+    """The topics to serve, and the refused ones with the reason; a topic of which only some partitions exist is divided."""
     passed: list[TopicT] = []
     refused: list[tuple[TopicT, ErrorCode]] = []
     for topic in topics:
@@ -46,7 +46,7 @@ def _with(topic_class: type[TopicT], topic: TopicT, partitions: Collection[Any])
 
 
 def _look_up(broker: Broker, request: RequestContext, topic: Any, by_id: bool) -> tuple[ErrorCode, int]:
-    """What is wrong with the topic, and how many partitions it has."""
+    """The error of the topic, if any, and how many partitions it has."""
     metadata = broker.metadata
     found = metadata.topic_by_id(topic.topic_id) if by_id else metadata.topic(topic.name)
     if by_id and found is None:

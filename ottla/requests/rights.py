@@ -1,4 +1,4 @@
-"""What a handler asks the authorizer: one right of the request's principal, as a yes or no or as an `ApiError`."""
+"""Checks one right of the request's principal, as a yes or no or as an `ApiError`."""
 
 from __future__ import annotations
 

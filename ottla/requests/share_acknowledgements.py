@@ -1,4 +1,4 @@
-"""What ShareFetch and ShareAcknowledge share: whose request it is, and the acknowledgements of records that both carry."""
+"""The acknowledgements of records that ShareFetch and ShareAcknowledge both carry, and the group and member that send them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ RENEWAL_SINCE = 2
 LEADERSHIP_ERRORS = frozenset((ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH))
 
 Stated = tuple[Place, list[Acknowledgement]]
-"""A partition and what is said of its records."""
+"""A partition and the acknowledgements of its records."""
 Codes = dict[Place, ErrorCode]
 
 
@@ -107,7 +107,7 @@ def topic_name(broker: Broker, topic_id: bytes) -> str:
 
 
 def leader_of(broker: Broker, place: Place) -> tuple[int, int]:
-    """Who leads a partition now, and its epoch, for a member that has come to the wrong broker."""
+    """The leader of a partition and its epoch, for a member that asked the wrong broker."""
     topic = broker.metadata.topic_by_id(place[0])
     if topic is None or place[1] >= len(topic.partitions):
         return -1, -1

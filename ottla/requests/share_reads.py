@@ -1,4 +1,4 @@
-"""The log as share partitions see it: which batches a slice holds, which of them may be delivered, and where a group begins.
+"""Reads the log for share partitions: which batches a slice holds, which of them may be delivered, and where a group begins.
 
 Only headers are read, and only as many as are needed: a slice may be megabytes long, a member takes a few hundred records.
 Control batches are never delivered. To a group that reads committed data, neither are the batches of aborted transactions: a
@@ -96,7 +96,7 @@ class Verdict:
         return producer_id in self._producers
 
     def end(self, producer_id: int, offset: int) -> None:
-        """A marker: what the producer writes from here on is another transaction."""
+        """Ends the producer's transaction at its marker: what it writes from here on is another one."""
         self._go_to(offset)
         self._producers.discard(producer_id)
 
@@ -112,7 +112,7 @@ def _first_offset(transaction: tuple[int, int]) -> int:
 
 
 def find_start(partition: Partition, reset: str, now_ms: int) -> int:
-    """Where a group begins that has not read the partition before (`now_ms` is wall time). Raises `ApiError`."""
+    """The offset at which a group begins that has not read the partition before (`now_ms` is wall time). Raises `ApiError`."""
     if reset == "earliest":
         return partition.log.log_start_offset
     if reset.startswith(BY_DURATION):

@@ -22,7 +22,7 @@ NEGATIVE = Result(ErrorCode.INVALID_REQUEST, None, "a partition is not negative"
 
 
 def ask(broker: Broker, request: RequestContext, commands: Iterable[Command], respond: Callable[[Results], Any]) -> Any:
-    """The response, or what it will come from."""
+    """The response, or a `Pending` that the coordinators complete."""
     asked = {command.key: command for command in commands if command.key.group_id}
     if not is_broker(broker, request):
         return respond(dict.fromkeys(asked, REFUSED))

@@ -204,7 +204,7 @@ def run(
     config: BrokerConfig, notices: Sequence[Notice], *, seed_topics: Sequence[tuple[str, int]], started: float,
     read_again: Callable[[], BrokerConfig] | None = None, on_ready: Callable[[str], object] | None = None,
 ) -> int:  # fmt: skip
-    """Runs one broker until it is told to stop; returns the exit code. `on_ready` is given its address. Raises `StartRefused`."""
+    """Runs one broker until it is stopped by a signal; returns the exit code. `on_ready` is given its address. Raises `StartRefused`."""
     loop = new_event_loop()
     asyncio.set_event_loop(loop)
     directories = ", ".join(map(os.path.abspath, config.data_directories))

@@ -1,14 +1,14 @@
-"""By which address did a client come, and is that one that it will be told? The classic mistake of `advertised.listeners`, said out loud.
+"""Detects the classic mistake of `advertised.listeners`: clients arrive at an address that the listener does not advertise.
 
 A client dials a name, asks for metadata, and from then on uses the address that the broker advertises. Where that one leads elsewhere, the
-client times out and its own message says nothing of the cause. What can be known here: nothing in Kafka's protocol tells the name that was
-dialled (TLS and HTTP would, and are not served: `foreign_protocols.py` names them), but the socket knows its own end, the
-address at which the client arrived. One line is logged for each such address that none of the listener's advertised names stands for,
-once; it ends with the setting that would be right if clients are meant to come by that address. It is a warning where the client came from
-another machine and is told a loopback address; else it is information, since a forwarded port or a second network may well be meant.
+client times out and its own message says nothing of the cause. Nothing in Kafka's protocol has the name that was dialled (TLS and HTTP
+have it, and are not served: `foreign_protocols.py` detects them), but the socket knows its own end, the address at which the client
+arrived. One line is logged for each such address that none of the listener's advertised names resolves to, once; it ends with the setting
+that would be right if clients are meant to come by that address. It is a warning where the client came from another machine and a
+loopback address is advertised to it; else it is information, since a forwarded port or a second network may well be meant.
 
-Names are resolved in a thread of their own and only for addresses seen for the first time, so a slow name server holds nobody up. What is
-left unseen: a port forwarded to the address that is advertised, and whether the client itself can resolve the name.
+Names are resolved in a thread of their own and only for addresses seen for the first time, so a slow name server delays no request. Not
+detected: a port forwarded to the address that is advertised, and whether the client itself can resolve the name.
 """
 
 from __future__ import annotations
@@ -59,18 +59,18 @@ class Arrivals:
 
     def _judge(self, listener: str, arrived_at: str, client_host: str, host: str, port: int) -> None:
         """In a thread: it may wait for a name server."""
-        told = f"{host}:{port}"
+        advertised = f"{host}:{port}"
         try:
             addresses = {_plain(address) for address in self._resolve(host)}
         except OSError as error:
-            log.warning("%s advertises %s, which does not resolve here: %s", listener, told, error.strerror or error)
+            log.warning("%s advertises %s, which does not resolve here: %s", listener, advertised, error.strerror or error)
             return
         if _plain(arrived_at) in addresses:
             return
         text = "a client at %s came by %s, which %s does not advertise: it is told %s and must be able to reach that, else set %s=%s"
         is_lost = all(address.is_loopback for address in addresses) and not _plain(client_host).is_loopback
         log.log(
-            logging.WARNING if is_lost else logging.INFO, text, client_host, arrived_at, listener, told, "advertised.listeners",
+            logging.WARNING if is_lost else logging.INFO, text, client_host, arrived_at, listener, advertised, "advertised.listeners",
             self._corrected(listener, arrived_at), extra={"listener": listener},
         )  # fmt: skip
 

@@ -54,7 +54,7 @@ class Slot:
         self.parts = parts
         self.size = size
         self.abandon: Callable[[], None] | None = None
-        """Gives up the request when nobody is there to take its answer."""
+        """Gives up the request when the client is gone."""
 
 
 class Executor(Protocol):
@@ -66,14 +66,14 @@ class Executor(Protocol):
         """Called before a connection executes what one read brought."""
 
     def after_batch(self) -> None:
-        """Called when it has, and its answers are on their way."""
+        """Called when the connection has executed them and sent their answers."""
 
     def flush_later(self, flush: Callable[[], None]) -> bool:
-        """Calls `flush` once when all who are being woken have given their answers; False if nobody is: then it is for the caller."""
+        """Calls `flush` once after the round of wakes that is under way; False if none is: the caller must call it itself."""
 
 
 class Owner(Protocol):
-    """`server/listener.py`: who is notified of how a connection ends."""
+    """`server/listener.py`: is notified when a connection ends, and why."""
 
     def on_closed(self, connection: Connection) -> None: ...
 
@@ -147,7 +147,7 @@ class Connection:
             self._fail(error)
 
     def answer_whole(self, frame: bytes | bytearray) -> None:
-        """The same for an answer that is one piece of bytes."""
+        """Sends the answer of the request that is being executed, where it is one piece of bytes."""
         if self._slots:
             self._park(Slot([frame], len(frame)))
         else:
@@ -155,7 +155,7 @@ class Connection:
             self._out_bytes += len(frame)
 
     def answer(self, parts: list[Part]) -> None:
-        """The answer of the request that is being executed."""
+        """Sends the answer of the request that is being executed."""
         if self._slots:
             self._park(Slot(parts, sum(map(len, parts))))
         else:
@@ -172,10 +172,10 @@ class Connection:
         self._parked_bytes += slot.size
 
     def fill(self, slot: Slot, parts: list[Part]) -> None:
-        """A reserved answer is there (an empty list: none is wanted)."""
+        """Puts the answer into its reserved place (an empty list: none is wanted), and sends what is due."""
         slot.parts = parts
         slots = self._slots
-        if slots and slots[0] is not slot:  # it goes on waiting
+        if slots and slots[0] is not slot:  # an answer before it is not there yet
             self._parked_bytes -= slot.size
             slot.size = sum(map(len, parts))
             self._parked_bytes += slot.size
@@ -240,11 +240,11 @@ class Connection:
         self._look_whether_idle()
 
     def facts(self) -> dict[str, object]:
-        """What a line of the log about this connection carries."""
+        """The attributes of a log line about this connection."""
         return {"listener": self.info.listener, "client_id": self.client_id, "correlation_id": self._failed_correlation_id}
 
     def _note_failed(self, view: memoryview, at: int) -> None:
-        """Which request it was, for the log; a frame has at least a header's bytes."""
+        """Notes which request failed, for the log; a frame has at least a header's bytes."""
         (self._failed_correlation_id,) = read_size(view, at + 4)
 
     def _fail(self, error: Exception) -> None:

@@ -1,8 +1,8 @@
-"""The machines that live here: a group coordinator over each led partition of `__consumer_offsets`, a transaction coordinator over each of
-`__transaction_state`, a share coordinator over each of `__share_group_state`.
+"""The coordinators on this broker: a group coordinator over each led partition of `__consumer_offsets`, a transaction coordinator over
+each of `__transaction_state`, a share coordinator over each of `__share_group_state`.
 
 Leading a partition makes its machine and loads it from the log; losing the partition throws the machine away. Requests find their host by
-Kafka's formula, also while it loads (they are told so).
+Kafka's formula, also while it loads (COORDINATOR_LOAD_IN_PROGRESS).
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ class GroupHosts:
             host.machine.configure(settings)
 
     def topics_changed(self) -> None:
-        """Consumer groups look at their topics again, at the next heartbeat of somebody."""
+        """Consumer groups look at their topics again, at the next heartbeat of a member."""
         for host in self._hosts.values():
             host.machine.topics_changed()
 

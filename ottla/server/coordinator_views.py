@@ -1,4 +1,4 @@
-"""What coordinators are told: their settings from the broker's configuration, topics and leaders from the cluster's metadata."""
+"""What coordinators read: their settings from the broker's configuration, topics and leaders from the cluster's metadata."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def group_settings(config: BrokerConfig) -> GroupCoordinatorSettings:
 
 
 def own_group_settings(config: BrokerConfig, metadata: ClusterMetadata) -> OwnSettings:
-    """What was set for single groups, held within the broker's bounds."""
+    """The settings of single groups, held within the broker's bounds."""
 
     def of_group(group_id: str) -> Mapping[str, int]:
         overrides = metadata.configs(CONFIG_GROUP, group_id)

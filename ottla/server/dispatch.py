@@ -28,7 +28,7 @@ read_header = Struct(">hhih").unpack_from
 HEADER_BYTES = 10
 NO_TAGS = b"\0"
 DECODED_FACTOR = 8
-"""How much more room a request takes once decoded, about."""
+"""Roughly how much more room a request takes once decoded."""
 
 
 class Route:

@@ -1,6 +1,6 @@
 """Group commit: one round of fsync serves every append that arrived while the last round ran.
 
-With `ottla.flush.on.ack` a partition asks for a flush after each append and lets nobody see the records before it is done. A round takes
+With `ottla.flush.on.ack` a partition asks for a flush after each append and no reader sees the records before it is done. A round takes
 the logs that asked, syncs their files in a thread, and then moves each partition's durable end on the loop, which releases the answers
 that waited. While a round runs, new requests gather for the next one. A sync that fails takes the log directory offline and acknowledges
 nothing.
@@ -62,7 +62,7 @@ class Flusher:
     def _sync(
         self, work: Sequence[tuple[Partition, int, Sequence[Syncable]]], failures: dict[Partition, StorageError]
     ) -> StorageError | None:
-        """In a thread; only one round runs at a time, so nobody else touches the histogram meanwhile."""
+        """Runs in a thread; only one round runs at a time, so no other code touches the histogram meanwhile."""
         started = self._now_ns()
         result = sync_all(work, failures)
         self.round_times.add(self._now_ns() - started)
@@ -90,7 +90,7 @@ class Flusher:
 
 
 def files_of(partition: Partition, failures: dict[Partition, StorageError]) -> Sequence[Syncable]:
-    """What must be synced of this log. Naming it may write small files; a failure is noted for the log and does not stop the others."""
+    """The files of this log that must be synced. Finding them may write small ones; a failure is noted for the log, the others go on."""
     try:
         return partition.log.unflushed_files()
     except StorageError as error:

@@ -1,10 +1,10 @@
-"""How long do things take? Histograms whose cost is one addition, with a bucket for each number of bits.
+"""Histograms of durations whose cost is one addition, with a bucket for each number of bits.
 
 Bucket n counts durations of n bits, 2^(n-1) <= nanoseconds < 2^n; so a duration is filed by `buckets[nanoseconds.bit_length()] += 1`.
 A quantile is interpolated within its bucket: it is off by less than the bucket is wide, a factor of two, and usually by far less. That is
 enough to see whether a request takes 50 microseconds or 50 milliseconds, which is what a dashboard is asked.
 
-`Recent` turns counts since the start into counts of the last minutes, by what it saw at earlier readings.
+`Recent` turns counts since the start into counts of the last minutes, by keeping earlier readings.
 """
 
 from __future__ import annotations

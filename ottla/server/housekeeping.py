@@ -1,5 +1,4 @@
-"""What has no event of its own: retention, compaction, checkpoints, flushes by age, forgotten producers, idle connections, directories that
-heal.
+"""Periodic work: retention, compaction, checkpoints, flushes by age, expiry of producer ids, idle connections, directories that heal.
 
 Each task has its interval from the configuration and runs on the loop in short steps; what touches the disk for long (checkpoints with
 their fsync, removal of files, probes of a failed directory) runs in a thread.
@@ -212,4 +211,4 @@ class Housekeeping:
 
 
 def ignore(_result: object) -> None:
-    """For work whose result nobody waits for."""
+    """The callback of work whose result does not matter."""

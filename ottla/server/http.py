@@ -1,11 +1,11 @@
 """A small HTTP server for probes and scrapes: `ottla.metrics.listen`.
 
-GET and HEAD of a handful of paths; everything else is told so. A request's head is bounded in size and time, connections in number, and a
-peer that does not read is dropped, so that nobody can hold the broker up through this door. No answer ever contains a traceback.
+GET and HEAD of a handful of paths; everything else is refused. A request's head is bounded in size and time, connections in number, and a
+peer that does not read is dropped, so that no client can slow the broker down through this port. No answer ever contains a traceback.
 
-`/healthz`, `/readyz` and `/startupz` answer anybody, because a kubelet has no password; why a broker is not ready is told to those who may
-read metrics. On an address that is not loopback, metrics need the user and password of `ottla.metrics.credentials`, and without that
-setting the broker refuses to open such an address.
+`/healthz`, `/readyz` and `/startupz` need no password, because a kubelet has none; the reasons why a broker is not ready are shown only to
+clients that may read metrics. On an address that is not loopback, metrics need the user and password of `ottla.metrics.credentials`, and
+without that setting the broker refuses to open such an address.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ class HttpPort:
 
     @property
     def url(self) -> str:
-        """As one would type it; `*` for every address."""
+        """The URL to type into a browser; `*` stands for every address."""
         return f"http://{f'[{self.host}]' if ':' in self.host else self.host or '*'}:{self.port}"
 
     async def stop(self) -> None:
@@ -116,7 +116,7 @@ class HttpPort:
         try:
             await self._converse(reader, writer)
         except (OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.CancelledError):
-            pass  # the peer has gone, is too slow, or this port closes: there is nobody to tell
+            pass  # the peer has gone, is too slow, or this port closes: no answer can be sent
         finally:
             self._tasks.discard(task)
             writer.transport.abort() if writer.transport.get_write_buffer_size() else writer.close()
@@ -201,7 +201,7 @@ def is_loopback(host: str) -> bool:
 
 
 def parse_head(head: bytes) -> Request:
-    """Raises `BadRequest` for what is not HTTP/1 or brings a body along."""
+    """Raises `BadRequest` for anything but HTTP/1 without a body."""
     first, *lines = head.decode("latin-1").removesuffix("\r\n\r\n").split("\r\n")
     words = first.split(" ")
     if len(words) != 3 or not words[0].isalpha() or not words[1].startswith("/"):

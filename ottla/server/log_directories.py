@@ -4,7 +4,7 @@ A directory belongs to one broker of one cluster (`meta.properties`) and to one 
 it fails it goes offline: its logs are not touched again until `recheck` finds that it can be written, so a full disk heals without a
 restart. Checkpoints (recovery points, high watermarks, log starts, clean offsets) are written together for all partitions of the
 directory. What is noted of a log counts until it is open, then the log itself knows better; when it is dropped in order to be opened
-anew, what it knew last is noted.
+anew, its last values are noted.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ class LogDirectoryState:
         self.clean_offsets.pop(partition.topic_partition, None)
 
     def forget(self, key: TopicPartition) -> None:
-        """The log is deleted, or is about to be made: nothing that was noted under its name counts any more."""
+        """Drops what was noted under the name of a log that is deleted, or about to be made."""
         self._closed.pop(key, None)
         self.clean_offsets.pop(key, None)
 

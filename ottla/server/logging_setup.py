@@ -1,6 +1,6 @@
 """The broker's own log: text for people, JSON for machines, always on stderr (stdout belongs to the READY line).
 
-Each line carries the broker's id and, where somebody has said so with `extra=`, the listener, client id and correlation id that it is
+Each line carries the broker's id and, where the caller passes them with `extra=`, the listener, client id and correlation id that it is
 about. A line stays one line whatever a client has called itself: what could end it early is written as an escape. No value of a setting is
 ever logged, only names, so no secret can be; where the values came from is (`sources_line`).
 """

@@ -31,7 +31,7 @@ SHARE_STATES = (GroupState.EMPTY, GroupState.STABLE, GroupState.DEAD)
 
 
 class Hosts(Protocol):
-    """Where the coordinators of one kind live, loading ones included."""
+    """The coordinators of one kind on this broker, loading ones included."""
 
     def __call__(self) -> Iterable[MachineHost]: ...
 
@@ -126,7 +126,7 @@ class ShareStateMetrics:
 
 
 def _active(hosts: Hosts) -> Iterator[Any]:
-    """The shards that can be trusted."""
+    """The shards that are loaded."""
     for host in list(hosts()):
         if host.state is HostState.ACTIVE:
             yield host.machine.shard

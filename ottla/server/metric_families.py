@@ -1,4 +1,4 @@
-"""Which metrics are there? Each family once: name, kind, what it says. Dashboards, alert rules and documentation are checked against it.
+"""The table of metrics. Each family once: name, kind, help text. Dashboards, alert rules and documentation are checked against it.
 
 Names are those that published Grafana boards and alert rules for Kafka ask for: kafka_exporter's, and those that the JMX exporter makes of
 Kafka's own metrics. What a single broker has no part for (queues between threads, followers, ZooKeeper, quotas) is exported with the value
@@ -38,7 +38,7 @@ SESSION = "kafka_server_sessionexpirelistener_zookeeper"
 FAMILIES: dict[str, Family] = {
     family.name: family
     for family in (
-        # The cluster as kafka_exporter tells it
+        # The cluster, as kafka_exporter names it
         Family("kafka_brokers", GAUGE, "Brokers of the cluster that are alive."),
         Family("kafka_broker_info", GAUGE, "1 for each broker that is alive, with its address."),
         Family("kafka_topic_partitions", GAUGE, "Partitions of a topic."),

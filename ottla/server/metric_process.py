@@ -1,6 +1,6 @@
 """What a scrape says of the process: CPU, memory, descriptors, garbage collection; and how late its event loop is.
 
-`/proc` is read where there is one; elsewhere what it would tell is left out. `LoopLag` asks the loop ten times a second to be called and
+`/proc` is read where there is one; elsewhere those metrics are left out. `LoopLag` asks the loop ten times a second to be called and
 measures how late the call comes; it runs only while metrics are on.
 """
 
@@ -57,7 +57,7 @@ def _open_descriptors() -> int:
 
 
 def _started_seconds() -> float:
-    """Wall time of the process's start; where the system does not tell, this moment is near enough."""
+    """Wall time of the process's start; where the system does not say, the current time is near enough."""
     try:
         with open("/proc/self/stat", "rb") as file:
             # The name, the second field, is in brackets and may contain blanks.

@@ -1,4 +1,4 @@
-"""One scrape: everything that the broker tells of itself, as Prometheus text.
+"""One scrape: all metrics of the broker, as Prometheus text.
 
 Nothing is measured for a scrape; it reads what the broker's objects know anyway and a few plain counters on the paths of records and
 requests. It is done in pieces of about a millisecond at most, so that clients are served in between: `steps` is the scrape, `render` all of
@@ -31,7 +31,7 @@ from ottla.server.metric_topics import TopicMetrics
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerParts:
-    """What is looked at."""
+    """The parts of the broker that are read."""
 
     broker: Broker
     dispatcher: Dispatcher
@@ -87,7 +87,7 @@ class Metrics:
         return page.encode(self._dialects)
 
     def hosts(self) -> Iterable[MachineHost]:
-        """All coordinators that live here."""
+        """All coordinators on this broker."""
         return [*self._group_hosts(), *self._broker.transactions.all_hosts(), *self._broker.share_states.all_hosts()]
 
     def _group_hosts(self) -> Iterable[MachineHost]:

@@ -1,6 +1,6 @@
-"""How a running broker is watched: ties its parts to the metrics, the health checks and the HTTP port that answers for both.
+"""Monitoring of a running broker: connects its parts to the metrics, the health checks and the HTTP port that serves both.
 
-Imported only where `ottla.metrics.listen` is set; a broker that nobody watches does not pay for it.
+Imported only where `ottla.metrics.listen` is set; a broker without monitoring does not pay for it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ def make_port(node: Node, listen: str) -> HttpPort:
 
 
 def make_health(node: Node, metrics: Metrics) -> Health:
-    """What has to hold before clients should come."""
+    """The checks that must pass before clients should come."""
 
     def listeners() -> str:
         return "" if node.is_ready else "the broker does not accept requests"

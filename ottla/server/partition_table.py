@@ -1,4 +1,4 @@
-"""The logs that live on this broker: opened at start, made and deleted on the controller's word, taken offline with their directory.
+"""The logs that live on this broker: opened at start, made and deleted when the controller says so, taken offline with their directory.
 
 A partition lives in one of `log.dirs`: where its directory was found at the start, else in the online directory with the fewest
 partitions. A directory of a deleted topic may be left over, because its log directory was offline then: it is removed when that comes
@@ -30,7 +30,7 @@ SEALED_FILES_MAX = 512
 
 
 class Notes(list[str]):
-    """What a log tells of its files, when it is opened and whenever it finds damage later: a line each in the broker's log."""
+    """What a log reports of its files, when it is opened and whenever it finds damage later: a line each in the broker's log."""
 
     def __init__(self, key: TopicPartition) -> None:
         super().__init__()
@@ -76,7 +76,7 @@ class PartitionTable:
         return ErrorCode.KAFKA_STORAGE_ERROR if key in self._unopened else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
     def await_opening(self, key: TopicPartition, topic_id: bytes) -> None:
-        """The metadata names this replica already; until it is open, clients are told to try again."""
+        """The metadata names this replica already; until it is open, requests for it get NOT_LEADER_OR_FOLLOWER and are retried."""
         if self.get(*key) is None:
             self._awaited[key] = None
             self._names[topic_id] = key.topic
@@ -140,7 +140,7 @@ class PartitionTable:
         return partition
 
     def delete(self, key: TopicPartition, topic_id: bytes) -> str | None:
-        """Forgets the partition and renames its directory; the caller removes the returned path later."""
+        """Drops the partition and renames its directory; the caller removes the returned path later."""
         partition = self.get(*key)
         if partition is None:
             return self._delete_unopened(key, topic_id)
@@ -187,7 +187,7 @@ class PartitionTable:
         return stopped
 
     def drop(self, partitions: Sequence[Partition]) -> None:
-        """Forgets partitions of an offline directory, so that `open` reads them anew."""
+        """Drops partitions of an offline directory, so that `open` reads them anew."""
         for partition in partitions:
             self.directory_of(partition).note(partition)
             self._forget(partition.topic_partition, partition)
@@ -285,7 +285,7 @@ class PartitionTable:
         return not self._disk.exists(path) or not any(name.endswith(LOG_SUFFIX) for name in self._disk.listdir(path))
 
     def _set_aside(self, key: TopicPartition, directory: LogDirectoryState) -> None:
-        """A directory of a topic that is gone stands where the partition of a new one may be made."""
+        """Renames the left-over directory of a deleted topic that has the name of a new topic's partition."""
         path = f"{directory.path}/{key}"
         found = read_topic_id(self._disk, path)
         target = deleted_directory(self._disk, path, found or bytes(16), STRAY_SUFFIX)
@@ -294,8 +294,8 @@ class PartitionTable:
         self._forget_place(key, directory)
 
     def _place(self, key: TopicPartition, topic_id: bytes, is_new: bool) -> LogDirectoryState:
-        """Where a replica goes that was not found. One that is not new may lie in a directory that nobody could look into: an empty log in
-        its place would be taken for the truth."""
+        """The directory for a replica that was not found. One that is not new may lie in a directory that cannot be read: an empty log in
+        its place would pass for the replica's records."""
         unknown = next((directory.path for directory in self._directories if not directory.is_claimed), None)
         if unknown is not None and not is_new:
             self._unopened[key] = None

@@ -24,7 +24,7 @@ log = logging.getLogger("ottla.peers")
 
 
 class BrokerPeers:
-    """See the module. `timeout_ms` is asked with each request."""
+    """`ports.Peers`: one connection to each other broker. `timeout_ms` is called for each request."""
 
     def __init__(self, network: Network, clock: Clock, timers: Timers, *, client_id: str, timeout_ms: Callable[[], int]) -> None:
         self._network = network

@@ -28,7 +28,7 @@ STILL_TICKS_MAX = 10
 
 
 class Reader(Protocol):
-    """Whose frame it is."""
+    """The channel that a frame is received from."""
 
     def resume_reading(self) -> None: ...
 
@@ -66,14 +66,14 @@ class ReceiveBuffers:
             self._wake()
 
     def wait(self, frame: LargeFrame, reader: Reader) -> None:
-        """The frame must grow and may not: its reader is told when it may."""
+        """The frame must grow and may not yet: its reader resumes when there is room."""
         self._waiting[frame] = reader
 
-    def forget(self, frame: LargeFrame) -> None:
+    def stop_waiting(self, frame: LargeFrame) -> None:
         self._waiting.pop(frame, None)
 
     def relieve(self) -> None:
-        """Called now and then; ends a standstill."""
+        """Drops a frame if all frames wait for each other; called periodically."""
         self._still_ticks = self._still_ticks + 1 if self._waiting else 0
         if self._still_ticks > STILL_TICKS_MAX:
             largest = max(self._waiting, key=lambda frame: frame.filled)
@@ -127,7 +127,7 @@ class LargeFrame:
         return self.view[: self.size]
 
     def release(self) -> None:
-        self._buffers.forget(self)
+        self._buffers.stop_waiting(self)
         self._buffers.give_back(self.buffer)
 
     def _grow(self) -> None:

@@ -1,7 +1,7 @@
-"""What this broker does on the controller's word: opens and leads replicas, stops and deletes them, takes over new settings.
+"""Carries out what the controller sends: opens and leads replicas, stops and deletes them, applies new settings.
 
-The controller speaks after its write is committed. Thousands of logs take seconds to open, so that is done in turns of the loop, in the
-order of what was said; a replica whose turn has not come answers NOT_LEADER_OR_FOLLOWER, which clients try again. A replica whose
+The controller sends after its write is committed. Thousands of logs take seconds to open, so that is done in turns of the loop, in the
+order of the requests; a replica whose turn has not come answers NOT_LEADER_OR_FOLLOWER, which clients try again. A replica whose
 directory is offline or damaged is not opened; its partition answers KAFKA_STORAGE_ERROR or UNKNOWN_TOPIC_OR_PARTITION until `reopen` or
 `open_again` has succeeded.
 """
@@ -29,8 +29,8 @@ from ottla.sharing.registry import SharePartitions
 log = logging.getLogger("ottla.replicas")
 
 OPENED_PER_FREEZE = 500
-"""What so many open partitions consist of is taken out of the collector's sight: it has no cycles, and walking over ten thousand of them
-would hold the loop for a tenth of a second."""
+"""After so many opened partitions their objects are frozen for the garbage collector: they have no cycles, and walking over ten thousand of
+them would hold the loop for a tenth of a second."""
 
 
 class ReplicaChanges:
@@ -87,7 +87,7 @@ class ReplicaChanges:
             self.configure_topic(name)
 
     def configure_all(self) -> None:
-        """A broker-wide default of logs has changed."""
+        """Applies a changed broker-wide default to all logs."""
         for topic in list(self._metadata.topics()):
             self.configure_topic(topic.name)
 
@@ -119,13 +119,13 @@ class ReplicaChanges:
         self.on_leader_and_isr([state for state in (*states, *waiting) if state is not None])
 
     def open_again(self, directory: LogDirectoryState) -> None:
-        """Logs of a directory that works could not be opened, for lack of room perhaps: tries them again."""
+        """Tries again to open the logs of a working directory that could not be opened, for lack of room perhaps."""
         keys = self._partitions.unopened_in(directory)
         self._metadata.mark_online(keys)
         self.on_leader_and_isr([self._missing.pop(key) for key in keys if key in self._missing])
 
     def mark_offline(self, replicas: Sequence[TopicPartition]) -> None:
-        """These replicas cannot be served, whatever the controller believes."""
+        """Shows these replicas as offline in the metadata, whatever the controller sends."""
         self._metadata.mark_offline(self._broker_id, replicas)
 
     def _state_of(self, key: TopicPartition) -> PartitionState | None:

@@ -1,10 +1,10 @@
-"""The broker as a service: what it tells systemd, which signals it hears, what it owes as the first process of a container.
+"""The broker as a service: notifies systemd, handles signals, and reaps orphans as the first process of a container.
 
 `notify` speaks systemd's protocol, a datagram on the socket named by NOTIFY_SOCKET; without that variable it does nothing. Where systemd
-watches over the service (WATCHDOG_USEC), it is told that the loop turns. SIGTERM and Ctrl-C stop cleanly, SIGHUP reloads. The first
-process of a container inherits every orphan in it, and a kernel that nobody asks about them keeps their entries for ever; so it asks every
-second (uvloop keeps SIGCHLD to itself). Nor does the kernel end a first process by a signal that has no handler, so there the second
-SIGTERM has one.
+watches over the service (WATCHDOG_USEC), it is notified that the loop turns. SIGTERM and Ctrl-C stop cleanly, SIGHUP reloads. The first
+process of a container inherits every orphan in it, and the kernel keeps their entries until it waits for them; so it does, every second
+(uvloop keeps SIGCHLD to itself). Nor does the kernel end a first process by a signal that has no handler, so there the second SIGTERM
+has one.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ REAP_SECONDS = 1.0
 
 
 def notify(*lines: str, environment: Mapping[str, str] = os.environ) -> bool:
-    """Tells systemd; whether somebody was told. A supervisor that does not listen is no reason not to run."""
+    """Sends the lines to systemd; returns whether they were sent. A supervisor that does not listen must not stop the broker."""
     address = environment.get("NOTIFY_SOCKET", "")
     if not address.startswith(("/", "@")):
         return False
@@ -52,14 +52,14 @@ def notify_stopping() -> bool:
 
 
 def notify_reloaded(reload: Callable[[], None]) -> None:
-    """Reloads, and tells systemd when that begins and when it is over."""
+    """Reloads, and notifies systemd when that begins and when it is over."""
     notify(RELOADING, f"MONOTONIC_USEC={time.monotonic_ns() // 1000}")
     reload()
     notify(READY)
 
 
 def feed_watchdog(loop: asyncio.AbstractEventLoop, environment: Mapping[str, str] = os.environ) -> bool:
-    """Tells systemd from now on that the loop turns, if it wants to know; a loop that stands still is restarted then."""
+    """Notifies systemd from now on that the loop turns, if its watchdog is on; it then restarts a broker whose loop stands still."""
     microseconds, pid = environment.get("WATCHDOG_USEC", ""), environment.get("WATCHDOG_PID", str(os.getpid()))
     if not microseconds.isdigit() or not int(microseconds) or pid != str(os.getpid()):
         return False
@@ -101,8 +101,8 @@ def _reap_again(loop: asyncio.AbstractEventLoop) -> None:
 
 
 def reap_orphans() -> int:
-    """Takes note of every child that has ended; how many there were. Whoever waits for a worker of the broker's own may find it gone, and
-    does not know its exit code then, which nobody asks for.
+    """Reaps every child that has ended; returns how many. The code that waits for the broker's own worker may find it reaped already: it
+    does not need the exit code.
     """
     count = 0
     while True:
