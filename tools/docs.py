@@ -1,7 +1,7 @@
-"""Makes the reference pages under `docs/reference/` from the code, so that they cannot say anything else.
+"""Makes the reference pages under `docs/reference/` from the code, so that they cannot differ from it.
 
 `python -m tools.docs` writes them, `--check` compares and names the pages that are out of date (exit code 1). Each page is a function that
-answers the page's text, or `None` while the part of the house that it describes does not exist. Pages open with a line that says where they
+answers the page's text, or `None` while the module that it describes does not exist. Pages open with a line that says where they
 come from. Handlers are read as source, not imported: their docstrings are the reference, and importing sixty of them would only take time.
 """
 

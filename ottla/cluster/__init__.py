@@ -1,1 +1,1 @@
-"""What a broker knows of its cluster: its session, its registration, and the metadata that it serves."""
+"""A broker's part in its cluster: its session, its registration, and the metadata that it serves."""

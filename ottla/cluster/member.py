@@ -102,7 +102,7 @@ class ClusterMember:
         self.controller.stand_for_election(on_begun)
 
     def _take_broker_configs(self) -> None:
-        """Settings of all brokers and of this one hold from now on."""
+        """Applies the settings of all brokers and of this one."""
         of_all = self.metadata.configs(CONFIG_BROKER, ALL_BROKERS)
         of_this = self.metadata.configs(CONFIG_BROKER, str(self._config.this_broker_id))
         for notice in self._config.set_dynamic(of_all, of_this):

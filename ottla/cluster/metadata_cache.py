@@ -34,7 +34,7 @@ class MetadataCache(ClusterMetadata):
         self._sent: dict[str, TopicMetadata] = {}  # those topics as controllers have sent them
 
     def mark_offline(self, broker_id: int, replicas: Iterable[TopicPartition]) -> None:
-        """These replicas of this broker cannot be served."""
+        """Shows these replicas of this broker as offline: they cannot be served."""
         topics: dict[str, None] = {}
         for key in replicas:
             self._offline.setdefault(key.topic, {})[key.partition] = broker_id
@@ -43,7 +43,7 @@ class MetadataCache(ClusterMetadata):
             self._show(name)
 
     def mark_online(self, replicas: Iterable[TopicPartition]) -> None:
-        """They can, or are about to be opened."""
+        """Ends `mark_offline` for replicas that can be served again, or are about to be opened."""
         topics: dict[str, None] = {}
         for key in replicas:
             if self._offline.get(key.topic, {}).pop(key.partition, None) is not None:

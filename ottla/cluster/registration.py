@@ -17,7 +17,7 @@ from ottla.controller import znodes
 from ottla.controller.loading import cluster_id, read_paths
 
 ATTEMPTS_MAX = 16
-"""Brokers that start together create the same nodes; each time one of them goes on."""
+"""Attempts to create the nodes: brokers that start together create the same ones, and each time one of them succeeds."""
 
 Registered = Callable[[int, str], object]
 """The broker's epoch and the cluster's id."""
@@ -94,7 +94,7 @@ class Registrar:
         self._store.multi([Create(self._path, data, ephemeral=True)], created)
 
     def _look(self, done: Registered, refused: Callable[[str], object]) -> None:
-        """Whose node it is."""
+        """Looks which session owns the node."""
 
         def read(result: StoreResult, node: StoreNode | None) -> None:
             if result is StoreResult.NO_NODE:

@@ -1,1 +1,1 @@
-"""Who leads what, and what exists: elections, placement, topics and settings, on a metadata store."""
+"""The controller: elections, placement, topics and settings, on a metadata store."""

@@ -1,4 +1,4 @@
-"""What the controller sends to the brokers after a write is confirmed: first what their replicas are, then the metadata.
+"""Sends the brokers what has changed after a write is confirmed: first the states of their replicas, then the metadata.
 
 A broker that is new gets everything: settings and metadata first, because the coordinators that it then loads look topics up. Afterwards
 each broker gets the changes: LeaderAndIsr and StopReplica for its own replicas, UpdateMetadata and UpdateConfigs like all others. Messages

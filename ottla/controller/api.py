@@ -1,7 +1,7 @@
-"""What the rest of the broker may ask of the controller, and the values of question and answer.
+"""The interface of the controller, with the values of requests and results.
 
 Every method takes a `done` callback that is called once on the loop, when the answer is committed in the metadata store (with the
-embedded store that is before the method returns). A result carries Kafka's error code for its own item; one bad item does not spoil the
+embedded store that is before the method returns). A result carries Kafka's error code for its own item; one bad item does not affect the
 others.
 """
 
@@ -31,7 +31,7 @@ class NewTopic:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicResult:
-    """How one topic fared."""
+    """The result for one topic."""
 
     name: str
     error: ErrorCode = ErrorCode.NONE
@@ -100,7 +100,7 @@ class IsrChangeRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionResult:
-    """How one partition fared; on success the state that now holds."""
+    """The result for one partition; on success its new state."""
 
     topic: str
     topic_id: bytes = NO_TOPIC_ID

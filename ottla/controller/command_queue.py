@@ -5,7 +5,7 @@ decide and apply the controller waits for the store; every write checks the epoc
 that the decision read. What may come back:
 
 - taken: the changes hold and are announced; the next part of the plan, or the answer.
-- another epoch, or an expired session: the controller resigns; nothing is written any more, all who wait get NOT_CONTROLLER.
+- another epoch, or an expired session: the controller resigns; nothing is written any more, all waiting commands get NOT_CONTROLLER.
 - another version: the state is read anew and the command decided again, `ATTEMPTS_MAX` times at most.
 - unknown: first a write that only checks the epoch, which the store orders behind the one whose answer was lost; then the nodes of the
   write are read. If they are as it leaves them it counts as taken; if not, the state is read anew and the command decided again.

@@ -3,7 +3,7 @@
 A candidate creates `/controller` and raises `/controller_epoch` in one multi, conditional on the version of the epoch that it read. The
 epoch and the version that this write sets are the mandate: all that the controller writes is conditional on that version, and reading the
 tree again never changes it (I38). A claim whose outcome is unknown counts only if `/controller` belongs to this session and the epoch node
-is exactly as the claim left it. Who is not elected waits until `/controller` changes.
+is exactly as the claim left it. A candidate that is not elected waits until `/controller` changes.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Who leads a partition: pure choices from the replicas in order, the in-sync set and the live brokers.
+"""Leader election: pure choices from the replicas in order, the in-sync set and the live brokers.
 
 A clean choice is the first live replica, in replica order, that is in sync. Only where the topic allows it may a replica out of sync lead
 when no other is left; records may be lost then, so the result says that it was unclean and the caller logs it (P10). An in-sync set never

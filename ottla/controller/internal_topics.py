@@ -1,7 +1,7 @@
 """The coordinators' topics: created at first use, with Kafka's settings for them. Two are compacted; of the third, `__share_group_state`,
 its coordinators remove themselves what is no longer needed.
 
-`ensure` may be asked many times while the first creation is on its way; all get its answer.
+`ensure` may be asked many times while the first creation is on its way; all callers get its answer.
 """
 
 from __future__ import annotations

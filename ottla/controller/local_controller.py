@@ -370,7 +370,7 @@ class LocalController:
             self._announcements.changes(self.state, changes, before)
 
     def _finish_deletion(self, names: Sequence[str], done: Callable[[], object]) -> None:
-        """Removes the replicas, then the nodes. A failure leaves the mark, and the next start goes on from there."""
+        """Removes the replicas, then the nodes. A failure leaves the mark, and the next start continues from there."""
         gone = [self.state.deleting[name] for name in names if name in self.state.deleting]
         self._announcements.stop(self.state, gone)
 

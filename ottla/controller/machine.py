@@ -84,7 +84,7 @@ def _joined(units: Sequence[Unit], last: Unit) -> Unit:
 
 
 def _assignment(partition: PartitionMetadata) -> tuple[tuple[int, ...], ...]:
-    """What of a partition stands in its topic's node."""
+    """The part of a partition's state that stands in its topic's node."""
     return partition.replicas, partition.adding_replicas, partition.removing_replicas
 
 

@@ -1,4 +1,4 @@
-"""What a decision of the controller consists of: writes to the metadata store, the changes that they mean, and the answer.
+"""The plan that a decision of the controller makes: writes to the metadata store, the changes that they mean, and the answer.
 
 A decision is made of units, each of which is written whole or not at all: a topic with its partitions, one partition's new state. `planned`
 packs them into parts that fit into one multi each (`MULTI_BYTES_MAX`); every part begins with a check of the epoch that the controller was

@@ -3,7 +3,7 @@
 A topic is created in one multi, with its assignment, its configuration and every partition's first state, so a crash leaves all of it or
 nothing; one that is too large for that is completed after a crash. Deletion has two steps, because replicas must be gone before the name
 is free: a node under `/admin/delete_topics` makes the topic invisible at once, and the topic's own nodes go when the brokers have removed
-its logs. A restart between the two finds the mark and goes on (I41).
+its logs. A restart between the two finds the mark and continues (I41).
 """
 
 from __future__ import annotations

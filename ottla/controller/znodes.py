@@ -1,4 +1,4 @@
-"""What stands in the metadata store: the paths, and the JSON bytes of each node, as Kafka lays them out in ZooKeeper.
+"""The nodes of the metadata store: their paths and their JSON, as Kafka lays them out in ZooKeeper.
 
 Writers give exactly the fields that Kafka writes. Readers take any order and unknown fields, and raise `NodeError` for bytes that are not
 what the path promises; loading ignores such a node with a line in the log, so that garbage in the store never stops a broker for

@@ -1,7 +1,7 @@
 """What may operators ask: which groups are there, what are they doing, and delete these?
 
 ListGroups and DescribeGroups answer from memory, DeleteGroups logs tombstones for a group without members and all its offsets, in steps of
-a bounded number of records; it answers when the last is committed. How a share group is deleted says `share/offsets.py`.
+a bounded number of records; it answers when the last is committed. Share groups are deleted in `share/offsets.py`.
 """
 
 from __future__ import annotations

@@ -92,7 +92,7 @@ class Leave:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerHeartbeat:
-    """ConsumerGroupHeartbeat. What is None, and a rebalance timeout of -1, is as it was said last."""
+    """ConsumerGroupHeartbeat. None, and a rebalance timeout of -1, mean unchanged."""
 
     group_id: str
     caller: Caller
@@ -110,7 +110,7 @@ class ConsumerHeartbeat:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShareHeartbeat:
-    """ShareGroupHeartbeat. What is None is as it was said last."""
+    """ShareGroupHeartbeat. None means unchanged."""
 
     group_id: str
     caller: Caller

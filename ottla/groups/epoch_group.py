@@ -1,9 +1,9 @@
 """What consumer groups (KIP-848) and share groups (KIP-932) have in common: members, epochs, a target assignment, and who has reached it.
 
-All of it is hard state, a fold of the group's records; a coordinator that takes over goes on where the last one stopped. Values are
+All of it is hard state, a fold of the group's records; a coordinator that takes over continues where the last one stopped. Values are
 immutable and replaced as a whole, so a decision can try its changes on a `copy`, which is a handful of dict copies.
 
-Three epochs tell how far things are: `epoch` rises when the members or what they want change, `target_epoch` is the group epoch that the
+Three epochs measure progress: `epoch` rises when the members or what they want change, `target_epoch` is the group epoch that the
 target assignment was made for, and each member's own epoch says which target it has reached.
 
 Invariants: a target and a position belong to a member.

@@ -24,7 +24,7 @@ class SessionRules(NamedTuple):
 
 
 def extend(shard: GroupShard, group_id: str, member_id: str, timeout_ms: int, rules: SessionRules, draft: Draft, now_ms: int) -> Session:
-    """The member was heard of. A timer is made only if none looks before the new deadline."""
+    """Moves the deadline of a member that sent a heartbeat. A timer is made only if none looks before the new deadline."""
     session = shard.sessions.get((group_id, member_id))
     if session is None:
         session = shard.sessions[group_id, member_id] = Session()

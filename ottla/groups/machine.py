@@ -282,7 +282,7 @@ class GroupMachine:
         return draft.decision()
 
     def resume(self, now_ms: int) -> Decision:
-        """Members found in the log have one session timeout to be heard of."""
+        """Starts the timers: members found in the log have one session timeout to send a heartbeat."""
         self.shard.is_live = True
         draft = Draft()
         for group in self.shard.groups.values():
@@ -305,7 +305,7 @@ class GroupMachine:
                 resume_share_states(self.shard, group, draft)
 
     def abandon(self, code: ErrorCode) -> Sequence[Effect]:
-        """Leadership is lost: everybody who waits in a rebalance is told."""
+        """Leadership is lost: answers all members that wait in a rebalance."""
         draft = Draft()
         for group in self.shard.groups.values():
             if type(group) is ClassicGroup:

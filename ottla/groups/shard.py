@@ -27,7 +27,7 @@ Run = Callable[[Callable[[int], Decision]], None]
 
 
 def run_nothing(_decide: Callable[[int], Decision]) -> None:
-    """Before the shell has said how."""
+    """The placeholder until the shell sets its own."""
 
 
 class Session:
@@ -44,8 +44,9 @@ class Session:
     def has_moved(self, connection: str) -> bool:
         """Whether the member came by another connection last time, so that it may not have got its last answer.
 
-        Kafka tells an assignment once, and again to who asks for everything. librdkafka (2.16) does not ask after a request that timed out:
-        then the group waits for it to give up what it was never told to, up to its rebalance timeout. Being told twice does no harm.
+        Kafka sends an assignment once, and again to members that ask for everything. librdkafka (2.16) does not ask after a request that
+        timed out: then the group waits for it to revoke partitions of an assignment that never arrived, up to its rebalance timeout.
+        Sending an assignment twice does no harm.
         """
         before, self.connection = self.connection, connection
         return before != connection

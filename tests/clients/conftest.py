@@ -1,6 +1,6 @@
 """A broker process for the tests of one module, and fresh names, so that tests do not see each other's topics and groups.
 
-A client that is left open goes on talking: its sockets and threads would fail tests that come later. So each test is charged with what it
+A client that is left open keeps talking: its sockets and threads would fail tests that come later. So each test is charged with what it
 leaves behind (`leaves_nothing_open`).
 """
 

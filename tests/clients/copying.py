@@ -19,7 +19,7 @@ PATIENT = {
     "reconnect.backoff.max.ms": 200,
     "retry.backoff.ms": 20,
     "log_level": 0,
-    # Else librdkafka 2.16 throws its brokers away when the only one is down (KIP-1102), and goes on asking the one thrown away for offsets.
+    # Else librdkafka 2.16 throws its brokers away when the only one is down (KIP-1102), and keeps asking the one thrown away for offsets.
     "metadata.recovery.strategy": "none",
 }
 

@@ -39,25 +39,25 @@ def look(port: int, group: str) -> GroupView:
 
 
 def _look_at_consumer(client: WireClient, group: str) -> GroupView:
-    told = client.ask(ConsumerGroupDescribeRequest(group_ids=[group]), 1).groups[0]
+    described = client.ask(ConsumerGroupDescribeRequest(group_ids=[group]), 1).groups[0]
     return GroupView(
         "consumer",
-        told.group_state,
-        told.group_epoch,
-        {member.member_id: _spots(member.assignment.topic_partitions, "topic_name") for member in told.members},
-        {member.instance_id: member.member_id for member in told.members if member.instance_id},
+        described.group_state,
+        described.group_epoch,
+        {member.member_id: _spots(member.assignment.topic_partitions, "topic_name") for member in described.members},
+        {member.instance_id: member.member_id for member in described.members if member.instance_id},
     )
 
 
 def _look_at_classic(client: WireClient, group: str) -> GroupView:
-    told = client.ask(DescribeGroupsRequest(groups=[group]), 5).groups[0]
+    described = client.ask(DescribeGroupsRequest(groups=[group]), 5).groups[0]
     members: dict[str, frozenset[Spot]] = {}
-    for member in told.members:
+    for member in described.members:
         data = bytes(member.member_assignment)
         share = decoder(ConsumerProtocolAssignment, int.from_bytes(data[:2], "big"))(data, 2)[0].assigned_partitions if data else []
         members[member.member_id] = _spots(share, "topic")
-    instances = {member.group_instance_id: member.member_id for member in told.members if member.group_instance_id}
-    return GroupView("classic", told.group_state, 0, members, instances)
+    instances = {member.group_instance_id: member.member_id for member in described.members if member.group_instance_id}
+    return GroupView("classic", described.group_state, 0, members, instances)
 
 
 def _spots(topics: Iterable[Any], name: str) -> frozenset[Spot]:

@@ -51,7 +51,7 @@ class Java:
         try:
             os.rename(making, there)
         except OSError:
-            shutil.rmtree(making)  # somebody else was quicker
+            shutil.rmtree(making)  # another process was quicker
         return there
 
 

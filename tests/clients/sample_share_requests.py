@@ -41,7 +41,7 @@ def join(world: World, group: str) -> str:
 
 
 def left_group(world: World) -> str:
-    """A share group that nobody is in any more."""
+    """A share group without members."""
     group = world.fresh("share-group")
     leaving = ShareGroupHeartbeatRequest(group_id=group, member_id=join(world, group), member_epoch=LEAVING)
     assert world.client.ask(leaving, 1).error_code == 0

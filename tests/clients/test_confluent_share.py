@@ -59,9 +59,9 @@ def seen(messages: list[Message]) -> list[tuple[int | None, int | None]]:
 
 def test_acknowledged_by_hand(sharer: Sharing) -> None:
     """What is released comes again, with the next number; what is rejected does not."""
-    told: list[Any] = []
+    calls: list[Any] = []
     with sharer(**{"share.acknowledgement.mode": "explicit"}) as consumer:
-        consumer.set_acknowledgement_commit_callback(lambda offsets, error: told.append((sorted(*offsets.values()), error)))
+        consumer.set_acknowledgement_commit_callback(lambda offsets, error: calls.append((sorted(*offsets.values()), error)))
         first = take(consumer, 6)
         assert seen(first) == [(offset, 1) for offset in range(6)]
         kinds = [AcknowledgeType.ACCEPT, AcknowledgeType.RELEASE, AcknowledgeType.REJECT]
@@ -74,7 +74,7 @@ def test_acknowledged_by_hand(sharer: Sharing) -> None:
             consumer.acknowledge(message)
         assert list(consumer.commit_sync(10.0).values()) == [None]
         assert take(consumer, 1, seconds=0.5) == []
-    assert told == [([0, 1, 2, 3, 4, 5], None), ([1, 4], None)]
+    assert calls == [([0, 1, 2, 3, 4, 5], None), ([1, 4], None)]
 
 
 def test_the_next_poll_accepts_and_closing_gives_back(sharer: Sharing, broker: BrokerProcess, names: tuple[str, str]) -> None:

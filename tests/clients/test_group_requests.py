@@ -1,4 +1,4 @@
-"""What requests of groups are told in corners that no stock client walks into."""
+"""Answers to group requests that no stock client sends."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ def test_offsets_of_partitions_that_do_not_exist_are_not_deleted_but_told(world:
     ]
     answer = world.client.ask(offset_delete.OffsetDeleteRequest(group_id="offsets", topics=topics), 0)
     unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    told = [(topic.name, [(one.partition_index, one.error_code) for one in topic.partitions]) for topic in answer.topics]
-    assert told == [(world.topic, [(1, 0), (7, unknown), (-1, unknown)]), ("missing", [(1, unknown)])]
+    answered = [(topic.name, [(one.partition_index, one.error_code) for one in topic.partitions]) for topic in answer.topics]
+    assert answered == [(world.topic, [(1, 0), (7, unknown), (-1, unknown)]), ("missing", [(1, unknown)])]
 
 
 def test_a_group_without_a_name_is_one_that_is_not_there(world: World) -> None:

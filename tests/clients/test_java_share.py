@@ -188,7 +188,7 @@ def test_killed_members_and_killed_brokers_lose_nothing_and_repeat_nothing_that_
         crashing.crash()
         eventually(lambda: still_to_do(crashing, "g", "t") == 0, seconds=PATIENCE_SECONDS)
     assert {offset for offset, _ in working.got()} == set(range(405))
-    # What was said as the broker died may have been heard; what was confirmed has been.
+    # What was sent as the broker died may have been applied; what was confirmed has been.
     assert len(working.done()) >= 405 - 2 * RECORDS_IN_FLIGHT
     finished: set[int] = set()
     for line in working.said:

@@ -53,8 +53,8 @@ def test_a_fetch_that_waits_hears_that_its_topic_was_deleted(broker: BrokerProce
 
 @pytest.mark.parametrize(("key", "version"), [(32, 2), (32, 4), (48, 1), (50, 0)])
 def test_the_message_of_success_is_empty_and_not_null(world: World, broker: BrokerProcess, key: int, version: int) -> None:
-    """kafkajs (Node) shows it: whoever compares with what Kafka answers finds an empty string in these three."""
+    """Found by kafkajs (Node): in these three Kafka answers an empty string."""
     with WireClient(broker.port) as client:
         answer = client.ask(world.request(key, version), version)
-    told = answer.results if key == 32 else [answer]
-    assert [(part.error_code, part.error_message) for part in told] == [(0, "")] * len(told)
+    results = answer.results if key == 32 else [answer]
+    assert [(part.error_code, part.error_message) for part in results] == [(0, "")] * len(results)

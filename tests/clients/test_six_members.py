@@ -84,9 +84,9 @@ class SixMembers:
         return next(member for member in self.members if member.kind == kind)
 
     def is_at_rest(self) -> bool:
-        told = look(self.broker.port, "six")
-        said = sorted(sorted(partition for _, partition in spots) for spots in told.members.values())
-        return told.state == "Stable" and len(said) == len(self.members) and said == sorted(sorted(member.owned) for member in self.members)
+        view = look(self.broker.port, "six")
+        owned = sorted(sorted(partition for _, partition in spots) for spots in view.members.values())
+        return view.state == "Stable" and len(owned) == len(self.members) and owned == sorted(sorted(member.owned) for member in self.members)
 
     def rest(self) -> list[int]:
         """Waits for it, tries each partition, and answers how many each member has."""

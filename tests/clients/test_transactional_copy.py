@@ -299,7 +299,7 @@ class Feed:
 
 
 def consumed(admin: AdminClient, group: str) -> int:
-    """How far the group has come, in records; -1 while nobody can say."""
+    """How far the group has come, in records; -1 while that is not known."""
     try:
         found = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)], request_timeout=2)[group].result(5)
     except (KafkaException, TimeoutError):  # the broker is away

@@ -1,4 +1,4 @@
-"""A disk in memory that fails on demand and forgets what was not synced.
+"""A disk in memory that fails on demand and loses what was not synced.
 
 Content is byte-exact. A written byte survives `crash()` only if its file was synced after the write *and* the name of the file was made
 durable by `sync_directory` of the directory that holds it (that goes for each directory up to the root, for renames and for removals as
@@ -167,7 +167,7 @@ class MemDisk:
         self._faults.append(_Fault(operation, number, after, count, path_part, written_bytes))
 
     def heal(self) -> None:
-        """Forgets all faults that were asked for."""
+        """Drops all faults that were asked for."""
         self._faults.clear()
 
     def flip_bits(self, path: str, position: int, mask: int = 0xFF) -> None:

@@ -40,7 +40,7 @@ class HeldPeers:
 
 
 class NoLeaders:
-    """`transactions.remote.Leaders` that knows of no other broker."""
+    """`transactions.remote.Leaders` that knows no other broker."""
 
     def leader_of(self, topic: str, partition: int) -> int | None:
         return None

@@ -1,4 +1,4 @@
-"""A SASL mechanism of two steps that believes everybody but Mallory, at once or when the test says."""
+"""A SASL mechanism of two steps that accepts any user but Mallory, at once or when the test says."""
 
 from __future__ import annotations
 

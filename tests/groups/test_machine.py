@@ -159,7 +159,7 @@ class GroupsUnderChange(RuleBasedStateMachine):
 
     @invariant()
     def members_are_watched(self) -> None:
-        """A member that is not heard of goes away: it waits with a request, or a timer looks after it.
+        """A silent member is removed: it waits with a request, or a timer looks after it.
 
         Timers are effects: while a decision is held, those of what it made are not there yet.
         """

@@ -71,7 +71,7 @@ def test_a_broker() -> None:
 
 
 def test_what_was_set_and_is_of_no_use_here_is_shown() -> None:
-    """Throttles of replication, which one broker has none of; and a name that nobody knows, whose value may be a secret."""
+    """Throttles of replication, which one broker has none of; and an unknown name, whose value may be a secret."""
     world = AdminWorld()
     rate, unknown = "leader.replication.throttled.rate", "made.up"
     for name in ("0", ""):

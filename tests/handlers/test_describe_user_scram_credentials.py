@@ -1,4 +1,4 @@
-"""DescribeUserScramCredentials: nobody has any."""
+"""DescribeUserScramCredentials: no user has any."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fetch: bounds of an answer, waiting, isolation carried through the wait (KAFKA-5376), sessions that tell nothing twice."""
+"""Fetch: bounds of an answer, waiting, isolation carried through the wait (KAFKA-5376), sessions that repeat nothing."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_an_error_is_answered_at_once(version: int, index: int, offset: int, top
     world = World()
     (result,) = results(handle(world.broker, request(version), body({index: offset}, wait_ms=500, topic=topic)))
     assert result.error_code == code
-    assert result.aborted_transactions == ([] if code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION else None), "as Kafka tells them apart"
+    assert result.aborted_transactions == ([] if code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION else None), "as in Kafka"
 
 
 def test_max_bytes_bounds_the_answer_but_one_batch_always_comes() -> None:
@@ -146,7 +146,7 @@ def test_a_session_repeats_nothing() -> None:
 
 
 def test_a_followers_progress_is_taken_once_for_each_of_its_requests() -> None:
-    """A fetch that waits is tried again at each move; that says nothing new of the follower, which is where it was."""
+    """A fetch that waits is tried again at each move; the follower's progress is still the same."""
     world = World(partitions=1)
     partition = world.partitions[0]
     partition.become_leader(leader_epoch=1, partition_epoch=1, replicas=(0, 1), isr=(0, 1), now_ms=0)

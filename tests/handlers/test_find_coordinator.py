@@ -12,7 +12,7 @@ from ottla.wire.messages.find_coordinator import FindCoordinatorRequest
 from tests.fakes.authorizer import StrictAuthorizer
 
 
-class House:
+class BrokerWorld:
     """A broker without internal topics that counts how often it is to create one."""
 
     def __init__(self, *denied: object) -> None:
@@ -35,17 +35,17 @@ class House:
 
 
 def test_nothing_is_created_for_those_who_may_not_use_it() -> None:
-    house = House("secret", "hidden")
+    world = BrokerWorld("secret", "hidden")
     refused = ErrorCode.GROUP_AUTHORIZATION_FAILED
-    assert house.ask("secret", "hidden", "secret") == [("secret", refused), ("hidden", refused), ("secret", refused)]
-    assert house.ask("secret", key_type=1) == [("secret", ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)]
-    assert house.ask("not a share partition", key_type=2) == [("not a share partition", ErrorCode.INVALID_REQUEST)]
-    assert house.created == []
+    assert world.ask("secret", "hidden", "secret") == [("secret", refused), ("hidden", refused), ("secret", refused)]
+    assert world.ask("secret", key_type=1) == [("secret", ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)]
+    assert world.ask("not a share partition", key_type=2) == [("not a share partition", ErrorCode.INVALID_REQUEST)]
+    assert world.created == []
 
 
 def test_one_right_is_enough_to_create_the_topic() -> None:
-    house = House("secret")
-    assert house.ask("secret", "mine") == [
+    world = BrokerWorld("secret")
+    assert world.ask("secret", "mine") == [
         ("secret", ErrorCode.GROUP_AUTHORIZATION_FAILED), ("mine", ErrorCode.COORDINATOR_NOT_AVAILABLE),
     ]  # fmt: skip
-    assert house.created == ["__consumer_offsets"]
+    assert world.created == ["__consumer_offsets"]

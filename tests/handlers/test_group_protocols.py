@@ -1,4 +1,4 @@
-"""`group.coordinator.rebalance.protocols`: a protocol that is left out is answered as if this broker had never heard of it."""
+"""`group.coordinator.rebalance.protocols`: a protocol that is left out is answered like an unknown one."""
 
 from __future__ import annotations
 

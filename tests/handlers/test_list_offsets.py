@@ -1,4 +1,4 @@
-"""ListOffsets: special times by version, and a stored batch whose records nobody can read."""
+"""ListOffsets: special times by version, and a stored batch whose records cannot be read."""
 
 from __future__ import annotations
 

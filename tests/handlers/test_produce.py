@@ -92,7 +92,7 @@ def test_flush_on_ack_holds_the_answer_until_the_group_commit(acks: int) -> None
     world = World(is_flush_on_ack=True)
     pending = handle(world.broker, request(9), body({0: batch(b"x"), 1: batch(b"y")}, acks=acks))
     assert isinstance(pending, Pending) and not pending.is_done
-    assert world.partitions[0].high_watermark == 0, "nobody sees what is not durable"
+    assert world.partitions[0].high_watermark == 0, "readers do not see what is not durable"
     world.flush()
     assert pending.is_done and codes(pending.response) == [0, 0]
     assert world.partitions[0].high_watermark == 1

@@ -1,4 +1,4 @@
-"""ShareFetch over real partitions: what a member gets, when it waits, what wakes it, and what it is told when it cannot have anything."""
+"""ShareFetch over real partitions: what a member gets, when it waits, what wakes it, and the errors."""
 
 from __future__ import annotations
 

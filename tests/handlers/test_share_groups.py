@@ -40,7 +40,7 @@ class Partition:
         return -1, STABLE_END if isolation_level else HIGH_WATERMARK, 0
 
 
-class House:
+class BrokerWorld:
     """A broker whose group coordinator is the transcripts' world: topic t has 4 partitions, of which 0 to 2 are led here."""
 
     def __init__(self, authorizer: Any = None, *settings: str) -> None:
@@ -92,8 +92,8 @@ def offsets(*topics: tuple[str, list[int]], group: str = "g") -> DescribeShareGr
     )
 
 
-def places(house: House, request: DescribeShareGroupOffsetsRequest, version: int = 1) -> list[tuple[str, int, int, int, int, int]]:
-    group = house.admin.ask(request, version).groups[0]
+def places(world: BrokerWorld, request: DescribeShareGroupOffsetsRequest, version: int = 1) -> list[tuple[str, int, int, int, int, int]]:
+    group = world.admin.ask(request, version).groups[0]
     assert group.error_code == ErrorCode.NONE
     return [
         (topic.topic_name, one.partition_index, one.start_offset, one.leader_epoch, one.lag, one.error_code)
@@ -103,47 +103,47 @@ def places(house: House, request: DescribeShareGroupOffsetsRequest, version: int
 
 
 def test_a_member_reports_and_is_described() -> None:
-    house = House()
-    house.groups.run("share a")
-    answer = house.admin.ask(beat(topics=["t"]))
+    world = BrokerWorld()
+    world.groups.run("share a")
+    answer = world.admin.ask(beat(topics=["t"]))
     assert (answer.error_code, answer.member_epoch, answer.heartbeat_interval_ms) == (ErrorCode.NONE, 3, 5000)
     assert [(bytes(topic.topic_id), topic.partitions) for topic in answer.assignment.topic_partitions] == [(T_ID, [0, 1, 2, 3])]
-    groups = house.admin.ask(ShareGroupDescribeRequest(group_ids=["g", "", "no"], include_authorized_operations=True)).groups
+    groups = world.admin.ask(ShareGroupDescribeRequest(group_ids=["g", "", "no"], include_authorized_operations=True)).groups
     assert [group.error_code for group in groups] == [ErrorCode.NONE, ErrorCode.INVALID_GROUP_ID, ErrorCode.GROUP_ID_NOT_FOUND]
     assert (groups[0].group_state, groups[0].assignor_name, groups[0].members[0].client_host) == ("Stable", "simple", "/test")
     assert groups[0].authorized_operations > 0 > groups[2].authorized_operations
 
 
 def test_where_a_group_stands_and_how_much_is_before_it() -> None:
-    house = House()
-    house.groups.run("share a")
-    house.remember(0, 40, 10)
-    house.remember(1, 40, -1)
-    house.remember(3, 40, 10)
+    world = BrokerWorld()
+    world.groups.run("share a")
+    world.remember(0, 40, 10)
+    world.remember(1, 40, -1)
+    world.remember(3, 40, 10)
     expected = [("t", 0, 40, 2, 50, 0), ("t", 1, 40, 2, -1, 0), ("t", 2, -1, 0, -1, 0), ("t", 3, 40, 2, -1, 0)]
-    assert places(house, offsets()) == expected, "lag is unknown where the count is, where nobody has read, and what others lead"
-    assert [place[4] for place in places(house, offsets(), version=0)] == [-1, -1, -1, -1]
-    house.own["share.isolation.level"] = "read_committed"
-    assert places(house, offsets(("t", [0])))[0][4] == STABLE_END - 40 - 10
-    assert places(house, offsets(("t", [9]), ("u", [0]))) == [("t", 9, -1, 0, -1, 0), ("u", 0, -1, 0, -1, 0)]
-    assert places(house, offsets(("t", [0]), group="no")) == [("t", 0, -1, 0, -1, 0)]
-    assert places(house, offsets(group="no")) == []
-    house.groups.persister.fail_with = ErrorCode.COORDINATOR_NOT_AVAILABLE
-    assert places(house, offsets(("t", [0]))) == [("t", 0, -1, 0, -1, ErrorCode.COORDINATOR_NOT_AVAILABLE)]
+    assert places(world, offsets()) == expected, "lag is unknown where the count is, where the group has not read, and where others lead"
+    assert [place[4] for place in places(world, offsets(), version=0)] == [-1, -1, -1, -1]
+    world.own["share.isolation.level"] = "read_committed"
+    assert places(world, offsets(("t", [0])))[0][4] == STABLE_END - 40 - 10
+    assert places(world, offsets(("t", [9]), ("u", [0]))) == [("t", 9, -1, 0, -1, 0), ("u", 0, -1, 0, -1, 0)]
+    assert places(world, offsets(("t", [0]), group="no")) == [("t", 0, -1, 0, -1, 0)]
+    assert places(world, offsets(group="no")) == []
+    world.groups.persister.fail_with = ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert places(world, offsets(("t", [0]))) == [("t", 0, -1, 0, -1, ErrorCode.COORDINATOR_NOT_AVAILABLE)]
 
 
 def test_offsets_are_altered_and_forgotten() -> None:
-    house = House()
-    answer = house.admin.ask(alter())
+    world = BrokerWorld()
+    answer = world.admin.ask(alter())
     assert [one.error_code for topic in answer.responses for one in topic.partitions] == [ErrorCode.NONE]
-    assert places(house, offsets()) == [("t", 0, 7, 0, HIGH_WATERMARK - 7, 0)]
-    answer = house.admin.ask(forget())
+    assert places(world, offsets()) == [("t", 0, 7, 0, HIGH_WATERMARK - 7, 0)]
+    answer = world.admin.ask(forget())
     assert [(bytes(topic.topic_id), topic.error_code) for topic in answer.responses] == [(T_ID, ErrorCode.NONE)]
-    assert places(house, offsets()) == []
-    assert house.closed == ["g", "g"], "whoever comes next reads what is remembered now"
+    assert places(world, offsets()) == []
+    assert world.closed == ["g", "g"], "the next fetch reads the stored state"
     for request in (alter(group=""), forget(group="")):
-        assert house.admin.ask(request).error_code == ErrorCode.INVALID_GROUP_ID
-    assert house.admin.ask(offsets(group="")).groups[0].error_code == ErrorCode.INVALID_GROUP_ID
+        assert world.admin.ask(request).error_code == ErrorCode.INVALID_GROUP_ID
+    assert world.admin.ask(offsets(group="")).groups[0].error_code == ErrorCode.INVALID_GROUP_ID
 
 
 ALL = (
@@ -161,28 +161,28 @@ def codes(answer: Any) -> list[int]:
 
 @pytest.mark.parametrize("request_", ALL, ids=lambda request: type(request).__name__)
 def test_what_refuses_all(request_: Any) -> None:
-    assert codes(House(DenyAll()).admin.ask(request_)) == [ErrorCode.GROUP_AUTHORIZATION_FAILED]
-    old = House(None, "ottla.advertise.level=4.1")
+    assert codes(BrokerWorld(DenyAll()).admin.ask(request_)) == [ErrorCode.GROUP_AUTHORIZATION_FAILED]
+    old = BrokerWorld(None, "ottla.advertise.level=4.1")
     assert codes(old.admin.ask(request_)) == [ErrorCode.UNSUPPORTED_VERSION]
-    moved = House()
+    moved = BrokerWorld()
     moved.refusal = ErrorCode.NOT_COORDINATOR
     assert codes(moved.admin.ask(request_)) == [ErrorCode.NOT_COORDINATOR]
 
 
 def test_topics_that_a_principal_may_not_see() -> None:
-    house = House(DenyAll((DESCRIBE, "g"), (READ, "g"), (DELETE, "g")))
-    house.groups.run("share a")
-    assert house.admin.ask(beat(topics=["t"])).error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
-    described = house.admin.ask(ShareGroupDescribeRequest(group_ids=["g"])).groups[0]
+    world = BrokerWorld(DenyAll((DESCRIBE, "g"), (READ, "g"), (DELETE, "g")))
+    world.groups.run("share a")
+    assert world.admin.ask(beat(topics=["t"])).error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    described = world.admin.ask(ShareGroupDescribeRequest(group_ids=["g"])).groups[0]
     assert (described.error_code, described.members) == (ErrorCode.TOPIC_AUTHORIZATION_FAILED, [])
-    assert places(house, offsets()) == []
-    assert places(house, offsets(("t", [0]))) == [("t", 0, -1, 0, -1, ErrorCode.TOPIC_AUTHORIZATION_FAILED)]
-    house.groups.run("share a epoch=-1")
-    altered = house.admin.ask(alter()).responses[0]
+    assert places(world, offsets()) == []
+    assert places(world, offsets(("t", [0]))) == [("t", 0, -1, 0, -1, ErrorCode.TOPIC_AUTHORIZATION_FAILED)]
+    world.groups.run("share a epoch=-1")
+    altered = world.admin.ask(alter()).responses[0]
     assert (bytes(altered.topic_id), altered.partitions[0].error_code) == (ZERO_UUID, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-    assert house.admin.ask(forget()).responses[0].error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    assert world.admin.ask(forget()).responses[0].error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
 
 def test_nothing_asked_is_nothing_answered() -> None:
-    house = House()
-    assert house.admin.ask(ShareGroupDescribeRequest()).groups == house.admin.ask(DescribeShareGroupOffsetsRequest()).groups == []
+    world = BrokerWorld()
+    assert world.admin.ask(ShareGroupDescribeRequest()).groups == world.admin.ask(DescribeShareGroupOffsetsRequest()).groups == []

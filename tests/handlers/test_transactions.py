@@ -48,19 +48,19 @@ class FakeLocalMarkers:
         self.answers.append(done)
 
 
-class House:
-    """A broker with one shard of transactions; what is denied is denied to everybody."""
+class BrokerWorld:
+    """A broker with one shard of transactions; what is denied is denied to every client."""
 
     def __init__(self) -> None:
-        self.world = World()
+        self.scenario = World()
         self.denied: set[tuple[AclOperation, ResourceType]] = {(AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER)}
         self.topics = {GROUP_METADATA_TOPIC}
         self.producers: list[Any] = []
         self.is_leading = True
         self.markers = FakeLocalMarkers()
-        self.world.coordinators.local_markers = self.markers  # type: ignore[assignment]
+        self.scenario.coordinators.local_markers = self.markers  # type: ignore[assignment]
         self.broker: Any = SimpleNamespace(
-            authorizer=self, transactions=self.world.coordinators, metadata=self, partitions=SimpleNamespace(get=self._partition)
+            authorizer=self, transactions=self.scenario.coordinators, metadata=self, partitions=SimpleNamespace(get=self._partition)
         )
 
     def is_allowed(self, connection: ConnectionInfo, operation: AclOperation, resource_type: ResourceType, name: str) -> bool:
@@ -115,153 +115,153 @@ def codes(results: list[Any]) -> dict[tuple[str, int], str]:
 
 
 def test_without_a_transactional_id_everybody_gets_a_new_producer_id() -> None:
-    house = House()
-    first, second = house.init(None), house.init(None)
+    world = BrokerWorld()
+    first, second = world.init(None), world.init(None)
     assert [(answer.error_code, answer.producer_id, answer.producer_epoch) for answer in (first, second)] == [(0, 0, 0), (0, 1, 0)]
 
 
 def test_an_idempotent_producer_that_must_wait_is_answered_later() -> None:
-    house = House()
-    house.world.store.hold()
-    pending = house.init(None)
+    world = BrokerWorld()
+    world.scenario.store.hold()
+    pending = world.init(None)
     assert isinstance(pending, Pending) and not pending.is_done
-    house.world.store.release()
+    world.scenario.store.release()
     assert pending.response.producer_id == 0
 
 
 def test_init_passes_the_identity_on_and_half_an_identity_is_refused() -> None:
-    house = House()
-    assert house.init().producer_epoch == 0
-    assert house.init(producer_id=0, producer_epoch=0).producer_epoch == 1
+    world = BrokerWorld()
+    assert world.init().producer_epoch == 0
+    assert world.init(producer_id=0, producer_epoch=0).producer_epoch == 1
     halves: list[dict[str, Any]] = [{"producer_id": 0}, {"producer_epoch": 0}]
     for fields in halves:
-        assert house.init(**fields).error_code == ErrorCode.INVALID_REQUEST
+        assert world.init(**fields).error_code == ErrorCode.INVALID_REQUEST
 
 
 @pytest.mark.parametrize(("version", "code"), [(3, ErrorCode.INVALID_PRODUCER_EPOCH), (4, FENCED)])
 def test_init_tells_old_clients_an_error_that_they_know(version: int, code: ErrorCode) -> None:
-    house = House()
-    house.init(), house.init()
-    assert house.init(version=version, producer_id=0, producer_epoch=0).error_code == code
+    world = BrokerWorld()
+    world.init(), world.init()
+    assert world.init(version=version, producer_id=0, producer_epoch=0).error_code == code
 
 
 def test_init_needs_rights() -> None:
     """A6, CVE-2023-50976."""
-    house = House()
-    assert house.init("secret").error_code == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-    house.denied = {(AclOperation.IDEMPOTENT_WRITE, ResourceType.CLUSTER), (AclOperation.TWO_PHASE_COMMIT, ResourceType.TRANSACTIONAL_ID)}
-    assert house.init(None).error_code == NONE, "who may write to any topic may do it idempotently (KIP-679)"
-    house.denied.add((AclOperation.WRITE, ResourceType.TOPIC))
-    assert house.init(None).error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
-    house.world.run("set is_two_phase_enabled=1")
-    assert house.init(enable2_pc=True).error_code == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-    assert house.init(keep_prepared_txn=True).error_code == NONE, "to take over a prepared transaction is no right of its own"
-    assert house.init().error_code == NONE
+    world = BrokerWorld()
+    assert world.init("secret").error_code == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    world.denied = {(AclOperation.IDEMPOTENT_WRITE, ResourceType.CLUSTER), (AclOperation.TWO_PHASE_COMMIT, ResourceType.TRANSACTIONAL_ID)}
+    assert world.init(None).error_code == NONE, "who may write to any topic may do it idempotently (KIP-679)"
+    world.denied.add((AclOperation.WRITE, ResourceType.TOPIC))
+    assert world.init(None).error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    world.scenario.run("set is_two_phase_enabled=1")
+    assert world.init(enable2_pc=True).error_code == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    assert world.init(keep_prepared_txn=True).error_code == NONE, "to take over a prepared transaction is no right of its own"
+    assert world.init().error_code == NONE
 
 
 def test_two_phase_commit_shows_the_ongoing_transaction() -> None:
-    house = House()
-    house.world.run("set is_two_phase_enabled=1")
-    plain = house.init(enable2_pc=True)
+    world = BrokerWorld()
+    world.scenario.run("set is_two_phase_enabled=1")
+    plain = world.init(enable2_pc=True)
     assert (plain.ongoing_txn_producer_id, plain.ongoing_txn_producer_epoch) == (-1, -1)
-    house.ask(add_offsets_to_txn, AddOffsetsToTxnRequest(transactional_id="tx", producer_id=0, producer_epoch=0, group_id="g"))
-    kept = house.init(enable2_pc=True, keep_prepared_txn=True)
+    world.ask(add_offsets_to_txn, AddOffsetsToTxnRequest(transactional_id="tx", producer_id=0, producer_epoch=0, group_id="g"))
+    kept = world.init(enable2_pc=True, keep_prepared_txn=True)
     assert (kept.producer_epoch, kept.ongoing_txn_producer_id, kept.ongoing_txn_producer_epoch) == (1, 0, 0)
 
 
 # Adding
 
 
-def add(house: House, names: list[str], version: int = 3, **fields: Any) -> dict[tuple[str, int], str]:
+def add(world: BrokerWorld, names: list[str], version: int = 3, **fields: Any) -> dict[tuple[str, int], str]:
     body = AddPartitionsToTxnRequest(
         v3_and_below_transactional_id=fields.get("transactional_id", "tx"),
         v3_and_below_producer_id=fields.get("producer_id", 0),
         v3_and_below_producer_epoch=fields.get("producer_epoch", 0),
         v3_and_below_topics=topics(*names),
     )
-    return codes(house.ask(add_partitions_to_txn, body, version).results_by_topic_v3_and_below)
+    return codes(world.ask(add_partitions_to_txn, body, version).results_by_topic_v3_and_below)
 
 
 def test_partitions_are_added_together_or_not_at_all() -> None:
-    house = House()
-    house.init()
-    assert add(house, ["t"]) == {("t", 0): "NONE", ("t", 1): "NONE"}
-    refused = add(house, ["t", "secret", "nowhere"])
+    world = BrokerWorld()
+    world.init()
+    assert add(world, ["t"]) == {("t", 0): "NONE", ("t", 1): "NONE"}
+    refused = add(world, ["t", "secret", "nowhere"])
     assert [refused[name, 0] for name in ("t", "secret", "nowhere")] == [
         "OPERATION_NOT_ATTEMPTED",
         "TOPIC_AUTHORIZATION_FAILED",
         "UNKNOWN_TOPIC_OR_PARTITION",
     ]
-    assert house.world.run("describe tx")[0] == "tx Ongoing 0/0 [t-0 t-1]"
+    assert world.scenario.run("describe tx")[0] == "tx Ongoing 0/0 [t-0 t-1]"
 
 
 def test_adding_needs_rights_and_a_name() -> None:
-    house = House()
-    assert set(add(house, ["t"], transactional_id="secret").values()) == {"TRANSACTIONAL_ID_AUTHORIZATION_FAILED"}
-    assert set(add(house, ["t"], transactional_id="").values()) == {"INVALID_REQUEST"}
+    world = BrokerWorld()
+    assert set(add(world, ["t"], transactional_id="secret").values()) == {"TRANSACTIONAL_ID_AUTHORIZATION_FAILED"}
+    assert set(add(world, ["t"], transactional_id="").values()) == {"INVALID_REQUEST"}
 
 
 @pytest.mark.parametrize(("version", "code"), [(1, "INVALID_PRODUCER_EPOCH"), (2, "PRODUCER_FENCED")])
 def test_adding_tells_old_clients_an_error_that_they_know(version: int, code: str) -> None:
-    house = House()
-    house.init(), house.init()
-    assert set(add(house, ["t"], version).values()) == {code}
+    world = BrokerWorld()
+    world.init(), world.init()
+    assert set(add(world, ["t"], version).values()) == {code}
 
 
-def batch(house: House, version: int, *, is_verify_only: bool, name: str = "t") -> Any:
+def batch(world: BrokerWorld, version: int, *, is_verify_only: bool, name: str = "t") -> Any:
     transaction = AddPartitionsToTxnTransaction(
         transactional_id="tx", producer_id=0, producer_epoch=0, verify_only=is_verify_only, topics=topics(name)
     )
     unnamed = AddPartitionsToTxnTransaction(topics=topics("t"))
-    return house.ask(add_partitions_to_txn, AddPartitionsToTxnRequest(transactions=[transaction, unnamed]), version)
+    return world.ask(add_partitions_to_txn, AddPartitionsToTxnRequest(transactions=[transaction, unnamed]), version)
 
 
 @pytest.mark.parametrize("version", [4, 5])
 def test_a_client_adds_in_a_batch(version: int) -> None:
     """@platformatic/kafka (Node) speaks the newest version of everything, so also this one, which Kafka's clients leave to brokers."""
-    house = House()
-    house.init()
-    answer = batch(house, version, is_verify_only=False)
+    world = BrokerWorld()
+    world.init()
+    answer = batch(world, version, is_verify_only=False)
     assert answer.error_code == NONE
     assert [codes(result.topic_results)["t", 0] for result in answer.results_by_transaction] == ["NONE", "INVALID_REQUEST"]
-    assert house.world.run("describe tx")[0] == "tx Ongoing 0/0 [t-0 t-1]"
-    assert house.ask(add_partitions_to_txn, AddPartitionsToTxnRequest(), version).results_by_transaction == []
+    assert world.scenario.run("describe tx")[0] == "tx Ongoing 0/0 [t-0 t-1]"
+    assert world.ask(add_partitions_to_txn, AddPartitionsToTxnRequest(), version).results_by_transaction == []
 
 
 def test_a_client_has_no_more_rights_in_a_batch() -> None:
-    house = House()
-    house.init()
-    refused = batch(house, 5, is_verify_only=False, name="secret").results_by_transaction[0]
+    world = BrokerWorld()
+    world.init()
+    refused = batch(world, 5, is_verify_only=False, name="secret").results_by_transaction[0]
     assert set(codes(refused.topic_results).values()) == {"TOPIC_AUTHORIZATION_FAILED"}
-    unknown = batch(house, 5, is_verify_only=False, name="nowhere").results_by_transaction[0]
+    unknown = batch(world, 5, is_verify_only=False, name="nowhere").results_by_transaction[0]
     assert set(codes(unknown.topic_results).values()) == {"UNKNOWN_TOPIC_OR_PARTITION"}
-    house.denied.add((AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID))
-    forbidden = batch(house, 5, is_verify_only=True).results_by_transaction[0]
+    world.denied.add((AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID))
+    forbidden = batch(world, 5, is_verify_only=True).results_by_transaction[0]
     assert set(codes(forbidden.topic_results).values()) == {"TRANSACTIONAL_ID_AUTHORIZATION_FAILED"}
 
 
 def test_batches_add_and_verify() -> None:
-    house = House()
-    house.denied.clear()
-    house.init()
-    verified = {version: batch(house, version, is_verify_only=True) for version in (4, 5)}
+    world = BrokerWorld()
+    world.denied.clear()
+    world.init()
+    verified = {version: batch(world, version, is_verify_only=True) for version in (4, 5)}
     assert [codes(verified[version].results_by_transaction[0].topic_results)["t", 0] for version in (4, 5)] == [
         "INVALID_TXN_STATE",
         "TRANSACTION_ABORTABLE",
     ]
-    added = batch(house, 5, is_verify_only=False)
+    added = batch(world, 5, is_verify_only=False)
     assert [set(codes(result.topic_results).values()) for result in added.results_by_transaction] == [{"NONE"}, {"INVALID_REQUEST"}]
-    assert set(codes(batch(house, 4, is_verify_only=True).results_by_transaction[0].topic_results).values()) == {"NONE"}
+    assert set(codes(batch(world, 4, is_verify_only=True).results_by_transaction[0].topic_results).values()) == {"NONE"}
 
 
 def test_add_offsets() -> None:
-    house = House()
-    house.init()
+    world = BrokerWorld()
+    world.init()
 
     def ask(version: int = 4, **fields: Any) -> ErrorCode:
         named: dict[str, Any] = {"transactional_id": "tx", "producer_id": 0, "producer_epoch": 0, "group_id": "g"} | fields
         body = AddOffsetsToTxnRequest(**named)
-        return ErrorCode(house.ask(add_offsets_to_txn, body, version).error_code)
+        return ErrorCode(world.ask(add_offsets_to_txn, body, version).error_code)
 
     assert ask() is NONE
     assert (ask(1, producer_epoch=9), ask(2, producer_epoch=9)) == (ErrorCode.INVALID_PRODUCER_EPOCH, FENCED)
@@ -274,17 +274,17 @@ def test_add_offsets() -> None:
 
 
 def test_end() -> None:
-    house = House()
-    house.init()
+    world = BrokerWorld()
+    world.init()
 
     def ask(version: int, epoch: int, transactional_id: str = "tx") -> tuple[str, int, int]:
         body = EndTxnRequest(transactional_id=transactional_id, producer_id=0, producer_epoch=epoch, committed=True)
-        answer = house.ask(end_txn, body, version)
+        answer = world.ask(end_txn, body, version)
         return ErrorCode(answer.error_code).name, answer.producer_id, answer.producer_epoch
 
-    add(house, ["t"])
+    add(world, ["t"])
     assert ask(4, 0) == ("NONE", 0, 0)
-    add(house, ["t"])
+    add(world, ["t"])
     assert ask(5, 0) == ("NONE", 0, 1), "transactions v2 from version 5 on"
     assert (ask(1, 0)[0], ask(2, 0)[0]) == ("INVALID_PRODUCER_EPOCH", "PRODUCER_FENCED")
     assert ask(5, 0, "")[0] == "INVALID_REQUEST"
@@ -300,50 +300,50 @@ def markers_request() -> WriteTxnMarkersRequest:
 
 
 def test_markers_are_answered_when_all_are_there() -> None:
-    house = House()
-    pending = house.ask(write_txn_markers, markers_request())
-    assert house.markers.written == [(TopicPartition("t", index), Marker(7, 3, 5, True, 2)) for index in (0, 1)]
-    house.markers.answers[1](ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    world = BrokerWorld()
+    pending = world.ask(write_txn_markers, markers_request())
+    assert world.markers.written == [(TopicPartition("t", index), Marker(7, 3, 5, True, 2)) for index in (0, 1)]
+    world.markers.answers[1](ErrorCode.NOT_LEADER_OR_FOLLOWER)
     assert not pending.is_done
-    house.markers.answers[0](NONE)
+    world.markers.answers[0](NONE)
     [topic] = pending.response.markers[0].topics
     assert [(result.partition_index, result.error_code) for result in topic.partitions] == [(0, 0), (1, 6)]
 
 
 def test_markers_need_rights() -> None:
     """A5: an operator may, who may alter the cluster; a client may not."""
-    house = House()
-    house.denied.add((AclOperation.ALTER, ResourceType.CLUSTER))
-    answer = house.ask(write_txn_markers, markers_request())
+    world = BrokerWorld()
+    world.denied.add((AclOperation.ALTER, ResourceType.CLUSTER))
+    answer = world.ask(write_txn_markers, markers_request())
     assert {result.error_code for result in answer.markers[0].topics[0].partitions} == {ErrorCode.CLUSTER_AUTHORIZATION_FAILED}
-    assert house.markers.written == []
-    assert house.ask(write_txn_markers, WriteTxnMarkersRequest()).markers == []
+    assert world.markers.written == []
+    assert world.ask(write_txn_markers, WriteTxnMarkersRequest()).markers == []
 
 
 # Looking
 
 
 def test_describe_producers() -> None:
-    house = House()
-    house.producers = [
+    world = BrokerWorld()
+    world.producers = [
         SimpleNamespace(producer_id=7, epoch=3, last_sequence=9, last_timestamp=100, coordinator_epoch=5, transaction_first_offset=40)
     ]
     asked = [TopicRequest(name=name, partition_indexes=[0, 1, 9]) for name in ("t", "secret")]
-    answer = house.ask(describe_producers, DescribeProducersRequest(topics=asked))
+    answer = world.ask(describe_producers, DescribeProducersRequest(topics=asked))
     assert [[partition.error_code for partition in topic.partitions] for topic in answer.topics] == [[0, 6, 3], [29, 29, 29]]
     [producer] = answer.topics[0].partitions[0].active_producers
     assert (producer.producer_id, producer.producer_epoch, producer.last_sequence, producer.current_txn_start_offset) == (7, 3, 9, 40)
-    house.is_leading = False
-    answer = house.ask(describe_producers, DescribeProducersRequest(topics=asked))
+    world.is_leading = False
+    answer = world.ask(describe_producers, DescribeProducersRequest(topics=asked))
     assert answer.topics[0].partitions[0].error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
 def test_describe_transactions() -> None:
-    house = House()
-    house.init()
-    house.world.run("add A t-0 secret-0 t-1 as=0/0")
+    world = BrokerWorld()
+    world.init()
+    world.scenario.run("add A t-0 secret-0 t-1 as=0/0")
     asked = DescribeTransactionsRequest(transactional_ids=["tx", "nobody", "", "secret"])
-    states = house.ask(describe_transactions, asked).transaction_states
+    states = world.ask(describe_transactions, asked).transaction_states
     assert [ErrorCode(state.error_code).name for state in states] == [
         "NONE",
         "TRANSACTIONAL_ID_NOT_FOUND",
@@ -353,93 +353,93 @@ def test_describe_transactions() -> None:
     assert (states[0].transaction_state, states[0].producer_id, states[0].transaction_timeout_ms) == ("Ongoing", 0, 60_000)
     assert (states[1].producer_id, states[1].producer_epoch, states[1].transaction_start_time_ms) == (0, 0, 0), "as Kafka leaves them"
     assert [(topic.topic, topic.partitions) for topic in states[0].topics] == [("t", [0, 1])], "secret topics are left out"
-    house.world.run("close")
-    states = house.ask(describe_transactions, DescribeTransactionsRequest(transactional_ids=["tx"])).transaction_states
+    world.scenario.run("close")
+    states = world.ask(describe_transactions, DescribeTransactionsRequest(transactional_ids=["tx"])).transaction_states
     assert states[0].error_code == ErrorCode.NOT_COORDINATOR
-    assert house.ask(describe_transactions, DescribeTransactionsRequest()).transaction_states == []
+    assert world.ask(describe_transactions, DescribeTransactionsRequest()).transaction_states == []
 
 
-def test_our_own_tools_hear_who_used_the_id_last() -> None:
-    """Strict decoders refuse tags that they do not know, so nobody else gets them."""
-    house = House()
+def test_our_own_tools_get_the_client_that_used_the_id_last() -> None:
+    """Strict decoders refuse tags that they do not know, so other clients do not get them."""
+    world = BrokerWorld()
     asked = DescribeTransactionsRequest(transactional_ids=["tx"])
 
     def client(software: str = "ottla") -> tuple[str, str]:
-        (state,) = house.ask(describe_transactions, asked, software=software).transaction_states
+        (state,) = world.ask(describe_transactions, asked, software=software).transaction_states
         return state.ottla_client_id, state.ottla_client_host
 
-    house.init()
+    world.init()
     assert (client(), client("apache-kafka-java")) == (("client", "10.0.0.1"), ("", ""))
     end = EndTxnRequest(transactional_id="tx", producer_id=0, producer_epoch=0, committed=False)
-    assert house.ask(end_txn, end, host="10.0.0.2").error_code == NONE
+    assert world.ask(end_txn, end, host="10.0.0.2").error_code == NONE
     assert client() == ("client", "10.0.0.2")
-    assert house.ask(end_txn, end, 4, host="10.6.6.6").error_code != NONE
-    assert client() == ("client", "10.0.0.2"), "whoever was refused is not the owner"
+    assert world.ask(end_txn, end, 4, host="10.6.6.6").error_code != NONE
+    assert client() == ("client", "10.0.0.2"), "a refused client is not the owner"
     add = AddPartitionsToTxnRequest(
         v3_and_below_transactional_id="tx",
         v3_and_below_producer_id=0,
         v3_and_below_producer_epoch=1,
         v3_and_below_topics=topics("t"),
     )
-    house.ask(add_partitions_to_txn, add, 3, host="10.0.0.3")
+    world.ask(add_partitions_to_txn, add, 3, host="10.0.0.3")
     assert client() == ("client", "10.0.0.3")
     offsets = AddOffsetsToTxnRequest(transactional_id="tx", producer_id=0, producer_epoch=1, group_id="g")
-    house.ask(add_offsets_to_txn, offsets, host="10.0.0.4")
+    world.ask(add_offsets_to_txn, offsets, host="10.0.0.4")
     assert client() == ("client", "10.0.0.4")
 
 
 @pytest.mark.parametrize("code", [NONE, ErrorCode.INVALID_REPLICATION_FACTOR])
-def test_offsets_are_added_although_nobody_has_used_a_group_yet(code: ErrorCode) -> None:
+def test_offsets_are_added_before_any_group_exists(code: ErrorCode) -> None:
     """A producer asks for the group's coordinator only after AddOffsetsToTxn, so it is this that makes the topic."""
-    house = House()
-    house.topics.clear()
-    house.broker.internal_topics = SimpleNamespace(ensure=lambda name, done: (house.topics.add(name), done(code)))
-    house.init()
-    answer = house.ask(add_offsets_to_txn, AddOffsetsToTxnRequest(transactional_id="tx", producer_id=0, producer_epoch=0, group_id="g"))
+    world = BrokerWorld()
+    world.topics.clear()
+    world.broker.internal_topics = SimpleNamespace(ensure=lambda name, done: (world.topics.add(name), done(code)))
+    world.init()
+    answer = world.ask(add_offsets_to_txn, AddOffsetsToTxnRequest(transactional_id="tx", producer_id=0, producer_epoch=0, group_id="g"))
     assert answer.error_code == (ErrorCode.COORDINATOR_NOT_AVAILABLE if code else NONE)
-    assert house.topics == {GROUP_METADATA_TOPIC}
+    assert world.topics == {GROUP_METADATA_TOPIC}
 
 
-def listed(house: House, **fields: Any) -> tuple[ErrorCode, list[str], list[str]]:
-    answer = house.ask(list_transactions, ListTransactionsRequest(**fields))
+def listed(world: BrokerWorld, **fields: Any) -> tuple[ErrorCode, list[str], list[str]]:
+    answer = world.ask(list_transactions, ListTransactionsRequest(**fields))
     return ErrorCode(answer.error_code), [found.transactional_id for found in answer.transaction_states], answer.unknown_state_filters
 
 
 def test_list_transactions() -> None:
-    house = House()
+    world = BrokerWorld()
     for name in ("tx", "ty", "eos/copy"):
-        house.init(name)
-    house.world.run("given secret 99/0 Empty")
-    house.world.run("add A t-0 as=0/0")
-    assert listed(house) == (NONE, ["ty", "eos/copy", "tx"], [])
-    assert listed(house, state_filters=["Ongoing", "Strange"]) == (NONE, ["tx"], ["Strange"])
-    assert listed(house, state_filters=["Strange"]) == (NONE, [], ["Strange"])
-    assert listed(house, producer_id_filters=[1]) == (NONE, ["ty"], [])
-    assert listed(house, transactional_id_pattern="t.") == (NONE, ["ty", "tx"], [])
-    assert listed(house, transactional_id_pattern="eos/(copy|move)") == (NONE, ["eos/copy"], [])
-    house.world.run("advance 1000")
-    assert listed(house, duration_filter=999) == (NONE, ["tx"], [])
-    assert listed(house, duration_filter=1000) == (NONE, [], [])
+        world.init(name)
+    world.scenario.run("given secret 99/0 Empty")
+    world.scenario.run("add A t-0 as=0/0")
+    assert listed(world) == (NONE, ["ty", "eos/copy", "tx"], [])
+    assert listed(world, state_filters=["Ongoing", "Strange"]) == (NONE, ["tx"], ["Strange"])
+    assert listed(world, state_filters=["Strange"]) == (NONE, [], ["Strange"])
+    assert listed(world, producer_id_filters=[1]) == (NONE, ["ty"], [])
+    assert listed(world, transactional_id_pattern="t.") == (NONE, ["ty", "tx"], [])
+    assert listed(world, transactional_id_pattern="eos/(copy|move)") == (NONE, ["eos/copy"], [])
+    world.scenario.run("advance 1000")
+    assert listed(world, duration_filter=999) == (NONE, ["tx"], [])
+    assert listed(world, duration_filter=1000) == (NONE, [], [])
 
 
 @pytest.mark.parametrize("pattern", ["(", r"(a)\1", "(?=a)", "x" * 600, "a**", "[b-a]", "((a{100}){100}){100}"])
 def test_what_is_no_pattern_is_refused(pattern: str) -> None:
-    assert listed(House(), transactional_id_pattern=pattern)[0] is ErrorCode.INVALID_REGULAR_EXPRESSION
+    assert listed(BrokerWorld(), transactional_id_pattern=pattern)[0] is ErrorCode.INVALID_REGULAR_EXPRESSION
 
 
 @pytest.mark.parametrize("pattern", ["(a+)+b", "(a|a)*b", ".*.*.*.*b", "((a)*)*b"])
 def test_no_pattern_runs_wild(pattern: str) -> None:
     """A backtracking matcher takes minutes for each, years for some."""
-    house = House()
-    house.init("a" * 1_000)
-    house.init("a" * 999 + "b")
+    world = BrokerWorld()
+    world.init("a" * 1_000)
+    world.init("a" * 999 + "b")
     begun = time.process_time()
-    assert listed(house, transactional_id_pattern=pattern) == (NONE, ["a" * 999 + "b"], [])
+    assert listed(world, transactional_id_pattern=pattern) == (NONE, ["a" * 999 + "b"], [])
     assert time.process_time() - begun < 5
 
 
 @pytest.mark.parametrize(
-    ("code", "version", "told"),
+    ("code", "version", "expected"),
     [
         (ErrorCode.NOT_ENOUGH_REPLICAS, 5, ErrorCode.COORDINATOR_NOT_AVAILABLE),
         (ErrorCode.TRANSACTION_ABORTABLE, 3, ErrorCode.INVALID_TXN_STATE),
@@ -447,5 +447,5 @@ def test_no_pattern_runs_wild(pattern: str) -> None:
         (ErrorCode.NONE, 3, ErrorCode.NONE),
     ],
 )
-def test_a_refused_offset_commit_speaks_the_language_of_groups(code: ErrorCode, version: int, told: ErrorCode) -> None:
-    assert txn_offset_commit.offset_error(code, version) is told
+def test_a_refused_offset_commit_speaks_the_language_of_groups(code: ErrorCode, version: int, expected: ErrorCode) -> None:
+    assert txn_offset_commit.offset_error(code, version) is expected

@@ -62,8 +62,8 @@ def test_features(version: int, feature: str, level: int, kind: int, code: int) 
     in_force = FeatureUpdateKey(feature="group.version", max_version_level=1)
     answer = AdminWorld().ask(UpdateFeaturesRequest(feature_updates=[in_force, update]), version)
     assert answer.error_code == code
-    told = [(result.feature, result.error_code) for result in answer.results]
-    assert told == ([] if code or version > 1 else [("group.version", 0), (feature, 0)])
+    outcomes = [(result.feature, result.error_code) for result in answer.results]
+    assert outcomes == ([] if code or version > 1 else [("group.version", 0), (feature, 0)])
 
 
 def test_a_kind_of_upgrade_that_does_not_exist() -> None:

@@ -91,8 +91,8 @@ def test_a_share_partition_from_its_first_day_to_its_last() -> None:
         (7, 7, 2, 1),
         (8, 9, 0, 1),
     ]
-    told = world.summary()
-    assert (told.state_epoch, told.leader_epoch, told.start_offset, told.delivery_complete_count) == (2, 3, 5, 1)
+    state = world.summary()
+    assert (state.state_epoch, state.leader_epoch, state.start_offset, state.delivery_complete_count) == (2, 3, 5, 1)
     assert world.delete().error_code == 0
     assert world.read(3).error_code == ErrorCode.INVALID_REQUEST
 

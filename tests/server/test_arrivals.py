@@ -1,4 +1,4 @@
-"""Clients that came by an address that they will not be told, and those who did nothing of the kind."""
+"""Clients that arrive at an address that the listener does not advertise are logged, others are not."""
 
 from __future__ import annotations
 

@@ -168,7 +168,7 @@ def test_i8_i24_clients_go_on_while_the_log_is_compacted(broker: BrokerProcess) 
     expected = {**plain, **transacted}
     is_over.set()
     threads[2].join(30)
-    assert seen == expected, "a reader who followed saw the same in the end"
+    assert seen == expected, "a reader that followed has the same in the end"
     eventually(lambda: directory_bytes(broker, topic) < 3 * SEGMENT_BYTES)
     eventually(lambda: len(read_all(broker, topic)) < 2500)  # 7,900 committed records were written over 70 keys
     messages = read_all(broker, topic)
@@ -213,7 +213,7 @@ def test_i36_coordinators_logs_are_compacted_and_loaded_again(broker: BrokerProc
     assert found.topic_partitions[0].offset == 399
     values: dict[bytes, bytes | None] = {}
     transact(broker, topic, values, 2)
-    assert last_values(read_all(broker, topic))[b"txn-1"] == values[b"txn-1"], "the transactional id goes on"
+    assert last_values(read_all(broker, topic))[b"txn-1"] == values[b"txn-1"], "the transactional id is kept"
 
 
 def test_i43_kills_of_worker_and_broker_in_the_middle(broker: BrokerProcess) -> None:
@@ -354,9 +354,9 @@ def test_a_log_that_cannot_be_compacted_is_told_and_does_not_hold_up_others(
     one_round(loop, server)
     assert is_compacted(server, sound) and not is_compacted(server, damaged)
     assert "damaged-0 was not compacted" in caplog.text and damaged.is_online
-    told = len(caplog.records)
+    line_count = len(caplog.records)
     one_round(loop, server)
-    assert len(caplog.records) == told, "it is left alone for a while"
+    assert len(caplog.records) == line_count, "it is left alone for a while"
 
 
 def test_an_old_record_does_not_hide_in_the_active_segment(make_server: MakeServer, loop: asyncio.AbstractEventLoop) -> None:

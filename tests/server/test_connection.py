@@ -326,14 +326,14 @@ def test_what_waits_is_given_up_when_the_peer_goes() -> None:
 
 def test_who_wants_to_know_is_told_once_that_the_connection_is_closed() -> None:
     world = World()
-    told: list[object] = []
+    notified: list[object] = []
     info = world.connection.info
-    info.call_when_closed("kept", told.append)
-    info.call_when_closed("forgotten", told.append)
+    info.call_when_closed("kept", notified.append)
+    info.call_when_closed("forgotten", notified.append)
     info.forget_closing("forgotten")
     world.channel.close()
     info.closed()
-    assert told == ["kept"]
+    assert notified == ["kept"]
 
 
 def failing(error: Exception) -> World:

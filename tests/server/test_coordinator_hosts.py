@@ -1,4 +1,4 @@
-"""Which broker coordinates a group, as long as nobody has committed anything anywhere; and who hears share coordinators."""
+"""Which broker coordinates a group before the first commit, and which coordinators are notified of deleted topics."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.fakes.timers import ManualTimers
 
 
 def test_without_the_offsets_topic_no_broker_is_the_coordinator() -> None:
-    """As in Kafka: a client that asks before it has looked for the coordinator is told to look for it, which makes the topic."""
+    """As in Kafka: a client that asks before FindCoordinator gets NOT_COORDINATOR; FindCoordinator then makes the topic."""
     clock = ManualClock()
     hosts = GroupHosts(clock, ManualTimers(clock), SeededRandom(1), ClusterMetadata(), group_settings())
     with pytest.raises(ApiError) as refused:

@@ -1,4 +1,4 @@
-"""Group commit: one round serves all who came meanwhile, a failure acknowledges nothing, and `flush.messages` counts every append."""
+"""Group commit: one round serves all appends meanwhile, a failure acknowledges nothing, and `flush.messages` counts every append."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_one_round_serves_all_who_came_while_the_last_one_ran() -> None:
         append(second)
     assert len(world.work) == 1, "a round that runs is not joined by another"
     world.run()
-    assert (first.high_watermark, second.high_watermark) == (1, 0), "what came later is not durable yet"
+    assert (first.high_watermark, second.high_watermark) == (1, 0), "a later append is not durable yet"
     assert len(world.work) == 1
     world.run()
     assert (first.high_watermark, second.high_watermark) == (4, 3)

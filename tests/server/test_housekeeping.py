@@ -53,7 +53,7 @@ def produce(broker: BrokerProcess, topic: str, count: int, *, size: int = 1000, 
 
 
 def bounds(broker: BrokerProcess, topic: str) -> tuple[int, int]:
-    """(first offset, end) as a client is told."""
+    """(first offset, end) by ListOffsets."""
     client = Consumer({"bootstrap.servers": broker.address, "group.id": "g", **QUIET})
     low, high = client.get_watermark_offsets(TopicPartition(topic, 0), timeout=10)
     client.close()

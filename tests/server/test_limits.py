@@ -44,7 +44,7 @@ def is_served(loop: asyncio.AbstractEventLoop, sock: socket.socket) -> bool:
     def look() -> bool:
         try:
             answer.append(sock.recv(1 << 16))
-            while answer[-1]:  # what came before counts for nothing
+            while answer[-1]:  # earlier requests count for nothing
                 answer.append(sock.recv(1 << 16))
         except BlockingIOError:
             return bool(answer)
@@ -67,7 +67,7 @@ def test_max_connections(make_server: MakeServer, loop: asyncio.AbstractEventLoo
     socks[0].close()
     run_until(loop, lambda: len(server.node.listeners.connections) == 1)
     again = connect(server)
-    assert is_served(loop, again), "who leaves makes room"
+    assert is_served(loop, again), "a closed connection makes room"
     for sock in (*socks, again):
         sock.close()
 

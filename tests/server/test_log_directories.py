@@ -119,8 +119,8 @@ def test_i44_one_of_two_directories_fails(server: BrokerServer, loop: asyncio.Ab
     assert with_client(loop, server, produce) == failed
     assert with_client(loop, server, fetch_codes) == failed
     assert [code for code, _ in with_client(loop, server, end_offsets)] == failed
-    told = with_client(loop, server, lambda client: client.ask(DescribeLogDirsRequest(topics=None), 4)).results
-    assert {Path(found.log_dir).name: found.error_code for found in told} == {"good": 0, "bad": ErrorCode.KAFKA_STORAGE_ERROR}
+    described = with_client(loop, server, lambda client: client.ask(DescribeLogDirsRequest(topics=None), 4)).results
+    assert {Path(found.log_dir).name: found.error_code for found in described} == {"good": 0, "bad": ErrorCode.KAFKA_STORAGE_ERROR}
 
     topics = CreateTopicsRequest(topics=[CreatableTopic(name="new", num_partitions=3, replication_factor=1)], timeout_ms=5_000)
     assert with_client(loop, server, lambda client: client.ask(topics, 5)).topics[0].error_code == 0

@@ -90,12 +90,12 @@ def scraped() -> Iterator[set[tuple[str, frozenset[str]]]]:
         consumer.close()
 
 
-def told(value: str | frozenset[str]) -> str:
+def readable(value: str | frozenset[str]) -> str:
     """The same in every worker of a run, which the order of a set is not."""
     return value if isinstance(value, str) else ",".join(sorted(value))
 
 
-@pytest.mark.parametrize(("name", "labels"), list(expected()), ids=told)
+@pytest.mark.parametrize(("name", "labels"), list(expected()), ids=readable)
 def test_every_name_has_a_sample_with_its_labels(scraped: set[tuple[str, frozenset[str]]], name: str, labels: frozenset[str]) -> None:
     assert (name, labels) in scraped
 

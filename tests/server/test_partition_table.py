@@ -1,4 +1,4 @@
-"""The table of partitions: found by name and by id, made where there is room, forgotten when deleted, never made twice."""
+"""The table of partitions: found by name and by id, made where there is room, dropped when deleted, never made twice."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def test_what_may_lie_in_an_unknown_directory_is_not_made_anew(tmp_path: Path) -
 
 
 def test_a_deletion_that_a_kill_cut_off_is_finished(tmp_path: Path) -> None:
-    """The topic was marked in the metadata, its directory is as it was: nobody opens it any more, and it has to go all the same (I41)."""
+    """The topic was marked in the metadata, its directory is as it was: it is never opened again, and must still be removed (I41)."""
     directories = directories_of(tmp_path, "a")
     open_all(table_of(directories), "t", 1)
     table, key = table_of(directories), TopicPartition("t", 0)

@@ -1,4 +1,4 @@
-"""Many logs are opened and deleted in turns of the loop: who asks meanwhile is told to try again, and what was said first is done first."""
+"""Many logs are opened and deleted in turns of the loop: requests meanwhile get a retriable error, and the order of changes is kept."""
 
 from __future__ import annotations
 

@@ -69,27 +69,27 @@ def test_systemd_sees_a_reload_begin_and_end(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setenv("NOTIFY_SOCKET", path)
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sock:
         sock.bind(path)
-        told: list[bytes] = []
-        service.notify_reloaded(lambda: told.append(sock.recv(100)))
-        assert told[0].startswith(b"RELOADING=1\nMONOTONIC_USEC=")
+        messages: list[bytes] = []
+        service.notify_reloaded(lambda: messages.append(sock.recv(100)))
+        assert messages[0].startswith(b"RELOADING=1\nMONOTONIC_USEC=")
         assert sock.recv(100) == b"READY=1"
 
 
 @pytest.mark.parametrize("environment", [{}, {"NOTIFY_SOCKET": ""}, {"NOTIFY_SOCKET": "nonsense"}, {"NOTIFY_SOCKET": "/nowhere/at/all"}])
-def test_nobody_listens_and_nothing_breaks(environment: dict[str, str]) -> None:
+def test_without_a_listener_nothing_breaks(environment: dict[str, str]) -> None:
     assert not service.notify(service.READY, environment=environment)
 
 
 def test_signals_stop_once_and_reload_often() -> None:
     loop = asyncio.SelectorEventLoop()
-    heard: list[str] = []
+    calls: list[str] = []
     before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)}
     try:
-        service.on_signals(loop, lambda: heard.append("stop"), lambda: heard.append("reload"))
+        service.on_signals(loop, lambda: calls.append("stop"), lambda: calls.append("reload"))
         for number in (signal.SIGHUP, signal.SIGHUP, signal.SIGTERM):
             os.kill(os.getpid(), number)
             loop.run_until_complete(asyncio.sleep(0.01))
-        assert heard == ["reload", "reload", "stop"]
+        assert calls == ["reload", "reload", "stop"]
         assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
     finally:
         loop.close()
@@ -146,12 +146,12 @@ def test_the_watchdog_is_fed_while_the_loop_turns(tmp_path: Path) -> None:
         sock.setblocking(False)
         environment = {"NOTIFY_SOCKET": path, "WATCHDOG_USEC": "30000", "WATCHDOG_PID": str(os.getpid())}
 
-        async def heard(times: int) -> None:
+        async def receive_alive(times: int) -> None:
             for _ in range(times):
                 assert await asyncio.wait_for(loop.sock_recv(sock, 100), 10) == b"WATCHDOG=1"
 
         assert service.feed_watchdog(loop, environment)
-        loop.run_until_complete(heard(4))
+        loop.run_until_complete(receive_alive(4))
     loop.close()
 
 
@@ -173,7 +173,7 @@ raise SystemExit(main(["start", "--ephemeral", "--port", "0"]))
 
 
 def test_sigterm_ends_a_start_that_is_not_ready() -> None:
-    """Without a handler the first process of a container would not hear it."""
+    """Without a handler the first process of a container would ignore it."""
     done = subprocess.run([sys.executable, "-c", TERMINATED_EARLY], capture_output=True, text=True, timeout=30, check=False)
     assert (done.stdout, done.returncode) == ("", 1)
     assert done.stderr.splitlines()[-1] == "error: stopped by SIGTERM before it was ready"

@@ -31,7 +31,7 @@ def key_of(server: BrokerServer, topic: str, group: str = "g") -> SharePartition
 def ask(loop: asyncio.AbstractEventLoop, call: Callable[..., None], *arguments: Any) -> Any:
     """What the persister answers."""
     answer: asyncio.Future[Any] = loop.create_future()
-    call(*arguments, lambda *told: answer.set_result(told if len(told) > 1 else told[0]))
+    call(*arguments, lambda *results: answer.set_result(results if len(results) > 1 else results[0]))
     return loop.run_until_complete(asyncio.wait_for(answer, 10))
 
 

@@ -55,7 +55,7 @@ def run_share_seeds(first: int, number: int) -> int:
 
 
 def show_faults(seeds: int, names: Iterable[str], catch: Callable[[str, int], tuple[int, str]]) -> int:
-    """A table of what is broken on purpose; the exit status is 1 if something is not noticed."""
+    """A table of what is broken on purpose; the exit status is 1 if a fault is not caught."""
     print("| rule that is broken | seeds until it is noticed | by |\n| --- | --- | --- |")
     is_missed = False
     for name in names:

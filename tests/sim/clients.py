@@ -50,7 +50,7 @@ INPUT = TopicPartition("in", 0)
 TRANSACTIONS = TopicPartition(TRANSACTION_STATE_TOPIC, 0)
 OFFSETS = TopicPartition(GROUP_METADATA_TOPIC, 0)
 PLACES = {offset_fetch: OFFSETS, txn_offset_commit: OFFSETS}
-"""Who is asked: the group coordinator, or else the coordinator of transactions; a Produce names its partition."""
+"""The broker that is asked: the group coordinator, or else the coordinator of transactions; a Produce names its partition."""
 AGAIN = {
     ErrorCode.CONCURRENT_TRANSACTIONS,
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
@@ -70,7 +70,7 @@ class GiveUp(Exception):
 
 
 class Fenced(Exception):
-    """Somebody else has the transactional id: the process ends."""
+    """Another producer has the transactional id: the process ends."""
 
 
 class Producer:
@@ -123,7 +123,7 @@ class Producer:
         self._own(answer.producer_id, answer.producer_epoch)
         self.position = yield from committed_offset(self._ask, self.group_id)
         if self.unknown is not None:
-            # What was unknown is decided, and the offsets tell how: they moved in the same transaction as the records. Only that it failed
+            # What was unknown is decided, and the offsets show how: they moved in the same transaction as the records. Only that it failed
             # is certain; a twin may have taken the id over before the offsets were read, and moved them just as far.
             self.unknown.outcome = "fail" if self.position < self.unknown.end else "info"
             self.unknown = None
@@ -276,7 +276,7 @@ class Producer:
     def _ask(
         self, handler: Any, version: int, body: Callable[[], Any], code_of: Callable[[Any], int], place: TopicPartition | None = None
     ) -> Steps:
-        """The same request until somebody answers it for good."""
+        """Repeats the request until its answer is final."""
         while True:
             answer = yield Call(handler, version, body, place or PLACES.get(handler, TRANSACTIONS))
             if answer is not None and code_of(answer) not in AGAIN:
@@ -285,7 +285,7 @@ class Producer:
 
 
 class PlainProducer(Producer):
-    """One without transactions, only idempotent: its records stand between those of the others and are visible at once."""
+    """A producer without transactions, only idempotent: its records stand between those of the others and are visible at once."""
 
     def __init__(self, world: World) -> None:
         super().__init__(world, "", "plain", is_v2=False)

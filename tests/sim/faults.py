@@ -1,4 +1,4 @@
-"""Rules broken on purpose, to see that the judge sees it.
+"""Rules broken on purpose, to show that the verdicts catch it.
 
 Each fault replaces one function of the product for the length of a run. `catch` looks for a seed that fails under it, and says why.
 """
@@ -70,17 +70,17 @@ def skip_verification() -> Any:
 
 
 def skip_epoch_check() -> Any:
-    """The coordinator adds partitions for whoever asks."""
+    """The coordinator adds partitions for any producer epoch."""
     return mock.patch.object(add_partitions, "_judge_add", lambda _metadata, _identity: ErrorCode.NONE)
 
 
 def forget_timeouts() -> Any:
-    """Nobody looks for transactions that are open for too long."""
+    """Transactions that are open for too long are not aborted."""
     return mock.patch.object(TransactionMetadata, "is_timed_out", lambda _metadata, _now_ms: False)
 
 
 def forget_group_markers() -> Any:
-    """The group coordinator does not hear of markers in its partition."""
+    """The group coordinator is not notified of markers in its partition."""
     return mock.patch.object(MachineHost, "apply_marker", lambda *_arguments: None)
 
 
@@ -110,7 +110,7 @@ def accept_any_sequence() -> Any:
 
 
 def forget_bump_on_init() -> Any:
-    """Whoever asks gets the epoch that the one before has."""
+    """InitProducerId returns the epoch that the former producer has."""
     return mock.patch.object(init_producer_id, "next_identity", lambda _shard, current: current)
 
 

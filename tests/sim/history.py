@@ -1,7 +1,7 @@
-"""What happened, and was it right? The verdicts of a run.
+"""The history of a run, and its verdicts: was everything that happened right?
 
 Every value is unique and belongs to one transaction; every transaction has an outcome as its client knows it: `ok`, `fail` (certainly no
-effect) or `info` (unknown). Readers tell what they saw where. At the end the two stories must fit.
+effect) or `info` (unknown). Readers report each value and where they read it. At the end both must fit.
 """
 
 from __future__ import annotations
@@ -48,11 +48,11 @@ class History:
         return value
 
     def promise(self, values: list[str], base_offset: int) -> None:
-        """A broker has said where these records are."""
+        """Notes the offsets that a broker has acknowledged for these records."""
         self.promised.update((value, base_offset + index) for index, value in enumerate(values))
 
     def read(self, partition: TopicPartition, offset: int, value: str) -> None:
-        """A reader of committed data saw this; judged at once where that is possible."""
+        """Notes a value that a reader of committed data got; judged at once where that is possible."""
         before = self.seen.setdefault((partition, offset), value)
         assert before == value, f"inconsistent-offsets: {partition}@{offset} was {before}, is {value}"
         place = self.places.setdefault(value, (partition, offset))

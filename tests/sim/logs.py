@@ -72,7 +72,7 @@ def judge_moves(partition: Partition) -> None:
     for _, batch in batches(partition):
         for record in read_records(batch):
             decoded = read_record(LogRecord(bytes(record.key or b""), None if record.value is None else bytes(record.value)))
-            assert decoded is not None, "a record that nobody can read"
+            assert decoded is not None, "a record that cannot be decoded"
             transactional_id, metadata = decoded
             if metadata is None:
                 states.pop(transactional_id, None)
@@ -85,8 +85,8 @@ def judge_moves(partition: Partition) -> None:
 def judge_decision(partition: Partition, durable_end: int, marker: Marker) -> None:
     """I27: the Prepare of this marker does not stand in the log of the coordinator where it may still be lost.
 
-    An earlier abort may have had the same epoch, that of a takeover or a timeout, and come late; it is told from the end of a client of the
-    first protocol by the version of the transaction, here as in the partitions.
+    An earlier abort may have had the same epoch, that of a takeover or a timeout, and come late; the version of the
+    transaction distinguishes it from the end of a client of the first protocol, here as in the partitions.
     """
     wanted = (marker.producer_id, marker.producer_epoch, marker.transaction_version, marker.is_commit)
     for _, batch in batches(partition, durable_end):

@@ -1,6 +1,6 @@
 """Consumers with `read_committed`: they fetch over the network, wait in delayed fetches, and drop what the answer calls aborted.
 
-A reader goes on from where it is, over crashes of broker and network; what it has seen must in the end be what is there, from the first
+A reader continues from where it is, over crashes of broker and network; what it has read must in the end be what is there, from the first
 offset to its position, without a gap (poll-skip), without going back (nonmonotonic-poll).
 """
 
@@ -86,4 +86,4 @@ def judge(reader: Reader, everything: list[Seen]) -> None:
     expected = [seen for seen in everything if seen[0] < reader.position]
     missed = [seen for seen in expected if seen not in reader.seen]
     assert not missed, f"poll-skip: a reader of {reader.place} is at {reader.position} and has not seen {missed[:3]}"
-    assert reader.seen == expected, f"nonmonotonic-poll: a reader of {reader.place} saw {reader.seen}, there is {expected}"
+    assert reader.seen == expected, f"nonmonotonic-poll: a reader of {reader.place} got {reader.seen}, there is {expected}"

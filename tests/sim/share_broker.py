@@ -76,9 +76,9 @@ class ShareBroker(SimBroker):
             def judged(now_ms: int, command: Command, reply: Reply) -> Decision:
                 def answered(result: Result) -> None:
                     if not result.code and isinstance(command, ReadState):
-                        history.heard(command.key.partition, command.leader_epoch)
+                        history.coordinator_accepted(command.key.partition, command.leader_epoch)
                     elif not result.code and isinstance(command, Write):
-                        history.heard(command.key.partition, command.state.leader_epoch)
+                        history.coordinator_accepted(command.key.partition, command.state.leader_epoch)
                     reply(result)
 
                 decision: Decision = decide(now_ms, command, answered)
@@ -89,7 +89,7 @@ class ShareBroker(SimBroker):
         node.share_state_hosts.lead = judged_lead  # type: ignore[method-assign]
 
     def _judge_shares(self, node: SimNode) -> None:
-        """Reports to the history who acquires what, at the moment when it is decided."""
+        """Reports each acquisition to the history, at the moment when it is decided."""
         get, judged_shares = node.share_partitions.get, dict[int, SharePartition]()
 
         def judged_get(key: SharePartitionKey, leader_epoch: int, find_start: FindStart) -> SharePartition:

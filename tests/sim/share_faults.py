@@ -1,4 +1,4 @@
-"""Rules of share groups broken on purpose, to see that the judge sees it, as in `faults.py`."""
+"""Rules of share groups broken on purpose, to show that the verdicts catch it, as in `faults.py`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.sim.share_world import ShareWorld
 
 
 def answer_before_write() -> Any:
-    """A member is told that its word is durable while it is being written."""
+    """An acknowledgement is answered while it is being written."""
     change = SharePartition._change
 
     def hasty(share: SharePartition, changing: list[Run], done: Done) -> None:
@@ -91,7 +91,7 @@ def let_start_go_back() -> Any:
 
 
 def tell_start_ahead() -> Any:
-    """A write tells the start as it will be if only it succeeds, whatever else is under way."""
+    """A write has the start offset as it will be if the write succeeds, whatever else is under way."""
     change = SharePartition._change
 
     def ahead(share: SharePartition, changing: list[Run], done: Done) -> None:
@@ -123,21 +123,21 @@ def forget_expiry() -> Any:
 
 
 def forget_limit() -> Any:
-    """What nobody can read is delivered for ever."""
+    """Records that no member can read are delivered for ever."""
     return mock.patch.object(acknowledgement, "outcome", lambda _run, kind, _limit: acknowledgement.OUTCOMES[kind])
 
 
 def forget_owner() -> Any:
-    """Whoever says something of a record is heard."""
+    """Acknowledgements are accepted from any member."""
     plan = acknowledgement.plan
 
-    def heard(flight: InFlight, member: str, said: Any, rules: Any, deadline_ms: int) -> Any:
+    def accept_all(flight: InFlight, member: str, said: Any, rules: Any, deadline_ms: int) -> Any:
         for run in flight.runs:
             if run.member and run.target is None:
                 run.member = member
         return plan(flight, member, said, rules, deadline_ms)
 
-    return mock.patch.object(acknowledgement, "plan", heard)
+    return mock.patch.object(acknowledgement, "plan", accept_all)
 
 
 def forget_counts() -> Any:

@@ -1,11 +1,11 @@
-"""What happened to the records of share partitions, and was it right?
+"""The history of the records of share partitions, and its verdicts.
 
-Told by the broker: what members say as it comes in, what they acquire as it is decided, what they are told as it goes out. An era begins
-when a group's offsets are reset; what was true of records before is forgotten then.
+The broker reports acknowledgements as they come in, acquisitions as they are decided, answers as they go out. An era begins when a group's
+offsets are reset; what was true of records before does not count any more.
 
-Verdicts: nobody gets what was accepted, rejected or archived for good, not after any crash; no record has two owners at a time; deliveries
-are counted up, never beyond the limit, never back behind what was made durable; the coordinator hears no leader that was replaced; in the
-end every record of the era that is still there has been delivered and is done with, by somebody's word or by the limit.
+Verdicts: no member gets a record that was accepted, rejected or archived for good, not after any crash; no record has two owners at a time;
+deliveries are counted up, never beyond the limit, never back behind what was made durable; the coordinator accepts no leader that was
+replaced; in the end every record of the era that is still there has been delivered and is finished, by an acknowledgement or by the limit.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ LOCK_MS = 300
 
 
 class Holder(NamedTuple):
-    """Who has a record, at least until when, by which share partition."""
+    """The member that has a record, at least until when, by which share partition."""
 
     member: str
     until_ms: int
@@ -36,8 +36,8 @@ class Era:
         self.start = start
         self.delivered: dict[int, int] = {}
         self.durable_counts: dict[int, int] = {}
-        self.wished: dict[int, int] = {}  # somebody has accepted or rejected it
-        self.done: dict[int, int] = {}  # and was told that it is so
+        self.wished: dict[int, int] = {}  # a member has accepted or rejected it
+        self.done: dict[int, int] = {}  # and got a good answer
         self.holders: dict[int, Holder] = {}
 
 
@@ -54,10 +54,11 @@ class ShareHistory:
         self.eras[partition] = Era(state_epoch, start)
 
     def said(self, partition: int, member: str, offset: int, kind: int, now_ms: int) -> int:
-        """A member's word has come in; its delivery of this record, 0 if it is not the owner, or not any more. It may be refused yet.
+        """Notes an acknowledgement that has come in; returns its delivery of this record, 0 if the member is not its owner (any more). It
+        may still be refused.
 
-        To a word that comes too late nobody promises anything: when the broker has given the record up meanwhile, it answers as if all were
-        well (as Kafka does), whether that is durable or not.
+        A late acknowledgement promises nothing: when the broker has given the record up meanwhile, it answers without an error (as Kafka
+        does), whether that is durable or not.
         """
         era = self.eras[partition]
         if kind in (ACCEPT, REJECT) and offset in era.delivered:
@@ -69,7 +70,7 @@ class ShareHistory:
         return holder.count if now_ms < holder.until_ms else 0
 
     def settled(self, partition: int, state_epoch: int, offset: int, kind: int, count: int) -> None:
-        """A member is told that its word is durable."""
+        """Notes that an acknowledgement was answered: it is durable."""
         era = self.eras[partition]
         if era.state_epoch != state_epoch:
             return
@@ -80,12 +81,12 @@ class ShareHistory:
             self.accepted += kind == ACCEPT
 
     def left(self, member: str) -> None:
-        """The member's session ends: what it has may be anybody's."""
+        """The member's session ends: its records are free."""
         for era in self.eras:
             era.holders = {offset: holder for offset, holder in era.holders.items() if holder.member != member}
 
     def acquired(self, partition: int, offset: int, holder: Holder, now_ms: int) -> None:
-        """A member gets this record."""
+        """Notes that a member gets this record."""
         era = self.eras[partition]
         if holder.share.state_epoch != era.state_epoch or offset < self.log_starts[partition]:
             return  # of before a reset, or deleted and found again by a restart: what becomes of it does not count any more
@@ -103,22 +104,22 @@ class ShareHistory:
         self.deliveries += 1
 
     def deleted(self, partition: int, log_start: int) -> None:
-        """Records below are nobody's business any more."""
+        """Records below the new log start are not judged any more."""
         self.log_starts[partition] = max(self.log_starts[partition], log_start)
 
-    def heard(self, partition: int, leader_epoch: int) -> None:
-        """The coordinator has done as the leader of this epoch has asked."""
+    def coordinator_accepted(self, partition: int, leader_epoch: int) -> None:
+        """Notes that the coordinator has accepted a request of this leader epoch."""
         before = self.leaders[partition]
-        assert leader_epoch >= before, f"old leader: s-{partition} of epoch {leader_epoch} was heard after {before}"
+        assert leader_epoch >= before, f"old leader: s-{partition} of epoch {leader_epoch} was accepted after {before}"
         self.leaders[partition] = leader_epoch
 
     def judge(self, partition: int, end: int, start_offset: int, batches: tuple[StateBatch, ...]) -> None:
-        """All is over: the log reaches to `end`, the coordinator remembers this."""
+        """Judges the partition when all is over: its log ends at `end`, and this is the coordinator's state."""
         era = self.eras[partition]
         terminal = {offset for batch in batches if batch.delivery_state >= 2 for offset in range(batch[0], batch[1] + 1)}
         for offset in range(max(era.start, self.log_starts[partition]), end):
             where = f"s-{partition}@{offset}"
             assert offset in era.delivered, f"lost: {where} was never delivered"
-            assert offset < start_offset or offset in terminal, f"stuck: nobody is done with {where}, remembered from {start_offset} on"
+            assert offset < start_offset or offset in terminal, f"stuck: {where} is not finished, the state begins at {start_offset}"
             is_given_up = era.delivered[offset] >= DELIVERIES_MAX
-            assert offset in era.wished or is_given_up, f"dropped: {where} is done with, and nobody has said so"
+            assert offset in era.wished or is_given_up, f"dropped: {where} is finished without an acknowledgement"

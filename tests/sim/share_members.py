@@ -1,7 +1,7 @@
-"""Members of a share group: each reads one partition, says of its records what it likes, is slow, forgets, dies.
+"""Members of a share group: each reads one partition, acknowledges at random, is slow, leaves records out, dies.
 
 A member goes through sessions: an answer that does not come, or an error, ends the session on its side, and it opens another one. What it
-holds then is for its lock to end.
+holds then is free when its lock ends.
 """
 
 from __future__ import annotations
@@ -45,20 +45,20 @@ class Member:
                 is_well = answer is not None and not answer.error_code
                 if not is_well:
                     break
-                told = answer.responses[0].partitions[0] if answer.responses else None
-                if told is not None and told.acquired_records:
+                answered = answer.responses[0].partitions[0] if answer.responses else None
+                if answered is not None and answered.acquired_records:
                     yield from self._think()
-                    words = self._words([(a.first_offset, a.last_offset) for a in told.acquired_records])
+                    words = self._words([(a.first_offset, a.last_offset) for a in answered.acquired_records])
                     is_well = yield from self._acknowledge(words)
                     words = words if is_well is None else []
                     is_well = is_well is not False
                 else:
-                    is_well = told is None or not told.error_code
+                    is_well = answered is None or not answered.error_code
                 yield self.chance.randint(0, 30)
             yield self.chance.randint(1, 60)
 
     def leave(self) -> Call:
-        """Says good-bye; what it has is available again."""
+        """Ends the session; what the member has is available again."""
         self.epoch = FINAL_EPOCH
         return self._call(share_acknowledge, acknowledging, acknowledging.ShareAcknowledgeRequest, [], {})
 
@@ -78,7 +78,7 @@ class Member:
                 words.append((first, last, [ACCEPT]))
                 continue
             if self.chance.random() < 0.1:
-                continue  # forgets it
+                continue  # never acknowledges it
             if self.chance.random() < 0.5:
                 words.append((first, last, [self._kind()]))
             else:

@@ -31,7 +31,7 @@ from tests.sim.share_members import GROUP, Member
 
 CHAOS_MS = 4_000
 HEALING_MS = LATE_MS[1] + 3_000
-"""The latest request of the bad times may still come and lock records."""
+"""The latest request before the healing may still arrive and lock records."""
 LAYOUTS = ((1, 1, 1), (1, 1, 2), (2, 1, 2), (1, 2, 2))
 MEMBERS = 4
 EVENTS_MAX = 60_000
@@ -114,7 +114,7 @@ class ShareWorld:
     # What happens
 
     def _append(self) -> None:
-        """Somebody produces; a broker that is down or in trouble takes nothing."""
+        """Appends records; a broker that is down or in trouble takes nothing."""
         if self.is_ending:
             return
         self._later(5, 150, self._append)
@@ -129,7 +129,7 @@ class ShareWorld:
                 assert error.code is ErrorCode.KAFKA_STORAGE_ERROR, error
 
     def _delete_records(self) -> None:
-        """The head of a log goes, whoever still has records of it."""
+        """Deletes the head of a log, also while members have records of it."""
         if self.is_ending:
             return
         self._later(500, 3_000, self._delete_records)
@@ -150,7 +150,7 @@ class ShareWorld:
         process.start()
 
     def _disturb(self) -> None:
-        """A member dies, with its connection or without anybody noticing, leaves, or sleeps."""
+        """A member dies, with its connection or unnoticed, leaves, or sleeps."""
         if self.is_ending:
             return
         self._later(100, 500, self._disturb)
@@ -184,7 +184,7 @@ class ShareWorld:
         self._later(300, 1_500, self._cut_power)
 
     def strike(self, broker: ShareBroker, delay_ms: int) -> None:
-        """Cuts the power in a moment, if it is still the same life and nobody heals."""
+        """Cuts the power in a moment, if it is still the same life and the world does not heal yet."""
         life = broker.life
         self.timers.call_later(delay_ms, lambda: None if life.is_over or self.is_ending else self._crash(broker))
 

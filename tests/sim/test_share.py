@@ -118,12 +118,12 @@ def test_deliveries_are_counted() -> None:
 
 def test_a_leader_that_was_replaced() -> None:
     history = ShareHistory(1)
-    history.heard(0, 3)
+    history.coordinator_accepted(0, 3)
     with pytest.raises(AssertionError, match="old leader"):
-        history.heard(0, 2)
+        history.coordinator_accepted(0, 2)
 
 
-def test_what_was_deleted_from_the_log_is_nobodys_business() -> None:
+def test_what_was_deleted_from_the_log_is_not_judged() -> None:
     history = ShareHistory(1)
     history.deleted(0, 5)
     history.deleted(0, 3)

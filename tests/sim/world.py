@@ -30,7 +30,7 @@ from tests.sim.readers import Reader, Seen
 
 CHAOS_MS = 15_000
 HEALING_MS = LATE_MS[1] + TIMEOUT_MS + 4_000
-"""The latest request of the bad times may still begin a transaction, which nobody but its timeout ends."""
+"""The latest request before the healing may still begin a transaction, which only its timeout ends."""
 READ_BYTES = 1 << 20
 REPLAY_EVERY = 512
 STABLE_EVERY = 32
@@ -43,7 +43,7 @@ AGAIN = 0.2
 CLOCK_JUMPS_MS = (-3_600_000, -30_000, 30_000, 3_600_000)
 GROUPS = {"a": (("a",), True), "b": (("b",), True), "c": (("c",), False), "p": (("p1", "p2"), False)}
 """Each group with the transactional ids of its workers, and whether they speak transactions v2. Where there are two ids, the next worker
-takes the other one: nobody ends what the last has left open, and only stable offsets keep the next from reading past it (KIP-447)."""
+takes the other one: no worker ends what the last has left open, and only stable offsets keep the next from reading past it (KIP-447)."""
 
 
 class World:
@@ -136,7 +136,7 @@ class World:
         self._later(500, 4_000, self._cut_power)
 
     def strike(self, broker: SimBroker, delay_ms: int) -> None:
-        """Cuts the power in a moment, if it is still the same life and nobody heals."""
+        """Cuts the power in a moment, if it is still the same life and the world does not heal yet."""
         life = broker.life
         self.timers.call_later(delay_ms, lambda: None if life.is_over or self.is_ending else self._crash(broker))
 
@@ -205,7 +205,7 @@ class World:
             self._check_replay()
 
     def judge_marker(self, marker: Marker) -> None:
-        """I27: what a marker tells is durable at the coordinator."""
+        """I27: the outcome of a marker is durable at the coordinator."""
         broker = self.brokers[self.layout[TRANSACTIONS]]
         partition = broker.partitions.get(TRANSACTIONS)
         if partition is None:

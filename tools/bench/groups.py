@@ -3,7 +3,7 @@
 usage: python -m tools.bench.groups [--members 1000] [--partitions 5000] [--rounds 7]
 
 `assignment_cost` is the median over joins: a group at rest, one more member, and what its first heartbeat takes until its records are
-folded. `measure` tells the other kinds of change as well, and what a heartbeat costs that changes nothing. The log is a list: appending
+folded. `measure` measures the other kinds of change as well, and what a heartbeat costs that changes nothing. The log is a list: appending
 records is the same for all coordinators and is measured by produce.
 """
 

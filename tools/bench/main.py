@@ -71,7 +71,7 @@ def large_groups() -> list[Row]:
 
 
 def alone(ottla: Broker, scale: float) -> list[Callable[[], list[Row]]]:
-    """What is measured without anybody beside it."""
+    """The measurements that run alone."""
     return [
         start_and_idle_memory,
         lambda: commands(ottla),
@@ -92,7 +92,7 @@ def create_partitions(broker: Broker, count: int) -> None:
 
 
 def print_rows(measure: Callable[[], list[Row]]) -> None:
-    """A measurement that fails is told and leaves its rows out."""
+    """Prints the rows; a measurement that fails is reported and leaves its rows out."""
     try:
         rows = measure()
     except Exception as error:

@@ -154,7 +154,7 @@ class ClassicGroup:
             self.leader_id = next(iter(self.members), None)
 
     def rename(self, member: ClassicMember, member_id: str) -> None:
-        """A static member came back without its id: the same member goes on under a new one."""
+        """A static member came back without its id: the same member continues under a new one."""
         old_id = member.member_id
         self.members = {member_id if key == old_id else key: value for key, value in self.members.items()}
         member.member_id = member_id
@@ -180,7 +180,7 @@ class ClassicGroup:
                 del self.votes[name]
 
     def check_member(self, member_id: str, instance_id: str | None) -> ClassicMember:
-        """The member that a request names; an instance id must belong to the same member, else somebody took its place (I34)."""
+        """The member that a request names; an instance id must belong to the same member, else another process took its place (I34)."""
         if instance_id is not None:
             current_id = self.static_members.get(instance_id)
             if current_id is None:
@@ -204,7 +204,7 @@ class ClassicGroup:
     # Protocols
 
     def may_use(self, protocol_type: str, protocols: Protocols) -> bool:
-        """Whether a member with these protocols could share one with everybody else."""
+        """Whether a member with these protocols has one in common with all others."""
         if not self.members:
             return bool(protocol_type and protocols)
         count = len(self.members)

@@ -81,7 +81,7 @@ def _find_group(shard: GroupShard, command: Join, now_ms: int) -> ClassicGroup:
 
 
 def _check_size(shard: GroupShard, group: ClassicGroup, member_id: str, draft: Draft, now_ms: int) -> None:
-    """Counts those who wait while the group gathers, since members that do not come back will be dropped; who is too many is out."""
+    """Refuses a member over `group.max.size`. While the group gathers, waiting members count: others may not come back."""
     limit = shard.settings.members_max
     member = group.members.get(member_id)
     if group.state is PREPARING_REBALANCE:
@@ -99,7 +99,7 @@ def _check_size(shard: GroupShard, group: ClassicGroup, member_id: str, draft: D
 
 
 def _check_metadata(shard: GroupShard, group: ClassicGroup, member_id: str, protocols: Protocols) -> None:
-    """What the members of a group say of themselves is kept in memory, so there is a limit to it."""
+    """Limits the size of all members' metadata together, since it is kept in memory."""
     settings = shard.settings
     if (len(group.members) + 1) * settings.member_metadata_bytes_max <= settings.group_metadata_bytes_max:
         return
@@ -156,7 +156,7 @@ def _add_member(
     group.add(member)
     member.join_reply = reply
     group.joining += 1
-    # A client that gave up waiting cannot be told from one that waits, so a new member is not waited with for ever.
+    # A client that gave up looks like one that waits, so a new member does not wait for ever.
     rebalance.extend_session(shard, group, member, draft, now_ms, shard.settings.new_member_join_timeout_ms)
     rebalance.maybe_rebalance(shard, group, draft, now_ms)
 
@@ -238,7 +238,7 @@ def _join_static(
 
 
 class _Former:
-    """What a static member was before somebody took its place."""
+    """The former self of a static member, before another process took its place."""
 
     def __init__(self, group: ClassicGroup, member: ClassicMember) -> None:
         self.leader_id = group.leader_id
@@ -259,7 +259,7 @@ def _take_place(group: ClassicGroup, member: ClassicMember, member_id: str, draf
 def _persist_replacement(
     shard: GroupShard, group: ClassicGroup, member: ClassicMember, old: _Former, command: Join, draft: Draft, now_ms: int
 ) -> None:
-    """The group is stable and stays so: the new id is logged, and the member goes on with the assignment it has."""
+    """The group is stable and stays so: the new id is logged, and the member keeps its assignment."""
     new_id = member.member_id
     is_leader = group.leader_id == new_id
     may_skip = command.may_skip_assignment

@@ -55,7 +55,7 @@ class ClassicMember:
         self.is_new = False
         self.join_reply: Reply | None = None
         self.sync_reply: Reply | None = None
-        self.deadline_ms = 0  # the session ends here unless the member is heard of
+        self.deadline_ms = 0  # the session ends here unless the member sends a heartbeat
         self.timer_ms: int | None = None  # when the scheduled check of the session runs, never later than the deadline it was made for
 
     @property
@@ -68,14 +68,14 @@ class ClassicMember:
         return self.join_reply is not None or self.sync_reply is not None
 
     def metadata(self, protocol_name: str | None) -> bytes:
-        """What the member said under the chosen protocol."""
+        """The member's metadata for the chosen protocol."""
         for name, metadata in self.protocols:
             if name == protocol_name:
                 return metadata
         return b""
 
     def vote(self, candidates: dict[str, None]) -> str:
-        """The protocol this member likes best among those that everybody knows."""
+        """The protocol this member prefers among those that all members know."""
         for name, _ in self.protocols:
             if name in candidates:
                 return name

@@ -3,7 +3,7 @@
 A rebalance begins when the membership or a subscription changes (`prepare_rebalance`). The group waits until all known members have sent
 JoinGroup, at most for the slowest member's rebalance timeout; a new group waits `group.initial.rebalance.delay.ms` for company. Then
 (`complete_join`) those who did not come are dropped, save static members, who keep their place until their session ends; the generation
-goes up, a protocol is voted for, and everybody is answered, the leader with all subscriptions. What SyncGroup makes of it is in
+goes up, a protocol is voted for, and all members are answered, the leader with all subscriptions. What SyncGroup makes of it is in
 `sync.py`.
 
 Sessions are deadlines in memory. A heartbeat only moves its member's deadline; one timer a member looks whether it has passed.
@@ -74,7 +74,7 @@ def joined(group: ClassicGroup, member_id: str, *, with_members: bool) -> Joined
 
 
 def maybe_rebalance(shard: GroupShard, group: ClassicGroup, draft: Draft, now_ms: int) -> None:
-    """Something changed: a round begins, or the one under way may now be complete."""
+    """Begins a round after a change, or completes the one under way if that is possible now."""
     if group.may_rebalance:
         prepare_rebalance(shard, group, draft, now_ms)
     else:
@@ -110,7 +110,7 @@ def _initial_delay_ms(shard: GroupShard, group: ClassicGroup) -> int:
 
 
 def maybe_complete_join(shard: GroupShard, group: ClassicGroup, draft: Draft, now_ms: int) -> None:
-    """Ends the round early when everybody is there; a new group sits out its delay."""
+    """Ends the round early when all members have joined; a new group waits for its whole delay."""
     if group.state is PREPARING_REBALANCE and group.previous_state is not EMPTY and group.have_all_joined:
         complete_join(shard, group, draft, now_ms)
 
@@ -162,7 +162,7 @@ def _elect_joined_leader(group: ClassicGroup) -> bool:
 
 
 def fail_syncs(shard: GroupShard, group: ClassicGroup, draft: Draft, code: ErrorCode, now_ms: int) -> None:
-    """The assignment of this generation will never come: everybody who waits for it must join again."""
+    """Answers waiting SyncGroups whose assignment will never come: these members must join again."""
     for member in group.members.values():
         member.assignment = b""
         if member.sync_reply is not None:
@@ -229,7 +229,7 @@ def _schedule_completion(shard: GroupShard, group: ClassicGroup, draft: Draft) -
 
 
 def _expire_syncs(shard: GroupShard, group_id: str, generation: int, now_ms: int) -> Decision:
-    """Members who took the new generation but never asked for their share are dropped, or the others would wait for their partitions."""
+    """Drops members of the new generation that never sent SyncGroup, or the others would wait for their partitions."""
     group = shard.groups.get(group_id)
     if type(group) is not ClassicGroup or group.generation != generation or not group.pending_syncs:
         return NOTHING
@@ -252,7 +252,7 @@ def all_synced(group: ClassicGroup, draft: Draft) -> None:
 def extend_session(
     shard: GroupShard, group: ClassicGroup, member: ClassicMember, draft: Draft, now_ms: int, timeout_ms: int | None = None
 ) -> None:
-    """The member was heard of. A timer is made only if none looks before the new deadline."""
+    """Moves the deadline of a member that sent a request. A timer is made only if none looks before the new deadline."""
     delay_ms = member.session_timeout_ms if timeout_ms is None else timeout_ms
     member.deadline_ms = now_ms + delay_ms
     if member.timer_ms is None or member.timer_ms > member.deadline_ms:

@@ -1,6 +1,6 @@
 """What do SyncGroup and Heartbeat do: how a generation's assignment is spread, and how a member learns that it must join again.
 
-The leader's SyncGroup brings everybody's assignment. It is logged first; when it is committed all waiting members are answered and the
+The leader's SyncGroup has the assignments of all members. It is logged first; when it is committed all waiting members are answered and the
 group is Stable. If the log refuses, the members get the error and a new round begins. A member whose SyncGroup comes later is answered at
 once. A member may only speak for its generation, and (version 5+, KIP-559) must name the protocol that was chosen.
 

@@ -1,8 +1,8 @@
 """What do the classic requests mean in a consumer group, where members of both protocols live together (KIP-848)?
 
-A JoinGroup is a heartbeat that says everything: it is answered at once with the member's own epoch as the generation, and nobody is the
-leader, since the coordinator assigns. SyncGroup fetches what the member may have. A Heartbeat answers REBALANCE_IN_PROGRESS when the group
-has moved on and the member should join again; a member that does not come within its rebalance timeout is removed.
+A JoinGroup is a heartbeat that says everything: it is answered at once with the member's own epoch as the generation, and no member is
+the leader, since the coordinator assigns. SyncGroup fetches what the member may have. A Heartbeat answers REBALANCE_IN_PROGRESS when the
+group has moved on and the member should join again; a member that does not come within its rebalance timeout is removed.
 
 Invariants: a member speaks one protocol at a time; one of the new protocol is unknown to classic requests.
 """
@@ -243,7 +243,7 @@ def _find(group: ConsumerGroup, member_id: str, instance_id: str | None) -> Memb
 def _check_round(shard: GroupShard, group: ConsumerGroup, member_id: str, draft: Draft, now_ms: int) -> None:
     """A member behind the target's epoch must join again, unless it is about to: its last answer said what to give up.
 
-    One that waits for partitions of others joins again to hear whether they are free, and anybody to make a new target that is due.
+    One that waits for partitions of others joins again to get those that are free, and any member to make a new target that is due.
     """
     position = group.position(member_id)
     is_behind = group.target_epoch > position.epoch or may_assign(shard, group, now_ms)

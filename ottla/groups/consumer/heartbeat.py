@@ -195,7 +195,7 @@ def _check_epoch(position: Position, command: ConsumerHeartbeat) -> None:
 def _take_place(change: ConsumerChange, instance_id: str, old_id: str, member_id: str) -> MemberFacts:
     """A new process of a static member takes over what the former one had, which must have left if it could say so.
 
-    A classic one cannot: it stops without a word, and its next process may speak the new protocol.
+    A classic one cannot: it stops without leaving, and its next process may speak the new protocol.
     """
     position = change.group.position(old_id)
     if position.epoch != LEFT_STATIC_EPOCH and change.group.facts[old_id].classic is None:
@@ -269,7 +269,7 @@ def advance_member(
 
 
 def follow_member(shard: GroupShard, group: ConsumerGroup, member_id: str, before: Position, draft: Draft, now_ms: int) -> Session:
-    """Sets the timers of a member that was just heard of. `group` is as it will be."""
+    """Sets the timers of a member that just sent a heartbeat. `group` is as it will be."""
     timeout_ms = session_timeout_ms(shard, group, member_id)
     session = extend_session(shard, group.group_id, member_id, timeout_ms, draft, now_ms)
     position = group.position(member_id)

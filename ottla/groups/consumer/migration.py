@@ -8,7 +8,7 @@ Down: when the last member of the new protocol has gone and only classic ones ar
 epoch as its generation, and rebalances.
 
 Invariants: no member loses what it has by the change itself; a group that cannot change is left as it is; a classic group that was a
-consumer group a moment ago is in the middle of a rebalance, so that no request finds it at rest before everybody has joined again.
+consumer group a moment ago is in the middle of a rebalance, so that no request finds it at rest before all members have joined again.
 `group.consumer.migration.policy` says which ways are open.
 """
 
@@ -51,7 +51,7 @@ def write_assignment(shard: GroupShard, assigned: Mapping[Uuid, Iterable[int]], 
 
 
 def read_assignment(shard: GroupShard, data: bytes, protocol_name: str | None) -> Assignment | None:
-    """The reverse; None if it cannot be read, or carries data of an assignor of the user's own, which nobody here would keep up.
+    """The reverse; None if it cannot be read, or carries data of an assignor of the user's own, which this broker could not maintain.
 
     The sticky assignors of some clients note there what the subscription says as well.
     """
@@ -124,7 +124,7 @@ def _facts(member: ClassicMember, topics: tuple[str, ...]) -> MemberFacts:
 
 
 def leave_classic(shard: GroupShard, group: ClassicGroup, draft: Draft, now_ms: int) -> None:
-    """Members that wait in the classic rebalance are answered to join again. If the log refuses the change, the classic group goes on."""
+    """Members that wait in the classic rebalance are answered to join again. If the log refuses the change, the classic group continues."""
     for member in group.members.values():
         rebalance.answer_join(member, group, draft, rebalance.refuse_join(ErrorCode.REBALANCE_IN_PROGRESS, member.member_id))
         rebalance.answer_sync(member, draft, rebalance.refuse_sync(ErrorCode.REBALANCE_IN_PROGRESS))

@@ -60,7 +60,7 @@ def _advance(
 
 
 def _holds(owned: Owned | None, partitions: Mapping[Uuid, Collection[int]]) -> bool:
-    """Whether the member still has one of these; one that does not say has them."""
+    """Whether the member still has one of these partitions; if it sends none (null), it has them."""
     if owned is None:
         return True
     return any(partition in owned.get(topic_id, ()) for topic_id, wanted in partitions.items() for partition in wanted)

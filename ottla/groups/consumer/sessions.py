@@ -53,7 +53,7 @@ def remove_members(change: ConsumerChange, member_ids: Iterable[str]) -> None:
 def finish_removal(shard: GroupShard, change: ConsumerChange, draft: Draft) -> None:
     """Logs a removal: a group of classic members goes back to the classic protocol.
 
-    Any other group's epoch rises, so that the next heartbeat of anybody spreads what the removed ones had.
+    Any other group's epoch rises, so that the next heartbeat of any member spreads what the removed ones had.
     """
     if may_downgrade(shard, change.group):
         downgrade(shard, change, draft)
@@ -125,7 +125,7 @@ def _join_key(group_id: str, member_id: str) -> str:
 
 
 def watch_everybody(shard: GroupShard, group: ConsumerGroup, draft: Draft, now_ms: int) -> None:
-    """The group was just loaded, or was a classic one: every member has one session's time to be heard of."""
+    """The group was just loaded, or was a classic one: every member has one session timeout to send a heartbeat."""
     for member_id in group.facts:
         extend_session(shard, group.group_id, member_id, session_timeout_ms(shard, group, member_id), draft, now_ms)
         if group.position(member_id).state is MemberState.UNREVOKED_PARTITIONS:

@@ -42,7 +42,7 @@ def fetch_offsets(shard: GroupShard, command: FetchOffsets, reply: Reply) -> Dec
 
 
 def _check_fetch(shard: GroupShard, command: FetchOffsets) -> None:
-    """A member of the consumer protocol names itself, so that it does not go on from where another has taken over."""
+    """A member of the consumer protocol names itself, so that it does not continue from where another member has taken over."""
     group = shard.groups.get(command.group_id)
     if type(group) is not ConsumerGroup or (command.member_id is None and command.member_epoch < 0):
         return

@@ -2,8 +2,8 @@
 
 Where a share group stands is remembered by share coordinators, one for each partition, so each of these asks them and answers when all
 have: which partitions something is remembered of (DescribeShareGroupOffsets goes on from there), begin anew at an offset
-(AlterShareGroupOffsets), forget a topic (DeleteShareGroupOffsets), forget all and the group with it (DeleteGroups). Who changes something
-must find the group without members.
+(AlterShareGroupOffsets), forget a topic (DeleteShareGroupOffsets), forget all and the group with it (DeleteGroups). Changes are
+refused while the group has members.
 
 Invariants: what is under way is in the log before a share coordinator is asked (`topics.py`); each partition or topic of a
 request has its own result; every command is answered once, also when this coordinator loses its partition meanwhile.

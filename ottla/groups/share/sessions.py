@@ -32,6 +32,6 @@ def remove_share_member(change: ShareChange, member_id: str) -> None:
 
 
 def watch_share_members(shard: GroupShard, group: ShareGroup, draft: Draft, now_ms: int) -> None:
-    """The group was just loaded: every member has one session's time to be heard of."""
+    """The group was just loaded: every member has one session timeout to send a heartbeat."""
     for member_id in group.facts:
         extend_share_session(shard, group.group_id, member_id, draft, now_ms)

@@ -216,7 +216,7 @@ def forget_states(
             if change.group.state_topics.deleting:
                 _retry_deletion(shard, group_id, later)
             if change.group.facts and want_states(shard, change):
-                initialize(shard, group_id, later)  # somebody joined meanwhile
+                initialize(shard, group_id, later)  # a member joined meanwhile
         finish(codes, change, later)
         if change is not None:
             later.records.extend(change.records)
@@ -264,7 +264,7 @@ def finish_deletions(shard: GroupShard, group: ShareGroup, draft: Draft) -> None
 
 
 def forget_deleted_topics(shard: GroupShard, group: ShareGroup, names: frozenset[str] | None, draft: Draft) -> None:
-    """Topics of these names (None: of any) that do not exist any more are taken out of the group's books."""
+    """Topics of these names (None: of any) that do not exist any more are removed from the group."""
     topics = group.state_topics
     shares: dict[Uuid, TopicShare] = {**topics.initializing, **topics.initialized}
     gone = [
