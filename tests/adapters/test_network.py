@@ -108,7 +108,7 @@ def test_a_slice_that_the_file_cannot_fill_loses_the_connection(segment: tuple[b
     assert asyncio.run(run()) == ["closed"]
 
 
-def test_a_peer_that_is_gone_is_told_once() -> None:
+def test_a_peer_that_is_gone_is_reported_once() -> None:
     async def run() -> list[str]:
         near, far = socket.socketpair()
         near.setblocking(False)

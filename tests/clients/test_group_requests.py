@@ -33,7 +33,7 @@ def test_from_version_5_on_a_sync_names_the_protocol(world: World) -> None:
     assert world.client.ask(SyncGroupRequest(**fields, protocol_type="consumer", protocol_name="range"), 5).error_code == 0
 
 
-def test_offsets_of_partitions_that_do_not_exist_are_not_deleted_but_told(world: World) -> None:
+def test_offsets_of_partitions_that_do_not_exist_are_errors_of_their_own(world: World) -> None:
     partitions = [offset_delete.OffsetDeleteRequestPartition(partition_index=index) for index in (1, 7, -1)]
     topics = [
         offset_delete.OffsetDeleteRequestTopic(name=world.topic, partitions=partitions),

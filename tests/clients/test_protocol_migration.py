@@ -220,7 +220,7 @@ def test_a_regular_expression_meets_new_topics(group: Group, make_topic: MakeTop
     assert len(group.members[0].owned()) == 5
 
 
-def test_answers_that_nobody_waits_for_any_more_are_given_again(group: Group, make_topic: MakeTopic, fresh: Fresh) -> None:
+def test_answers_that_came_too_late_are_repeated(group: Group, make_topic: MakeTopic, fresh: Fresh) -> None:
     """The broker stands still for longer than librdkafka waits for a heartbeat's answer, just when that would give a partition away."""
     topic = fresh("topic")
     spots = make_topic(topic, 2)

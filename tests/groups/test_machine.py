@@ -123,7 +123,7 @@ class GroupsUnderChange(RuleBasedStateMachine):
         assert replica.hard_state() == self.world.machine.hard_state()
 
     @invariant()
-    def nobody_shares_a_partition(self) -> None:
+    def no_partition_has_two_owners(self) -> None:
         """I34: what one member has or is giving up, no other has."""
         for group in self.world.machine.shard.groups.values():
             if isinstance(group, ConsumerGroup):

@@ -35,7 +35,7 @@ def test_every_version_creates(version: int) -> None:
         assert result.topic_id == made.topic_id
 
 
-def test_own_settings_are_told_with_their_source() -> None:
+def test_own_settings_are_answered_with_their_source() -> None:
     configs = [CreatableTopicConfig(name="retention.ms", value="5")]
     (result,) = AdminWorld().ask(CreateTopicsRequest(topics=[topic("a", -1, -1, configs=configs)])).topics  # type: ignore[arg-type]
     assert {config.name: (config.value, config.config_source) for config in result.configs}["retention.ms"] == ("5", 1)

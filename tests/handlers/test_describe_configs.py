@@ -93,7 +93,7 @@ def test_a_dynamic_broker_value_is_the_topics() -> None:
     assert (entry.value, entry.config_source) == ("5000", 3)
 
 
-def test_a_group_that_nobody_has_seen_has_the_defaults() -> None:
+def test_an_unknown_group_has_the_defaults() -> None:
     world = AdminWorld()
     shown = {entry.name: entry.value for entry in described(world, GROUP, "g").configs}
     assert {name: shown[name] for name in shown if name.startswith("consumer.")} == {

@@ -52,7 +52,7 @@ def test_a_special_time_is_refused_before_its_version(timestamp: int, first_vers
     assert ask(world, (0, timestamp), version=first_version - 1)[0].error_code == ErrorCode.UNSUPPORTED_VERSION
 
 
-def test_an_unreadable_batch_is_told_and_hurts_no_other_partition() -> None:
+def test_an_unreadable_batch_is_an_error_of_its_partition_only() -> None:
     world = World()
     append(world, unreadable())
     broken, other = ask(world, (0, NOW_MS), (1, NOW_MS))
@@ -61,7 +61,7 @@ def test_an_unreadable_batch_is_told_and_hurts_no_other_partition() -> None:
     assert ask(world, (0, -1))[0].offset == 1, "what needs no look into the batch is answered as ever"
 
 
-def test_a_timestamp_beyond_64_bits_is_told() -> None:
+def test_a_timestamp_beyond_64_bits_is_answered() -> None:
     made = bytearray(encode_batch([Record(0, 10, None, b"v")]))
     made[27:43] = ((1 << 63) - 1).to_bytes(8, "big") * 2  # base and largest timestamp
     made[RECORDS_AT + 2] = 2  # the record's own is one above the base

@@ -112,7 +112,7 @@ def test_an_id_before_its_version_is_refused() -> None:
     assert errors(AdminWorld().ask(request, 11)) == {"a": ErrorCode.INVALID_REQUEST}
 
 
-def test_a_partition_without_a_leader_is_told_so() -> None:
+def test_a_partition_without_a_leader_is_leader_not_available() -> None:
     world = AdminWorld()
     world.cluster.create("a")
     world.cluster.show(*decide_brokers_changed(world.cluster.metadata, [], [0], lambda topic: False).changes)
@@ -152,7 +152,7 @@ def test_creation_needs_its_own_right() -> None:
     assert errors(AdminWorld(authorizer=may_create).ask(named("a"))) == {"a": 0}
 
 
-def test_authorized_operations_are_told_when_asked_and_do_not_stick() -> None:
+def test_authorized_operations_are_answered_when_asked_and_not_cached() -> None:
     world = AdminWorld()
     world.cluster.create("a")
     asked = world.ask(named("a", include_topic_authorized_operations=True, include_cluster_authorized_operations=True), 10)

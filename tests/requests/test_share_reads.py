@@ -54,7 +54,7 @@ def test_the_part_that_holds_some_offsets() -> None:
         assert [header.base_offset for _, header in iter_batches(walk.piece(first, last).read())] == bases
 
 
-def test_control_batches_are_nobodys() -> None:
+def test_control_batches_are_never_delivered() -> None:
     assert [may for _, _, may in LogWalk(slice_of(plain(1, producer_id=7), marker(CONTROL_COMMIT, 7), plain(1)))] == [True, False, True]
 
 

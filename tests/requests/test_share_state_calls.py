@@ -97,14 +97,14 @@ def test_a_share_partition_from_its_first_day_to_its_last() -> None:
     assert world.read(3).error_code == ErrorCode.INVALID_REQUEST
 
 
-def test_before_version_one_nobody_counts_complete_deliveries() -> None:
+def test_version_zero_has_no_count_of_complete_deliveries() -> None:
     world = ShareWorld()
     world.initialize(0, 0)
     assert world.write(version=0).error_code == 0
     assert world.summary(0).delivery_complete_count == -1 == world.summary(1).delivery_complete_count
 
 
-def test_who_is_behind_is_fenced_and_told_why() -> None:
+def test_older_epochs_are_fenced_with_the_reason() -> None:
     world = ShareWorld()
     world.initialize(2, 0)
     world.read(3)

@@ -42,7 +42,7 @@ def test_who_comes_as_advertised_is_not_mentioned(caplog: pytest.LogCaptureFixtu
     assert lines_of(caplog, host, ("10.0.0.99", address)) == []
 
 
-def test_a_client_from_elsewhere_that_is_told_a_loopback_address_is_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_loopback_address_advertised_to_another_machine_is_a_warning(caplog: pytest.LogCaptureFixture) -> None:
     ((level, line),) = lines_of(caplog, "localhost", ("10.0.0.99", "10.0.0.5"), ("10.0.0.98", "10.0.0.5"))
     assert level == logging.WARNING
     assert line == (
@@ -57,7 +57,7 @@ def test_each_address_is_mentioned_once_and_may_be_meant(caplog: pytest.LogCaptu
     assert sorted("127.0.0.1, which" in line for _, line in found) == [False, True]
 
 
-def test_an_advertised_name_that_does_not_resolve_is_told(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_advertised_name_that_does_not_resolve_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     ((level, line),) = lines_of(caplog, "nowhere.example", ("10.0.0.9", "10.0.0.5"))
     assert level == logging.WARNING
     assert line == "OUTSIDE advertises nowhere.example:9092, which does not resolve here: Name or service not known"

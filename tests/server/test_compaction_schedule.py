@@ -343,7 +343,7 @@ def test_i41_a_log_that_changed_meanwhile_keeps_what_it_has(
         assert table(partition) == {b"key-%d" % key: b"0" * 20 for key in range(50)}
 
 
-def test_a_log_that_cannot_be_compacted_is_told_and_does_not_hold_up_others(
+def test_a_log_that_cannot_be_compacted_is_logged_and_does_not_hold_up_others(
     make_server: MakeServer, loop: asyncio.AbstractEventLoop, caplog: pytest.LogCaptureFixture
 ) -> None:
     server = make_server(STILL)

@@ -324,7 +324,7 @@ def test_what_waits_is_given_up_when_the_peer_goes() -> None:
     assert given_up == [True]
 
 
-def test_who_wants_to_know_is_told_once_that_the_connection_is_closed() -> None:
+def test_functions_registered_for_the_close_are_called_once() -> None:
     world = World()
     notified: list[object] = []
     info = world.connection.info

@@ -227,7 +227,7 @@ def test_a_broker_refuses_a_port_that_is_taken(
 
 
 @pytest.mark.parametrize("listen", ["9404", "host:", "host:http", "host:70000"])
-def test_what_is_no_address_is_told_in_one_line(listen: str) -> None:
+def test_an_invalid_address_is_refused_in_one_line(listen: str) -> None:
     with pytest.raises(AddressError, match="is not host:port"):
         parse_address(listen)
 
@@ -248,6 +248,6 @@ def test_keep_alive_is_the_default_of_its_version() -> None:
     ("listen", "url"),
     [("127.0.0.1:9", "http://127.0.0.1:9"), ("[::1]:9", "http://[::1]:9"), ("localhost:9", "http://localhost:9")],
 )
-def test_the_address_is_told_as_one_would_type_it(server: BrokerServer, listen: str, url: str) -> None:
+def test_the_url_is_what_a_user_would_type(server: BrokerServer, listen: str, url: str) -> None:
     port = make_port(server.node, listen)
     assert port.url == url

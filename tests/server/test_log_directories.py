@@ -219,7 +219,7 @@ def test_a_directory_belongs_to_one_broker_of_one_cluster(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("name", ["recovery-point-offset-checkpoint", "replication-offset-checkpoint", "cleaner-offset-checkpoint"])
-def test_a_damaged_checkpoint_is_told_and_counts_as_lost(tmp_path: Path, name: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_damaged_checkpoint_is_logged_and_counts_as_lost(tmp_path: Path, name: str, caplog: pytest.LogCaptureFixture) -> None:
     (tmp_path / name).write_text("0\n7\nnonsense\n")
     directory = LogDirectoryState(OsDisk(), str(tmp_path))
     directory.lock()

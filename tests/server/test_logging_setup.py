@@ -52,7 +52,7 @@ def test_text_says_the_same() -> None:
     assert line.partition(" WARNING")[1:] == (" WARNING", said.removeprefix("WARNING"))
 
 
-def test_nobody_can_forge_a_line_of_text() -> None:
+def test_clients_cannot_forge_a_line_of_text() -> None:
     line = TextFormatter(3).format(record("closing", client_id="x\n2026-01-01 INFO ottla: all is well\x1b[2J"))
     assert "\n" not in line and "\x1b" not in line
     assert "client.id=x\\n2026" in line
@@ -75,7 +75,7 @@ def test_where_the_configuration_came_from() -> None:
     assert sources_line(load()[0]).startswith("configuration: nothing given; ")
 
 
-def test_a_refused_request_names_its_client_and_number_and_no_secret_is_told(tmp_path: Path) -> None:
+def test_a_refused_request_is_logged_with_its_client_and_number_and_no_secret(tmp_path: Path) -> None:
     settings = {
         "ottla.metrics.listen": "127.0.0.1:0", "ottla.metrics.credentials": "admin:very-secret", "ottla.log.format": "json",
         "sasl.jaas.config": "password=very-secret", "ssl.key.password": "very-secret", "made.up.password": "very-secret",

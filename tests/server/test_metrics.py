@@ -110,7 +110,7 @@ def test_the_sum_of_all_topics_survives_a_deleted_one(make_server: MakeServer) -
     assert value(metrics.render(), counter) == 5
 
 
-def test_a_partition_is_told_as_it_stands_now(make_server: MakeServer) -> None:
+def test_a_partition_is_scraped_as_it_is_now(make_server: MakeServer) -> None:
     server = make_server()
     create(server, "orders", 2)
     metrics = metrics_of(server)

@@ -48,7 +48,7 @@ loop.run_until_complete(until_reaped())
 """
 
 
-def test_systemd_is_told_on_its_socket(tmp_path: Path) -> None:
+def test_systemd_is_notified_on_its_socket(tmp_path: Path) -> None:
     path = str(tmp_path / "notify")
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sock:
         sock.bind(path)

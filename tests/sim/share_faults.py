@@ -90,7 +90,7 @@ def let_start_go_back() -> Any:
     return mock.patch.object(ShareStateShard, "_take_update", follow)
 
 
-def tell_start_ahead() -> Any:
+def start_ahead_of_its_write() -> Any:
     """A write has the start offset as it will be if the write succeeds, whatever else is under way."""
     change = SharePartition._change
 
@@ -183,7 +183,7 @@ SHARE_FAULTS: dict[str, Callable[[], Any]] = {
         forget_leader_epoch,
         lose_snapshot_merge,
         let_start_go_back,
-        tell_start_ahead,
+        start_ahead_of_its_write,
         prune_too_much,
         forget_expiry,
         forget_limit,

@@ -210,7 +210,7 @@ class ShareWorld:
 
     def _reset(self, partition: int, start: int) -> None:
         """By a group coordinator that lives where the share coordinator does, and tries until it is done, each time with another epoch. The
-        same one twice could undo what was read in between: the protocol cannot tell a copy that comes late (as in Kafka)."""
+        same one twice could undo what was read in between: the protocol cannot recognise a late copy (as in Kafka)."""
         key = SharePartitionKey(GROUP, TOPIC_ID, partition)
         broker = self.brokers[self.layout[STATES]]
 

@@ -19,7 +19,7 @@ FIRST_SEEDS = {
     "release_early": 6,
     "forget_leader_epoch": 11,
     "let_start_go_back": 268,
-    "tell_start_ahead": 24,
+    "start_ahead_of_its_write": 24,
     "forget_owner": 6,
 }
 """Where to begin with what needs a rare turn of events: it saves time, and nothing depends on it."""

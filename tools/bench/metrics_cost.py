@@ -3,8 +3,8 @@
 usage: python -m tools.bench.metrics_cost [--partitions 2000] [--scrapes 20]
 
 `measure` answers rows for `make bench`. Three kinds of scrape are measured: the first of all, one after a time in which nothing moved, and
-one after every partition has moved. "In all" is CPU time of the whole scrape, which is what it takes away from clients; "longest piece" is how
-long the loop is away at a time, because clients are served between the pieces.
+one after every partition has moved. "In all" is CPU time of the whole scrape, which is what it takes away from clients; "longest piece" is
+how long the loop is away at a time, because clients are served between the pieces.
 """
 
 from __future__ import annotations

@@ -129,5 +129,5 @@ def test_range_owns_each_partition_once(group: tuple[list[MemberSpec], dict[byte
     check_ownership(members, counts, assign_range(members, counts))
 
 
-def test_nobody_gets_nothing() -> None:
+def test_without_members_nothing_is_assigned() -> None:
     assert all(assign([], COUNTS) == {} for assign in ASSIGNORS.values())

@@ -110,7 +110,7 @@ class ShareGroupsUnderChange(RuleBasedStateMachine):
                 assert f"alive/g/{member_id}" in self.world.host._scheduled
 
     def teardown(self) -> None:
-        """When all is well again and time has passed, nobody waits and nothing is open."""
+        """When all is well again and time has passed, no request waits and nothing is open."""
         world = self.world
         world.log.refuse_next = None
         for command in ("release", "persister fine", "persister release", "advance 31000", "advance 31000"):
