@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 UNLIMITED = 1 << 20
-"""Where the system sets no limit, or does not say."""
+"""The limit to assume where the system sets none, or does not say."""
 RESERVED = 40
 """For listening sockets, the metadata store, locks, pipes, and files that are opened for a moment."""
 LEAST = 16
@@ -30,7 +30,7 @@ def raise_limit() -> int:
     return UNLIMITED if soft == resource.RLIM_INFINITY else min(soft, UNLIMITED)
 
 class Descriptors(NamedTuple):
-    """How the descriptors of a process are shared out."""
+    """The shares of a process's descriptors."""
 
     files: int
     connections: int

@@ -39,7 +39,7 @@ def handle(broker: Broker, request: RequestContext, body: AlterShareGroupOffsets
         response = respond(outcomes)
         if not response.error_code:
             response.responses += refused
-            # A member that is gone without leaving may keep them open; the next reader begins at what is remembered now.
+            # A member that is gone without leaving may keep them open; the next reader begins at the stored state.
             broker.share_partitions.close_group(body.group_id)
         pending.complete(response)
 

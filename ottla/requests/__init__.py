@@ -1,1 +1,1 @@
-"""What the handlers of several APIs share: what they are given, levels of versions, and questions to coordinators and the controller."""
+"""Code that the handlers of several APIs share: their context, levels of versions, and calls of coordinators and the controller."""

@@ -61,7 +61,7 @@ def broker_entries(config: BrokerConfig, own: Mapping[str, str], default: Mappin
 
 
 def default_broker_entries(overrides: Mapping[str, str]) -> list[ConfigEntry]:
-    """What is set for all brokers together, and nothing else."""
+    """The settings that are set for all brokers together, and no others."""
     entries = []
     for name in sorted(overrides):
         setting = BROKER_SETTINGS.get(name)

@@ -1,4 +1,4 @@
-"""What a handler is given: the broker it serves, the request's frame facts, and a place for an answer that comes later.
+"""The arguments of a handler: the broker it serves, the request's context, and a place for an answer that comes later.
 
 A handler is `handle(broker, request, body)`: a run of synchronous core calls that returns the response object, `None` (no answer is wanted)
 or a `Pending` that is completed later. Requests of a connection are executed in the order in which they arrive, answers leave in that

@@ -60,7 +60,7 @@ def highest_versions(level: str) -> Mapping[int, int]:
 
 @cache
 def served(level: str | None) -> Mapping[int, Api]:
-    """What this broker serves at a level (None: the newest). What only brokers send to each other is the same at all levels."""
+    """The APIs that this broker serves at a level (None: the newest). Those that only brokers send are the same at all levels."""
     if level is None:
         return TABLE
     highest = highest_versions(level)

@@ -139,7 +139,7 @@ class BrokerServer:
         self.node.begin_turns()
 
     def _on_loop_failure(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        """What a timer or a thread's result raised has the same consequences as if a request had."""
+        """Handles an exception of a timer or a thread's result as if a request had raised it."""
         error = context.get("exception")
         if isinstance(error, AssertionError):
             self.stop_at_once(error)

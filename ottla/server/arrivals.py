@@ -53,7 +53,7 @@ class Arrivals:
         threading.Thread(target=self._judge, args=work, name="ottla-arrivals", daemon=True).start()
 
     def _corrected(self, listener: str, address: str) -> str:
-        """What to set: all listeners as they are, save this one, because a setting replaces the whole list."""
+        """The value to set: all listeners as they are, save this one, because a setting replaces the whole list."""
         endpoints = {**self._advertised, listener: (str(_plain(address)), self._advertised[listener][1])}
         return ",".join(str(Endpoint(name, host, port)) for name, (host, port) in endpoints.items())
 

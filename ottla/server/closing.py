@@ -34,7 +34,7 @@ otherwise."""
 
 
 class Parts(Protocol):
-    """What a stop needs of `server/node.py`."""
+    """The parts of `server/node.py` that a stop needs."""
 
     ports: Ports
     config: BrokerConfig

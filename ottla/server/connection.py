@@ -116,7 +116,7 @@ class Connection:
         self.is_closed = False
 
     def buffer(self) -> memoryview:
-        """Where the next bytes are to be received."""
+        """The buffer for the next received bytes."""
         if self._large is not None:
             return self._large.room()
         held = self._held

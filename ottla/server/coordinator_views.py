@@ -63,7 +63,7 @@ GROUPS_CACHED_MAX = 1000
 
 
 def share_terms(config: BrokerConfig, metadata: ClusterMetadata) -> Callable[[str], GroupTerms]:
-    """What the settings of a group say of its records; asked with every share fetch, so the last answers are kept."""
+    """The settings of a share group that concern its records; needed by every share fetch, so they are cached."""
     known: dict[str, tuple[Mapping[str, str], GroupTerms]] = {}
 
     def of_group(group_id: str) -> GroupTerms:

@@ -41,7 +41,7 @@ def claim_directories(ports: Ports, config: BrokerConfig, directories: Sequence[
 
 
 def _find_cluster_id(store: MetadataStore, directories: Sequence[LogDirectoryState], store_name: str) -> str:
-    """What is known already, else an empty string."""
+    """The cluster id that is known already, else an empty string."""
     stored: list[str] = []
     store.get(znodes.CLUSTER_ID, lambda _result, node: stored.append(znodes.read_cluster_id(node.data)) if node else None)
     for directory in directories:

@@ -62,7 +62,7 @@ class Histogram:
 
 
 class Recent:
-    """What was added to named histograms within the last five minutes, or since the start if that is shorter ago."""
+    """The counts that were added to named histograms within the last five minutes, or since the start if that is shorter ago."""
 
     __slots__ = ("_snapshots",)
 

@@ -26,7 +26,7 @@ from ottla.server.receive_buffer import ReceiveBuffers
 log = logging.getLogger("ottla.network")
 
 QUEUED_BYTES_LEAST = 1 << 16
-"""What every connection may keep, however many there are."""
+"""Bytes that every connection may keep, however many there are."""
 BACKLOG_LEAST = 128
 AUTHENTICATION_MS_MAX = 10_000
 """How long a connection may take to authenticate."""

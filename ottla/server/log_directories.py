@@ -70,7 +70,7 @@ class LogDirectoryState:
         return found.cluster_id if found is not None else None
 
     def belong_to(self, broker_id: int, cluster_id: str, random: Random) -> None:
-        """Whose it must be, if it can be claimed only later."""
+        """Sets the broker and cluster that it must belong to, if it can be claimed only later."""
         self._owner = (broker_id, cluster_id, random)
 
     def claim(self, broker_id: int, cluster_id: str, random: Random) -> None:
@@ -84,7 +84,7 @@ class LogDirectoryState:
     # What is noted of logs
 
     def noted(self, key: TopicPartition, topic_id: bytes) -> LogOffsets:
-        """What is noted of a log that is about to be opened; nothing if it was noted for another topic of that name (I41)."""
+        """The offsets noted for a log that is about to be opened; none if they were noted for another topic of that name (I41)."""
         found = self._closed.get(key)
         return found if found is not None and found.topic_id == topic_id else LogOffsets(topic_id)
 

@@ -1,4 +1,4 @@
-"""What a scrape says of groups, transactions and share coordinators: states, members, committed offsets, lag, writes.
+"""Metrics of groups, transactions and share coordinators: states, members, committed offsets, lag, writes.
 
 Lag is counted against the high watermark, as kafka_exporter does; a partition that does not live here has a committed offset and no lag.
 Shards that are still loading are left out until they are whole. One piece of work is a group, or `PIECE` of its offsets.

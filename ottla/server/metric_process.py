@@ -1,4 +1,4 @@
-"""What a scrape says of the process: CPU, memory, descriptors, garbage collection; and how late its event loop is.
+"""Metrics of the process: CPU, memory, descriptors, garbage collection; and how late its event loop is.
 
 `/proc` is read where there is one; elsewhere those metrics are left out. `LoopLag` asks the loop ten times a second to be called and
 measures how late the call comes; it runs only while metrics are on.

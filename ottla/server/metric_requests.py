@@ -1,4 +1,4 @@
-"""What a scrape says of requests and connections: how many, how long each kind takes, how idle the broker is.
+"""Metrics of requests and connections: how many, how long each kind takes, how idle the broker is.
 
 Quantiles are those of the last five minutes (`histogram.Recent`), counts and sums those since the start, as Prometheus wants both.
 `FetchConsumer` repeats `Fetch`, as Kafka does, for boards that ask for one of them; a single broker has no followers.

@@ -1,4 +1,4 @@
-"""What a scrape says of topics and partitions: offsets, replicas, sizes, traffic.
+"""Metrics of topics and partitions: offsets, replicas, sizes, traffic.
 
 Most partitions of a broker have not moved since the scrape before, and those that have still have the same leader. So a partition's lines
 are kept with the numbers they were made of, in three kinds: who holds it (`standing`), where it begins (`starts`), where it ends (`ends`);

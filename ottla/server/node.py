@@ -233,7 +233,7 @@ class Node:
             self.controller.create_topics(wanted, False, created)
 
     def reachable_host(self, host: str) -> str:
-        """What is advertised for a listener on `host` when nothing is set: an address that clients can connect to."""
+        """The address to advertise for a listener on `host` when none is set: one that clients can connect to."""
         return self.ports.network.host_name() if host in EVERY_ADDRESS else host
 
     def _register(self) -> None:
@@ -288,7 +288,7 @@ class Node:
         self.internal_topics.ensure(topic, done)
 
     def _locate(self, broker_id: int) -> tuple[str, int] | None:
-        """Where another broker listens for brokers."""
+        """The address at which another broker listens for brokers."""
         known = self.metadata.brokers.get(broker_id)
         if known is None or broker_id == self.config.this_broker_id:
             return None

@@ -30,7 +30,7 @@ SEALED_FILES_MAX = 512
 
 
 class Notes(list[str]):
-    """What a log reports of its files, when it is opened and whenever it finds damage later: a line each in the broker's log."""
+    """The notes of a log about its files, when it is opened and whenever it finds damage later: a line each in the broker's log."""
 
     def __init__(self, key: TopicPartition) -> None:
         super().__init__()
@@ -251,7 +251,7 @@ class PartitionTable:
         return not is_missing and all(found.is_online or self.directory_of(found) is not directory for found in self.all())
 
     def _locate(self, key: TopicPartition, topic_id: bytes, is_new: bool) -> LogDirectoryState:
-        """Where the log lies, or is to be made. Raises `ApiError` if that cannot be found out."""
+        """The directory in which the log lies or is to be made. Raises `ApiError` if that cannot be found out."""
         try:
             directory = self._find(key, topic_id, is_new)
         except StorageError as error:
@@ -264,7 +264,7 @@ class PartitionTable:
         return directory
 
     def _find(self, key: TopicPartition, topic_id: bytes, is_new: bool) -> LogDirectoryState | None:
-        """Where the log of this topic lies, if it is there already."""
+        """The directory in which the log of this topic lies, if it exists already."""
         places = self._found.get(str(key), [])
         if not is_new and len(places) < 2:
             return places[0] if places else None  # if it is another topic's, the log refuses it (I41)

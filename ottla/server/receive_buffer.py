@@ -1,4 +1,4 @@
-"""Where received bytes lie until their frame is whole, and what bounds them in total.
+"""Buffers for received bytes until their frame is whole, and the bound on all of them together.
 
 Small frames are parsed in one buffer that all connections of the loop share: a connection only keeps a copy of an unfinished tail. A
 frame larger than that buffer gets a buffer of its own, which never outgrows what was received by more than a factor, so a peer that
@@ -48,7 +48,7 @@ class ReceiveBuffers:
         self._still_ticks = 0
 
     def size_for(self, size: int, received: int) -> int:
-        """How large a buffer a frame of `size` bytes gets of which `received` are there."""
+        """The buffer size for a frame of `size` bytes of which `received` have arrived."""
         if received >= POOL_FROM_RECEIVED_BYTES and size <= POOLED_BYTES:
             return POOLED_BYTES
         return min(size, max(2 * received, POOL_FROM_RECEIVED_BYTES))
@@ -105,7 +105,7 @@ class LargeFrame:
         self.view[: self.filled] = start
 
     def room(self) -> memoryview:
-        """Where the next bytes go; the buffer grows by doubling up to the frame's size."""
+        """The room for the next bytes; the buffer grows by doubling up to the frame's size."""
         if self.filled == len(self.buffer):
             self._grow()
         return self.view[self.filled : self.size]
