@@ -1,4 +1,4 @@
-"""The common part of AlterConfigs and IncrementalAlterConfigs: the rights on each kind of resource, and answers in the order of the request."""
+"""The common part of AlterConfigs and IncrementalAlterConfigs: rights on each kind of resource, and answers in the order of the request."""
 
 from __future__ import annotations
 
