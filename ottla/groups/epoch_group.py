@@ -84,9 +84,6 @@ class EpochGroup(Generic[FactsT, PlaceT]):
             setattr(twin, name, value.copy() if value.__class__ is dict else value)
         return twin
 
-    def hard_state(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in self.fields}
-
     # Questions
 
     @property

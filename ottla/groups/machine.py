@@ -4,7 +4,7 @@ Each request has one method here that answers a `Decision`; what it means is in 
 `share/`, `offsets/`, `admin.py`). `apply` folds one record into the shard, `apply_marker` the end of a client's
 transaction, `resume` starts the timers of the groups that were found in the log.
 
-Invariants: only `apply` and `apply_marker` change hard state; the same log gives the same `hard_state` on every broker (P9, I36). Records
+Invariants: only `apply` and `apply_marker` change hard state; the same log gives the same hard state on every broker (P9, I36). Records
 that cannot be read change nothing.
 """
 
@@ -313,18 +313,3 @@ class GroupMachine:
                     rebalance.answer_join(member, group, draft, rebalance.refuse_join(code, member.member_id))
                     rebalance.answer_sync(member, draft, rebalance.refuse_sync(code))
         return [*draft.effects(), *(refused(code) for refused in list(self.shard.deferred.values()))]
-
-    def hard_state(self) -> dict[str, Any]:
-        """All that the log decides, to compare a live machine with a replayed one."""
-        shard = self.shard
-        classic_groups = [group for group in shard.groups.values() if isinstance(group, ClassicGroup)]
-        consumer_groups = [group for group in shard.groups.values() if isinstance(group, ConsumerGroup)]
-        share_groups = [group for group in shard.groups.values() if isinstance(group, ShareGroup)]
-        return {
-            "groups": {group.group_id: group.stored for group in classic_groups if group.stored is not None},
-            "consumer groups": {group.group_id: group.hard_state() for group in consumer_groups},
-            "share groups": {group.group_id: group.hard_state() for group in share_groups},
-            "offsets": shard.offsets.committed,
-            "pending": shard.offsets.pending,
-            "rewrites": dict(shard.offsets.rewrites),
-        }

@@ -14,6 +14,7 @@ from ottla.groups.machine import GroupMachine
 from ottla.groups.states import COMPLETING_REBALANCE, EMPTY, STABLE
 from ottla.machine.contract import Answer, Decision, LogRecord
 from tests.fakes.coordinator_settings import group_settings
+from tests.groups.hard_state import hard_state
 from tests.scenarios.groups_world import World
 
 NAMES = st.sampled_from(["a", "b", "c"])
@@ -120,7 +121,7 @@ class GroupsUnderChange(RuleBasedStateMachine):
     def live_state_is_the_replay_of_the_log(self) -> None:
         replica = GroupMachine(self.world.settings, self.world.topics, self.world.random)
         self.world.log.replay(replica)
-        assert replica.hard_state() == self.world.machine.hard_state()
+        assert hard_state(replica) == hard_state(self.world.machine)
 
     @invariant()
     def no_partition_has_two_owners(self) -> None:
@@ -182,7 +183,7 @@ TestGroupsUnderChange = GroupsUnderChange.TestCase
 
 
 def folded(machine: GroupMachine) -> dict[str, Any]:
-    return {**machine.hard_state(), "names": sorted(machine.shard.groups)}
+    return {**hard_state(machine), "names": sorted(machine.shard.groups)}
 
 
 def test_records_that_cannot_be_read_change_nothing() -> None:

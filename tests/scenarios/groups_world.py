@@ -70,6 +70,7 @@ from tests.fakes.coordinator_settings import group_settings
 from tests.fakes.machine_log import MemoryLog
 from tests.fakes.randomness import SeededRandom
 from tests.fakes.timers import ManualTimers
+from tests.groups.hard_state import hard_state
 from tests.scenarios.groups_text import (
     Arguments,
     FixedTopics,
@@ -457,12 +458,12 @@ class World:
 
     def do_restart(self, _arguments: Arguments) -> None:
         """The coordinator moves: a new machine reads the log; what lives must be what is replayed (I36)."""
-        before = self.machine.hard_state()
+        before = hard_state(self.machine)
         self.host.close()
         self.log.commit()
         replica = GroupMachine(self.settings, self.topics, self.random)
         self.log.replay(replica)
-        assert replica.hard_state() == before, "the log and the machine have drifted apart"
+        assert hard_state(replica) == before, "the log and the machine have drifted apart"
         self.host = self._new_host()
         self.host.load(self.log.reader(), 0)
         self.timers.run_due()  # which may log what a refusal had left undone

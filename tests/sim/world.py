@@ -19,6 +19,7 @@ from ottla.server.coordinator_hosts import reader_of
 from ottla.transactions.markers import Marker
 from tests.fakes.clock import ManualClock
 from tests.fakes.timers import ManualTimers
+from tests.groups.hard_state import hard_state
 from tests.sim import logs, readers
 from tests.sim.broker import KEYS, LAYOUTS, SimBroker, host_of, store_model
 from tests.sim.clients import OFFSETS, TIMEOUT_MS, TRANSACTIONS, PlainProducer, Producer, committed_offset
@@ -228,7 +229,7 @@ class World:
             host = node.groups.host_of_partition(OFFSETS.partition) if partition is not None else None
             if host is not None:
                 shard = host.machine.shard
-                _compare(host, partition, GroupMachine(shard.settings, shard.topics, shard.random), GroupMachine.hard_state)
+                _compare(host, partition, GroupMachine(shard.settings, shard.topics, shard.random), hard_state)
 
     def _judge(self) -> None:
         """All faults have healed, all timeouts have passed."""

@@ -10,6 +10,7 @@ from ottla.base.share_state import SharePartitionKey, ShareState
 from ottla.groups.machine import GroupMachine
 from ottla.groups.share.group import ShareGroup
 from tests.fakes.coordinator_settings import group_settings
+from tests.groups.hard_state import hard_state
 from tests.scenarios.share_groups_world import World
 
 NAMES = st.sampled_from(["a", "b", "c"])
@@ -84,7 +85,7 @@ class ShareGroupsUnderChange(RuleBasedStateMachine):
     def live_state_is_the_replay_of_the_log(self) -> None:
         replica = GroupMachine(self.world.settings, self.world.topics, self.world.random)
         self.world.log.replay(replica)
-        assert replica.hard_state() == self.world.machine.hard_state()
+        assert hard_state(replica) == hard_state(self.world.machine)
 
     @invariant()
     def the_parts_of_a_group_agree(self) -> None:

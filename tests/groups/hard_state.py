@@ -1,0 +1,25 @@
+"""The hard state of a group machine: all that the log decides, so that a live machine can be compared with a replayed one (P9, I36)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ottla.groups.classic.group import ClassicGroup
+from ottla.groups.epoch_group import EpochGroup
+from ottla.groups.machine import GroupMachine
+
+
+def hard_state(machine: GroupMachine) -> dict[str, Any]:
+    """Groups of each kind by id, committed and pending offsets; equal for machines that have applied the same records."""
+    shard = machine.shard
+    classic = [group for group in shard.groups.values() if isinstance(group, ClassicGroup)]
+    with_epochs = [group for group in shard.groups.values() if isinstance(group, EpochGroup)]
+    return {
+        "classic groups": {group.group_id: group.stored for group in classic if group.stored is not None},
+        "groups with epochs": {
+            group.group_id: (type(group).__name__, {name: getattr(group, name) for name in group.fields}) for group in with_epochs
+        },
+        "offsets": shard.offsets.committed,
+        "pending": shard.offsets.pending,
+        "rewrites": dict(shard.offsets.rewrites),
+    }
