@@ -284,7 +284,7 @@ def test_a_stop_ends_though_the_marker_of_a_clean_shutdown_cannot_be_written(
         raise StorageError(f"cannot write in {path}: No space left on device")
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(log_directories.checkpoints, "write_clean_shutdown", fail)
+        patch.setattr(log_directories.small_files, "write_clean_shutdown", fail)
         server.begin_stop()
         assert loop.run_until_complete(asyncio.wait_for(server.stopped, 20)) == 0
     assert "No space left on device" in caplog.text
