@@ -219,7 +219,7 @@ def run(
         server.node.create_topics(seed_topics)
         return loop.run_until_complete(serve(server, started, on_ready))
     finally:
-        loop.close()
+        close_loop(loop)
 
 
 def _stop_before_ready(number: int, frame: object) -> None:
@@ -241,6 +241,16 @@ async def serve(server: BrokerServer, started: float, on_ready: Callable[[str], 
     notify_ready(f"listening on {first}")
     feed_watchdog(server.loop)
     return await server.stopped
+
+
+def close_loop(loop: asyncio.AbstractEventLoop) -> None:
+    """Ends the tasks that are still running, such as a connection that is being opened, and closes the loop."""
+    tasks = asyncio.all_tasks(loop)
+    for task in tasks:
+        task.cancel()
+    if tasks:
+        loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
+    loop.close()
 
 
 def new_event_loop() -> asyncio.AbstractEventLoop:

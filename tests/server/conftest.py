@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from ottla.base.config import BrokerConfig, load
-from ottla.server.app import BrokerServer
+from ottla.server.app import BrokerServer, close_loop
 
 MakeServer = Callable[..., BrokerServer]
 
@@ -18,7 +18,7 @@ MakeServer = Callable[..., BrokerServer]
 def loop() -> Iterator[asyncio.AbstractEventLoop]:
     loop = asyncio.SelectorEventLoop()
     yield loop
-    loop.close()
+    close_loop(loop)
 
 
 def config_for(path: Path, *assignments: str) -> BrokerConfig:

@@ -9,6 +9,7 @@ from ottla.adapters.clock import SystemClock
 from ottla.adapters.network import SocketNetwork
 from ottla.adapters.timers import LoopTimers
 from ottla.base.errors import ErrorCode
+from ottla.server.app import close_loop
 from ottla.server.peers import BrokerPeers
 from ottla.wire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest
 from ottla.wire.messages.write_txn_markers import WritableTxnMarker, WritableTxnMarkerTopic, WriteTxnMarkersRequest
@@ -88,3 +89,13 @@ def test_a_broker_that_does_not_answer_in_time(loop: asyncio.AbstractEventLoop) 
     run_until(loop, lambda: asker.answers)
     assert asker.answers == [(None, ErrorCode.NETWORK_EXCEPTION)]
     listener.close()
+
+
+def test_a_connection_that_is_being_opened_ends_with_the_loop() -> None:
+    loop, outcomes = asyncio.SelectorEventLoop(), []
+    listener = SocketNetwork(loop).listen("127.0.0.1", 0, 10)
+    SocketNetwork(loop).connect("127.0.0.1", listener.port, outcomes.append, outcomes.append)
+    (task,) = asyncio.all_tasks(loop)
+    listener.close()
+    close_loop(loop)
+    assert task.cancelled() and loop.is_closed() and outcomes == []
