@@ -184,10 +184,13 @@ def test_a_connection_that_is_refused() -> None:
 
 def test_connections_that_are_not_there_yet_are_given_up() -> None:
     async def run() -> None:
-        network = SocketNetwork(asyncio.get_running_loop())
-        network.connect("127.0.0.1", 1, pytest.fail, pytest.fail)
+        network, outcomes = SocketNetwork(asyncio.get_running_loop()), list[object]()
+        before = asyncio.all_tasks()
+        network.connect("127.0.0.1", 1, outcomes.append, outcomes.append)
+        (opening,) = asyncio.all_tasks() - before
         network.close()
-        await asyncio.sleep(0.05)
+        await asyncio.wait([opening], timeout=15)
+        assert opening.cancelled() and outcomes == []
 
     asyncio.run(run())
 
