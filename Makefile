@@ -1,7 +1,7 @@
 # Ottla's front door. Each target builds its own virtual environment in .venv; a machine needs only make and Python 3.11 or later.
 #
 #   make demo                    a broker, a third of a million real records, two consumers, checked counts (KEEP=1 leaves it running)
-#   make test                    the fast tests, then real clients against a real broker
+#   make test                    the fast tests, then real clients against a real broker, then real Spark jobs
 #   make check                   ruff, mypy --strict, import layers, tidy tests, generated docs, a quick simulation
 #   make bench                   what one broker costs, next to a bare loop;  make bench-peer: next to Apache Kafka
 #   make sim SEED=7 SEEDS=100    simulated brokers under faults, from seed 7 on
@@ -17,6 +17,7 @@ SEEDS ?= 20
 
 BIN := .venv/bin
 STAMP := .venv/.ready
+SPARK := .venv/.spark-ready
 PYTEST := $(BIN)/python -m pytest -q
 
 .DEFAULT_GOAL := help
@@ -35,12 +36,18 @@ $(STAMP): pyproject.toml requirements/dev.txt ottla/_version.py
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	@touch $@
 
+$(SPARK): $(STAMP) requirements/spark.txt
+	@echo "make: installing requirements/spark.txt into .venv" >&2
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --requirement requirements/spark.txt
+	@touch $@
+
 demo: $(STAMP)
 	@$(BIN)/python tools/demo.py
 
-test: $(STAMP)
-	@$(PYTEST) -n $(WORKERS) --ignore=tests/clients
+test: $(SPARK)
+	@$(PYTEST) -n $(WORKERS) --ignore=tests/clients --ignore=tests/spark_jobs
 	@if [ -d tests/clients ]; then $(PYTEST) tests/clients; fi
+	@if [ -d tests/spark_jobs ]; then $(PYTEST) tests/spark_jobs; fi
 
 check: $(STAMP)
 	@$(BIN)/ruff check --quiet --output-format concise .
@@ -61,8 +68,8 @@ sim: $(STAMP)
 	@$(BIN)/python -m tests.sim SEED=$(SEED) SEEDS=$(SEEDS)
 	@$(BIN)/python -m tests.sim --share SEED=$(SEED) SEEDS=$(SEEDS)
 
-night: $(STAMP)
-	@HYPOTHESIS_PROFILE=night $(PYTEST) -n $(WORKERS) --timeout=7200 --ignore=tests/clients
+night: $(SPARK)
+	@HYPOTHESIS_PROFILE=night $(PYTEST) -n $(WORKERS) --timeout=7200 --ignore=tests/clients --ignore=tests/spark_jobs
 	@if [ -f tests/sim/__main__.py ]; then $(BIN)/python -m tests.sim SEED=$$(date +%s) SEEDS=2000; fi
 	@if [ -f tests/sim/__main__.py ]; then $(BIN)/python -m tests.sim --share SEED=$$(date +%s) SEEDS=2000; fi
 

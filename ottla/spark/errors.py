@@ -1,0 +1,34 @@
+"""What ends a query with a clear line: the errors that the data source, the sink and the pipelines raise.
+
+Each message names the option, the topic or the offsets that it is about, since Spark shows it inside a stack trace of its own.
+"""
+
+from __future__ import annotations
+
+
+class PipelineError(Exception):
+    """The base of every error that the pipeline raises."""
+
+
+class OptionError(PipelineError, ValueError):
+    """An option is missing, unknown, malformed or contradicts another one; the message begins with its name."""
+
+
+class DataLossError(PipelineError):
+    """Records that a batch was planned to read are gone (`failOnDataLoss`)."""
+
+
+class OffsetConflictError(PipelineError):
+    """The group's committed offsets are neither the start nor the end of the batch; the message names all three."""
+
+
+class OutputError(PipelineError):
+    """Rows cannot be written: a null topic, a partition that does not exist, a value that is too large, an output beyond its bound."""
+
+
+class SpoolError(PipelineError):
+    """A file of encoded batches that a task left for the driver is gone or damaged."""
+
+
+class MissingRequirementError(PipelineError):
+    """Java, pyspark, pyarrow or pandas is missing or too old; the message says how to install it."""

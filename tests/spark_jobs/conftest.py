@@ -1,0 +1,62 @@
+"""A Spark session and a broker that the tests of this folder share. Both are real: a JVM with two task slots, a broker process."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ottla.testing.broker import Broker
+
+SESSION_SETTINGS = {
+    "spark.ui.enabled": "false",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.pyspark.python": sys.executable,
+    "spark.pyspark.driver.python": sys.executable,
+    "spark.driver.memory": "1g",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "20000",
+}
+
+
+@pytest.fixture(scope="session")
+def java() -> str:
+    """Where Java is. Without it the tests are skipped for a person, and fail in CI."""
+    found = shutil.which("java")
+    if found is not None:
+        return found
+    if os.environ.get("CI"):
+        pytest.fail("java is not installed, and in CI it has to be")
+    pytest.skip("java is not installed")
+
+
+@pytest.fixture(scope="session")
+def spark(java: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """A session in local mode, two tasks at a time."""
+    from pyspark.sql import SparkSession
+
+    builder = SparkSession.builder.master("local[2]").appName("ottla-tests")
+    warehouse = tmp_path_factory.mktemp("warehouse")
+    for name, value in {**SESSION_SETTINGS, "spark.sql.warehouse.dir": str(warehouse)}.items():
+        builder = builder.config(name, value)
+    session = builder.getOrCreate()
+    session.sparkContext.setLogLevel("ERROR")
+    yield session
+    session.stop()
+
+
+@pytest.fixture(scope="session")
+def broker() -> Iterator[Broker]:
+    """A broker process of this folder's own."""
+    with Broker() as started:
+        yield started
+
+
+@pytest.fixture
+def checkpoint(tmp_path: Path) -> str:
+    """A directory for a query's checkpoint."""
+    return str(tmp_path / "checkpoint")
