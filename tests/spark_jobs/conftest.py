@@ -13,11 +13,11 @@ import pytest
 
 from ottla.testing.broker import Broker
 
+ROOT = Path(__file__).resolve().parents[2]
 SESSION_SETTINGS = {
     "spark.ui.enabled": "false",
     "spark.sql.shuffle.partitions": "2",
-    "spark.pyspark.python": sys.executable,
-    "spark.pyspark.driver.python": sys.executable,
+    "spark.executorEnv.PYTHONPATH": str(ROOT),
     "spark.driver.memory": "1g",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "20000",
 }
@@ -39,6 +39,8 @@ def spark(java: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """A session in local mode, two tasks at a time."""
     from pyspark.sql import SparkSession
 
+    # Not by spark.pyspark.python: only spark-submit looks at that.
+    os.environ["PYSPARK_PYTHON"] = sys.executable
     builder = SparkSession.builder.master("local[2]").appName("ottla-tests")
     warehouse = tmp_path_factory.mktemp("warehouse")
     for name, value in {**SESSION_SETTINGS, "spark.sql.warehouse.dir": str(warehouse)}.items():
@@ -47,6 +49,7 @@ def spark(java: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     session.sparkContext.setLogLevel("ERROR")
     yield session
     session.stop()
+    del os.environ["PYSPARK_PYTHON"]
 
 
 @pytest.fixture(scope="session")
