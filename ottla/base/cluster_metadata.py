@@ -8,7 +8,9 @@ replaced when something changes, so a reader that keeps one for the length of a 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
+
+from ottla.base.immutable import immutable
 
 NO_LEADER = -1
 CONFIG_TOPIC = 2
@@ -23,7 +25,7 @@ QuotaEntity = tuple[tuple[str, str | None], ...]
 """Pairs of entity type (user, client-id, ip) and name, sorted by type; the name None is the default entity."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable(kw_only=True)
 class PartitionMetadata:
     """One partition as the controller last wrote it. `partition_epoch` is the version of its state node."""
 
@@ -39,7 +41,7 @@ class PartitionMetadata:
     removing_replicas: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable(kw_only=True)
 class TopicMetadata:
     """One topic. `version` is that of its node in the store."""
 
@@ -51,7 +53,7 @@ class TopicMetadata:
     version: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable(kw_only=True)
 class BrokerMetadata:
     """A live broker: where each of its listeners is reached. `epoch` is new with every registration."""
 
@@ -61,28 +63,28 @@ class BrokerMetadata:
     epoch: int = -1
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class TopicPut:
     """The topic exists with these partitions, new or changed as a whole."""
 
     topic: TopicMetadata
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class TopicRemoved:
     """The topic is marked for deletion: clients do not see it any more, its name is not free yet."""
 
     name: str
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class TopicDeleted:
     """The last trace of a removed topic is gone."""
 
     name: str
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class PartitionPut:
     """One partition of a known topic has a new state."""
 
@@ -90,7 +92,7 @@ class PartitionPut:
     partition: PartitionMetadata
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class ConfigPut:
     """The whole configuration of one resource (for a topic: of the known topic)."""
 
@@ -99,7 +101,7 @@ class ConfigPut:
     configs: Mapping[str, str]
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class QuotaPut:
     """The quotas of one entity; none of them removes the entity."""
 
@@ -107,12 +109,12 @@ class QuotaPut:
     quotas: Mapping[str, float]
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class BrokerPut:
     broker: BrokerMetadata
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class BrokerRemoved:
     broker_id: int
 

@@ -8,14 +8,15 @@ StopReplica (5) and UpdateMetadata (6) carry it.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Protocol
 
 from ottla.base.cluster_metadata import BrokerMetadata, ConfigPut, PartitionMetadata, QuotaPut, TopicMetadata
 from ottla.base.errors import ErrorCode
+from ottla.base.immutable import immutable
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable(kw_only=True)
 class PartitionState:
     """A replica's part in its partition: lead, follow, or wait for a leader. `is_new`: the log begins empty, with these settings."""
 
@@ -26,7 +27,7 @@ class PartitionState:
     configs: Mapping[str, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable(kw_only=True)
 class StoppedReplica:
     """A replica that the broker holds no longer; `is_deleted`: its log is removed too."""
 
@@ -37,7 +38,7 @@ class StoppedReplica:
     is_deleted: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable(kw_only=True)
 class ControlMessage:
     """The sender and the life of the broker that it is for."""
 
@@ -46,21 +47,21 @@ class ControlMessage:
     broker_epoch: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable(kw_only=True)
 class LeaderAndIsr(ControlMessage):
     """New states of replicas that the broker holds."""
 
     states: Sequence[PartitionState]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable(kw_only=True)
 class StopReplica(ControlMessage):
     """Replicas that the broker shall stop."""
 
     stopped: Sequence[StoppedReplica]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable(kw_only=True)
 class UpdateMetadata(ControlMessage):
     """Topics that are new or changed, topics that are gone (name and id), and all live brokers. `is_complete`: there are no others."""
 
@@ -70,7 +71,7 @@ class UpdateMetadata(ControlMessage):
     is_complete: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable(kw_only=True)
 class UpdateConfigs(ControlMessage):
     """New settings of topics, brokers and groups, and quotas. `is_complete`: nothing else is set."""
 

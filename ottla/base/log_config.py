@@ -6,10 +6,10 @@ changes. Names are Kafka's topic settings; -1 means unlimited wherever Kafka say
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from ottla.base.immutable import immutable
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable(kw_only=True)
 class LogConfig:
     """Kafka's topic-level settings of a log; defaults are Kafka's."""
 

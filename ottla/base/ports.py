@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, Protocol, TypeVar
+
+from ottla.base.immutable import immutable
 
 Result = TypeVar("Result")
 
@@ -294,7 +295,7 @@ class WatchEvent(IntEnum):
     LOST = 4
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable(kw_only=True)
 class StoreNode:
     """A node's bytes and the versions that guard its next change (`czxid` is the creating transaction, a broker's epoch)."""
 
@@ -304,7 +305,7 @@ class StoreNode:
     ephemeral_owner: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Create:
     """`is_sequential`: the store appends a number of ten digits to the path, larger than all before it under the same parent."""
 
@@ -314,20 +315,20 @@ class Create:
     is_sequential: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Set:
     path: str
     data: bytes
     version: int = -1
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Delete:
     path: str
     version: int = -1
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Check:
     path: str
     version: int
@@ -342,7 +343,7 @@ def operation_bytes(operation: Operation) -> int:
     return OPERATION_OVERHEAD_BYTES + len(operation.path) + len(data)
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Outcome:
     """How a multi ended: on failure with the index of the operation that failed, if one did; else with the paths of the created nodes."""
 
@@ -387,7 +388,7 @@ class MetadataStore(Protocol):
         """Ends the session and removes its ephemeral nodes; every later request answers SESSION_EXPIRED."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable(kw_only=True)
 class Ports:
     """All that a broker is handed."""
 

@@ -8,9 +8,9 @@ read: one of the own session is the own registration.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
 from ottla.base.cluster_metadata import BrokerMetadata
+from ottla.base.immutable import immutable
 from ottla.base.ports import Clock, Create, MetadataStore, Operation, Outcome, StoreNode, StoreResult
 from ottla.base.store_retries import TRANSIENT, StoreRetries
 from ottla.controller import znodes
@@ -23,7 +23,7 @@ Registered = Callable[[int, str], object]
 """The broker's epoch and the cluster's id."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable(kw_only=True)
 class Registration:
     """What a broker registers about itself, and the id of its cluster: the id that a new cluster gets."""
 

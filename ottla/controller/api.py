@@ -8,17 +8,18 @@ others.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import IntEnum
 from typing import Protocol
 
 from ottla.base.cluster_metadata import QuotaEntity
 from ottla.base.errors import ErrorCode
+from ottla.base.immutable import immutable
 
 NO_TOPIC_ID = bytes(16)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable(kw_only=True)
 class NewTopic:
     """-1 for partitions or replicas: the broker's default. `assignments` (partition -> replicas) excludes both numbers."""
 
@@ -29,7 +30,7 @@ class NewTopic:
     configs: Mapping[str, str | None] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable(kw_only=True)
 class TopicResult:
     """The result for one topic."""
 
@@ -42,7 +43,7 @@ class TopicResult:
     configs: Mapping[str, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable(kw_only=True)
 class NewPartitions:
     """A topic shall have `count` partitions in all; `assignments` are the replicas of the new ones, in order."""
 
@@ -60,14 +61,14 @@ class ConfigOperation(IntEnum):
     SUBTRACT = 3
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable(kw_only=True)
 class ConfigEntry:
     name: str
     operation: ConfigOperation
     value: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable(kw_only=True)
 class ConfigRequest:
     """Changes of one resource's configuration; `is_replacing`: whatever is not named here is removed (AlterConfigs of old)."""
 
@@ -77,7 +78,7 @@ class ConfigRequest:
     is_replacing: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable(kw_only=True)
 class ConfigResult:
     resource_type: int
     name: str
@@ -85,7 +86,7 @@ class ConfigResult:
     message: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable(kw_only=True)
 class IsrChangeRequest:
     """What a leader asks by AlterPartition: this ISR, seen from this leader epoch and partition epoch. Broker epochs go with the
     members.
@@ -98,7 +99,7 @@ class IsrChangeRequest:
     isr: Sequence[tuple[int, int]]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable(kw_only=True)
 class PartitionResult:
     """The result for one partition; on success its new state."""
 
@@ -120,7 +121,7 @@ class ElectionType(IntEnum):
     UNCLEAN = 1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable(kw_only=True)
 class Reassignment:
     """The replicas that a partition shall have; None cancels what is under way."""
 
@@ -129,7 +130,7 @@ class Reassignment:
     replicas: Sequence[int] | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable(kw_only=True)
 class QuotaRequest:
     """New quotas of one entity: a value of None removes that quota."""
 
@@ -137,7 +138,7 @@ class QuotaRequest:
     values: Mapping[str, float | None]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable(kw_only=True)
 class QuotaResult:
     entity: QuotaEntity
     error: ErrorCode = ErrorCode.NONE

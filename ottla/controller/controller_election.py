@@ -9,14 +9,14 @@ is exactly as the claim left it. A candidate that is not elected waits until `/c
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
+from ottla.base.immutable import immutable
 from ottla.base.ports import Clock, Create, MetadataStore, Operation, Outcome, SessionEvent, Set, StoreNode, StoreResult, WatchEvent
 from ottla.base.store_retries import StoreRetries
 from ottla.controller import znodes
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Mandate:
     """The epoch of a controller, and the version of `/controller_epoch` that its writes check."""
 

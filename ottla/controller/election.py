@@ -8,10 +8,11 @@ becomes empty: the last member stays in it, dead or not, because it alone holds 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+
+from ottla.base.immutable import immutable
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Elected:
     """The new leader and in-sync set."""
 

@@ -9,17 +9,17 @@ the store has taken it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from ottla.base.cluster_metadata import Change
 from ottla.base.errors import ApiError, ErrorCode
+from ottla.base.immutable import immutable
 from ottla.base.ports import MULTI_BYTES_MAX, Check, Operation, operation_bytes
 from ottla.controller import znodes
 from ottla.controller.state import ClusterState
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Unit:
     """Operations that belong together, and what they mean; together within `UNIT_BYTES_MAX`."""
 
@@ -27,7 +27,7 @@ class Unit:
     changes: Sequence[Change] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Part:
     """One multi, and what holds when the store has taken it."""
 
@@ -35,7 +35,7 @@ class Part:
     changes: tuple[Change, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable(kw_only=True)
 class Plan:
     """The changes that need no write, the parts in order, and the answer to the request."""
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from ottla.base.errors import ErrorCode
+from ottla.base.immutable import immutable
 from ottla.base.uuids import ZERO_UUID, Uuid
 from ottla.groups.offsets.store import CommittedOffset
 
@@ -26,7 +27,7 @@ class JoinedMember(NamedTuple):
     metadata: bytes
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable(kw_only=True)
 class Joined:
     """A member's place in the new generation, or why it has none."""
 
@@ -40,7 +41,7 @@ class Joined:
     skip_assignment: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable(kw_only=True)
 class Synced:
     """A member's assignment."""
 
@@ -58,7 +59,7 @@ class MemberLeft(NamedTuple):
     error: ErrorCode
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable(kw_only=True)
 class Left:
     """The outcome of a Leave."""
 
@@ -69,7 +70,7 @@ class Left:
 # Groups with epochs
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable(kw_only=True)
 class Beat:
     """The answer to a heartbeat of a consumer or share group; `assignment` is None when it has not changed."""
 
@@ -93,7 +94,7 @@ class AssignedTopic(NamedTuple):
     partitions: Sequence[int]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable(kw_only=True)
 class DescribedEpochMember:
     """A member of a consumer or share group."""
 
@@ -110,7 +111,7 @@ class DescribedEpochMember:
     is_classic: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable(kw_only=True)
 class DescribedEpochGroup:
     """A consumer or share group."""
 
@@ -143,7 +144,7 @@ class FetchedTopic(NamedTuple):
     offsets: Sequence[FetchedOffset]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable(kw_only=True)
 class FetchedOffsets:
     """The answer to FetchOffsets."""
 
@@ -151,7 +152,7 @@ class FetchedOffsets:
     topics: Sequence[FetchedTopic] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable(kw_only=True)
 class DeletedOffsets:
     """The answer to DeleteOffsets: one code for each of the command's topics."""
 
@@ -171,7 +172,7 @@ class ListedGroup(NamedTuple):
     type: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable(kw_only=True)
 class GroupList:
     """The groups of one shard."""
 
@@ -190,7 +191,7 @@ class DescribedClassicMember(NamedTuple):
     assignment: bytes
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable(kw_only=True)
 class DescribedClassicGroup:
     """A classic group."""
 
@@ -214,7 +215,7 @@ class ShareOffsetOutcome:
     message: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable(kw_only=True)
 class ShareOffsetOutcomes:
     """The answer to AlterShareOffsets and DeleteShareOffsets."""
 

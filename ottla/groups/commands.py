@@ -7,9 +7,9 @@ request stays None here; a field that a version lacks has been given its meaning
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
+from ottla.base.immutable import immutable
 from ottla.base.uuids import ZERO_UUID, Uuid
 
 Protocols = tuple[tuple[str, bytes], ...]
@@ -33,7 +33,7 @@ class Caller(NamedTuple):
 # Classic groups
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable(kw_only=True)
 class Join:
     """JoinGroup. `needs_member_id`: a dynamic member without an id is given one and must come back with it (KIP-394)."""
 
@@ -49,7 +49,7 @@ class Join:
     may_skip_assignment: bool = True  # a static leader that comes back understands "do not assign" (KIP-814)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable(kw_only=True)
 class Sync:
     """SyncGroup. A protocol that is None was not named."""
 
@@ -62,7 +62,7 @@ class Sync:
     assignments: Sequence[tuple[str, bytes]] = ()  # by member id; of the leader alone
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Heartbeat:
     """Heartbeat of a classic member."""
 
@@ -79,7 +79,7 @@ class MemberName(NamedTuple):
     instance_id: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable(kw_only=True)
 class Leave:
     """LeaveGroup."""
 
@@ -90,7 +90,7 @@ class Leave:
 # Groups with epochs
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable(kw_only=True)
 class ConsumerHeartbeat:
     """ConsumerGroupHeartbeat. None, and a rebalance timeout of -1, mean unchanged."""
 
@@ -108,7 +108,7 @@ class ConsumerHeartbeat:
     makes_member_id: bool = True  # the client names itself; before version 1 the coordinator does
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable(kw_only=True)
 class ShareHeartbeat:
     """ShareGroupHeartbeat. None means unchanged."""
 
@@ -134,7 +134,7 @@ class OffsetToCommit(NamedTuple):
     metadata: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable(kw_only=True)
 class CommitOffsets:
     """OffsetCommit. `generation` is the member's epoch in a group with epochs, and -1 outside a group."""
 
@@ -147,7 +147,7 @@ class CommitOffsets:
     knows_epochs: bool = True  # from version 9 the client knows member epochs and GROUP_ID_NOT_FOUND
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable(kw_only=True)
 class CommitOffsetsInTransaction:
     """TxnOffsetCommit."""
 
@@ -168,7 +168,7 @@ class TopicPartitions(NamedTuple):
     topic_id: Uuid = ZERO_UUID
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable(kw_only=True)
 class FetchOffsets:
     """OffsetFetch of one group; `topics` None asks for all that the group has."""
 
@@ -179,7 +179,7 @@ class FetchOffsets:
     require_stable: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable(kw_only=True)
 class DeleteOffsets:
     """OffsetDelete."""
 
@@ -190,7 +190,7 @@ class DeleteOffsets:
 # Operators
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable(kw_only=True)
 class ListGroups:
     """ListGroups; an empty filter lets all pass. Names in lower case."""
 
@@ -206,7 +206,7 @@ class StartOffset(NamedTuple):
     offset: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable(kw_only=True)
 class AlterShareOffsets:
     """AlterShareGroupOffsets."""
 
@@ -214,7 +214,7 @@ class AlterShareOffsets:
     starts: Sequence[StartOffset]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable(kw_only=True)
 class DeleteShareOffsets:
     """DeleteShareGroupOffsets."""
 

@@ -8,16 +8,16 @@ protocols' records differ in their classes and in what a member's facts and posi
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import Any, ClassVar, Generic
 
+from ottla.base.immutable import immutable
 from ottla.groups import records
 from ottla.groups.epoch_group import FIRST_EPOCH, Assignment, FactsT, GroupT, PlaceT
 from ottla.machine.contract import LogRecord
 from ottla.wire.schema import RecordKey, RecordValue
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable(kw_only=True)
 class EpochSchema:
     """The record classes of one protocol, and how facts and positions become values."""
 

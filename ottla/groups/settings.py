@@ -7,13 +7,13 @@ ones when a dynamic setting changes. The limits marked "ours" exist because noth
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Protocol
 
+from ottla.base.immutable import immutable
 from ottla.base.uuids import Uuid
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable(kw_only=True)
 class GroupCoordinatorSettings:
     """Settings of all groups of a broker."""
 

@@ -12,16 +12,16 @@ Soft state (waiting joiners, deadlines) may be touched by `decide`; it is never 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 from ottla.base.errors import ErrorCode
+from ottla.base.immutable import immutable
 
 Reply = Callable[[Any], None]
 """Takes the response object; called exactly once, when the answer may be sent."""
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class LogRecord:
     """One record of an internal topic: encoded key, encoded value (None is a tombstone)."""
 
@@ -29,7 +29,7 @@ class LogRecord:
     value: bytes | None
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Transactional:
     """Records written inside a client's transaction: they count only after its commit marker."""
 
@@ -37,7 +37,7 @@ class Transactional:
     producer_epoch: int
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Answer:
     """Effect: send this response to the caller."""
 
@@ -45,7 +45,7 @@ class Answer:
     response: Any
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Schedule:
     """Effect: run `decide(now_ms)` after `delay_ms`, replacing an earlier one of the same key. Soft: lost with the machine."""
 
@@ -54,14 +54,14 @@ class Schedule:
     decide: Callable[[int], Decision]
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Cancel:
     """Effect: cancel the scheduled decision of this key."""
 
     key: str
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Call:
     """Effect: call a function of the shell (send markers, send a request to a peer). It must not raise, and must bear being called again
     after a restart."""
@@ -77,7 +77,7 @@ def refuse_nothing(_code: ErrorCode) -> Sequence[Effect]:
     return ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable(kw_only=True)
 class Decision:
     """The outcome of a command: records to log first, effects to release when they are committed.
 

@@ -19,10 +19,10 @@ out: the connection, sessions and batching of fetches, the log itself (`follower
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
 
 from ottla.base.errors import ErrorCode
+from ottla.base.immutable import immutable
 from ottla.base.types import NO_LEADER_EPOCH
 from ottla.storage.epochs import LeaderEpochs
 
@@ -40,7 +40,7 @@ ALLOWED = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable(kw_only=True)
 class FetchAt:
     """Ask for records from `offset` on; `last_fetched_epoch` is the epoch of the record before, -1 in an empty log."""
 
@@ -49,14 +49,14 @@ class FetchAt:
     last_fetched_epoch: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable(kw_only=True)
 class AskBounds:
     """Ask where the leader's log starts and ends (ListOffsets, earliest local and latest, as a replica)."""
 
     current_leader_epoch: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable(kw_only=True)
 class Wait:
     """Ask for nothing before `replica.fetch.backoff.ms` has passed; without end when stopped."""
 
@@ -73,7 +73,7 @@ class Step(Enum):
     NOTHING = "ask for the next thing"
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Todo:
     step: Step
     offset: int = -1

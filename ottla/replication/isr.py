@@ -13,9 +13,9 @@ Pure: states in, states out. Left out: sending the proposal, the progress of eac
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from enum import Enum
 
+from ottla.base.immutable import immutable
 from ottla.replication.progress import UNKNOWN_EPOCH, FollowerProgress
 
 
@@ -34,7 +34,7 @@ ALLOWED = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable(kw_only=True)
 class IsrState:
     """`members` as the controller last confirmed them; `moving` join or leave, if the change is agreed to."""
 
@@ -68,7 +68,7 @@ class IsrState:
         return IsrState(members=self.members, phase=phase, moving=moving)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable(kw_only=True)
 class IsrProposal:
     """The content of an AlterPartition request: the new set with each member's broker epoch, and the version that it changes."""
 

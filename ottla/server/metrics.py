@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 
 from ottla._version import __version__
+from ottla.base.immutable import immutable
 from ottla.base.types import GROUP_METADATA_TOPIC
 from ottla.machine.host import MachineHost
 from ottla.requests.context import Broker
@@ -29,7 +29,7 @@ from ottla.server.metric_requests import QUANTILES, RequestMetrics
 from ottla.server.metric_topics import TopicMetrics
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable(kw_only=True)
 class BrokerParts:
     """The parts of the broker that are read."""
 

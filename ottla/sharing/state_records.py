@@ -7,12 +7,12 @@ over, never an error, because a client could have written them.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import lru_cache
 from struct import Struct as Packer
 from typing import NamedTuple
 
 from ottla.base.errors import WireError
+from ottla.base.immutable import immutable
 from ottla.base.share_state import SharePartitionKey, ShareState, StateBatch
 from ottla.machine.contract import LogRecord
 from ottla.wire.codec import decoder, encoder
@@ -57,7 +57,7 @@ class Read(NamedTuple):
     what: Snapshot | Update | None
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class StateRecord(LogRecord):
     """An encoded record with its decoded value, so that the leader that wrote it need not decode it again."""
 

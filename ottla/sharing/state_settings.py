@@ -6,13 +6,13 @@ The names beside the fields are configuration keys, whose defaults stand in `bas
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Protocol
 
+from ottla.base.immutable import immutable
 from ottla.base.uuids import Uuid
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable(kw_only=True)
 class ShareStateSettings:
     """Settings of all share partitions of a broker."""
 

@@ -18,10 +18,10 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass
 from hashlib import blake2b
 
 from ottla.base.errors import WireError
+from ottla.base.immutable import immutable
 from ottla.base.log_config import LogConfig
 from ottla.base.ports import Disk
 from ottla.storage.aborted import AbortedTransaction
@@ -48,7 +48,7 @@ _RAW_KEY_BYTES_MAX = 15  # a digest has 16 bytes, so a short key can stand for i
 _DIGEST_BYTES = 16
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable(kw_only=True)
 class SegmentFile:
     """A sealed segment of a job."""
 
@@ -57,7 +57,7 @@ class SegmentFile:
     size: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable(kw_only=True)
 class CompactionJob:
     """The input of the worker. `kept_batches`: (producer id, last offset) of batches that stay, if only as headers;
     `kept_markers`: (producer id, epoch) of producers whose epoch stands in a marker only."""
@@ -73,7 +73,7 @@ class CompactionJob:
     keys_max: int = KEYS_MAX
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable(kw_only=True)
 class CompactionResult:
     """`old` gave way to the `.cleaned` segments at `bases`; all below `end_offset` is clean now."""
 
@@ -84,7 +84,7 @@ class CompactionResult:
     bytes_after: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable(kw_only=True)
 class Order:
     """The order to the worker process."""
 
@@ -92,7 +92,7 @@ class Order:
     bytes_per_second: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable(kw_only=True)
 class Failed:
     """A failed job, with its reason in one line."""
 

@@ -6,12 +6,12 @@ over, never an error, because a client could have written them.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import lru_cache
 from struct import Struct as Packer
 from typing import NamedTuple
 
 from ottla.base.errors import WireError
+from ottla.base.immutable import immutable
 from ottla.base.types import TopicPartition
 from ottla.machine.contract import LogRecord
 from ottla.transactions.metadata import TransactionMetadata
@@ -33,7 +33,7 @@ class TransactionRecord(NamedTuple):
     metadata: TransactionMetadata | None
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class StateRecord(LogRecord):
     """An encoded record with its decoded value, so that the leader that wrote it need not decode it again."""
 

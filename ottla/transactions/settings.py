@@ -6,10 +6,10 @@ exist because nothing may grow without end.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from ottla.base.immutable import immutable
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable(kw_only=True)
 class TransactionCoordinatorSettings:
     """Settings of all transactional ids of a broker."""
 
