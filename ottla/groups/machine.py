@@ -204,7 +204,7 @@ class GroupMachine:
             if type(group) is ShareGroup:
                 part = Draft()
                 forget_deleted_topics(self.shard, group, gone, part)
-                draft.parts.append(part.decision())
+                draft.include(part)
         return draft.decision()
 
     # The fold of the log

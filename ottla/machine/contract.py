@@ -11,7 +11,7 @@ Soft state (waiting joiners, deadlines) may be touched by `decide`; it is never 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from ottla.base.errors import ErrorCode
@@ -79,7 +79,7 @@ def refuse_nothing(_code: ErrorCode) -> Sequence[Effect]:
 
 @immutable(kw_only=True)
 class Decision:
-    """The outcome of a command: records to log first, effects to release when they are committed.
+    """The outcome of a command: records to log first, effects to release when they are committed. `draft.py` builds it.
 
     `refused` is asked for other effects when the append fails; it must answer every caller that `effects` would have answered.
     `parts` (instead of `records`) are decisions that do not depend on each other: each is logged or refused by itself, in as few batches as
@@ -91,11 +91,6 @@ class Decision:
     transactional: Transactional | None = None
     refused: Callable[[ErrorCode], Sequence[Effect]] = refuse_nothing
     parts: Sequence[Decision] = ()
-
-
-def independent(records: Iterable[LogRecord]) -> list[Decision]:
-    """Parts of one record each."""
-    return [Decision(records=(record,)) for record in records]
 
 
 NOTHING = Decision()

@@ -1,9 +1,10 @@
-"""Collects the records and effects of one decision.
+"""Builds decisions: all machines make theirs here.
 
-A `Draft` collects records, answers, timers and calls step by step; `decision` makes the value that the host carries out. Each answer comes
-with the one to send instead when the log refuses the records. Timers are released either way: they belong to soft state, which a refusal
-does not undo. Calls are released only with the records. Records that do not depend on each other may be `separate`, so that
-a refusal of some does not hold up the others.
+`answered`, `logged` and `followed` build what most commands come to. A `Draft` collects records, answers, timers and calls step by step;
+`decision` makes the value that the host carries out. Each answer comes with the one to send instead when the log refuses the records.
+Timers are released either way: they belong to soft state, which a refusal does not undo. Calls are released only with the records.
+Records that do not depend on each other may be `separate`, so that a refusal of some does not hold up the others; `include` does the same
+for records with calls of their own.
 """
 
 from __future__ import annotations
@@ -12,10 +13,12 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from ottla.base.errors import ErrorCode
-from ottla.machine.contract import Answer, Call, Cancel, Decision, Effect, LogRecord, Reply, Schedule, Transactional, independent
+from ottla.machine.contract import Answer, Call, Cancel, Decision, Effect, LogRecord, Reply, Schedule, Transactional
 
 Refusal = Callable[[ErrorCode], Any]
 """Makes the answer that carries this error."""
+Undo = Callable[["Draft", ErrorCode], object]
+"""Repairs soft state when the log refuses the records; what it puts into the draft that it is handed is released."""
 
 
 class Draft:
@@ -30,7 +33,7 @@ class Draft:
         self._answers: list[tuple[Reply, Any, Refusal]] = []
         self._timers: dict[str, Effect] = {}
         self._calls: list[Effect] = []
-        self._undo: list[Callable[[Draft, ErrorCode], object]] = []
+        self._undo: list[Undo] = []
 
     def answer(self, reply: Reply, answer: Any, refusal: Refusal) -> None:
         self._answers.append((reply, answer, refusal))
@@ -45,13 +48,16 @@ class Draft:
         """Calls a function of the shell once the records are committed; not at all if the log refuses them."""
         self._calls.append(Call(function))
 
-    def on_refusal(self, undo: Callable[[Draft, ErrorCode], object]) -> None:
-        """`undo(draft, code)` repairs soft state when the log refuses the records; what it puts into its draft is released."""
+    def on_refusal(self, undo: Undo) -> None:
         self._undo.append(undo)
 
     def separate(self, records: Iterable[LogRecord]) -> None:
         """Logs each of these by itself, in as few batches as the log takes."""
-        self.parts += independent(records)
+        self.parts += [Decision(records=(record,)) for record in records]
+
+    def include(self, part: Draft) -> None:
+        """Logs the records of `part` together, but apart from all others; its effects depend on them alone."""
+        self.parts.append(part.decision())
 
     def decision(self) -> Decision:
         assert not (self.records and self.parts), "records of one draft are all separate, or none is"
@@ -76,9 +82,25 @@ def answered(reply: Reply, answer: Any, refusal: Refusal) -> Decision:
     return Decision(effects=(Answer(reply, answer),), refused=lambda code: (Answer(reply, refusal(code)),))
 
 
-def logged(record: LogRecord, reply: Reply, answer: Any, refusal: Refusal) -> Decision:
-    """The decision that logs one record and answers."""
-    return Decision(records=(record,), effects=(Answer(reply, answer),), refused=lambda code: (Answer(reply, refusal(code)),))
+def logged(record: LogRecord, reply: Reply, answer: Any, refusal: Refusal, call: Callable[[], None] | None = None) -> Decision:
+    """The decision that logs one record and answers; `call` is called first, when the record is committed."""
+    answers = Answer(reply, answer)
+    return Decision(
+        records=(record,),
+        effects=(answers,) if call is None else (Call(call), answers),
+        refused=lambda code: (Answer(reply, refusal(code)),),
+    )
+
+
+def followed(record: LogRecord, call: Callable[[], None], undo: Undo) -> Decision:
+    """The decision that logs one record and then calls a function of the shell; no client waits for it."""
+    return Decision(records=(record,), effects=(Call(call),), refused=lambda code: _undone(undo, code))
+
+
+def _undone(undo: Undo, code: ErrorCode) -> Sequence[Effect]:
+    repair = Draft()
+    undo(repair, code)
+    return repair.effects()
 
 
 def same_code(code: ErrorCode) -> ErrorCode:

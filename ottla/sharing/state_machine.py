@@ -17,8 +17,8 @@ from typing import Any
 
 from ottla.base.errors import ErrorCode
 from ottla.base.share_state import UNINITIALIZED_START_OFFSET, UNKNOWN_DELIVERY_COMPLETE_COUNT, SharePartitionKey, ShareState
-from ottla.machine.contract import Call, Decision, LogRecord, Reply, Schedule, Transactional, independent
-from ottla.machine.draft import answered, logged
+from ottla.machine.contract import Decision, LogRecord, Reply, Transactional
+from ottla.machine.draft import Draft, answered, logged
 from ottla.sharing.batches import merge
 from ottla.sharing.commands import WRITTEN, Command, Delete, Initialize, ReadState, ReadSummary, Result, Write
 from ottla.sharing.state_records import Snapshot, StateRecord, Update, snapshot_record, tombstone, update_record
@@ -65,14 +65,11 @@ class ShareStateMachine:
 
     def resume(self, now_ms: int) -> Decision:
         """Also deletes the state of topics that were deleted while no coordinator ran."""
-        settings = self.settings
-        return Decision(
-            effects=(
-                Schedule("cold", settings.cold_snapshot_interval_ms, self.snapshot_cold),
-                Schedule("prune", settings.prune_interval_ms, self.prune),
-                Schedule("forget", 0, self.forget_topics),
-            )
-        )
+        draft = Draft()
+        draft.schedule("cold", self.settings.cold_snapshot_interval_ms, self.snapshot_cold)
+        draft.schedule("prune", self.settings.prune_interval_ms, self.prune)
+        draft.schedule("forget", 0, self.forget_topics)
+        return draft.decision()
 
     # Commands
 
@@ -157,37 +154,41 @@ class ShareStateMachine:
         """Deletes the state of deleted topics, a bounded amount at a time."""
         has_partition = self._topics.has_partition
         gone = [key for key in self.shard.partitions if not has_partition(key.topic_id, key.partition)]
-        tombstones = independent(tombstone(key) for key in gone[:FORGOTTEN_MAX])
-        rest = (Schedule("forget", 0, self.forget_topics),) if len(gone) > FORGOTTEN_MAX else ()
-        again = (Schedule("forget", FORGET_RETRY_MS, self.forget_topics),)
-        return Decision(parts=tombstones, effects=rest, refused=lambda _code: again)
+        draft = Draft()
+        draft.separate(tombstone(key) for key in gone[:FORGOTTEN_MAX])
+        if len(gone) > FORGOTTEN_MAX:
+            draft.schedule("forget", 0, self.forget_topics)
+        draft.on_refusal(lambda repair, _code: repair.schedule("forget", FORGET_RETRY_MS, self.forget_topics))
+        return draft.decision()
 
     def snapshot_cold(self, now_ms: int) -> Decision:
         """Repeats old snapshots, a bounded amount at a time. When every one of them is a repetition nothing happens here, and the log
         need not move on.
         """
-        partitions, settings = self.shard.partitions, self.settings
-        later = (Schedule("cold", settings.cold_snapshot_interval_ms, self.snapshot_cold),)
-        if all(stored.created_ms != stored.written_ms for stored in partitions.values()):
-            return Decision(effects=later)
-        records: list[LogRecord] = []
-        size = 0
-        for key, stored in partitions.items():
-            if now_ms - stored.written_ms < settings.cold_snapshot_interval_ms:
-                continue
-            if size >= settings.scan_bytes_max:
-                rest = (Schedule("cold", 0, self.snapshot_cold),)
-                return Decision(parts=independent(records), effects=rest, refused=lambda _code: later)
-            snapshot = Snapshot(stored.snapshot_epoch + 1, stored.state, stored.created_ms, now_ms)
-            record = snapshot_record(key, snapshot)
-            records.append(record)
-            size += len(record.value or b"")
-        return Decision(parts=independent(records), effects=later, refused=lambda _code: later)
+        interval_ms, delay_ms, size = self.settings.cold_snapshot_interval_ms, self.settings.cold_snapshot_interval_ms, 0
+        partitions, records = self.shard.partitions, list[LogRecord]()
+        if any(stored.created_ms == stored.written_ms for stored in partitions.values()):
+            for key, stored in partitions.items():
+                if now_ms - stored.written_ms < interval_ms:
+                    continue
+                if size >= self.settings.scan_bytes_max:
+                    delay_ms = 0  # the rest at once
+                    break
+                record = snapshot_record(key, Snapshot(stored.snapshot_epoch + 1, stored.state, stored.created_ms, now_ms))
+                records.append(record)
+                size += len(record.value or b"")
+        draft = Draft()
+        draft.separate(records)
+        draft.schedule("cold", delay_ms, self.snapshot_cold)
+        draft.on_refusal(lambda repair, _code: repair.schedule("cold", interval_ms, self.snapshot_cold))
+        return draft.decision()
 
     def prune(self, now_ms: int) -> Decision:
         """Prunes the log before the oldest snapshot that is needed, once all that is applied is committed."""
-        end = self.shard.redundant_end()
-        return Decision(effects=(Call(lambda: self._prune(end)), Schedule("prune", self.settings.prune_interval_ms, self.prune)))
+        end, draft = self.shard.redundant_end(), Draft()
+        draft.call(lambda: self._prune(end))
+        draft.schedule("prune", self.settings.prune_interval_ms, self.prune)
+        return draft.decision()
 
 
 def _answer(reply: Reply, result: Result) -> Decision:

@@ -18,7 +18,8 @@ from collections.abc import Callable
 
 from ottla.base.errors import ErrorCode
 from ottla.base.types import NO_PRODUCER_ID
-from ottla.machine.contract import NOTHING, Answer, Call, Decision, Effect, Reply, Schedule
+from ottla.machine.contract import NOTHING, Decision, Reply
+from ottla.machine.draft import Draft, followed, logged
 from ottla.transactions.metadata import (
     NO_IDENTITY,
     TRANSACTIONS_V2,
@@ -53,19 +54,15 @@ def decide_complete(shard: Shard, now_ms: int, ended: TransactionMetadata) -> De
     if metadata != ended:
         return NOTHING
 
-    def refused(_code: ErrorCode) -> tuple[Schedule]:
+    def retry(draft: Draft, _code: ErrorCode) -> None:
         key, delay_ms = f"complete {ended.transactional_id}", shard.settings.completion_retry_ms
-        return (Schedule(key, delay_ms, lambda later_ms: decide_complete(shard, later_ms, ended)),)
+        draft.schedule(key, delay_ms, lambda later_ms: decide_complete(shard, later_ms, ended))
 
-    return Decision(
-        records=(state_record(completed(metadata, now_ms)),),
-        effects=(Call(lambda: shard.wake(ended.transactional_id)),),
-        refused=refused,
-    )
+    return followed(state_record(completed(metadata, now_ms)), lambda: shard.wake(ended.transactional_id), retry)
 
 
-def send_markers(shard: Shard, metadata: TransactionMetadata) -> Call:
-    """Effect: sends the markers of a prepared transaction, then completes it."""
+def send_markers(shard: Shard, metadata: TransactionMetadata) -> Callable[[], None]:
+    """The call that sends the markers of a prepared transaction, then completes it."""
     assert metadata.state in PREPARED
 
     def complete() -> None:
@@ -87,7 +84,7 @@ def send_markers(shard: Shard, metadata: TransactionMetadata) -> Call:
             complete,
         )
 
-    return Call(send)
+    return send
 
 
 def new_producer_id_if_exhausted(shard: Shard, metadata: TransactionMetadata) -> int | None:
@@ -95,31 +92,31 @@ def new_producer_id_if_exhausted(shard: Shard, metadata: TransactionMetadata) ->
     return shard.producer_ids.take() if metadata.identity.is_exhausted else NO_PRODUCER_ID
 
 
-def fetch_producer_id(shard: Shard, retry: Callable[[int], Decision], give_up: Callable[[ErrorCode], tuple[Effect, ...]]) -> Decision:
-    """Waits for the next block of producer ids, then decides again."""
+def fetch_producer_id(shard: Shard, retry: Callable[[int], Decision], reply: Reply) -> Decision:
+    """Waits for the next block of producer ids, then decides again; replies an `EndResult` if there are none."""
 
     def refilled(code: ErrorCode) -> None:
-        shard.run(retry if not code else lambda _now_ms: Decision(effects=give_up(code), refused=give_up))
+        shard.run(retry if not code else lambda _now_ms: answer_end(reply, code))
 
-    return Decision(effects=(Call(lambda: shard.producer_ids.when_ready(refilled)),), refused=give_up)
+    draft = Draft()
+    draft.call(lambda: shard.producer_ids.when_ready(refilled))
+    draft.on_refusal(lambda repair, code: repair.answer(reply, EndResult(code), EndResult))
+    return draft.decision()
 
 
 def _end(shard: Shard, now_ms: int, metadata: TransactionMetadata, is_commit: bool, version: int, reply: Reply) -> Decision:
-    def refused(code: ErrorCode) -> tuple[Answer]:
-        return (Answer(reply, EndResult(code)),)
-
     if version >= TRANSACTIONS_V2:
         new_producer_id = new_producer_id_if_exhausted(shard, metadata)
         if new_producer_id is None:
             identity = metadata.identity
             return fetch_producer_id(
-                shard, lambda later_ms: decide_end(shard, later_ms, metadata.transactional_id, identity, is_commit, version, reply), refused
+                shard, lambda later_ms: decide_end(shard, later_ms, metadata.transactional_id, identity, is_commit, version, reply), reply
             )
         ended = prepared_with_bump(metadata, is_commit, now_ms, new_producer_id=new_producer_id)
     else:
         ended = prepared(metadata, is_commit, version, now_ms)
     result = EndResult(ErrorCode.NONE, *ended.identity)
-    return Decision(records=(state_record(ended),), effects=(send_markers(shard, ended), Answer(reply, result)), refused=refused)
+    return logged(state_record(ended), reply, result, EndResult, send_markers(shard, ended))
 
 
 def _judge_v1(metadata: TransactionMetadata, identity: ProducerIdAndEpoch, is_commit: bool) -> ErrorCode | None:

@@ -10,7 +10,8 @@ scan is bounded by `scan_records_max`, its batches by `max.message.bytes`; what 
 
 from __future__ import annotations
 
-from ottla.machine.contract import Decision, Effect, Schedule, independent
+from ottla.machine.contract import Decision
+from ottla.machine.draft import Draft
 from ottla.transactions.end_transaction import new_producer_id_if_exhausted, send_markers
 from ottla.transactions.metadata import prepared_with_bump
 from ottla.transactions.records import state_record, tombstone
@@ -20,7 +21,7 @@ from ottla.transactions.states import EXPIRABLE
 
 def decide_timeouts(shard: Shard, now_ms: int) -> Decision:
     """Aborts transactions that have been open for too long."""
-    parts: list[Decision] = []
+    draft, interval_ms = Draft(), shard.settings.timeout_scan_interval_ms
     for transactional_id in shard.ongoing:
         metadata = shard.transactions[transactional_id]
         if not shard.is_timed_out(metadata, now_ms):
@@ -29,38 +30,36 @@ def decide_timeouts(shard: Shard, now_ms: int) -> Decision:
         if new_producer_id is None:
             break  # the block is on its way; the next scan will have it
         ended = prepared_with_bump(metadata, False, now_ms, new_producer_id=new_producer_id)
-        parts.append(Decision(records=(state_record(ended),), effects=(send_markers(shard, ended),)))
-        if len(parts) >= shard.settings.scan_records_max:
+        part = Draft([state_record(ended)])
+        part.call(send_markers(shard, ended))
+        draft.include(part)
+        if len(draft.parts) >= shard.settings.scan_records_max:
             break
-    is_full = len(parts) >= shard.settings.scan_records_max
-    following = next_timeout_scan(shard, 0 if is_full else shard.settings.timeout_scan_interval_ms)
-    return Decision(parts=parts, effects=(following,), refused=lambda _code: _timeout_scan_again(shard))
+    is_full = len(draft.parts) >= shard.settings.scan_records_max
+    schedule_timeout_scan(shard, draft, 0 if is_full else interval_ms)
+    draft.on_refusal(lambda repair, _code: schedule_timeout_scan(shard, repair, interval_ms))
+    return draft.decision()
 
 
 def decide_expiry(shard: Shard, now_ms: int) -> Decision:
     """Removes unused ids. The dict is ordered by last update, so the scan ends at the first young one."""
+    draft, interval_ms = Draft(), shard.settings.expiry_scan_interval_ms
     unused: list[str] = []
     for transactional_id, metadata in shard.transactions.items():
         if metadata.update_timestamp_ms > now_ms - shard.settings.expiration_ms or len(unused) >= shard.settings.scan_records_max:
             break
         if metadata.state in EXPIRABLE:
             unused.append(transactional_id)
+    draft.separate(map(tombstone, unused))
     is_full = len(unused) >= shard.settings.scan_records_max
-    following = next_expiry_scan(shard, 0 if is_full else shard.settings.expiry_scan_interval_ms)
-    return Decision(parts=independent(map(tombstone, unused)), effects=(following,), refused=lambda _code: _expiry_scan_again(shard))
+    schedule_expiry_scan(shard, draft, 0 if is_full else interval_ms)
+    draft.on_refusal(lambda repair, _code: schedule_expiry_scan(shard, repair, interval_ms))
+    return draft.decision()
 
 
-def next_timeout_scan(shard: Shard, delay_ms: int) -> Schedule:
-    return Schedule("timeouts", delay_ms, lambda now_ms: decide_timeouts(shard, now_ms))
+def schedule_timeout_scan(shard: Shard, draft: Draft, delay_ms: int) -> None:
+    draft.schedule("timeouts", delay_ms, lambda now_ms: decide_timeouts(shard, now_ms))
 
 
-def next_expiry_scan(shard: Shard, delay_ms: int) -> Schedule:
-    return Schedule("expiry", delay_ms, lambda now_ms: decide_expiry(shard, now_ms))
-
-
-def _timeout_scan_again(shard: Shard) -> tuple[Effect, ...]:
-    return (next_timeout_scan(shard, shard.settings.timeout_scan_interval_ms),)
-
-
-def _expiry_scan_again(shard: Shard) -> tuple[Effect, ...]:
-    return (next_expiry_scan(shard, shard.settings.expiry_scan_interval_ms),)
+def schedule_expiry_scan(shard: Shard, draft: Draft, delay_ms: int) -> None:
+    draft.schedule("expiry", delay_ms, lambda now_ms: decide_expiry(shard, now_ms))

@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from ottla.base.errors import ErrorCode
 from ottla.base.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
-from ottla.machine.contract import Answer, Decision, Reply
+from ottla.machine.contract import Decision, Reply
 from ottla.machine.draft import logged
 from ottla.transactions.end_transaction import fetch_producer_id, send_markers
 from ottla.transactions.metadata import (
@@ -106,11 +106,8 @@ def _take_over(shard: Shard, now_ms: int, command: InitProducerId, metadata: Tra
     if command.keeps_prepared:
         return _keep(shard, now_ms, command, metadata, reply)
     ended = prepared_with_bump(metadata, False, now_ms, is_remembered=command.expected != NO_IDENTITY)
-    return Decision(
-        records=(state_record(ended),),
-        effects=(send_markers(shard, ended), Answer(reply, EndResult(ErrorCode.CONCURRENT_TRANSACTIONS))),
-        refused=lambda code: (Answer(reply, EndResult(code)),),
-    )
+    result = EndResult(ErrorCode.CONCURRENT_TRANSACTIONS)
+    return logged(state_record(ended), reply, result, EndResult, send_markers(shard, ended))
 
 
 def _keep(shard: Shard, now_ms: int, command: InitProducerId, metadata: TransactionMetadata, reply: Reply) -> Decision:
@@ -142,9 +139,7 @@ def _log_identity(
 
 
 def _refill(shard: Shard, command: InitProducerId, reply: Reply) -> Decision:
-    return fetch_producer_id(
-        shard, lambda now_ms: decide_init(shard, now_ms, command, reply), lambda code: (Answer(reply, EndResult(code)),)
-    )
+    return fetch_producer_id(shard, lambda now_ms: decide_init(shard, now_ms, command, reply), reply)
 
 
 def _timeout_ms(command: InitProducerId) -> int:

@@ -14,9 +14,10 @@ from collections.abc import Iterable, Sequence
 from ottla.base.errors import ErrorCode
 from ottla.base.types import TopicPartition
 from ottla.machine.contract import Answer, Decision, Effect, LogRecord, Reply, Transactional
+from ottla.machine.draft import Draft
 from ottla.transactions.add_partitions import decide_add, decide_verify
 from ottla.transactions.end_transaction import decide_end, send_markers
-from ottla.transactions.expiry import next_expiry_scan, next_timeout_scan
+from ottla.transactions.expiry import schedule_expiry_scan, schedule_timeout_scan
 from ottla.transactions.init_producer_id import InitProducerId, decide_init
 from ottla.transactions.metadata import ProducerIdAndEpoch
 from ottla.transactions.queries import ListFilter, decide_describe, decide_list
@@ -44,10 +45,13 @@ class TransactionMachine:
     def resume(self, now_ms: int) -> Decision:
         shard = self.shard
         shard.note_clock(now_ms)
-        effects: list[Effect] = [send_markers(shard, metadata) for metadata in shard.transactions.values() if metadata.state in PREPARED]
-        effects.append(next_timeout_scan(shard, shard.settings.timeout_scan_interval_ms))
-        effects.append(next_expiry_scan(shard, shard.settings.expiry_scan_interval_ms))
-        return Decision(effects=effects)
+        draft = Draft()
+        for metadata in shard.transactions.values():
+            if metadata.state in PREPARED:
+                draft.call(send_markers(shard, metadata))
+        schedule_timeout_scan(shard, draft, shard.settings.timeout_scan_interval_ms)
+        schedule_expiry_scan(shard, draft, shard.settings.expiry_scan_interval_ms)
+        return draft.decision()
 
     def abandon(self, code: ErrorCode) -> Sequence[Effect]:
         """Answers all waiting requests when leadership is lost: they must ask the next coordinator."""

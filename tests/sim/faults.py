@@ -15,6 +15,7 @@ from ottla.base.errors import ErrorCode
 from ottla.groups.machine import GroupMachine
 from ottla.groups.offsets.store import OffsetStore
 from ottla.machine.contract import Call, Decision
+from ottla.machine.draft import Draft
 from ottla.machine.host import MachineHost
 from ottla.replication.leader import Leader
 from ottla.replication.state import PartitionState
@@ -25,7 +26,7 @@ from ottla.storage.log import Log
 from ottla.storage.producer_snapshot import CachedBatch
 from ottla.storage.producers import ProducerEntry, ProducerStates
 from ottla.transactions import add_partitions, end_transaction, expiry, init_producer_id, markers
-from ottla.transactions.expiry import next_expiry_scan, next_timeout_scan
+from ottla.transactions.expiry import schedule_expiry_scan, schedule_timeout_scan
 from ottla.transactions.machine import TransactionMachine
 from ottla.transactions.markers import LocalMarkers
 from ottla.transactions.metadata import TransactionMetadata, prepared
@@ -45,8 +46,10 @@ def skip_resume() -> Any:
     def resume(machine: TransactionMachine, now_ms: int) -> Decision:
         shard = machine.shard
         shard.note_clock(now_ms)
-        scans = (next_timeout_scan(shard, shard.settings.timeout_scan_interval_ms), next_expiry_scan(shard, 1 << 30))
-        return Decision(effects=scans)
+        draft = Draft()
+        schedule_timeout_scan(shard, draft, shard.settings.timeout_scan_interval_ms)
+        schedule_expiry_scan(shard, draft, 1 << 30)
+        return draft.decision()
 
     return mock.patch.object(TransactionMachine, "resume", resume)
 

@@ -200,6 +200,13 @@ def empty_tests(tree: ast.Module) -> Iterator[Complaint]:
             yield node.lineno, f"{node.name} checks nothing"
 
 
+def decisions_built(tree: ast.Module) -> Iterator[Complaint]:
+    """Calls of the class `Decision`."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and _name(node.func) == "Decision":
+            yield node.lineno, "machines build decisions by machine/draft.py"
+
+
 def high_watermark_moves(tree: ast.Module) -> Iterator[Complaint]:
     """Assignments to an attribute `high_watermark`, by whatever statement."""
     for node in ast.walk(tree):

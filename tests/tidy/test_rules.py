@@ -33,6 +33,8 @@ BAD_TREES: list[tuple[Callable[[ast.Module], Iterator[rules.Complaint]], str]] =
     (rules.set_order, "def members() -> set[int]: ...\nfor x in members(): g(x)\n"),
     (rules.excused_tests, "@pytest.mark.skip\ndef test_a(): assert f()\n"),
     (rules.excused_tests, "@pytest.mark.xfail(strict=True)\ndef test_a(): assert f()\n"),
+    (rules.decisions_built, "def f(): return Decision(effects=())\n"),
+    (rules.decisions_built, "x = contract.Decision()\n"),
     (rules.high_watermark_moves, "partition.state.high_watermark = 7\n"),
     (rules.high_watermark_moves, "self.high_watermark: int = 7\n"),
     (rules.high_watermark_moves, "self.end, self.high_watermark = 7, 7\n"),
@@ -42,6 +44,7 @@ BAD_TREES: list[tuple[Callable[[ast.Module], Iterator[rules.Complaint]], str]] =
 ]
 
 GOOD_TREES: list[tuple[Callable[[ast.Module], Iterator[rules.Complaint]], str]] = [
+    (rules.decisions_built, "def f() -> Decision: return draft.decision()\n"),
     (rules.high_watermark_moves, "x = state.high_watermark\nhigh_watermark = 7\nf(high_watermark=x)\n"),
     (rules.function_lengths, 'def f():\n    """One.\n' + "    more\n" * 70 + '    """\n' + "    x = 1\n" * 59),
     (rules.opening, OPENING + "import sys\n"),

@@ -14,6 +14,7 @@ from tests.tidy.sources import PACKAGE, ROOT, core_files, parsed, python_files, 
 MAY_CATCH_EVERYTHING = {PACKAGE / "server" / "connection.py", PACKAGE / "server" / "app.py"}
 # These must name what they forbid.
 NAMES_THE_FORBIDDEN = {ROOT / "tests" / "tidy" / "rules.py", ROOT / "tests" / "tidy" / "test_rules.py"}
+BUILDS_DECISIONS = PACKAGE / "machine"
 MOVES_HIGH_WATERMARKS = PACKAGE / "replication" / "high_watermark.py"
 # What a fetch session last answered about a partition has a field of this name.
 REMEMBERS_ANSWERS = {PACKAGE / "handlers" / "fetch.py", PACKAGE / "replication" / "fetch_sessions.py"}
@@ -56,6 +57,10 @@ def test_nothing_is_called_done_before_it_is() -> None:
 
 def test_broken_invariants_are_not_swallowed() -> None:
     _check_trees([path for path in python_files("ottla") if path not in MAY_CATCH_EVERYTHING], rules.swallowed_exceptions)
+
+
+def test_decisions_of_machines_are_built_in_one_way() -> None:
+    _check_trees([path for path in python_files("ottla") if path.parent != BUILDS_DECISIONS], rules.decisions_built)
 
 
 def test_one_module_moves_the_high_watermark() -> None:

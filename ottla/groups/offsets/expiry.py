@@ -41,13 +41,13 @@ def schedule_sweep(shard: GroupShard, draft: Draft, delay_ms: int | None = None)
 
 def sweep(shard: GroupShard, now_ms: int) -> Decision:
     draft, logged = Draft(), list[LogRecord]()
-    of_share_groups: list[Decision] = []
+    of_share_groups: list[Draft] = []
     for group_id in list(shard.groups):
         group = shard.groups[group_id]
         if type(group) is ShareGroup:
             part = Draft()
             forget_deleted_topics(shard, group, None, part)
-            of_share_groups.append(part.decision())
+            of_share_groups.append(part)
         else:
             _sweep_group(shard, group, now_ms, logged)
         if len(logged) >= RECORDS_MAX:
@@ -56,7 +56,8 @@ def sweep(shard: GroupShard, now_ms: int) -> Decision:
             draft.on_refusal(lambda repair, _code: schedule_sweep(shard, repair))
             return draft.decision()
     draft.separate(logged)
-    draft.parts += of_share_groups
+    for part in of_share_groups:
+        draft.include(part)
     schedule_sweep(shard, draft)
     return draft.decision()
 
