@@ -20,6 +20,8 @@ from ottla.base.ports import Peers, Ports
 from ottla.base.types import GROUP_METADATA_TOPIC, SHARE_GROUP_STATE_TOPIC, TRANSACTION_STATE_TOPIC
 from ottla.cluster.member import ClusterMember
 from ottla.cluster.metadata_cache import MetadataCache
+from ottla.cluster.peer_share_states import PeerShareStates
+from ottla.cluster.peer_transactions import PeerTransactions
 from ottla.cluster.registration import Registration
 from ottla.controller.api import NewTopic, TopicResult
 from ottla.controller.internal_topics import InternalTopics
@@ -121,7 +123,7 @@ class Node:
         self.share_states = ShareStateCoordinators(lambda: self._partition_count(SHARE_GROUP_STATE_TOPIC))
         leaders = MetadataLeaders(self.metadata)
         other_share_coordinators = OtherShareCoordinators(
-            config.this_broker_id, lambda shard: leaders.leader_of(SHARE_GROUP_STATE_TOPIC, shard), self.peers
+            config.this_broker_id, lambda shard: leaders.leader_of(SHARE_GROUP_STATE_TOPIC, shard), PeerShareStates(self.peers)
         )
         self.share_persister = SharePersister(self.share_states, self._ensure_internal_topic, timers, other_share_coordinators)
         self.share_partitions = SharePartitions(
@@ -132,15 +134,16 @@ class Node:
             clock, timers, self.ports.random, self.metadata, group_settings(config), own_settings, self.share_persister
         )
         markers = LocalMarkers(self.partitions.get, self.groups.apply_marker, clock)
+        peer_transactions = PeerTransactions(self.peers)
         self.transactions = TransactionCoordinators(
             partition_count=lambda: self._partition_count(TRANSACTION_STATE_TOPIC),
             group_partition=self.groups.partition_for,
             settings=transaction_settings(config),
             producer_ids=ProducerIds(self.ports.store, config.this_broker_id),
-            markers=MarkerDelivery(config.this_broker_id, markers, leaders, self.peers, timers),
+            markers=MarkerDelivery(config.this_broker_id, markers, leaders, peer_transactions, timers),
             local_markers=markers,
             timers=timers,
-            elsewhere=OtherCoordinators(config.this_broker_id, leaders, self.peers),
+            elsewhere=OtherCoordinators(config.this_broker_id, leaders, peer_transactions),
         )
         self.transaction_hosts = TransactionHosts(clock, timers, self.transactions)
         self.share_state_hosts = ShareStateHosts(

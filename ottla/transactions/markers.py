@@ -3,7 +3,7 @@
 `LocalMarkers` writes a marker into a partition that is led here and reports it when the high watermark has passed it; a marker in
 `__consumer_offsets` is passed on to the group coordinator above it, which makes the offsets of the transaction count. It serves both this
 broker's own transactions and WriteTxnMarkers of other brokers. `MarkerDelivery` is the coordinator's `MarkerSender`: local partitions at
-once, the others by WriteTxnMarkers to their leaders, again after a pause until each has its marker.
+once, the others by their leaders (`PeerMarkers`), again after a pause until each has its marker.
 
 Markers are idempotent: a partition that has this one already answers as if it had written it (KAFKA-19999). A partition that refuses it
 with INVALID_PRODUCER_EPOCH has a later transaction of this producer, which could not begin before this one was complete,
@@ -13,14 +13,13 @@ the transaction: delivery stops, silently, because this machine is about to be t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, Protocol
 
 from ottla.base.errors import ApiError, ErrorCode
-from ottla.base.ports import Clock, Peers, Timers
+from ottla.base.ports import Clock, Timers
 from ottla.base.types import GROUP_METADATA_TOPIC, TopicPartition
-from ottla.transactions.remote import NO_LEADER, DoneCodes, Leaders, by_topic, collect
-from ottla.wire.messages.write_txn_markers import WritableTxnMarker, WritableTxnMarkerTopic, WriteTxnMarkersRequest
+from ottla.transactions.remote import NO_LEADER, DoneCodes, Leaders
 
 RETRY_MS = 100
 ALL_IN_SYNC = -1
@@ -119,35 +118,17 @@ def _wait(leader: MarkerLog, last_offset: int, done: Written) -> None:
     look()
 
 
-def write_elsewhere(peers: Peers, broker_id: int, marker: Marker, partitions: Sequence[TopicPartition], done: DoneCodes) -> None:
-    """WriteTxnMarkers to the broker that leads these partitions."""
-    asked = WritableTxnMarker(
-        producer_id=marker.producer_id,
-        producer_epoch=marker.producer_epoch,
-        transaction_result=marker.is_commit,
-        topics=[WritableTxnMarkerTopic(name=name, partition_indexes=indexes) for name, indexes in by_topic(partitions).items()],
-        coordinator_epoch=marker.coordinator_epoch,
-        transaction_version=marker.transaction_version,
-    )
+class PeerMarkers(Protocol):
+    """Markers into partitions that another broker leads (`cluster/peer_transactions.py`)."""
 
-    def answered(response: Any, code: int) -> None:
-        done(collect(partitions, code, () if response is None else _written(response, marker.producer_id)))
-
-    peers.send(broker_id, WriteTxnMarkersRequest(markers=[asked]), answered)
-
-
-def _written(response: Any, producer_id: int) -> Iterable[tuple[str, int, int]]:
-    for found in response.markers:
-        if found.producer_id == producer_id:
-            for topic in found.topics:
-                for partition in topic.partitions:
-                    yield topic.name, partition.partition_index, partition.error_code
+    def write_markers(self, broker_id: int, marker: Marker, partitions: Sequence[TopicPartition], done: DoneCodes) -> None:
+        """A broker that cannot be asked gives every partition its error code."""
 
 
 class MarkerDelivery:
     """The coordinator's `MarkerSender`."""
 
-    def __init__(self, broker_id: int, local: LocalMarkers, leaders: Leaders, peers: Peers, timers: Timers) -> None:
+    def __init__(self, broker_id: int, local: LocalMarkers, leaders: Leaders, peers: PeerMarkers, timers: Timers) -> None:
         self.broker_id = broker_id
         self.local = local
         self.leaders = leaders
@@ -210,7 +191,7 @@ class _Delivery:
             else:
                 remote.setdefault(leader, []).append(partition)
         for leader, led in remote.items():
-            write_elsewhere(delivery.peers, leader, self._marker, led, self._answered)
+            delivery.peers.write_markers(leader, self._marker, led, self._answered)
 
     def _write_here(self, partition: TopicPartition) -> None:
         self._delivery.local.write(partition, self._marker, lambda code: self._written(partition, code))

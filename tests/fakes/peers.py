@@ -1,14 +1,18 @@
-"""Peers that keep what is sent to them until the test answers."""
+"""Peers that keep what is sent to them until the test answers, as frames' messages and as the coordinators' own questions."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from ottla.base.errors import ErrorCode
 from ottla.base.ports import Locate
+from ottla.base.types import TopicPartition
+from ottla.sharing.commands import Command, DoneResult
 from ottla.sharing.remote import OtherShareCoordinators
-from ottla.transactions.remote import OtherCoordinators
+from ottla.transactions.markers import Marker
+from ottla.transactions.metadata import ProducerIdAndEpoch
+from ottla.transactions.remote import DoneCodes, OtherCoordinators
 
 
 class Asked(NamedTuple):
@@ -39,6 +43,58 @@ class HeldPeers:
             one.done(None, ErrorCode.NETWORK_EXCEPTION)
 
 
+class AskedToAdd(NamedTuple):
+    """One question to the transaction coordinator on another broker."""
+
+    broker_id: int
+    transactional_id: str
+    identity: ProducerIdAndEpoch
+    partitions: list[TopicPartition]
+    is_verify_only: bool
+    done: DoneCodes
+
+
+class AskedToMark(NamedTuple):
+    """Markers for the leader of partitions on another broker."""
+
+    broker_id: int
+    marker: Marker
+    partitions: list[TopicPartition]
+    done: DoneCodes
+
+
+class HeldPeerTransactions:
+    """`transactions.remote.PeerCoordinators` and `transactions.markers.PeerMarkers`."""
+
+    def __init__(self) -> None:
+        self.added: list[AskedToAdd] = []
+        self.marked: list[AskedToMark] = []
+
+    def add_partitions(
+        self,
+        broker_id: int,
+        transactional_id: str,
+        identity: ProducerIdAndEpoch,
+        partitions: Sequence[TopicPartition],
+        is_verify_only: bool,
+        done: DoneCodes,
+    ) -> None:
+        self.added.append(AskedToAdd(broker_id, transactional_id, identity, [*partitions], is_verify_only, done))
+
+    def write_markers(self, broker_id: int, marker: Marker, partitions: Sequence[TopicPartition], done: DoneCodes) -> None:
+        self.marked.append(AskedToMark(broker_id, marker, [*partitions], done))
+
+
+class HeldPeerShareStates:
+    """`sharing.remote.PeerShareCoordinators`."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[int, Command, DoneResult]] = []
+
+    def ask(self, broker_id: int, command: Command, done: DoneResult) -> None:
+        self.asked.append((broker_id, command, done))
+
+
 class NoLeaders:
     """`transactions.remote.Leaders` that knows no other broker."""
 
@@ -46,5 +102,5 @@ class NoLeaders:
         return None
 
 
-NO_OTHER_COORDINATORS = OtherCoordinators(1, NoLeaders(), HeldPeers())
-NO_OTHER_SHARE_COORDINATORS = OtherShareCoordinators(1, lambda _shard: None, HeldPeers())
+NO_OTHER_COORDINATORS = OtherCoordinators(1, NoLeaders(), HeldPeerTransactions())
+NO_OTHER_SHARE_COORDINATORS = OtherShareCoordinators(1, lambda _shard: None, HeldPeerShareStates())

@@ -1,83 +1,27 @@
-"""Commands for a share coordinator on another broker: each is sent as its request, and the answer becomes its result."""
+"""Which other broker is asked for the state of a share partition, and when none is."""
 
 from __future__ import annotations
-
-from typing import Any
 
 import pytest
 
 from ottla.base.errors import ErrorCode
-from ottla.base.share_state import ShareState, StateBatch
-from ottla.handlers import (
-    delete_share_group_state,
-    initialize_share_group_state,
-    read_share_group_state,
-    read_share_group_state_summary,
-    write_share_group_state,
-)
-from ottla.sharing.commands import Command, Delete, Initialize, ReadState, ReadSummary, Result, Write
-from ottla.sharing.remote import OtherShareCoordinators, request_of, result_of
-from tests.fakes.peers import HeldPeers
+from ottla.sharing.commands import Delete, Result
+from ottla.sharing.remote import OtherShareCoordinators
+from tests.fakes.peers import HeldPeerShareStates
 from tests.sharing.state_world import KEY
-
-STATE = ShareState(3, 7, 100, 2, (StateBatch(101, 103, 2, 1), StateBatch(104, 104, 0, 4)))
-HANDLERS: dict[type, Any] = {
-    Initialize: initialize_share_group_state,
-    ReadState: read_share_group_state,
-    ReadSummary: read_share_group_state_summary,
-    Write: write_share_group_state,
-    Delete: delete_share_group_state,
-}
-
-
-def answer_to(command: Command, result: Result) -> Any:
-    """What the handler of the other broker answers."""
-    return HANDLERS[type(command)].respond({KEY: result})
-
-
-@pytest.mark.parametrize(
-    ("command", "result"),
-    [
-        (Initialize(KEY, 3, 100), Result(ErrorCode.NONE)),
-        (ReadState(KEY, 7), Result(ErrorCode.NONE, STATE._replace(delivery_complete_count=-1))),
-        (ReadSummary(KEY, 7), Result(ErrorCode.NONE, STATE._replace(batches=()))),
-        (Write(KEY, STATE), Result(ErrorCode.NONE)),
-        (Delete(KEY), Result(ErrorCode.NONE)),
-        (Write(KEY, STATE), Result(ErrorCode.FENCED_LEADER_EPOCH, message="an older leader")),
-        (ReadState(KEY, 7), Result(ErrorCode.INVALID_REQUEST)),
-    ],
-)
-def test_the_result_travels(command: Command, result: Result) -> None:
-    assert result_of(command, answer_to(command, result)) == result
-
-
-def test_what_is_written_travels() -> None:
-    [topic] = request_of(Write(KEY, STATE)).topics
-    [partition] = topic.partitions
-    assert (topic.topic_id, partition.partition) == (KEY.topic_id, KEY.partition)
-    assert (partition.state_epoch, partition.leader_epoch, partition.start_offset, partition.delivery_complete_count) == STATE[:4]
-    batches = [(b.first_offset, b.last_offset, b.delivery_state, b.delivery_count) for b in partition.state_batches]
-    assert batches == [tuple(batch) for batch in STATE.batches]
 
 
 @pytest.mark.parametrize("leader", [1, -1, None])
 def test_a_shard_that_no_other_broker_leads(leader: int | None) -> None:
-    peers, results = HeldPeers(), list[Result]()
+    peers, results = HeldPeerShareStates(), list[Result]()
     OtherShareCoordinators(1, lambda _shard: leader, peers).ask(0, Delete(KEY), results.append)
     assert results == [Result(ErrorCode.NOT_COORDINATOR)] and not peers.asked
 
 
 def test_the_leader_is_asked() -> None:
-    peers, results = HeldPeers(), list[Result]()
-    others = OtherShareCoordinators(1, {4: 2}.get, peers)
-    others.ask(4, Delete(KEY), results.append)
-    others.ask(4, Delete(KEY), results.append)
-    assert [asked.broker_id for asked in peers.asked] == [2, 2]
-    peers.asked[0].done(answer_to(Delete(KEY), Result(ErrorCode.NONE)), 0)
-    peers.asked[1].done(None, ErrorCode.NETWORK_EXCEPTION)
-    assert results == [Result(ErrorCode.NONE), Result(ErrorCode.NETWORK_EXCEPTION)]
-
-
-def test_an_answer_about_something_else_is_an_error() -> None:
-    response = HANDLERS[Delete].respond({KEY._replace(partition=KEY.partition + 1): Result(ErrorCode.NONE)})
-    assert result_of(Delete(KEY), response).code is ErrorCode.UNKNOWN_SERVER_ERROR
+    peers, results = HeldPeerShareStates(), list[Result]()
+    OtherShareCoordinators(1, {4: 2}.get, peers).ask(4, Delete(KEY), results.append)
+    [(broker_id, command, done)] = peers.asked
+    assert (broker_id, command, results) == (2, Delete(KEY), [])
+    done(Result(ErrorCode.NONE))
+    assert results == [Result(ErrorCode.NONE)]

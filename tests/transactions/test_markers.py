@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 
 import pytest
 
@@ -11,15 +10,8 @@ from ottla.base.errors import ApiError, ErrorCode
 from ottla.base.types import GROUP_METADATA_TOPIC, TopicPartition
 from ottla.transactions.markers import RETRY_MS, LocalMarkers, Marker, MarkerDelivery
 from ottla.transactions.remote import NO_LEADER
-from ottla.wire.messages.write_txn_markers import (
-    WritableTxnMarkerPartitionResult,
-    WritableTxnMarkerResult,
-    WritableTxnMarkerTopicResult,
-    WriteTxnMarkersRequest,
-    WriteTxnMarkersResponse,
-)
 from tests.fakes.clock import ManualClock
-from tests.fakes.peers import Asked, HeldPeers
+from tests.fakes.peers import HeldPeerTransactions
 from tests.fakes.timers import ManualTimers
 
 T0, T1, U0 = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 0)
@@ -95,7 +87,7 @@ class World:
         self.timers = ManualTimers(self.clock)
         self.partitions: dict[TopicPartition, FakePartition] = {T0: FakePartition(), T1: FakePartition()}
         self.leaders: dict[TopicPartition, int] = {T0: 1, T1: 1}
-        self.peers = HeldPeers()
+        self.peers = HeldPeerTransactions()
         self.group_markers: list[tuple[int, int, int, int, bool]] = []
         self.is_wanted = True
         self.done = 0
@@ -108,32 +100,11 @@ class World:
     def leader_of(self, topic: str, partition: int) -> int | None:
         return self.leaders.get(TopicPartition(topic, partition))
 
-    @property
-    def asked(self) -> list[tuple[int, list[TopicPartition], Callable[[dict[TopicPartition, ErrorCode]], None]]]:
-        """Broker, partitions and an answer for each request under way."""
-        return [(one.broker_id, partitions_of(one.request), partial(answer, one)) for one in self.peers.asked]
-
     def send(self, *partitions: TopicPartition) -> None:
         def finished() -> None:
             self.done += 1
 
         self.delivery.send("tx", 7, 3, 5, True, partitions, 2, lambda: self.is_wanted, finished)
-
-
-def partitions_of(request: WriteTxnMarkersRequest) -> list[TopicPartition]:
-    [marker] = request.markers
-    assert (
-        marker.producer_id, marker.producer_epoch, marker.coordinator_epoch, marker.transaction_result, marker.transaction_version
-    ) == MARKER  # fmt: skip
-    return [TopicPartition(topic.name, index) for topic in marker.topics for index in topic.partition_indexes]
-
-
-def answer(asked: Asked, codes: dict[TopicPartition, ErrorCode]) -> None:
-    topics = [
-        WritableTxnMarkerTopicResult(name=name, partitions=[WritableTxnMarkerPartitionResult(partition_index=index, error_code=code)])
-        for (name, index), code in codes.items()
-    ]
-    asked.done(WriteTxnMarkersResponse(markers=[WritableTxnMarkerResult(producer_id=MARKER.producer_id, topics=topics)]), 0)
 
 
 def test_here_everything_happens_at_once() -> None:
@@ -183,9 +154,9 @@ def test_other_brokers_are_asked_once_each() -> None:
     world = World()
     world.leaders |= {T1: 2, U0: 2}
     world.send(T0, T1, U0)
-    [(broker_id, partitions, answered)] = world.asked
-    assert (broker_id, partitions, world.done) == (2, [T1, U0], 0)
-    answered({T1: ErrorCode.NONE, U0: ErrorCode.NONE})
+    [asked] = world.peers.marked
+    assert asked[:3] == (2, MARKER, [T1, U0]) and world.done == 0
+    asked.done({T1: ErrorCode.NONE, U0: ErrorCode.NONE})
     assert world.done == 1
 
 
@@ -193,12 +164,12 @@ def test_only_what_failed_is_sent_again_and_to_the_new_leader() -> None:
     world = World()
     world.leaders |= {T1: 2, U0: 2}
     world.send(T0, T1, U0)
-    world.asked[0][2]({T1: ErrorCode.NONE, U0: ErrorCode.NOT_LEADER_OR_FOLLOWER})
+    world.peers.marked[0].done({T1: ErrorCode.NONE, U0: ErrorCode.NOT_LEADER_OR_FOLLOWER})
     world.leaders[U0] = 3
     world.timers.advance(RETRY_MS)
-    [_, (broker_id, partitions, answered)] = world.asked
-    assert (broker_id, partitions) == (3, [U0])
-    answered({U0: ErrorCode.NONE})
+    [_, asked] = world.peers.marked
+    assert asked[:3] == (3, MARKER, [U0])
+    asked.done({U0: ErrorCode.NONE})
     assert world.done == 1
 
 
@@ -220,10 +191,10 @@ def test_leadership_lost_while_waiting_is_tried_again() -> None:
     world.partitions[T0].lose()
     world.leaders[T0] = NO_LEADER
     world.timers.advance(RETRY_MS)
-    assert world.asked == [] and world.done == 0
+    assert world.peers.marked == [] and world.done == 0
     world.leaders[T0] = 2
     world.timers.advance(RETRY_MS)
-    world.asked[0][2]({T0: ErrorCode.NONE})
+    world.peers.marked[0].done({T0: ErrorCode.NONE})
     assert world.done == 1
 
 
@@ -269,19 +240,7 @@ def test_a_broker_that_cannot_be_asked_is_asked_again(code: ErrorCode) -> None:
     world = World()
     world.leaders[T1] = 2
     world.send(T1)
-    world.peers.asked.pop().done(None, code)
+    world.peers.marked.pop().done({T1: code})
     world.timers.advance(RETRY_MS)
-    world.asked[0][2]({T1: ErrorCode.NONE})
+    world.peers.marked[0].done({T1: ErrorCode.NONE})
     assert world.done == 1
-
-
-def test_an_answer_is_not_trusted() -> None:
-    """One that leaves a partition out, names others or has an unknown code is a failure, to be tried again."""
-    world = World()
-    world.leaders[T1] = 2
-    world.send(T1)
-    world.asked[0][2]({U0: ErrorCode.NONE})
-    world.timers.advance(RETRY_MS)
-    answer(world.peers.asked[1], {T1: 12_345})  # type: ignore[dict-item]
-    world.timers.advance(RETRY_MS)
-    assert len(world.asked) == 3 and world.done == 0

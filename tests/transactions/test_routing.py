@@ -20,17 +20,11 @@ from ottla.transactions.queries import ListFilter
 from ottla.transactions.remote import OtherCoordinators
 from ottla.transactions.routing import TransactionCoordinators, produce_error
 from ottla.transactions.shard import EndResult
-from ottla.wire.messages.add_partitions_to_txn import (
-    AddPartitionsToTxnPartitionResult,
-    AddPartitionsToTxnResponse,
-    AddPartitionsToTxnResult,
-    AddPartitionsToTxnTopicResult,
-)
 from tests.fakes.clock import ManualClock
 from tests.fakes.coordinator_settings import transaction_settings
 from tests.fakes.machine_log import MemoryLog
 from tests.fakes.memory_store import MemoryStore
-from tests.fakes.peers import HeldPeers
+from tests.fakes.peers import HeldPeerTransactions
 from tests.fakes.timers import ManualTimers
 from tests.scenarios.transactions_world import HeldMarkers
 
@@ -51,7 +45,7 @@ class Leaders:
 
 class Broker:
     def __init__(self, *, shards: int = 4, led: Sequence[int] = (0, 1, 2, 3), leader: int | None = 1) -> None:
-        self.peers = HeldPeers()
+        self.peers = HeldPeerTransactions()
         self.clock = ManualClock()
         self.timers = ManualTimers(self.clock)
         self.store = MemoryStore()
@@ -157,44 +151,26 @@ def test_another_broker_is_asked_for_what_it_coordinates() -> None:
     results: list[dict[TopicPartition, ErrorCode]] = []
     broker.coordinators.admit("tx", *IDENTITY, [T0, T1], True, results.append)
     broker.coordinators.admit("tx", *IDENTITY, [T0, T1], False, results.append)
-    added, verified = broker.peers.asked
-    assert (added.broker_id, [one.request.transactions[0].verify_only for one in broker.peers.asked]) == (2, [False, True])
-    asked = added.request.transactions[0]
-    assert (asked.transactional_id, asked.producer_id, asked.producer_epoch) == ("tx", *IDENTITY)
-    assert [(topic.name, topic.partitions) for topic in asked.topics] == [("t", [0, 1])]
-    added.done(answer(0, 0), 0)
-    verified.done(answer(ErrorCode.TRANSACTION_ABORTABLE, 0), 0)
+    added, verified = broker.peers.added
+    assert added[:5] == (2, "tx", IDENTITY, [T0, T1], False) and verified[:5] == (2, "tx", IDENTITY, [T0, T1], True)
+    added.done(dict.fromkeys((T0, T1), ErrorCode.NONE))
+    verified.done({T0: ErrorCode.TRANSACTION_ABORTABLE, T1: ErrorCode.NONE})
     assert results == [dict.fromkeys((T0, T1), ErrorCode.NONE), {T0: ErrorCode.TRANSACTION_ABORTABLE, T1: ErrorCode.NONE}]
 
 
-def answer(*codes: int) -> AddPartitionsToTxnResponse:
-    """To partitions 0, 1, ... of t, in the transaction tx."""
-    results = [AddPartitionsToTxnPartitionResult(partition_index=index, partition_error_code=code) for index, code in enumerate(codes)]
-    topics = [AddPartitionsToTxnTopicResult(name="t", results_by_partition=results)]
-    return AddPartitionsToTxnResponse(results_by_transaction=[AddPartitionsToTxnResult(transactional_id="tx", topic_results=topics)])
-
-
-@pytest.mark.parametrize(
-    ("response", "code", "expected"),
-    [
-        (None, ErrorCode.NETWORK_EXCEPTION, ErrorCode.NOT_ENOUGH_REPLICAS),
-        (None, ErrorCode.BROKER_NOT_AVAILABLE, ErrorCode.NOT_ENOUGH_REPLICAS),
-        (AddPartitionsToTxnResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED), 0, ErrorCode.CLUSTER_AUTHORIZATION_FAILED),
-        (AddPartitionsToTxnResponse(), 0, ErrorCode.NOT_ENOUGH_REPLICAS),
-    ],
-)
-def test_another_broker_that_does_not_say(response: AddPartitionsToTxnResponse | None, code: int, expected: ErrorCode) -> None:
+@pytest.mark.parametrize("code", [ErrorCode.NETWORK_EXCEPTION, ErrorCode.BROKER_NOT_AVAILABLE])
+def test_the_producer_tries_again_when_another_broker_cannot_be_asked(code: ErrorCode) -> None:
     broker = Broker(led=(), leader=2)
     results: list[dict[TopicPartition, ErrorCode]] = []
     broker.coordinators.admit("tx", *IDENTITY, [T0], True, results.append)
-    broker.peers.asked[0].done(response, code)
-    assert results == [{T0: expected}]
+    broker.peers.added[0].done({T0: code})
+    assert results == [{T0: ErrorCode.NOT_ENOUGH_REPLICAS}]
 
 
 @pytest.mark.parametrize("leader", [1, -1, None])
 def test_a_shard_that_no_other_broker_leads_is_asked_for_again_by_the_producer(leader: int | None) -> None:
     broker = Broker(led=(), leader=leader)
-    assert broker.admit("tx", True) is ErrorCode.NOT_ENOUGH_REPLICAS and not broker.peers.asked
+    assert broker.admit("tx", True) is ErrorCode.NOT_ENOUGH_REPLICAS and not broker.peers.added
 
 
 def test_verification_can_be_switched_off_for_old_clients_only() -> None:

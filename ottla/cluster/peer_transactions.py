@@ -1,0 +1,103 @@
+"""Requests about transactions to one other broker: AddPartitionsToTxn to a coordinator, WriteTxnMarkers to a leader of partitions.
+
+The ports are `transactions.remote.PeerCoordinators` and `transactions.markers.PeerMarkers`. A broker that cannot be asked gives every
+partition its error code. An answer counts only for partitions that were asked for, and one that leaves a partition out gives it
+NETWORK_EXCEPTION, so that it is asked again: what a peer sends is not trusted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from ottla.base.errors import ErrorCode, error_code
+from ottla.base.ports import Peers
+from ottla.base.types import TopicPartition
+from ottla.transactions.markers import Marker
+from ottla.transactions.metadata import ProducerIdAndEpoch
+from ottla.transactions.remote import DoneCodes
+from ottla.wire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic, AddPartitionsToTxnTransaction
+from ottla.wire.messages.write_txn_markers import WritableTxnMarker, WritableTxnMarkerTopic, WriteTxnMarkersRequest
+
+
+class PeerTransactions:
+    """Both ports over `base.ports.Peers`."""
+
+    def __init__(self, peers: Peers) -> None:
+        self._peers = peers
+
+    def add_partitions(
+        self,
+        broker_id: int,
+        transactional_id: str,
+        identity: ProducerIdAndEpoch,
+        partitions: Sequence[TopicPartition],
+        is_verify_only: bool,
+        done: DoneCodes,
+    ) -> None:
+        """AddPartitionsToTxn of brokers (version 4 and above, KIP-890)."""
+        asked = AddPartitionsToTxnTransaction(
+            transactional_id=transactional_id,
+            producer_id=identity.producer_id,
+            producer_epoch=identity.epoch,
+            verify_only=is_verify_only,
+            topics=[AddPartitionsToTxnTopic(name=name, partitions=indexes) for name, indexes in _by_topic(partitions).items()],
+        )
+
+        def answered(response: Any, code: int) -> None:
+            if response is None:
+                done(_collect(partitions, code, ()))
+            else:
+                done(_collect(partitions, response.error_code, _added(response, transactional_id)))
+
+        self._peers.send(broker_id, AddPartitionsToTxnRequest(transactions=[asked]), answered)
+
+    def write_markers(self, broker_id: int, marker: Marker, partitions: Sequence[TopicPartition], done: DoneCodes) -> None:
+        """WriteTxnMarkers to the broker that leads these partitions."""
+        asked = WritableTxnMarker(
+            producer_id=marker.producer_id,
+            producer_epoch=marker.producer_epoch,
+            transaction_result=marker.is_commit,
+            topics=[WritableTxnMarkerTopic(name=name, partition_indexes=indexes) for name, indexes in _by_topic(partitions).items()],
+            coordinator_epoch=marker.coordinator_epoch,
+            transaction_version=marker.transaction_version,
+        )
+
+        def answered(response: Any, code: int) -> None:
+            done(_collect(partitions, code, () if response is None else _written(response, marker.producer_id)))
+
+        self._peers.send(broker_id, WriteTxnMarkersRequest(markers=[asked]), answered)
+
+
+def _added(response: Any, transactional_id: str) -> Iterable[tuple[str, int, int]]:
+    for found in response.results_by_transaction:
+        if found.transactional_id == transactional_id:
+            for topic in found.topic_results:
+                for partition in topic.results_by_partition:
+                    yield topic.name, partition.partition_index, partition.partition_error_code
+
+
+def _written(response: Any, producer_id: int) -> Iterable[tuple[str, int, int]]:
+    for found in response.markers:
+        if found.producer_id == producer_id:
+            for topic in found.topics:
+                for partition in topic.partitions:
+                    yield topic.name, partition.partition_index, partition.error_code
+
+
+def _by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
+    found: dict[str, list[int]] = {}
+    for name, index in partitions:
+        found.setdefault(name, []).append(index)
+    return found
+
+
+def _collect(partitions: Iterable[TopicPartition], code: int, answers: Iterable[tuple[str, int, int]]) -> dict[TopicPartition, ErrorCode]:
+    """The code of each partition that was asked for: that of the whole answer if there is one, else its own."""
+    whole = error_code(code) or ErrorCode.NETWORK_EXCEPTION
+    codes = dict.fromkeys(partitions, whole)
+    if not code:
+        for topic, index, number in answers:
+            if (key := TopicPartition(topic, index)) in codes:
+                codes[key] = error_code(number)
+    return codes
