@@ -1,0 +1,41 @@
+"""A digest of what one transaction wrote, the same when computed from the batches before they are sent and from the log afterwards.
+
+Per partition it counts the rows and takes the CRC-32C of every batch from its record count on: producer id, epoch, sequence numbers, base
+offset and leader epoch stand before that, so stamping and appending change nothing. A topic whose `compression.type` is not `producer` has
+other bytes in its log than were sent; there only the rows can be compared.
+"""
+
+from __future__ import annotations
+
+from crc32c import crc32c
+
+from ottla.client import TopicPartition
+from ottla.wire.batch_header import RECORD_COUNT_AT, Buffer, read_batch_header
+
+
+class OutputDigest:
+    """Takes in the batches of each partition in their order; partitions may come in any order."""
+
+    def __init__(self) -> None:
+        self._parts: dict[TopicPartition, tuple[int, int]] = {}
+
+    def add(self, partition: TopicPartition, batch: Buffer) -> None:
+        """Adds an encoded record batch, stamped or not."""
+        rows, crc = self._parts.get(partition, (0, 0))
+        count = read_batch_header(batch).record_count
+        self._parts[partition] = rows + count, crc32c(memoryview(batch)[RECORD_COUNT_AT:], crc)
+
+    @property
+    def rows(self) -> int:
+        """The records of all partitions."""
+        return sum(rows for rows, _ in self._parts.values())
+
+    def rows_by_partition(self) -> dict[TopicPartition, int]:
+        return {partition: rows for partition, (rows, _) in self._parts.items()}
+
+    def text(self) -> str:
+        """Eight hexadecimal digits; empty for no rows."""
+        if not self._parts:
+            return ""
+        lines = (f"{partition.topic} {partition.partition} {rows} {crc:08x}\n" for partition, (rows, crc) in sorted(self._parts.items()))
+        return f"{crc32c(''.join(lines).encode()):08x}"
