@@ -1,6 +1,7 @@
 """Java's `String.hashCode`, by which Kafka places groups and transactional ids on the partitions of its internal topics.
 
-A client never computes it, but the records of a directory written by Kafka stand where this number says, so ours must stand there as well.
+Clients need it only to read those topics, but the records of a directory written by Kafka stand where this number says, so ours must stand
+there as well.
 """
 
 from __future__ import annotations

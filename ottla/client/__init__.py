@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from ottla.client.core.fetching import Fetched
     from ottla.client.core.group_admin import Committed, GroupDescription, GroupMember, ListedGroup
     from ottla.client.core.operations import BrokerInfo, PartitionInfo, TopicInfo
-    from ottla.client.core.partitioner import partition_for_key
+    from ottla.client.core.partitioner import partition_for_group, partition_for_key
     from ottla.client.core.transaction_admin import ListedTransaction, TransactionDescription
     from ottla.client.errors import (
         AuthenticationError,
@@ -65,6 +65,7 @@ _MODULES = {
     "BrokerInfo": "core.operations",
     "TopicInfo": "core.operations",
     "PartitionInfo": "core.operations",
+    "partition_for_group": "core.partitioner",
     "partition_for_key": "core.partitioner",
     "ListedTransaction": "core.transaction_admin",
     "TransactionDescription": "core.transaction_admin",
@@ -124,6 +125,7 @@ __all__ = [
     "UnknownTopicError",
     "UnsupportedVersionError",
     "connect",
+    "partition_for_group",
     "partition_for_key",
 ]
 

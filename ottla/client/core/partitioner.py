@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from ottla.base.java_hash import java_partition
+
 _SEED = 0x9747B28C
 _M = 0x5BD1E995
 _MASK = 0xFFFFFFFF
@@ -31,6 +33,11 @@ def murmur2(data: bytes) -> int:
 
 def partition_for_key(key: bytes, partition_count: int) -> int:
     return (murmur2(key) & 0x7FFFFFFF) % partition_count
+
+
+def partition_for_group(group: str, partition_count: int) -> int:
+    """The partition of `__consumer_offsets` (of so many partitions) that has a group's records."""
+    return java_partition(group, partition_count)
 
 
 class StickyPartitioner:

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from ottla.client.core.partitioner import StickyPartitioner, murmur2, partition_for_key
+from ottla.client.core.partitioner import StickyPartitioner, murmur2, partition_for_group, partition_for_key
 
 
 @pytest.mark.parametrize(
@@ -26,6 +26,11 @@ def test_murmur2_gives_the_known_values(key: bytes, expected: int) -> None:
 
 def test_the_partition_drops_the_sign() -> None:
     assert partition_for_key(b"21", 1000) == (-973932308 & 0x7FFFFFFF) % 1000
+
+
+def test_a_group_is_where_java_s_hash_of_its_name_says() -> None:
+    assert partition_for_group("my-group", 50) == 12
+    assert partition_for_group("polygenelubricants", 50) == 0  # its hash is the smallest int
 
 
 def test_records_without_a_key_stick_until_the_batch_is_full() -> None:

@@ -1,0 +1,102 @@
+"""The commits of a pipeline's group, read from the records of `__consumer_offsets` in the order in which they were appended.
+
+Each record is one committed offset of one partition. Those of one transaction have its producer id and epoch and are one commit here; those
+outside transactions (an ordinary consumer, a reset by hand) are a commit each. Compaction removes a prefix of each partition's commits and
+nothing else, so what is left of a chain has no holes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from ottla.client import EARLIEST, LATEST, Client, TopicPartition, partition_for_group
+from ottla.spark.commit_metadata import CommitMetadata, parse_metadata
+from ottla.wire.batch_header import BatchHeader
+from ottla.wire.codec import decoder
+from ottla.wire.messages.group_records import OffsetCommitKey, OffsetCommitValue
+from ottla.wire.records import Record, iter_records
+
+OFFSETS_TOPIC = "__consumer_offsets"
+KEY_TYPES = (0, 1)
+"""Both kinds of keys that a committed offset may have, in int16."""
+
+
+class Transaction(NamedTuple):
+    """What names one transaction of a pipeline: no two of them share producer id and epoch."""
+
+    producer_id: int
+    epoch: int
+
+
+class CommittedRange(NamedTuple):
+    """One partition's part of a commit: the new offset, None where it was deleted, and the pipeline's metadata, None for other texts."""
+
+    end: int | None
+    metadata: CommitMetadata | None
+
+
+class GroupCommit(NamedTuple):
+    """The offsets that a group committed at once. `transaction` is None outside of one; `position` is the first record's offset."""
+
+    transaction: Transaction | None
+    position: int
+    timestamp_ms: int
+    ranges: dict[TopicPartition, CommittedRange]
+
+    @property
+    def metadata(self) -> CommitMetadata | None:
+        """The metadata of a pipeline's commit, from any of its partitions."""
+        return next((found.metadata for found in self.ranges.values() if found.metadata is not None), None)
+
+
+class CommitHistory:
+    """The commits of one group as far as they were read; `extend` reads on. `UnknownTopicError` when no group has ever committed."""
+
+    def __init__(self, client: Client, group: str) -> None:
+        self._client = client
+        count = len(client.describe_topic(OFFSETS_TOPIC).partitions)
+        self.partition = TopicPartition(OFFSETS_TOPIC, partition_for_group(group, count))
+        self._prefixes = tuple(key_prefix(kind, group) for kind in KEY_TYPES)
+        self._position = client.list_offsets({self.partition: EARLIEST})[self.partition].offset
+        self.commits: list[GroupCommit] = []
+
+    def extend(self) -> bool:
+        """Reads up to the last stable offset; returns whether there was anything new."""
+        end = self._client.list_offsets({self.partition: LATEST})[self.partition].offset
+        before = self._position
+        for fetched in self._client.read(self.partition, self._position, end):
+            for header, batch in fetched.batches:
+                self._take(header, iter_records(batch))
+            self._position = fetched.next_offset
+        return self._position > before
+
+    def _take(self, header: BatchHeader, records: Iterator[Record]) -> None:
+        ours = [record for record in records if record.key is not None and record.key.startswith(self._prefixes)]
+        if not ours:
+            return
+        transaction = Transaction(header.producer_id, header.producer_epoch) if header.is_transactional else None
+        last = self.commits[-1] if self.commits else None
+        if last is None or transaction is None or last.transaction != transaction:
+            last = GroupCommit(transaction, ours[0].offset, ours[0].timestamp, {})
+            self.commits.append(last)
+        for record in ours:
+            partition, found = read_commit(record)
+            last.ranges[partition] = found
+
+
+def key_prefix(kind: int, group: str) -> bytes:
+    """The first bytes of the keys of a group's offsets."""
+    name = group.encode()
+    return kind.to_bytes(2, "big") + len(name).to_bytes(2, "big") + name
+
+
+def read_commit(record: Record) -> tuple[TopicPartition, CommittedRange]:
+    """One record of a committed offset."""
+    assert record.key is not None
+    key = decoder(OffsetCommitKey, 0)(record.key, 2)[0]
+    partition = TopicPartition(key.topic, key.partition)
+    if record.value is None:
+        return partition, CommittedRange(None, None)
+    value = decoder(OffsetCommitValue, int.from_bytes(record.value[:2], "big"))(record.value, 2)[0]
+    return partition, CommittedRange(value.offset, parse_metadata(value.metadata))

@@ -1,0 +1,202 @@
+"""Judges a pipeline's commits against what its sink holds: each input range once, each batch's output once and whole.
+
+Pure: `judge` takes what was read and returns `Findings`. A fault that names a transaction may be one that is still being completed, since
+markers reach partitions one after another; the caller reads on and judges again. A fault without one is final.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from ottla.client import TopicPartition
+from ottla.spark.commit_history import GroupCommit, Transaction
+from ottla.spark.commit_metadata import CommitMetadata
+from ottla.spark.output_digest import OutputDigest
+from ottla.spark.sink_contents import SinkPartition
+
+
+class Fault(NamedTuple):
+    """Something that exactly-once rules out. `kind` is a word for programs, `message` a sentence for people."""
+
+    kind: str
+    message: str
+    transaction: Transaction | None = None
+
+
+class InputRange(NamedTuple):
+    """The offsets of one source partition that the commits cover, from the first one that is left on."""
+
+    start: int
+    end: int
+    batches: int
+
+
+class Findings(NamedTuple):
+    """What the commits cover, what is wrong, and what could not be judged."""
+
+    batches: int
+    rows: int
+    ranges: dict[TopicPartition, InputRange]
+    faults: list[Fault]
+    notes: list[str]
+
+
+def judge(
+    commits: Sequence[GroupCommit],
+    outputs: Mapping[Transaction, OutputDigest],
+    *,
+    producer_ids: Container[int] = (),
+    is_sink_trimmed: bool = False,
+    is_sink_compacted: bool = False,
+    has_digests: bool = True,
+) -> Findings:
+    """Compares commits and outputs. `producer_ids` are further ids of the pipeline's own.
+
+    `is_sink_trimmed`: the oldest output may have been removed by retention; `is_sink_compacted`: any of it may have been replaced.
+    `has_digests` off: only rows are compared.
+    """
+    findings = Findings(0, 0, {}, [], [])
+    _judge_ranges(commits, findings)
+    _judge_batches(commits, findings)
+    ours = [commit for commit in commits if commit.metadata is not None and commit.transaction is not None]
+    known = {commit.transaction.producer_id for commit in ours if commit.transaction is not None}
+    covered = {commit.transaction for commit in ours}
+    faults = [_output_fault(commit, outputs, has_digests=has_digests and not is_sink_compacted) for commit in ours]
+    if is_sink_compacted:
+        faults = [fault for fault in faults if fault is not None and fault.kind != "missing"]
+    elif is_sink_trimmed:
+        faults = _without_trimmed(ours, faults, findings)
+    findings.faults.extend(fault for fault in faults if fault is not None)
+    rest = {one: digest for one, digest in outputs.items() if one not in covered}
+    mine = {one: digest for one, digest in rest.items() if one.producer_id in known or one.producer_id in producer_ids}
+    _judge_uncommitted(ours, mine, findings)
+    rows = sum(commit.metadata.rows for commit in ours if commit.metadata is not None)
+    return findings._replace(batches=len(ours), rows=rows)
+
+
+# The source
+
+
+def _judge_ranges(commits: Iterable[GroupCommit], findings: Findings) -> None:
+    """Each partition's commits have to join: every start is the end before it."""
+    for commit in commits:
+        for partition, (end, metadata) in commit.ranges.items():
+            known = findings.ranges.get(partition)
+            if end is None:
+                findings.notes.append(f"the committed offset of {partition} was deleted (record {commit.position} of the group's log)")
+            elif metadata is None or commit.transaction is None:
+                _judge_other_commit(partition, known, end, commit, findings)
+            else:
+                _judge_range(partition, known, end, metadata, findings)
+
+
+def _judge_other_commit(
+    partition: TopicPartition, known: InputRange | None, end: int, commit: GroupCommit, findings: Findings
+) -> None:
+    where = f"record {commit.position} of the group's log"
+    if known is None:
+        findings.notes.append(f"{partition}: another program had committed offset {end} before the first batch ({where})")
+    elif end == known.end:
+        findings.notes.append(f"{partition}: another program committed offset {end}, where the pipeline stood ({where})")
+    else:
+        message = f"{partition}: another program moved the committed offset from {known.end} to {end} ({where})"
+        findings.faults.append(Fault("moved", message))
+        findings.ranges[partition] = known._replace(end=end)
+
+
+def _judge_range(partition: TopicPartition, known: InputRange | None, end: int, metadata: CommitMetadata, findings: Findings) -> None:
+    start = metadata.start
+    name = f"batch {metadata.batch_id} of query {metadata.query_id}"
+    if known is None:
+        known = InputRange(start, start, 0)
+    if start < known.end:
+        what = f"offsets {start} to {min(end, known.end) - 1} twice" if end > start else f"from {start}, which was behind {known.end}"
+        findings.faults.append(Fault("overlap", f"{partition}: {name} committed {what}"))
+    elif start > known.end:
+        findings.faults.append(Fault("gap", f"{partition}: offsets {known.end} to {start - 1} are in no batch before {name}"))
+    if end < start:
+        findings.faults.append(Fault("backwards", f"{partition}: {name} goes from {start} back to {end}"))
+    findings.ranges[partition] = InputRange(known.start, max(end, start), known.batches + 1)
+
+
+def _judge_batches(commits: Iterable[GroupCommit], findings: Findings) -> None:
+    """The batches of a query count up by one; all partitions of a commit name the same batch."""
+    last: dict[str, int] = {}
+    for commit in commits:
+        metadata = commit.metadata
+        if metadata is None:
+            continue
+        named = {found.metadata._replace(start=0) for found in commit.ranges.values() if found.metadata is not None}
+        if len(named) > 1:
+            message = f"record {commit.position} of the group's log begins a commit whose partitions name different batches"
+            findings.faults.append(Fault("mixed", message))
+        before = last.get(metadata.query_id)
+        if before is not None and metadata.batch_id != before + 1:
+            findings.faults.append(_order_fault(metadata, before))
+        last[metadata.query_id] = metadata.batch_id
+
+
+def _order_fault(metadata: CommitMetadata, before: int) -> Fault:
+    name = f"batch {metadata.batch_id} of query {metadata.query_id}"
+    if metadata.batch_id == before:
+        return Fault("repeated", f"{name} is committed twice")
+    if metadata.batch_id < before:
+        return Fault("repeated", f"{name} is committed after batch {before}")
+    return Fault("skipped", f"{name} is committed after batch {before}; what stands between them is not")
+
+
+# The sink
+
+
+def _without_trimmed(commits: Sequence[GroupCommit], faults: Sequence[Fault | None], findings: Findings) -> list[Fault | None]:
+    """Leaves out the missing output of the oldest batches, up to the first one that is whole: retention has removed it."""
+    count = 0
+    for commit, fault in zip(commits, faults, strict=True):
+        if commit.metadata is not None and commit.metadata.rows and (fault is None or fault.kind != "missing"):
+            break
+        count += 1
+    if any(faults[:count]):
+        findings.notes.append(f"the oldest output ({count} batches) is no longer whole in the sink: retention has removed records")
+    return list(faults[count:])
+
+
+def _output_fault(commit: GroupCommit, outputs: Mapping[Transaction, OutputDigest], *, has_digests: bool) -> Fault | None:
+    """What is wrong with the output of one batch, if anything."""
+    transaction, metadata = commit.transaction, commit.metadata
+    assert transaction is not None and metadata is not None
+    found = outputs.get(transaction, OutputDigest())
+    name = f"batch {metadata.batch_id} of query {metadata.query_id}"
+    where = f"producer {transaction.producer_id}, epoch {transaction.epoch}"
+    if found.rows < metadata.rows:
+        message = f"{name} ({where}) wrote {metadata.rows} rows, and the sink has {found.rows} of them; are all of its topics named?"
+        return Fault("missing", message, transaction)
+    if found.rows > metadata.rows:
+        return Fault("surplus", f"{name} ({where}) wrote {metadata.rows} rows, and the sink has {found.rows}", transaction)
+    if has_digests and found.text() != metadata.digest:
+        digests = f"digest {found.text()}, not {metadata.digest}"
+        message = f"{name} ({where}): the sink's {found.rows} rows are not those that were written ({digests})"
+        return Fault("altered", message, transaction)
+    return None
+
+
+def _judge_uncommitted(commits: Sequence[GroupCommit], outputs: Mapping[Transaction, OutputDigest], findings: Findings) -> None:
+    """Outputs of the pipeline's producer without a commit, unless they are older than the oldest commit that is left."""
+    first = commits[0].transaction if commits else None
+    older = [one for one in outputs if first is not None and one.producer_id == first.producer_id and one.epoch < first.epoch]
+    if older:
+        findings.notes.append(f"{len(older)} transactions in the sink are older than the first commit that is left, and were not judged")
+    for one in sorted(set(outputs) - set(older)):
+        message = f"{outputs[one].rows} rows of producer {one.producer_id}, epoch {one.epoch} stand in the sink without a commit of offsets"
+        findings.faults.append(Fault("uncommitted", message, one))
+
+
+def judge_other_writers(partitions: Mapping[TopicPartition, SinkPartition], ours: Container[int]) -> list[str]:
+    """A sentence for each sink partition that holds records of other producers."""
+    found = []
+    for partition, contents in sorted(partitions.items()):
+        others = {one: rows for one, rows in contents.rows.items() if one is None or one.producer_id not in ours}
+        if others:
+            names = sorted({f"producer {one.producer_id}" if one is not None else "writers outside of transactions" for one in others})
+            found.append(f"{partition} holds {sum(others.values())} records of {', '.join(names)}")
+    return found

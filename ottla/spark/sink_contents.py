@@ -1,0 +1,59 @@
+"""What the transactions of a pipeline left in its sink topics: rows and a digest for each, read under read_committed.
+
+Headers and checksums are enough, so no record is decoded. Aborted transactions are not visible and open ones lie behind the last stable
+offset, up to which `extend` reads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from ottla.client import EARLIEST, LATEST, Client, Fetched, TopicPartition
+from ottla.spark.commit_history import Transaction
+from ottla.spark.output_digest import OutputDigest
+
+
+class SinkPartition(NamedTuple):
+    """One partition of the sink: its first and next offset, and the rows between them by transaction (None: outside of transactions)."""
+
+    start: int
+    end: int
+    has_open: bool
+    rows: dict[Transaction | None, int]
+
+
+class SinkContents:
+    """The committed batches of the sink topics as far as they were read; `extend` reads on. `UnknownTopicError` for a missing topic."""
+
+    def __init__(self, client: Client, topics: Sequence[str]) -> None:
+        self._client = client
+        found = [TopicPartition(topic, one.partition) for topic in topics for one in client.describe_topic(topic).partitions]
+        configs = {topic: client.topic_configs(topic) for topic in topics}
+        starts = client.list_offsets(dict.fromkeys(found, EARLIEST))
+        self.is_compacted = any("compact" in (config.get("cleanup.policy") or "") for config in configs.values())
+        self.is_recompressed = any((config.get("compression.type") or "producer") != "producer" for config in configs.values())
+        self.partitions = {partition: SinkPartition(starts[partition].offset, starts[partition].offset, False, {}) for partition in found}
+        self.outputs: dict[Transaction, OutputDigest] = {}
+
+    def extend(self) -> bool:
+        """Reads each partition up to its last stable offset; returns whether there was anything new, or a transaction is open."""
+        ends = self._client.list_offsets(dict.fromkeys(self.partitions, LATEST))
+        log_ends = self._client.list_offsets(dict.fromkeys(self.partitions, LATEST), isolation="read_uncommitted")
+        is_moving = False
+        for partition, known in list(self.partitions.items()):
+            position = known.end
+            for fetched in self._client.read(partition, position, ends[partition].offset):
+                self._take(partition, known, fetched)
+                position = fetched.next_offset
+            has_open = log_ends[partition].offset > ends[partition].offset
+            self.partitions[partition] = known._replace(end=position, has_open=has_open)
+            is_moving = is_moving or has_open or position > known.end
+        return is_moving
+
+    def _take(self, partition: TopicPartition, known: SinkPartition, fetched: Fetched) -> None:
+        for header, batch in fetched.batches:
+            transaction = Transaction(header.producer_id, header.producer_epoch) if header.is_transactional else None
+            known.rows[transaction] = known.rows.get(transaction, 0) + header.record_count
+            if transaction is not None:
+                self.outputs.setdefault(transaction, OutputDigest()).add(partition, batch)

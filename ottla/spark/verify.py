@@ -1,0 +1,198 @@
+"""Proves from the log that a pipeline ran exactly once: reads its group's commits and its sink topics, and compares them.
+
+What is proved: each offset of the source is in exactly one committed batch; the output of each batch stands in the sink once and whole; the
+sink has no output of this pipeline without a commit. It needs no Spark, and may run beside the pipeline: a batch that is being committed
+meanwhile is left out. Offset commits that compaction has removed cannot be judged; the proof then begins with the first one that is left.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from ottla.client import EARLIEST, LATEST, Client, KafkaError, TopicPartition, UnknownTopicError
+from ottla.spark.commit_history import CommitHistory, GroupCommit, Transaction
+from ottla.spark.proof import Fault, Findings, judge, judge_other_writers
+from ottla.spark.sink_contents import SinkContents
+from ottla.wire.records import iter_records
+
+SETTLE_SECONDS_MAX = 10.0
+"""How long a batch that is being committed is waited for before its incomplete output counts as a fault."""
+SETTLE_PAUSE_SECONDS = 0.2
+
+
+class SourceProof(NamedTuple):
+    """The offsets of one source partition that are proved to be committed once. `rows` is what the log holds of them today."""
+
+    topic: str
+    partition: int
+    start: int
+    end: int
+    batches: int
+    rows: int
+    lag: int
+
+
+class SinkProof(NamedTuple):
+    """The committed rows of one sink partition; `other_rows` are those of other producers."""
+
+    topic: str
+    partition: int
+    start: int
+    end: int
+    rows: int
+    other_rows: int
+
+
+class Verification(NamedTuple):
+    """What was proved of a pipeline, and what was not. `first_batch` and `last_batch` are (query id, batch id)."""
+
+    group: str
+    batches: int
+    rows: int
+    first_batch: tuple[str, int] | None
+    last_batch: tuple[str, int] | None
+    source: tuple[SourceProof, ...]
+    sink: tuple[SinkProof, ...]
+    faults: tuple[Fault, ...]
+    notes: tuple[str, ...]
+
+    @property
+    def is_proved(self) -> bool:
+        """Whether there was something to judge, and nothing is wrong."""
+        return self.batches > 0 and not self.faults
+
+
+def transactional_id(group: str) -> str:
+    """The transactional id of the pipeline that commits to `group`."""
+    return f"eos/{group}"
+
+
+def verify(
+    client: Client, group: str, sinks: Sequence[str], *, may_share_sink: bool = False, settle_s: float = SETTLE_SECONDS_MAX
+) -> Verification:
+    """Reads and compares everything; see the module.
+
+    `may_share_sink`: records of other producers in the sink are a note and no fault. `UnknownTopicError` for a sink that does not exist.
+    """
+    sink = SinkContents(client, sinks)
+    try:
+        history = CommitHistory(client, group)
+    except UnknownTopicError:
+        return _nothing(group)
+    sink.extend()
+    history.extend()
+    known = _producer_ids(client, group)
+    findings = _settled(history, sink, known, settle_s)
+    ours = known | {commit.transaction.producer_id for commit in history.commits if commit.transaction and commit.metadata}
+    others = judge_other_writers(sink.partitions, ours)
+    source, lost = _source_proofs(client, findings)
+    faults = [*findings.faults, *lost, *(Fault("foreign", message) for message in others if not may_share_sink)]
+    notes = [*findings.notes, *(message for message in others if may_share_sink), *_sink_notes(sink)]
+    commits = [commit for commit in history.commits if commit.metadata is not None]
+    if not commits:
+        return _nothing(group)._replace(sink=_sink_proofs(sink, ours), faults=(*_nothing(group).faults, *faults), notes=tuple(notes))
+    return Verification(
+        group, findings.batches, findings.rows, _name(commits[0]), _name(commits[-1]), source, _sink_proofs(sink, ours), tuple(faults),
+        tuple(notes),
+    )  # fmt: skip
+
+
+def _nothing(group: str) -> Verification:
+    fault = Fault("absent", f"group {group!r} has no offsets that a pipeline committed; there is nothing to prove")
+    return Verification(group, 0, 0, None, None, (), (), (fault,), ())
+
+
+def _name(commit: GroupCommit) -> tuple[str, int]:
+    assert commit.metadata is not None
+    return commit.metadata.query_id, commit.metadata.batch_id
+
+
+def _producer_ids(client: Client, group: str) -> set[int]:
+    """The producer id that the pipeline holds now, where the broker says it."""
+    try:
+        return {client.describe_transaction(transactional_id(group)).producer_id}
+    except KafkaError:
+        return set()
+
+
+def _settled(history: CommitHistory, sink: SinkContents, known: set[int], settle_s: float) -> Findings:
+    """Judges, and reads on while faults may be of a batch that is just being committed: such a fault passes, a real one stays."""
+    deadline = time.monotonic() + settle_s
+    findings = _judged(history, sink, known)
+    suspects = _suspects(findings)
+    while suspects and time.monotonic() < deadline:
+        time.sleep(SETTLE_PAUSE_SECONDS)
+        is_moving = any([history.extend(), sink.extend()])
+        findings = _judged(history, sink, known)
+        suspects &= _suspects(findings)
+        if not is_moving:
+            break
+    in_flight = _suspects(findings) - suspects
+    faults = [fault for fault in findings.faults if fault.transaction not in in_flight]
+    notes = [f"{len(in_flight)} batches were being committed and were not judged"] if in_flight else []
+    return findings._replace(faults=faults, notes=[*findings.notes, *notes])
+
+
+def _suspects(findings: Findings) -> set[Transaction]:
+    return {fault.transaction for fault in findings.faults if fault.transaction is not None}
+
+
+def _judged(history: CommitHistory, sink: SinkContents, known: set[int]) -> Findings:
+    return judge(
+        history.commits,
+        sink.outputs,
+        producer_ids=known,
+        is_sink_trimmed=any(one.start > 0 for one in sink.partitions.values()),
+        is_sink_compacted=sink.is_compacted,
+        has_digests=not sink.is_recompressed,
+    )
+
+
+def _source_proofs(client: Client, findings: Findings) -> tuple[tuple[SourceProof, ...], list[Fault]]:
+    """The ranges next to the source as it is today; a fault for each partition whose log ends before its range."""
+    partitions = sorted(findings.ranges)
+    starts = client.list_offsets(dict.fromkeys(partitions, EARLIEST)) if partitions else {}
+    ends = client.list_offsets(dict.fromkeys(partitions, LATEST)) if partitions else {}
+    proofs, faults = [], []
+    for partition in partitions:
+        start, end, batches = findings.ranges[partition]
+        log_end = ends[partition].offset
+        if end > log_end:
+            message = f"{partition} ends at {log_end}, and offsets up to {end} are committed: it is not the topic that was read"
+            faults.append(Fault("beyond", message))
+        rows = _count_rows(client, partition, max(start, starts[partition].offset), min(end, log_end))
+        proofs.append(SourceProof(*partition, start, end, batches, rows, max(0, log_end - end)))
+    return tuple(proofs), faults
+
+
+def _count_rows(client: Client, partition: TopicPartition, start: int, end: int) -> int:
+    """The records of a range; batches at its edges, and those that compaction thinned out, are counted record by record."""
+    rows = 0
+    for fetched in client.read(partition, start, end):
+        for header, batch in fetched.batches:
+            if header.base_offset >= end:
+                break
+            if header.base_offset >= start and header.next_offset <= end:
+                rows += header.record_count
+            else:
+                rows += sum(1 for record in iter_records(batch) if start <= record.offset < end)
+    return rows
+
+
+def _sink_proofs(sink: SinkContents, ours: set[int]) -> tuple[SinkProof, ...]:
+    proofs = []
+    for partition, found in sorted(sink.partitions.items()):
+        rows = sum(count for one, count in found.rows.items() if one is not None and one.producer_id in ours)
+        proofs.append(SinkProof(*partition, found.start, found.end, rows, sum(found.rows.values()) - rows))
+    return tuple(proofs)
+
+
+def _sink_notes(sink: SinkContents) -> list[str]:
+    notes = []
+    if sink.is_compacted:
+        notes.append("a sink topic is compacted: rows that a later one replaced are gone, so outputs were not compared")
+    elif sink.is_recompressed:
+        notes.append("a sink topic has a compression.type of its own: rows were counted, their bytes not compared")
+    return notes

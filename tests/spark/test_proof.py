@@ -1,0 +1,86 @@
+"""The rules by which commits and outputs are judged, on commits made by hand."""
+
+from __future__ import annotations
+
+from ottla.client import TopicPartition
+from ottla.spark.commit_history import CommittedRange, GroupCommit, Transaction
+from ottla.spark.commit_metadata import CommitMetadata
+from ottla.spark.output_digest import OutputDigest
+from ottla.spark.proof import judge
+
+from .relay_by_hand import batch_of
+
+A, B = TopicPartition("in", 0), TopicPartition("in", 1)
+SINK = TopicPartition("out", 0)
+
+
+def output(rows: int) -> OutputDigest:
+    digest = OutputDigest()
+    if rows:
+        digest.add(SINK, batch_of(*(b"row" for _ in range(rows))))
+    return digest
+
+
+def commit(batch: int, ranges: dict[TopicPartition, tuple[int, int]], *, rows: int = 2, epoch: int | None = None) -> GroupCommit:
+    found = {
+        partition: CommittedRange(end, CommitMetadata("q", batch, start, rows, output(rows).text()))
+        for partition, (start, end) in ranges.items()
+    }
+    return GroupCommit(Transaction(7, batch if epoch is None else epoch), batch, 0, found)
+
+
+def outputs(*epochs: int, rows: int = 2) -> dict[Transaction, OutputDigest]:
+    return {Transaction(7, epoch): output(rows) for epoch in epochs}
+
+
+def test_a_history_without_its_oldest_commits_is_judged_from_the_first_that_is_left() -> None:
+    found = judge([commit(5, {A: (50, 60)}), commit(6, {A: (60, 70)})], outputs(3, 4, 5, 6))
+    assert not found.faults
+    assert found.ranges[A] == (50, 70, 2)
+    assert found.notes == ["2 transactions in the sink are older than the first commit that is left, and were not judged"]
+
+
+def test_each_partition_is_a_chain_of_its_own() -> None:
+    found = judge([commit(0, {A: (0, 5), B: (0, 9)}), commit(1, {A: (5, 5), B: (8, 12)})], outputs(0, 1))
+    assert [(fault.kind, fault.message.split(":")[0]) for fault in found.faults] == [("overlap", "in-1")]
+
+
+def test_a_partition_that_is_new_may_begin_anywhere() -> None:
+    found = judge([commit(0, {A: (0, 5)}), commit(1, {A: (5, 6), B: (3, 4)})], outputs(0, 1))
+    assert not found.faults and found.ranges[B] == (3, 4, 1)
+
+
+def test_a_batch_that_goes_backwards() -> None:
+    assert [fault.kind for fault in judge([commit(0, {A: (9, 4)})], outputs(0)).faults] == ["backwards"]
+
+
+def test_a_commit_whose_partitions_name_different_batches() -> None:
+    mixed = commit(0, {A: (0, 5)})
+    mixed.ranges[B] = commit(1, {B: (0, 5)}).ranges[B]
+    assert [fault.kind for fault in judge([mixed], outputs(0)).faults] == ["mixed"]
+
+
+def test_deleted_offsets_are_noted_and_the_chain_goes_on() -> None:
+    deleted = GroupCommit(None, 1, 0, {A: CommittedRange(None, None)})
+    found = judge([commit(0, {A: (0, 5)}), deleted, commit(1, {A: (5, 6)})], outputs(0, 1))
+    assert not found.faults and len(found.notes) == 1
+    assert [fault.kind for fault in judge([commit(0, {A: (0, 5)}), deleted, commit(1, {A: (4, 6)})], outputs(0, 1)).faults] == ["overlap"]
+
+
+def test_a_compacted_sink_cannot_show_that_rows_are_missing_but_that_there_are_too_many() -> None:
+    commits = [commit(0, {A: (0, 5)}), commit(1, {A: (5, 6)}), commit(2, {A: (6, 7)})]
+    found = judge(commits, {**outputs(0, 2), **outputs(1, rows=1)}, is_sink_compacted=True)
+    assert not found.faults
+    found = judge(commits, {**outputs(0, 2), **outputs(1, rows=3)}, is_sink_compacted=True)
+    assert [fault.kind for fault in found.faults] == ["surplus"]
+
+
+def test_output_of_an_epoch_without_a_commit_behind_the_first() -> None:
+    found = judge([commit(0, {A: (0, 5)}), commit(2, {A: (5, 6)})], outputs(0, 1, 2))
+    assert [(fault.kind, fault.transaction) for fault in found.faults] == [("skipped", None), ("uncommitted", Transaction(7, 1))]
+
+
+def test_output_of_the_producer_before_any_commit() -> None:
+    found = judge([], outputs(0), producer_ids={7})
+    assert [fault.kind for fault in found.faults] == ["uncommitted"]
+    assert not judge([], outputs(0)).faults
