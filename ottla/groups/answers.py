@@ -12,6 +12,7 @@ from typing import NamedTuple
 from ottla.base.errors import ErrorCode
 from ottla.base.immutable import immutable
 from ottla.base.uuids import ZERO_UUID, Uuid
+from ottla.groups.commands import TopicPartitions
 from ottla.groups.offsets.store import CommittedOffset
 
 OK = ErrorCode.NONE
@@ -70,7 +71,7 @@ class Left:
 # Groups with epochs
 
 
-@immutable(kw_only=True)
+@immutable
 class Beat:
     """The answer to a heartbeat of a consumer or share group; `assignment` is None when it has not changed."""
 
@@ -128,28 +129,17 @@ class DescribedEpochGroup:
 # Offsets
 
 
-class FetchedOffset(NamedTuple):
-    """One partition's offset; `committed` is None if there is none, or none that may be shown."""
-
-    partition: int
-    committed: CommittedOffset | None
-    error: ErrorCode = OK
+FetchedOffset = CommittedOffset | ErrorCode | None
+"""What a partition has: an offset, none, or none that may be shown, for the reason given."""
 
 
-class FetchedTopic(NamedTuple):
-    """One topic's offsets."""
-
-    topic: str
-    topic_id: Uuid
-    offsets: Sequence[FetchedOffset]
-
-
-@immutable(kw_only=True)
+@immutable
 class FetchedOffsets:
-    """The answer to FetchOffsets."""
+    """The answer to FetchOffsets: its topics, or all that the group has, and the offsets of each topic in the order of its partitions."""
 
     error: ErrorCode = OK
-    topics: Sequence[FetchedTopic] = ()
+    topics: Sequence[TopicPartitions] = ()
+    offsets: Sequence[Sequence[FetchedOffset]] = ()
 
 
 @immutable(kw_only=True)

@@ -90,7 +90,7 @@ class Leave:
 # Groups with epochs
 
 
-@immutable(kw_only=True)
+@immutable
 class ConsumerHeartbeat:
     """ConsumerGroupHeartbeat. None, and a rebalance timeout of -1, mean unchanged."""
 
@@ -108,7 +108,7 @@ class ConsumerHeartbeat:
     makes_member_id: bool = True  # the client names itself; before version 1 the coordinator does
 
 
-@immutable(kw_only=True)
+@immutable
 class ShareHeartbeat:
     """ShareGroupHeartbeat. None means unchanged."""
 
@@ -134,7 +134,7 @@ class OffsetToCommit(NamedTuple):
     metadata: str
 
 
-@immutable(kw_only=True)
+@immutable
 class CommitOffsets:
     """OffsetCommit. `generation` is the member's epoch in a group with epochs, and -1 outside a group."""
 
@@ -147,7 +147,7 @@ class CommitOffsets:
     knows_epochs: bool = True  # from version 9 the client knows member epochs and GROUP_ID_NOT_FOUND
 
 
-@immutable(kw_only=True)
+@immutable
 class CommitOffsetsInTransaction:
     """TxnOffsetCommit."""
 
@@ -168,7 +168,7 @@ class TopicPartitions(NamedTuple):
     topic_id: Uuid = ZERO_UUID
 
 
-@immutable(kw_only=True)
+@immutable
 class FetchOffsets:
     """OffsetFetch of one group; `topics` None asks for all that the group has."""
 

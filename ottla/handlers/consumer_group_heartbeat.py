@@ -17,7 +17,8 @@ from ottla.base.errors import ErrorCode
 from ottla.groups.answers import Beat, refuse_beat
 from ottla.groups.commands import ConsumerHeartbeat
 from ottla.requests.context import Broker, RequestContext
-from ottla.requests.coordination import ask_about_topics, caller_of, describable_topics, offers_consumer_groups
+from ottla.requests.coordination import ask_about_topics, caller_of, offers_consumer_groups
+from ottla.requests.rights import describable_topics
 from ottla.wire.messages.consumer_group_heartbeat import (
     Assignment,
     ConsumerGroupHeartbeatRequest,
@@ -43,20 +44,20 @@ def handle(broker: Broker, request: RequestContext, body: ConsumerGroupHeartbeat
 
 
 def command_of(broker: Broker, request: RequestContext, body: ConsumerGroupHeartbeatRequest) -> ConsumerHeartbeat:
-    owned = body.topic_partitions
+    owned, makes_member_id = body.topic_partitions, request.version >= MEMBER_MAKES_ID_SINCE
     return ConsumerHeartbeat(
-        group_id=body.group_id,
-        caller=caller_of(request, describable_topics(broker, request)),
-        member_id=body.member_id,
-        member_epoch=body.member_epoch,
-        instance_id=body.instance_id,
-        rack_id=body.rack_id,
-        rebalance_timeout_ms=body.rebalance_timeout_ms,
-        topics=body.subscribed_topic_names,
-        regex=body.subscribed_topic_regex,
-        assignor=body.server_assignor,
-        owned=None if owned is None else {bytes(topic.topic_id): frozenset(topic.partitions) for topic in owned},
-        makes_member_id=request.version >= MEMBER_MAKES_ID_SINCE,
+        body.group_id,
+        caller_of(request, describable_topics(broker, request)),
+        body.member_id,
+        body.member_epoch,
+        body.instance_id,
+        body.rack_id,
+        body.rebalance_timeout_ms,
+        body.subscribed_topic_names,
+        body.subscribed_topic_regex,
+        body.server_assignor,
+        None if owned is None else {bytes(topic.topic_id): frozenset(topic.partitions) for topic in owned},
+        makes_member_id,
     )
 
 

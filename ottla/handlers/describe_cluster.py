@@ -32,8 +32,8 @@ def handle(broker: Broker, request: RequestContext, body: DescribeClusterRequest
         cluster_id=broker.metadata.cluster_id,
         controller_id=broker.metadata.controller_id,
         brokers=[
-            DescribeClusterBroker(broker_id=known.node_id, host=known.host, port=known.port, rack=known.rack)
-            for known in live_brokers(broker, request)
+            DescribeClusterBroker(broker_id=node_id, host=host, port=port, rack=rack)
+            for node_id, host, port, rack in live_brokers(broker, request)
         ],
         cluster_authorized_operations=operations,
     )

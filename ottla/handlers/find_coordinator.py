@@ -36,8 +36,8 @@ def handle(broker: Broker, request: RequestContext, body: FindCoordinatorRequest
         return _response(request, [_refuse(key, ErrorCode.INVALID_REQUEST, f"key type {body.key_type} is not known") for key in keys])
     if body.key_type == SHARE and not is_broker(broker, request):
         return _response(request, [_refuse(key, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "only brokers may ask") for key in keys])
-    refused = {key: refusal for key in keys if (refusal := _refusal(broker, request, body.key_type, key)) is not None}
-    if len(refused) == len(set(keys)):  # nothing is created for those who may not use it
+    refused = _refusals(broker, request, body.key_type, keys)
+    if set(keys) <= refused.keys():  # nothing is created for those who may not use it
         return _response(request, [refused[key] for key in keys])
     pending = Pending()
 
@@ -46,6 +46,13 @@ def handle(broker: Broker, request: RequestContext, body: FindCoordinatorRequest
 
     broker.internal_topics.ensure(topic, answer)
     return pending
+
+
+def _refusals(broker: Broker, request: RequestContext, key_type: int, keys: list[str]) -> dict[str, Coordinator]:
+    """The answers to keys that the principal may not use, or that are none."""
+    if key_type != SHARE and broker.authorizer.allows_clients_everything(request.connection):
+        return {}
+    return {key: refusal for key in keys if (refusal := _refusal(broker, request, key_type, key)) is not None}
 
 
 def _refusal(broker: Broker, request: RequestContext, key_type: int, key: str) -> Coordinator | None:

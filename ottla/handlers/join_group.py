@@ -17,7 +17,8 @@ from ottla.groups.answers import Joined
 from ottla.groups.classic.rebalance import refuse_join
 from ottla.groups.commands import Join
 from ottla.requests.context import Broker, RequestContext
-from ottla.requests.coordination import ask, caller_of, describable_topics
+from ottla.requests.coordination import ask, caller_of
+from ottla.requests.rights import describable_topics
 from ottla.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
 
 MEMBER_ID_REQUIRED_SINCE = 4

@@ -25,7 +25,7 @@ from ottla.controller.topic_names import why_invalid
 from ottla.requests.authorized_operations import NOT_ASKED, authorized_operations, cluster_operations
 from ottla.requests.context import Broker, Pending, RequestContext
 from ottla.requests.endpoints import live_brokers
-from ottla.requests.rights import is_allowed, may_create
+from ottla.requests.rights import describable_topics, is_allowed, may_create
 from ottla.security.acl import AclOperation, ResourceType
 from ottla.wire.messages.metadata import (
     MetadataRequest,
@@ -67,8 +67,8 @@ def _response(broker: Broker, request: RequestContext, body: MetadataRequest, to
     operations = cluster_operations(broker, request) if body.include_cluster_authorized_operations else NOT_ASKED
     return MetadataResponse(
         brokers=[
-            MetadataResponseBroker(node_id=known.node_id, host=known.host, port=known.port, rack=known.rack)
-            for known in live_brokers(broker, request)
+            MetadataResponseBroker(node_id=node_id, host=host, port=port, rack=rack)
+            for node_id, host, port, rack in live_brokers(broker, request)
         ],
         cluster_id=metadata.cluster_id,
         controller_id=metadata.controller_id,
@@ -78,10 +78,11 @@ def _response(broker: Broker, request: RequestContext, body: MetadataRequest, to
 
 
 def _all_topics(broker: Broker, request: RequestContext, body: MetadataRequest) -> list[MetadataResponseTopic]:
+    may_describe = describable_topics(broker, request)
     return [
         _described(broker, request, body, topic)
         for topic in broker.metadata.topics()
-        if is_allowed(broker, request, AclOperation.DESCRIBE, ResourceType.TOPIC, topic.name)
+        if may_describe is None or may_describe(topic.name)
     ]
 
 

@@ -55,14 +55,15 @@ def handle(broker: Broker, request: RequestContext, body: OffsetCommitRequest) -
 
 
 def command_of(request: RequestContext, body: OffsetCommitRequest, topics: list[OffsetCommitRequestTopic]) -> CommitOffsets:
+    knows_epochs = request.version >= MEMBER_EPOCHS_SINCE
     return CommitOffsets(
-        group_id=body.group_id,
-        member_id=body.member_id,
-        instance_id=body.group_instance_id,
-        generation=body.generation_id_or_member_epoch,
-        retention_ms=body.retention_time_ms,
-        offsets=offsets_of(topics),
-        knows_epochs=request.version >= MEMBER_EPOCHS_SINCE,
+        body.group_id,
+        body.member_id,
+        body.group_instance_id,
+        body.generation_id_or_member_epoch,
+        offsets_of(topics),
+        body.retention_time_ms,
+        knows_epochs,
     )
 
 

@@ -11,14 +11,17 @@ Not done: nothing.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.groups.answers import FetchedOffset, FetchedOffsets
 from ottla.groups.commands import FetchOffsets, TopicPartitions
+from ottla.groups.offsets.store import CommittedOffset
 from ottla.requests.context import Broker, Pending, RequestContext
-from ottla.requests.coordination import Gathering, run
-from ottla.requests.rights import is_allowed, require
+from ottla.requests.coordination import run
+from ottla.requests.rights import describable_topics, is_allowed, require
 from ottla.security.acl import AclOperation, ResourceType
 from ottla.wire.messages.offset_fetch import (
     OffsetFetchRequest,
@@ -42,17 +45,22 @@ def handle(broker: Broker, request: RequestContext, body: OffsetFetchRequest) ->
     groups = body.groups if request.version >= GROUPS_SINCE else [_only_group(body)]
     if not groups:
         return OffsetFetchResponse()
-    found: list[OffsetFetchResponseGroup] = [OffsetFetchResponseGroup()] * len(groups)
+    found: list[Any] = [None] * len(groups)
+    missing = len(groups)
 
-    def complete() -> None:
+    def add(index: int, response: OffsetFetchResponseGroup) -> None:
+        nonlocal missing
+        found[index] = response
+        missing -= 1
+        if missing:
+            return
         if request.version >= GROUPS_SINCE:
             pending.complete(OffsetFetchResponse(groups=found))
         else:
             pending.complete(_single(request.version, groups[0], found[0]))
 
-    gathering = Gathering(len(groups), complete)
     for index, group in enumerate(groups):
-        _fetch(broker, request, group, body.require_stable, index, found, gathering)
+        _fetch(broker, request, group, body.require_stable, partial(add, index))
     return pending
 
 
@@ -67,47 +75,39 @@ def _fetch(
     request: RequestContext,
     group: OffsetFetchRequestGroup,
     require_stable: bool,
-    index: int,
-    found: list[OffsetFetchResponseGroup],
-    gathering: Gathering,
+    add: Callable[[OffsetFetchResponseGroup], None],
 ) -> None:
     refused: list[OffsetFetchResponseTopics] = []
 
     def answer(fetched: FetchedOffsets) -> None:
-        topics = [
-            OffsetFetchResponseTopics(name=topic.topic, topic_id=topic.topic_id, partitions=list(map(shown, topic.offsets)))
-            for topic in fetched.topics
-            if group.topics is not None or _may_describe(broker, request, topic.topic)
-        ]
-        found[index] = OffsetFetchResponseGroup(group_id=group.group_id, error_code=fetched.error, topics=[*topics, *refused])
-        gathering.part_done()
+        topics = list(map(_topic, fetched.topics, fetched.offsets))
+        if group.topics is None and (may_describe := describable_topics(broker, request)) is not None:
+            topics = [topic for topic in topics if may_describe(topic.name)]
+        add(OffsetFetchResponseGroup(group_id=group.group_id, error_code=fetched.error, topics=topics + refused))
 
     try:
         require(broker, request, AclOperation.DESCRIBE, ResourceType.GROUP, group.group_id)
         topics = None if group.topics is None else _sort_out(broker, request, group.topics, refused)
-        command = FetchOffsets(
-            group_id=group.group_id,
-            topics=topics,
-            member_id=group.member_id,
-            member_epoch=group.member_epoch,
-            require_stable=require_stable,
-        )
+        command = FetchOffsets(group.group_id, topics, group.member_id, group.member_epoch, require_stable)
         run(broker, group.group_id, lambda machine, reply, _now: machine.fetch_offsets(command, reply), answer)
     except ApiError as error:
         refused.clear()
         answer(FetchedOffsets(error=error.code))
 
 
-def shown(fetched: FetchedOffset) -> OffsetFetchResponsePartitions:
-    committed = fetched.committed
-    if committed is None:
-        return missing_offset(fetched.partition, fetched.error)
-    return OffsetFetchResponsePartitions(
-        partition_index=fetched.partition,
-        committed_offset=committed.offset,
-        committed_leader_epoch=committed.leader_epoch,
-        metadata=committed.metadata,
-    )
+def _topic(topic: TopicPartitions, offsets: Sequence[FetchedOffset]) -> OffsetFetchResponseTopics:
+    partitions = [
+        OffsetFetchResponsePartitions(
+            partition_index=partition,
+            committed_offset=found.offset,
+            committed_leader_epoch=found.leader_epoch,
+            metadata=found.metadata,
+        )
+        if isinstance(found, CommittedOffset)
+        else missing_offset(partition, found or ErrorCode.NONE)
+        for partition, found in zip(topic.partitions, offsets, strict=True)
+    ]
+    return OffsetFetchResponseTopics(name=topic.topic, topic_id=topic.topic_id, partitions=partitions)
 
 
 def missing_offset(partition: int, code: ErrorCode) -> OffsetFetchResponsePartitions:
@@ -127,15 +127,11 @@ def _sort_out(
                 refused.append(_refuse(topic, ErrorCode.UNKNOWN_TOPIC_ID))
                 continue
             topic.name = known.name
-        if _may_describe(broker, request, topic.name):
+        if is_allowed(broker, request, AclOperation.DESCRIBE, ResourceType.TOPIC, topic.name):
             kept.append(TopicPartitions(topic.name, topic.partition_indexes, topic.topic_id))
         else:
             refused.append(_refuse(topic, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
     return kept
-
-
-def _may_describe(broker: Broker, request: RequestContext, topic: str) -> bool:
-    return is_allowed(broker, request, AclOperation.DESCRIBE, ResourceType.TOPIC, topic)
 
 
 def _refuse(topic: OffsetFetchRequestTopics, code: ErrorCode) -> OffsetFetchResponseTopics:

@@ -72,8 +72,8 @@ def _response(broker: Broker, request: RequestContext, body: ShareAcknowledgeReq
     response.acquisition_lock_timeout_ms = broker.share_partitions.terms_of(body.group_id or "").lock_duration_ms
     if leaders:
         response.node_endpoints = [
-            NodeEndpoint(node_id=known.node_id, host=known.host, port=known.port, rack=known.rack)
-            for known in live_brokers(broker, request)
-            if known.node_id in leaders
+            NodeEndpoint(node_id=node_id, host=host, port=port, rack=rack)
+            for node_id, host, port, rack in live_brokers(broker, request)
+            if node_id in leaders
         ]
     return response

@@ -71,13 +71,13 @@ def handle(broker: Broker, request: RequestContext, body: TxnOffsetCommitRequest
 
 def command_of(body: TxnOffsetCommitRequest, topics: list[TxnOffsetCommitRequestTopic]) -> CommitOffsetsInTransaction:
     return CommitOffsetsInTransaction(
-        group_id=body.group_id,
-        member_id=body.member_id,
-        instance_id=body.group_instance_id,
-        generation=body.generation_id_or_member_epoch,
-        offsets=offsets_of(topics),
-        producer_id=body.producer_id,
-        producer_epoch=body.producer_epoch,
+        body.group_id,
+        body.member_id,
+        body.group_instance_id,
+        body.generation_id_or_member_epoch,
+        offsets_of(topics),
+        body.producer_id,
+        body.producer_epoch,
     )
 
 

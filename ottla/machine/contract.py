@@ -77,7 +77,7 @@ def refuse_nothing(_code: ErrorCode) -> Sequence[Effect]:
     return ()
 
 
-@immutable(kw_only=True)
+@immutable
 class Decision:
     """The outcome of a command: records to log first, effects to release when they are committed. `draft.py` builds it.
 

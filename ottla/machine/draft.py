@@ -61,9 +61,7 @@ class Draft:
 
     def decision(self) -> Decision:
         assert not (self.records and self.parts), "records of one draft are all separate, or none is"
-        return Decision(
-            records=self.records, effects=self.effects(), transactional=self.transactional, refused=self._refused, parts=self.parts
-        )
+        return Decision(self.records, self.effects(), self.transactional, self._refused, self.parts)
 
     def effects(self) -> Sequence[Effect]:
         return [*self._timers.values(), *(Answer(reply, answer) for reply, answer, _ in self._answers), *self._calls]
@@ -77,19 +75,18 @@ class Draft:
         return [*errors, *repair.effects()]
 
 
-def answered(reply: Reply, answer: Any, refusal: Refusal) -> Decision:
-    """The decision that only answers."""
-    return Decision(effects=(Answer(reply, answer),), refused=lambda code: (Answer(reply, refusal(code)),))
+def answered(
+    reply: Reply, answer: Any, refusal: Refusal, records: Sequence[LogRecord] = (), transactional: Transactional | None = None
+) -> Decision:
+    """The decision that only answers, when the records, if there are any, are committed."""
+    return Decision(records, (Answer(reply, answer),), transactional, lambda code: (Answer(reply, refusal(code)),))
 
 
 def logged(record: LogRecord, reply: Reply, answer: Any, refusal: Refusal, call: Callable[[], None] | None = None) -> Decision:
     """The decision that logs one record and answers; `call` is called first, when the record is committed."""
     answers = Answer(reply, answer)
-    return Decision(
-        records=(record,),
-        effects=(answers,) if call is None else (Call(call), answers),
-        refused=lambda code: (Answer(reply, refusal(code)),),
-    )
+    effects = (answers,) if call is None else (Call(call), answers)
+    return Decision((record,), effects, None, lambda code: (Answer(reply, refusal(code)),))
 
 
 def followed(record: LogRecord, call: Callable[[], None], undo: Undo) -> Decision:

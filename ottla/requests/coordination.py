@@ -7,6 +7,7 @@ response of the answer. A refusal (no right, no coordinator here, still loading)
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ottla.base.errors import ApiError, ErrorCode
@@ -14,7 +15,7 @@ from ottla.groups.answers import Beat, refuse_beat
 from ottla.groups.commands import Caller
 from ottla.machine.draft import same_code
 from ottla.requests.context import Broker, Pending, RequestContext
-from ottla.requests.rights import is_allowed, require
+from ottla.requests.rights import require
 from ottla.security.acl import AclOperation, ResourceType
 
 if TYPE_CHECKING:
@@ -29,13 +30,6 @@ def caller_of(request: RequestContext, may_describe: Callable[[str], bool] | Non
     """The sender of a request. Hosts are written as Kafka's tools show them, with a slash where a name could stand."""
     connection = request.connection
     return Caller(request.client_id or "", "/" + connection.host, connection.identity, connection.client_software_name, may_describe)
-
-
-def describable_topics(broker: Broker, request: RequestContext) -> Callable[[str], bool] | None:
-    """Which topics the principal may describe, for patterns that match topics; None if all."""
-    if broker.authorizer.allows_clients_everything(request.connection):
-        return None
-    return lambda topic: is_allowed(broker, request, AclOperation.DESCRIBE, ResourceType.TOPIC, topic)
 
 
 def offers_consumer_groups(broker: Broker) -> bool:
@@ -84,8 +78,7 @@ def ask_about_topics(
 def run(broker: Broker, group_id: str, command: Command, reply: Reply) -> None:
     """Runs a command on the group's shard. Raises ApiError, and never calls `reply`, when the group's coordinator is not here."""
     host = broker.groups.host_of(group_id)
-    machine: GroupMachine = host.machine
-    host.run(lambda now_ms: command(machine, reply, now_ms))
+    host.run(partial(command, host.machine, reply))
 
 
 class Gathering:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from ottla.base.errors import ApiError
 from ottla.requests.context import Broker, RequestContext
 from ottla.security.acl import CLUSTER_NAME, DENIED, AclOperation, ResourceType
@@ -13,6 +15,13 @@ def is_allowed(broker: Broker, request: RequestContext, operation: AclOperation,
 
 def is_allowed_on_cluster(broker: Broker, request: RequestContext, operation: AclOperation) -> bool:
     return broker.authorizer.is_allowed(request.connection, operation, ResourceType.CLUSTER, CLUSTER_NAME)
+
+
+def describable_topics(broker: Broker, request: RequestContext) -> Callable[[str], bool] | None:
+    """Which topics the principal may describe, where it did not name them; None if all."""
+    if broker.authorizer.allows_clients_everything(request.connection):
+        return None
+    return lambda topic: is_allowed(broker, request, AclOperation.DESCRIBE, ResourceType.TOPIC, topic)
 
 
 def is_broker(broker: Broker, request: RequestContext) -> bool:

@@ -91,7 +91,7 @@ class GroupHosts:
         host = self._hosts.get(self.partition_for(group_id)) if self._hosts else None
         if host is None:
             raise ApiError(ErrorCode.NOT_COORDINATOR, f"{group_id!r} is coordinated elsewhere")
-        if host.error:
+        if host.state is not HostState.ACTIVE:
             raise ApiError(host.error, f"the coordinator of {group_id!r} is {host.state.value}")
         return host
 

@@ -21,7 +21,7 @@ from ottla.base.java_hash import java_partition
 from ottla.base.ports import TimerHandle, Timers
 from ottla.base.share_state import Done, Found, SharePartitionKey, ShareState
 from ottla.base.types import SHARE_GROUP_STATE_TOPIC
-from ottla.machine.host import MachineHost
+from ottla.machine.host import HostState, MachineHost
 from ottla.sharing.commands import Command, Delete, DoneResult, Initialize, ReadState, ReadSummary, Result, Write
 from ottla.sharing.remote import OtherShareCoordinators
 
@@ -99,7 +99,7 @@ def place(key: SharePartitionKey, partition_count: int) -> int:
 
 
 def run_on(host: MachineHost, command: Command, done: DoneResult) -> None:
-    if host.error:
+    if host.state is not HostState.ACTIVE:
         done(Result(host.error))
         return
     decide = host.machine.decide

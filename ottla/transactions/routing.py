@@ -110,7 +110,7 @@ class TransactionCoordinators:
         host = self._hosts.get(self.partition_for(transactional_id))
         if host is None:
             raise ApiError(ErrorCode.NOT_COORDINATOR, f"{transactional_id!r} is coordinated elsewhere")
-        if host.error:
+        if host.state is not HostState.ACTIVE:
             raise ApiError(host.error, f"the coordinator of {transactional_id!r} is {host.state.value}")
         return host
 

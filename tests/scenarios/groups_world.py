@@ -57,6 +57,7 @@ from ottla.groups.commands import (
 )
 from ottla.groups.consumer.group import ConsumerGroup
 from ottla.groups.machine import GroupMachine
+from ottla.groups.offsets.store import CommittedOffset
 from ottla.groups.settings import GroupCoordinatorSettings
 from ottla.groups.share.group import ShareGroup
 from ottla.machine.host import MachineHost
@@ -353,10 +354,10 @@ class World:
         def answer(fetched: FetchedOffsets) -> None:
             if fetched.error:
                 self.say(f"fetch: {name_of(fetched.error)}")
-            for topic in fetched.topics:
-                for partition, committed, code in topic.offsets:
-                    error = f" {name_of(code)}" if code else ""
-                    self.say(f"{topic.topic}-{partition} {-1 if committed is None else committed.offset}{error}")
+            for topic, offsets in zip(fetched.topics, fetched.offsets, strict=True):
+                for partition, found in zip(topic.partitions, offsets, strict=True):
+                    error = f" {name_of(found)}" if isinstance(found, ErrorCode) else ""
+                    self.say(f"{topic.topic}-{partition} {found.offset if isinstance(found, CommittedOffset) else -1}{error}")
 
         self.host.run(lambda _now: self.machine.fetch_offsets(command, answer))
 

@@ -130,12 +130,8 @@ def _beat(shard: GroupShard, command: ConsumerHeartbeat, reply: Reply, now_ms: i
     )
     # Never short-circuited: the session remembers the connection.
     is_new = session.has_moved(command.caller.connection) or is_full or position.assigned != position_before.assigned
-    answer = Beat(
-        member_id=member_id,
-        member_epoch=position.epoch,
-        heartbeat_interval_ms=shard.heartbeat_interval_ms(command.group_id),
-        assignment=position.assigned if is_new else None,
-    )
+    heartbeat_interval_ms = shard.heartbeat_interval_ms(command.group_id)
+    answer = Beat(ErrorCode.NONE, None, member_id, position.epoch, heartbeat_interval_ms, position.assigned if is_new else None)
     draft.answer(reply, answer, refuse_beat)
     return draft.decision()
 

@@ -19,7 +19,7 @@ from ottla.groups.offsets.store import CommittedOffset
 from ottla.groups.shard import GroupShard
 from ottla.groups.states import COMPLETING_REBALANCE, EMPTY
 from ottla.machine.contract import Decision, LogRecord, Reply, Transactional
-from ottla.machine.draft import Draft, answered
+from ottla.machine.draft import answered
 
 NO_TIMESTAMP = -1
 INT64_MAX = (1 << 63) - 1
@@ -57,19 +57,17 @@ def _log(
     reply: Reply,
 ) -> Decision:
     """Logs what may be committed; `room` is how many partitions without an offset the group may get."""
-    draft, codes = Draft(), list[ErrorCode]()
+    logged, codes = list[LogRecord](), list[ErrorCode]()
     group_id, metadata_max = command.group_id, shard.settings.offset_metadata_bytes_max
     for offset in command.offsets:
         if len(offset.metadata) > metadata_max:
             codes.append(ErrorCode.OFFSET_METADATA_TOO_LARGE)
-        elif len(draft.records) >= room and shard.offsets.get(group_id, offset.topic, offset.partition) is None:
+        elif len(logged) >= room and shard.offsets.get(group_id, offset.topic, offset.partition) is None:
             codes.append(ErrorCode.INVALID_COMMIT_OFFSET_SIZE)
         else:
-            draft.records.append(_commit_record(group_id, offset, now_ms, expire_ms))
+            logged.append(_commit_record(group_id, offset, now_ms, expire_ms))
             codes.append(ErrorCode.NONE)
-    draft.transactional = transactional
-    draft.answer(reply, codes, lambda code: [_commit_error(code)] * len(codes))
-    return draft.decision()
+    return answered(reply, codes, lambda code: [_commit_error(code)] * len(codes), logged, transactional)
 
 
 def _commit_record(group_id: str, offset: OffsetToCommit, now_ms: int, expire_ms: int) -> LogRecord:

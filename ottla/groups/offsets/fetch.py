@@ -5,11 +5,14 @@ A fetch that asks for stable offsets gets UNSTABLE_OFFSET_COMMIT for those that 
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable, Mapping
+
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.base.uuids import ZERO_UUID
-from ottla.groups.answers import FetchedOffset, FetchedOffsets, FetchedTopic
-from ottla.groups.commands import FetchOffsets
+from ottla.groups.answers import FetchedOffset, FetchedOffsets
+from ottla.groups.commands import FetchOffsets, TopicPartitions
 from ottla.groups.consumer.group import ConsumerGroup
+from ottla.groups.offsets.store import CommittedOffset, Key
 from ottla.groups.shard import GroupShard
 from ottla.machine.contract import Decision, Reply
 from ottla.machine.draft import answered
@@ -25,20 +28,13 @@ def fetch_offsets(shard: GroupShard, command: FetchOffsets, reply: Reply) -> Dec
         _check_fetch(shard, command)
     except ApiError as failure:
         return answered(reply, refuse_fetch(failure.code), refuse_fetch)
-    group_id, is_stable = command.group_id, command.require_stable
-    topics: list[FetchedTopic] = []
-    if command.topics is None:
-        by_topic: dict[str, list[int]] = {}
-        for topic, partition in shard.offsets.keys_of(group_id) if is_stable else shard.offsets.of_group(group_id):
-            by_topic.setdefault(topic, []).append(partition)
-        for topic, partitions in by_topic.items():
-            found = [_fetched(shard, group_id, topic, partition, is_stable) for partition in partitions]
-            topics.append(FetchedTopic(topic, shard.topics.topic_id(topic) or ZERO_UUID, found))
-    else:
-        for asked in command.topics:
-            found = [_fetched(shard, group_id, asked.topic, partition, is_stable) for partition in asked.partitions]
-            topics.append(FetchedTopic(asked.topic, asked.topic_id, found))
-    return answered(reply, FetchedOffsets(topics=topics), refuse_fetch)
+    committed = shard.offsets.of_group(command.group_id)
+    unstable = shard.offsets.pending_keys(command.group_id) if command.require_stable else ()
+    topics = command.topics
+    if topics is None:
+        topics = _all_topics(shard, shard.offsets.keys_of(command.group_id) if unstable else committed)
+    offsets = [_offsets(committed, unstable, asked.topic, asked.partitions) for asked in topics]
+    return answered(reply, FetchedOffsets(ErrorCode.NONE, topics, offsets), refuse_fetch)
 
 
 def _check_fetch(shard: GroupShard, command: FetchOffsets) -> None:
@@ -52,7 +48,19 @@ def _check_fetch(shard: GroupShard, command: FetchOffsets) -> None:
         raise ApiError(ErrorCode.STALE_MEMBER_EPOCH)
 
 
-def _fetched(shard: GroupShard, group_id: str, topic: str, partition: int, is_stable: bool) -> FetchedOffset:
-    if is_stable and shard.offsets.is_pending(group_id, topic, partition):
-        return FetchedOffset(partition, None, ErrorCode.UNSTABLE_OFFSET_COMMIT)
-    return FetchedOffset(partition, shard.offsets.get(group_id, topic, partition))
+def _all_topics(shard: GroupShard, keys: Iterable[Key]) -> list[TopicPartitions]:
+    by_topic: dict[str, list[int]] = {}
+    for topic, partition in keys:
+        by_topic.setdefault(topic, []).append(partition)
+    return [TopicPartitions(topic, partitions, shard.topics.topic_id(topic) or ZERO_UUID) for topic, partitions in by_topic.items()]
+
+
+def _offsets(
+    committed: Mapping[Key, CommittedOffset], unstable: Collection[Key], topic: str, partitions: Iterable[int]
+) -> list[FetchedOffset]:
+    if not unstable:
+        return [committed.get((topic, partition)) for partition in partitions]
+    return [
+        ErrorCode.UNSTABLE_OFFSET_COMMIT if (topic, partition) in unstable else committed.get((topic, partition))
+        for partition in partitions
+    ]

@@ -13,6 +13,7 @@ Invariants: `open_transactions` is the inverse of `pending`; a tombstone takes p
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import NamedTuple
 
 from ottla.base.uuids import ZERO_UUID, Uuid
@@ -57,6 +58,10 @@ class OffsetStore:
         """Whether an open transaction is about to move this offset."""
         keys = self.open_transactions.get(group_id)
         return keys is not None and (topic, partition) in keys
+
+    def pending_keys(self, group_id: str) -> Collection[Key]:
+        """Those of the group's partitions whose offset an open transaction is about to move."""
+        return self.open_transactions.get(group_id, ())
 
     def has_offsets(self, group_id: str) -> bool:
         return bool(self.committed.get(group_id) or self.open_transactions.get(group_id))
