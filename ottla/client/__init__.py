@@ -14,7 +14,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ottla.base.errors import ErrorCode
+    from ottla.base.errors import ErrorCode, WireError
     from ottla.base.types import TopicPartition
     from ottla.client.aio import AsyncClient
     from ottla.client.blocking.client import Client, connect
@@ -83,6 +83,7 @@ _MODULES = {
     "OffsetOutOfRangeError": "errors",
     "UnsupportedVersionError": "errors",
     "ErrorCode": "errors",
+    "WireError": "core.fetching",
     "TopicPartition": "core.admin",
 }
 """Where each public name is defined, below `ottla.client`."""
@@ -124,6 +125,7 @@ __all__ = [
     "TransportError",
     "UnknownTopicError",
     "UnsupportedVersionError",
+    "WireError",
     "connect",
     "partition_for_group",
     "partition_for_key",

@@ -18,6 +18,10 @@ class DataLossError(PipelineError):
     """Records that a batch was planned to read are gone (`failOnDataLoss`)."""
 
 
+class DamagedBatchError(PipelineError):
+    """A batch of the source cannot be decoded: its bytes are not what its header says; the message names topic, partition and offset."""
+
+
 class OffsetConflictError(PipelineError):
     """The group's committed offsets are neither the start nor the end of the batch; the message names all three."""
 

@@ -1,0 +1,109 @@
+"""Columns of rows as Spark hands them, in the one form that the codec works on: pyarrow's binary arrays.
+
+Spark gives strings and bytes in several Arrow types (`string`, `binary`, their `large_` and `_view` kinds, dictionaries of them), and
+arrays that are slices of others. Headers are lists of structs of key and value. Anything else is refused by name and type.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ottla.spark.errors import OutputError
+
+
+class HeaderColumn(NamedTuple):
+    """The headers of all rows behind one another, and how many each row has."""
+
+    keys: Any
+    values: Any
+    counts: Any
+
+
+def find_column(rows: Any, name: str) -> Any | None:
+    """A column of a record batch, or None."""
+    index = rows.schema.get_field_index(name)
+    return None if index < 0 else rows.column(index)
+
+
+def binary_column(rows: Any, name: str) -> Any | None:
+    """Column `name` as a binary array, or None if there is no such column or it has no type but null."""
+    column = find_column(rows, name)
+    return None if column is None or pa.types.is_null(column.type) else as_binary(column, name)
+
+
+def as_binary(column: Any, name: str) -> Any:
+    """An array of strings or bytes as an array of type binary; its data is not copied if that can be avoided."""
+    kind = column.type
+    if pa.types.is_dictionary(kind):
+        column = column.dictionary_decode()
+        kind = column.type
+    if pa.types.is_binary(kind):
+        return column
+    if pa.types.is_string(kind) or pa.types.is_fixed_size_binary(kind) or _is_view(kind):
+        return column.cast(pa.binary())
+    if pa.types.is_large_string(kind) or pa.types.is_large_binary(kind):
+        return _narrowed(column)
+    if pa.types.is_null(kind):
+        return pa.nulls(len(column), pa.binary())
+    raise OutputError(f"column {name!r} is of type {kind}; it has to be a string or binary")
+
+
+def _is_view(kind: Any) -> bool:
+    return bool(pa.types.is_string_view(kind) or pa.types.is_binary_view(kind))
+
+
+def _narrowed(column: Any) -> Any:
+    """A large array as one with 32-bit offsets; a slice of one that is too large for them is copied out of it first."""
+    try:
+        return column.cast(pa.binary())
+    except pa.ArrowInvalid:
+        return column.take(pa.array(np.arange(len(column)))).cast(pa.binary())
+
+
+def without_views(column: Any, name: str) -> Any:
+    """The column with plain strings and bytes in the place of views; other columns as they are."""
+    kind = column.type
+    if _is_view(kind):
+        return as_binary(column, name)
+    if (pa.types.is_list(kind) or pa.types.is_large_list(kind)) and pa.types.is_struct(kind.value_type):
+        fields = [pa.field(field.name, pa.binary() if _is_view(field.type) else field.type) for field in kind.value_type]
+        return column.cast(pa.list_(pa.struct(fields))) if any(_is_view(field.type) for field in kind.value_type) else column
+    return column
+
+
+def blob_lengths(column: Any) -> Any:
+    """The bytes of each element (int64), -1 for null."""
+    lengths = pc.binary_length(column)
+    if lengths.null_count:
+        lengths = lengths.fill_null(-1)
+    return lengths.to_numpy(zero_copy_only=False).astype(np.int64, copy=False)
+
+
+def header_column(rows: Any) -> HeaderColumn | None:
+    """The column `headers` of the rows, or None if no row has any."""
+    column = find_column(rows, "headers")
+    if column is None or column.null_count == len(column):
+        return None
+    kind = column.type
+    if pa.types.is_map(kind):
+        column = column.cast(pa.list_(pa.struct([("key", kind.key_type), ("value", kind.item_type)])))
+    elif not (pa.types.is_list(kind) or pa.types.is_large_list(kind)):
+        raise _not_headers(kind)
+    entries = column.flatten()
+    fields = entries.type.names if pa.types.is_struct(entries.type) else []
+    if "key" not in fields or "value" not in fields:
+        raise _not_headers(kind)
+    keys, values = (entries.flatten()[fields.index(name)] for name in ("key", "value"))
+    keys = as_binary(keys, "headers.key")
+    if keys.null_count:
+        raise OutputError("column 'headers' has an entry without a key")
+    counts = pc.list_value_length(column).fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64, copy=False)
+    return HeaderColumn(keys, as_binary(values, "headers.value"), counts) if len(keys) else None
+
+
+def _not_headers(kind: Any) -> OutputError:
+    return OutputError(f"column 'headers' is of type {kind}; it has to be an array of structs of 'key' (string) and 'value' (binary)")

@@ -1,0 +1,234 @@
+"""Decodes record batches into Arrow, a column at a time: no Python object a record.
+
+One step is sequential: where each record starts is only known from the length of the one before. From that array of positions on, numpy
+reads each field of all records at once, and pyarrow copies keys and values out of the unpacked bytes by their starts and ends. Records of
+batches that stand behind one another in a Fetch answer are decoded together, some megabytes at a time, so that small batches are not slow.
+
+Compaction leaves gaps between offsets, and a fetch may begin and end inside a batch: only offsets from the start that was asked for up to
+the end of the plan come out. Damaged batches raise `DamagedBatchError` with the offset of the first one.
+Left out: control batches and aborted ones, which the client has dropped, and checksums, which it has checked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from ottla.client import Fetched, TopicPartition, WireError
+from ottla.spark.blobs import HEADERS, Blobs, read_blobs, read_headers, take_blobs
+from ottla.spark.errors import DamagedBatchError
+from ottla.spark.varints import read_varints, unzigzag
+from ottla.wire.batch_header import LOG_APPEND_TIME, BatchHeader, record_section
+from ottla.wire.record_validation import read_zigzag
+from ottla.wire.records import Buffer, read_records
+
+_GROUP_BYTES = 4 << 20
+"""Unpacked bytes that are decoded together: enough that the calls of numpy weigh nothing, few enough for a core's cache."""
+
+_ROWS_MAX = 1 << 16
+"""The most rows of one record batch that comes out."""
+
+_MS_MAX = ((1 << 63) - 1) // 1000
+_MS_SAFE = 1 << 52
+"""Timestamps and deltas below this can be added without a thought about overflow."""
+
+_TIMESTAMP = pa.timestamp("us", "UTC")
+
+_STEP = [1 + (byte >> 1) for byte in range(128)] + [2 + (byte - 128 >> 1) for byte in range(128, 256)]
+_STEP_HIGH = tuple(byte << 6 for byte in range(128))
+"""A record's own bytes, by the first and the second byte of its length; a length of three bytes finds no entry (IndexError)."""
+
+
+def arrow_schema(*, include_headers: bool) -> Any:
+    """The columns of the source, with the names and types of Spark's Kafka connector."""
+    fields = [
+        ("key", pa.binary()),
+        ("value", pa.binary()),
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("offset", pa.int64()),
+        ("timestamp", _TIMESTAMP),
+        ("timestampType", pa.int32()),
+    ]
+    return pa.schema([*fields, ("headers", HEADERS)] if include_headers else fields)
+
+
+def decode_batches(fetched: Fetched, end: int, *, include_headers: bool = False) -> Iterator[Any]:
+    """The records of offsets `fetched.start` <= offset < `end` as pyarrow record batches of some megabytes, none of them empty."""
+    group: list[_Section] = []
+    size = 0
+    for header, batch in fetched.batches:
+        if header.record_count == 0 or header.last_offset < fetched.start or header.base_offset >= end:
+            continue
+        section = _read_section(fetched, header, batch)
+        if group and size + len(section.data) > _GROUP_BYTES:
+            yield from _decode_group(fetched, group, end, include_headers)
+            group, size = [], 0
+        group.append(section)
+        size += len(section.data)
+    if group:
+        yield from _decode_group(fetched, group, end, include_headers)
+
+
+class _Section(NamedTuple):
+    """The unpacked records of one batch."""
+
+    header: BatchHeader
+    data: Buffer
+    batch: Buffer
+
+
+class _Bounds(NamedTuple):
+    """Where records start (their length included) and end, and the number of their section."""
+
+    starts: Any
+    ends: Any
+    sections: Any
+
+    def slice(self, start: int, stop: int) -> _Bounds:
+        return _Bounds(self.starts[start:stop], self.ends[start:stop], self.sections[start:stop])
+
+
+class _Fields(NamedTuple):
+    """Records, a field at a time; `headers_at` is where the number of headers stands."""
+
+    offsets: Any
+    times_us: Any
+    time_types: Any
+    keys: Blobs
+    values: Blobs
+    headers_at: Any
+    ends: Any
+
+    def select(self, kept: Any) -> _Fields:
+        offsets, times_us, time_types, keys, values, headers_at, ends = self
+        return _Fields(
+            offsets[kept], times_us[kept], time_types[kept], keys.select(kept), values.select(kept), headers_at[kept], ends[kept]
+        )
+
+
+def _read_section(fetched: Fetched, header: BatchHeader, batch: Buffer) -> _Section:
+    if header.record_count < 0:
+        raise _damaged(fetched, header, WireError(f"it says that it holds {header.record_count} records"))
+    try:
+        return _Section(header, record_section(batch, header), batch)
+    except WireError as error:
+        raise _damaged(fetched, header, error) from None
+
+
+def _damaged(fetched: Fetched, header: BatchHeader, error: Exception) -> DamagedBatchError:
+    return DamagedBatchError(f"the batch at offset {header.base_offset} of {fetched.partition} is damaged: {error}")
+
+
+def _decode_group(fetched: Fetched, group: Sequence[_Section], end: int, include_headers: bool) -> Iterator[Any]:
+    try:
+        buffer = b"".join([section.data for section in group])
+        bounds = _record_bounds(buffer, group)
+        for first in range(0, len(bounds.starts), _ROWS_MAX):
+            fields = _read_fields(buffer, group, bounds.slice(first, first + _ROWS_MAX))
+            is_wanted = (fields.offsets >= fetched.start) & (fields.offsets < end)
+            if not is_wanted.all():
+                fields = fields.select(np.flatnonzero(is_wanted))
+            if len(fields.offsets):
+                yield _build_rows(fetched.partition, buffer, fields, include_headers)
+    except (WireError, IndexError) as error:
+        raise _first_damaged(fetched, group, error) from None
+
+
+def _first_damaged(fetched: Fetched, group: Sequence[_Section], error: Exception) -> DamagedBatchError:
+    """The error that names the batch: each one is read by the codec of single records, whose messages are exact."""
+    for section in group:
+        try:
+            read_records(section.batch)
+        except WireError as found:
+            return _damaged(fetched, section.header, found)
+    return _damaged(fetched, group[0].header, error)
+
+
+def _record_bounds(buffer: bytes, group: Sequence[_Section]) -> _Bounds:
+    starts: list[int] = []
+    firsts, section_ends = [], []
+    position = 0
+    for section in group:
+        firsts.append(len(starts))
+        _append_starts(starts, buffer, position, section.header.record_count)
+        position += len(section.data)
+        section_ends.append(position)
+    found = np.fromiter(starts, np.int64, len(starts))
+    counts = np.diff(firsts, append=len(starts))
+    ends = np.append(found[1:], 0)
+    ends[np.cumsum(counts) - 1] = section_ends
+    return _Bounds(found, ends, np.repeat(np.arange(len(group)), counts))
+
+
+def _append_starts(starts: list[int], data: bytes, position: int, count: int) -> None:
+    """Appends where each of `count` records starts. The one loop over records: it costs as much as all the rest."""
+    append, step, step_high, wanted = starts.append, _STEP, _STEP_HIGH, len(starts) + count
+    while len(starts) < wanted:
+        try:
+            for _ in range(wanted - len(starts)):
+                append(position)
+                low = data[position]
+                if low < 128:
+                    position += step[low]
+                else:
+                    position += step[low] + step_high[data[position + 1]]
+        except IndexError:
+            # A length of three bytes or more; one that is cut off raises IndexError again.
+            length, position = read_zigzag(data, position)
+            position += length >> 1
+
+
+def _read_fields(buffer: bytes, group: Sequence[_Section], bounds: _Bounds) -> _Fields:
+    data = np.frombuffer(buffer, np.uint8)
+    ends = bounds.ends
+    lengths, at = read_varints(data, bounds.starts)
+    if (lengths & 1).any() or (at + (lengths >> 1) != ends).any():
+        raise WireError("a record does not end where it says")
+    times, at = read_varints(data, at + 1, 64)
+    offset_deltas, at = read_varints(data, at)
+    keys = read_blobs(data, at, ends)
+    values = read_blobs(data, keys.stops, ends)
+    headers_at = values.stops
+    if ((data[headers_at] == 0) & (headers_at + 1 != ends)).any():
+        raise WireError("a record is not as long as it says")
+    offsets = np.array([section.header.base_offset for section in group], np.int64)[bounds.sections] + unzigzag(offset_deltas)
+    times_us, time_types = _timestamps(group, bounds.sections, unzigzag(times))
+    return _Fields(offsets, times_us, time_types, keys, values, headers_at, ends)
+
+
+def _timestamps(group: Sequence[_Section], sections: Any, deltas: Any) -> tuple[Any, Any]:
+    """Microseconds since 1970 and the timestamp type of each record.
+
+    Under log append time a record's own timestamp is what the client said; the broker's stands in the header. Timestamps that microseconds
+    of 64 bits cannot say become the nearest ones.
+    """
+    headers = [section.header for section in group]
+    types = np.array([header.timestamp_type for header in headers], np.int32)
+    bases = np.array([header.max_timestamp if header.timestamp_type else header.base_timestamp for header in headers], np.int64)
+    if types.any():
+        deltas = np.where(types[sections] == LOG_APPEND_TIME, 0, deltas)
+    times = bases[sections] + deltas
+    if max(int(bases.max()), -int(bases.min()), int(deltas.max()), -int(deltas.min())) > _MS_SAFE:
+        about = bases[sections].astype(np.float64) + deltas.astype(np.float64)
+        times = np.where(about > _MS_MAX * 2, _MS_MAX, np.where(about < -_MS_MAX * 2, -_MS_MAX, np.clip(times, -_MS_MAX, _MS_MAX)))
+    return times * 1000, types[sections]
+
+
+def _build_rows(partition: TopicPartition, buffer: bytes, fields: _Fields, include_headers: bool) -> Any:
+    count = len(fields.offsets)
+    columns = [
+        take_blobs(buffer, fields.keys),
+        take_blobs(buffer, fields.values),
+        pa.repeat(pa.scalar(partition.topic), count),
+        pa.array(np.full(count, partition.partition, np.int32)),
+        pa.array(fields.offsets),
+        pa.array(fields.times_us).view(_TIMESTAMP),
+        pa.array(fields.time_types),
+    ]
+    if include_headers:
+        columns.append(read_headers(buffer, fields.headers_at, fields.ends))
+    return pa.RecordBatch.from_arrays(columns, schema=arrow_schema(include_headers=include_headers))

@@ -1,0 +1,232 @@
+"""Encodes Arrow rows as record batches, a column at a time: no Python object a record.
+
+The fixed part of each record (its length, the deltas, the lengths of key and value) comes from numpy as one array of bytes; pyarrow joins
+it with key and value row by row, and the data of what comes out *is* the body of the batch. Headers are joined the same way, entry by
+entry, before they become one more column.
+
+Offsets begin at 0 in each batch, producer id, epoch and sequence are blank (-1): the driver stamps them when it sends. Rows without a
+timestamp get the time of the call.
+
+Left out: which partition a row goes to (`partitioning.py`), sending.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ottla.spark.columns import HeaderColumn, binary_column, blob_lengths, find_column, header_column
+from ottla.spark.errors import OptionError, OutputError
+from ottla.spark.varints import Varints, join_varints, varint_sizes, zigzag
+from ottla.wire.batch_header import BATCH_OVERHEAD, HEADER, LOG_OVERHEAD, MAGIC, TRANSACTIONAL_BIT, stamp_crc
+from ottla.wire.compression import CODEC_NAMES, CODEC_NONE, compress
+
+BATCH_BYTES = 1 << 20
+"""What a batch holds at most unless told otherwise: with its header just under the default of `max.message.bytes`."""
+
+_ROWS_BYTES_MAX = 1 << 30
+"""Rows of more bytes are encoded in halves, so that 32-bit offsets reach."""
+_RECORD_BYTES_MIN = 7
+_EMPTY = pa.scalar(b"", pa.binary())
+_ZERO = Varints(0, 1)
+_NULL = Varints(1, 1)
+"""The length of a null key or value: -1, as zigzag."""
+
+
+@dataclass(frozen=True, slots=True)
+class EncodedBatch:
+    """One record batch, whole but for the producer's id, epoch and sequence, and how many records it holds."""
+
+    data: bytearray
+    count: int
+
+
+class _Columns(NamedTuple):
+    """The rows in the codec's own form; a column that is None is null in every row."""
+
+    key: Any | None
+    value: Any | None
+    timestamps: Any
+    headers: Any | None
+
+    def slice(self, start: int, stop: int) -> _Columns:
+        key, value, timestamps, headers = self
+        count = stop - start
+        return _Columns(
+            None if key is None else key.slice(start, count),
+            None if value is None else value.slice(start, count),
+            timestamps[start:stop],
+            None if headers is None else headers.slice(start, count),
+        )
+
+
+def encode_rows(
+    rows: Any,
+    *,
+    compression: str = "lz4",
+    batch_bytes: int = BATCH_BYTES,
+    record_bytes_max: int | None = None,
+    is_transactional: bool,
+) -> list[EncodedBatch]:
+    """The rows of one partition (a pyarrow RecordBatch or Table) as record batches of at most `batch_bytes`, in order.
+
+    Columns are `value`, and if they are there `key`, `headers` and `timestamp`; others are not looked at. A record of more than
+    `record_bytes_max` (by default what fits into one batch) raises OutputError; one that is larger than a batch travels alone.
+    """
+    if compression not in CODEC_NAMES:
+        raise OptionError(f"compression {compression!r} is none of {', '.join(CODEC_NAMES)}")
+    attributes = CODEC_NAMES.index(compression) | (TRANSACTIONAL_BIT if is_transactional else 0)
+    record_bytes_max = batch_bytes - BATCH_OVERHEAD if record_bytes_max is None else record_bytes_max
+    found = []
+    for part in _parts(rows):
+        columns = _read_columns(part)
+        sizes = _record_sizes(columns, batch_bytes)
+        if int(sizes.max()) > record_bytes_max:
+            raise OutputError(f"a record of {int(sizes.max())} bytes is larger than {record_bytes_max}, the most that is sent")
+        for start, stop in _cut(sizes, batch_bytes - BATCH_OVERHEAD):
+            found.append(_encode(columns.slice(start, stop), stop - start, attributes))
+    return found
+
+
+def _parts(rows: Any) -> Iterator[Any]:
+    """The rows as record batches that are neither empty nor too large for 32-bit offsets."""
+    batches = rows.combine_chunks().to_batches() if isinstance(rows, pa.Table) else [rows]
+    while batches:
+        batch = batches.pop(0)
+        if batch.nbytes > _ROWS_BYTES_MAX and batch.num_rows > 1:
+            half = batch.num_rows // 2
+            batches[:0] = [batch.slice(0, half), batch.slice(half)]
+        elif batch.num_rows:
+            yield batch
+
+
+def _read_columns(rows: Any) -> _Columns:
+    if find_column(rows, "value") is None:
+        raise OutputError(f"the rows have no column 'value', only {', '.join(rows.schema.names) or 'none at all'}")
+    headers = header_column(rows)
+    return _Columns(
+        binary_column(rows, "key"),
+        binary_column(rows, "value"),
+        _timestamps_ms(rows),
+        None if headers is None else _join_headers(headers),
+    )
+
+
+def _timestamps_ms(rows: Any) -> Any:
+    """Milliseconds since 1970 of each row (int64)."""
+    now_ms = time.time_ns() // 1_000_000
+    column = find_column(rows, "timestamp")
+    if column is None or column.null_count == len(column):
+        return np.full(rows.num_rows, now_ms, np.int64)
+    if not pa.types.is_timestamp(column.type):
+        raise OutputError(f"column 'timestamp' is of type {column.type}; it has to be a timestamp")
+    ticks = column.cast(pa.int64()).fill_null(np.iinfo(np.int64).min).to_numpy(zero_copy_only=False)
+    ms = {"s": lambda: ticks * 1000, "ms": lambda: ticks, "us": lambda: ticks // 1000, "ns": lambda: ticks // 1_000_000}[column.type.unit]()
+    return np.where(column.is_null().to_numpy(zero_copy_only=False), now_ms, ms) if column.null_count else ms
+
+
+def _join_headers(headers: HeaderColumn) -> Any:
+    """A binary array: the number of headers of each row, and the headers themselves."""
+    keys, values, counts = headers
+    total = len(keys)
+    key_lengths, value_lengths = Varints.of(blob_lengths(keys)), Varints.of(blob_lengths(values))
+    entries = _join(join_varints([key_lengths], total), keys, join_varints([value_lengths], total), values)
+    _, ends, data = entries.buffers()
+    of_entries = np.frombuffer(ends, np.int32, total + 1)
+    firsts = np.zeros(len(counts) + 1, np.int64)
+    np.cumsum(counts, out=firsts[1:])
+    of_rows = pa.Array.from_buffers(pa.binary(), len(counts), [None, pa.py_buffer(of_entries[firsts]), data])
+    return _join(join_varints([Varints.of(counts)], len(counts)), of_rows)
+
+
+def _join(*columns: Any) -> Any:
+    """The columns of each row behind one another, null as nothing. The answer's data begins at 0 of its buffer."""
+    return pc.binary_join_element_wise(*columns, _EMPTY, null_handling="replace", null_replacement="")
+
+
+def _record_sizes(columns: _Columns, batch_bytes: int) -> Any:
+    """The most bytes that each record can take, whatever its place in a batch (int64)."""
+    count = len(columns.timestamps)
+    delta_max = int(columns.timestamps.max()) - int(columns.timestamps.min())
+    numbers = [min(count, batch_bytes // _RECORD_BYTES_MIN + 1), min(delta_max, (1 << 63) - 1)]
+    sizes = np.full(count, 1 + int(varint_sizes(zigzag(np.array(numbers, np.int64))).sum()), np.int64)
+    for blob in (columns.key, columns.value):
+        if blob is None:
+            sizes += 1
+        else:
+            lengths = blob_lengths(blob)
+            sizes += varint_sizes(zigzag(lengths)) + np.maximum(lengths, 0)
+    sizes += 1 if columns.headers is None else blob_lengths(columns.headers)
+    return sizes + varint_sizes(zigzag(sizes))
+
+
+def _cut(sizes: Any, capacity: int) -> Iterator[tuple[int, int]]:
+    """Runs of rows that fit into one batch, as (start, stop); a row that does not fit is a run of its own."""
+    ends = np.cumsum(sizes)
+    start, taken = 0, 0
+    while start < len(sizes):
+        stop = max(start + 1, int(np.searchsorted(ends, taken + capacity, side="right")))
+        yield start, stop
+        start, taken = stop, int(ends[stop - 1])
+
+
+def _encode(columns: _Columns, count: int, attributes: int) -> EncodedBatch:
+    timestamps = columns.timestamps
+    base_timestamp, max_timestamp = int(timestamps[0]), int(timestamps.max())
+    body = _join_records(columns, count)
+    codec = attributes & 7
+    if codec != CODEC_NONE:
+        packed = compress(codec, body)
+        if len(packed) < len(body):
+            body = memoryview(packed)
+        else:
+            attributes &= ~7
+    data = bytearray(BATCH_OVERHEAD + len(body))
+    data[BATCH_OVERHEAD:] = body
+    length = len(data) - LOG_OVERHEAD
+    HEADER.pack_into(data, 0, 0, length, -1, MAGIC, 0, attributes, count - 1, base_timestamp, max_timestamp, -1, -1, -1, count)
+    stamp_crc(data, 0, len(data))
+    return EncodedBatch(data, count)
+
+
+def _join_records(columns: _Columns, count: int) -> memoryview:
+    """The bytes of the records: what follows a batch's header.
+
+    Where no record has headers, their count (a zero at each record's end) is written in front of the next record instead: a column less.
+    """
+    key, value, timestamps, headers = columns
+    deltas = timestamps - timestamps[0]
+    offset_delta = Varints.of(np.arange(count, dtype=np.int64))
+    time_delta = Varints.of(deltas) if deltas.any() else _ZERO
+    key_length, key_bytes = _lengths(key)
+    value_length, value_bytes = _lengths(value)
+    headers_bytes = 1 if headers is None else blob_lengths(headers)
+    fields = (time_delta, offset_delta, key_length, value_length)
+    sizes = sum(field.sizes for field in fields) + 1 + key_bytes + value_bytes + headers_bytes
+    front = [Varints.of(sizes), _ZERO, time_delta, offset_delta, key_length]
+    if headers is None:
+        front.insert(0, _ZERO)
+    if key is None:
+        front.append(value_length)
+        pieces = [join_varints(front, count)]
+    else:
+        pieces = [join_varints(front, count), key, join_varints([value_length], count)]
+    pieces += [column for column in (value, headers) if column is not None]
+    joined = _join(*pieces) if len(pieces) > 1 else pieces[0]
+    _, ends, data = joined.buffers()
+    body = memoryview(data)[: int(np.frombuffer(ends, np.int32, count + 1)[-1])]
+    return memoryview(bytes(body[1:]) + b"\0") if headers is None else body
+
+
+def _lengths(blob: Any | None) -> tuple[Varints, Any]:
+    """The length fields of a key or value, and the bytes behind them."""
+    if blob is None:
+        return _NULL, 0
+    lengths = blob_lengths(blob)
+    return Varints.of(lengths), np.maximum(lengths, 0)
