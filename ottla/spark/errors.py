@@ -36,3 +36,11 @@ class SpoolError(PipelineError):
 
 class MissingRequirementError(PipelineError):
     """Java, pyspark, pyarrow or pandas is missing or too old; the message says how to install it."""
+
+
+class FencedDriverError(PipelineError):
+    """Another driver took over the transactional id, or the transaction ran out of time; this driver must stop."""
+
+
+class BrokerError(PipelineError):
+    """The cluster refused a batch for good, or did not answer for too long; the message has the client's reason."""

@@ -1,0 +1,168 @@
+"""The offsets at the start and the end of a batch, as the sink learns them on the driver.
+
+Spark writes them into the query's offset log before the batch runs: `<checkpoint>/offsets/<batch id>` has the end, the entry before it the
+start. A driver that cannot read the checkpoint as files (an object store) takes them from a rendezvous file on its host: the source leaves
+there what Spark asks it to plan (`leave_range`). A batch without data is not planned, so the entry is marked once its batch is committed
+(`mark_used`): found by a later batch it means that nothing moved.
+
+A query without an `ottla` source of this group counts its batches instead: batch n moves the group's offset of a partition of the sink's
+topic from n to n + 1.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+from ottla.client import TopicPartition
+from ottla.spark.decision import BatchRange
+from ottla.spark.errors import OffsetConflictError
+from ottla.spark.offset_json import read_offsets, write_offsets
+from ottla.spark.spool import spool_root
+
+__all__ = ["BatchRange", "find_batch_range", "find_query_id", "leave_range", "mark_used"]
+
+OFFSET_LOG_VERSION = "v1"
+_NO_OFFSET = "-"
+
+
+def find_batch_range(
+    checkpoint: str | None, batch_id: int, *, group: str, sink_topic: str | None = None, rendezvous: Path | None = None
+) -> BatchRange:
+    """The range of a batch over all partitions of the query's `ottla` sources with this group.
+
+    `checkpoint` is the sink's option `checkpointLocation`; `sink_topic` is where a query without such a source counts its batches, and
+    `rendezvous` the directory of the rendezvous files (None: the usual one). `OffsetConflictError` when the range cannot be found out.
+    """
+    directory = local_path(checkpoint)
+    log = None if directory is None else _read_log(directory / "offsets", batch_id, group)
+    if log is None:
+        return _from_rendezvous(checkpoint, batch_id, group, rendezvous)
+    if not log:
+        return _counted(batch_id, group, sink_topic)
+    assert directory is not None
+    if batch_id > 0:
+        return BatchRange(_read_log(directory / "offsets", batch_id - 1, group), log)
+    left = _read_entry(group, rendezvous)
+    return BatchRange(left.range.start if left is not None and left.range.end == log else None, log)
+
+
+def find_query_id(checkpoint: str | None) -> str | None:
+    """The id of a query, the same over all of its restarts; None when the checkpoint cannot be read as files."""
+    directory = local_path(checkpoint)
+    try:
+        return None if directory is None else str(json.loads((directory / "metadata").read_text())["id"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def local_path(checkpoint: str | None) -> Path | None:
+    """The directory of a checkpoint: a plain path or a `file:` URI; None for another file system."""
+    if not checkpoint:
+        return None
+    parts = urlsplit(checkpoint)
+    if parts.scheme == "file" and parts.netloc in ("", "localhost"):
+        return Path(unquote(parts.path))
+    return None if parts.scheme else Path(checkpoint)
+
+
+# The offset log
+
+
+def _read_log(offsets: Path, batch_id: int, group: str) -> dict[TopicPartition, int] | None:
+    """The group's offsets in an entry, empty when no source of the query is of this group; None when there is no such entry."""
+    try:
+        lines = (offsets / str(batch_id)).read_text().splitlines()
+    except OSError:
+        return None
+    if not lines or lines[0] != OFFSET_LOG_VERSION:
+        raise OffsetConflictError(
+            f"checkpointLocation: {offsets / str(batch_id)} is of a format that is not known here: {lines[0] if lines else 'empty'}"
+        )
+    found: dict[TopicPartition, int] = {}
+    for line in lines[2:]:
+        known = None if line == _NO_OFFSET else read_offsets(line)
+        if known is None or known[0] != group:
+            continue
+        twice = found.keys() & known[1].keys()
+        if twice:
+            raise OffsetConflictError(f"group: two sources of group {group!r} read {min(twice)}; give one of them another group")
+        found.update(known[1])
+    return found
+
+
+def _counted(batch_id: int, group: str, sink_topic: str | None) -> BatchRange:
+    if sink_topic is None:
+        raise OffsetConflictError(
+            f"group: no source of the query has the option group={group!r}, and without the option topic there is no place to count batches"
+        )
+    partition = TopicPartition(sink_topic, 0)
+    return BatchRange({partition: batch_id}, {partition: batch_id + 1})
+
+
+# The rendezvous file
+
+
+class _Entry:
+    """What is in a rendezvous file; `used_by` is the batch that was committed with it, None before."""
+
+    def __init__(self, range_: BatchRange, used_by: int | None) -> None:
+        self.range = range_
+        self.used_by = used_by
+
+
+def leave_range(
+    group: str, start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int], *, rendezvous: Path | None = None
+) -> None:
+    """Leaves the range that is being planned for the sink of the same group on this host."""
+    _write_entry(group, {"start": write_offsets(group, start), "end": write_offsets(group, end), "used_by": None}, rendezvous)
+
+
+def mark_used(group: str, batch_id: int, *, rendezvous: Path | None = None) -> None:
+    """Notes that the range was committed as this batch, so that a later one without data does not take it for its own."""
+    left = _read_entry(group, rendezvous)
+    if left is not None and left.range.start is not None:
+        start, end = write_offsets(group, left.range.start), write_offsets(group, left.range.end)
+        _write_entry(group, {"start": start, "end": end, "used_by": batch_id}, rendezvous)
+
+
+def _from_rendezvous(checkpoint: str | None, batch_id: int, group: str, rendezvous: Path | None) -> BatchRange:
+    left = _read_entry(group, rendezvous)
+    if left is None:
+        raise OffsetConflictError(
+            f"group: the range of batch {batch_id} cannot be found: checkpointLocation {checkpoint!r} cannot be read as files here, and no "
+            f"source of the query has the option group={group!r}"
+        )
+    if left.used_by is not None and left.used_by < batch_id:
+        return BatchRange(left.range.end, left.range.end)
+    return left.range
+
+
+def _read_entry(group: str, rendezvous: Path | None) -> _Entry | None:
+    try:
+        value: Any = json.loads(_entry_path(group, rendezvous).read_text())
+        start, end = read_offsets(value["start"]), read_offsets(value["end"])
+        used_by = value["used_by"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    if start is None or end is None:
+        return None
+    return _Entry(BatchRange(start[1], end[1]), used_by if isinstance(used_by, int) else None)
+
+
+def _write_entry(group: str, value: Mapping[str, Any], rendezvous: Path | None) -> None:
+    path = _entry_path(group, rendezvous)
+    handle, name = tempfile.mkstemp(prefix="range-", dir=path.parent)
+    with os.fdopen(handle, "w") as file:
+        json.dump(value, file)
+    os.replace(name, path)
+
+
+def _entry_path(group: str, rendezvous: Path | None) -> Path:
+    return (rendezvous or spool_root()) / f"{hashlib.sha256(group.encode()).hexdigest()[:24]}.range"

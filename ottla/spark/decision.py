@@ -1,0 +1,141 @@
+"""Whether a batch is committed already, still to be sent, or in conflict: its range compared with the group's committed offsets.
+
+Committed offsets equal to the batch's start mean that it is to be sent, equal to its end that it is done; anything else is a conflict. A
+batch whose start is its end moves no offset (a watermark passed and closed windows, or another source had the data). There the metadata
+beside the offsets decides: it moves in the same transaction and names query and batch.
+
+The offsets must be read after InitProducerId, so that no transaction of a former driver can still change them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from ottla.client import Committed, TopicPartition
+from ottla.spark.commit_metadata import CommitMetadata, parse_metadata
+from ottla.spark.errors import OffsetConflictError
+
+Offsets = Mapping[TopicPartition, int]
+
+_NAMED_MAX = 5
+"""The partitions that a message lists; the others are counted."""
+
+
+class BatchRange(NamedTuple):
+    """The offsets of all partitions of the source at the start and at the end of a batch.
+
+    A partition that is missing in `start` came into the source with this batch. `start` is None when it is not known, which is possible for
+    the first batch of a checkpoint alone.
+    """
+
+    start: Offsets | None
+    end: Offsets
+
+
+class Batch(NamedTuple):
+    """What is compared: the batch's place in its query, its range, and whether it has output."""
+
+    group: str
+    query_id: str
+    batch_id: int
+    range: BatchRange
+    has_output: bool = True
+    trusts_checkpoint: bool = False
+
+
+def is_committed(batch: Batch, committed: Mapping[TopicPartition, Committed]) -> bool:
+    """Whether the batch is committed; False when it is to be sent. `OffsetConflictError` when group and checkpoint disagree."""
+    start, end = batch.range
+    if not end:
+        if batch.has_output:
+            raise _conflict(batch, committed, "the batch has output, and its source has no partition to commit it with")
+        return True
+    if start is None:
+        return _is_committed_first(batch, committed)
+    at_start, at_end = _places(batch, start, committed)
+    if at_start and at_end:
+        raise _conflict(batch, committed, "some partitions stand at the start of the batch and some at its end")
+    if at_start or at_end:
+        return at_end
+    return _is_in_metadata(batch, committed)
+
+
+def _places(batch: Batch, start: Offsets, committed: Mapping[TopicPartition, Committed]) -> tuple[bool, bool]:
+    """Whether a partition that the batch moves stands at its start, and whether one stands at its end."""
+    at_start = at_end = False
+    for partition, end in batch.range.end.items():
+        found, first = committed.get(partition), start.get(partition)
+        if first is not None and first > end:
+            raise _conflict(batch, committed, f"the batch ends before it starts in {partition}")
+        if found is None:
+            if first is not None and batch.batch_id > 0 and not batch.trusts_checkpoint:
+                raise _conflict(batch, committed, _gone(partition))
+            at_start = at_start or first != end
+        elif first == end and found.offset == end:
+            continue
+        elif found.offset == end:
+            at_end = True
+        elif found.offset == first:
+            at_start = True
+        else:
+            raise _conflict(batch, committed, f"the offset of {partition} is neither the start nor the end of the batch")
+    return at_start, at_end
+
+
+def _is_in_metadata(batch: Batch, committed: Mapping[TopicPartition, Committed]) -> bool:
+    """Decides a batch that moves no offset."""
+    found = _last_batches(batch, committed)
+    if found and all(one is not None and one.query_id == batch.query_id and one.batch_id >= batch.batch_id for one in found):
+        return True
+    if batch.batch_id == 0 or (not found and batch.trusts_checkpoint):
+        return False
+    if all(one is not None and (one.query_id, one.batch_id) == (batch.query_id, batch.batch_id - 1) for one in found):
+        return False
+    known = ", ".join(sorted({"none" if one is None else f"batch {one.batch_id} of query {one.query_id}" for one in found}))
+    raise _conflict(batch, committed, f"the batch moves no offset, and the last one committed is not the one before it but {known}")
+
+
+def _is_committed_first(batch: Batch, committed: Mapping[TopicPartition, Committed]) -> bool:
+    """Decides the first batch of a checkpoint when its start is not known."""
+    if batch.batch_id > 0:
+        raise _conflict(batch, committed, f"the checkpoint's offset log has no entry {batch.batch_id - 1}")
+    found = {partition: committed[partition].offset for partition in batch.range.end if partition in committed}
+    if not found:
+        return False
+    if found == dict(batch.range.end):
+        last = _last_batches(batch, committed)
+        if all(one is not None and one.query_id == batch.query_id for one in last):
+            return True
+        if not batch.has_output:
+            return False
+    raise _conflict(batch, committed, "the start of the batch is not known, so it cannot be told whether it was committed")
+
+
+def _last_batches(batch: Batch, committed: Mapping[TopicPartition, Committed]) -> set[CommitMetadata | None]:
+    """The metadata beside the offsets; of a pipeline's own commit all are of one batch."""
+    found = (parse_metadata(committed[partition].metadata) for partition in batch.range.end if partition in committed)
+    return {None if one is None else one._replace(start=0) for one in found}
+
+
+def _gone(partition: TopicPartition) -> str:
+    return (
+        f"the group has no offset for {partition} any more (offsets.retention.minutes?); "
+        "the option trustCheckpoint=true takes the checkpoint's word for it"
+    )
+
+
+def _conflict(batch: Batch, committed: Mapping[TopicPartition, Committed], reason: str) -> OffsetConflictError:
+    start = "unknown" if batch.range.start is None else _text(batch.range.start)
+    offsets = _text({partition: found.offset for partition, found in committed.items() if partition in batch.range.end})
+    return OffsetConflictError(
+        f"group: batch {batch.batch_id} and the committed offsets of group {batch.group!r} disagree: {reason}. "
+        f"Committed: {offsets}; start of the batch: {start}; end: {_text(batch.range.end)}. Was the group reset or shared, "
+        "or an old checkpoint restored? A new checkpoint continues from the group's offsets"
+    )
+
+
+def _text(offsets: Offsets) -> str:
+    named = [f"{partition}={offsets[partition]}" for partition in sorted(offsets)[:_NAMED_MAX]]
+    more = [f"and {len(offsets) - _NAMED_MAX} more"] if len(offsets) > _NAMED_MAX else []
+    return ", ".join([*named, *more]) or "none"

@@ -1,0 +1,374 @@
+"""Commits the output of a batch from the driver, exactly once: one transaction with the records and the group's offsets they came from.
+
+For each batch, in this order: InitProducerId, which ends what a former driver left open and fences it; the group's committed offsets; their
+comparison with the batch's range (`decision.py`); the record batches of all tasks, stamped and appended; the new offsets with metadata;
+EndTxn. Tasks have no part in it, so their retries and stragglers cannot matter. What happens when is a property of the protocol, not of
+this process: the process may be killed at any point and another may go on, or both may run at once.
+
+- The transactional id is a function of the group, so that a second copy of the pipeline is fenced. Fenced means stop: two drivers that
+  both take over again would fence each other for ever.
+- Every batch gets an epoch of its own, so that late requests of an earlier batch are refused, by brokers with either transaction protocol.
+  A process that still holds an identity names it (KIP-360) and is refused if another took over; without one it takes over.
+- After a lost answer, or a broker that was away, everything begins again with InitProducerId, and the committed offsets tell what happened.
+- A transaction is aborted by InitProducerId, never by EndTxn: the epoch must go up.
+- The transaction is open only while output is being sent. Output is read from the tasks' files a slice at a time, the next one while
+  the last is under way.
+
+Needs no more than Apache Kafka's requests. Imports neither pyspark nor pyarrow.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+import uuid
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
+
+import ottla.client
+from ottla.client import (
+    Client,
+    ClientError,
+    Committed,
+    ErrorCode,
+    FencedError,
+    KafkaError,
+    OutcomeUnknownError,
+    Transaction,
+    TransportError,
+)
+from ottla.spark.commit_metadata import CommitMetadata
+from ottla.spark.decision import Batch, BatchRange, is_committed
+from ottla.spark.errors import BrokerError, FencedDriverError, OffsetConflictError, SpoolError
+from ottla.spark.output_digest import OutputDigest
+from ottla.spark.sending import Slice, read_ahead, slices
+from ottla.spark.spool import TaskOutput, output_bytes_max, too_large
+
+REQUEST_TIMEOUT_S = 30.0
+RETRY_S = 120.0
+TRANSACTION_TIMEOUT_MS = 60_000
+PAUSE_S_MIN = 0.05
+PAUSE_S_MAX = 2.0
+RELAYS_MAX = 8
+CLIENT_ID = "ottla-spark"
+
+STREAM_ID_PREFIX = "eos/"
+BATCH_ID_PREFIX = "batch/"
+
+_ABORTABLE = frozenset({ErrorCode.TRANSACTION_ABORTABLE, ErrorCode.INVALID_TXN_STATE, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER})
+"""Refusals that end a transaction, and not the next one with a higher epoch."""
+
+
+class Target(NamedTuple):
+    """Where output goes and under which limits.
+
+    `config` has the security settings of `ottla.client.connect`. `group` is the consumer group whose committed offsets are the truth; a
+    batch write needs none. Seconds: `request_timeout_s` for one request and its repetitions, `retry_s` for a batch while brokers are
+    away. `transaction_timeout_ms` is the coordinator's limit on an open transaction (the broker's own limit is
+    `transaction.max.timeout.ms`). `output_bytes_max` replaces the bounds of `spool.py`.
+    """
+
+    bootstrap: str
+    config: tuple[tuple[str, str], ...] = ()
+    group: str | None = None
+    request_timeout_s: float = REQUEST_TIMEOUT_S
+    retry_s: float = RETRY_S
+    transaction_timeout_ms: int = TRANSACTION_TIMEOUT_MS
+    output_bytes_max: int | None = None
+    trusts_checkpoint: bool = False
+
+
+class Outcome(NamedTuple):
+    """How a batch ended. `is_committed_now` is False when it was committed already and nothing was sent.
+
+    `open_s` is the time in seconds for which the broker's transaction was open, `tries` the number of times that the batch was begun.
+    """
+
+    is_committed_now: bool
+    rows: int
+    bytes: int
+    producer_id: int = -1
+    epoch: int = -1
+    open_s: float = 0.0
+    tries: int = 1
+
+
+def commit_batch(
+    target: Target, outputs: Sequence[TaskOutput], *, batch_id: int, query_id: str, batch_range: BatchRange, may_use_v2: bool = True
+) -> Outcome:
+    """Commits a batch of a streaming query together with the group's offsets, unless it is committed already.
+
+    `outputs` are the winners' commit messages in the order of their tasks. To be called again for the same batch, with the same range,
+    after any crash or error. `may_use_v2` off keeps to the first transaction protocol.
+
+    `OffsetConflictError`: the group's offsets are neither start nor end of the batch, or the group has live members. `OutputError`: too
+    much output, nothing was sent. `SpoolError`: a task's output is gone or damaged. `FencedDriverError`: another driver took over, or the
+    transaction ran out of time. `BrokerError`: the cluster refused something for good, or was away for `retry_s`.
+    """
+    assert target.group, "a streaming query needs a group"
+    with _relay(target, may_use_v2) as relay:
+        return relay.commit(outputs, batch_id=batch_id, query_id=query_id, batch_range=batch_range)
+
+
+def write_batch(target: Target, outputs: Sequence[TaskOutput], *, may_use_v2: bool = True) -> Outcome:
+    """Writes the output of a batch job in one transaction, under a transactional id of its own. Errors as `commit_batch`."""
+    relay = Relay(target, transactional_id=f"{BATCH_ID_PREFIX}{uuid.uuid4()}", may_use_v2=may_use_v2)
+    try:
+        return relay.write(outputs)
+    finally:
+        relay.close()
+
+
+class _Identity(NamedTuple):
+    """A producer identity that this process holds, and the batch that it was last used for."""
+
+    producer_id: int
+    epoch: int
+    query_id: str
+    batch_id: int
+
+
+class Relay:
+    """The transactions of one group, by one process. Keeps connections and identity from batch to batch; nothing rests on that."""
+
+    def __init__(
+        self,
+        target: Target,
+        *,
+        transactional_id: str | None = None,
+        may_use_v2: bool = True,
+        connect: Callable[..., Client] = ottla.client.connect,
+        now: Callable[[], float] = time.monotonic,
+        pause: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self.target = target
+        self.transactional_id = transactional_id or f"{STREAM_ID_PREFIX}{target.group}"
+        self._may_use_v2 = may_use_v2
+        self._connect = connect
+        self._now = now
+        self._pause = pause
+        self._client: Client | None = None
+        self._identity: _Identity | None = None
+        self._lock = threading.Lock()
+
+    def __enter__(self) -> Relay:
+        self._lock.acquire()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
+
+    def close(self) -> None:
+        """Closes the connections; the next batch opens others."""
+        client, self._client = self._client, None
+        if client is not None:
+            client.close()
+
+    # A batch of a stream
+
+    def commit(self, outputs: Sequence[TaskOutput], *, batch_id: int, query_id: str, batch_range: BatchRange) -> Outcome:
+        """See `commit_batch`."""
+        self._check_size(outputs)
+        group = self.target.group or ""
+        rows = sum(output.rows for output in outputs)
+        batch = Batch(group, query_id, batch_id, batch_range, rows > 0, self.target.trusts_checkpoint)
+        held = self._identity
+        if held is not None and (held.query_id, held.batch_id + 1) != (query_id, batch_id):
+            self._identity = None  # an earlier run's: another driver may have had its turn since then
+        name = f"batch {batch_id} of group {group!r}"
+        return self._repeat(lambda: self._try(batch, outputs), name)
+
+    def _try(self, batch: Batch, outputs: Sequence[TaskOutput]) -> Outcome:
+        client = self._open_client(batch.group)
+        transaction = self._initialize(client, batch)
+        committed = client.committed(batch.group, batch.range.end, require_stable=True)
+        if is_committed(batch, committed):
+            self._keep(transaction, batch)
+            return Outcome(False, 0, 0, transaction.producer_id, transaction.epoch)
+        sent = self._send(transaction, outputs, lambda digest: self._commit_offsets(transaction, batch, digest))
+        self._keep(transaction, batch)
+        return sent
+
+    def _commit_offsets(self, transaction: Transaction, batch: Batch, digest: OutputDigest) -> None:
+        start, end = batch.range
+        text = digest.text()
+        offsets = {}
+        for partition, offset in end.items():
+            first = offset if start is None else start.get(partition, -1)
+            metadata = CommitMetadata(batch.query_id, batch.batch_id, first, digest.rows, text)
+            offsets[partition] = Committed(offset, metadata=metadata.to_text())
+        transaction.commit_offsets(batch.group, offsets)
+
+    def _initialize(self, client: Client, batch: Batch) -> Transaction:
+        """Takes over the transactional id, by the identity that this process holds if it has one."""
+        transaction = client.transaction(
+            self.transactional_id, timeout_ms=self.target.transaction_timeout_ms, may_use_v2=self._may_use_v2
+        )
+        if self._identity is None:
+            transaction.initialize()
+        else:
+            transaction.initialize(self._identity.producer_id, self._identity.epoch)
+        self._keep(transaction, batch)
+        return transaction
+
+    def _keep(self, transaction: Transaction, batch: Batch) -> None:
+        self._identity = _Identity(transaction.producer_id, transaction.epoch, batch.query_id, batch.batch_id)
+
+    # A batch job
+
+    def write(self, outputs: Sequence[TaskOutput]) -> Outcome:
+        """See `write_batch`."""
+        self._check_size(outputs)
+        if not any(output.rows for output in outputs):
+            return Outcome(True, 0, 0)
+        return self._repeat(lambda: self._try_write(outputs), f"the output under {self.transactional_id!r}")
+
+    def _try_write(self, outputs: Sequence[TaskOutput]) -> Outcome:
+        transaction = self._initialize(self._open_client(None), Batch("", "", 0, BatchRange({}, {})))
+        return self._send(transaction, outputs, lambda _: None, is_end_repeated=True)
+
+    # Both
+
+    def _send(
+        self,
+        transaction: Transaction,
+        outputs: Sequence[TaskOutput],
+        commit_offsets: Callable[[OutputDigest], None],
+        *,
+        is_end_repeated: bool = False,
+    ) -> Outcome:
+        digest = OutputDigest()
+        identity = transaction.producer_id, transaction.epoch  # the end of a transaction may raise the epoch
+        with read_ahead(slices(outputs)) as pieces:
+            opened = self._now()
+            transaction.begin()
+            transaction.add_partitions(sorted({partition for output in outputs for partition in output.partitions}))
+            self._produce(transaction, pieces, digest)
+        commit_offsets(digest)
+        self._end(transaction, is_end_repeated)
+        size = sum(output.size_bytes for output in outputs)
+        return Outcome(True, digest.rows, size, *identity, self._now() - opened)
+
+    def _produce(self, transaction: Transaction, pieces: Iterable[Slice], digest: OutputDigest) -> None:
+        for piece in pieces:
+            for partition, batches in piece.items():
+                for batch in batches:
+                    digest.add(partition, batch)
+            transaction.produce(piece)
+
+    def _end(self, transaction: Transaction, is_repeated: bool) -> None:
+        """Commits. Without offsets to compare afterwards, a commit of unknown outcome can only be repeated, never begun again."""
+        deadline = self._now() + self.target.retry_s
+        while True:
+            try:
+                transaction.commit()
+                return
+            except (OutcomeUnknownError, TransportError) as error:
+                if not is_repeated:
+                    raise
+                if self._now() > deadline:
+                    raise BrokerError(f"it is not known whether the output was committed: {error}") from error
+            self._pause(PAUSE_S_MAX)
+
+    def _repeat(self, attempt: Callable[[], Outcome], name: str) -> Outcome:
+        """Begins the batch again after failures that may pass, until `retry_s` is over."""
+        deadline = self._now() + self.target.retry_s
+        pause_s, tries = PAUSE_S_MIN, 1
+        while True:
+            try:
+                return attempt()._replace(tries=tries)
+            except FencedError as error:
+                self._forget()
+                raise FencedDriverError(self._fenced(name, error)) from error
+            except (ClientError, OSError) as error:
+                self.close()
+                if not _may_pass(error) or self._now() + pause_s > deadline:
+                    self._forget()
+                    raise BrokerError(f"{name} was not committed: {error}") from error
+            except SpoolError:
+                self._abort()
+                raise
+            self._pause(pause_s)
+            pause_s, tries = min(PAUSE_S_MAX, pause_s * 2), tries + 1
+
+    def _abort(self) -> None:
+        """Ends what is open, since no restart may come soon; as far as it can, because the coordinator does it when the time is over."""
+        client, held = self._client, self._identity
+        if client is not None and held is not None:
+            try:
+                client.transaction(self.transactional_id, may_use_v2=self._may_use_v2).initialize(held.producer_id, held.epoch)
+            except ClientError:
+                pass
+        self._forget()
+
+    def _forget(self) -> None:
+        self.close()
+        self._identity = None
+
+    def _check_size(self, outputs: Sequence[TaskOutput]) -> None:
+        size = sum(output.size_bytes for output in outputs)
+        bound = self.target.output_bytes_max
+        if bound is None:
+            bound = output_bytes_max(all(output.path is not None for output in outputs))
+        if size > bound:
+            raise too_large(size, bound)
+
+    def _open_client(self, group: str | None) -> Client:
+        """The connection of the batches before, or a new one. A group with live members is refused: two would commit its offsets."""
+        if self._client is not None:
+            return self._client
+        target = self.target
+        client = self._connect(target.bootstrap, dict(target.config), client_id=CLIENT_ID, timeout_s=target.request_timeout_s)
+        self._client = client
+        members = client.describe_group(group).members if group is not None else ()
+        if members:
+            hosts = ", ".join(sorted({member.host for member in members})[:3])
+            raise OffsetConflictError(
+                f"group: {group!r} has {len(members)} live members (on {hosts}); their commits and those of this query would get mixed up; "
+                "stop them, or give the query a group of its own"
+            )
+        return client
+
+    def _fenced(self, name: str, error: FencedError) -> str:
+        return (
+            f"{name} was not committed by this driver: another driver took over the transactional id {self.transactional_id!r}, or the "
+            f"transaction was open for longer than {self.target.transaction_timeout_ms} ms ({error.name}). Does a second copy of the "
+            "pipeline run? Nothing is lost; a restart continues from the group's offsets"
+        )
+
+
+def _may_pass(error: Exception) -> bool:
+    """Whether beginning the batch again may succeed."""
+    if isinstance(error, KafkaError):
+        return error.is_retriable or error.code in _ABORTABLE
+    return isinstance(error, TransportError | OutcomeUnknownError)
+
+
+# Relays that stay between batches
+
+
+_relays: OrderedDict[tuple[int, Target, bool], Relay] = OrderedDict()
+_relays_lock = threading.Lock()
+
+
+def _relay(target: Target, may_use_v2: bool) -> Relay:
+    """This process's relay for a target. A forked child has the parent's in memory and must not use their connections."""
+    key = (os.getpid(), target, may_use_v2)
+    with _relays_lock:
+        found = _relays.pop(key, None) or Relay(target, may_use_v2=may_use_v2)
+        _relays[key] = found
+        if len(_relays) > RELAYS_MAX:
+            _, oldest = _relays.popitem(last=False)
+            oldest.close()
+    return found
+
+
+def close_relays() -> None:
+    """Closes the connections that this process keeps."""
+    with _relays_lock:
+        for (process, _, _), relay in _relays.items():
+            if process == os.getpid():
+                relay.close()
+        _relays.clear()

@@ -1,0 +1,243 @@
+"""Carries the encoded batches of a task to the driver: through a file where both see one file system, else inside the commit message.
+
+The driver makes a directory with a random token in it, and the tasks get its name. A task that finds the token there writes its batches
+into a file of that directory and sends the path; any other sends the bytes. So nothing is configured, and a task on another host cannot be
+mistaken for one on this host.
+
+Either way the message has an index: partition, size, row count and CRC-32C of every batch. Reading checks each batch against it, so that a
+lost, cut or foreign file is a `SpoolError` and never output. Files are read batch by batch: memory does not grow with the output. They are
+not synced, because they need not survive the host: a batch that was not committed is run again.
+
+A directory goes when its batch ends (`discard`), together with those of failed tries of the same query. Its name has the process that the
+driver's Python workers belong to: what a killed driver leaves is swept by the next driver on the host, and everything after a day.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import secrets
+import shutil
+import tempfile
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from struct import Struct
+from types import TracebackType
+from typing import BinaryIO, NamedTuple
+
+from ottla.client import TopicPartition
+from ottla.spark.errors import OutputError, SpoolError
+from ottla.wire.batch_header import BATCH_OVERHEAD, CRC_AT, Buffer, check_crc
+
+OUTPUT_OPTION = "maxOutputBytes"
+MESSAGES_BYTES_MAX = 512 * 1024 * 1024
+"""The most output of a batch in commit messages: Spark itself stops at `spark.driver.maxResultSize`, 1 GiB."""
+
+FILES_BYTES_MAX = 4 * 1024 * 1024 * 1024
+"""The most output of a batch in files: it is sent within one transaction, whose time is limited."""
+
+STALE_S = 24 * 3600.0
+WRITE_BUFFER_BYTES = 1024 * 1024
+
+_TOKEN = "token"
+_ANY = "batch"
+"""In place of a query's key in the directories of batch writes, which have nothing to do with each other."""
+
+_ENTRY = Struct(">IIII")
+_CRC = Struct(">I")
+
+
+class SpooledBatch(NamedTuple):
+    """An encoded batch on its way: without producer id, epoch and sequence number yet."""
+
+    partition: TopicPartition
+    data: bytearray
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class TaskOutput:
+    """What one task has encoded, as its commit message carries it: `path` names a file, or `data` has the batches themselves."""
+
+    task: str
+    partitions: tuple[TopicPartition, ...]
+    index: bytes
+    rows: int
+    size_bytes: int
+    path: str | None = None
+    data: tuple[bytes, ...] = ()
+
+    def batches(self) -> Iterator[SpooledBatch]:
+        """Each batch in the order of writing, checked; a file is read as the batches are taken. `SpoolError`."""
+        pieces = iter(self.data) if self.path is None else _pieces(self.path, self.index)
+        for lane, size, count, crc in _ENTRY.iter_unpack(self.index):
+            piece = next(pieces, b"")
+            if len(piece) != size or size < BATCH_OVERHEAD or _CRC.unpack_from(piece, CRC_AT)[0] != crc or not check_crc(piece, 0, size):
+                raise SpoolError(f"the output of task {self.task} is damaged: {self.path or 'its commit message'}")
+            yield SpooledBatch(self.partitions[lane], piece if isinstance(piece, bytearray) else bytearray(piece), count)
+
+
+def _pieces(path: str, index: bytes) -> Iterator[bytearray]:
+    try:
+        with open(path, "rb", buffering=0) as file:
+            for _, size, _, _ in _ENTRY.iter_unpack(index):
+                piece = bytearray(size)
+                yield piece if file.readinto(piece) == size else bytearray()
+    except OSError as error:
+        raise SpoolError(f"a task's output cannot be read: {path}: {(error.strerror or str(error)).lower()}") from None
+
+
+class Spool(NamedTuple):
+    """A directory for the output of one batch, made by the driver and sent to the tasks."""
+
+    directory: str
+    token: str
+
+    @classmethod
+    def create(cls, key: str | None, *, parent: Path | None = None, owner: int | None = None) -> Spool:
+        """Makes a directory. `key` (the checkpoint) names the query, None a batch write.
+
+        `owner` is the process without which the directory is of no use, this one's parent unless given: the driver runs several Python
+        processes, and the one that calls this may end before the batch does.
+        """
+        root = spool_root(parent)
+        _sweep(root)
+        name = _ANY if key is None else hashlib.sha256(key.encode()).hexdigest()[:24]
+        prefix = f"{name}-{os.getppid() if owner is None else owner}-"
+        spool = cls(tempfile.mkdtemp(prefix=prefix, dir=root), secrets.token_hex(16))
+        Path(spool.directory, _TOKEN).write_text(spool.token)
+        return spool
+
+    def is_here(self) -> bool:
+        """Whether this process sees the driver's directory."""
+        try:
+            return Path(self.directory, _TOKEN).read_text() == self.token and os.access(self.directory, os.W_OK)
+        except OSError:
+            return False
+
+    def open(self, task: str, bytes_max: int | None = None) -> SpoolWriter:
+        """A writer for one attempt of a task. `bytes_max` overrides the bounds on its output."""
+        return SpoolWriter(task, self.directory if self.is_here() else None, bytes_max)
+
+    def discard(self) -> None:
+        """Removes the directory."""
+        shutil.rmtree(self.directory, ignore_errors=True)
+
+
+class SpoolWriter:
+    """Takes the batches of one task attempt; `finish` gives the output. Without `finish`, the end of `with` removes the file."""
+
+    def __init__(self, task: str, directory: str | None, bytes_max: int | None = None) -> None:
+        self.task = task
+        self.rows = self.size_bytes = 0
+        self._lanes: dict[TopicPartition, int] = {}
+        self._index = bytearray()
+        self._data: list[bytes] = []
+        self._file: BinaryIO | None = None
+        self._path: str | None = None
+        self._bytes_max = output_bytes_max(directory is not None) if bytes_max is None else bytes_max
+        if directory is not None:
+            self._path = os.path.join(directory, f"{task}-{secrets.token_hex(8)}")
+            try:
+                self._file = open(self._path, "xb", buffering=WRITE_BUFFER_BYTES)  # noqa: SIM115  closed by finish or the end of with
+            except OSError as error:
+                raise self._refused(error) from None
+
+    def __enter__(self) -> SpoolWriter:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        file, self._file = self._file, None
+        if file is not None and self._path is not None:
+            Path(self._path).unlink(missing_ok=True)
+            try:
+                file.close()
+            except OSError:
+                pass  # the disk is full, and the file is gone anyway
+
+    def append(self, partition: TopicPartition, data: Buffer, count: int) -> None:
+        """Takes an encoded batch of `count` rows. `OutputError` beyond the bound, `SpoolError` when the disk refuses it."""
+        self.size_bytes += len(data)
+        if self.size_bytes > self._bytes_max:
+            raise too_large(self.size_bytes, self._bytes_max)
+        self.rows += count
+        lane = self._lanes.setdefault(partition, len(self._lanes))
+        self._index += _ENTRY.pack(lane, len(data), count, _CRC.unpack_from(data, CRC_AT)[0])
+        if self._file is None:
+            self._data.append(bytes(data))
+            return
+        try:
+            self._file.write(data)
+        except OSError as error:
+            raise self._refused(error) from None
+
+    def finish(self) -> TaskOutput:
+        """The task's output; the writer takes no more."""
+        if self._file is not None:
+            try:
+                self._file.close()
+            except OSError as error:
+                raise self._refused(error) from None
+            self._file = None
+        data, self._data = tuple(self._data), []
+        return TaskOutput(self.task, tuple(self._lanes), bytes(self._index), self.rows, self.size_bytes, self._path, data)
+
+    def _refused(self, error: OSError) -> SpoolError:
+        return SpoolError(f"a task's output cannot be written: {self._path}: {(error.strerror or str(error)).lower()}")
+
+
+def output_bytes_max(is_in_files: bool) -> int:
+    """The bound on the output of a batch unless an option sets one."""
+    return FILES_BYTES_MAX if is_in_files else MESSAGES_BYTES_MAX
+
+
+def too_large(size_bytes: int, bytes_max: int) -> OutputError:
+    """The refusal of an output beyond its bound."""
+    return OutputError(
+        f"{OUTPUT_OPTION}={bytes_max}: the output of this batch is larger, {size_bytes} bytes or more; raise the option, "
+        "or read less at a time (maxOffsetsPerTrigger)"
+    )
+
+
+def discard(outputs: Iterable[TaskOutput | None]) -> None:
+    """Removes the directories that these outputs lie in, and those of earlier tries of the same query, after commit or abort."""
+    for directory in {Path(output.path).parent for output in outputs if output is not None and output.path is not None}:
+        if not (directory / _TOKEN).exists():
+            continue
+        name, owner, _ = directory.name.split("-", 2)
+        siblings = [directory] if name == _ANY else directory.parent.glob(f"{name}-{owner}-*")
+        for sibling in siblings:
+            shutil.rmtree(sibling, ignore_errors=True)
+
+
+def spool_root(parent: Path | None = None) -> Path:
+    """The directory of all spools of this user on this host; only this user may enter it."""
+    root = (parent or Path(tempfile.gettempdir())) / f"ottla-spool-{os.getuid()}"
+    root.mkdir(mode=0o700, exist_ok=True)
+    found = root.stat()
+    if found.st_uid != os.getuid() or found.st_mode & 0o077:
+        raise SpoolError(f"{root} belongs to another user or is open to others; remove it, or set TMPDIR")
+    return root
+
+
+def _sweep(root: Path) -> None:
+    oldest = time.time() - STALE_S
+    for directory in root.iterdir():
+        try:
+            is_old = directory.stat().st_mtime < oldest or not _is_alive(int(directory.name.split("-")[1]))
+        except (OSError, ValueError, IndexError):
+            continue
+        if is_old:
+            shutil.rmtree(directory, ignore_errors=True)
+
+
+def _is_alive(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass
+    return True

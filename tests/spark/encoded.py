@@ -1,0 +1,35 @@
+"""Encoded batches for tests of the pipeline, and the records that a topic has in the end."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from ottla.client import LATEST, Client, TopicPartition
+from ottla.spark.spool import SpoolWriter, TaskOutput
+from ottla.wire.records import Record, encode_batch
+
+Rows = Mapping[TopicPartition, Sequence[bytes]]
+
+
+def encode(*values: bytes) -> bytearray:
+    """A record batch of these values."""
+    return encode_batch([Record(0, 1_000 + at, None, value, ()) for at, value in enumerate(values)])
+
+
+def task_output(rows: Rows, *, directory: str | None = None, task: str = "0-0") -> TaskOutput:
+    """What a task that wrote these rows sends to the driver, a batch a partition."""
+    with SpoolWriter(task, directory) as writer:
+        for partition, values in rows.items():
+            writer.append(partition, encode(*values), len(values))
+        return writer.finish()
+
+
+def values(client: Client, topic: str, *, isolation: str = "read_committed") -> list[bytes]:
+    """The values in all partitions of a topic, by partition and offset."""
+    found: list[bytes] = []
+    for info in client.describe_topic(topic).partitions:
+        partition = TopicPartition(topic, info.partition)
+        end = client.list_offsets({partition: LATEST}, isolation=isolation)[partition].offset
+        for fetched in client.read(partition, 0, end, isolation=isolation):
+            found += [bytes(record.value or b"") for record in fetched.records()]
+    return found

@@ -1,0 +1,79 @@
+"""A pipeline without Spark: drivers that commit numbered batches as Spark's would, and what must be in the sink afterwards."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from ottla.client import Client, TopicPartition
+from ottla.spark.decision import BatchRange
+from ottla.spark.relay import Outcome, Relay, Target
+from tests.spark.encoded import task_output, values
+
+ROWS = 3
+"""Of each batch in each partition of the sink."""
+
+
+@dataclass
+class Pipeline:
+    """Topics, group and address. Batch n moves the first partition of the source by 10 and the second by 1."""
+
+    bootstrap: str
+    source: str
+    sink: str
+    group: str
+    may_use_v2: bool = True
+    drivers: list[Driver] = field(default_factory=list)
+
+    def target(self, **options: Any) -> Target:
+        return Target(self.bootstrap, group=self.group, **{"request_timeout_s": 10.0, "retry_s": 60.0, **options})
+
+    def driver(self, **options: Any) -> Driver:
+        """A driver as after a start: it holds nothing."""
+        driver = Driver(self, self.target(**options))
+        self.drivers.append(driver)
+        return driver
+
+    def close(self) -> None:
+        """Closes the connections of all drivers."""
+        for driver in self.drivers:
+            driver.relay.close()
+
+    def range(self, batch_id: int) -> BatchRange:
+        first, second = TopicPartition(self.source, 0), TopicPartition(self.source, 1)
+        return BatchRange({first: 10 * batch_id, second: batch_id}, {first: 10 * batch_id + 10, second: batch_id + 1})
+
+    def rows(self, batch_id: int, execution: str = "") -> dict[TopicPartition, list[bytes]]:
+        """The output of a batch; `execution` tells one run of it from another."""
+        return {
+            TopicPartition(self.sink, number): [b"%d%s-%d-%d" % (batch_id, execution.encode(), number, row) for row in range(ROWS)]
+            for number in range(2)
+        }
+
+    def expected(self, batches: Iterable[int | tuple[int, str]]) -> list[bytes]:
+        """The whole sink after these batches, in this order."""
+        outputs = [self.rows(batch) if isinstance(batch, int) else self.rows(*batch) for batch in batches]
+        return [value for number in range(2) for rows in outputs for value in rows[TopicPartition(self.sink, number)]]
+
+    def check(self, client: Client, batches: Iterable[int | tuple[int, str]]) -> None:
+        """The sink has the output of these batches and nothing else, and the group's offsets are the end of the last."""
+        wanted = list(batches)
+        assert values(client, self.sink) == self.expected(wanted)
+        last = max([batch if isinstance(batch, int) else batch[0] for batch in wanted], default=None)
+        found = {partition: one.offset for partition, one in client.committed(self.group).items()}
+        assert found == ({} if last is None else self.range(last).end)
+
+
+class Driver:
+    """One process's relay."""
+
+    def __init__(self, pipeline: Pipeline, target: Target) -> None:
+        self.pipeline = pipeline
+        self.relay = Relay(target, may_use_v2=pipeline.may_use_v2)
+
+    def commit(self, batch_id: int, execution: str = "", *, query_id: str = "q") -> Outcome:
+        """Runs a batch: encodes its rows as one task a partition, and commits them."""
+        rows = self.pipeline.rows(batch_id, execution)
+        outputs = [task_output({partition: some}, task=f"{partition.partition}-0") for partition, some in rows.items()]
+        return self.relay.commit(outputs, batch_id=batch_id, query_id=query_id, batch_range=self.pipeline.range(batch_id))

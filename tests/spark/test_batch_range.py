@@ -1,0 +1,121 @@
+"""A batch's range from the offset log as Spark writes it, and from the rendezvous file."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from ottla.client import TopicPartition
+from ottla.spark.batch_range import BatchRange, find_batch_range, find_query_id, leave_range, local_path, mark_used
+from ottla.spark.decision import Offsets
+from ottla.spark.errors import OffsetConflictError
+from ottla.spark.offset_json import write_offsets
+
+A, B = TopicPartition("in", 0), TopicPartition("other", 0)
+CONFIG = '{"batchWatermarkMs":0,"batchTimestampMs":1700000000000,"conf":{}}'
+
+
+def _log(checkpoint: Path, batch_id: int, *lines: str) -> None:
+    (checkpoint / "offsets").mkdir(parents=True, exist_ok=True)
+    (checkpoint / "offsets" / str(batch_id)).write_text("\n".join(["v1", CONFIG, *lines]))
+
+
+def _line(offsets: Offsets, group: str = "g") -> str:
+    return json.dumps(write_offsets(group, offsets))
+
+
+def test_start_and_end_stand_in_the_offset_log(tmp_path: Path) -> None:
+    _log(tmp_path, 3, _line({A: 5}))
+    _log(tmp_path, 4, _line({A: 9}))
+    for checkpoint in (str(tmp_path), tmp_path.as_uri(), f"file:{tmp_path}"):
+        assert find_batch_range(checkpoint, 4, group="g") == BatchRange({A: 5}, {A: 9})
+
+
+def test_sources_of_one_group_are_taken_together_and_others_left_out(tmp_path: Path) -> None:
+    _log(tmp_path, 0, _line({A: 5}), "17", "-", _line({TopicPartition("x", 0): 1}, "another"))
+    _log(tmp_path, 1, _line({A: 6}), "18", _line({B: 2}), _line({TopicPartition("x", 0): 1}, "another"))
+    assert find_batch_range(str(tmp_path), 1, group="g") == BatchRange({A: 5}, {A: 6, B: 2})
+    _log(tmp_path, 2, _line({A: 6}), _line({A: 6}))
+    with pytest.raises(OffsetConflictError, match="two sources of group 'g' read in-0"):
+        find_batch_range(str(tmp_path), 2, group="g")
+
+
+def test_a_query_without_our_source_counts_its_batches(tmp_path: Path) -> None:
+    _log(tmp_path, 4, "17")
+    out = TopicPartition("out", 0)
+    assert find_batch_range(str(tmp_path), 4, group="g", sink_topic="out") == BatchRange({out: 4}, {out: 5})
+    with pytest.raises(OffsetConflictError, match="group='g'.*option topic"):
+        find_batch_range(str(tmp_path), 4, group="g")
+
+
+def test_the_start_of_the_first_batch_is_the_planned_one_if_it_is_known(tmp_path: Path) -> None:
+    _log(tmp_path, 0, _line({A: 9}))
+    assert find_batch_range(str(tmp_path), 0, group="g", rendezvous=tmp_path) == BatchRange(None, {A: 9})
+    leave_range("g", {A: 2}, {A: 9}, rendezvous=tmp_path)
+    assert find_batch_range(str(tmp_path), 0, group="g", rendezvous=tmp_path) == BatchRange({A: 2}, {A: 9})
+    leave_range("g", {A: 9}, {A: 12}, rendezvous=tmp_path)
+    assert find_batch_range(str(tmp_path), 0, group="g", rendezvous=tmp_path) == BatchRange(None, {A: 9})
+
+
+def test_a_start_that_is_not_in_the_log_is_unknown(tmp_path: Path) -> None:
+    _log(tmp_path, 4, _line({A: 9}))
+    assert find_batch_range(str(tmp_path), 4, group="g") == BatchRange(None, {A: 9})
+
+
+def test_another_format_of_the_log_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "offsets").mkdir()
+    (tmp_path / "offsets" / "1").write_text("v2\n{}\n{}")
+    with pytest.raises(OffsetConflictError, match="checkpointLocation.*v2"):
+        find_batch_range(str(tmp_path), 1, group="g")
+
+
+def test_a_checkpoint_on_another_file_system_needs_the_rendezvous(tmp_path: Path) -> None:
+    checkpoint = "s3a://bucket/checkpoint"
+    with pytest.raises(OffsetConflictError, match="range of batch 5 cannot be found.*s3a"):
+        find_batch_range(checkpoint, 5, group="g", rendezvous=tmp_path)
+    leave_range("g", {A: 2}, {A: 9}, rendezvous=tmp_path)
+    assert find_batch_range(checkpoint, 5, group="g", rendezvous=tmp_path) == BatchRange({A: 2}, {A: 9})
+    with pytest.raises(OffsetConflictError):
+        find_batch_range(checkpoint, 5, group="another", rendezvous=tmp_path)
+
+
+def test_a_used_rendezvous_means_that_nothing_moved(tmp_path: Path) -> None:
+    leave_range("g", {A: 2}, {A: 9}, rendezvous=tmp_path)
+    mark_used("g", 5, rendezvous=tmp_path)
+    assert find_batch_range(None, 5, group="g", rendezvous=tmp_path) == BatchRange({A: 2}, {A: 9})
+    assert find_batch_range(None, 6, group="g", rendezvous=tmp_path) == BatchRange({A: 9}, {A: 9})
+    mark_used("another", 5, rendezvous=tmp_path)
+
+
+def test_a_damaged_rendezvous_is_none(tmp_path: Path) -> None:
+    leave_range("g", {A: 2}, {A: 9}, rendezvous=tmp_path)
+    for text in ("", "{}", "[]", '{"start": 1, "end": 2, "used_by": null}'):
+        next(tmp_path.glob("*.range")).write_text(text)
+        with pytest.raises(OffsetConflictError, match="cannot be found"):
+            find_batch_range(None, 5, group="g", rendezvous=tmp_path)
+
+
+def test_the_query_id_stands_in_the_checkpoint(tmp_path: Path) -> None:
+    assert find_query_id(str(tmp_path)) is None
+    (tmp_path / "metadata").write_text('{"id":"8f8e-1"}')
+    assert find_query_id(str(tmp_path)) == "8f8e-1"
+    assert find_query_id("hdfs://name/checkpoint") is None
+
+
+@pytest.mark.parametrize(
+    ("checkpoint", "path"),
+    [
+        ("/a/b", "/a/b"),
+        ("file:/a/b", "/a/b"),
+        ("file:///a/b%20c", "/a/b c"),
+        ("file://localhost/a", "/a"),
+        ("s3a://bucket/a", None),
+        ("hdfs:///a", None),
+        ("", None),
+        (None, None),
+    ],
+)
+def test_the_path_of_a_checkpoint(checkpoint: str | None, path: str | None) -> None:
+    assert local_path(checkpoint) == (None if path is None else Path(path))

@@ -1,0 +1,122 @@
+"""The comparison of a batch with the group's committed offsets: every row of the table, and the conflicts with their messages."""
+
+from __future__ import annotations
+
+import pytest
+
+from ottla.client import Committed, TopicPartition
+from ottla.spark.commit_metadata import CommitMetadata
+from ottla.spark.decision import Batch, BatchRange, Offsets, is_committed
+from ottla.spark.errors import OffsetConflictError
+
+A, B, C = TopicPartition("in", 0), TopicPartition("in", 1), TopicPartition("new", 0)
+
+
+def _batch(
+    start: Offsets | None, end: Offsets, *, batch_id: int = 7, has_output: bool = True, trusts_checkpoint: bool = False
+) -> Batch:
+    return Batch("g", "q", batch_id, BatchRange(start, end), has_output, trusts_checkpoint)
+
+
+def _committed(offsets: Offsets, *, query_id: str = "q", batch_id: int = 6) -> dict[TopicPartition, Committed]:
+    text = CommitMetadata(query_id, batch_id, 0).to_text()
+    return {partition: Committed(offset, metadata=text) for partition, offset in offsets.items()}
+
+
+START, END = {A: 5, B: 10}, {A: 8, B: 10}
+
+
+def test_offsets_at_the_start_mean_send_and_at_the_end_skip() -> None:
+    assert not is_committed(_batch(START, END), _committed(START))
+    assert is_committed(_batch(START, END), _committed(END))
+    assert is_committed(_batch(START, END), _committed(END, query_id="another query", batch_id=0))
+
+
+def test_partitions_of_other_topics_are_not_compared() -> None:
+    assert not is_committed(_batch(START, END), _committed({**START, TopicPartition("other", 0): 99}))
+
+
+@pytest.mark.parametrize(
+    ("found", "reason"),
+    [
+        ({A: 6, B: 10}, "in-0 is neither the start nor the end"),
+        ({A: 5, B: 9}, "in-1 is neither the start nor the end"),
+        ({A: 4, B: 10}, "in-0 is neither the start nor the end"),
+        ({A: 5}, "no offset for in-1 any more"),
+        ({}, "no offset for in-0 any more.*trustCheckpoint=true"),
+    ],
+)
+def test_any_other_offset_is_a_conflict_that_names_all_three(found: Offsets, reason: str) -> None:
+    with pytest.raises(OffsetConflictError, match=f"batch 7.*group 'g'.*{reason}.*Committed: .*start of the batch: in-0=5, in-1=10; end: in-0=8"):
+        is_committed(_batch(START, END), _committed(found))
+
+
+def test_a_mix_of_start_and_end_is_a_conflict() -> None:
+    with pytest.raises(OffsetConflictError, match="some partitions stand at the start"):
+        is_committed(_batch({A: 1, B: 1}, {A: 2, B: 2}), _committed({A: 1, B: 2}))
+
+
+def test_a_batch_that_ends_before_it_starts_is_a_conflict() -> None:
+    with pytest.raises(OffsetConflictError, match="ends before it starts in in-0"):
+        is_committed(_batch({A: 2}, {A: 1}), _committed({A: 2}))
+
+
+def test_missing_offsets_are_the_start_of_the_first_batch_only() -> None:
+    assert not is_committed(_batch(START, END, batch_id=0), {})
+    assert not is_committed(_batch(START, END, trusts_checkpoint=True), {})
+
+
+def test_a_partition_that_came_with_this_batch_may_have_no_offset() -> None:
+    grown = {**END, C: 3}
+    assert not is_committed(_batch(START, grown), _committed(START))
+    assert is_committed(_batch(START, grown), _committed(grown))
+    with pytest.raises(OffsetConflictError, match="some partitions stand"):
+        is_committed(_batch(START, grown), _committed(END))
+    with pytest.raises(OffsetConflictError, match="new-0 is neither"):
+        is_committed(_batch(START, grown), _committed({**START, C: 1}))
+
+
+@pytest.mark.parametrize(("last", "expected"), [(6, False), (7, True), (8, True)])
+def test_metadata_decides_a_batch_that_moves_no_offset(last: int, expected: bool) -> None:
+    assert is_committed(_batch(END, END), _committed(END, batch_id=last)) is expected
+
+
+@pytest.mark.parametrize(("query_id", "last"), [("q", 5), ("another", 6), ("another", 7)])
+def test_a_batch_that_moves_no_offset_must_follow_the_last_one(query_id: str, last: int) -> None:
+    with pytest.raises(OffsetConflictError, match=f"moves no offset.*batch {last} of query {query_id}"):
+        is_committed(_batch(END, END), _committed(END, query_id=query_id, batch_id=last))
+
+
+def test_offsets_that_another_tool_committed_do_not_decide_a_batch_that_moves_none() -> None:
+    with pytest.raises(OffsetConflictError, match="moves no offset.*but none"):
+        is_committed(_batch(END, END), {A: Committed(8), B: Committed(10)})
+
+
+def test_the_first_batch_may_move_no_offset_after_another_query() -> None:
+    assert not is_committed(_batch(END, END, batch_id=0), _committed(END, query_id="another", batch_id=40))
+    assert not is_committed(_batch(END, END, batch_id=0), {})
+    assert is_committed(_batch(END, END, batch_id=0), _committed(END, batch_id=0))
+
+
+def test_a_first_batch_of_unknown_start() -> None:
+    assert not is_committed(_batch(None, END, batch_id=0), {})
+    assert is_committed(_batch(None, END, batch_id=0), _committed(END, batch_id=0))
+    assert not is_committed(_batch(None, END, batch_id=0, has_output=False), _committed(END, query_id="another"))
+    with pytest.raises(OffsetConflictError, match="start of the batch is not known.*unknown"):
+        is_committed(_batch(None, END, batch_id=0), _committed(END, query_id="another"))
+    with pytest.raises(OffsetConflictError, match="start of the batch is not known"):
+        is_committed(_batch(None, END, batch_id=0), _committed(START))
+    with pytest.raises(OffsetConflictError, match="no entry 6"):
+        is_committed(_batch(None, END), _committed(END))
+
+
+def test_a_source_without_partitions_has_nothing_to_commit() -> None:
+    assert is_committed(_batch({}, {}, has_output=False), {})
+    with pytest.raises(OffsetConflictError, match="no partition"):
+        is_committed(_batch({}, {}), {})
+
+
+def test_long_lists_of_partitions_are_cut() -> None:
+    many = {TopicPartition("in", number): 1 for number in range(30)}
+    with pytest.raises(OffsetConflictError, match="and 25 more"):
+        is_committed(_batch(many, many), {})

@@ -1,0 +1,62 @@
+"""Slices of the output keep order and bounds, and are read one ahead."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from ottla.client import TopicPartition
+from ottla.spark.errors import SpoolError
+from ottla.spark.sending import BATCHES_MAX, SLICE_BYTES_MAX, read_ahead, slices
+from ottla.spark.spool import SpoolWriter, TaskOutput
+from tests.spark.encoded import encode
+
+A, B = TopicPartition("out", 0), TopicPartition("out", 1)
+
+
+def _output(batches: list[tuple[TopicPartition, bytes]]) -> TaskOutput:
+    writer = SpoolWriter("0-0", None)
+    for partition, value in batches:
+        writer.append(partition, encode(value), 1)
+    return writer.finish()
+
+
+def test_slices_keep_the_order_of_tasks_and_batches() -> None:
+    outputs = [_output([(A, b"%d" % number), (B, b"%d" % number)]) for number in range(BATCHES_MAX + 2)]
+    found = list(slices(outputs))
+    assert [{partition: len(batches) for partition, batches in piece.items()} for piece in found] == [{A: 5, B: 5}, {A: 2, B: 2}]
+    assert [batch for piece in found for batch in piece[A]] == [encode(b"%d" % number) for number in range(BATCHES_MAX + 2)]
+
+
+def test_slices_have_a_bound_in_bytes_and_a_larger_batch_comes_alone() -> None:
+    megabyte = bytes(1024 * 1024)
+    found = list(slices([_output([(A, megabyte), (B, megabyte * 6), (A, megabyte), (B, megabyte)])]))
+    sizes = [sum(len(batch) for batches in piece.values() for batch in batches) for piece in found]
+    assert [size > SLICE_BYTES_MAX for size in sizes] == [False, True, False]
+    assert list(slices([])) == []
+
+
+def test_the_next_item_is_read_while_one_is_in_use() -> None:
+    is_asked = [threading.Event() for _ in range(3)]
+
+    def source() -> Iterator[int]:
+        for number, event in enumerate(is_asked):
+            event.set()
+            yield number
+
+    with read_ahead(source()) as items:
+        assert is_asked[0].is_set() and not is_asked[1].is_set()
+        assert next(items) == 0
+        assert is_asked[1].wait(30) and not is_asked[2].is_set()
+        assert list(items) == [1, 2]
+
+
+def test_an_error_in_reading_reaches_the_consumer() -> None:
+    def source() -> Iterator[int]:
+        yield 1
+        raise SpoolError("gone")
+
+    with read_ahead(source()) as items, pytest.raises(SpoolError, match="gone"):
+        list(items)
