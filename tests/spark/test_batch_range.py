@@ -38,7 +38,7 @@ def test_sources_of_one_group_are_taken_together_and_others_left_out(tmp_path: P
     _log(tmp_path, 1, _line({A: 6}), "18", _line({B: 2}), _line({TopicPartition("x", 0): 1}, "another"))
     assert find_batch_range(str(tmp_path), 1, group="g") == BatchRange({A: 5}, {A: 6, B: 2})
     _log(tmp_path, 2, _line({A: 6}), _line({A: 6}))
-    with pytest.raises(OffsetConflictError, match="two sources of group 'g' read in-0"):
+    with pytest.raises(OffsetConflictError, match=r"two sources of group 'g' read in-0"):
         find_batch_range(str(tmp_path), 2, group="g")
 
 
@@ -46,7 +46,7 @@ def test_a_query_without_our_source_counts_its_batches(tmp_path: Path) -> None:
     _log(tmp_path, 4, "17")
     out = TopicPartition("out", 0)
     assert find_batch_range(str(tmp_path), 4, group="g", sink_topic="out") == BatchRange({out: 4}, {out: 5})
-    with pytest.raises(OffsetConflictError, match="group='g'.*option topic"):
+    with pytest.raises(OffsetConflictError, match=r"group='g'.*option topic"):
         find_batch_range(str(tmp_path), 4, group="g")
 
 
@@ -67,13 +67,13 @@ def test_a_start_that_is_not_in_the_log_is_unknown(tmp_path: Path) -> None:
 def test_another_format_of_the_log_is_refused(tmp_path: Path) -> None:
     (tmp_path / "offsets").mkdir()
     (tmp_path / "offsets" / "1").write_text("v2\n{}\n{}")
-    with pytest.raises(OffsetConflictError, match="checkpointLocation.*v2"):
+    with pytest.raises(OffsetConflictError, match=r"checkpointLocation.*v2"):
         find_batch_range(str(tmp_path), 1, group="g")
 
 
 def test_a_checkpoint_on_another_file_system_needs_the_rendezvous(tmp_path: Path) -> None:
     checkpoint = "s3a://bucket/checkpoint"
-    with pytest.raises(OffsetConflictError, match="range of batch 5 cannot be found.*s3a"):
+    with pytest.raises(OffsetConflictError, match=r"range of batch 5 cannot be found.*s3a"):
         find_batch_range(checkpoint, 5, group="g", rendezvous=tmp_path)
     leave_range("g", {A: 2}, {A: 9}, rendezvous=tmp_path)
     assert find_batch_range(checkpoint, 5, group="g", rendezvous=tmp_path) == BatchRange({A: 2}, {A: 9})
@@ -93,7 +93,7 @@ def test_a_damaged_rendezvous_is_none(tmp_path: Path) -> None:
     leave_range("g", {A: 2}, {A: 9}, rendezvous=tmp_path)
     for text in ("", "{}", "[]", '{"start": 1, "end": 2, "used_by": null}'):
         next(tmp_path.glob("*.range")).write_text(text)
-        with pytest.raises(OffsetConflictError, match="cannot be found"):
+        with pytest.raises(OffsetConflictError, match=r"cannot be found"):
             find_batch_range(None, 5, group="g", rendezvous=tmp_path)
 
 

@@ -47,17 +47,18 @@ def test_partitions_of_other_topics_are_not_compared() -> None:
     ],
 )
 def test_any_other_offset_is_a_conflict_that_names_all_three(found: Offsets, reason: str) -> None:
-    with pytest.raises(OffsetConflictError, match=f"batch 7.*group 'g'.*{reason}.*Committed: .*start of the batch: in-0=5, in-1=10; end: in-0=8"):
+    named = r"Committed: .*start of the batch: in-0=5, in-1=10; end: in-0=8"
+    with pytest.raises(OffsetConflictError, match=rf"batch 7.*group 'g'.*{reason}.*{named}"):
         is_committed(_batch(START, END), _committed(found))
 
 
 def test_a_mix_of_start_and_end_is_a_conflict() -> None:
-    with pytest.raises(OffsetConflictError, match="some partitions stand at the start"):
+    with pytest.raises(OffsetConflictError, match=r"some partitions stand at the start"):
         is_committed(_batch({A: 1, B: 1}, {A: 2, B: 2}), _committed({A: 1, B: 2}))
 
 
 def test_a_batch_that_ends_before_it_starts_is_a_conflict() -> None:
-    with pytest.raises(OffsetConflictError, match="ends before it starts in in-0"):
+    with pytest.raises(OffsetConflictError, match=r"ends before it starts in in-0"):
         is_committed(_batch({A: 2}, {A: 1}), _committed({A: 2}))
 
 
@@ -70,9 +71,9 @@ def test_a_partition_that_came_with_this_batch_may_have_no_offset() -> None:
     grown = {**END, C: 3}
     assert not is_committed(_batch(START, grown), _committed(START))
     assert is_committed(_batch(START, grown), _committed(grown))
-    with pytest.raises(OffsetConflictError, match="some partitions stand"):
+    with pytest.raises(OffsetConflictError, match=r"some partitions stand"):
         is_committed(_batch(START, grown), _committed(END))
-    with pytest.raises(OffsetConflictError, match="new-0 is neither"):
+    with pytest.raises(OffsetConflictError, match=r"new-0 is neither"):
         is_committed(_batch(START, grown), _committed({**START, C: 1}))
 
 
@@ -83,12 +84,12 @@ def test_metadata_decides_a_batch_that_moves_no_offset(last: int, expected: bool
 
 @pytest.mark.parametrize(("query_id", "last"), [("q", 5), ("another", 6), ("another", 7)])
 def test_a_batch_that_moves_no_offset_must_follow_the_last_one(query_id: str, last: int) -> None:
-    with pytest.raises(OffsetConflictError, match=f"moves no offset.*batch {last} of query {query_id}"):
+    with pytest.raises(OffsetConflictError, match=rf"moves no offset.*batch {last} of query {query_id}"):
         is_committed(_batch(END, END), _committed(END, query_id=query_id, batch_id=last))
 
 
 def test_offsets_that_another_tool_committed_do_not_decide_a_batch_that_moves_none() -> None:
-    with pytest.raises(OffsetConflictError, match="moves no offset.*but none"):
+    with pytest.raises(OffsetConflictError, match=r"moves no offset.*but none"):
         is_committed(_batch(END, END), {A: Committed(8), B: Committed(10)})
 
 
@@ -102,21 +103,21 @@ def test_a_first_batch_of_unknown_start() -> None:
     assert not is_committed(_batch(None, END, batch_id=0), {})
     assert is_committed(_batch(None, END, batch_id=0), _committed(END, batch_id=0))
     assert not is_committed(_batch(None, END, batch_id=0, has_output=False), _committed(END, query_id="another"))
-    with pytest.raises(OffsetConflictError, match="start of the batch is not known.*unknown"):
+    with pytest.raises(OffsetConflictError, match=r"start of the batch is not known.*unknown"):
         is_committed(_batch(None, END, batch_id=0), _committed(END, query_id="another"))
-    with pytest.raises(OffsetConflictError, match="start of the batch is not known"):
+    with pytest.raises(OffsetConflictError, match=r"start of the batch is not known"):
         is_committed(_batch(None, END, batch_id=0), _committed(START))
-    with pytest.raises(OffsetConflictError, match="no entry 6"):
+    with pytest.raises(OffsetConflictError, match=r"no entry 6"):
         is_committed(_batch(None, END), _committed(END))
 
 
 def test_a_source_without_partitions_has_nothing_to_commit() -> None:
     assert is_committed(_batch({}, {}, has_output=False), {})
-    with pytest.raises(OffsetConflictError, match="no partition"):
+    with pytest.raises(OffsetConflictError, match=r"no partition"):
         is_committed(_batch({}, {}), {})
 
 
 def test_long_lists_of_partitions_are_cut() -> None:
     many = {TopicPartition("in", number): 1 for number in range(30)}
-    with pytest.raises(OffsetConflictError, match="and 25 more"):
+    with pytest.raises(OffsetConflictError, match=r"and 25 more"):
         is_committed(_batch(many, many), {})

@@ -80,7 +80,7 @@ def test_a_held_identity_is_named_only_for_the_next_batch_of_the_same_query(pipe
 
 def test_output_beyond_the_bound_is_refused_before_anything_is_sent(pipeline: Pipeline, client: Client) -> None:
     driver = pipeline.driver(output_bytes_max=100)
-    with pytest.raises(OutputError, match="^maxOutputBytes=100: "):
+    with pytest.raises(OutputError, match=r"^maxOutputBytes=100: "):
         driver.commit(0)
     pipeline.check(client, [])
     assert driver.relay._client is None
@@ -107,13 +107,13 @@ def test_a_group_with_live_members_is_refused(pipeline: Pipeline, client: Client
     with client.consumer(pipeline.group, topics=[pipeline.source]) as consumer:
         while client.describe_group(pipeline.group).state != "Stable":
             consumer.poll(0.1)
-        with pytest.raises(OffsetConflictError, match=f"^group: '{pipeline.group}' has 1 live members"):
+        with pytest.raises(OffsetConflictError, match=rf"^group: '{pipeline.group}' has 1 live members"):
             pipeline.driver().commit(0)
 
 
 def test_a_refusal_for_good_names_the_batch(pipeline: Pipeline, client: Client) -> None:
     output = task_output({TopicPartition(pipeline.sink, 0): [bytes(3_000_000)]})
-    with pytest.raises(BrokerError, match=f"batch 0 of group '{pipeline.group}' was not committed: MESSAGE_TOO_LARGE"):
+    with pytest.raises(BrokerError, match=rf"batch 0 of group '{pipeline.group}' was not committed: MESSAGE_TOO_LARGE"):
         pipeline.driver().relay.commit([output], batch_id=0, query_id="q", batch_range=pipeline.range(0))
     pipeline.check(client, [])
 

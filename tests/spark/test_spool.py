@@ -79,13 +79,13 @@ def test_a_damaged_file_is_an_error_and_no_output(tmp_path: Path, damage: str) -
 def test_a_damaged_message_is_an_error() -> None:
     output = _written(Spool("/not/there", "token"))
     damaged = TaskOutput(output.task, output.partitions, output.index, output.rows, output.size_bytes, None, output.data[:2])
-    with pytest.raises(SpoolError, match="task 0-0 is damaged: its commit message"):
+    with pytest.raises(SpoolError, match=r"task 0-0 is damaged: its commit message"):
         list(damaged.batches())
 
 
 def test_output_beyond_the_bound_is_refused_by_the_option_s_name(tmp_path: Path) -> None:
     spool = Spool.create(None, parent=tmp_path)
-    with pytest.raises(OutputError, match="^maxOutputBytes=1000: "):
+    with pytest.raises(OutputError, match=r"^maxOutputBytes=1000: "):
         _written(spool, bytes_max=1000)
     assert os.listdir(spool.directory) == ["token"]
     assert output_bytes_max(False) < 1024**3 < output_bytes_max(True)
@@ -112,9 +112,9 @@ def test_a_disk_that_refuses_is_an_error_with_the_path(tmp_path: Path) -> None:
     assert writer._file is not None
     writer._file.close()
     writer._file = open("/dev/full", "wb", buffering=16)  # noqa: SIM115  closed by the writer
-    with pytest.raises(SpoolError, match=f"cannot be written: {tmp_path}.*no space left"), writer:
+    with pytest.raises(SpoolError, match=rf"cannot be written: {tmp_path}.*no space left"), writer:
         writer.append(*BATCHES[2])
-    with pytest.raises(SpoolError, match="cannot be written: .*no such file"):
+    with pytest.raises(SpoolError, match=r"cannot be written: .*no such file"):
         SpoolWriter("0-0", str(tmp_path / "gone"))
 
 
@@ -145,5 +145,5 @@ def test_the_directory_is_the_user_s_alone(tmp_path: Path) -> None:
     root = spool_root(tmp_path)
     assert root.stat().st_mode & 0o777 == 0o700
     root.chmod(0o755)
-    with pytest.raises(SpoolError, match="open to others"):
+    with pytest.raises(SpoolError, match=r"open to others"):
         spool_root(tmp_path)
