@@ -196,16 +196,27 @@ class GroupMachine:
     def delete_group(self, group_id: str, reply: Reply) -> Decision:
         return admin.delete_group(self.shard, group_id, reply)
 
-    def forget_topics(self, names: Iterable[str]) -> Decision:
-        """Topics were deleted: what groups have committed in them goes, and where share groups stand in them."""
-        gone, draft = frozenset(names), Draft()
-        draft.separate(delete.forget_topics(self.shard, gone))
+    def topics_deleted(self, names: Iterable[str]) -> None:
+        """What groups have committed in these topics is forgotten by `forget_topics`; while the log is loaded, when that is done."""
+        self.shard.deleted_topics.update(dict.fromkeys(names))
+
+    def forget_topics(self, _now_ms: int) -> Decision:
+        """Removes what groups have committed in deleted topics, and where share groups stand in them; again until the log takes it."""
+        draft = Draft()
+        self._forget_topics(draft)
+        return draft.decision()
+
+    def _forget_topics(self, draft: Draft) -> None:
+        gone = frozenset(self.shard.deleted_topics)
+        if not gone:
+            return
+        delete.forget_topics(self.shard, draft)
         for group in self.shard.groups.values():
             if type(group) is ShareGroup:
                 part = Draft()
                 forget_deleted_topics(self.shard, group, gone, part)
                 draft.include(part)
-        return draft.decision()
+        draft.on_refusal(lambda repair, _code: repair.schedule("forget-topics", delete.FORGET_RETRY_MS, self.forget_topics))
 
     # The fold of the log
 
@@ -278,7 +289,7 @@ class GroupMachine:
     def follow_up(self, now_ms: int) -> Decision:
         """After a marker: what compaction would get wrong is logged once more."""
         draft = Draft()
-        draft.separate(delete.rewrite_overtaken(self.shard))
+        delete.rewrite_overtaken(self.shard, draft)
         return draft.decision()
 
     def resume(self, now_ms: int) -> Decision:
@@ -296,7 +307,9 @@ class GroupMachine:
         draft.on_refusal(lambda repair, _code: self._resume_share_states(repair))
         expiry.schedule_sweep(self.shard, draft)
         logged, draft.records = draft.records, []
-        draft.separate([*delete.rewrite_overtaken(self.shard), *logged])
+        delete.rewrite_overtaken(self.shard, draft)
+        draft.separate(logged)
+        self._forget_topics(draft)
         return draft.decision()
 
     def _resume_share_states(self, draft: Draft) -> None:

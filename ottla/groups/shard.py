@@ -70,6 +70,7 @@ class GroupShard:
 
     __slots__ = (
         "deferred",
+        "deleted_topics",
         "forgetting",
         "groups",
         "is_live",
@@ -98,6 +99,8 @@ class GroupShard:
         self.groups: dict[str, Group] = {}
         self.offsets = OffsetStore()
         self.deferred: dict[str, Callable[[ErrorCode], Effect]] = {}  # soft: what to answer if the rest of a command never runs
+        # soft: deleted topics whose offsets are still there, and the last record that this is about; None: whatever there is by now
+        self.deleted_topics: dict[str, int | None] = {}
         self.sessions: dict[tuple[str, str], Session] = {}  # soft: (group, member) of consumer and share groups
         self.refreshes: dict[str, Refresh] = {}  # soft: by consumer or share group
         self.forgetting: dict[tuple[str, Uuid], int] = {}  # soft: (group, topic) that share coordinators are asked to forget, how often

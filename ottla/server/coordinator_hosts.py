@@ -121,11 +121,12 @@ class GroupHosts:
             host.machine.topics_changed()
 
     def forget_topics(self, names: Iterable[str]) -> None:
-        """Topics were deleted: their committed offsets go as well."""
+        """Topics were deleted: their committed offsets go as well; those that are still being loaded, when they are."""
         gone = tuple(names)
         for _, host in sorted(self._hosts.items()):
+            host.machine.topics_deleted(gone)
             if host.state is HostState.ACTIVE:
-                host.run(lambda _now_ms, machine=host.machine: machine.forget_topics(gone))  # type: ignore[misc]
+                host.run(host.machine.forget_topics)
 
     def close(self) -> None:
         for index in sorted(self._hosts):

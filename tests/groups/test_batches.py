@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from ottla.base.errors import ErrorCode
+from ottla.groups.offsets.delete import FORGET_RETRY_MS, REWRITE_RETRY_MS
 from tests.scenarios.groups_world import World
 
 PARTITIONS = 60
@@ -39,3 +41,47 @@ def test_single_offsets_are_deleted() -> None:
     said = world.run(f"delete-offset {' '.join(f'gone-{index}' for index in range(PARTITIONS))} group=g")
     assert not any("UNKNOWN_SERVER_ERROR" in line for line in said)
     assert {topic for topic, _ in world.machine.shard.offsets.keys_of("g")} == {"kept"}
+
+
+# Refused for another reason than its size
+
+
+def test_offsets_of_a_deleted_topic_are_forgotten_when_the_log_takes_batches_again() -> None:
+    world = committed()
+    world.log.refuse_next = ErrorCode.NOT_ENOUGH_REPLICAS
+    world.run("drop-topic gone")
+    assert ("gone", 0) in world.machine.shard.offsets.keys_of("g")
+    world.run(f"advance {FORGET_RETRY_MS}")
+    assert {topic for topic, _ in world.machine.shard.offsets.keys_of("g")} == {"kept"}
+
+
+def test_what_is_committed_to_a_topic_made_anew_is_not_forgotten_with_the_old_one() -> None:
+    world = committed()
+    world.log.refuse_next = ErrorCode.NOT_ENOUGH_REPLICAS
+    world.run("drop-topic gone")
+    world.run("commit - gone-0=3 group=g")
+    world.run(f"advance {FORGET_RETRY_MS}")
+    assert [key for key in world.machine.shard.offsets.keys_of("g") if key[0] == "gone"] == [("gone", 0)]
+    found = world.machine.shard.offsets.get("g", "gone", 0)
+    assert found is not None and found.offset == 3
+
+
+def test_a_deletion_is_forgotten_once_its_offsets_are() -> None:
+    """A later retry, for another topic, must not concern a topic of this name that was made since."""
+    world = committed()
+    world.run("drop-topic gone")
+    assert not world.machine.shard.deleted_topics
+    world.run("commit - gone-0=3 group=g")
+    world.run("drop-topic kept")
+    assert world.machine.shard.offsets.keys_of("g") == [("gone", 0)]
+
+
+def test_an_offset_that_compaction_would_get_wrong_is_logged_once_more_however_often_the_log_refuses() -> None:
+    world = World()
+    world.run("txn-commit 5 t-0=1")
+    world.run("commit - t-0=2")
+    world.log.refuse_next = ErrorCode.NOT_ENOUGH_REPLICAS
+    world.run("marker 5 commit")
+    assert world.machine.shard.offsets.rewrites
+    world.run(f"advance {REWRITE_RETRY_MS}")
+    assert not world.machine.shard.offsets.rewrites

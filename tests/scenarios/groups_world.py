@@ -376,7 +376,8 @@ class World:
         self.host.run(lambda _now: self.machine.delete_offsets(command, answer))
 
     def do_drop_topic(self, arguments: Arguments) -> None:
-        self.host.run(lambda _now: self.machine.forget_topics(arguments.words))
+        self.machine.topics_deleted(arguments.words)
+        self.host.run(self.machine.forget_topics)
 
     # Operators
 

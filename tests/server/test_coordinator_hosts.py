@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 from typing import Any
+from unittest import mock
 
 import pytest
 
@@ -11,6 +12,9 @@ from ottla.base.cluster_metadata import ClusterMetadata
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.base.types import GROUP_METADATA_TOPIC, TopicPartition
 from ottla.groups.commands import AlterShareOffsets, Caller, ShareHeartbeat, StartOffset
+from ottla.groups.offsets.store import CommittedOffset
+from ottla.groups.records import offset_commit
+from ottla.machine.host import HostState
 from ottla.server.coordinator_hosts import GroupHosts
 from tests.fakes.clock import ManualClock
 from tests.fakes.coordinator_settings import group_settings
@@ -37,6 +41,22 @@ class LedPartition:
 
     def __init__(self) -> None:
         self.leader = MemoryLog()
+
+
+def test_offsets_of_a_topic_that_is_deleted_while_they_are_loaded_are_forgotten() -> None:
+    clock = ManualClock()
+    timers, partition = ManualTimers(clock), LedPartition()
+    for topic in ("gone", "kept"):
+        partition.leader.append_records([offset_commit("g", topic, 0, CommittedOffset(7, -1, "", 0))], None, 0)
+    hosts = GroupHosts(clock, timers, SeededRandom(1), ClusterMetadata(), group_settings())
+    with mock.patch("ottla.server.coordinator_hosts.reader_of", lambda _partition, _bytes_max: partition.leader.reader(1)):
+        hosts.lead(partition, 1024)  # type: ignore[arg-type]
+    host = hosts.host_of_partition(0)
+    assert host is not None and host.state is HostState.LOADING
+    hosts.forget_topics(["gone"])
+    timers.run_due()
+    assert host.state is HostState.ACTIVE
+    assert host.machine.shard.offsets.keys_of("g") == [("kept", 0)]
 
 
 def test_what_share_coordinators_answer_is_decided_on_the_shard_that_asked() -> None:

@@ -7,10 +7,15 @@ from ottla.groups import records
 from ottla.groups.answers import DeletedOffsets
 from ottla.groups.classic.group import CONSUMER_PROTOCOL_TYPE, ClassicGroup
 from ottla.groups.commands import DeleteOffsets
+from ottla.groups.offsets.store import Key
 from ottla.groups.shard import GroupShard
 from ottla.groups.share.group import ShareGroup
-from ottla.machine.contract import Decision, LogRecord, Reply
+from ottla.machine.contract import Decision, Reply
 from ottla.machine.draft import Draft, answered
+
+FORGET_RETRY_MS = REWRITE_RETRY_MS = 1_000
+NOT_DELETED = -2
+"""Where no record stands."""
 
 
 def refuse_delete(code: ErrorCode) -> DeletedOffsets:
@@ -37,21 +42,44 @@ def delete_offsets(shard: GroupShard, command: DeleteOffsets, reply: Reply) -> D
     return draft.decision()
 
 
-def forget_topics(shard: GroupShard, names: frozenset[str]) -> list[LogRecord]:
-    """Topics were deleted: offsets in them mean nothing, and would be wrong for a topic of the same name."""
-    return [
-        records.offset_tombstone(group_id, topic, partition)
-        for group_id in shard.offsets.group_ids()
-        for topic, partition in shard.offsets.keys_of(group_id)
-        if topic in names
-    ]
+def forget_topics(shard: GroupShard, draft: Draft) -> None:
+    """Topics were deleted: offsets in them mean nothing, and would be wrong for topics of the same names.
+
+    Decided again until the log takes it. By then there may be topics of these names again: what was committed in them since stays.
+    """
+    deleted, found = shard.deleted_topics, list[tuple[str, Key, int]]()
+    for group_id in shard.offsets.group_ids():
+        for key in shard.offsets.keys_of(group_id):
+            if key[0] in deleted:
+                found.append((group_id, key, shard.offsets.newest_record(group_id, key)))
+    ends = dict.fromkeys(deleted, -1)
+    for _, (topic, _), record in found:
+        ends[topic] = max(ends[topic], record)
+    for topic, known in deleted.items():
+        deleted[topic] = ends[topic] = ends[topic] if known is None else known
+    draft.separate(records.offset_tombstone(group_id, *key) for group_id, key, record in found if record <= ends[key[0]])
+
+    def done() -> None:
+        for topic, end in ends.items():
+            if deleted.get(topic, NOT_DELETED) == end:
+                del deleted[topic]
+
+    draft.call(done)
 
 
-def rewrite_overtaken(shard: GroupShard) -> list[LogRecord]:
+def rewrite_overtaken(shard: GroupShard, draft: Draft) -> None:
     """Logs once more what compaction would get wrong (`store.py` says why)."""
     logged = []
     for group_id, (topic, partition) in shard.offsets.rewrites:
         committed = shard.offsets.get(group_id, topic, partition)
         assert committed is not None, f"offset of {topic}-{partition} in group {group_id} is to be rewritten but is gone"
         logged.append(records.offset_commit(group_id, topic, partition, committed))
-    return logged
+    if logged:
+        draft.separate(logged)
+        draft.on_refusal(lambda repair, _code: repair.schedule("rewrite", REWRITE_RETRY_MS, lambda _now_ms: _rewrite_again(shard)))
+
+
+def _rewrite_again(shard: GroupShard) -> Decision:
+    draft = Draft()
+    rewrite_overtaken(shard, draft)
+    return draft.decision()

@@ -1,14 +1,15 @@
 """What does OffsetFetch do: which offsets has a group, and which of them may be shown?
 
-A fetch that asks for stable offsets gets UNSTABLE_OFFSET_COMMIT for those that an open transaction is about to move (KIP-447).
+A fetch that asks for stable offsets gets UNSTABLE_OFFSET_COMMIT for those that an open transaction is about to move (KIP-447). An offset
+that was committed for another topic id is of a topic that is gone, and is not shown: it means nothing in the one that has its name now.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from ottla.base.errors import ApiError, ErrorCode
-from ottla.base.uuids import ZERO_UUID
+from ottla.base.uuids import ZERO_UUID, Uuid
 from ottla.groups.answers import FetchedOffset, FetchedOffsets
 from ottla.groups.commands import FetchOffsets, TopicPartitions
 from ottla.groups.consumer.group import ConsumerGroup
@@ -33,7 +34,8 @@ def fetch_offsets(shard: GroupShard, command: FetchOffsets, reply: Reply) -> Dec
     topics = command.topics
     if topics is None:
         topics = _all_topics(shard, shard.offsets.keys_of(command.group_id) if unstable else committed)
-    offsets = [_offsets(committed, unstable, asked.topic, asked.partitions) for asked in topics]
+    topic_id = shard.topics.topic_id
+    offsets = [_offsets(committed, unstable, asked.topic, topic_id(asked.topic) or ZERO_UUID, asked.partitions) for asked in topics]
     return answered(reply, FetchedOffsets(ErrorCode.NONE, topics, offsets), refuse_fetch)
 
 
@@ -56,11 +58,15 @@ def _all_topics(shard: GroupShard, keys: Iterable[Key]) -> list[TopicPartitions]
 
 
 def _offsets(
-    committed: Mapping[Key, CommittedOffset], unstable: Collection[Key], topic: str, partitions: Iterable[int]
+    committed: Mapping[Key, CommittedOffset], unstable: Collection[Key], topic: str, topic_id: Uuid, partitions: Sequence[int]
 ) -> list[FetchedOffset]:
+    found: list[FetchedOffset] = [committed.get((topic, partition)) for partition in partitions]
+    for position, offset in enumerate(found):
+        if type(offset) is CommittedOffset and offset.topic_id != topic_id and ZERO_UUID not in (offset.topic_id, topic_id):
+            found[position] = None
     if not unstable:
-        return [committed.get((topic, partition)) for partition in partitions]
+        return found
     return [
-        ErrorCode.UNSTABLE_OFFSET_COMMIT if (topic, partition) in unstable else committed.get((topic, partition))
-        for partition in partitions
+        ErrorCode.UNSTABLE_OFFSET_COMMIT if (topic, partition) in unstable else offset
+        for partition, offset in zip(partitions, found, strict=True)
     ]

@@ -63,6 +63,13 @@ class OffsetStore:
         """Those of the group's partitions whose offset an open transaction is about to move."""
         return self.open_transactions.get(group_id, ())
 
+    def newest_record(self, group_id: str, key: Key) -> int:
+        """Where the last record about this partition stands in the log, be it committed or pending."""
+        committed = self.of_group(group_id).get(key)
+        pending = self.open_transactions.get(group_id, {}).get(key, ())
+        newest = -1 if committed is None else committed.record_offset
+        return max((newest, *(self.pending[producer_id][group_id][key].record_offset for producer_id in pending)))
+
     def has_offsets(self, group_id: str) -> bool:
         return bool(self.committed.get(group_id) or self.open_transactions.get(group_id))
 
