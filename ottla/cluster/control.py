@@ -2,13 +2,16 @@
 
 Three fences (P4): a message of an older controller epoch gets STALE_CONTROLLER_EPOCH; one for an earlier registration of this broker gets
 STALE_BROKER_EPOCH; a replica's state with an older leader epoch or partition epoch than the last one, or the same again, changes nothing.
+A replica's state that contradicts itself (a leader that is not in sync, for one) gets INVALID_REQUEST for its message, and changes nothing
+either; the other states of the message are carried out.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import logging
+from collections.abc import Callable, Sequence
 
-from ottla.base.cluster_metadata import CONFIG_BROKER, PartitionMetadata
+from ottla.base.cluster_metadata import CONFIG_BROKER, NO_LEADER, PartitionMetadata
 from ottla.base.control_messages import (
     ControlMessage,
     LeaderAndIsr,
@@ -21,6 +24,8 @@ from ottla.base.control_messages import (
 )
 from ottla.base.errors import ErrorCode
 from ottla.cluster.metadata_cache import MetadataCache
+
+log = logging.getLogger("ottla.cluster")
 
 Done = Callable[[ErrorCode], object]
 
@@ -60,9 +65,12 @@ class ControlReceiver:
             self._carry_out(message, done)
 
     def _carry_out(self, message: ControlMessage, done: Done) -> None:
+        code = ErrorCode.NONE
         if isinstance(message, LeaderAndIsr):
             self._last_broker_epoch = message.broker_epoch
-            self._replicas.on_leader_and_isr([state for state in message.states if self._is_news(state)])
+            sound = _sound(message.states)
+            code = ErrorCode.NONE if len(sound) == len(message.states) else ErrorCode.INVALID_REQUEST
+            self._replicas.on_leader_and_isr([state for state in sound if self._is_news(state)])
         elif isinstance(message, StopReplica):
             self._replicas.on_stop_replica([replica for replica in message.stopped if self._may_stop(replica)])
         elif isinstance(message, UpdateMetadata):
@@ -75,7 +83,7 @@ class ControlReceiver:
             self._take_configs(message)
             done(ErrorCode.NONE)
             return
-        self._replicas.call_when_settled(lambda: done(ErrorCode.NONE))
+        self._replicas.call_when_settled(lambda: done(code))
 
     def _is_news(self, state: PartitionState) -> bool:
         key, new = (state.topic_id, state.partition.index), state.partition
@@ -100,3 +108,28 @@ class ControlReceiver:
             self._on_broker_configs()
         for resource_type, name in changed:
             self._replicas.on_configs(resource_type, name)
+
+
+def _sound(states: Sequence[PartitionState]) -> list[PartitionState]:
+    found = []
+    for state in states:
+        reason = _contradiction(state.partition)
+        if reason:
+            log.error("a state of %s-%d from the controller is refused: %s", state.topic, state.partition.index, reason)
+        else:
+            found.append(state)
+    return found
+
+
+def _contradiction(state: PartitionMetadata) -> str:
+    """Why no partition can be in this state; empty if one can."""
+    replicas, isr = state.replicas, state.isr
+    if state.index < 0 or state.leader_epoch < 0 or state.partition_epoch < 0:
+        return f"negative index or epoch {state.index}, {state.leader_epoch}, {state.partition_epoch}"
+    if not replicas or len(set(replicas)) < len(replicas):
+        return f"replicas {replicas}"
+    if not isr or not set(isr) <= set(replicas):
+        return f"ISR {isr} of replicas {replicas}"
+    if state.leader not in isr and state.leader != NO_LEADER:
+        return f"leader {state.leader} outside of the ISR {isr}"
+    return ""

@@ -4,8 +4,8 @@
 leader epoch; `follower_log` (`follower_log.py`) while it follows, likewise. Offline it has neither. What clients may read is bounded by the
 state: consumers by the high watermark, readers of committed data by the last stable offset; followers read to the end of the log.
 
-Invariants, asserted where they change: leader epochs go up (I15), a leader is in its ISR (I9). A request that names another leader epoch
-changes nothing (I18). Requests of other brokers must be judged before they come here: an assertion stops the broker.
+Invariants: leader epochs go up (I15), a leader is in its ISR (I9); a role that would break one is refused with `ApiError` and changes
+nothing, since it comes from another broker. A request that names another leader epoch changes nothing (I18).
 
 Waiters for offsets are called when their term ends; watchers at every move, in every role (`base/notifier.py`).
 """
@@ -121,11 +121,13 @@ class Partition:
     def become_leader(self, *, leader_epoch: int, partition_epoch: int, replicas: Sequence[int], isr: Sequence[int], now_ms: int) -> None:
         """Starts a term of leadership, or takes a new ISR or replica set within the same epoch. `now_ms` is monotonic.
 
-        A request that repeats or is older than what is known of this epoch changes nothing: a proposal that is pending stays so.
+        A request that repeats or is older than what is known of this epoch changes nothing: a proposal that is pending stays so. Raises
+        `ApiError` FENCED_LEADER_EPOCH for an older epoch, INVALID_REQUEST for an ISR without this broker.
         """
         state, leader = self.state, self.leader
-        assert leader_epoch >= state.leader_epoch, f"{self.topic_partition}: leader epoch {leader_epoch} after {state.leader_epoch} (I15)"
-        assert state.broker_id in isr, f"{self.topic_partition}: a leader outside of its ISR {isr} (I9)"
+        self._require_epoch(leader_epoch)
+        if state.broker_id not in isr:
+            raise ApiError(ErrorCode.INVALID_REQUEST, f"{self.topic_partition}: a leader outside of its ISR {isr} (I9)")
         is_same_term = leader is not None and leader.epoch == leader_epoch
         if is_same_term and partition_epoch <= state.partition_epoch:
             return
@@ -141,9 +143,10 @@ class Partition:
     def become_follower(
         self, *, leader_id: int, leader_epoch: int, partition_epoch: int, replicas: Sequence[int], isr: Sequence[int]
     ) -> None:
-        """Follows `leader_id` (-1: the partition has no leader now). A term of leadership ends."""
+        """Follows `leader_id` (-1: the partition has no leader now). A term of leadership ends. Raises `ApiError` FENCED_LEADER_EPOCH for
+        an older epoch."""
         state = self.state
-        assert leader_epoch >= state.leader_epoch, f"{self.topic_partition}: leader epoch {leader_epoch} after {state.leader_epoch} (I15)"
+        self._require_epoch(leader_epoch)
         is_same_term = self.follower_log is not None and self.follower_log.epoch == leader_epoch
         state.assign(leader_id=leader_id, leader_epoch=leader_epoch, partition_epoch=partition_epoch, replicas=replicas, isr=isr)
         # An epoch that this replica led without writing anything must not stand in the way of older records it has yet to get.
@@ -152,6 +155,11 @@ class Partition:
             self._end_term()
             self.follower_log = FollowerLog(state, leader_epoch)
         state.notify()
+
+    def _require_epoch(self, leader_epoch: int) -> None:
+        known = self.state.leader_epoch
+        if leader_epoch < known:
+            raise ApiError(ErrorCode.FENCED_LEADER_EPOCH, f"{self.topic_partition}: leader epoch {leader_epoch} after {known} (I15)")
 
     def go_offline(self, reason: str, code: ErrorCode = ErrorCode.KAFKA_STORAGE_ERROR) -> None:
         """Refuses reads, appends and acknowledgements until the log is opened again: its directory failed, or, with another `code`, the

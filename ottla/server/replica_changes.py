@@ -175,18 +175,24 @@ class ReplicaChanges:
             self._missing[key] = state
             self.mark_offline([key])
             return
+        try:
+            if state.partition.leader == self._broker_id:
+                self._lead(partition, state)
+            else:
+                self._follow(partition, state)
+        except ApiError as error:
+            log.error("%s stays as it is: %s", key, error.message)
+
+    def _follow(self, partition: Partition, state: PartitionState) -> None:
         wanted = state.partition
-        if wanted.leader == self._broker_id:
-            self._lead(partition, state)
-        else:
-            partition.become_follower(
-                leader_id=wanted.leader,
-                leader_epoch=wanted.leader_epoch,
-                partition_epoch=wanted.partition_epoch,
-                replicas=wanted.replicas,
-                isr=wanted.isr,
-            )
-            self._hosts.resign(*key)
+        partition.become_follower(
+            leader_id=wanted.leader,
+            leader_epoch=wanted.leader_epoch,
+            partition_epoch=wanted.partition_epoch,
+            replicas=wanted.replicas,
+            isr=wanted.isr,
+        )
+        self._hosts.resign(state.topic, wanted.index)
 
     def _lead(self, partition: Partition, state: PartitionState) -> None:
         wanted = state.partition

@@ -144,11 +144,14 @@ class Log:
 
     def append_as_follower(self, batches: memoryview) -> None:
         """Appends a leader's batches with the offsets and epochs that they carry; all are judged before the first is written."""
-        if self.log_start_offset == self.log_end_offset and len(batches) >= BATCH_OVERHEAD:
+        begin = self.log_end_offset
+        if self.log_start_offset == begin and len(batches) >= BATCH_OVERHEAD:
             first = read_batch_header(batches)
-            if first.base_offset < self.log_end_offset <= first.last_offset:  # the leader's log starts in the middle of a batch
-                self.truncate_fully_and_start_at(first.base_offset, log_start_offset=self.log_end_offset)
-        headers = judge_followed(self.topic_partition, batches, next_offset=self.log_end_offset, epoch=self.epochs.latest)
+            if first.base_offset < begin <= first.last_offset:  # the leader's log starts in the middle of a batch
+                begin = first.base_offset
+        headers = judge_followed(self.topic_partition, batches, next_offset=begin, epoch=self.epochs.latest)
+        if headers and begin < self.log_end_offset:
+            self.truncate_fully_and_start_at(begin, log_start_offset=self.log_end_offset)
         start = end = 0
         run: list[BatchHeader] = []
         for position, header in headers:

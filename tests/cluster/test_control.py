@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 import pytest
 
 from ottla.base.cluster_metadata import CONFIG_BROKER, BrokerMetadata, ConfigPut, PartitionMetadata, TopicMetadata
@@ -19,7 +22,7 @@ from ottla.cluster.control import ControlReceiver
 from ottla.cluster.metadata_cache import MetadataCache
 from tests.controller.cluster import RecordingReplicas
 
-ID = b"\1" * 16
+ID, ID2 = b"\1" * 16, b"\2" * 16
 CONFIGS = UpdateConfigs(controller_id=1, controller_epoch=5, broker_epoch=100, changes=[ConfigPut(CONFIG_BROKER, "", {"a": "b"})])
 
 
@@ -89,6 +92,42 @@ def test_only_newer_states_of_a_replica_are_passed_on() -> None:
     for leader_epoch, partition_epoch in ((3, 7), (3, 6), (2, 9), (3, 8), (4, 0), (3, 9)):
         world.receive(leader_and_isr(leader_epoch, partition_epoch))
     assert world.terms() == [(3, 7), (3, 8), (4, 0)]
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"leader_epoch": -1},
+        {"partition_epoch": -1},
+        {"index": -1},
+        {"replicas": ()},
+        {"replicas": (1, 1)},
+        {"isr": (2,)},
+        {"isr": ()},
+        {"leader": 2, "replicas": (1, 2), "isr": (1,)},
+        {"leader": 2, "replicas": (1,), "isr": (1,)},
+        {"leader": -2},
+    ],
+)
+def test_a_state_that_contradicts_itself_is_refused_and_the_others_are_not(wrong: dict[str, Any]) -> None:
+    """I9, I15: they come from other brokers as bytes."""
+    world = Receiver()
+    sound = partition(9, 2)
+    states = [
+        PartitionState(topic="t", topic_id=topic_id, partition=state) for topic_id, state in ((ID, replace(sound, **wrong)), (ID2, sound))
+    ]
+    message = LeaderAndIsr(controller_id=1, controller_epoch=5, broker_epoch=100, states=states)
+    assert world.receive(message) == [ErrorCode.INVALID_REQUEST]
+    assert [state.topic_id for state in world.replicas.states[1:]] == [ID2]
+    assert world.receive(leader_and_isr(4)) == [ErrorCode.NONE], "the refused state is not remembered"
+    assert world.replicas.states[-1].partition.leader_epoch == 4
+
+
+def test_a_partition_without_a_leader_contradicts_nothing() -> None:
+    world = Receiver()
+    state = PartitionState(topic="t", topic_id=ID, partition=replace(partition(4), leader=-1))
+    assert world.receive(LeaderAndIsr(controller_id=1, controller_epoch=5, broker_epoch=100, states=[state])) == [ErrorCode.NONE]
+    assert world.terms() == [(3, 7), (4, 0)]
 
 
 def test_a_late_stop_of_an_earlier_leadership_is_ignored() -> None:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import errno
-
-import pytest
+from typing import Any
 
 from ottla.base.errors import ErrorCode, StorageError
 from ottla.base.types import READ_COMMITTED
@@ -35,10 +34,16 @@ def test_a_follower_refuses_clients_and_names_the_leader(alone: Partition) -> No
 
 def test_i15_epochs_do_not_go_back(alone: Partition) -> None:
     alone.become_leader(leader_epoch=3, partition_epoch=1, replicas=[1], isr=[1], now_ms=0)
-    with pytest.raises(AssertionError):
-        alone.become_leader(leader_epoch=2, partition_epoch=1, replicas=[1], isr=[1], now_ms=0)
-    with pytest.raises(AssertionError):
-        alone.become_follower(leader_id=2, leader_epoch=2, partition_epoch=1, replicas=[1, 2], isr=[2])
+    older: dict[str, Any] = {"leader_epoch": 2, "partition_epoch": 9}
+    assert refusal(lambda: alone.become_leader(**older, replicas=[1], isr=[1], now_ms=0)) is ErrorCode.FENCED_LEADER_EPOCH
+    assert refusal(lambda: alone.become_follower(leader_id=2, **older, replicas=[1, 2], isr=[2])) is ErrorCode.FENCED_LEADER_EPOCH
+    assert alone.is_leading and (alone.leader_epoch, alone.partition_epoch) == (3, 1)
+
+
+def test_i9_a_leader_outside_of_its_isr_is_refused(alone: Partition) -> None:
+    asked: dict[str, Any] = {"leader_epoch": 4, "partition_epoch": 1, "replicas": [1, 2], "isr": [2]}
+    assert refusal(lambda: alone.become_leader(**asked, now_ms=0)) is ErrorCode.INVALID_REQUEST
+    assert alone.is_leading and (alone.leader_epoch, alone.isr) == (0, (1,))
 
 
 def test_i44_a_failed_write_takes_the_partition_offline(alone: Partition, disk: MemDisk) -> None:
@@ -145,5 +150,3 @@ def test_a_high_watermark_from_a_checkpoint_is_kept_within_the_log(alone: Partit
     assert Partition(log, broker_id=1, high_watermark=9).high_watermark == 2
     log.advance_log_start(1)
     assert Partition(log, broker_id=1).high_watermark == 1
-
-

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from ottla.base import turns
+from ottla.base.control_messages import PartitionState
 from ottla.base.errors import ErrorCode
 from ottla.controller.api import NewPartitions, NewTopic, TopicResult
 from ottla.replication.partition import Partition
@@ -70,6 +71,26 @@ def test_what_was_said_first_is_done_first(loop: asyncio.AbstractEventLoop, serv
     until_answered(loop, answers, 3)
     assert [[result.name for result in results] for results in answers] == [["t"], ["t"], ["u"]]
     assert opened(server, "t") == 9 and opened(server, "u") == 1
+
+
+def test_a_role_of_an_older_epoch_changes_nothing(
+    loop: asyncio.AbstractEventLoop, server: BrokerServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It comes from another broker, so it is no reason to stop this one."""
+    answers: Answers = []
+    server.node.controller.create_topics([NewTopic(name="t", num_partitions=1)], False, answers.append)
+    until_answered(loop, answers)
+    topic, partition = server.node.metadata.topic("t"), server.node.partitions.get("t", 0)
+    assert topic is not None and partition is not None
+    epoch = partition.leader_epoch + 5
+    partition.become_leader(leader_epoch=epoch, partition_epoch=9, replicas=partition.isr, isr=partition.isr, now_ms=0)
+    state = PartitionState(topic="t", topic_id=topic.topic_id, partition=topic.partitions[0])
+    server.node.replicas.on_leader_and_isr([state])
+    done: list[bool] = []
+    server.node.replicas.call_when_settled(lambda: done.append(True))
+    run_until(loop, lambda: done)
+    assert partition.is_leading and partition.leader_epoch == epoch
+    assert "t-0 stays as it is" in caplog.text
 
 
 def test_a_deletion_in_the_middle_of_a_creation_leaves_nothing(

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import suppress
+
 import pytest
 
 from ottla.base.errors import ApiError, ErrorCode
@@ -41,6 +44,20 @@ def test_one_damaged_batch_refuses_all_of_them(position: int) -> None:
         built.log.append_as_follower(memoryview(data))
     assert caught.value.code == ErrorCode.CORRUPT_MESSAGE
     assert offsets_of(built.log) == [] and built.log.log_end_offset == 0
+
+
+@pytest.mark.parametrize("spoil", [lambda data: data[:-1], lambda data: data[:70] + b"!" + data[71:], lambda data: data[:61]])
+def test_a_log_that_starts_within_a_batch_keeps_its_start_when_that_batch_is_refused(spoil: Callable[[bytearray], bytearray]) -> None:
+    """Cut off, damaged, or only its header: nothing is cut before a whole and right batch is there."""
+    built = LogBuilder()
+    built.log.truncate_fully_and_start_at(3)
+    data = spoil(bytearray(batch_of(5, base_offset=0, leader_epoch=1)))
+    with suppress(ApiError):
+        built.log.append_as_follower(memoryview(data))
+    assert (built.log.log_start_offset, built.log.log_end_offset) == (3, 3)
+    assert [name for name in built.disk.listdir(built.log.directory) if name.endswith(".log")] == ["00000000000000000003.log"]
+    built.log.append_as_follower(memoryview(bytearray(batch_of(5, base_offset=0, leader_epoch=1))))
+    assert (built.log.log_start_offset, built.log.log_end_offset) == (3, 5)
 
 
 def test_nothing_sent_is_nothing_appended() -> None:
