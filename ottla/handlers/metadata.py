@@ -1,9 +1,10 @@
 """Metadata: the brokers of the cluster and the leader of each partition.
 
 Behaviour: the brokers as the connection's listener reaches them, the controller, and leader, replicas and in-sync replicas of the topics
-asked for: all of them (null, or an empty list in version 0), none (an empty list), by name, or by id, which wins. A missing topic is
-created when the client and `auto.create.topics.enable` allow it; it is in the answer at once, because with the embedded store creation is
-complete when the call returns. A partition without a leader is listed with LEADER_NOT_AVAILABLE.
+asked for: all of them (null, or an empty list in version 0), none (an empty list), by name, or by id. If one topic has an id, names and
+topics without ids are ignored, as in Kafka; versions without ids refuse a request that has one, or lacks a name. A missing topic is created
+when the client and `auto.create.topics.enable` allow it; it is in the answer at once, because with the embedded store creation is complete
+when the call returns. A partition without a leader is listed with LEADER_NOT_AVAILABLE.
 
 Version notes: 1 controller id, internal flag, null for all topics. 4 the client may forbid creation (KIP-204). 7 leader epoch (KIP-320).
 8-10 authorized operations of the cluster (KIP-430). 10, 12 topic ids (KIP-516). 13 a top-level error (KIP-1102).
@@ -29,13 +30,13 @@ from ottla.requests.rights import describable_topics, is_allowed, may_create
 from ottla.security.acl import AclOperation, ResourceType
 from ottla.wire.messages.metadata import (
     MetadataRequest,
-    MetadataRequestTopic,
     MetadataResponse,
     MetadataResponseBroker,
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
 
+IDS_SINCE = 12
 CACHED_TOPICS_MAX = 20_000
 _cache: dict[str, tuple[TopicMetadata, MetadataResponseTopic]] = {}
 """The last answer made for each topic; it holds as long as the (immutable) metadata it was made from is the topic's."""
@@ -44,10 +45,15 @@ _cache: dict[str, tuple[TopicMetadata, MetadataResponseTopic]] = {}
 def handle(broker: Broker, request: RequestContext, body: MetadataRequest) -> MetadataResponse | Pending:
     if body.topics is None or (request.version == 0 and not body.topics):
         return _response(broker, request, body, _all_topics(broker, request, body))
-    answers: dict[str | bytes, MetadataResponseTopic] = {}
+    ids = [wanted.topic_id for wanted in body.topics if wanted.topic_id != ZERO_UUID]
+    if request.version < IDS_SINCE and (ids or any(wanted.name is None for wanted in body.topics)):
+        return _response(broker, request, body, [_refusal(ErrorCode.INVALID_REQUEST, wanted.name or "") for wanted in body.topics])
+    if ids:
+        return _response(broker, request, body, [_answer_by_id(broker, request, body, topic_id) for topic_id in dict.fromkeys(ids)])
+    answers: dict[str | None, MetadataResponseTopic] = {}
     missing: list[str] = []
     for wanted in body.topics:
-        _answer_one(broker, request, body, wanted, answers, missing)
+        _answer_by_name(broker, request, body, wanted.name, answers, missing)
     to_create = _creatable(broker, request, body, missing, answers)
     if not to_create:
         return _response(broker, request, body, answers.values())
@@ -86,23 +92,19 @@ def _all_topics(broker: Broker, request: RequestContext, body: MetadataRequest) 
     ]
 
 
-def _answer_one(
+def _answer_by_name(
     broker: Broker,
     request: RequestContext,
     body: MetadataRequest,
-    wanted: MetadataRequestTopic,
-    answers: dict[str | bytes, MetadataResponseTopic],
+    name: str | None,
+    answers: dict[str | None, MetadataResponseTopic],
     missing: list[str],
 ) -> None:
     """Puts the answer of one topic in its place; a missing name keeps its place for what creation brings."""
-    name = wanted.name
-    if name is None or (wanted.topic_id != ZERO_UUID and request.version >= 12):  # Java clients send an empty name beside the id
-        answers[wanted.topic_id] = _answer_by_id(broker, request, body, wanted.topic_id)
-        return
-    if wanted.topic_id != ZERO_UUID:
-        answers[name] = _refusal(ErrorCode.INVALID_REQUEST, name, wanted.topic_id)
-        return
     if name in answers:
+        return
+    if name is None:
+        answers[name] = _refusal(ErrorCode.INVALID_REQUEST, None)
         return
     if not is_allowed(broker, request, AclOperation.DESCRIBE, ResourceType.TOPIC, name):
         answers[name] = _refusal(ErrorCode.TOPIC_AUTHORIZATION_FAILED, name)
@@ -120,8 +122,6 @@ def _answer_one(
 
 
 def _answer_by_id(broker: Broker, request: RequestContext, body: MetadataRequest, topic_id: bytes) -> MetadataResponseTopic:
-    if request.version < 12 or topic_id == ZERO_UUID:
-        return _refusal(ErrorCode.INVALID_REQUEST, None if request.version >= 12 else "", topic_id)
     topic = broker.metadata.topic_by_id(topic_id)
     if topic is None:
         return _refusal(ErrorCode.UNKNOWN_TOPIC_ID, None, topic_id)
@@ -140,7 +140,7 @@ def _creatable(
     request: RequestContext,
     body: MetadataRequest,
     missing: list[str],
-    answers: dict[str | bytes, MetadataResponseTopic],
+    answers: dict[str | None, MetadataResponseTopic],
 ) -> list[NewTopic]:
     """The missing topics that this request may create."""
     if not missing or not body.allow_auto_topic_creation or not broker.config.auto_create_topics_enable:

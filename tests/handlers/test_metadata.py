@@ -7,6 +7,7 @@ import pytest
 from ottla.base.config import load
 from ottla.base.errors import ErrorCode
 from ottla.base.types import GROUP_METADATA_TOPIC
+from ottla.base.uuids import ZERO_UUID
 from ottla.controller.api import NewTopic
 from ottla.controller.machine import decide_brokers_changed
 from ottla.security.acl import AclOperation
@@ -107,9 +108,35 @@ def test_an_id_wins_over_the_name_beside_it(name: str) -> None:
     assert [(topic.name, topic.topic_id, topic.error_code) for topic in answer.topics] == [("a", made.topic_id, 0)]
 
 
-def test_an_id_before_its_version_is_refused() -> None:
-    request = MetadataRequest(topics=[MetadataRequestTopic(name="a", topic_id=b"\1" * 16)])
-    assert errors(AdminWorld().ask(request, 11)) == {"a": ErrorCode.INVALID_REQUEST}
+def test_topics_without_an_id_are_ignored_beside_one_that_has_an_id() -> None:
+    """As in Kafka; so they are not created either."""
+    world = AdminWorld()
+    (made,) = world.cluster.create("a")
+    world.cluster.create("b")
+    asked = [
+        MetadataRequestTopic(name=name, topic_id=topic_id) for name, topic_id in (("b", ZERO_UUID), ("", made.topic_id), ("c", ZERO_UUID))
+    ]
+    answer = world.ask(MetadataRequest(topics=[*asked, *asked]))
+    assert [(topic.name, topic.error_code) for topic in answer.topics] == [("a", 0)]
+    assert world.cluster.metadata.topic("c") is None
+
+
+def test_a_topic_with_neither_id_nor_name_is_refused() -> None:
+    world = AdminWorld()
+    world.cluster.create("a")
+    answer = world.ask(MetadataRequest(topics=[MetadataRequestTopic(name=None), MetadataRequestTopic(name="a")]))
+    assert [(topic.name, topic.error_code) for topic in answer.topics] == [(None, ErrorCode.INVALID_REQUEST), ("a", 0)]
+
+
+@pytest.mark.parametrize("wrong", [MetadataRequestTopic(name="a", topic_id=b"\1" * 16), MetadataRequestTopic(name=None)])
+def test_a_request_that_needs_ids_is_refused_whole_before_their_version(wrong: MetadataRequestTopic) -> None:
+    world = AdminWorld()
+    world.cluster.create("b")
+    answer = world.ask(MetadataRequest(topics=[wrong, MetadataRequestTopic(name="b")]), 11)
+    assert [(topic.name, topic.error_code) for topic in answer.topics] == [
+        (wrong.name or "", ErrorCode.INVALID_REQUEST),
+        ("b", ErrorCode.INVALID_REQUEST),
+    ]
 
 
 def test_a_partition_without_a_leader_is_leader_not_available() -> None:
