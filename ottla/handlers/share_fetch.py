@@ -3,9 +3,9 @@
 Behaviour: acknowledgements in the request are applied first (`share_acknowledge.py`). Then the partitions of the session are read,
 beginning each time with another one, each from the first available offset, and records are acquired until there are `max_records`. The
 answer has slices of segment files, whole batches of which the member may use the offsets named as acquired. If fewer than `min_bytes` are
-available, it waits up to `max_wait_ms` for a partition to move or records to become available again, and then the same code runs again. A
-request for 0 bytes or records acquires nothing and does not wait. The answer is sent when the acknowledgements are durable and the reading
-has ended.
+available, it waits up to `max_wait_ms` for a partition to move or records to become available again, asks for the rights again, and then
+the same code runs again. A request for 0 bytes or records acquires nothing and does not wait. The answer is sent when the acknowledgements
+are durable and the reading has ended.
 UNSUPPORTED_VERSION while the feature `share.version` is at level 0.
 
 Version notes: 1 limits by records and batches of about `batch_size`; 2 strict limit of records (KIP-1206), renewed locks (KIP-1222): a
@@ -24,7 +24,7 @@ from ottla.base.share_state import SharePartitionKey
 from ottla.replication.partition import Partition
 from ottla.requests.context import Broker, Pending, RequestContext, Watch, Watched
 from ottla.requests.endpoints import live_brokers
-from ottla.requests.rights import require
+from ottla.requests.rights import is_allowed, require
 from ottla.requests.share_acknowledgements import (
     LEADERSHIP_ERRORS,
     RENEWAL_SINCE,
@@ -191,12 +191,27 @@ class ShareFetch:
         return self._body.max_records > 0 and self._body.max_bytes > 0
 
     def _wake(self) -> None:
-        if self._attempt(False):
+        if not self._may_go_on() or self._attempt(False):
             self._end()
 
     def _give_up(self) -> None:
-        self._attempt(True)
+        if self._may_go_on():
+            self._attempt(True)
         self._end()
+
+    def _may_go_on(self) -> bool:
+        """Whether the group may still be read with after a wait: rights may have been withdrawn. Sets the error of topics that may not.
+
+        Without the right to the group nothing is acquired, and the member's next request is refused.
+        """
+        broker, request = self._broker, self._request
+        if broker.authorizer.allows_clients_everything(request.connection):
+            return True
+        for reading in self._readings:
+            name = reading.partition.topic_partition.topic if reading.partition is not None else None
+            if name is not None and not is_allowed(broker, request, AclOperation.READ, ResourceType.TOPIC, name):
+                reading.error = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        return is_allowed(broker, request, AclOperation.READ, ResourceType.GROUP, self._session.group_id)
 
     def _end(self) -> None:
         assert self._watch is not None

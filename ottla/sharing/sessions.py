@@ -4,6 +4,9 @@ A session belongs to a group and a member. Epoch 0 opens one (and takes the plac
 epoch, -1 ends it. It also ends with the connection that opened it. When a session ends, what its member has acquired and not acknowledged
 is available again; the group's share partitions are closed with its last session here.
 
+A session is found by group and member alone, as in Kafka: a member may come by another connection, or as another principal. Each request
+needs READ on its group, and member ids are random uuids.
+
 The number of sessions is bounded by `group.share.max.share.sessions`. Left out: what is read and acknowledged (`share_fetch.py`,
 `share_acknowledge.py`).
 """

@@ -9,10 +9,11 @@ import pytest
 from ottla.base.config import load
 from ottla.base.errors import ErrorCode
 from ottla.base.share_state import SharePartitionKey, ShareState, StateBatch
-from ottla.requests.context import ConnectionInfo, Pending
-from ottla.security.acl import AclOperation, ResourceType
+from ottla.requests.context import Pending
+from ottla.security.acl import ResourceType
 from ottla.wire.batch_header import iter_batches
 from ottla.wire.messages.share_fetch import ShareFetchResponse
+from tests.fakes.authorizer import StrictAuthorizer
 from tests.handlers.records_world import TOPIC_ID
 from tests.handlers.share_world import GROUP, LOCK_MS, ShareWorld, acquired, codes, connection
 
@@ -397,24 +398,31 @@ def test_no_more_records_in_flight_than_the_group_may_have() -> None:
     assert acquired(pending.response) == {0: [(300, 449, 1)]}
 
 
-class Denies:
-    """Refuses one type of resource."""
-
-    def __init__(self, resource_type: ResourceType) -> None:
-        self._resource_type = resource_type
-
-    def is_allowed(self, connection: ConnectionInfo, operation: AclOperation, resource_type: ResourceType, name: str) -> bool:
-        return resource_type is not self._resource_type
-
-
 def test_a_client_without_the_right_to_read() -> None:
     world = ShareWorld()
-    world.broker.authorizer = Denies(ResourceType.GROUP)
+    world.broker.authorizer = StrictAuthorizer(ResourceType.GROUP)
     assert world.fetch(0, partitions=(0,)).error_code == ErrorCode.GROUP_AUTHORIZATION_FAILED
     assert world.acknowledge(1, (0, 0, 0, [ACCEPT])).error_code == ErrorCode.GROUP_AUTHORIZATION_FAILED
-    world.broker.authorizer = Denies(ResourceType.TOPIC)
+    world.broker.authorizer = StrictAuthorizer(ResourceType.TOPIC)
     assert codes(world.fetch(0, partitions=(0,))) == {0: ErrorCode.TOPIC_AUTHORIZATION_FAILED}
     assert codes(world.acknowledge(1, (0, 0, 0, [ACCEPT]))) == {0: ErrorCode.TOPIC_AUTHORIZATION_FAILED}
+
+
+@pytest.mark.parametrize(("denied", "expected"), [("t", {0: ErrorCode.TOPIC_AUTHORIZATION_FAILED}), (GROUP, {})])
+@pytest.mark.parametrize("is_woken", [True, False])
+def test_rights_are_asked_for_again_after_a_wait(denied: str, expected: dict[int, ErrorCode], is_woken: bool) -> None:
+    """A member that has lost the right to its topic or its group meanwhile acquires nothing; its next request is refused."""
+    world = ShareWorld()
+    world.broker.authorizer = StrictAuthorizer()
+    world.fetch(0, partitions=(0,), max_wait_ms=0)
+    pending = world.fetch(1, min_bytes=1 if is_woken else 1_000_000)
+    assert isinstance(pending, Pending)
+    world.broker.authorizer.denied.add(denied)
+    world.append(10)
+    world.timers.advance(0 if is_woken else 500)
+    assert codes(pending.response) == expected and not acquired(pending.response)
+    world.broker.authorizer.denied.clear()
+    assert acquired(world.fetch(0, member="b", partitions=(0,))) == {0: [(0, 9, 1)]}, "the first delivery"
 
 
 def test_share_groups_are_switched_off_before_4_2() -> None:
