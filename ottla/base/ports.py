@@ -335,11 +335,12 @@ class Check:
 
 
 Operation = Create | Set | Delete | Check
+_WITH_DATA = (Create, Set)
 
 
 def operation_bytes(operation: Operation) -> int:
     """What the operation takes of `MULTI_BYTES_MAX`."""
-    data = operation.data if isinstance(operation, Create | Set) else b""
+    data = operation.data if isinstance(operation, _WITH_DATA) else b""
     return OPERATION_OVERHEAD_BYTES + len(operation.path) + len(data)
 
 

@@ -96,11 +96,8 @@ class Announcements:
 
     def _metadata(self, state: ClusterState, changes: Sequence[Change], before: Before) -> None:
         settings = [change for change in changes if isinstance(change, ConfigPut | QuotaPut)]
-        removed = [
-            (name, topic.topic_id)
-            for name, topic in before.items()
-            if topic is not None and any(isinstance(change, TopicRemoved) and change.name == name for change in changes)
-        ]
+        gone = dict.fromkeys(change.name for change in changes if isinstance(change, TopicRemoved))
+        removed = [(name, topic.topic_id) for name, topic in before.items() if topic is not None and name in gone]
         names = [*before, *(put.name for put in settings if isinstance(put, ConfigPut) and put.resource_type == CONFIG_TOPIC)]
         topics = [topic for topic in map(state.topic, dict.fromkeys(names)) if topic is not None]
         brokers = list(state.brokers.values())

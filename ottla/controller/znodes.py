@@ -119,7 +119,7 @@ def entity_name(node_name: str) -> str | None:
 
 def quoted(name: str) -> str:
     """A name that may stand in a path: all but plain letters as `%XX`."""
-    if name == DEFAULT_ENTITY:
+    if name == DEFAULT_ENTITY or PLAIN_LETTERS.issuperset(name):
         return name
     return "".join(letter if letter in PLAIN_LETTERS else "".join(f"%{byte:02X}" for byte in letter.encode()) for letter in name)
 
