@@ -25,7 +25,7 @@ from ottla.wire.batch_header import LOG_APPEND_TIME, BatchHeader, record_section
 from ottla.wire.record_validation import read_zigzag
 from ottla.wire.records import Buffer, read_records
 
-_GROUP_BYTES = 4 << 20
+_GROUP_BYTES = 2 << 20
 """Unpacked bytes that are decoded together: enough that the calls of numpy weigh nothing, few enough for a core's cache."""
 
 _ROWS_MAX = 1 << 16

@@ -24,7 +24,7 @@ import pyarrow.compute as pc
 from ottla.spark.columns import HeaderColumn, binary_column, blob_lengths, find_column, header_column
 from ottla.spark.errors import OptionError, OutputError
 from ottla.spark.varints import Varints, join_varints, varint_sizes, zigzag
-from ottla.wire.batch_header import BATCH_OVERHEAD, HEADER, LOG_OVERHEAD, MAGIC, TRANSACTIONAL_BIT, stamp_crc
+from ottla.wire.batch_header import BATCH_OVERHEAD, CODEC_MASK, HEADER, LOG_OVERHEAD, MAGIC, TRANSACTIONAL_BIT, Buffer, stamp_crc
 from ottla.wire.compression import CODEC_NAMES, CODEC_NONE, compress
 
 BATCH_BYTES = 1 << 20
@@ -33,7 +33,9 @@ BATCH_BYTES = 1 << 20
 _ROWS_BYTES_MAX = 1 << 30
 """Rows of more bytes are encoded in halves, so that 32-bit offsets reach."""
 _RECORD_BYTES_MIN = 7
+_HEADER_ROOM = bytes(BATCH_OVERHEAD)
 _EMPTY = pa.scalar(b"", pa.binary())
+_NO_HEADERS = pa.scalar(b"\0", pa.binary())
 _ZERO = Varints(0, 1)
 _NULL = Varints(1, 1)
 """The length of a null key or value: -1, as zigzag."""
@@ -179,16 +181,14 @@ def _cut(sizes: Any, capacity: int) -> Iterator[tuple[int, int]]:
 def _encode(columns: _Columns, count: int, attributes: int) -> EncodedBatch:
     timestamps = columns.timestamps
     base_timestamp, max_timestamp = int(timestamps[0]), int(timestamps.max())
-    body = _join_records(columns, count)
-    codec = attributes & 7
-    if codec != CODEC_NONE:
-        packed = compress(codec, body)
-        if len(packed) < len(body):
-            body = memoryview(packed)
-        else:
-            attributes &= ~7
-    data = bytearray(BATCH_OVERHEAD + len(body))
-    data[BATCH_OVERHEAD:] = body
+    body: Buffer = _join_records(columns, count)
+    codec = attributes & CODEC_MASK
+    packed = compress(codec, body) if codec != CODEC_NONE else body
+    if len(packed) < len(body):
+        body = packed
+    else:
+        attributes &= ~CODEC_MASK
+    data = bytearray().join((_HEADER_ROOM, body))
     length = len(data) - LOG_OVERHEAD
     HEADER.pack_into(data, 0, 0, length, -1, MAGIC, 0, attributes, count - 1, base_timestamp, max_timestamp, -1, -1, -1, count)
     stamp_crc(data, 0, len(data))
@@ -196,10 +196,7 @@ def _encode(columns: _Columns, count: int, attributes: int) -> EncodedBatch:
 
 
 def _join_records(columns: _Columns, count: int) -> memoryview:
-    """The bytes of the records: what follows a batch's header.
-
-    Where no record has headers, their count (a zero at each record's end) is written in front of the next record instead: a column less.
-    """
+    """The bytes of the records: what follows a batch's header."""
     key, value, timestamps, headers = columns
     deltas = timestamps - timestamps[0]
     offset_delta = Varints.of(np.arange(count, dtype=np.int64))
@@ -210,18 +207,13 @@ def _join_records(columns: _Columns, count: int) -> memoryview:
     fields = (time_delta, offset_delta, key_length, value_length)
     sizes = sum(field.sizes for field in fields) + 1 + key_bytes + value_bytes + headers_bytes
     front = [Varints.of(sizes), _ZERO, time_delta, offset_delta, key_length]
-    if headers is None:
-        front.insert(0, _ZERO)
     if key is None:
-        front.append(value_length)
-        pieces = [join_varints(front, count)]
+        pieces = [join_varints([*front, value_length], count)]
     else:
         pieces = [join_varints(front, count), key, join_varints([value_length], count)]
-    pieces += [column for column in (value, headers) if column is not None]
-    joined = _join(*pieces) if len(pieces) > 1 else pieces[0]
+    joined = _join(*pieces, *([] if value is None else [value]), _NO_HEADERS if headers is None else headers)
     _, ends, data = joined.buffers()
-    body = memoryview(data)[: int(np.frombuffer(ends, np.int32, count + 1)[-1])]
-    return memoryview(bytes(body[1:]) + b"\0") if headers is None else body
+    return memoryview(data)[: int(np.frombuffer(ends, np.int32, count + 1)[-1])]
 
 
 def _lengths(blob: Any | None) -> tuple[Varints, Any]:

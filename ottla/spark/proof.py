@@ -91,9 +91,7 @@ def _judge_ranges(commits: Iterable[GroupCommit], findings: Findings) -> None:
                 _judge_range(partition, known, end, metadata, findings)
 
 
-def _judge_other_commit(
-    partition: TopicPartition, known: InputRange | None, end: int, commit: GroupCommit, findings: Findings
-) -> None:
+def _judge_other_commit(partition: TopicPartition, known: InputRange | None, end: int, commit: GroupCommit, findings: Findings) -> None:
     where = f"record {commit.position} of the group's log"
     if known is None:
         findings.notes.append(f"{partition}: another program had committed offset {end} before the first batch ({where})")

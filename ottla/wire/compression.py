@@ -46,7 +46,13 @@ _BUFFER_GROWTH = 4
 _BUFFER_FULL = "whole buffer"
 """The text of cramjam's error for a full output buffer; a test checks it."""
 
+_LZ4_HEADER_BYTES_MIN = 7
+_LZ4_BLOCK_CHECKSUM = 0x10
+_LZ4_CONTENT_SIZE = 0x08
+_LZ4_DICTIONARY = 0x01
+
 _INT32 = Struct(">i")
+_UINT32_LITTLE = Struct("<I")
 
 
 def compress(codec: int, data: Buffer, level: int | None = None) -> bytes:
@@ -78,12 +84,12 @@ def decompress(codec: int, data: Buffer, max_bytes: int) -> Buffer:
     if codec == CODEC_LZ4:
         from cramjam import lz4
 
-        return _decompress_growing(lz4.decompress_into, "lz4", data, max_bytes)
+        return _decompress_growing(lz4.decompress_into, "lz4", data, max_bytes, _lz4_room(data))
     if codec == CODEC_ZSTD:
         from cramjam import zstd
 
         # The library itself refuses windows of more than 128 MiB, and fills a window only as far as it has output for it.
-        return _decompress_growing(zstd.decompress_into, "zstd", data, max_bytes)
+        return _decompress_growing(zstd.decompress_into, "zstd", data, max_bytes, _likely_room(data))
     raise WireError(f"unknown compression codec {codec}")
 
 
@@ -148,11 +154,37 @@ def _gzip_decompress(data: Buffer, max_bytes: int) -> Buffer:
     return output
 
 
-def _decompress_growing(decompress_into: Callable[[Buffer, bytearray], int], name: str, data: Buffer, max_bytes: int) -> Buffer:
+def _likely_room(data: Buffer) -> int:
+    return max(_FIRST_BUFFER_BYTES_MIN, _FIRST_BUFFER_RATIO * len(data))
+
+
+def _lz4_room(data: Buffer) -> int:
+    """What the blocks of an lz4 frame can yield at most, where that is less than the usual room: filling memory with zeros costs time.
+
+    Only a guess at the first buffer: for what is no single plain frame the usual room is as good.
+    """
+    room, end = 1, len(data)
+    limit = _likely_room(data)
+    if end < _LZ4_HEADER_BYTES_MIN:
+        return limit
+    flags, block_bytes = data[4], 1 << (8 + 2 * (data[5] >> 4 & 7))
+    position = _LZ4_HEADER_BYTES_MIN + (8 if flags & _LZ4_CONTENT_SIZE else 0) + (4 if flags & _LZ4_DICTIONARY else 0)
+    while position + 4 <= end and room < limit:
+        size: int = _UINT32_LITTLE.unpack_from(data, position)[0] & 0x7FFFFFFF
+        if size == 0:
+            return room
+        room += block_bytes
+        position += 4 + size + (4 if flags & _LZ4_BLOCK_CHECKSUM else 0)
+    return limit
+
+
+def _decompress_growing(
+    decompress_into: Callable[[Buffer, bytearray], int], name: str, data: Buffer, max_bytes: int, first_bytes: int
+) -> Buffer:
     """Unpacks into a buffer of our size, never of the data's; a buffer that was too small is freed before the next one is made."""
     from cramjam import DecompressionError
 
-    size = min(max(_FIRST_BUFFER_BYTES_MIN, _FIRST_BUFFER_RATIO * len(data)), max_bytes)
+    size = min(first_bytes, max_bytes)
     while True:
         output = bytearray(size)
         try:

@@ -19,6 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ottla.base.errors import WireError
+from ottla.wire import compression
 from ottla.wire.compression import CODEC_GZIP, CODEC_LZ4, CODEC_NAMES, CODEC_NONE, CODEC_SNAPPY, CODEC_ZSTD, compress, decompress
 
 PACKED = (CODEC_GZIP, CODEC_SNAPPY, CODEC_LZ4, CODEC_ZSTD)
@@ -100,6 +101,22 @@ def test_lz4_is_one_frame_of_independent_blocks() -> None:
     assert flags >> 6 == 1, "version"
     assert flags & 0x20, "blocks are independent"
     assert not flags & 0x04, "no content checksum"
+
+
+@pytest.mark.parametrize("size", [0, 1, 65_535, 65_536, 65_537, 1 << 18, 1 << 20])
+def test_lz4_gets_as_much_room_as_its_blocks_can_fill(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Noise fills little more than its packed size; a first buffer that is too small would be thrown away."""
+    data = random.Random(size).randbytes(size)
+    forms = [compress(CODEC_LZ4, data)]
+    for checksum in (False, True):
+        for block_size in (lz4.frame.BLOCKSIZE_MAX64KB, lz4.frame.BLOCKSIZE_MAX1MB):
+            options = {"block_size": block_size, "block_checksum": checksum, "store_size": checksum}
+            forms.append(lz4.frame.compress(data, **options))
+    monkeypatch.setattr(compression, "_BUFFER_GROWTH", 0)
+    for packed in forms:
+        room = compression._lz4_room(packed)
+        assert size < room <= size + (1 << 20) + 1
+        assert bytes(decompress(CODEC_LZ4, packed, 4 << 20)) == data
 
 
 @pytest.mark.parametrize("codec", [CODEC_GZIP, CODEC_LZ4, CODEC_ZSTD])
@@ -254,6 +271,7 @@ def xxh32(data: bytes) -> int:
 BOMBS = """
 import json, resource, sys
 from ottla.base.errors import WireError
+from ottla.wire import compression
 from ottla.wire.compression import compress, decompress
 for codec in (1, 2, 3, 4):
     decompress(codec, compress(codec, b"warm"), 10)
