@@ -197,6 +197,20 @@ def client_page() -> str:
     return _page("The Python client", "`ottla/client`", made.page_lines(_table))
 
 
+def spark_page() -> str | None:
+    if not _there("ottla.spark.options"):
+        return None
+    from ottla.spark.options import OWNED, SOURCE_TABLE
+
+    lines = ["Names and meanings are those of Spark's own Kafka connector, compared without case.", ""]
+    for title, table in (("Reading", SOURCE_TABLE),):
+        rows = [(f"`{one.name}`", f"`{one.default}`" if one.default else "", one.used_by, one.meaning) for one in table]
+        lines += [f"## {title}", "", *_table(("Option", "Default", "Used by", "Meaning"), rows), ""]
+    lines += ["## Refused", "", "The pipeline itself decides these.", ""]
+    lines += _table(("Key", "Instead"), ((f"`{name}`", instead) for name, instead in sorted(OWNED.items())))
+    return _page("Options of the Spark source and sink", "`ottla/spark/options.py`", lines)
+
+
 PAGES: dict[str, Callable[[], str | None]] = {
     "apis.md": apis_page,
     "settings.md": settings_page,
@@ -206,6 +220,7 @@ PAGES: dict[str, Callable[[], str | None]] = {
     "resets.md": resets_page,
     "states.md": states_page,
     "client.md": client_page,
+    "spark.md": spark_page,
 }
 
 

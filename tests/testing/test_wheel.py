@@ -50,7 +50,7 @@ def test_the_wheel_is_pure_and_whole(wheel: Path) -> None:
     assert wheel.name == f"ottla-{__version__}-py3-none-any.whl"
     with zipfile.ZipFile(wheel) as archive:
         names = set(archive.namelist())
-    sources = {path.relative_to(ROOT).as_posix() for path in (ROOT / "ottla").rglob("*.py")}
+    sources = {path.relative_to(ROOT).as_posix() for package in ("ottla", "pyspark_ottla") for path in (ROOT / package).rglob("*.py")}
     assert sources <= names
     assert not [name for name in names if name.startswith(("tests/", "tools/"))]
 

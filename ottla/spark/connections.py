@@ -1,0 +1,101 @@
+"""Clients of the cluster in Spark's processes, one for each way to connect, kept as long as the process; and errors as one line.
+
+Spark's Python processes serve many batches and tasks one after another, each on one thread, so a client is opened once and used again. A
+client whose cluster could not be reached is dropped: the next use begins anew.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TypeVar
+
+from ottla.client import (
+    AuthenticationError,
+    AuthorizationError,
+    Client,
+    ClientError,
+    ConnectError,
+    FencedError,
+    TransportError,
+    connect,
+)
+from ottla.spark.errors import OptionError, PipelineError
+from ottla.spark.options import Connection
+
+T = TypeVar("T")
+
+_clients: dict[Connection, Client] = {}
+
+
+def client_of(connection: Connection) -> Client:
+    """The client of this process for these options. `OptionError` when they make no sense, `ClientError` when no broker can be used."""
+    client = _clients.get(connection)
+    if client is None:
+        try:
+            client = connect(
+                connection.bootstrap, dict(connection.security), client_id=connection.client_id, timeout_s=connection.timeout_s
+            )
+        except ValueError as error:
+            raise OptionError(f"kafka.bootstrap.servers, kafka.security.protocol, kafka.sasl.*, kafka.ssl.*: {error}") from None
+        _clients[connection] = client
+    return client
+
+
+def forget(connection: Connection) -> None:
+    """Closes the client of these options, if there is one."""
+    client = _clients.pop(connection, None)
+    if client is not None:
+        client.close()
+
+
+@contextmanager
+def explained(connection: Connection, option: str) -> Iterator[None]:
+    """Turns a client's error into a `PipelineError` of one line that names the option to look at; `option` names topics."""
+    try:
+        yield
+    except TransportError as error:
+        forget(connection)
+        raise PipelineError(f"kafka.bootstrap.servers={connection.bootstrap}: {error}") from None
+    except ClientError as error:
+        raise PipelineError(f"{_option_of(error, option)}: {error}") from None
+
+
+def ask(connection: Connection, option: str, question: Callable[[Client], T]) -> T:
+    """The answer to a question that may be asked twice: a connection that broke while nobody used it costs nothing but a second try."""
+    was_open = connection in _clients
+    with explained(connection, option):
+        try:
+            return question(client_of(connection))
+        except ConnectError:
+            if not was_open:
+                raise
+        forget(connection)
+        return question(client_of(connection))
+
+
+@contextmanager
+def reported() -> Iterator[None]:
+    """Lets Spark show a `PipelineError` without the frames of its own worker: the message says what to do.
+
+    A Python worker of Spark ends with its first error, so that the variable outlives nothing. In any other process it is left alone.
+    """
+    try:
+        yield
+    except PipelineError:
+        main = getattr(sys.modules.get("__main__"), "__spec__", None)
+        if main is not None and main.name.startswith("pyspark."):
+            os.environ["SPARK_HIDE_TRACEBACK"] = "1"
+        raise
+
+
+def _option_of(error: ClientError, option: str) -> str:
+    if isinstance(error, AuthenticationError):
+        return "kafka.sasl.*"
+    if isinstance(error, FencedError):
+        return "group"
+    if isinstance(error, AuthorizationError) and "GROUP" in error.name:
+        return "group"
+    return option

@@ -1,0 +1,89 @@
+"""Spark's entry: the data source `ottla`, found without registration by way of the package `pyspark_ottla`.
+
+    spark.readStream.format("ottla").option("kafka.bootstrap.servers", "localhost:9092").option("subscribe", "orders").load()
+
+Columns: `COLUMNS`. A DataFrame of a batch read is a snapshot of when `load()` was called: each action reads the same records, however
+much is written meanwhile. Options are checked when the DataFrame is made, so that a misspelled one shows at once.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
+
+from ottla.spark.connections import ask, reported
+from ottla.spark.errors import OptionError
+from ottla.spark.options import is_source, parse_source
+from ottla.spark.planning import Bounds
+from ottla.spark.source import OttlaBatchReader, OttlaStreamReader, read_snapshot
+
+_HEADER = StructType([StructField("key", StringType()), StructField("value", BinaryType())])
+
+COLUMNS = StructType(
+    [
+        StructField("key", BinaryType()),
+        StructField("value", BinaryType()),
+        StructField("topic", StringType()),
+        StructField("partition", IntegerType()),
+        StructField("offset", LongType()),
+        StructField("timestamp", TimestampType()),
+        StructField("timestampType", IntegerType()),
+    ]
+)
+"""The columns of the source: names and types of Spark's own connector."""
+
+COLUMNS_WITH_HEADERS = StructType([*COLUMNS, StructField("headers", ArrayType(_HEADER))])
+
+
+class OttlaDataSource(DataSource):
+    """Reads topics and writes to them, in batches and as a stream."""
+
+    @reported()
+    def __init__(self, options: Any) -> None:
+        super().__init__(options)
+        self._source = parse_source(options) if is_source(options) else None
+        self._bounds: dict[Any, Bounds] | None = None
+
+    @classmethod
+    def name(cls) -> str:
+        return "ottla"
+
+    @reported()
+    def schema(self) -> StructType:
+        """The columns, and on the way the snapshot that batch reads of this DataFrame see."""
+        if self._source is None:
+            self._source = parse_source(self.options)
+        source = self._source
+        self._bounds = ask(source.connection, source.subscription.option, lambda client: read_snapshot(client, source))
+        return COLUMNS_WITH_HEADERS if self._source.with_headers else COLUMNS
+
+    @reported()
+    def reader(self, schema: StructType) -> DataSourceReader:
+        return OttlaBatchReader(self._checked(schema), self._bounds)
+
+    @reported()
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        return OttlaStreamReader(self._checked(schema))
+
+    def _checked(self, schema: StructType) -> Any:
+        if not self.options:
+            raise OptionError(
+                "kafka.bootstrap.servers: missing; Spark keeps the options of CREATE TABLE from sources in Python: use CREATE TEMPORARY "
+                "VIEW ... USING ottla OPTIONS (...), or SELECT ... FROM the_table WITH (...)"
+            )
+        source = self._source or parse_source(self.options)
+        expected = COLUMNS_WITH_HEADERS if source.with_headers else COLUMNS
+        if schema.fieldNames() != expected.fieldNames() or [f.dataType for f in schema] != [f.dataType for f in expected]:
+            raise OptionError(f"schema: the columns are fixed, {expected.simpleString()}; leave out .schema(...)")
+        return source

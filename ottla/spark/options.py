@@ -1,0 +1,417 @@
+"""The options of the source and the sink, under the names of Spark's own Kafka connector, parsed and checked.
+
+A query moves over by changing its format: options that this source has no use for are accepted and change nothing (`WITHOUT_EFFECT`), a key
+`kafka.*` that is not mapped gives a warning, and one whose meaning the pipeline itself decides is refused (`OWNED`). Names are compared
+without case. Every refusal is an `OptionError` whose message begins with the option's name. `SOURCE_TABLE` and `SINK_TABLE` are the
+reference page. Needs no pyspark.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import logging
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from ottla.client import TopicPartition
+from ottla.spark.errors import OptionError
+
+MAX_OFFSETS_PER_TRIGGER = 200_000
+"""Bounds a batch unless the query says otherwise: 200 MB of records of a kilobyte, below `MAX_OUTPUT_BYTES`."""
+
+MAX_TRIGGER_DELAY_MS = 15 * 60 * 1000
+MAX_OUTPUT_BYTES = 256 * 1024 * 1024
+"""A quarter of Spark's `spark.driver.maxResultSize`, beyond which Spark itself would stop the job."""
+
+FETCH_BYTES = 8 * 1024 * 1024
+REQUEST_TIMEOUT_MS = 30_000
+TRANSACTION_TIMEOUT_MS = 60_000
+COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
+ISOLATIONS = ("read_committed", "read_uncommitted")
+
+
+class Option(NamedTuple):
+    """A line of the reference: name, default as text, what it is for, meaning."""
+
+    name: str
+    default: str
+    used_by: str
+    meaning: str
+
+
+_CONNECTION = (
+    Option("kafka.bootstrap.servers", "", "all", "Some of the brokers, `HOST:PORT[,HOST:PORT...]`. Required."),
+    Option(
+        "kafka.security.protocol", "PLAINTEXT", "all", "`PLAINTEXT`, `SSL`, `SASL_PLAINTEXT` or `SASL_SSL`; with it all `kafka.sasl.*` "
+        "and `kafka.ssl.*` settings of Kafka's clients (TLS files in PEM form).",
+    ),
+    Option("kafka.client.id", "ottla-spark", "all", "The name of this client in the broker's quotas and logs."),
+    Option("kafka.request.timeout.ms", str(REQUEST_TIMEOUT_MS), "all", "How long one request, or one series of tries, may take."),
+)  # fmt: skip
+
+SOURCE_TABLE = (
+    *_CONNECTION,
+    Option("subscribe", "", "streaming, batch", "Topics, separated by commas. Exactly one of the next three is required."),
+    Option("subscribePattern", "", "streaming, batch", "A regular expression (Python's) that whole topic names match. Internal topics "
+           "are left out."),
+    Option("assign", "", "streaming, batch", 'Single partitions as JSON: `{"orders":[0,1]}`.'),
+    Option("group", "", "streaming, batch", "The consumer group whose committed offsets are where a query without checkpoint begins. The "
+           "sink commits to it. Without a group, or if it has committed nothing, the query begins at `startingOffsets`."),
+    Option("isolation", "read_committed", "streaming, batch", "`read_committed` or `read_uncommitted`. `kafka.isolation.level` is the "
+           "same."),
+    Option("startingOffsets", "latest; batch: earliest", "streaming, batch", "`earliest`, `latest` (streaming only), or an offset for "
+           'each partition as JSON, `{"orders":{"0":23,"1":-2}}`: -2 is earliest, -1 latest.'),
+    Option("startingOffsetsByTimestamp", "", "streaming, batch", "A timestamp in milliseconds for each partition as JSON: the first "
+           "record at or after it. Comes before `startingOffsets`."),
+    Option("startingTimestamp", "", "streaming, batch", "One timestamp for all partitions. Comes before `startingOffsetsByTimestamp`."),
+    Option("startingOffsetsByTimestampStrategy", "error", "streaming, batch", "What a timestamp after the last record means: `error`, or "
+           "`latest`."),
+    Option("endingOffsets", "latest", "batch", "`latest`, or JSON as above (-1 is latest). The end is exclusive."),
+    Option("endingOffsetsByTimestamp", "", "batch", "A timestamp for each partition; without a record after it the end is the latest."),
+    Option("endingTimestamp", "", "batch", "One timestamp for all partitions."),
+    Option("maxOffsetsPerTrigger", str(MAX_OFFSETS_PER_TRIGGER), "streaming", "How many offsets a batch covers at most, shared over the "
+           "partitions in proportion to what each has left. Markers and aborted records count."),
+    Option("minOffsetsPerTrigger", "", "streaming", "A batch waits until so many offsets are there, or `maxTriggerDelay` has passed."),
+    Option("maxTriggerDelay", "15m", "streaming", "How long `minOffsetsPerTrigger` may hold up a batch: a number with `ms`, `s`, `m`, "
+           "`h` or `d`."),
+    Option("minPartitions", "", "streaming, batch", "Splits large ranges, so that there are at least so many tasks."),
+    Option("maxRecordsPerPartition", "", "streaming, batch", "Splits ranges of more offsets than that."),
+    Option("failOnDataLoss", "true", "streaming, batch", "Whether the query stops when records it has not read are gone (start before "
+           "the log's first offset, deleted topic). Gaps of compaction and transactions are no loss."),
+    Option("includeHeaders", "false", "streaming, batch", "Adds the column `headers`."),
+    Option("kafka.max.partition.fetch.bytes", str(FETCH_BYTES), "streaming, batch", "Bytes of one Fetch, and so the size of the Arrow "
+           "batches."),
+)  # fmt: skip
+
+SINK_TABLE = (
+    *_CONNECTION,
+    Option("topic", "", "streaming, batch", "The topic of all rows; goes before a column `topic`. Required if there is no such column."),
+    Option("group", "", "streaming", "The consumer group whose offsets are committed with the data; the same as the source's. Required."),
+    Option("compression", "lz4", "streaming, batch", "`none`, `gzip`, `snappy`, `lz4` or `zstd`. `kafka.compression.type` is the same."),
+    Option("maxOutputBytes", str(MAX_OUTPUT_BYTES), "streaming, batch", "How many encoded bytes one batch may write. It is all one "
+           "transaction, and passes through the driver."),
+    Option("trustCheckpoint", "false", "streaming", "Goes on from the checkpoint if the group's committed offsets are gone (expired, "
+           "deleted). Set it for one run only."),
+    Option("kafka.transaction.timeout.ms", str(TRANSACTION_TIMEOUT_MS), "streaming, batch", "After that the broker aborts a transaction "
+           "whose driver has died."),
+)  # fmt: skip
+
+OWNED = {
+    "kafka.group.id": "the group is the option `group`",
+    "kafka.transactional.id": "it is made from the option `group`",
+    "kafka.enable.auto.commit": "offsets are committed with the data",
+    "kafka.auto.offset.reset": "set `startingOffsets`",
+    "kafka.enable.idempotence": "the sink is always idempotent",
+    "kafka.key.serializer": "keys are binary or string columns",
+    "kafka.value.serializer": "values are binary or string columns",
+    "kafka.key.deserializer": "keys are binary columns; cast them in the query",
+    "kafka.value.deserializer": "values are binary columns; cast them in the query",
+    "kafka.interceptor.classes": "there are no interceptors",
+    "kafka.partitioner.class": "set a column `partition`",
+}
+"""Keys whose meaning the pipeline decides, with what to do instead."""
+
+WITHOUT_EFFECT = frozenset(
+    {
+        "kafkaconsumer.polltimeoutms", "fetchoffset.numretries", "fetchoffset.retryintervalms", "groupidprefix",
+        "kafka.acks", "kafka.batch.size", "kafka.linger.ms", "kafka.buffer.memory", "kafka.retries", "kafka.max.block.ms",
+        "kafka.fetch.min.bytes", "kafka.fetch.max.wait.ms", "kafka.fetch.max.bytes", "kafka.max.poll.records",
+        "kafka.max.poll.interval.ms", "kafka.session.timeout.ms", "kafka.heartbeat.interval.ms", "kafka.delivery.timeout.ms",
+        "kafka.max.in.flight.requests.per.connection", "kafka.default.api.timeout.ms", "kafka.metadata.max.age.ms",
+    }
+)  # fmt: skip
+"""Options of Spark's connector and of Kafka's clients that nothing here depends on."""
+
+_OF_SPARK = frozenset(
+    {
+        "path", "checkpointlocation", "queryname", "outputmode", "serialization.format", "provider", "owner", "location", "comment",
+        "external", "is_managed_location", "collation",
+    }
+)  # fmt: skip
+_OF_TABLE = "option."
+"""Spark gives the options of a table twice, once with this prefix."""
+
+_SECURITY_PREFIXES = ("sasl.", "ssl.", "security.", "enable.ssl.")
+_DURATION = re.compile(r"(\d+)\s*(ms|s|m|min|h|d)?")
+_UNITS_MS = {None: 1, "ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
+
+_log = logging.getLogger("ottla.spark")
+_warned: set[str] = set()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Connection:
+    """How to reach the cluster. `security` may hold a password, so it is not shown."""
+
+    bootstrap: str
+    security: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+    client_id: str = "ottla-spark"
+    timeout_s: float = REQUEST_TIMEOUT_MS / 1000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subscription:
+    """Which partitions are read: those of some topics, of topics that match a pattern, or single ones. `option` is the one that says it."""
+
+    option: str
+    topics: tuple[str, ...] = ()
+    pattern: str = ""
+    partitions: tuple[TopicPartition, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Position:
+    """Where reading begins or ends: `kind` is `earliest`, `latest`, `offsets`, `timestamp` or `timestamps`. `option` is the one that says
+    it; `numbers` has the offset or timestamp of each partition, `timestamp` that of all."""
+
+    kind: str
+    option: str
+    numbers: Mapping[TopicPartition, int] = field(default_factory=dict)
+    timestamp: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceOptions:
+    """The options of a read. `starting` and `ending` are None where the query does not say."""
+
+    connection: Connection
+    subscription: Subscription
+    group: str | None
+    isolation: str
+    starting: Position | None
+    ending: Position | None
+    is_latest_after_last: bool
+    max_offsets: int
+    min_offsets: int
+    max_delay_ms: int
+    min_partitions: int
+    max_records: int
+    is_loss_fatal: bool
+    with_headers: bool
+    fetch_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SinkOptions:
+    """The options of a write. `checkpoint` is the query's checkpoint directory as Spark passes it, empty for batch writes."""
+
+    connection: Connection
+    topic: str | None
+    group: str | None
+    compression: str
+    max_output_bytes: int
+    is_checkpoint_trusted: bool
+    transaction_timeout_ms: int
+    checkpoint: str
+
+
+def is_source(options: Mapping[str, str]) -> bool:
+    """Whether options name something to read."""
+    return any(_Options(options).text(name) for name in ("subscribe", "subscribePattern", "assign"))
+
+
+def parse_source(options: Mapping[str, str]) -> SourceOptions:
+    """The options of a read, checked. `OptionError` for the first that makes no sense."""
+    given = _Options(options)
+    given.check_names(SOURCE_TABLE, SINK_TABLE)
+    return SourceOptions(
+        connection=_connection(given),
+        subscription=_subscription(given),
+        group=given.text("group") or None,
+        isolation=_isolation(given),
+        starting=_position(given, "starting"),
+        ending=_position(given, "ending"),
+        is_latest_after_last=given.choice("startingOffsetsByTimestampStrategy", "error", ("error", "latest")) == "latest",
+        max_offsets=given.number("maxOffsetsPerTrigger", MAX_OFFSETS_PER_TRIGGER),
+        min_offsets=given.number("minOffsetsPerTrigger", 0, least=0),
+        max_delay_ms=_duration_ms(given, "maxTriggerDelay", MAX_TRIGGER_DELAY_MS),
+        min_partitions=given.number("minPartitions", 0, least=0),
+        max_records=given.number("maxRecordsPerPartition", 0, least=0),
+        is_loss_fatal=given.boolean("failOnDataLoss", True),
+        with_headers=given.boolean("includeHeaders", False),
+        fetch_bytes=given.number("kafka.max.partition.fetch.bytes", FETCH_BYTES),
+    )
+
+
+def parse_sink(options: Mapping[str, str]) -> SinkOptions:
+    """The options of a write, checked. `OptionError` for the first that makes no sense."""
+    given = _Options(options)
+    given.check_names(SINK_TABLE, SOURCE_TABLE)
+    codec = given.text("compression") or given.text("kafka.compression.type") or "lz4"
+    if codec.lower() not in COMPRESSIONS:
+        raise OptionError(f"compression: {codec!r} is none of {', '.join(COMPRESSIONS)}")
+    return SinkOptions(
+        connection=_connection(given),
+        topic=given.text("topic") or None,
+        group=given.text("group") or None,
+        compression=codec.lower(),
+        max_output_bytes=given.number("maxOutputBytes", MAX_OUTPUT_BYTES),
+        is_checkpoint_trusted=given.boolean("trustCheckpoint", False),
+        transaction_timeout_ms=given.number("kafka.transaction.timeout.ms", TRANSACTION_TIMEOUT_MS),
+        checkpoint=given.text("checkpointLocation"),
+    )
+
+
+class _Options:
+    """Options by their names without case."""
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        self._values = {name.lower().removeprefix(_OF_TABLE): str(value).strip() for name, value in options.items()}
+
+    def text(self, name: str) -> str:
+        return self._values.get(name.lower(), "")
+
+    def number(self, name: str, default: int, *, least: int = 1) -> int:
+        found = self.text(name)
+        if not found:
+            return default
+        try:
+            number = int(found)
+        except ValueError:
+            raise OptionError(f"{name}: {found!r} is no whole number") from None
+        if number < least:
+            raise OptionError(f"{name}: {number} is less than {least}")
+        return number
+
+    def boolean(self, name: str, default: bool) -> bool:
+        return self.choice(name, str(default).lower(), ("true", "false")) == "true"
+
+    def choice(self, name: str, default: str, choices: tuple[str, ...]) -> str:
+        found = (self.text(name) or default).lower()
+        if found not in choices:
+            raise OptionError(f"{name}: {found!r} is none of {', '.join(choices)}")
+        return found
+
+    def json(self, name: str) -> Any:
+        try:
+            return json.loads(self.text(name))
+        except ValueError as error:
+            raise OptionError(f"{name}: {self.text(name)!r} is no JSON ({error})") from None
+
+    def security(self) -> tuple[tuple[str, str], ...]:
+        """The security settings, without the prefix `kafka.`."""
+        found = ((name.removeprefix("kafka."), value) for name, value in self._values.items() if name.startswith("kafka."))
+        return tuple(sorted((name, value) for name, value in found if name.startswith(_SECURITY_PREFIXES)))
+
+    def check_names(self, ours: tuple[Option, ...], others: tuple[Option, ...]) -> None:
+        """Refuses owned keys and misspelled names; warns of unknown ones, once a process."""
+        known = {option.name.lower(): option.name for option in (*others, *ours)}
+        known.update({"kafka.isolation.level": "kafka.isolation.level", "kafka.compression.type": "kafka.compression.type"})
+        for name in self._values:
+            if name in OWNED:
+                raise OptionError(f"{name}: cannot be set; {OWNED[name]}")
+            if name in known or name in WITHOUT_EFFECT or name in _OF_SPARK or _is_security(name):
+                continue
+            near = difflib.get_close_matches(name, known, n=1, cutoff=0.85)
+            if near and not name.startswith("kafka."):
+                raise OptionError(f"{name}: no such option; did you mean {known[near[0]]}?")
+            _warn(f"option {name} is unknown and has no effect")
+
+
+def _is_security(name: str) -> bool:
+    return name.startswith("kafka.") and name.removeprefix("kafka.").startswith(_SECURITY_PREFIXES)
+
+
+def _warn(message: str) -> None:
+    if message not in _warned:
+        _warned.add(message)
+        _log.warning(message)
+
+
+def _connection(given: _Options) -> Connection:
+    bootstrap = given.text("kafka.bootstrap.servers")
+    if not bootstrap:
+        raise OptionError("kafka.bootstrap.servers: missing; set it to some of the brokers, HOST:PORT[,HOST:PORT...]")
+    return Connection(
+        bootstrap=bootstrap,
+        security=given.security(),
+        client_id=given.text("kafka.client.id") or "ottla-spark",
+        timeout_s=given.number("kafka.request.timeout.ms", REQUEST_TIMEOUT_MS) / 1000,
+    )
+
+
+def _isolation(given: _Options) -> str:
+    name = "isolation" if given.text("isolation") else "kafka.isolation.level"
+    return given.choice(name, "read_committed", ISOLATIONS)
+
+
+def _subscription(given: _Options) -> Subscription:
+    names = ("subscribe", "subscribePattern", "assign")
+    chosen = [name for name in names if given.text(name)]
+    if len(chosen) != 1:
+        how = "none is" if not chosen else f"{' and '.join(chosen)} are"
+        raise OptionError(f"{', '.join(names)}: exactly one of them says what to read, but {how} set")
+    option = chosen[0]
+    if option == "assign":
+        return Subscription(option=option, partitions=tuple(sorted(_assigned(given))))
+    if option == "subscribe":
+        topics = tuple(sorted({topic.strip() for topic in given.text(option).split(",") if topic.strip()}))
+        if not topics:
+            raise OptionError("subscribe: names no topic")
+        return Subscription(option=option, topics=topics)
+    try:
+        re.compile(given.text(option))
+    except re.error as error:
+        raise OptionError(f"subscribePattern: {given.text(option)!r} is no regular expression ({error})") from None
+    return Subscription(option=option, pattern=given.text(option))
+
+
+def _assigned(given: _Options) -> set[TopicPartition]:
+    found = given.json("assign")
+    try:
+        assigned = {TopicPartition(str(topic), _whole(number)) for topic, numbers in found.items() for number in numbers}
+    except (AttributeError, TypeError, ValueError):
+        raise OptionError(f'assign: {given.text("assign")!r} is not of the form {{"topic":[0,1]}}') from None
+    if not assigned:
+        raise OptionError("assign: names no partition")
+    return assigned
+
+
+def _position(given: _Options, which: str) -> Position | None:
+    """Where reading starts or ends: a timestamp for all goes before timestamps, those before offsets."""
+    option = f"{which}Timestamp"
+    if given.text(option):
+        return Position(kind="timestamp", option=option, timestamp=given.number(option, 0, least=0))
+    option = f"{which}OffsetsByTimestamp"
+    if given.text(option):
+        return Position(kind="timestamps", option=option, numbers=_partition_numbers(given, option, least=0))
+    option = f"{which}Offsets"
+    text = given.text(option)
+    if not text:
+        return None
+    if text.lower() in ("earliest", "latest"):
+        return Position(kind=text.lower(), option=option)
+    if not text.startswith("{"):
+        raise OptionError(f'{option}: {text!r} is neither earliest nor latest nor JSON like {{"topic":{{"0":23}}}}')
+    return Position(kind="offsets", option=option, numbers=_partition_numbers(given, option, least=-2))
+
+
+def _partition_numbers(given: _Options, option: str, *, least: int) -> dict[TopicPartition, int]:
+    found = given.json(option)
+    try:
+        numbers = {TopicPartition(topic, int(partition)): _whole(n) for topic, some in found.items() for partition, n in some.items()}
+    except (AttributeError, TypeError, ValueError):
+        raise OptionError(f'{option}: {given.text(option)!r} is not of the form {{"topic":{{"0":23,"1":45}}}}') from None
+    for partition, number in numbers.items():
+        if number < least:
+            raise OptionError(f"{option}: {number} for {partition} is less than {least}")
+    return numbers
+
+
+def _whole(value: object) -> int:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise ValueError(value)
+    return value
+
+
+def _duration_ms(given: _Options, name: str, default: int) -> int:
+    text = given.text(name).lower()
+    if not text:
+        return default
+    found = _DURATION.fullmatch(text)
+    if found is None:
+        raise OptionError(f"{name}: {text!r} is no duration such as 30s or 15m")
+    return int(found[1]) * _UNITS_MS[found[2]]

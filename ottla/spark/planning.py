@@ -1,0 +1,167 @@
+"""Which offsets a batch covers, and how they are split over tasks: pure functions over maps from partition to offset.
+
+An offset here is the next one to read; ranges are [start, end). Everything counts in offsets, never in records: markers, aborted records
+and compaction leave gaps, and a range is done when the position reaches its end. The same arguments give the same plan, so that a batch
+that is planned again after a crash covers the same records. No clock, no sockets, no pyspark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from ottla.client import EARLIEST, LATEST, TopicPartition
+from ottla.spark.errors import DataLossError, OptionError
+from ottla.spark.options import Position
+
+Offsets = dict[TopicPartition, int]
+
+
+class Range(NamedTuple):
+    """Offsets [start, end) of a partition."""
+
+    partition: TopicPartition
+    start: int
+    end: int
+
+
+class Bounds(NamedTuple):
+    """The first offset of a log, and the end up to which it may be read."""
+
+    start: int
+    end: int
+
+
+# Where to begin and to end
+
+
+def wanted_timestamps(position: Position, partitions: Iterable[TopicPartition]) -> Offsets:
+    """The timestamps to look up for a position; empty if it needs none. `OptionError` if some partitions are left out."""
+    if position.kind == "timestamp":
+        return dict.fromkeys(partitions, position.timestamp)
+    if position.kind == "timestamps":
+        return _of_all(position, partitions)
+    return {}
+
+
+def starting_offsets(
+    position: Position, bounds: Mapping[TopicPartition, Bounds], found: Mapping[TopicPartition, int], *, is_latest_after_last: bool
+) -> Offsets:
+    """Where each partition begins. `found` has what the lookup of `wanted_timestamps` gave, -1 for a timestamp after the last record."""
+    if position.kind in ("timestamp", "timestamps"):
+        late = [partition for partition in bounds if found[partition] < 0]
+        if late and not is_latest_after_last:
+            raise OptionError(
+                f"{position.option}: {_named(late)} has no record at or after the timestamp; choose an earlier one, or set "
+                "startingOffsetsByTimestampStrategy=latest"
+            )
+        return {partition: found[partition] if found[partition] >= 0 else end for partition, (_, end) in bounds.items()}
+    return _offsets_of(position, bounds)
+
+
+def ending_offsets(position: Position, bounds: Mapping[TopicPartition, Bounds], found: Mapping[TopicPartition, int]) -> Offsets:
+    """Where each partition ends, never behind its bounds' end."""
+    if position.kind == "earliest":
+        raise OptionError(f"{position.option}: earliest makes no sense as an end")
+    if position.kind in ("timestamp", "timestamps"):
+        return {one: min(found[one], end) if found[one] >= 0 else end for one, (_, end) in bounds.items()}
+    if EARLIEST in position.numbers.values():
+        raise OptionError(f"{position.option}: -2 (earliest) makes no sense as an end")
+    ends = _offsets_of(position, bounds)
+    for partition, end in ends.items():
+        if end > bounds[partition].end:
+            raise OptionError(f"{position.option}: {end} is behind the end of {partition}, {bounds[partition].end}")
+    return ends
+
+
+def _offsets_of(position: Position, bounds: Mapping[TopicPartition, Bounds]) -> Offsets:
+    if position.kind == "earliest":
+        return {partition: start for partition, (start, _) in bounds.items()}
+    if position.kind == "latest":
+        return {partition: end for partition, (_, end) in bounds.items()}
+    marks = {EARLIEST: 0, LATEST: 1}
+    numbers = _of_all(position, bounds)
+    return {one: bounds[one][marks[number]] if number in marks else number for one, number in numbers.items()}
+
+
+def _of_all(position: Position, partitions: Iterable[TopicPartition]) -> Offsets:
+    wanted = set(partitions)
+    missing, unknown = sorted(wanted - set(position.numbers)), sorted(set(position.numbers) - wanted)
+    if missing:
+        raise OptionError(f"{position.option}: {_named(missing)} is missing; all partitions that are read have to be there")
+    if unknown:
+        raise OptionError(f"{position.option}: {_named(unknown)} is not read by this query, or does not exist")
+    return dict(position.numbers)
+
+
+def initial_offsets(committed: Mapping[TopicPartition, int], starting: Mapping[TopicPartition, int], bounds: Mapping[TopicPartition, Bounds]
+                    ) -> Offsets:  # fmt: skip
+    """Where a query without checkpoint begins: at the group's committed offsets, else at `starting`.
+
+    If the group has committed anything, partitions without a commit are new since, and begin at their first record.
+    """
+    if not any(partition in committed for partition in bounds):
+        return dict(starting)
+    return {partition: committed.get(partition, bound.start) for partition, bound in bounds.items()}
+
+
+# What a batch covers
+
+
+def check_progress(starts: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]) -> TopicPartition | None:
+    """The first partition that ends before it starts, if any."""
+    return next((partition for partition, end in sorted(ends.items()) if starts.get(partition, 0) > end), None)
+
+
+def check_partitions(starts: Iterable[TopicPartition], present: Iterable[TopicPartition], *, is_loss_fatal: bool) -> None:
+    """`DataLossError` if partitions that were being read exist no more."""
+    gone = sorted(set(starts) - set(present))
+    if gone and is_loss_fatal:
+        raise DataLossError(
+            f"{_named(gone)} was being read and exists no more; if its records need not be read, set failOnDataLoss=false"
+        )
+
+
+def admit(starts: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int], limit: int) -> Offsets:
+    """Ends of a batch of at most `limit` offsets, shared in proportion to what each partition has left.
+
+    The largest get theirs first, rounded down; small ones get one offset at least while there are any left.
+    """
+    sizes = {partition: max(0, end - starts[partition]) for partition, end in ends.items()}
+    left, total = limit, sum(sizes.values())
+    if total <= limit:
+        return dict(ends)
+    admitted = {}
+    for partition, size in sorted(sizes.items(), key=lambda item: (-item[1], item[0])):
+        share = min(left, max(1, left * size // total)) if size else 0
+        admitted[partition] = starts[partition] + share
+        left, total = left - share, total - size
+    return admitted
+
+
+def available(starts: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]) -> int:
+    """How many offsets lie between two maps."""
+    return sum(max(0, end - starts[partition]) for partition, end in ends.items())
+
+
+def plan_ranges(starts: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]) -> list[Range]:
+    """One range for each partition that has something, in order."""
+    return [Range(partition, starts[partition], end) for partition, end in sorted(ends.items()) if end > starts[partition]]
+
+
+def split(ranges: Sequence[Range], *, min_partitions: int = 0, max_records: int = 0) -> list[Range]:
+    """Cuts ranges into nearly equal pieces, so that there are at least `min_partitions`, none of more than `max_records` offsets."""
+    total = sum(end - start for _, start, end in ranges)
+    pieces: list[Range] = []
+    for partition, start, end in ranges:
+        size = end - start
+        count = max(1, -(-size * min_partitions // total), -(-size // max_records) if max_records else 1)
+        count = min(count, size)
+        cuts = [start + size * number // count for number in range(count + 1)]
+        pieces += [Range(partition, low, high) for low, high in zip(cuts, cuts[1:], strict=False)]
+    return pieces
+
+
+def _named(partitions: Sequence[TopicPartition]) -> str:
+    shown = ", ".join(str(partition) for partition in partitions[:5])
+    return shown if len(partitions) <= 5 else f"{shown} and {len(partitions) - 5} more"

@@ -1,0 +1,284 @@
+"""The source: plans offset ranges on the driver, reads them in the tasks straight from the leaders into Arrow record batches.
+
+In which process what runs: `OttlaStreamReader` lives as long as the query in a Python process on the driver's host, which asks it for
+offsets and ranges; `OttlaBatchReader.partitions` runs in a process that plans one query. `read` runs in the tasks, on a pickled copy that
+has nothing but the options. So a reader keeps no connection; `connections.py` does, in each process.
+
+- Ends are last stable offsets: what a range covers never changes, and reading it again gives the same records.
+- The first batch of a new streaming query covers nothing. Spark writes only the end of a batch into its offset log and asks again for the
+  initial offsets if the first batch has to be repeated; this way its start, and that of all later batches, is in the log.
+- Records are lost only if a range starts before the log does. A gap proves nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, TypeVar
+
+from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
+
+from ottla.client import Client, OffsetOutOfRangeError, TopicPartition
+from ottla.spark import topics
+from ottla.spark.connections import ask, client_of, explained, reported
+from ottla.spark.errors import DataLossError, OptionError, PipelineError
+from ottla.spark.offset_json import read_offsets, write_offsets
+from ottla.spark.options import Position, SourceOptions
+from ottla.spark.planning import (
+    Bounds,
+    Offsets,
+    admit,
+    available,
+    check_partitions,
+    check_progress,
+    ending_offsets,
+    initial_offsets,
+    plan_ranges,
+    split,
+    starting_offsets,
+    wanted_timestamps,
+)
+
+SETTLE_TRIES = 5
+SETTLE_PAUSE_S = 0.5
+"""A partition whose leader has just changed may name an end that is too low for a moment; so often it is asked again."""
+
+T = TypeVar("T")
+
+_log = logging.getLogger("ottla.spark")
+
+
+class OttlaBatchReader(DataSourceReader):
+    """Reads a snapshot: the offsets between two positions, of logs as `bounds` has them."""
+
+    def __init__(self, options: SourceOptions, bounds: Mapping[TopicPartition, Bounds] | None) -> None:
+        _check_batch_options(options)
+        self.options = options
+        self.bounds = bounds
+
+    @reported()
+    def partitions(self) -> list[InputPartition]:
+        """One range for each partition that has records, split if asked for; an empty list if there is nothing to read."""
+        options = self.options
+        starts, ends, bounds = ask(options.connection, options.subscription.option, self._limits)
+        backwards = check_progress(starts, ends)
+        if backwards is not None:
+            raise OptionError(
+                f"{_start_option(options)}: {backwards} would start at {starts[backwards]}, behind its end {ends[backwards]}; "
+                f"change it or {options.ending.option if options.ending else 'endingOffsets'}"
+            )
+        starts = {one: skip_lost(options, one, start, bounds[one].start) for one, start in starts.items()}
+        return _planned(options, starts, ends)
+
+    def _limits(self, client: Client) -> tuple[Offsets, Offsets, Mapping[TopicPartition, Bounds]]:
+        options = self.options
+        bounds = read_snapshot(client, options) if self.bounds is None else self.bounds
+        ending = options.ending or Position(kind="latest", option="endingOffsets")
+        ends = ending_offsets(ending, bounds, _look_up(client, options, ending, bounds))
+        if options.group is not None and options.starting is None:
+            committed = _committed(client, options.group, bounds)
+            return initial_offsets(committed, {one: start for one, (start, _) in bounds.items()}, bounds), ends, bounds
+        return _starts(client, options, bounds, "earliest"), ends, bounds
+
+    def read(self, partition: Any) -> Iterator[Any]:
+        return read_range(self.options, partition)
+
+
+class OttlaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Offsets and ranges of a streaming query; see the module."""
+
+    def __init__(self, options: SourceOptions) -> None:
+        if options.ending is not None:
+            raise OptionError(f"{options.ending.option}: only a batch read ends; leave it out of a streaming query")
+        self.options = options
+        self._initial: Offsets | None = None
+        self._is_first = True
+        self._final: Offsets | None = None
+        self._last_batch_at = time.monotonic()
+
+    @reported()
+    def initialOffset(self) -> dict[str, Any]:
+        """The group's committed offsets, else `startingOffsets`; asked for once."""
+        if self._initial is None:
+            starts, ends = self._ask(self._find_initial)
+            self._check_progress(starts, ends)
+            self._initial = starts
+        return self._to_json(self._initial)
+
+    def _find_initial(self, client: Client) -> tuple[Offsets, Offsets]:
+        bounds = read_snapshot(client, self.options)
+        ends = {partition: end for partition, (_, end) in bounds.items()}
+        committed = {} if self.options.group is None else _committed(client, self.options.group, bounds)
+        if committed:
+            return initial_offsets(committed, {}, bounds), ends
+        return _starts(client, self.options, bounds, "latest"), ends
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        return ReadMaxRows(self.options.max_offsets)
+
+    @reported()
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        """The end of the next batch: at most `limit` offsets behind `start`."""
+        is_all = isinstance(limit, ReadAllAvailable)
+        is_first, self._is_first = self._is_first, False
+        if is_first and self._initial is not None and not is_all and start == self._to_json(self._initial):
+            return start
+        starts = self._from_json(start)
+        ends = self._ends(starts)
+        if self._final is not None:
+            ends = {partition: min(end, max(self._final[partition], starts.get(partition, 0))) for partition, end in ends.items()
+                    if partition in self._final}  # fmt: skip
+        starts.update(self._starts_of_new(ends, starts))
+        if is_all:
+            return self._to_json(ends)
+        if self._final is None and self._is_too_early(available(starts, ends)):
+            return start
+        return self._to_json(admit(starts, ends, limit.max_rows if isinstance(limit, ReadMaxRows) else self.options.max_offsets))
+
+    def _is_too_early(self, found: int) -> bool:
+        """Whether the batch waits for more offsets (`minOffsetsPerTrigger`)."""
+        is_waiting = time.monotonic() - self._last_batch_at < self.options.max_delay_ms / 1000
+        return found < self.options.min_offsets and is_waiting
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:
+        """The ends of the logs, which Spark shows as the query's lag; None if they cannot be asked for just now."""
+        try:
+            return self._to_json(self._ask(self._present_ends))
+        except PipelineError:
+            return None
+
+    @reported()
+    def prepareForTriggerAvailableNow(self) -> None:
+        """Stores the ends of the logs: the query stops when it has read up to them."""
+        self._final = self._ask(self._present_ends)
+
+    def _present_ends(self, client: Client) -> Offsets:
+        return topics.read_ends(client, topics.subscribed_partitions(client, self.options.subscription), self.options.isolation)
+
+    def _ask(self, question: Callable[[Client], T]) -> T:
+        return ask(self.options.connection, self.options.subscription.option, question)
+
+    @reported()
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
+        """The ranges of a batch, the same whenever it is planned."""
+        starts, ends = self._from_json(start), self._from_json(end)
+        starts.update(self._starts_of_new(ends, starts))
+        self._last_batch_at = time.monotonic()
+        return _planned(self.options, starts, ends)
+
+    def read(self, partition: Any) -> Iterator[Any]:
+        return read_range(self.options, partition)
+
+    def _ends(self, starts: Mapping[TopicPartition, int]) -> Offsets:
+        """The ends of all partitions that exist now. `DataLossError` if one is gone, or ends before it starts."""
+        for tries_left in reversed(range(SETTLE_TRIES)):
+            ends = self._ask(self._present_ends)
+            is_settled = set(starts) <= set(ends) and check_progress(starts, ends) is None
+            if is_settled or not tries_left:
+                break
+            time.sleep(SETTLE_PAUSE_S)
+        check_partitions(starts, ends, is_loss_fatal=self.options.is_loss_fatal)
+        self._check_progress(starts, ends)
+        return ends
+
+    def _check_progress(self, starts: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]) -> None:
+        backwards = check_progress(starts, ends)
+        if backwards is not None:
+            whose = f"the offsets of group {self.options.group!r}, or the checkpoint," if self.options.group else "the checkpoint"
+            raise DataLossError(
+                f"{backwards} ends at offset {ends[backwards]}, but the query is to go on from {starts[backwards]}: {whose} belong to "
+                "another topic of this name, or the log was cut; reset the group's offsets and begin with a new checkpoint"
+            )
+
+    def _starts_of_new(self, ends: Mapping[TopicPartition, int], starts: Mapping[TopicPartition, int]) -> Offsets:
+        """Partitions that are new since `starts` begin at their first record."""
+        new = [partition for partition in ends if partition not in starts]
+        return self._ask(lambda client: topics.read_starts(client, new)) if new else {}
+
+    def _to_json(self, offsets: Mapping[TopicPartition, int]) -> dict[str, Any]:
+        return write_offsets(self.options.group or "", offsets)
+
+    def _from_json(self, stored: Mapping[str, Any]) -> Offsets:
+        found = read_offsets(stored)
+        if found is None:
+            raise PipelineError(f"checkpointLocation: the offsets in it are not those of format ottla: {dict(stored)}")
+        group, offsets = found
+        if group != (self.options.group or ""):
+            raise OptionError(f"group: the checkpoint was made with group {group!r}, the query has {self.options.group!r}")
+        return offsets
+
+
+def read_snapshot(client: Client, options: SourceOptions) -> dict[TopicPartition, Bounds]:
+    """First offset and end of all partitions that are to be read. A client's error, or `OptionError`, if some cannot be."""
+    partitions = topics.subscribed_partitions(client, options.subscription)
+    topics.check_subscription(client, options.subscription, partitions)
+    return topics.read_bounds(client, partitions, options.isolation)
+
+
+def read_range(options: SourceOptions, assigned: InputPartition) -> Iterator[Any]:
+    """The records of a range, as pyarrow record batches. Runs in the tasks."""
+    from ottla.spark.decode import decode_batches
+
+    if assigned.value is None:
+        return  # Spark's own partition for a plan without any
+    partition, start, end = assigned.value
+    with reported(), explained(options.connection, options.subscription.option):
+        client = client_of(options.connection)
+        while start < end:
+            try:
+                for fetched in client.read(partition, start, end, isolation=options.isolation, partition_max_bytes=options.fetch_bytes):
+                    start = fetched.next_offset
+                    yield from decode_batches(fetched, end, include_headers=options.with_headers)
+            except OffsetOutOfRangeError:
+                bounds = topics.read_bounds(client, [partition], options.isolation)[partition]
+                start = min(end, skip_lost(options, partition, start, bounds.start))
+                if start > bounds.end:
+                    raise DataLossError(f"{partition} ends at offset {bounds.end}, but {start} is to be read: the log was cut") from None
+
+
+def skip_lost(options: SourceOptions, partition: TopicPartition, start: int, log_start: int) -> int:
+    """Where reading begins: `start`, or the log's first offset if what lies before it need not be read. `DataLossError` if it has to be."""
+    if start >= log_start:
+        return start
+    if options.is_loss_fatal:
+        raise DataLossError(
+            f"offset {start} of {partition} is gone, the log begins at {log_start}: records were deleted before they were read; "
+            "set failOnDataLoss=false to go on without them"
+        )
+    _log.warning("offsets %d to %d of %s are gone and left out (failOnDataLoss=false)", start, log_start - 1, partition)
+    return log_start
+
+
+def _planned(options: SourceOptions, starts: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]) -> list[InputPartition]:
+    ranges = plan_ranges(starts, ends)
+    return [InputPartition(one) for one in split(ranges, min_partitions=options.min_partitions, max_records=options.max_records)]
+
+
+def _starts(client: Client, options: SourceOptions, bounds: Mapping[TopicPartition, Bounds], default: str) -> Offsets:
+    starting = options.starting or Position(kind=default, option="startingOffsets")
+    found = _look_up(client, options, starting, bounds)
+    return starting_offsets(starting, bounds, found, is_latest_after_last=options.is_latest_after_last)
+
+
+def _start_option(options: SourceOptions) -> str:
+    if options.starting is not None:
+        return options.starting.option
+    return "group" if options.group is not None else "startingOffsets"
+
+
+def _look_up(client: Client, options: SourceOptions, position: Position, bounds: Mapping[TopicPartition, Bounds]) -> Offsets:
+    return topics.look_up(client, wanted_timestamps(position, bounds), options.isolation)
+
+
+def _committed(client: Client, group: str, partitions: Mapping[TopicPartition, Bounds]) -> Offsets:
+    found = client.committed(group, partitions)
+    return {partition: committed.offset for partition, committed in found.items()}
+
+
+def _check_batch_options(options: SourceOptions) -> None:
+    if options.starting is not None and options.starting.kind == "latest":
+        raise OptionError(f"{options.starting.option}: latest makes no sense for a batch read, which would be empty")
+    if options.starting is not None and options.starting.kind == "offsets" and -1 in options.starting.numbers.values():
+        raise OptionError(f"{options.starting.option}: -1 (latest) makes no sense for a batch read")

@@ -1,0 +1,82 @@
+"""What the driver asks the cluster before it plans: the partitions of a subscription, their bounds, the offsets of timestamps.
+
+One request for metadata and one or two a leader for offsets, however many partitions there are. The end of a partition is its last stable
+offset under read_committed, so that a range that ends there never changes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+
+from ottla.client import EARLIEST, LATEST, Client, TopicPartition
+from ottla.spark.errors import OptionError
+from ottla.spark.options import Subscription
+from ottla.spark.planning import Bounds, Offsets
+
+
+def subscribed_partitions(client: Client, subscription: Subscription) -> list[TopicPartition]:
+    """The partitions that a subscription stands for now, in order. Topics that do not exist (any more) are left out."""
+    if subscription.pattern:
+        return _matching(client, subscription.pattern)
+    names = subscription.topics or sorted({partition.topic for partition in subscription.partitions})
+    present = [
+        TopicPartition(topic.name, found.partition_index)
+        for topic in client.cluster.refresh(names).topics
+        if topic.name is not None and not topic.error_code
+        for found in topic.partitions
+    ]
+    return sorted(set(present) & set(subscription.partitions) if subscription.partitions else present)
+
+
+def check_subscription(client: Client, subscription: Subscription, present: Iterable[TopicPartition]) -> None:
+    """`UnknownTopicError`, `AuthorizationError` or `OptionError` if a topic or partition that is named cannot be read."""
+    known = set(present)
+    topics = {partition.topic for partition in known}
+    for topic in subscription.topics or sorted({partition.topic for partition in subscription.partitions}):
+        if topic not in topics:
+            client.describe_topic(topic)
+    missing = sorted(set(subscription.partitions) - known)
+    if missing:
+        raise OptionError(f"{subscription.option}: partition {missing[0]} does not exist")
+    if subscription.pattern and not known:
+        raise OptionError(f"{subscription.option}: no topic matches {subscription.pattern!r}")
+
+
+def _matching(client: Client, pattern: str) -> list[TopicPartition]:
+    wanted = re.compile(pattern)
+    return sorted(
+        TopicPartition(topic.name, found.partition_index)
+        for topic in client.cluster.refresh(None).topics
+        if topic.name is not None and not topic.error_code and not topic.is_internal and wanted.fullmatch(topic.name)
+        for found in topic.partitions
+    )
+
+
+def read_bounds(client: Client, partitions: Iterable[TopicPartition], isolation: str) -> dict[TopicPartition, Bounds]:
+    """The first offset and the end of each partition."""
+    wanted = list(partitions)
+    starts, ends = read_starts(client, wanted), read_ends(client, wanted, isolation)
+    return {partition: Bounds(starts[partition], ends[partition]) for partition in wanted}
+
+
+def read_starts(client: Client, partitions: Iterable[TopicPartition]) -> Offsets:
+    """The first offset of each partition."""
+    return _listed(client, dict.fromkeys(partitions, EARLIEST), "read_uncommitted")
+
+
+def read_ends(client: Client, partitions: Iterable[TopicPartition], isolation: str) -> Offsets:
+    """The end of each partition: the last stable offset under read_committed."""
+    return _listed(client, dict.fromkeys(partitions, LATEST), isolation)
+
+
+def look_up(client: Client, timestamps: Mapping[TopicPartition, int], isolation: str) -> Offsets:
+    """The offset of the first record at or after a timestamp in each partition, -1 if there is none."""
+    return _listed(client, timestamps, isolation)
+
+
+def _listed(client: Client, wanted: Mapping[TopicPartition, int], isolation: str) -> Offsets:
+    if not wanted:
+        return {}
+    return {partition: found.offset for partition, found in client.list_offsets(wanted, isolation=isolation).items()}
+

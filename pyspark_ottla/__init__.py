@@ -1,0 +1,7 @@
+"""Where Spark finds the data source `ottla` by itself: it looks for a `DefaultSource` in all installed packages named `pyspark_*`."""
+
+from __future__ import annotations
+
+from ottla.spark.data_source import OttlaDataSource as DefaultSource
+
+__all__ = ["DefaultSource"]

@@ -1,0 +1,412 @@
+"""The source without Spark: readers against a broker process plan ranges and read them into Arrow."""
+
+from __future__ import annotations
+
+import pickle
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+pytest.importorskip("pyspark.sql.datasource")
+pytest.importorskip("pyarrow")
+
+from pyspark.sql.datasource import InputPartition
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
+
+from ottla.client import Client, TopicPartition, connect
+from ottla.spark import source as source_module
+from ottla.spark.connections import client_of, forget
+from ottla.spark.data_source import COLUMNS, COLUMNS_WITH_HEADERS, OttlaDataSource
+from ottla.spark.errors import DataLossError, OptionError, PipelineError
+from ottla.spark.offset_json import read_offsets, write_offsets
+from ottla.spark.options import parse_source
+from ottla.spark.source import OttlaBatchReader, OttlaStreamReader
+from ottla.testing.broker import Broker
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[Broker]:
+    with Broker() as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def client(broker: Broker) -> Iterator[Client]:
+    with connect(broker.direct_server) as opened:
+        yield opened
+
+
+@pytest.fixture
+def topic(broker: Broker, request: pytest.FixtureRequest) -> str:
+    return broker.create_topic(f"topic-{abs(hash(request.node.name)):x}", partitions=2)
+
+
+Fill = Callable[..., None]
+
+
+@pytest.fixture
+def fill(client: Client, topic: str) -> Fill:
+    """Writes values `0`, `1`, ... to one partition, in one batch."""
+
+    def write(partition: int, count: int, *, first: int = 0, timestamp: int | None = None, name: str = topic) -> None:
+        with client.producer() as producer:
+            for number in range(first, first + count):
+                producer.produce(name, b"%d" % number, partition=partition, timestamp=timestamp)
+
+    return write
+
+
+def options_of(broker: Broker, **given: str) -> Any:
+    return parse_source({"kafka.bootstrap.servers": broker.direct_server, **given})
+
+
+def values(reader: Any, planned: list[InputPartition]) -> list[tuple[str, int, int, bytes]]:
+    """What tasks read of some ranges, on copies of the reader."""
+    copy = pickle.loads(pickle.dumps(reader))
+    found = []
+    for one in planned:
+        for batch in copy.read(pickle.loads(pickle.dumps(one))):
+            columns = (batch.column(name).to_pylist() for name in ("topic", "partition", "offset", "value"))
+            found += list(zip(*columns, strict=True))
+    return found
+
+
+def batch_values(broker: Broker, **given: str) -> list[bytes]:
+    reader = OttlaBatchReader(options_of(broker, **given), None)
+    return [row[3] for row in values(reader, reader.partitions())]
+
+
+# Batch reads
+
+
+def test_a_batch_read_covers_all_partitions_once(broker: Broker, topic: str, fill: Fill) -> None:
+    fill(0, 30)
+    fill(1, 10)
+    reader = OttlaBatchReader(options_of(broker, subscribe=topic, minPartitions="4"), None)
+    planned = reader.partitions()
+    assert len(planned) == 4
+    expected = [(topic, 0, n, b"%d" % n) for n in range(30)] + [(topic, 1, n, b"%d" % n) for n in range(10)]
+    assert values(reader, planned) == expected
+
+
+def test_a_batch_read_keeps_its_snapshot(broker: Broker, topic: str, fill: Fill) -> None:
+    fill(0, 5)
+    source = OttlaDataSource({"kafka.bootstrap.servers": broker.direct_server, "subscribe": topic})
+    assert source.schema() == COLUMNS
+    loaded = pickle.loads(pickle.dumps(source))
+    fill(0, 5, first=5)
+    first, second = (loaded.reader(COLUMNS).partitions() for _ in range(2))
+    assert len(values(loaded.reader(COLUMNS), first)) == len(values(loaded.reader(COLUMNS), second)) == 5
+
+
+def test_positions_of_a_batch_read(broker: Broker, topic: str, fill: Fill) -> None:
+    fill(0, 3, timestamp=1000)
+    fill(0, 3, first=3, timestamp=2000)
+    fill(0, 3, first=6, timestamp=3000)
+    assert batch_values(broker, subscribe=topic, startingOffsets=f'{{"{topic}":{{"0":2,"1":-2}}}}')[0] == b"2"
+    assert batch_values(broker, subscribe=topic, endingOffsets=f'{{"{topic}":{{"0":2,"1":-1}}}}') == [b"0", b"1"]
+    only = {"assign": f'{{"{topic}":[0]}}'}
+    assert batch_values(broker, **only, startingTimestamp="2000", endingTimestamp="3000") == [b"3", b"4", b"5"]
+    assert batch_values(broker, **only, startingOffsetsByTimestamp=f'{{"{topic}":{{"0":2500}}}}') == [b"6", b"7", b"8"]
+    assert batch_values(broker, **only, startingTimestamp="9000", startingOffsetsByTimestampStrategy="latest") == []
+    with pytest.raises(OptionError, match=r"startingTimestamp: .* has no record at or after"):
+        batch_values(broker, **only, startingTimestamp="9000")
+
+
+def test_a_pattern_takes_whole_names_and_no_internal_topics(broker: Broker, topic: str, fill: Fill) -> None:
+    fill(0, 2)
+    assert batch_values(broker, subscribePattern=topic[:-1] + ".") == [b"0", b"1"]
+    with pytest.raises(OptionError, match=r"subscribePattern: no topic matches"):
+        batch_values(broker, subscribePattern="__.*")
+
+
+def test_a_batch_read_starts_at_the_groups_offsets(broker: Broker, client: Client, topic: str, fill: Fill) -> None:
+    fill(0, 5)
+    client.commit(f"{topic}-g", {TopicPartition(topic, 0): 3})
+    assert batch_values(broker, subscribe=topic, group=f"{topic}-g") == [b"3", b"4"]
+    assert len(batch_values(broker, subscribe=topic, group=f"{topic}-g", startingOffsets="earliest")) == 5
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"startingOffsets": "latest"}, "startingOffsets: latest makes no sense for a batch read"),
+        ({"startingOffsets": '{"%s":{"0":-1,"1":0}}'}, "startingOffsets: -1"),
+        ({"startingOffsets": '{"%s":{"0":99,"1":0}}'}, "startingOffsets: .*-0 would start at 99, behind its end 1; change it or end"),
+        ({"startingOffsets": '{"%s":{"0":0}}'}, "startingOffsets: .*-1 is missing"),
+        ({"startingOffsets": '{"%s":{"0":0,"1":0,"2":0}}'}, "startingOffsets: .*-2 is not read"),
+        ({"endingOffsets": '{"%s":{"0":9,"1":0}}'}, "endingOffsets: 9 is behind the end of .*-0, 1"),
+        ({"endingOffsets": "earliest"}, "endingOffsets: earliest"),
+    ],
+)  # fmt: skip
+def test_positions_that_make_no_sense(broker: Broker, topic: str, fill: Fill, given: dict[str, str], message: str) -> None:
+    fill(0, 1)
+    with pytest.raises(OptionError, match=message):
+        batch_values(broker, subscribe=topic, **{name: text.replace("%s", topic) for name, text in given.items()})
+
+
+def test_topics_that_cannot_be_read(broker: Broker, topic: str) -> None:
+    with pytest.raises(PipelineError, match=r"subscribe: .*'no-such-topic' not found"):
+        batch_values(broker, subscribe=f"{topic},no-such-topic")
+    with pytest.raises(OptionError, match=f"assign: partition {topic}-7 does not exist"):
+        batch_values(broker, assign=f'{{"{topic}":[0,7]}}')
+
+
+def test_a_broker_that_is_not_there() -> None:
+    with pytest.raises(PipelineError, match=r"kafka.bootstrap.servers=localhost:1: cannot reach localhost:1"):
+        OttlaDataSource({"kafka.bootstrap.servers": "localhost:1", "subscribe": "t"}).schema()
+
+
+def test_columns_are_fixed(broker: Broker, topic: str) -> None:
+    given = {"kafka.bootstrap.servers": broker.direct_server, "subscribe": topic, "includeHeaders": "true"}
+    assert OttlaDataSource(given).schema() == COLUMNS_WITH_HEADERS
+    with pytest.raises(OptionError, match="schema: the columns are fixed"):
+        OttlaDataSource(given).reader(COLUMNS)
+
+
+# Gaps and lost records
+
+
+def test_gaps_are_normal(broker: Broker, client: Client, topic: str) -> None:
+    with client.producer(transactional_id=f"{topic}-t") as producer:
+        for is_committed in (True, False, True):
+            producer.begin()
+            for number in range(3):
+                producer.produce(topic, b"%d" % number, partition=0)
+            producer.flush()
+            if is_committed:
+                producer.commit()
+            else:
+                producer.abort()
+    reader = OttlaBatchReader(options_of(broker, subscribe=topic), None)
+    (planned,) = reader.partitions()
+    assert (planned.value.start, planned.value.end) == (0, 12), "three transactions of three records, with their markers"
+    assert [row[2] for row in values(reader, [planned])] == [0, 1, 2, 8, 9, 10]
+    raw = OttlaBatchReader(options_of(broker, subscribe=topic, isolation="read_uncommitted"), None)
+    assert [row[2] for row in values(raw, raw.partitions())] == [0, 1, 2, 4, 5, 6, 8, 9, 10]
+
+
+def test_an_open_transaction_ends_the_read(broker: Broker, client: Client, topic: str, fill: Fill) -> None:
+    fill(0, 2)
+    with client.producer(transactional_id=f"{topic}-t") as producer:
+        producer.begin()
+        producer.produce(topic, b"open", partition=0)
+        producer.flush()
+        fill(0, 2, first=2)
+        assert batch_values(broker, subscribe=topic) == [b"0", b"1"]
+        producer.commit()
+    assert batch_values(broker, subscribe=topic) == [b"0", b"1", b"open", b"2", b"3"]
+
+
+def test_records_deleted_before_they_were_read(broker: Broker, client: Client, topic: str, fill: Fill) -> None:
+    fill(0, 10)
+    reader = OttlaBatchReader(options_of(broker, subscribe=topic), None)
+    planned = reader.partitions()
+    client.delete_records({TopicPartition(topic, 0): 4})
+    with pytest.raises(DataLossError, match=r"offset 0 of .*-0 is gone, the log begins at 4.*failOnDataLoss=false"):
+        values(reader, planned)
+    lenient = OttlaBatchReader(options_of(broker, subscribe=topic, failOnDataLoss="false"), None)
+    assert [row[2] for row in values(lenient, planned)] == [4, 5, 6, 7, 8, 9]
+    start = f'{{"{topic}":{{"0":1,"1":-2}}}}'
+    with pytest.raises(DataLossError, match="offset 1"):
+        batch_values(broker, subscribe=topic, startingOffsets=start)
+    assert len(batch_values(broker, subscribe=topic, startingOffsets=start, failOnDataLoss="false")) == 6
+
+
+# Streams
+
+
+def stream(broker: Broker, **given: str) -> OttlaStreamReader:
+    return OttlaStreamReader(options_of(broker, **given))
+
+
+def offsets(stored: Any) -> dict[tuple[str, int], int]:
+    found = read_offsets(stored)
+    assert found is not None
+    return {(partition.topic, partition.partition): offset for partition, offset in found[1].items()}
+
+
+def batches(reader: OttlaStreamReader, start: dict[str, Any], limit: int) -> list[tuple[dict[str, Any], dict[str, Any]]]:
+    """All batches that a query would run, until nothing is new."""
+    found = []
+    while (end := reader.latestOffset(start, ReadMaxRows(limit))) != start:
+        found.append((start, end))
+        start = end
+    return found
+
+
+def test_the_first_batch_of_a_query_covers_nothing(broker: Broker, topic: str, fill: Fill) -> None:
+    fill(0, 5)
+    reader = stream(broker, subscribe=topic, startingOffsets="earliest")
+    start = reader.initialOffset()
+    assert reader.latestOffset(start, ReadMaxRows(100)) == start
+    assert reader.partitions(start, start) == []
+    assert offsets(reader.latestOffset(start, ReadMaxRows(100))) == {(topic, 0): 5, (topic, 1): 0}
+
+
+def test_a_restarted_query_goes_on_at_once(broker: Broker, topic: str, fill: Fill) -> None:
+    fill(0, 5)
+    start = write_offsets("", {TopicPartition(topic, 0): 2, TopicPartition(topic, 1): 0})
+    assert offsets(stream(broker, subscribe=topic).latestOffset(start, ReadMaxRows(100)))[topic, 0] == 5
+
+
+def test_a_trigger_that_takes_everything_ignores_the_limit(broker: Broker, topic: str, fill: Fill) -> None:
+    fill(0, 50)
+    reader = stream(broker, subscribe=topic, startingOffsets="earliest", maxOffsetsPerTrigger="7")
+    assert reader.getDefaultReadLimit() == ReadMaxRows(7)
+    assert offsets(reader.latestOffset(reader.initialOffset(), ReadAllAvailable()))[topic, 0] == 50
+
+
+def test_batches_cover_each_record_once(broker: Broker, topic: str, fill: Fill) -> None:
+    fill(0, 40)
+    fill(1, 13)
+    reader = stream(broker, subscribe=topic, startingOffsets="earliest")
+    start = reader.initialOffset()
+    reader.latestOffset(start, ReadMaxRows(10))
+    ran = batches(reader, start, 10)
+    assert len(ran) == 6
+    rows = [row for low, high in ran for row in values(reader, list(reader.partitions(low, high)))]
+    assert sorted(rows) == [(topic, 0, n, b"%d" % n) for n in range(40)] + [(topic, 1, n, b"%d" % n) for n in range(13)]
+
+
+def test_a_new_query_starts_at_the_end_unless_told(broker: Broker, topic: str, fill: Fill) -> None:
+    fill(0, 5)
+    assert offsets(stream(broker, subscribe=topic).initialOffset()) == {(topic, 0): 5, (topic, 1): 0}
+
+
+def test_the_groups_offsets_come_first(broker: Broker, client: Client, topic: str, fill: Fill) -> None:
+    fill(0, 5)
+    fill(1, 5)
+    group = f"{topic}-g"
+    reader = stream(broker, subscribe=topic, group=group, startingOffsets="latest")
+    assert offsets(reader.initialOffset()) == {(topic, 0): 5, (topic, 1): 5}
+    client.commit(group, {TopicPartition(topic, 0): 3})
+    assert offsets(reader.initialOffset())[topic, 0] == 5, "asked for once: a batch that is planned twice starts at the same offset"
+    assert offsets(stream(broker, subscribe=topic, group=group).initialOffset()) == {(topic, 0): 3, (topic, 1): 0}
+    client.commit(group, {TopicPartition(topic, 0): 9})
+    with pytest.raises(DataLossError, match=r"-0 ends at offset 5, but the query is to go on from 9: the offsets of group .*reset"):
+        stream(broker, subscribe=topic, group=group).initialOffset()
+
+
+def test_new_partitions_start_at_their_first_record(broker: Broker, client: Client, topic: str, fill: Fill) -> None:
+    reader = stream(broker, subscribe=topic)
+    start = reader.initialOffset()
+    reader.latestOffset(start, ReadMaxRows(10))
+    client.add_partitions(topic, 3)
+    fill(2, 4)
+    end = reader.latestOffset(start, ReadMaxRows(10))
+    assert offsets(end) == {(topic, 0): 0, (topic, 1): 0, (topic, 2): 4}
+    assert [row[1:3] for row in values(reader, list(reader.partitions(start, end)))] == [(2, 0), (2, 1), (2, 2), (2, 3)]
+
+
+def test_topics_that_match_later_are_read(broker: Broker, topic: str, fill: Fill) -> None:
+    reader = stream(broker, subscribePattern=f"{topic}(-new)?")
+    start = reader.initialOffset()
+    reader.latestOffset(start, ReadMaxRows(10))
+    fill(0, 3, name=broker.create_topic(f"{topic}-new"))
+    assert offsets(reader.latestOffset(start, ReadMaxRows(10)))[f"{topic}-new", 0] == 3
+
+
+def test_a_deleted_topic_stops_the_query(broker: Broker, topic: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(source_module, "SETTLE_PAUSE_S", 0.01)
+    other = broker.create_topic(f"{topic}-other")
+    reader = stream(broker, subscribe=f"{topic},{other}")
+    start = reader.initialOffset()
+    reader.latestOffset(start, ReadMaxRows(10))
+    broker.delete_topics([other])
+    with pytest.raises(DataLossError, match=f"{other}-0 was being read and exists no more.*failOnDataLoss=false"):
+        reader.latestOffset(start, ReadMaxRows(10))
+    lenient = stream(broker, subscribe=f"{topic},{other}", failOnDataLoss="false")
+    assert set(offsets(lenient.latestOffset(start, ReadMaxRows(10)))) == {(topic, 0), (topic, 1)}
+
+
+def test_a_topic_made_anew_stops_the_query(broker: Broker, topic: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(source_module, "SETTLE_PAUSE_S", 0.01)
+    start = write_offsets("", {TopicPartition(topic, 0): 77, TopicPartition(topic, 1): 0})
+    with pytest.raises(DataLossError, match=f"{topic}-0 ends at offset 0, but the query is to go on from 77: the checkpoint belong"):
+        stream(broker, subscribe=topic).latestOffset(start, ReadMaxRows(10))
+
+
+def test_available_now_stops_at_the_ends_it_found(broker: Broker, topic: str, fill: Fill) -> None:
+    fill(0, 20)
+    reader = stream(broker, subscribe=topic, startingOffsets="earliest")
+    reader.prepareForTriggerAvailableNow()
+    fill(0, 20, first=20)
+    start = reader.initialOffset()
+    assert reader.latestOffset(start, ReadMaxRows(8)) == start
+    assert [offsets(end)[topic, 0] for _, end in batches(reader, start, 8)] == [8, 16, 20]
+
+
+def test_a_batch_waits_for_enough(broker: Broker, topic: str, fill: Fill) -> None:
+    reader = stream(broker, subscribe=topic, startingOffsets="earliest", minOffsetsPerTrigger="10", maxTriggerDelay="1h")
+    start = reader.initialOffset()
+    reader.latestOffset(start, ReadMaxRows(100))
+    fill(0, 9)
+    assert reader.latestOffset(start, ReadMaxRows(100)) == start
+    fill(1, 1)
+    assert offsets(reader.latestOffset(start, ReadMaxRows(100))) == {(topic, 0): 9, (topic, 1): 1}
+    impatient = stream(broker, subscribe=topic, minOffsetsPerTrigger="1000", maxTriggerDelay="0s")
+    assert offsets(impatient.latestOffset(start, ReadMaxRows(100)))[topic, 0] == 9
+
+
+def test_lag_is_reported(broker: Broker, topic: str, fill: Fill) -> None:
+    fill(1, 6)
+    reader = stream(broker, subscribe=topic)
+    assert offsets(reader.reportLatestOffset()) == {(topic, 0): 0, (topic, 1): 6}
+    assert stream(broker, **{"kafka.bootstrap.servers": "localhost:1"}, subscribe=topic).reportLatestOffset() is None
+
+
+def test_offsets_of_another_query_are_refused(broker: Broker, topic: str) -> None:
+    with pytest.raises(PipelineError, match="checkpointLocation: the offsets in it are not those of format ottla"):
+        stream(broker, subscribe=topic).latestOffset({topic: {"0": 1}}, ReadMaxRows(1))
+    with pytest.raises(OptionError, match="group: the checkpoint was made with group 'g', the query has None"):
+        stream(broker, subscribe=topic).latestOffset(write_offsets("g", {}), ReadMaxRows(1))
+    with pytest.raises(OptionError, match="endingOffsets: only a batch read ends"):
+        stream(broker, subscribe=topic, endingOffsets="latest")
+
+
+# Connections
+
+
+def test_a_connection_that_broke_while_idle_is_made_again(broker: Broker, topic: str, fill: Fill) -> None:
+    fill(0, 1)
+    given = {"kafka.bootstrap.servers": broker.bootstrap_server}
+    reader = OttlaBatchReader(parse_source({**given, "subscribe": topic}), None)
+    assert len(reader.partitions()) == 1
+    before = client_of(reader.options.connection)
+    assert broker.drop_connections() > 0
+    assert len(reader.partitions()) == 1
+    assert client_of(reader.options.connection) is not before
+    forget(reader.options.connection)
+
+
+def test_a_read_survives_lost_connections(broker: Broker, topic: str, fill: Fill) -> None:
+    fill(0, 2000)
+    given = {"kafka.bootstrap.servers": broker.bootstrap_server, "kafka.max.partition.fetch.bytes": "1000"}
+    for first in range(2000, 6000, 500):
+        fill(0, 500, first=first)
+    reader = OttlaBatchReader(parse_source({**given, "subscribe": topic}), None)
+    is_done = threading.Event()
+
+    def drop() -> None:
+        while not is_done.wait(0.05):
+            broker.drop_connections()
+
+    dropper = threading.Thread(target=drop)
+    dropper.start()
+    try:
+        found = values(reader, reader.partitions())
+    finally:
+        is_done.set()
+        dropper.join()
+        forget(reader.options.connection)
+    assert [row[2] for row in found] == list(range(6000))
+
+
+def test_source_is_found_by_spark() -> None:
+    import pyspark_ottla
+
+    assert pyspark_ottla.DefaultSource is OttlaDataSource
+    assert OttlaDataSource.name() == "ottla"
