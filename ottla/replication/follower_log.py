@@ -35,7 +35,7 @@ class FollowerLog:
             if leader_log_start > log.log_start_offset:
                 log.advance_log_start(min(leader_log_start, log.log_end_offset))
         except StorageError as error:
-            raise state.fail(error) from error
+            raise state.owner.fail(error) from error
         known = max(state.high_watermark, log.log_start_offset)
         move_high_watermark(state, max(known, min(high_watermark, log.log_end_offset)))
         state.ask_flush()
@@ -48,12 +48,12 @@ class FollowerLog:
         if self.is_over or offset >= log.log_end_offset:
             return
         if offset < state.high_watermark and not log.config.is_unclean_election_enabled:
-            state.go_offline(f"the leader's log diverges at {offset}, below the high watermark {state.high_watermark}")
+            state.owner.go_offline(f"the leader's log diverges at {offset}, below the high watermark {state.high_watermark}")
             return
         try:
             log.truncate_to(offset)
         except StorageError as error:
-            raise state.fail(error) from error
+            raise state.owner.fail(error) from error
         state.note_truncated(state.high_watermark)
 
     def restart(self, offset: int) -> None:
@@ -63,5 +63,5 @@ class FollowerLog:
         try:
             self._log.truncate_fully_and_start_at(offset)
         except StorageError as error:
-            raise self._state.fail(error) from error
+            raise self._state.owner.fail(error) from error
         self._state.note_truncated(offset)

@@ -217,12 +217,12 @@ class Leader:
         try:
             base_offset = log.append(batch, header, leader_epoch=self.epoch, now_ms=now_ms)
         except StorageError as error:
-            raise state.fail(error) from error
+            raise state.owner.fail(error) from error
         traffic = self.traffic
         traffic.messages_in += header[6] + 1
         traffic.bytes_in += len(batch)
-        if log.log_end_offset >= log.flush_offset and state.request_flush is not None:
-            state.request_flush()  # flush.messages
+        if log.log_end_offset >= log.flush_offset:
+            state.owner.request_flush()  # flush.messages
         if state.is_flush_on_ack:
             state.ask_flush()
         elif self._is_alone:

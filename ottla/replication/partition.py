@@ -13,7 +13,6 @@ Waiters for offsets are called when their term ends; watchers at every move, in 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
 
 from ottla.base.errors import ApiError, ErrorCode, StorageError
 from ottla.replication import reads
@@ -31,7 +30,9 @@ __all__ = ["AppendResult", "Partition", "PartitionRead"]
 class Partition:
     """See above. Every method runs to its end on the loop."""
 
-    __slots__ = ("follower_log", "leader", "log", "notifier", "on_storage_error", "state", "topic_partition", "traffic")
+    __slots__ = (
+        "_request_flush", "follower_log", "leader", "log", "notifier", "on_storage_error", "state", "topic_partition", "traffic",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -50,9 +51,7 @@ class Partition:
             high_watermark=high_watermark,
             is_flush_on_ack=is_flush_on_ack,
             is_verification_required=is_verification_required,
-            request_flush=None if request_flush is None else partial(request_flush, self),
-            fail=self.fail,
-            go_offline=self.go_offline,
+            owner=self,
         )
         self.topic_partition = log.topic_partition
         self.log = log
@@ -61,6 +60,7 @@ class Partition:
         self.leader: Leader | None = None
         self.follower_log: FollowerLog | None = None
         self.on_storage_error: Callable[[Partition, StorageError], None] | None = None
+        self._request_flush = request_flush
 
     # The state, for other packages
 
@@ -170,11 +170,14 @@ class Partition:
         state.offline_reason = reason or "the log directory is offline"
         state.offline_code = code
         self._end_term()
-        # The roles were all that used these; without them a partition is freed as soon as it is dropped.
-        state.request_flush = None
-        state.fail = _fail_offline
-        state.go_offline = _ignore
+        # The roles were all that used it; without it a partition is freed as soon as it is dropped.
+        state.owner = OFFLINE
         state.notify()
+
+    def request_flush(self) -> None:
+        """Asks for a group commit of this log, if there is who does them."""
+        if self._request_flush is not None:
+            self._request_flush(self)
 
     def fail(self, error: StorageError) -> ApiError:
         """The disk failed under this replica: takes it offline, notifies the directory's owner, returns what clients are answered."""
@@ -286,9 +289,17 @@ class Partition:
         return self.log.epochs.end_offset_for(leader_epoch, self.log.log_end_offset)
 
 
-def _fail_offline(error: StorageError) -> ApiError:
-    return ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(error))
+class _Offline:
+    """`state.Owner` of replicas that are offline already."""
+
+    def request_flush(self) -> None:
+        """There is nothing to flush."""
+
+    def fail(self, error: StorageError) -> ApiError:
+        return ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(error))
+
+    def go_offline(self, _reason: str) -> None:
+        """It is."""
 
 
-def _ignore(_reason: str) -> None:
-    pass
+OFFLINE = _Offline()

@@ -9,6 +9,7 @@ Invariant: a disk failure takes the replica offline before anything else is noti
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Protocol
 
 from ottla.base.errors import ApiError, ErrorCode, StorageError
 from ottla.base.notifier import Notifier
@@ -23,6 +24,18 @@ NO_EPOCH = -1
 _NEVER = 1 << 63
 
 
+class Owner(Protocol):
+    """What the roles ask of the replica as a whole (`Partition`)."""
+
+    def request_flush(self) -> None:
+        """Asks for a group commit of this log."""
+
+    def fail(self, error: StorageError) -> ApiError:
+        """The disk failed under this replica: it goes offline; returns what clients are answered."""
+
+    def go_offline(self, reason: str) -> None: ...
+
+
 class PartitionState:
     """See above. Plain attributes, and the few rules that both roles share."""
 
@@ -31,8 +44,6 @@ class PartitionState:
         "_flush_end_max",
         "broker_epoch_of",
         "broker_id",
-        "fail",
-        "go_offline",
         "high_watermark",
         "is_flush_on_ack",
         "is_verification_required",
@@ -44,9 +55,9 @@ class PartitionState:
         "offline_code",
         "offline_reason",
         "on_isr_proposal",
+        "owner",
         "partition_epoch",
         "replicas",
-        "request_flush",
         "topic_partition",
         "traffic",
     )
@@ -61,9 +72,7 @@ class PartitionState:
         high_watermark: int,
         is_flush_on_ack: bool,
         is_verification_required: bool,
-        request_flush: Callable[[], None] | None,
-        fail: Callable[[StorageError], ApiError],
-        go_offline: Callable[[str], None],
+        owner: Owner,
     ) -> None:
         self.topic_partition: TopicPartition = log.topic_partition
         self.log = log
@@ -79,11 +88,7 @@ class PartitionState:
         self.offline_code = ErrorCode.KAFKA_STORAGE_ERROR
         self.notifier = Notifier()
         self.traffic = Traffic()
-        self.request_flush = request_flush
-        """Asks for a group commit of this log."""
-        self.fail = fail
-        """The disk failed under this replica: `Partition.fail`."""
-        self.go_offline = go_offline
+        self.owner = owner
         self.broker_epoch_of: Callable[[int], int | None] | None = None
         """By broker id, as the controller knows it."""
         self.on_isr_proposal: Callable[[IsrProposal], None] | None = None
@@ -130,8 +135,8 @@ class PartitionState:
 
     def ask_flush(self) -> None:
         """If acknowledgements wait for the disk, asks for what was appended since the last group commit."""
-        if self.is_flush_on_ack and self._durable_end < self.log.log_end_offset and self.request_flush is not None:
-            self.request_flush()
+        if self.is_flush_on_ack and self._durable_end < self.log.log_end_offset:
+            self.owner.request_flush()
 
     def note_flushed(self, end: int) -> bool:
         """A group commit that covered the log up to `end` has ended; whether the durable end has moved."""

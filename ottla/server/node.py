@@ -90,6 +90,8 @@ class Node:
         self.metadata = MetadataCache()
         self.waiters = Waiters(ports.timers)
         self.flusher = Flusher(ports.threads.run, self._partition_failed, ports.clock.nanoseconds)
+        # The same two methods for all partitions: a bound one for each would be 128 bytes.
+        self._request_flush, self._on_partition_failed = self.flusher.request, self._partition_failed
         self.partitions = PartitionTable(ports.disk, ports.clock, self.directories, self._make_partition, files_max=files_max)
         self.peers = ports.peers if ports.peers is not None else self._make_peers()
         self.peers.start(self._locate)
@@ -199,10 +201,10 @@ class Node:
             broker_id=self.config.this_broker_id,
             high_watermark=high_watermark,
             is_flush_on_ack=self.config.is_flush_on_ack(opened.config),
-            request_flush=self.flusher.request,
+            request_flush=self._request_flush,
             is_verification_required=self.config.transaction_partition_verification_enable,
         )
-        partition.on_storage_error = self._partition_failed
+        partition.on_storage_error = self._on_partition_failed
         return partition
 
     # Life

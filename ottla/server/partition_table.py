@@ -32,13 +32,16 @@ SEALED_FILES_MAX = 512
 class Notes(list[str]):
     """The notes of a log about its files, when it is opened and whenever it finds damage later: a line each in the broker's log."""
 
+    __slots__ = ("_key",)
+
     def __init__(self, key: TopicPartition) -> None:
         super().__init__()
-        self._prefix = f"{key}: "
+        self._key = key
 
     def append(self, note: str) -> None:
         super().append(note)
-        log.warning("%s%s", "" if note.startswith(self._prefix) else self._prefix, note)
+        prefix = f"{self._key}: "
+        log.warning("%s%s", "" if note.startswith(prefix) else prefix, note)
 
 
 class PartitionTable:
@@ -59,7 +62,11 @@ class PartitionTable:
         self._unopened: dict[TopicPartition, StorageError | None] = {}  # replicas whose log could not be opened, and why
         self._undeleted: dict[str, bytes] = {}  # directories of deleted partitions that are still there, and the ids of their topics
         self._awaited: dict[TopicPartition, None] = {}  # replicas that will be opened or made in a moment
-        self._found = self._find_existing()
+        self._only = {directory.path: (directory,) for directory in self._directories}  # shared: there are as many as partitions
+        self._found: dict[str, tuple[LogDirectoryState, ...]] = {}  # where a partition's log lies, by its directory's name
+        for directory in self._directories:
+            if directory.is_online:
+                self._note_existing(directory)
 
     def get(self, topic: str, partition: int) -> Partition | None:
         of_topic = self._by_topic.get(topic)
@@ -128,12 +135,12 @@ class PartitionTable:
         except StorageError as error:
             self._unopened[key] = error
             self._names[topic_id] = key.topic
-            self._note_found(key, directory)
+            self._note_found(str(key), directory)
             raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
         self._unopened.pop(key, None)
         partition = self._make_partition(opened, min(noted.high_watermark, opened.log_end_offset))
         directory.on_opened(key, noted)
-        self._note_found(key, directory)
+        self._note_found(str(key), directory)
         self._by_topic.setdefault(key.topic, {})[key.partition] = partition
         self._by_id.setdefault(topic_id, {})[key.partition] = partition
         self._names[topic_id] = key.topic
@@ -203,26 +210,25 @@ class PartitionTable:
             del self._by_id[topic_id]
             self._names.pop(topic_id, None)
 
-    def _find_existing(self) -> dict[str, list[LogDirectoryState]]:
-        found: dict[str, list[LogDirectoryState]] = {}
-        for directory in self._directories:
-            if directory.is_online:
-                for name in directory.partition_names():
-                    found.setdefault(name, []).append(directory)
-        return found
+    def _note_existing(self, directory: LogDirectoryState) -> None:
+        for name in directory.partition_names():
+            self._note_found(name, directory)
 
-    def _note_found(self, key: TopicPartition, directory: LogDirectoryState) -> None:
-        places = self._found.setdefault(str(key), [])
-        if directory not in places:
-            places.append(directory)
+    def _note_found(self, name: str, directory: LogDirectoryState) -> None:
+        places = self._found.get(name)
+        if places is None:
+            self._found[name] = self._only[directory.path]
+        elif directory not in places:
+            self._found[name] = (*places, directory)
 
     def _forget_place(self, key: TopicPartition, directory: LogDirectoryState) -> None:
         directory.forget(key)
-        places = self._found.get(str(key), [])
-        if directory in places:
-            places.remove(directory)
-        if not places:
-            self._found.pop(str(key), None)
+        name = str(key)
+        places = tuple(place for place in self._found.get(name, ()) if place is not directory)
+        if places:
+            self._found[name] = places
+        else:
+            self._found.pop(name, None)
 
     def scan(self, directory: LogDirectoryState) -> list[str]:
         """Takes note of what lies in a directory that has come online, and finishes deletions that failed there; the caller removes the
@@ -233,10 +239,7 @@ class PartitionTable:
                 target = self._delete_directory(path, topic_id)
                 del self._undeleted[path]
                 removed += [target] if target is not None else []
-        for name in directory.partition_names():
-            places = self._found.setdefault(name, [])
-            if directory not in places:
-                places.append(directory)
+        self._note_existing(directory)
         return removed
 
     def unopened_in(self, directory: LogDirectoryState) -> list[TopicPartition]:
@@ -265,7 +268,7 @@ class PartitionTable:
 
     def _find(self, key: TopicPartition, topic_id: bytes, is_new: bool) -> LogDirectoryState | None:
         """The directory in which the log of this topic lies, if it exists already."""
-        places = self._found.get(str(key), [])
+        places = self._found.get(str(key), ())
         if not is_new and len(places) < 2:
             return places[0] if places else None  # if it is another topic's, the log refuses it (I41)
         for directory in places:
