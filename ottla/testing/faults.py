@@ -1,9 +1,10 @@
 """Faults between clients and a broker: a TCP proxy in the test's own process that understands frames.
 
-Clients connect to the proxy; the broker is not involved. `fail_next` answers a request in the broker's stead, `drop_connections` closes all
-clients' connections, `pause` delays everything. Addresses in the broker's answers are replaced by the proxy's own, so that clients keep
-using the proxy; each further broker gets a listening port when its address is first seen. So this works with any Kafka-compatible broker,
-and each test process has faults of its own.
+Clients connect to the proxy; the broker is not involved. `fail_next` answers a request in the broker's stead, `lose_answer` lets the broker
+carry one out and closes the connection in place of its answer, `drop_connections` closes all clients' connections, `pause` delays
+everything. Addresses in the broker's answers are replaced by the proxy's own, so that clients keep using the proxy; each further broker
+gets a listening port when its address is first seen. So this works with any Kafka-compatible broker, and each test process has faults of
+its own.
 
 A connection has two threads, one for each direction. The answers due to a client are a queue of pending requests and made-up answers in the
 order of its requests, because Kafka answers in order. Left out: TLS, and SASL from before its requests had headers.
@@ -37,10 +38,11 @@ _KEYS = {name.lower(): key for key, name in API_NAMES.items()}
 
 
 class Fault(NamedTuple):
-    """Makes the next request of this key fail: with this code, or by a closed connection (None)."""
+    """Makes the next request of this key fail: with this code, or by a closed connection (None), before it reaches the broker or after."""
 
     key: int
     code: int | None
+    is_carried_out: bool = False
 
 
 class PendingAnswer(NamedTuple):
@@ -50,6 +52,7 @@ class PendingAnswer(NamedTuple):
     version: int = -1
     code: int | None = None
     made_up: bytes | None = None
+    is_lost: bool = False
 
 
 class FaultProxy:
@@ -85,6 +88,11 @@ class FaultProxy:
         code = None if error is None else int(code_of(error))
         with self._lock:
             self._faults += [Fault(key, code)] * times
+
+    def lose_answer(self, api: str, times: int = 1) -> None:
+        """The broker carries out the next `times` requests of an API, and each connection is closed when the answer has come."""
+        with self._lock:
+            self._faults += [Fault(key_of(api), None, is_carried_out=True)] * times
 
     def drop_connections(self) -> int:
         """Closes every connection, as a network failure does; returns their number."""
@@ -184,7 +192,7 @@ class _Link:
                 self._proxy.may_pass.wait()
                 (key,) = _read_key(frame, 4)
                 fault = self._proxy.take_fault(key)
-                if fault is not None and fault.code is None:
+                if fault is not None and fault.code is None and not fault.is_carried_out:
                     return
                 if not self._stand_in(frame, fault):
                     self._upstream.sendall(frame)
@@ -205,7 +213,7 @@ class _Link:
             return True
         if key != PRODUCE or _wants_answer(frame, version, start):
             with self._lock:
-                self._pending.append(PendingAnswer(key, version, code))
+                self._pending.append(PendingAnswer(key, version, code, is_lost=fault is not None and fault.is_carried_out))
         return False
 
     def _carry_answers(self) -> None:
@@ -214,6 +222,8 @@ class _Link:
                 self._proxy.may_pass.wait()
                 with self._lock:
                     pending = self._pending.popleft()
+                    if pending.is_lost:
+                        return
                     if pending.key in WITH_ADDRESSES or pending.code is not None:
                         frame = self._rewrite(frame, pending)
                     self._client.sendall(frame)

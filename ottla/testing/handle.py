@@ -187,6 +187,10 @@ class BrokerHandle:
         """Makes the next request of an API such as `"Produce"` fail with an error, by name or code; with None its connection is closed."""
         self._faults().fail_next(api, error, times)
 
+    def lose_answer(self, api: str, times: int = 1) -> None:
+        """Lets the broker carry out the next request of an API such as `"EndTxn"` and closes the connection in place of the answer."""
+        self._faults().lose_answer(api, times)
+
     # End
 
     def close(self) -> None:

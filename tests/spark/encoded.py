@@ -16,11 +16,12 @@ def encode(*values: bytes) -> bytearray:
     return encode_batch([Record(0, 1_000 + at, None, value, ()) for at, value in enumerate(values)])
 
 
-def task_output(rows: Rows, *, directory: str | None = None, task: str = "0-0") -> TaskOutput:
-    """What a task that wrote these rows sends to the driver, a batch a partition."""
+def task_output(rows: Rows, *, directory: str | None = None, task: str = "0-0", copies: int = 1) -> TaskOutput:
+    """What a task that wrote these rows sends to the driver, `copies` batches a partition."""
     with SpoolWriter(task, directory) as writer:
         for partition, values in rows.items():
-            writer.append(partition, encode(*values), len(values))
+            for _ in range(copies):
+                writer.append(partition, encode(*values), len(values))
         return writer.finish()
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from ottla.client import Client, TopicPartition
 from ottla.spark.decision import BatchRange
 from ottla.spark.relay import Outcome, Relay, Target
+from ottla.spark.spool import TaskOutput
 from tests.spark.encoded import task_output, values
 
 ROWS = 3
@@ -25,6 +26,11 @@ class Pipeline:
     group: str
     may_use_v2: bool = True
     drivers: list[Driver] = field(default_factory=list)
+
+    def fields(self) -> dict[str, Any]:
+        """What another process needs to run drivers of this pipeline."""
+        names = ("bootstrap", "source", "sink", "group", "may_use_v2")
+        return {name: getattr(self, name) for name in names}
 
     def target(self, **options: Any) -> Target:
         return Target(self.bootstrap, group=self.group, **{"request_timeout_s": 10.0, "retry_s": 60.0, **options})
@@ -74,6 +80,12 @@ class Driver:
 
     def commit(self, batch_id: int, execution: str = "", *, query_id: str = "q") -> Outcome:
         """Runs a batch: encodes its rows as one task a partition, and commits them."""
+        return self.send(self.outputs(batch_id, execution), batch_id, query_id=query_id)
+
+    def outputs(self, batch_id: int, execution: str = "") -> list[TaskOutput]:
+        """The output of one run of a batch, a task a partition."""
         rows = self.pipeline.rows(batch_id, execution)
-        outputs = [task_output({partition: some}, task=f"{partition.partition}-0") for partition, some in rows.items()]
+        return [task_output({partition: some}, task=f"{partition.partition}-0") for partition, some in rows.items()]
+
+    def send(self, outputs: Sequence[TaskOutput], batch_id: int, *, query_id: str = "q") -> Outcome:
         return self.relay.commit(outputs, batch_id=batch_id, query_id=query_id, batch_range=self.pipeline.range(batch_id))

@@ -92,6 +92,16 @@ def test_a_connection_may_fail_instead_of_a_request(broker: Broker, connection: 
     assert broker.records(topic) == []
 
 
+def test_an_answer_may_be_lost_after_the_request_was_carried_out(broker: Broker, connection: Connection, topic: str) -> None:
+    broker.lose_answer("Produce")
+    with pytest.raises(ClientError):
+        connection.request(produce_request(topic))
+    assert len(broker.records(topic)) == 1
+    again = Connection(connection.address).open()
+    assert code_of_produce(again, topic) == 0
+    again.close()
+
+
 def test_metadata_may_refuse_its_topics(broker: Broker, connection: Connection, topic: str) -> None:
     broker.fail_next("Metadata", "LEADER_NOT_AVAILABLE")
     request = MetadataRequest(topics=[MetadataRequestTopic(name=topic)])

@@ -1,0 +1,52 @@
+"""A driver process that is killed with -9 at a point of the protocol.
+
+    python -m tests.spark.driver_program PIPELINE BATCH EXECUTION POINT
+
+PIPELINE is the pipeline's fields as JSON. POINT is `sent:KEY`, just after a request of this API key was written to the socket, or
+`answered:KEY`, just after its answer was read.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from typing import Any
+
+from ottla.client.blocking.connection import Connection
+from ottla.wire.framing import load
+from tests.spark.pipeline import Pipeline
+
+_send = Connection.send
+_receive = Connection.receive
+
+
+def arm(when: str, key: int) -> None:
+    """Makes this process kill itself at the point."""
+
+    def send(connection: Connection, body: Any, **options: Any) -> None:
+        _send(connection, body, **options)
+        if when == "sent" and key == body.API_KEY:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    def receive(connection: Connection, timeout_s: float | None = None) -> Any:
+        answer = _receive(connection, timeout_s)
+        if when == "answered" and isinstance(answer, load(key)[1]):
+            os.kill(os.getpid(), signal.SIGKILL)
+        return answer
+
+    setattr(Connection, "send", send)  # noqa: B010  replaces a method, on purpose
+    setattr(Connection, "receive", receive)  # noqa: B010
+
+
+def main(arguments: list[str]) -> None:
+    fields, batch_id, execution, point = arguments
+    when, _, key = point.partition(":")
+    pipeline = Pipeline(**json.loads(fields))
+    arm(when, int(key or -1))
+    pipeline.driver().commit(int(batch_id), execution)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
