@@ -51,25 +51,28 @@ class GroupCommit(NamedTuple):
 
 
 class CommitHistory:
-    """The commits of one group as far as they were read; `extend` reads on. `UnknownTopicError` when no group has ever committed."""
+    """The commits of one group from a `position` of its log on, as far as they were read; `extend` reads on.
 
-    def __init__(self, client: Client, group: str) -> None:
+    `UnknownTopicError` when no group has ever committed.
+    """
+
+    def __init__(self, client: Client, group: str, *, position: int = 0) -> None:
         self._client = client
         count = len(client.describe_topic(OFFSETS_TOPIC).partitions)
         self.partition = TopicPartition(OFFSETS_TOPIC, partition_for_group(group, count))
         self._prefixes = tuple(key_prefix(kind, group) for kind in KEY_TYPES)
-        self._position = client.list_offsets({self.partition: EARLIEST})[self.partition].offset
+        self.position = max(position, client.list_offsets({self.partition: EARLIEST})[self.partition].offset)
         self.commits: list[GroupCommit] = []
 
     def extend(self) -> bool:
         """Reads up to the last stable offset; returns whether there was anything new."""
         end = self._client.list_offsets({self.partition: LATEST})[self.partition].offset
-        before = self._position
-        for fetched in self._client.read(self.partition, self._position, end):
+        before = self.position
+        for fetched in self._client.read(self.partition, before, end):
             for header, batch in fetched.batches:
                 self._take(header, iter_records(batch))
-            self._position = fetched.next_offset
-        return self._position > before
+            self.position = fetched.next_offset
+        return self.position > before
 
     def _take(self, header: BatchHeader, records: Iterator[Record]) -> None:
         ours = [record for record in records if record.key is not None and record.key.startswith(self._prefixes)]

@@ -15,6 +15,9 @@ from ottla.spark.commit_metadata import CommitMetadata
 from ottla.spark.output_digest import OutputDigest
 from ottla.spark.sink_contents import SinkPartition
 
+UNKNOWN_START = -1
+"""The start of a partition that came into the source with this batch: it is read from its first record on."""
+
 
 class Fault(NamedTuple):
     """Something that exactly-once rules out. `kind` is a word for programs, `message` a sentence for people."""
@@ -105,6 +108,8 @@ def _judge_other_commit(partition: TopicPartition, known: InputRange | None, end
 
 def _judge_range(partition: TopicPartition, known: InputRange | None, end: int, metadata: CommitMetadata, findings: Findings) -> None:
     start = metadata.start
+    if start == UNKNOWN_START:
+        start = 0 if known is None else known.end
     name = f"batch {metadata.batch_id} of query {metadata.query_id}"
     if known is None:
         known = InputRange(start, start, 0)

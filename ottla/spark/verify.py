@@ -14,6 +14,7 @@ from typing import NamedTuple
 from ottla.client import EARLIEST, LATEST, Client, KafkaError, TopicPartition, UnknownTopicError
 from ottla.spark.commit_history import CommitHistory, GroupCommit, Transaction
 from ottla.spark.proof import Fault, Findings, judge, judge_other_writers
+from ottla.spark.relay import STREAM_ID_PREFIX
 from ottla.spark.sink_contents import SinkContents
 from ottla.wire.records import iter_records
 
@@ -64,11 +65,6 @@ class Verification(NamedTuple):
         return self.batches > 0 and not self.faults
 
 
-def transactional_id(group: str) -> str:
-    """The transactional id of the pipeline that commits to `group`."""
-    return f"eos/{group}"
-
-
 def verify(
     client: Client, group: str, sinks: Sequence[str], *, may_share_sink: bool = False, settle_s: float = SETTLE_SECONDS_MAX
 ) -> Verification:
@@ -87,7 +83,7 @@ def verify(
     findings = _settled(history, sink, known, settle_s)
     ours = known | {commit.transaction.producer_id for commit in history.commits if commit.transaction and commit.metadata}
     others = judge_other_writers(sink.partitions, ours)
-    source, lost = _source_proofs(client, findings)
+    source, lost = _source_proofs(client, findings, sinks)
     faults = [*findings.faults, *lost, *(Fault("foreign", message) for message in others if not may_share_sink)]
     notes = [*findings.notes, *(message for message in others if may_share_sink), *_sink_notes(sink)]
     commits = [commit for commit in history.commits if commit.metadata is not None]
@@ -112,7 +108,7 @@ def _name(commit: GroupCommit) -> tuple[str, int]:
 def _producer_ids(client: Client, group: str) -> set[int]:
     """The producer id that the pipeline holds now, where the broker says it."""
     try:
-        return {client.describe_transaction(transactional_id(group)).producer_id}
+        return {client.describe_transaction(f"{STREAM_ID_PREFIX}{group}").producer_id}
     except KafkaError:
         return set()
 
@@ -150,9 +146,12 @@ def _judged(history: CommitHistory, sink: SinkContents, known: set[int]) -> Find
     )
 
 
-def _source_proofs(client: Client, findings: Findings) -> tuple[tuple[SourceProof, ...], list[Fault]]:
-    """The ranges next to the source as it is today; a fault for each partition whose log ends before its range."""
-    partitions = sorted(findings.ranges)
+def _source_proofs(client: Client, findings: Findings, sinks: Sequence[str]) -> tuple[tuple[SourceProof, ...], list[Fault]]:
+    """The ranges next to the source as it is today; a fault for each partition whose log ends before its range.
+
+    A query without a source of ours counts its batches as offsets of its sink, which are no positions in a log.
+    """
+    partitions = sorted(partition for partition in findings.ranges if partition.topic not in sinks)
     starts = client.list_offsets(dict.fromkeys(partitions, EARLIEST)) if partitions else {}
     ends = client.list_offsets(dict.fromkeys(partitions, LATEST)) if partitions else {}
     proofs, faults = [], []
