@@ -44,3 +44,7 @@ class FencedDriverError(PipelineError):
 
 class BrokerError(PipelineError):
     """The cluster refused a batch for good, or did not answer for too long; the message has the client's reason."""
+
+
+class QueryFailedError(PipelineError):
+    """A query ended by itself with an error; the message is the one line that says why."""

@@ -1,0 +1,158 @@
+"""Keeps the state of a running pipeline: Spark's progress of its batches, and the commits in the group's log.
+
+It has a client of its own with a short timeout, since a broker that is away must not hold up the pipeline: what cannot be asked now is
+asked next time.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import ottla.client
+from ottla.client import LATEST, Client, ClientError, TopicPartition, UnknownTopicError
+from ottla.spark.commit_history import CommitHistory, GroupCommit
+from ottla.spark.state_file import KILLED, RUNNING, PipelineState, SourcePosition, is_killed, load_state, save_state
+
+REQUEST_SECONDS_MAX = 2.0
+LOG_PAUSE_SECONDS = 1.0
+"""The log is asked at most this often: a state file needs no better."""
+
+
+class ProgressRecorder:
+    """Observes one query and stores its state. Not for use by two threads at once."""
+
+    def __init__(self, path: Path, group: str, *, bootstrap: str, connection: Mapping[str, str] | None = None) -> None:
+        self._path = path
+        self._bootstrap = bootstrap
+        self._connection = dict(connection or {})
+        self._client: Client | None = None
+        self._history: CommitHistory | None = None
+        self._asked_at = 0.0
+        self._batch_seen = -1
+        self.state = load_state(path) or PipelineState(group=group)
+        if self.state.group != group:
+            self.state = PipelineState(group=group)
+
+    def begin(self, *, query_id: str, sources: Sequence[str], sinks: Sequence[str]) -> None:
+        """Notes a start of the query."""
+        state = self.state
+        state.state, state.error, state.host, state.process_id = RUNNING, "", socket.gethostname(), os.getpid()
+        state.query_id, state.sources, state.sinks = query_id, list(sources), list(sinks)
+        state.starts += 1
+        state.started_ms = _now_ms()
+        self._save()
+
+    def observe(self, progresses: Iterable[Mapping[str, Any]], *, is_last: bool = False) -> bool:
+        """Takes in Spark's reports of its latest batches, oldest first, and new commits in the log; returns whether there was any."""
+        has_new = False
+        for progress in progresses:
+            has_new = self._take(progress) or has_new
+        if is_last or time.monotonic() - self._asked_at >= LOG_PAUSE_SECONDS:
+            self._asked_at = time.monotonic()
+            has_new = self._ask_log() or has_new
+        if has_new:
+            self._save()
+        return has_new
+
+    def end(self, state: str, error: str = "") -> None:
+        """Notes that the query has ended, and closes the client."""
+        self.state.state, self.state.error = state, error
+        self._save()
+        self._disconnect()
+
+    def _take(self, progress: Mapping[str, Any]) -> bool:
+        batch_id = int(progress["batchId"])
+        if batch_id <= self._batch_seen or "addBatch" not in progress.get("durationMs", {}):
+            return False  # known, or a trigger that found nothing to do
+        self._batch_seen = batch_id
+        self.state.batches += 1
+        self.state.rows_in += int(progress.get("numInputRows", 0))
+        self.state.batch_ms = int(progress["durationMs"].get("triggerExecution", 0))
+        return True
+
+    def _ask_log(self) -> bool:
+        try:
+            if self._client is None:
+                self._client = ottla.client.connect(self._bootstrap, self._connection, timeout_s=REQUEST_SECONDS_MAX)
+            if self._history is None:
+                self._history = CommitHistory(self._client, self.state.group, position=self.state.log_position)
+            has_commits = take_commits(self.state, self._history)
+            return take_ends(self.state, self._client) or has_commits
+        except ClientError:
+            self._disconnect()
+            return False
+
+    def _disconnect(self) -> None:
+        client, self._client, self._history = self._client, None, None
+        if client is not None:
+            client.close()
+
+    def _save(self) -> None:
+        self.state.updated_ms = _now_ms()
+        save_state(self._path, self.state)
+
+
+def read_state(client: Client, group: str, path: Path | None = None) -> PipelineState | None:
+    """The state of a pipeline as of now: what its file has, if there is one here, and what the log has of later commits.
+
+    None where neither has anything of a pipeline.
+    """
+    state = (load_state(path) if path is not None else None) or PipelineState(group=group, state="")
+    if is_killed(state):
+        state.state = KILLED
+    try:
+        take_commits(state, CommitHistory(client, group, position=state.log_position))
+    except UnknownTopicError:
+        pass
+    take_ends(state, client)
+    return state if state.starts or state.commits else None
+
+
+def take_commits(state: PipelineState, history: CommitHistory) -> bool:
+    """Reads the group's new commits into its state; returns whether there were any."""
+    history.extend()
+    commits, history.commits = history.commits, []
+    state.log_position = history.position
+    for commit in commits:
+        take_commit(state, commit)
+    return bool(commits)
+
+
+def take_ends(state: PipelineState, client: Client) -> bool:
+    """Renews the ends of the source's partitions; returns whether one has moved."""
+    positions = {TopicPartition(one.topic, one.partition): one for one in state.positions}
+    ends = client.list_offsets(dict.fromkeys(positions, LATEST)) if positions else {}
+    has_moved = False
+    for partition, found in ends.items():
+        has_moved = has_moved or positions[partition].end != found.offset
+        positions[partition].end = found.offset
+    return has_moved
+
+
+def take_commit(state: PipelineState, commit: GroupCommit) -> None:
+    """Adds one commit of the group to its state; those of other programs only move the positions."""
+    if commit.metadata is not None:
+        state.query_id, state.batch_id = commit.metadata.query_id, commit.metadata.batch_id
+        state.commits += 1
+        state.rows_out += commit.metadata.rows
+        state.last_commit_ms = commit.timestamp_ms
+    known = {(one.topic, one.partition): one for one in state.positions}
+    for partition, found in commit.ranges.items():
+        if found.end is None:
+            continue
+        position = known.get(partition)
+        if position is None:
+            position = known[partition] = SourcePosition(topic=partition.topic, partition=partition.partition, committed=0, end=0)
+            state.positions.append(position)
+        position.committed = found.end
+        position.end = max(position.end, found.end)
+    state.positions.sort(key=lambda one: (one.topic, one.partition))
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

@@ -1,0 +1,177 @@
+"""Runs pipelines in one Spark session until they end, fail or are stopped, and keeps their state and metrics meanwhile."""
+
+from __future__ import annotations
+
+import re
+import signal
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from ottla.spark.errors import QueryFailedError
+from ottla.spark.pipeline import Pipeline
+from ottla.spark.progress import ProgressRecorder
+from ottla.spark.prometheus import MetricsServer, write_metrics_file
+from ottla.spark.session import build_session
+from ottla.spark.state_file import FAILED, STOPPED, PipelineState
+
+POLL_SECONDS = 0.3
+BATCH_SECONDS_MAX = 15.0
+"""How long a stop waits for the batch that is running; after that it is interrupted, which costs its work and nothing else."""
+
+
+_ERROR_LINE = re.compile(r"([a-z_]\w*\.)*[A-Z]\w*(Error|Exception|Interrupt): ")
+_MODULE = re.compile(r"^([a-z_]\w*\.)+(?=[A-Z])")
+
+
+class StopRequest:
+    """Ends a run when `ask` is called, from any thread or a signal handler; `signal_number` is the signal that did it, 0 for none.
+
+    No `threading.Event`: that takes a lock, which a signal handler may find held by the very thread that it interrupts.
+    """
+
+    def __init__(self) -> None:
+        self.is_asked = False
+        self.signal_number = 0
+
+    def ask(self, signal_number: int = 0) -> None:
+        self.signal_number = self.signal_number or signal_number
+        self.is_asked = True
+
+
+class RunningPipeline:
+    """One query, and the recorder of its progress."""
+
+    def __init__(self, pipeline: Pipeline, session: Any) -> None:
+        self.pipeline = pipeline
+        self.recorder = ProgressRecorder(
+            pipeline.state_file, pipeline.group, bootstrap=pipeline.bootstrap, connection=pipeline.connection
+        )
+        self.query = pipeline.start(session)
+        self.recorder.begin(query_id=str(self.query.id), sources=pipeline.sources, sinks=pipeline.sinks)
+
+    @property
+    def is_active(self) -> bool:
+        return bool(self.query.isActive)
+
+    def observe(self) -> bool:
+        """Takes in the latest progress; returns whether there was any."""
+        return self.recorder.observe([dict(one) for one in self.query.recentProgress])
+
+    def failure(self) -> str | None:
+        """Why the query has ended by itself, as one line; None while it runs, and for an end as planned."""
+        error = self.query.exception()
+        return None if error is None else one_line(str(error))
+
+    def close(self, *, is_asked: bool) -> str | None:
+        """Stops the query, after its batch if that ends soon, and stores the last state; returns why it had failed."""
+        if self.is_active:
+            stop_query(self.query)
+        failed = None if is_asked else self.failure()
+        self.recorder.observe([dict(one) for one in self.query.recentProgress], is_last=True)
+        self.recorder.end(FAILED if failed else STOPPED, failed or "")
+        return failed
+
+
+def stop_query(query: Any, batch_s: float = BATCH_SECONDS_MAX) -> None:
+    """Stops a query between two batches if it gets there in time."""
+    deadline = time.monotonic() + batch_s
+    while query.isActive and query.status["isTriggerActive"] and time.monotonic() < deadline:
+        query.awaitTermination(0.05)
+    query.stop()
+
+
+def run_pipelines(
+    pipelines: Sequence[Pipeline],
+    session: Any = None,
+    *,
+    master: str | None = None,
+    metrics_port: int | None = None,
+    metrics_file: str | Path | None = None,
+    stop: StopRequest | None = None,
+) -> list[PipelineState]:
+    """Runs pipelines side by side until all have ended; returns their states.
+
+    When one fails, the others are stopped and `QueryFailedError` is raised. `stop` stops all, and in the main thread Ctrl-C and
+    SIGTERM do. `metrics_port` serves Prometheus' text on loopback, `metrics_file` keeps it in a file.
+    """
+    stop = stop or StopRequest()
+    if session is None:
+        settings = {key: value for pipeline in pipelines for key, value in pipeline.settings.items()}
+        session = build_session(pipelines[0].query_name, master=master, config=settings)
+    running: list[RunningPipeline] = []
+    with _signals(stop), _metrics(running, metrics_port):
+        failures: list[str] = []
+        try:
+            for pipeline in pipelines:
+                running.append(RunningPipeline(pipeline, session))
+            _watch(running, stop, metrics_file)
+        finally:
+            failures += [failed for one in running if (failed := one.close(is_asked=stop.is_asked)) is not None]
+            _write_metrics(running, metrics_file)
+    if failures:
+        raise QueryFailedError(failures[0])
+    return [one.recorder.state for one in running]
+
+
+def _watch(running: Sequence[RunningPipeline], stop: StopRequest, metrics_file: str | Path | None) -> None:
+    """Observes the queries until one fails, all have ended, or a stop is asked for."""
+    while not stop.is_asked:
+        time.sleep(POLL_SECONDS)
+        news = [one.observe() for one in running]
+        if any(news):
+            _write_metrics(running, metrics_file)
+        if any(not one.is_active and one.failure() for one in running) or not any(one.is_active for one in running):
+            return
+
+
+@contextmanager
+def _metrics(running: Sequence[RunningPipeline], port: int | None) -> Iterator[None]:
+    if port is None:
+        yield
+        return
+    server = MetricsServer(port, lambda: [one.recorder.state for one in running])
+    try:
+        yield
+    finally:
+        server.close()
+
+
+def _write_metrics(running: Sequence[RunningPipeline], path: str | Path | None) -> None:
+    if path is not None:
+        write_metrics_file(Path(path), [one.recorder.state for one in running])
+
+
+@contextmanager
+def _signals(stop: StopRequest) -> Iterator[None]:
+    """SIGTERM and Ctrl-C set `stop`, where this is the main thread; a second Ctrl-C interrupts.
+
+    Entered after the session is there: Spark installs a handler of Ctrl-C of its own.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def ask(number: int, _frame: object) -> None:
+        if stop.is_asked and number == signal.SIGINT:
+            raise KeyboardInterrupt
+        stop.ask(number)
+
+    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def one_line(text: str) -> str:
+    """The line of Spark's text on a failed query that says why: the last one that names an error, one of ours if there is one."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    named = [line for line in lines if _ERROR_LINE.match(line)]
+    ours = [line for line in named if line.startswith("ottla.")]
+    found = (ours or named or lines[:1] or ["the query failed without a message"])[-1]
+    return _MODULE.sub("", found)

@@ -1,0 +1,116 @@
+"""What is known of a running pipeline, in a small JSON file next to its checkpoint, written anew and renamed at each change."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import tempfile
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+RUNNING, STOPPED, FAILED, KILLED = "running", "stopped", "failed", "killed"
+
+
+@dataclass(slots=True, kw_only=True)
+class SourcePosition:
+    """One source partition: the group's committed offset, and the last stable offset of its log."""
+
+    topic: str
+    partition: int
+    committed: int
+    end: int
+
+    @property
+    def lag(self) -> int:
+        """Offsets that are not committed yet; transaction markers count."""
+        return max(0, self.end - self.committed)
+
+
+@dataclass(slots=True, kw_only=True)
+class PipelineState:
+    """The state of one pipeline. Times are milliseconds since 1970, 0: never. Counts go on over restarts.
+
+    `rows_in` and `batch_ms` come from Spark's progress, `commits`, `rows_out` and the positions from the group's log, read up to
+    `log_position`; they are exact, also for batches whose progress was not seen.
+    """
+
+    group: str
+    sources: list[str] = field(default_factory=list)
+    sinks: list[str] = field(default_factory=list)
+    state: str = STOPPED
+    error: str = ""
+    host: str = ""
+    process_id: int = 0
+    query_id: str = ""
+    starts: int = 0
+    started_ms: int = 0
+    updated_ms: int = 0
+    batch_id: int = -1
+    batches: int = 0
+    batch_ms: int = 0
+    rows_in: int = 0
+    commits: int = 0
+    rows_out: int = 0
+    last_commit_ms: int = 0
+    log_position: int = 0
+    positions: list[SourcePosition] = field(default_factory=list)
+
+    @property
+    def restarts(self) -> int:
+        return max(0, self.starts - 1)
+
+    @property
+    def lag(self) -> int:
+        return sum(position.lag for position in self.positions)
+
+
+def is_killed(state: PipelineState) -> bool:
+    """Whether the process that ran the pipeline is gone without having said so; unknown, and so no, for one on another host."""
+    if state.state != RUNNING or state.host != socket.gethostname():
+        return False
+    try:
+        os.kill(state.process_id, 0)
+    except ProcessLookupError:
+        return True
+    except OSError:
+        pass
+    return False
+
+
+def state_path(checkpoint: str, group: str) -> Path:
+    """The state file of a pipeline: beside a checkpoint on this machine, else in the working directory."""
+    local = checkpoint.removeprefix("file://")
+    if "://" in local:
+        return Path(f"{group}.state.json")
+    return Path(local.rstrip("/") + ".state.json")
+
+
+def load_state(path: Path) -> PipelineState | None:
+    """The state that was stored, None if there is none or it cannot be read as one."""
+    try:
+        value: Any = json.loads(path.read_text())
+        if not isinstance(value, dict):
+            return None
+        known = {one.name for one in fields(PipelineState)}
+        state = PipelineState(**{name: found for name, found in value.items() if name in known})
+        state.positions = [SourcePosition(**found) for found in value.get("positions", [])]
+    except (OSError, ValueError, TypeError):
+        return None
+    return state
+
+
+def save_state(path: Path, state: PipelineState) -> None:
+    """Replaces the file as a whole: a reader finds the state before or the one after."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name)
+    try:
+        with os.fdopen(descriptor, "w") as file:
+            json.dump(asdict(state), file, indent=1)
+            file.write("\n")
+        os.chmod(temporary, 0o644)
+        os.replace(temporary, path)
+    except BaseException:
+        os.unlink(temporary)
+        raise

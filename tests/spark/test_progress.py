@@ -1,0 +1,91 @@
+"""The recorder counts each batch and each commit once, over restarts and while the broker is away."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ottla.client import Client
+from ottla.spark.progress import ProgressRecorder, read_state
+from ottla.spark.state_file import STOPPED, load_state
+from ottla.testing.broker import Broker
+
+from .relay_by_hand import HandMadePipeline
+
+
+def progress(batch_id: int, rows: int) -> dict[str, Any]:
+    return {"batchId": batch_id, "numInputRows": rows, "durationMs": {"addBatch": 80, "triggerExecution": 120}}
+
+
+@pytest.fixture
+def pipeline(client: Client, broker: Broker) -> HandMadePipeline:
+    return HandMadePipeline(client, broker)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "checkpoint.state.json"
+
+
+def recorder(path: Path, pipeline: HandMadePipeline, broker: Broker) -> ProgressRecorder:
+    made = ProgressRecorder(path, pipeline.group, bootstrap=broker.get_bootstrap_server())
+    made.begin(query_id=pipeline.query_id, sources=[pipeline.source.topic], sinks=[pipeline.sink])
+    return made
+
+
+def test_batches_and_commits_are_counted_once_over_a_restart(path: Path, pipeline: HandMadePipeline, broker: Broker) -> None:
+    first = recorder(path, pipeline, broker)
+    pipeline.run()
+    first.observe([progress(0, 10)], is_last=True)
+    pipeline.run()
+    first.observe([progress(0, 10), progress(1, 10)], is_last=True)
+    first.observe([progress(0, 10), progress(1, 10)], is_last=True)
+    second = recorder(path, pipeline, broker)  # the first one was killed
+    pipeline.run()
+    second.observe([progress(2, 10)], is_last=True)
+    second.end(STOPPED)
+    first._disconnect()
+    state = load_state(path)
+    assert state is not None
+    assert (state.starts, state.batches, state.rows_in, state.commits, state.rows_out) == (2, 3, 30, 3, 30)
+    assert (state.state, state.batch_id, state.batch_ms, state.lag) == (STOPPED, 2, 120, 70)
+    assert state.last_commit_ms > 0
+
+
+def test_a_trigger_that_found_nothing_to_do_is_no_batch(path: Path, pipeline: HandMadePipeline, broker: Broker) -> None:
+    made = recorder(path, pipeline, broker)
+    made.observe([{"batchId": 0, "numInputRows": 0, "durationMs": {"latestOffset": 1, "triggerExecution": 2}}])
+    made.end(STOPPED)
+    assert made.state.batches == 0
+
+
+def test_a_broker_that_is_away_holds_up_nothing(path: Path, pipeline: HandMadePipeline) -> None:
+    made = ProgressRecorder(path, pipeline.group, bootstrap="127.0.0.1:1")
+    made.begin(query_id="q", sources=["a"], sinks=["b"])
+    assert made.observe([progress(0, 10)], is_last=True)
+    made.end(STOPPED)
+    state = load_state(path)
+    assert state is not None and (state.rows_in, state.commits) == (10, 0)
+
+
+def test_the_state_of_another_group_is_not_continued(path: Path, pipeline: HandMadePipeline, broker: Broker) -> None:
+    recorder(path, pipeline, broker).end(STOPPED)
+    assert ProgressRecorder(path, "another", bootstrap="127.0.0.1:1").state.starts == 0
+
+
+def test_a_state_is_read_with_the_commits_after_it(
+    path: Path, pipeline: HandMadePipeline, broker: Broker, client: Client
+) -> None:
+    made = recorder(path, pipeline, broker)
+    pipeline.run()
+    made.observe([], is_last=True)
+    pipeline.run()
+    with_file = read_state(client, pipeline.group, path)
+    without = read_state(client, pipeline.group)
+    made.end(STOPPED)
+    assert with_file is not None and without is not None
+    assert with_file.rows_out == without.rows_out == 20
+    assert (with_file.starts, without.starts) == (1, 0)
+    assert read_state(client, "a-group-without-a-pipeline") is None

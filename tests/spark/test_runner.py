@@ -1,0 +1,165 @@
+"""Pipelines run until they end, fail or are stopped, with queries that the test moves by hand."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ottla.spark.errors import OptionError, QueryFailedError
+from ottla.spark.pipeline import Pipeline
+from ottla.spark.runner import StopRequest, one_line, run_pipelines, stop_query
+from ottla.spark.state_file import FAILED, STOPPED, load_state
+
+
+class Query:
+    """A query that runs until it is stopped or `ends` says so."""
+
+    id = "7f0c"
+    recentProgress: list[dict[str, Any]] = [{"batchId": 0, "numInputRows": 5, "durationMs": {"addBatch": 1}}]
+
+    def __init__(self, ends: Callable[[], bool] = lambda: False, error: str | None = None) -> None:
+        self._ends, self._error = ends, error
+        self.was_stopped = False
+        self.triggers = 0
+
+    @property
+    def isActive(self) -> bool:
+        return not self.was_stopped and not self._ends()
+
+    @property
+    def status(self) -> dict[str, bool]:
+        return {"isTriggerActive": self.triggers > 0}
+
+    def awaitTermination(self, _seconds: float) -> bool:
+        self.triggers -= 1
+        return False
+
+    def exception(self) -> str | None:
+        return None if self.isActive else self._error
+
+    def stop(self) -> None:
+        self.was_stopped = True
+
+
+@pytest.fixture
+def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str, Query], Pipeline]:
+    queries: dict[str, Query] = {}
+    monkeypatch.setattr(Pipeline, "start", lambda pipeline, _: queries[pipeline.group])
+
+    def make(group: str, query: Query) -> Pipeline:
+        queries[group] = query
+        checkpoint = str(tmp_path / group)
+        return Pipeline(group=group, source="a", sink="b", transform=print, bootstrap="127.0.0.1:1", checkpoint=checkpoint)
+
+    return make
+
+
+def test_a_query_that_ends_by_itself_is_the_end(made: Any, tmp_path: Path) -> None:
+    pipeline = made("ends", Query(ends=lambda: True))
+    (state,) = run_pipelines([pipeline], session=object(), metrics_file=tmp_path / "pipeline.prom")
+    assert (state.state, state.rows_in) == (STOPPED, 5)
+    assert load_state(pipeline.state_file) == state
+    assert 'ottla_pipeline_up{group="ends"} 0.0' in (tmp_path / "pipeline.prom").read_text()
+
+
+def test_when_one_fails_the_others_are_stopped(made: Any) -> None:
+    failed, other = Query(ends=lambda: True, error="x.y.SomeError: no room"), Query()
+    pipelines = [made("fails", failed), made("other", other)]
+    with pytest.raises(QueryFailedError, match=r"^SomeError: no room$"):
+        run_pipelines(pipelines, session=object())
+    assert other.was_stopped
+    states = [load_state(pipeline.state_file) for pipeline in pipelines]
+    assert [(state.state, state.error) for state in states if state] == [(FAILED, "SomeError: no room"), (STOPPED, "")]
+
+
+def test_a_pipeline_that_does_not_start_stops_those_before_it(made: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    query = Query()
+    pipelines = [made("one", query), made("two", Query())]
+    start = Pipeline.start
+
+    def fail_second(pipeline: Pipeline, session: Any) -> Any:
+        if pipeline.group == "two":
+            raise OptionError("topic 'a' does not exist")
+        return start(pipeline, session)
+
+    monkeypatch.setattr(Pipeline, "start", fail_second)
+    with pytest.raises(OptionError):
+        run_pipelines(pipelines, session=object())
+    assert query.was_stopped
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_stops_it_and_handlers_are_put_back(made: Any, number: signal.Signals) -> None:
+    before = signal.getsignal(number)
+    query, stop = Query(), StopRequest()
+    threading.Timer(0.1, signal.raise_signal, [number]).start()
+    (state,) = run_pipelines([made("stopped", query)], session=object(), stop=stop)
+    assert query.was_stopped and state.state == STOPPED
+    assert stop.signal_number == number
+    assert signal.getsignal(number) is before
+
+
+def test_a_query_that_fails_while_it_is_stopped_was_stopped(made: Any) -> None:
+    stop = StopRequest()
+    stop.ask()
+    query = Query(error="java.lang.InterruptedException: stopped")
+    (state,) = run_pipelines([made("interrupted", query)], session=object(), stop=stop)
+    assert (state.state, state.error) == (STOPPED, "")
+
+
+def test_a_stop_waits_for_the_batch_but_not_for_ever() -> None:
+    query = Query()
+    query.triggers = 3
+    stop_query(query)
+    assert query.was_stopped and query.triggers == 0
+    query = Query()
+    query.triggers = 10**9
+    stop_query(query, batch_s=0.01)
+    assert query.was_stopped and query.triggers > 0
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("", "the query failed without a message"),
+        ("plain words", "plain words"),
+        (
+            "[STREAM_FAILED] Query [id = 7] terminated with exception: Job aborted.\n=== Streaming Query ===\nCurrent State: ACTIVE",
+            "[STREAM_FAILED] Query [id = 7] terminated with exception: Job aborted.",
+        ),
+        (
+            "Traceback (most recent call last):\n  File \"x.py\", line 3, in commit\nottla.spark.errors.OutputError: topic: null in row 7\n"
+            "\tat org.apache.spark.X.y(X.scala:1)\norg.apache.spark.SparkException: Job aborted",
+            "OutputError: topic: null in row 7",
+        ),
+        ("Traceback ...\n  File \"x.py\", line 3\nValueError: bad\n\tat org.apache.X", "ValueError: bad"),
+    ],
+)
+def test_the_line_that_says_why(text: str, line: str) -> None:
+    assert one_line(text) == line
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"group": ""}, "group is empty"),
+        ({"source": ()}, "source is empty"),
+        ({"output_mode": "often"}, "output_mode 'often' is none of"),
+        ({"transform": None}, "transform is not a function"),
+    ],
+)
+def test_a_pipeline_without_what_it_needs(changes: dict[str, Any], words: str) -> None:
+    with pytest.raises(OptionError, match=words):
+        Pipeline(**{"group": "g", "source": "a", "sink": "b", "transform": print, **changes})
+
+
+def test_topics_may_be_given_in_several_ways() -> None:
+    pipeline = Pipeline(group="g", source="a, b", sink=["c", "d"], transform=print)
+    assert (pipeline.sources, pipeline.sinks) == (["a", "b"], ["c", "d"])
+    assert pipeline.checkpoint_location == str(Path("checkpoints/g").absolute())
+    assert pipeline.query_name == "g"
