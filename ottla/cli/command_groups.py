@@ -44,6 +44,7 @@ GROUPS: dict[str, Group] = {
     "bench": Group("bench.bench", "Measure producing, consuming and end-to-end latency.", "Measuring"),
     "metrics": Group("inspect.metrics", "One scrape of a broker's metrics.", "Measuring"),
     "check": Group("check.check", "Check any Kafka-compatible broker: the promises of exactly-once.", "Measuring"),
+    "pipeline": Group("pipeline.pipeline", "Exactly-once Spark pipelines: run, status, verify.", "Pipelines"),
     "doctor": Group("check.doctor", "Is this machine fit for a broker, and can clients reach it?", "Ours only"),
     "wire": Group("inspect.wire", "Explain a frame of the protocol, in hex or from a packet capture.", "Ours only"),
     "shims": Group("kafka_tools.shims", "Kafka's tools by their own names: kafka-topics and so on.", "This program"),
@@ -54,7 +55,6 @@ GROUPS: dict[str, Group] = {
 ABSENT: dict[str, str] = {
     "acl": "access control lists",
     "console": "the console",
-    "pipeline": "Spark pipelines",
 }
 """Commands that a later version will have, each with the name of the missing part."""
 

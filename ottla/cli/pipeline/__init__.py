@@ -1,0 +1,1 @@
+"""Commands on exactly-once Spark pipelines: `ottla pipeline`."""

@@ -1,0 +1,94 @@
+"""Which pipelines a command is about: those that a Python file defines, or the one of a consumer group."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import sys
+import traceback
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ottla.cli import options
+from ottla.cli.command import Refused, UsageError
+
+if TYPE_CHECKING:
+    from ottla.client import Client
+    from ottla.spark.pipeline import Pipeline
+
+
+def is_file(word: str) -> bool:
+    """Whether a word names a file with pipelines, and not a group."""
+    return word.endswith(".py")
+
+
+def load_pipelines(args: argparse.Namespace, path: str) -> list[Pipeline]:
+    """The pipelines of a file in the order of their definition; -b and other connection options replace the file's."""
+    from ottla.spark.pipeline import Pipeline
+
+    module = _import_file(Path(path))
+    found = list(dict.fromkeys(_Same(value) for value in vars(module).values() if isinstance(value, Pipeline)))
+    pipelines = [_connected(args, one.pipeline) for one in found]
+    if not pipelines:
+        raise UsageError(f"{path} defines no pipeline; it needs a line such as `pipeline = Pipeline(group=..., source=..., ...)`")
+    wanted = getattr(args, "group", None)
+    if wanted:
+        pipelines = [pipeline for pipeline in pipelines if pipeline.group in wanted]
+        if not pipelines:
+            raise UsageError(f"{path} defines no pipeline of the group {', '.join(wanted)}")
+    return pipelines
+
+
+class _Same:
+    """A pipeline that is equal to itself alone: a file may have two names for one."""
+
+    def __init__(self, pipeline: Pipeline) -> None:
+        self.pipeline = pipeline
+
+    def __hash__(self) -> int:
+        return id(self.pipeline)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Same) and other.pipeline is self.pipeline
+
+
+def _import_file(path: Path) -> Any:
+    """Runs the file as a module, its folder in front of the path, as `python FILE.py` does."""
+    if not path.is_file():
+        raise UsageError(f"there is no file {path}")
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[path.stem] = module
+    sys.path.insert(0, str(path.parent.absolute()))
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        raise Refused(_failure(path, error), type(error).__name__) from None
+    return module
+
+
+def _failure(path: Path, error: Exception) -> str:
+    """One line about an error in the user's file, with the line of the file that was running."""
+    from ottla.spark.errors import PipelineError
+
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path)]
+    line = frames[-1].lineno if frames else getattr(error, "lineno", None)
+    name = "" if isinstance(error, PipelineError) else f"{type(error).__name__}: "
+    return f"{path}:{line}: {name}{error}" if line else f"{path}: {name}{error}"
+
+
+def _connected(args: argparse.Namespace, pipeline: Pipeline) -> Pipeline:
+    properties = options.properties_of(args)
+    bootstrap = properties.pop("bootstrap.servers", pipeline.bootstrap)
+    return replace(pipeline, bootstrap=bootstrap, connection={**pipeline.connection, **properties})
+
+
+def connect_for(args: argparse.Namespace, pipeline: Pipeline | None) -> Client:
+    """A client of the pipeline's cluster, or without one of the cluster that the options name."""
+    from ottla.client.blocking.client import Client, connect
+
+    if pipeline is None:
+        return Client(options.connect(args))
+    return connect(pipeline.bootstrap, pipeline.connection, timeout_s=options.DEFAULT_TIMEOUT_MS / 1000)

@@ -1,0 +1,119 @@
+"""`ottla pipeline verify`: reads a pipeline's commits, source and sink again and proves that it ran exactly once.
+
+Exit code 1 if something is missing, doubled or not the pipeline's, or if there is nothing to prove.
+"""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING, Any
+
+from ottla.cli.command import Command, UsageError, merged
+from ottla.cli.options import output_of
+from ottla.cli.output import Columns, Output, write
+from ottla.cli.pipeline.definition import connect_for, is_file, load_pipelines
+
+if TYPE_CHECKING:
+    from ottla.spark.verify import Verification
+
+COLUMNS: Columns = (
+    ("GROUP", "group"),
+    ("PROVED", "proved"),
+    ("BATCHES", "batches"),
+    ("ROWS-IN", "rows_in"),
+    ("ROWS-OUT", "rows_out"),
+    ("LAG", "lag"),
+    ("FAULTS", "fault_count"),
+)
+SOURCE_COLUMNS: Columns = (
+    ("SOURCE", "topic"),
+    ("PARTITION", "partition"),
+    ("FIRST-OFFSET", "start"),
+    ("NEXT-OFFSET", "end"),
+    ("BATCHES", "batches"),
+    ("ROWS", "rows"),
+    ("LAG", "lag"),
+)
+SINK_COLUMNS: Columns = (
+    ("SINK", "topic"),
+    ("PARTITION", "partition"),
+    ("FIRST-OFFSET", "start"),
+    ("NEXT-OFFSET", "end"),
+    ("ROWS", "rows"),
+    ("OTHER-ROWS", "other_rows"),
+)
+
+
+def _arguments(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("what", metavar="GROUP|FILE.py", help="the pipeline's group, or a file that defines pipelines")
+    add("-g", "--group", action="append", metavar="GROUP", help="of a file only the pipeline of this group; repeatable")
+    add("--sink", action="append", metavar="TOPIC[,...]", help="the topics that the pipeline writes to; needed with a group")
+    add("--shared-sink", action="store_true", help="records of other producers in the sink are no fault")
+
+
+def _run(args: argparse.Namespace) -> int:
+    output = output_of(args)
+    found = _verify_all(args)
+    rows = [verification_row(one) for one in found]
+    if output.form == "table":
+        _show_tables(output, rows)
+    else:
+        output.show("pipelines", rows, COLUMNS)
+    return 0 if all(one.is_proved for one in found) else 1
+
+
+def _verify_all(args: argparse.Namespace) -> list[Verification]:
+    sinks = merged(args.sink)
+    if is_file(args.what):
+        pipelines = load_pipelines(args, args.what)
+        return [_verify(args, pipeline.group, sinks or pipeline.sinks, pipeline) for pipeline in pipelines]
+    if not sinks:
+        raise UsageError("name the topics that the pipeline writes to by --sink, or the file that defines it")
+    return [_verify(args, args.what, sinks, None)]
+
+
+def _verify(args: argparse.Namespace, group: str, sinks: list[str], pipeline: Any) -> Verification:
+    from ottla.spark.verify import verify
+
+    with connect_for(args, pipeline) as client:
+        return verify(client, group, sinks, may_share_sink=args.shared_sink)
+
+
+def verification_row(found: Verification) -> dict[str, Any]:
+    """A verification as the JSON object, and as a line of a table."""
+    return {
+        "group": found.group,
+        "proved": found.is_proved,
+        "batches": found.batches,
+        "rows_in": sum(one.rows for one in found.source),
+        "rows_out": found.rows,
+        "lag": sum(one.lag for one in found.source),
+        "first_batch": _batch(found.first_batch),
+        "last_batch": _batch(found.last_batch),
+        "source": [one._asdict() for one in found.source],
+        "sink": [one._asdict() for one in found.sink],
+        "fault_count": len(found.faults),
+        "faults": [{"kind": fault.kind, "message": fault.message} for fault in found.faults],
+        "notes": list(found.notes),
+    }
+
+
+def _batch(name: tuple[str, int] | None) -> dict[str, Any] | None:
+    return None if name is None else {"query_id": name[0], "batch_id": name[1]}
+
+
+def _show_tables(output: Output, rows: list[dict[str, Any]]) -> None:
+    for row in rows:
+        output.show("source", row["source"], SOURCE_COLUMNS)
+        write("\n")
+        output.show("sink", row["sink"], SINK_COLUMNS)
+        write("\n")
+        for fault in row["faults"]:
+            write(f"fault    {fault['kind']}: {fault['message']}\n")
+        for note in row["notes"]:
+            write(f"note     {note}\n")
+    output.show("pipelines", rows, COLUMNS)
+
+
+VERIFY = Command("Prove from the log that a pipeline ran exactly once; exit code 1 if not.", _arguments, _run)
