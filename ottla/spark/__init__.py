@@ -1,5 +1,22 @@
 """Exactly-once pipelines on Spark: a data source and sink named `ottla`, and the relay protocol that commits their output.
 
 Tasks read record batches into Arrow and encode Arrow into record batches; the driver sends what they encoded in one transaction with the
-group's offsets. Importing the package imports neither pyspark nor pyarrow: the modules that need them do.
+group's offsets. Importing the package imports neither pyspark nor pyarrow: the modules that need them do. `ottla.spark.Pipeline` is
+imported on first use.
 """
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ottla.spark.pipeline import Pipeline
+
+__all__ = ["Pipeline"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module 'ottla.spark' has no attribute {name!r}")
+    return getattr(import_module("ottla.spark.pipeline"), name)

@@ -1,6 +1,6 @@
 """An exactly-once pipeline as a thing to run: source topics, a function from DataFrame to DataFrame, sink topics, a group.
 
-    from ottla.spark.pipeline import Pipeline
+    from ottla.spark import Pipeline
 
     def transform(rows):
         return rows.selectExpr("key", "upper(cast(value as string)) AS value")

@@ -6,13 +6,12 @@ import re
 import signal
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from ottla.spark.errors import QueryFailedError
-from ottla.spark.pipeline import Pipeline
 from ottla.spark.progress import ProgressRecorder
 from ottla.spark.prometheus import MetricsServer, write_metrics_file
 from ottla.spark.session import build_session
@@ -25,6 +24,29 @@ BATCH_SECONDS_MAX = 15.0
 
 _ERROR_LINE = re.compile(r"([a-z_]\w*\.)*[A-Z]\w*(Error|Exception|Interrupt): ")
 _MODULE = re.compile(r"^([a-z_]\w*\.)+(?=[A-Z])")
+
+
+class Runnable(Protocol):
+    """What is run: a `Pipeline`, or anything with these."""
+
+    @property
+    def group(self) -> str: ...
+    @property
+    def query_name(self) -> str: ...
+    @property
+    def bootstrap(self) -> str: ...
+    @property
+    def connection(self) -> Mapping[str, str]: ...
+    @property
+    def settings(self) -> Mapping[str, str]: ...
+    @property
+    def sources(self) -> list[str]: ...
+    @property
+    def sinks(self) -> list[str]: ...
+    @property
+    def state_file(self) -> Path: ...
+    def start(self, session: Any) -> Any:
+        """Starts the query and returns it."""
 
 
 class StopRequest:
@@ -45,7 +67,7 @@ class StopRequest:
 class RunningPipeline:
     """One query, and the recorder of its progress."""
 
-    def __init__(self, pipeline: Pipeline, session: Any) -> None:
+    def __init__(self, pipeline: Runnable, session: Any) -> None:
         self.pipeline = pipeline
         self.recorder = ProgressRecorder(
             pipeline.state_file, pipeline.group, bootstrap=pipeline.bootstrap, connection=pipeline.connection
@@ -85,7 +107,7 @@ def stop_query(query: Any, batch_s: float = BATCH_SECONDS_MAX) -> None:
 
 
 def run_pipelines(
-    pipelines: Sequence[Pipeline],
+    pipelines: Sequence[Runnable],
     session: Any = None,
     *,
     master: str | None = None,

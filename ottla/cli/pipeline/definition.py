@@ -31,7 +31,7 @@ def load_pipelines(args: argparse.Namespace, path: str) -> list[Pipeline]:
     found = list(dict.fromkeys(_Same(value) for value in vars(module).values() if isinstance(value, Pipeline)))
     pipelines = [_connected(args, one.pipeline) for one in found]
     if not pipelines:
-        raise UsageError(f"{path} defines no pipeline; it needs a line such as `pipeline = Pipeline(group=..., source=..., ...)`")
+        raise UsageError(f"{path} defines no pipeline; it needs a line such as `pipeline = ottla.spark.Pipeline(group=..., ...)`")
     wanted = getattr(args, "group", None)
     if wanted:
         pipelines = [pipeline for pipeline in pipelines if pipeline.group in wanted]

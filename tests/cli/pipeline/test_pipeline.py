@@ -17,7 +17,7 @@ from tests.cli.conftest import Ottla
 from tests.spark.relay_by_hand import HandMadePipeline
 
 DEFINITION = """
-from ottla.spark.pipeline import Pipeline
+from ottla.spark import Pipeline
 
 pipeline = Pipeline(group={group!r}, source={source!r}, sink={sink!r}, transform=lambda rows: rows, checkpoint={checkpoint!r})
 same = pipeline
