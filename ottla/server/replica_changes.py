@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import gc
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from ottla.base.cluster_metadata import CONFIG_TOPIC
 from ottla.base.config import BrokerConfig
 from ottla.base.control_messages import PartitionState, StoppedReplica
 from ottla.base.errors import ApiError, ErrorCode, StorageError
+from ottla.base.log_config import LogConfig
 from ottla.base.ports import Clock, Timers
 from ottla.base.turns import Turns
 from ottla.base.types import TopicPartition
@@ -31,6 +32,9 @@ log = logging.getLogger("ottla.replicas")
 OPENED_PER_FREEZE = 500
 """After so many opened partitions their objects are frozen for the garbage collector: they have no cycles, and walking over ten thousand of
 them would hold the loop for a tenth of a second."""
+
+RESOLVED_MAX = 1000
+"""So many different settings of topics are kept resolved."""
 
 
 class ReplicaChanges:
@@ -62,6 +66,7 @@ class ReplicaChanges:
         self._remove_later = remove_later
         self._broker_id = config.this_broker_id
         self._missing: dict[TopicPartition, PartitionState] = {}
+        self._resolved: dict[tuple[tuple[str, str], ...], LogConfig] = {}
         self.turns = Turns(clock, timers)
 
     def on_leader_and_isr(self, states: Sequence[PartitionState]) -> None:
@@ -88,13 +93,14 @@ class ReplicaChanges:
 
     def configure_all(self) -> None:
         """Applies a changed broker-wide default to all logs."""
+        self._resolved.clear()
         for topic in list(self._metadata.topics()):
             self.configure_topic(topic.name)
 
     def configure_topic(self, name: str) -> None:
         topic = self._metadata.topic(name)
         if topic is not None:
-            config = self._config.log_config(topic.configs)
+            config = self._log_config(topic.configs)
             for partition in self._partitions.of_topic(name):
                 partition.log.configure(config)
                 partition.set_flush_on_ack(self._config.is_flush_on_ack(config))
@@ -164,12 +170,22 @@ class ReplicaChanges:
             config = partition.log.config if partition is not None else self._config.log_config({})
             self._remove_later(path, config.file_delete_delay_ms)
 
+    def _log_config(self, configs: Mapping[str, str]) -> LogConfig:
+        """The settings of a log; one object for all logs with the same ones, because there are many."""
+        key = tuple(configs.items())
+        found = self._resolved.get(key)
+        if found is None:
+            if len(self._resolved) >= RESOLVED_MAX:
+                self._resolved.clear()
+            found = self._resolved[key] = self._config.log_config(configs)
+        return found
+
     def _take(self, state: PartitionState) -> None:
         key = TopicPartition(state.topic, state.partition.index)
         topic = self._metadata.topic(state.topic)
         configs = topic.configs if topic is not None and topic.topic_id == state.topic_id else state.configs
         try:
-            partition = self._partitions.open(key, state.topic_id, self._config.log_config(configs), is_new=state.is_new)
+            partition = self._partitions.open(key, state.topic_id, self._log_config(configs), is_new=state.is_new)
         except ApiError as error:
             log.error("%s is not available: %s", key, error.message)
             self._missing[key] = state

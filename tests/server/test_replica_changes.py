@@ -154,3 +154,19 @@ def test_many_partitions_are_no_work_for_the_collector(make_server: MakeServer, 
     finally:
         gc.unfreeze()
         gc.enable()
+
+
+def test_logs_with_the_same_settings_share_them_until_a_default_changes(loop: asyncio.AbstractEventLoop, server: BrokerServer) -> None:
+    answers: Answers = []
+    create = server.node.controller.create_topics
+    topics = [NewTopic(name="t", num_partitions=3), NewTopic(name="u", num_partitions=1, configs={"retention.ms": "7"})]
+    create(topics, False, answers.append)
+    until_answered(loop, answers)
+    settings = [partition.log.config for partition in server.node.partitions.of_topic("t")]
+    assert all(one is settings[0] for one in settings)
+    assert [partition.log.config.retention_ms for partition in server.node.partitions.of_topic("u")] == [7]
+    server.config.set_dynamic({"log.retention.ms": "1234"}, {})
+    create([NewTopic(name="v", num_partitions=1)], False, answers.append)
+    until_answered(loop, answers, 2)
+    changed = [*server.node.partitions.of_topic("t"), *server.node.partitions.of_topic("v")]
+    assert [partition.log.config.retention_ms for partition in changed] == [1234] * 4
