@@ -13,6 +13,7 @@ from __future__ import annotations
 import importlib
 import struct
 from collections.abc import Callable
+from functools import cache
 from typing import Any, TypeVar, cast
 
 from ottla.base.errors import WireError
@@ -47,6 +48,7 @@ def module_name(key: int) -> str:
     return "ottla.wire.messages." + APIS[key].module
 
 
+@cache
 def load(key: int) -> tuple[type[Request], type[Response]]:
     """The classes of an API's request and response; the module is imported now if it was not."""
     module = importlib.import_module(module_name(key))

@@ -162,7 +162,8 @@ def list_offsets(
         leaders: dict[int, list[TopicPartition]] = {}
         for partition in list(waiting):
             try:
-                leaders.setdefault((yield from cluster.leader(partition)), []).append(partition)
+                leader = cluster.metadata.leader_of(partition)
+                leaders.setdefault(leader if leader >= 0 else (yield from cluster.leader(partition)), []).append(partition)
             except KafkaError as error:
                 results[partition] = error
                 if error.code not in RETRIABLE or error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
@@ -209,7 +210,7 @@ def _list_offsets_of(
     for topic in answer.topics:
         for result in topic.partitions:
             partition = TopicPartition(topic.name, result.partition_index)
-            failed = refusal(result.error_code, None, f"offsets of {partition}")
+            failed = refusal(result.error_code, None, f"offsets of {partition}") if result.error_code else None
             found.append((partition, failed or OffsetAt(result.offset, result.timestamp, result.leader_epoch)))
     return found
 
