@@ -18,6 +18,8 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from tools.maven import copy_artifacts
+
 TICKS = os.sysconf("SC_CLK_TCK")
 READY = re.compile(r"READY (\S+:\d+)")
 KAFKA_VERSION = "4.3.0"
@@ -83,18 +85,8 @@ def kafka_jars(folder: Path) -> str:
     """Kafka's jars, fetched by Maven once; returns the class path."""
     library = folder / "lib"
     if not library.is_dir():
-        folder.mkdir(parents=True, exist_ok=True)
         artifacts = [("org.apache.kafka", "kafka_2.13", KAFKA_VERSION), ("org.slf4j", "slf4j-simple", "1.7.36")]
-        dependencies = "".join(
-            f"<dependency><groupId>{group}</groupId><artifactId>{name}</artifactId><version>{version}</version></dependency>"
-            for group, name, version in artifacts
-        )
-        (folder / "pom.xml").write_text(
-            '<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion><groupId>bench</groupId>'
-            f"<artifactId>bench</artifactId><version>1</version><dependencies>{dependencies}</dependencies></project>"
-        )
-        fetch = ["mvn", "-q", "-B", "dependency:copy-dependencies", "-DoutputDirectory=lib", "-DincludeScope=runtime"]
-        subprocess.run(fetch, cwd=folder, check=True, stdout=subprocess.DEVNULL)
+        copy_artifacts(folder, artifacts, library=library)
     return f"{library}/*"
 
 
