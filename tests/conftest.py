@@ -1,10 +1,10 @@
-"""What all tests share: hypothesis profiles, and foreign programs that are there or whose absence is said out loud.
+"""What all tests share: hypothesis profiles, and foreign programs that are there or whose absence is reported.
 
 Profiles, chosen by `HYPOTHESIS_PROFILE`: `quick` (the default) and `ci` draw the same examples in each run, so that a red build can be
 repeated; `night` draws many new ones. None has a deadline: a busy machine is not a bug.
 
 A test that needs a foreign program asks `need_program` for it. Without the program the test is skipped and the end of the run says so in
-plain words; where `CI` is set, a missing program is a failure, because there nobody reads the plain words.
+plain words; where `CI` is set, a missing program is a failure, because there no one reads the report.
 """
 
 from __future__ import annotations

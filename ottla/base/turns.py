@@ -1,7 +1,7 @@
 """Long work on a loop that others wait for: a bounded piece in each turn, one after the other in the order of asking.
 
 Long work is an iterator that does a little at each step. The first piece runs at once, so small work is done
-before `add` returns, as if there were no turns; what remains goes on in later turns, between which the loop serves everybody else. What
+before `add` returns, as if there were no turns; what remains goes on in later turns, between which the loop serves other work. What
 comes while something is unfinished waits behind it, and `call_when_idle` calls back when all of it has been done.
 
 Until `begin` nothing is bounded: no client waits for a loop that does not run yet. An iterator that raises is dropped, what stands behind

@@ -75,14 +75,6 @@ class UnsupportedVersionError(KafkaError):
     """The broker does not serve this API, or no version of it that this client knows."""
 
 
-def error_code(number: int) -> ErrorCode:
-    """The code of a number off the wire; an unknown number is an unknown server error."""
-    try:
-        return ErrorCode(number)
-    except ValueError:
-        return ErrorCode.UNKNOWN_SERVER_ERROR
-
-
 def refused(code: ErrorCode, message: str = "") -> KafkaError:
     """The error for a code, of the subclass that belongs to it."""
     return _CLASSES.get(code, KafkaError)(code, message)

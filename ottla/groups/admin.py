@@ -1,4 +1,4 @@
-"""What may operators ask: which groups are there, what are they doing, and delete these?
+"""ListGroups, DescribeGroups and DeleteGroups.
 
 ListGroups and DescribeGroups answer from memory, DeleteGroups logs tombstones for a group without members and all its offsets, in steps of
 a bounded number of records; it answers when the last is committed. Share groups are deleted in `share/offsets.py`.

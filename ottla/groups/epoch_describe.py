@@ -1,4 +1,4 @@
-"""What do ConsumerGroupDescribe and ShareGroupDescribe show of a group: its epochs, its members, what each has and is meant to have?"""
+"""Describes consumer and share groups: epochs, members, what each member has and its target."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How do the values of a consumer or share group look as records, and how are they folded back?
+"""The records of consumer and share groups: writes their values, and folds them back.
 
 An `EpochChange` is a decision under way: each step appends its record and is folded into a copy of the group at once, so the next step
 sees it. `fold_epochs` does the same with records that come from the log. Both end in the same `set_*` and `remove_*` of the group. The two

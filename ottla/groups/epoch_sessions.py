@@ -1,4 +1,4 @@
-"""How long may a member of a consumer or share group be silent?
+"""Removes members of consumer and share groups whose session has timed out.
 
 Sessions are deadlines in memory with one timer a member, as in classic groups: a heartbeat only moves the deadline, and the timer looks
 whether it has passed. A member that is late is removed, in the way of its kind of group.

@@ -1,4 +1,4 @@
-"""Which topics does a consumer or share group read, and have they changed?
+"""The topics that a consumer or share group reads, and whether they have changed.
 
 Topics are looked up again when the broker says that some have changed (`GroupShard.topics_version`), and from time to time besides. A hash
 of the topics' ids and partition counts stands in the group's record: when it no longer fits, the group's epoch rises.

@@ -39,11 +39,11 @@ from ottla.groups.consumer import classic_members, heartbeat
 from ottla.groups.consumer.describe import describe_consumer_groups
 from ottla.groups.consumer.group import ConsumerGroup
 from ottla.groups.consumer.records import CONSUMER_KEYS, CONSUMER_SCHEMA, fold_consumer
-from ottla.groups.consumer.sessions import watch_everybody
+from ottla.groups.consumer.sessions import watch_all_members
 from ottla.groups.epoch_records import EpochSchema
 from ottla.groups.offsets import commit, delete, expiry, fetch
 from ottla.groups.offsets.store import CommittedOffset
-from ottla.groups.settings import GroupCoordinatorSettings, OwnSettings, TopicsView, nothing_of_its_own
+from ottla.groups.settings import GroupCoordinatorSettings, OwnSettings, TopicsView, no_overrides
 from ottla.groups.shard import GroupShard
 from ottla.groups.share.describe import describe_share_groups
 from ottla.groups.share.group import ShareGroup
@@ -85,7 +85,7 @@ class GroupMachine:
         settings: GroupCoordinatorSettings,
         topics: TopicsView,
         random: Random,
-        own_settings: OwnSettings = nothing_of_its_own,
+        own_settings: OwnSettings = no_overrides,
         persister: Persister = NO_SHARE_STATES,
     ) -> None:
         self.shard = GroupShard(settings, topics, random, own_settings, persister)
@@ -300,7 +300,7 @@ class GroupMachine:
             if type(group) is ClassicGroup:
                 rebalance.watch_members(self.shard, group, draft, now_ms)
             elif isinstance(group, ConsumerGroup):
-                watch_everybody(self.shard, group, draft, now_ms)
+                watch_all_members(self.shard, group, draft, now_ms)
             elif isinstance(group, ShareGroup):
                 watch_share_members(self.shard, group, draft, now_ms)
         self._resume_share_states(draft)

@@ -48,10 +48,10 @@ class GroupCoordinatorSettings:
 
 
 OwnSettings = Callable[[str], Mapping[str, int]]
-"""What a consumer or share group has for itself instead of the broker's settings: values by Kafka's names, within the broker's bounds."""
+"""The settings that a consumer or share group overrides: values by Kafka's names, within the broker's bounds."""
 
 
-def nothing_of_its_own(_group_id: str) -> Mapping[str, int]:
+def no_overrides(_group_id: str) -> Mapping[str, int]:
     return {}
 
 

@@ -104,7 +104,7 @@ class GroupShard:
         self.sessions: dict[tuple[str, str], Session] = {}  # soft: (group, member) of consumer and share groups
         self.refreshes: dict[str, Refresh] = {}  # soft: by consumer or share group
         self.forgetting: dict[tuple[str, Uuid], int] = {}  # soft: (group, topic) that share coordinators are asked to forget, how often
-        self.share_joiners: dict[str, list[Callable[[Draft], None]]] = {}  # soft: who waits for partitions to become ready
+        self.share_joiners: dict[str, list[Callable[[Draft], None]]] = {}  # soft: joins that wait for partitions to become ready
         self.topics_version = 0  # goes up when a topic was created, deleted or got more partitions
         self.is_live = False  # False while the log is loaded: then every record replaces what earlier ones said
 

@@ -1,4 +1,4 @@
-"""In which states can a group be, and where may it go from each?
+"""The states of a group, and the moves that each of them allows.
 
 A classic group is moved by its members' requests: PreparingRebalance gathers joiners, CompletingRebalance waits for the leader's
 assignment. A consumer group's state is a consequence of its epochs: Assigning while the target assignment is older than the group,

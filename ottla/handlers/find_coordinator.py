@@ -37,7 +37,7 @@ def handle(broker: Broker, request: RequestContext, body: FindCoordinatorRequest
     if body.key_type == SHARE and not is_broker(broker, request):
         return _response(request, [_refuse(key, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "only brokers may ask") for key in keys])
     refused = _refusals(broker, request, body.key_type, keys)
-    if set(keys) <= refused.keys():  # nothing is created for those who may not use it
+    if set(keys) <= refused.keys():  # nothing is created for clients that may not use it
         return _response(request, [refused[key] for key in keys])
     pending = Pending()
 

@@ -16,7 +16,7 @@ from ottla.base.ports import Clock, Random, Timers
 from ottla.base.share_state import Persister
 from ottla.base.types import GROUP_METADATA_TOPIC, SHARE_GROUP_STATE_TOPIC, TRANSACTION_STATE_TOPIC
 from ottla.groups.machine import GroupMachine
-from ottla.groups.settings import GroupCoordinatorSettings, OwnSettings, nothing_of_its_own
+from ottla.groups.settings import GroupCoordinatorSettings, OwnSettings, no_overrides
 from ottla.groups.share.no_states import NO_SHARE_STATES
 from ottla.machine.host import HostState, MachineHost
 from ottla.machine.loading import BatchReader
@@ -52,7 +52,7 @@ class GroupHosts:
         random: Random,
         metadata: ClusterMetadata,
         settings: GroupCoordinatorSettings,
-        own_settings: OwnSettings = nothing_of_its_own,
+        own_settings: OwnSettings = no_overrides,
         persister: Persister = NO_SHARE_STATES,
     ) -> None:
         self._clock = clock

@@ -1,4 +1,4 @@
-"""Health: is the broker alive, has it started, can it serve? The answers to the probes of the HTTP port.
+"""Answers the probes of the HTTP port: whether the broker lives, whether it has started, whether it can serve.
 
 Alive means that the loop answers at all, so it never depends on anything else: a broker that cannot serve for a while must not be killed
 for it. Ready means that clients should come: it listens, its metadata session holds, its logs are recovered. Each reason why not is one

@@ -60,7 +60,7 @@ class Housekeeping:
         self._flushed_at_ms: dict[Partition, int] = {}
         self._is_writing_checkpoints = False
         self._are_checkpoints_due = False
-        self.compactor = CompactionSchedule(
+        self.compaction = CompactionSchedule(
             config=config, clock=clock, timers=timers, disk=disk, threads=threads, partitions=partitions,
             remove_later=self.remove_later, checkpoints_due=self._checkpoints_due,
         )  # fmt: skip
@@ -75,10 +75,10 @@ class Housekeeping:
         self._every("idle", lambda: max(config.connections_max_idle_ms // SWEEPS_PER_IDLE_TIME, SWEEP_MS_MIN), self.sweep_connections)
         self._every("memory", lambda: config.ottla_tick_interval_ms, self._listeners.relieve)
         self._every("offline", lambda: RECHECK_MS, self.recheck_offline)
-        self.compactor.start()
+        self.compaction.start()
 
     def stop(self) -> None:
-        self.compactor.stop()
+        self.compaction.stop()
         for handle in self._handles.values():
             handle.cancel()
         self._handles.clear()

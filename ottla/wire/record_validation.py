@@ -4,7 +4,7 @@
 offset deltas, lengths that add up, header keys that are there and are UTF-8, timestamps inside 64 bits. Answers what a caller must judge
 by its own configuration (smallest and largest timestamp, unpacked size). `CORRUPT_MESSAGE` means bytes damaged on the way, which a client
 sends again; `INVALID_RECORD` means bytes that were made wrong, which it must not. Records without a key are named one by one, so that a
-producer can tell its bad records from the good ones of the same batch.
+producer can distinguish its bad records from the good ones of the same batch.
 
 Left out: producer sequences, transactions, who may send a control batch (`storage`).
 """

@@ -152,8 +152,8 @@ def test_static_precedence(given: dict[str, str], value: str, where: str) -> Non
 
 def test_dynamic_values_beat_static_ones_and_this_broker_beats_the_cluster() -> None:
     config, _ = load(assignments=["message.max.bytes=1000"])
-    heard: list[frozenset[str]] = []
-    config.on_change(heard.append)
+    changed: list[frozenset[str]] = []
+    config.on_change(changed.append)
     assert config.set_dynamic({"message.max.bytes": "2000"}, {}) == []
     assert (config.message_max_bytes, config.source("message.max.bytes")) == (2000, Source.DYNAMIC_DEFAULT_BROKER)
     config.set_dynamic({"message.max.bytes": "2000"}, {"message.max.bytes": "3000"})
@@ -161,7 +161,7 @@ def test_dynamic_values_beat_static_ones_and_this_broker_beats_the_cluster() -> 
     assert [synonym.text for synonym in config.synonyms("message.max.bytes")] == ["3000", "2000", "1000", "1048588"]
     config.set_dynamic({}, {})
     assert config.message_max_bytes == 1000
-    assert heard == [frozenset({"message.max.bytes"})] * 3
+    assert changed == [frozenset({"message.max.bytes"})] * 3
 
 
 def test_a_bad_stored_value_costs_a_line_and_not_the_broker() -> None:

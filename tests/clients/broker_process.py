@@ -1,6 +1,6 @@
 """A broker as a process of its own: started, killed, restarted on the same port and directory, and judged when it ends.
 
-Whoever starts one ends it: `stop` is the clean way and demands exit code 0 and a log without a traceback, `kill` is power off. The broker's
+Its caller ends it: `stop` is the clean way and demands exit code 0 and a log without a traceback, `kill` is power off. The broker's
 log lies beside its data, one file for all of its lives, and is shown when something is wrong.
 """
 

@@ -1,4 +1,4 @@
-"""Runs the code blocks of one page, in order, in an empty directory, as somebody would who follows it line by line.
+"""Runs the code blocks of one page, in order, in an empty directory, as a reader would who follows it line by line.
 
 `python` blocks are scripts, or tests where they define some; `sh` blocks are scripts of bash that must succeed; `console` blocks are
 transcripts: what stands after `$ ` is run, and what it says has to be what stands below it. `ottla` on the page is this source tree. The

@@ -57,7 +57,7 @@ def test_what_is_not_run_says_what_it_needs() -> None:
     for page in pages():
         for block in blocks_of(page):
             where = f"{page.name}, line {block.line}"
-            assert block.language in (*RUNNABLE, *CHECKED), f"{where}: no language, or one that nobody checks"
+            assert block.language in (*RUNNABLE, *CHECKED), f"{where}: no language, or one that is not checked"
             assert set(block.attributes) <= {"needs", "run"}, where
             if "needs" in block.attributes:
                 assert block.attributes["needs"] in {*PROGRAMS, *NEVER}, where

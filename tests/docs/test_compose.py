@@ -1,4 +1,4 @@
-"""Environments that were written for images of Kafka start this broker, and what is wrong in one is told in one line."""
+"""Environments that were written for images of Kafka start this broker, and a mistake in one is reported in one line."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_a_compose_file_for_an_image_of_kafka_starts_us(image: str, tmp_path: Pa
         listeners = re.findall(r"(\w+)://[\w.]*:(\d+)", values.get("KAFKA_LISTENERS", values.get("KAFKA_CFG_LISTENERS", "")))
         opened = [port for name, port in listeners if name != "CONTROLLER"]
         for port in opened:
-            # Each listener tells its own advertised address.
+            # Each listener has its own advertised address.
             cluster = Cluster(f"127.0.0.1:{port}", client_id="compose", timeout_s=10)
             cluster.refresh([])
             node = written.get("KAFKA_NODE_ID", written.get("KAFKA_CFG_NODE_ID", ""))

@@ -114,7 +114,7 @@ def codes(results: list[Any]) -> dict[tuple[str, int], str]:
 # InitProducerId
 
 
-def test_without_a_transactional_id_everybody_gets_a_new_producer_id() -> None:
+def test_without_a_transactional_id_each_request_gets_a_new_producer_id() -> None:
     world = BrokerWorld()
     first, second = world.init(None), world.init(None)
     assert [(answer.error_code, answer.producer_id, answer.producer_epoch) for answer in (first, second)] == [(0, 0, 0), (0, 1, 0)]

@@ -46,7 +46,7 @@ def test_a_loopback_address_advertised_to_another_machine_is_a_warning(caplog: p
     ((level, line),) = lines_of(caplog, "localhost", ("10.0.0.99", "10.0.0.5"), ("10.0.0.98", "10.0.0.5"))
     assert level == logging.WARNING
     assert line == (
-        "a client at 10.0.0.99 came by 10.0.0.5, which OUTSIDE does not advertise: it is told localhost:9092 and must be able to "
+        "a client at 10.0.0.99 came by 10.0.0.5, which OUTSIDE does not advertise: it is sent to localhost:9092 and must be able to "
         "reach that, else set advertised.listeners=OUTSIDE://10.0.0.5:9092"
     )
 

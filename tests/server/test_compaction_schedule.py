@@ -270,12 +270,12 @@ def table(partition: Partition) -> dict[bytes | None, bytes | None]:
 
 
 def is_compacted(server: BrokerServer, partition: Partition) -> bool:
-    return server.node.housekeeping.compactor.first_dirty_offset(partition) > 0
+    return server.node.housekeeping.compaction.first_dirty_offset(partition) > 0
 
 
 def one_round(loop: asyncio.AbstractEventLoop, server: BrokerServer) -> None:
     """Looks at all logs and waits until that has ended."""
-    compactor = server.node.housekeeping.compactor
+    compactor = server.node.housekeeping.compaction
     compactor.look()
     run_until(loop, lambda: not compactor.is_under_way)
 
@@ -287,7 +287,7 @@ def test_nothing_is_started_before_something_is_due(make_server: MakeServer, loo
     server = make_server(STILL)
     partition = make_topic(server, "t")
     append(partition, 1)
-    compactor = server.node.housekeeping.compactor
+    compactor = server.node.housekeeping.compaction
     one_round(loop, server)
     assert compactor.worker_pid is None and not is_compacted(server, partition)
     append(partition, 40)
@@ -307,7 +307,7 @@ def test_what_was_compacted_is_known_after_a_restart(
     partition = make_topic(server, "t")
     append(partition, 40)
     one_round(loop, server)
-    first_dirty = server.node.housekeeping.compactor.first_dirty_offset(partition)
+    first_dirty = server.node.housekeeping.compaction.first_dirty_offset(partition)
     directory = server.directories[0]
     path = f"{directory.path}/{CLEANER_OFFSET_FILE}"
     run_until(loop, lambda: read_offsets(server.disk, path) == {Key("t", 0): first_dirty})
@@ -316,7 +316,7 @@ def test_what_was_compacted_is_known_after_a_restart(
     again.start()
     reopened = again.node.partitions.get("t", 0)
     assert reopened is not None
-    assert again.node.housekeeping.compactor.first_dirty_offset(reopened) == first_dirty
+    assert again.node.housekeeping.compaction.first_dirty_offset(reopened) == first_dirty
     loop.run_until_complete(again.stop())
 
 
@@ -336,7 +336,7 @@ def test_i41_a_log_that_changed_meanwhile_keeps_what_it_has(
     server = make_server(STILL)
     partition = make_topic(server, "t")
     append(partition, 40)
-    compactor = server.node.housekeeping.compactor
+    compactor = server.node.housekeeping.compaction
     compactor.look()
     assert compactor.is_under_way
     spoil(what, server, partition)
@@ -387,7 +387,7 @@ def test_it_can_be_switched_off(make_server: MakeServer, loop: asyncio.AbstractE
     append(partition, 40)
     rounds = itertools.count()
     run_until(loop, lambda: next(rounds) > 40)
-    assert server.node.housekeeping.compactor.worker_pid is None and not is_compacted(server, partition)
+    assert server.node.housekeeping.compaction.worker_pid is None and not is_compacted(server, partition)
 
 
 def test_compact_and_delete_together(make_server: MakeServer, loop: asyncio.AbstractEventLoop) -> None:

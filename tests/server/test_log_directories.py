@@ -156,7 +156,7 @@ def test_what_was_deleted_stays_deleted_when_a_directory_heals(
     assert healed is not None and healed is not partition
     assert (healed.log.log_start_offset, healed.log.log_end_offset, healed.high_watermark) == (2, 3, 3)
     assert healed.log.recovery_point == 3, "what was synced is not checked again"
-    assert server.node.housekeeping.compactor.first_dirty_offset(healed) == 1
+    assert server.node.housekeeping.compaction.first_dirty_offset(healed) == 1
 
 
 def test_a_log_that_found_no_room_is_there_when_there_is_some(

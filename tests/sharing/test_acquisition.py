@@ -75,7 +75,7 @@ def test_reading_begins_within_a_batch() -> None:
     assert acquire(flight, "a", 4, log(10), terms()) == [Acquired(4, 9, 1)]
 
 
-def test_what_compaction_has_removed_is_passed_over() -> None:
+def test_offsets_that_compaction_has_removed_are_skipped() -> None:
     flight = InFlight(0)
     acquired = acquire(flight, "a", 0, [(5, 9, True), (20, 24, True)], terms())
     assert [(first, last) for first, last, _ in acquired] == [(5, 9), (20, 24)]

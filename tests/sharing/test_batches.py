@@ -36,7 +36,7 @@ def each_offset(merged: tuple[StateBatch, ...]) -> Model:
 
 
 @given(steps)
-def test_each_offset_has_the_greatest_statement(taken: list[tuple[list[StateBatch], int]]) -> None:
+def test_each_offset_has_its_greatest_state(taken: list[tuple[list[StateBatch], int]]) -> None:
     merged: tuple[StateBatch, ...] = ()
     model: Model = {}
     for changes, start in taken:
@@ -76,5 +76,5 @@ def test_what_lies_below_the_start_offset_is_dropped() -> None:
     assert merge(whole, [], -1) == whole
 
 
-def test_a_batch_that_ends_before_it_begins_says_nothing() -> None:
+def test_a_batch_that_ends_before_it_begins_is_empty() -> None:
     assert merge((), [StateBatch(5, 4, ACKNOWLEDGED, 1)], -1) == ()

@@ -34,7 +34,7 @@ def stored_state(world: StateWorld) -> ShareState:
     return world.machine.shard.partitions[KEY].state
 
 
-def test_other_records_with_the_old_offsets_are_not_taken_for_the_old_ones() -> None:
+def test_new_records_at_the_offsets_of_removed_ones_are_delivered() -> None:
     world = StateWorld()
     world.answer(Initialize(KEY, 1, 0))
     known = (StateBatch(10, 11, 0, 2), StateBatch(15, 19, 2, 1))

@@ -12,7 +12,7 @@ def shown(flight: InFlight) -> list[tuple[int, int, DeliveryState, int]]:
     return [(run.first, run.last, run.state, run.delivery_count) for run in flight.runs]
 
 
-def test_what_was_remembered_and_the_holes_between() -> None:
+def test_stored_batches_and_the_gaps_between_them() -> None:
     flight = InFlight(5, [StateBatch(20, 29, 2, 1), StateBatch(0, 9, 4, 5), StateBatch(12, 14, 0, 2)])
     assert (flight.start, flight.end, flight.count) == (10, 30, 20)
     assert shown(flight) == [(10, 11, AVAILABLE, 0), (12, 14, AVAILABLE, 2), (15, 19, AVAILABLE, 0), (20, 29, ACKNOWLEDGED, 1)]
@@ -20,7 +20,7 @@ def test_what_was_remembered_and_the_holes_between() -> None:
     assert flight.next_offset() == 10
 
 
-def test_an_empty_one_begins_with_what_comes_next() -> None:
+def test_an_empty_state_begins_at_the_next_offset() -> None:
     flight = InFlight(7)
     assert (flight.next_offset(), flight.count, flight.runs) == (7, 0, [])
 
@@ -58,7 +58,7 @@ def test_a_change_takes_effect_only_when_it_is_durable() -> None:
     assert (second.state, second.member, flight.available_count) == (AVAILABLE, "", 10)
 
 
-def test_what_is_done_with_in_the_middle_waits_for_the_front() -> None:
+def test_complete_records_in_the_middle_wait_for_those_before_them() -> None:
     flight = InFlight(0)
     for last in (4, 9, 14):
         flight.append(last, ACQUIRED, 1, "a", 50)
@@ -108,7 +108,7 @@ def test_only_records_that_are_not_acquired_are_archived() -> None:
     assert shown(flight) == [(0, 2, AVAILABLE, 1), (3, 4, ARCHIVED, 1), (5, 9, ACQUIRED, 1), (10, 12, ARCHIVED, 0)]
 
 
-def test_what_is_written_is_short() -> None:
+def test_a_written_state_is_small() -> None:
     flight = InFlight(0)
     for last in (4, 9, 14):
         flight.append(last, ACQUIRED, 1, "a", 50)

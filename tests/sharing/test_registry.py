@@ -30,7 +30,7 @@ class World:
         return self.shares.get(key, leader_epoch, lambda reset: 5)
 
 
-def test_one_for_each_group_and_partition() -> None:
+def test_one_share_partition_for_each_group_and_partition() -> None:
     world = World()
     share = world.get()
     assert (share.is_loaded, share.flight.start) == (True, 5)
@@ -40,7 +40,7 @@ def test_one_for_each_group_and_partition() -> None:
     assert world.shares.of_group("g") == [share, others[1]]
 
 
-def test_another_term_of_leadership_is_another_one() -> None:
+def test_another_leader_epoch_makes_another_share_partition() -> None:
     world = World()
     old = world.get()
     assert world.shares.find(old.key, 1) is None
@@ -48,7 +48,7 @@ def test_another_term_of_leadership_is_another_one() -> None:
     assert (old.is_closed, new.is_closed, world.shares.of_group("g")) == (True, False, [new])
 
 
-def test_what_could_not_be_loaded_is_asked_for_again() -> None:
+def test_a_state_that_could_not_be_loaded_is_read_again() -> None:
     world = World()
     world.persister.fail_with = ErrorCode.NOT_COORDINATOR
     failed = world.shares.get(SharePartitionKey("g", TOPIC, 0), 0, lambda reset: 5)
@@ -57,7 +57,7 @@ def test_what_could_not_be_loaded_is_asked_for_again() -> None:
     assert world.get().is_loaded
 
 
-def test_closing() -> None:
+def test_closed_share_partitions_are_not_found() -> None:
     world = World()
     first, second, other = world.get(), world.get(partition=1), world.get("h")
     world.shares.close_where(lambda share: share.key.partition == 1)

@@ -38,14 +38,14 @@ def test_a_new_one_takes_the_place_of_an_earlier_one() -> None:
     assert known.find("g", "a") is second
 
 
-def test_there_is_a_limit() -> None:
+def test_the_number_of_sessions_is_limited() -> None:
     known = sessions(2)
     assert known.open("g", "a", connection()) and known.open("h", "a", connection())
     assert known.open("g", "b", connection()) is None
     assert known.open("g", "a", connection()) is not None
 
 
-def test_it_ends_with_its_connection() -> None:
+def test_a_session_ends_with_its_connection() -> None:
     known = sessions()
     shared = connection()
     for member in ("a", "b"):
@@ -57,7 +57,7 @@ def test_it_ends_with_its_connection() -> None:
     assert len(known) == 1
 
 
-def test_ended_twice() -> None:
+def test_a_session_ended_twice_ends_once() -> None:
     known = sessions()
     session = known.open("g", "a", connection())
     assert session is not None

@@ -97,7 +97,7 @@ def test_requests_wait_for_the_stored_state() -> None:
         (ErrorCode.INVALID_REQUEST, ErrorCode.UNKNOWN_SERVER_ERROR),
     ],
 )
-def test_it_cannot_be_loaded(code: ErrorCode, expected: ErrorCode) -> None:
+def test_errors_of_loading(code: ErrorCode, expected: ErrorCode) -> None:
     world = World(is_loaded=False)
     world.persister.fail_with = code
     world.share.load()
@@ -260,7 +260,7 @@ def test_the_start_behind_archived_records_is_written_when_nothing_is_in_flight(
     log = [(0, 4, True), (5, 5, False)]
     assert world.share.acquire("a", 0, iter(log), 5, 500, False) == [Acquired(0, 4, 1)]
     assert world.share.acquire("a", 5, iter(log), 5, 500, False) == []
-    assert world.state.start_offset == 0, "records are in flight: the acknowledgement will tell"
+    assert world.state.start_offset == 0, "records are in flight: the acknowledgement will move the start"
     assert world.say("a", 0, 4, ACCEPT) is ErrorCode.NONE
     assert (world.state.start_offset, world.state.delivery_complete_count, world.share.flight.start) == (0, 6, 6)
     assert world.share.acquire("a", 6, iter([(6, 7, False)]), 5, 500, False) == []

@@ -39,7 +39,7 @@ def kinds(world: StateWorld) -> list[type]:
 # Single answers, as Apache Kafka gives them
 
 
-def test_what_was_never_initialized_is_neither_read_nor_written() -> None:
+def test_an_uninitialized_state_is_neither_read_nor_written() -> None:
     world = StateWorld()
     assert world.answer(ReadState(KEY, 0)).code is ErrorCode.INVALID_REQUEST
     assert world.answer(write()).code is ErrorCode.INVALID_REQUEST
@@ -118,7 +118,7 @@ def test_a_late_write_takes_nothing_back() -> None:
     assert world.answer(ReadState(KEY, 0)).state == known == ShareState(1, 0, 5, 0, (StateBatch(5, 9, AVAILABLE, 2),))
 
 
-def test_after_so_many_updates_comes_a_snapshot() -> None:
+def test_a_snapshot_follows_a_number_of_updates() -> None:
     world = initialized(StateWorld(share_state_settings(updates_per_snapshot=2)))
     for offset in range(6):
         world.answer(write(StateBatch(offset, offset, ACKNOWLEDGED, 1)))
@@ -163,7 +163,7 @@ def test_forgetting_is_tried_again_when_the_log_refuses() -> None:
     assert world.machine.shard.partitions == {}
 
 
-def test_a_refused_write_has_changed_nothing_and_says_so() -> None:
+def test_a_refused_write_changes_nothing_and_is_answered() -> None:
     world = initialized(StateWorld())
     world.log.refuse_next = ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert world.answer(write(StateBatch(0, 9, ACKNOWLEDGED, 1))).code is ErrorCode.NOT_COORDINATOR
@@ -204,7 +204,7 @@ def test_cold_snapshots_are_written_a_bounded_amount_at_a_time() -> None:
     assert {remembered.snapshot_epoch for remembered in world.machine.shard.partitions.values()} == {1}
 
 
-def test_without_anything_to_remember_the_whole_log_may_go() -> None:
+def test_without_states_the_whole_log_may_be_removed() -> None:
     world = initialized(StateWorld(share_state_settings(prune_interval_ms=1_000)))
     world.answer(Delete(KEY))
     world.timers.advance(1_000)

@@ -60,5 +60,5 @@ def test_the_end_of_a_share_partition() -> None:
         LogRecord(b"\0\1" + KEY_BYTES, None),
     ],
 )
-def test_what_is_not_ours_is_passed_over(record: LogRecord) -> None:
+def test_foreign_records_are_skipped(record: LogRecord) -> None:
     assert read_record(record) is None

@@ -237,7 +237,7 @@ def complete_before_markers() -> Any:
 
 
 def answer_with_another_offset() -> Any:
-    """A batch that was there already is said to be elsewhere."""
+    """A duplicate is answered with another offset than that of the batch in the log."""
     find = ProducerEntry.find_duplicate
 
     def find_duplicate(entry: ProducerEntry, header: BatchHeader) -> CachedBatch | None:

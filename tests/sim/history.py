@@ -67,7 +67,7 @@ class History:
             self._judge_order(transaction)
         for value, offset in self.promised.items():
             place = self.places.get(value)
-            assert place is None or place[1] == offset, f"moved: {value} was said to be at {offset} and is at {place} (I20)"
+            assert place is None or place[1] == offset, f"moved: {value} was acknowledged at {offset} and is at {place} (I20)"
         for transactional_id, end in committed.items():
             self._judge_offsets(transactional_id, end)
 

@@ -151,7 +151,7 @@ class ShareBroker(SimBroker):
                     statement = batch.first_offset, batch.last_offset, batch.acknowledge_types
                     for first, last, kind in ranges(statement):  # type: ignore[arg-type]
                         for offset in range(first, last + 1):
-                            count = history.said(partition.partition_index, body.member_id, offset, kind, now_ms)
+                            count = history.note_acknowledgement(partition.partition_index, body.member_id, offset, kind, now_ms)
                             if count:
                                 statements.append((partition.partition_index, era.state_epoch, offset, kind, count))
         if body.share_session_epoch == FINAL_EPOCH:

@@ -53,7 +53,7 @@ class ShareHistory:
     def begin_era(self, partition: int, state_epoch: int, start: int) -> None:
         self.eras[partition] = Era(state_epoch, start)
 
-    def said(self, partition: int, member: str, offset: int, kind: int, now_ms: int) -> int:
+    def note_acknowledgement(self, partition: int, member: str, offset: int, kind: int, now_ms: int) -> int:
         """Notes an acknowledgement that has come in; returns its delivery of this record, 0 if the member is not its owner (any more). It
         may still be refused.
 

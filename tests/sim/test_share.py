@@ -75,14 +75,14 @@ def deliver(history: ShareHistory, offset: int, member: str, count: int, now_ms:
 def test_a_good_history_passes() -> None:
     history = ShareHistory(1)
     deliver(history, 0, "a", 1)
-    assert history.said(0, "a", 0, RELEASE, 1) == 1
+    assert history.note_acknowledgement(0, "a", 0, RELEASE, 1) == 1
     history.settled(0, 0, 0, RELEASE, 1)
     deliver(history, 0, "b", 2)
-    assert history.said(0, "a", 0, ACCEPT, 1) == 0, "it is b's"
-    assert history.said(0, "b", 0, ACCEPT, 1) == 2
+    assert history.note_acknowledgement(0, "a", 0, ACCEPT, 1) == 0, "it is b's"
+    assert history.note_acknowledgement(0, "b", 0, ACCEPT, 1) == 2
     history.settled(0, 0, 0, ACCEPT, 2)
     deliver(history, 1, "a", DELIVERIES_MAX)
-    assert history.said(0, "a", 1, ACCEPT, LOCK_MS) == 0, "too late"
+    assert history.note_acknowledgement(0, "a", 1, ACCEPT, LOCK_MS) == 0, "too late"
     history.judge(0, 2, 0, (StateBatch(0, 0, 2, 2), StateBatch(1, 1, 4, DELIVERIES_MAX)))
     assert (history.deliveries, history.repeated, history.accepted) == (3, 1, 1)
 

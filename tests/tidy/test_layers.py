@@ -1,4 +1,4 @@
-"""The import contracts hold, and each of them breaks when somebody breaks it.
+"""The import contracts hold, and each of them breaks under a planted import.
 
 A rule that nothing can break is no rule, so every contract is tried on a copy of the tree with one planted import; packages that come later
 are planted whole.

@@ -162,7 +162,7 @@ def test_a_marker_in_the_shards_own_log_changes_nothing() -> None:
     assert machine.shard.transactions == before
 
 
-def test_the_dead_are_not_logged() -> None:
+def test_dead_ids_are_not_logged() -> None:
     dead = TransactionMetadata("tx", 1, 1, 1, DEAD)
     with pytest.raises(AssertionError, match="tombstone"):
         state_record(dead)

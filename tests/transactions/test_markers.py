@@ -107,7 +107,7 @@ class World:
         self.delivery.send("tx", 7, 3, 5, True, partitions, 2, lambda: self.is_wanted, finished)
 
 
-def test_here_everything_happens_at_once() -> None:
+def test_local_markers_are_written_at_once() -> None:
     world = World()
     world.send(T0, T1)
     assert world.done == 1

@@ -88,7 +88,7 @@ def test_a_kept_transaction_ended_by_a_v1_client_keeps_the_identity() -> None:
     assert completed(ended, 80).state is COMPLETE_ABORT
 
 
-def test_time_is_up_only_for_what_is_open_and_has_a_timeout() -> None:
+def test_only_open_transactions_with_a_timeout_time_out() -> None:
     assert not ongoing().is_timed_out(1_050)
     assert ongoing().is_timed_out(1_051)
     assert not ongoing(timeout_ms=NO_TIMEOUT_MS).is_timed_out(1 << 50)

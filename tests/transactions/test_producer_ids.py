@@ -56,7 +56,7 @@ def test_a_lost_race_is_run_again() -> None:
     assert ProducerIds(store, 1).take() == 0
 
 
-def test_while_the_block_is_fetched_nobody_is_told_anything() -> None:
+def test_requests_wait_while_the_block_is_fetched() -> None:
     store = MemoryStore()
     store.hold()
     ids = ProducerIds(store, 1)
@@ -79,7 +79,7 @@ def test_the_next_block_is_there_before_the_last_one_is_used_up() -> None:
     assert [ids.take() for _ in range(100)] == list(range(BLOCK_SIZE - 50, BLOCK_SIZE + 50))
 
 
-def test_a_session_that_is_over_is_told_and_the_next_one_asks_again() -> None:
+def test_an_expired_session_is_an_error_and_the_next_one_asks_again() -> None:
     store = MemoryStore()
     store.hold()
     ids = ProducerIds(store, 1)
@@ -93,7 +93,7 @@ def test_a_session_that_is_over_is_told_and_the_next_one_asks_again() -> None:
 
 @pytest.mark.parametrize("is_read", [True, False])
 @pytest.mark.parametrize("result", [StoreResult.CONNECTION_LOST, StoreResult.DISK_FAILED])
-def test_a_store_that_fails_is_an_error_to_those_who_wait_and_is_asked_again_next_time(result: StoreResult, is_read: bool) -> None:
+def test_a_store_that_fails_is_an_error_to_waiting_requests_and_is_asked_again_next_time(result: StoreResult, is_read: bool) -> None:
     store = MemoryStore()
     if is_read:
         store.fail_next_read(result)
@@ -106,7 +106,7 @@ def test_a_store_that_fails_is_an_error_to_those_who_wait_and_is_asked_again_nex
     assert answers == [(0, ErrorCode.NONE)]
 
 
-def test_nonsense_in_the_node_gives_no_ids() -> None:
+def test_a_malformed_node_gives_no_ids() -> None:
     """C2: garbage in a znode is not guessed at."""
     for data in (b"", b"nonsense", b"[]", b'{"block_end": "x"}', b'{"block_end": "-5"}', str(PRODUCER_ID_MAX).encode()):
         store = MemoryStore()

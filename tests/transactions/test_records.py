@@ -43,7 +43,7 @@ def logged(value: TransactionMetadata) -> LogRecord:
     return LogRecord(record.key, record.value)
 
 
-def test_who_wrote_a_record_need_not_decode_it() -> None:
+def test_a_record_that_was_just_written_is_not_decoded() -> None:
     record = state_record(METADATA)
     assert read_record(record) == read_record(logged(METADATA))
     assert record.metadata is METADATA
@@ -94,7 +94,7 @@ def test_a_tombstone_has_no_metadata() -> None:
     assert decoded is not None and decoded.transactional_id == "tx" and decoded.metadata is None
 
 
-def test_what_we_do_not_know_is_passed_over() -> None:
+def test_unknown_records_are_skipped() -> None:
     """C3: poisoned records are skipped safely on load."""
     good = logged(METADATA)
     assert good.value is not None
@@ -112,11 +112,11 @@ def test_what_we_do_not_know_is_passed_over() -> None:
 
 
 @given(st.binary(max_size=40), st.binary(max_size=80))
-def test_nonsense_is_never_an_error(key: bytes, value: bytes) -> None:
+def test_malformed_records_are_never_an_error(key: bytes, value: bytes) -> None:
     assert read_record(LogRecord(b"\0\0" + key, b"\0\1" + value)) is None or key
 
 
-def test_truncation_at_every_byte_is_passed_over() -> None:
+def test_records_cut_off_at_any_byte_are_skipped() -> None:
     good = logged(METADATA)
     assert good.value is not None
     assert [read_record(LogRecord(good.key, good.value[:end])) for end in range(len(good.value))] == [None] * len(good.value)

@@ -94,7 +94,7 @@ def test_ids_are_spread_over_the_shards_by_javas_hash() -> None:
     assert broker.coordinators.partition_for("a") == 97 % 4
 
 
-def test_a_shard_that_loads_says_so() -> None:
+def test_a_shard_that_loads_answers_so() -> None:
     """I37."""
     broker = Broker()
     assert broker.init("tx").code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
@@ -103,7 +103,7 @@ def test_a_shard_that_loads_says_so() -> None:
     assert listed == [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS]
 
 
-def test_a_shard_that_lives_elsewhere_or_has_gone_says_so() -> None:
+def test_a_shard_that_is_elsewhere_or_closed_is_not_coordinator() -> None:
     broker = Broker(led=())
     assert broker.init("tx").code is ErrorCode.NOT_COORDINATOR
     broker = Broker()
@@ -120,7 +120,7 @@ def test_without_the_topic_there_is_no_coordinator() -> None:
         broker.coordinators.host_of("tx")
 
 
-def test_every_question_is_answered_when_nobody_coordinates() -> None:
+def test_every_command_is_answered_without_a_coordinator() -> None:
     broker = Broker(led=())
     results: list[object] = []
     coordinators = broker.coordinators
@@ -192,7 +192,7 @@ def test_verification_can_be_switched_off_for_old_clients_only() -> None:
         (ErrorCode.NONE, ErrorCode.NONE, ErrorCode.NONE),
     ],
 )
-def test_what_a_producer_hears(code: ErrorCode, v1: ErrorCode, v2: ErrorCode) -> None:
+def test_codes_that_a_producer_gets(code: ErrorCode, v1: ErrorCode, v2: ErrorCode) -> None:
     assert (produce_error(code, False), produce_error(code, True)) == (v1, v2)
 
 

@@ -22,7 +22,7 @@ def test_the_numbers_are_those_of_kafkas_records() -> None:
     assert all(STATUS_STATES[number] is state for state, number in STATUS_NUMBERS.items())
 
 
-def test_every_state_says_where_it_leads() -> None:
+def test_every_state_has_a_row_in_the_table() -> None:
     assert set(ALLOWED) == set(TransactionState)
     assert [state for state, following in ALLOWED.items() if not following] == [TransactionState.DEAD]
 

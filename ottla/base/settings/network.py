@@ -39,7 +39,7 @@ class NetworkSettings:
         ("PLAINTEXT://127.0.0.1:9092",),
         "Addresses to listen on, NAME://host:port separated by commas. An empty host means every address, port 0 any free port.",
     )
-    advertised_listeners = words("advertised.listeners", (), "Addresses that clients are told; empty means those of listeners.")
+    advertised_listeners = words("advertised.listeners", (), "Addresses that metadata gives to clients; empty means those of listeners.")
     listener_security_protocol_map = words(
         "listener.security.protocol.map",
         ("SASL_SSL:SASL_SSL", "PLAINTEXT:PLAINTEXT", "SSL:SSL", "SASL_PLAINTEXT:SASL_PLAINTEXT"),

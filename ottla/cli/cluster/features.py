@@ -9,12 +9,12 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
+from ottla.base.errors import error_code
 from ottla.cli.command import Command, UsageError, merged, no_arguments
 from ottla.cli.kafka_tools import features_output as kafka
 from ottla.cli.options import connect, output_of
 from ottla.client.blocking import admin
 from ottla.client.blocking.cluster import Cluster
-from ottla.client.errors import error_code
 from ottla.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 
 UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3

@@ -6,13 +6,12 @@ import argparse
 import json
 from typing import Any
 
-from ottla.base.errors import OttlaError
+from ottla.base.errors import OttlaError, error_code
 from ottla.cli.command import Command, UsageError, merged
 from ottla.cli.options import connect, output_of
 from ottla.cli.output import write
 from ottla.client.blocking import admin
 from ottla.client.blocking.cluster import Cluster
-from ottla.client.errors import error_code
 
 COLUMNS = (
     ("BROKER", "broker"),

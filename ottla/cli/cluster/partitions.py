@@ -10,7 +10,7 @@ import argparse
 from collections.abc import Mapping
 from typing import Any
 
-from ottla.base.errors import ApiError, ErrorCode
+from ottla.base.errors import ApiError, ErrorCode, error_code
 from ottla.base.types import TopicPartition
 from ottla.cli.cluster import partitions_generate
 from ottla.cli.cluster.partition_plans import Plan, read_entries, read_plan
@@ -20,7 +20,6 @@ from ottla.cli.options import add_yes, confirm, connect, output_of
 from ottla.cli.output import write
 from ottla.client.blocking import admin, replica_admin
 from ottla.client.blocking.cluster import Cluster
-from ottla.client.errors import error_code
 
 COLUMNS = (("TOPIC", "topic"), ("PARTITION", "partition"), ("REPLICAS", "replicas"), ("NEW-REPLICAS", "new_replicas"), ("ERROR", "error"))
 ELECTION_TYPES = {"preferred": 0, "unclean": 1}

@@ -11,12 +11,12 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from ottla.base.errors import ApiError, ErrorCode, WireError
+from ottla.base.errors import ApiError, ErrorCode, WireError, error_code
 from ottla.base.types import TopicPartition
 from ottla.client.blocking.cluster import GROUP, Cluster
 from ottla.client.blocking.group_admin import read_assignment
 from ottla.client.core.assignors import COOPERATIVE_STICKY, RANGE, ROUND_ROBIN, Subscription, assign
-from ottla.client.errors import KafkaError, TransportError, error_code, refused
+from ottla.client.errors import KafkaError, TransportError, refused
 from ottla.wire.codec import decoder, encoder
 from ottla.wire.messages import consumer_protocol as protocol
 from ottla.wire.messages import join_group, sync_group

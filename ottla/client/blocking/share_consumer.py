@@ -13,7 +13,7 @@ import select
 import time
 from collections.abc import Callable, Iterable, Mapping
 
-from ottla.base.errors import ErrorCode, WireError
+from ottla.base.errors import ErrorCode, WireError, error_code
 from ottla.base.types import TopicPartition
 from ottla.base.uuids import Uuid
 from ottla.client.blocking.admin import refusal
@@ -21,7 +21,7 @@ from ottla.client.blocking.cluster import Cluster
 from ottla.client.blocking.connection import Connection
 from ottla.client.blocking.share_membership import ShareMembership
 from ottla.client.core.share_session import ACCEPT, BATCH_OPTIMIZED, FIRST_EPOCH, Delivery, FetchLimits, Run, ShareSession
-from ottla.client.errors import RETRIABLE, KafkaError, MalformedResponseError, TransportError, error_code, refused
+from ottla.client.errors import RETRIABLE, KafkaError, MalformedResponseError, TransportError, refused
 
 MAX_POLL_RECORDS = 500
 FETCH_BYTES_MAX = 50 * 1024 * 1024

@@ -13,12 +13,12 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from ottla.base.errors import ErrorCode
+from ottla.base.errors import ErrorCode, error_code
 from ottla.base.types import TopicPartition
 from ottla.base.uuids import Uuid, fresh_uuid, uuid_to_text
 from ottla.client.blocking.admin import refusal
 from ottla.client.blocking.cluster import GROUP, Cluster
-from ottla.client.errors import KafkaError, TransportError, error_code
+from ottla.client.errors import KafkaError, TransportError
 from ottla.wire.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
 
 JOINING_EPOCH = 0

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ottla.base.errors import ErrorCode
+from ottla.base.errors import ErrorCode, error_code
 from ottla.base.types import READ_UNCOMMITTED, TopicPartition
 from ottla.client.core.cluster import ClusterCore
 from ottla.client.core.procedure import Ask, Procedure
-from ottla.client.errors import RETRIABLE, KafkaError, error_code, refused
+from ottla.client.errors import RETRIABLE, KafkaError, refused
 
 if TYPE_CHECKING:
     from ottla.client.core.link import HasTimeout

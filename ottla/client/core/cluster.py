@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ottla.base.errors import ApiError, ErrorCode
+from ottla.base.errors import ApiError, ErrorCode, error_code
 from ottla.base.types import TopicPartition
 from ottla.client.addresses import Address
 from ottla.client.core.backoff import Backoff
@@ -23,7 +23,6 @@ from ottla.client.errors import (
     KafkaError,
     RequestTimeoutError,
     TransportError,
-    error_code,
     refused,
 )
 from ottla.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse, MetadataResponseTopic

@@ -17,10 +17,10 @@ from collections.abc import Callable
 from enum import Enum
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ottla.base.errors import ApiError, ErrorCode, OttlaError, WireError
+from ottla.base.errors import ApiError, ErrorCode, OttlaError, WireError, error_code
 from ottla.client.core.frames import FrameReader
 from ottla.client.core.versions import HANDSHAKE_VERSION, Versions
-from ottla.client.errors import ConnectError, MalformedResponseError, error_code, refused
+from ottla.client.errors import ConnectError, MalformedResponseError, refused
 from ottla.wire.apis import API_NAMES
 from ottla.wire.codec import decoder, encoder
 from ottla.wire.framing import API_VERSIONS, load, read_response_header, write_request

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from ottla.base.errors import WireError
+from ottla.base.errors import WireError, error_code
 from ottla.base.types import READ_COMMITTED, TopicPartition
-from ottla.client.errors import KafkaError, MalformedResponseError, error_code, refused
+from ottla.client.errors import KafkaError, MalformedResponseError, refused
 from ottla.wire.batch_header import MAGIC, BatchHeader, Buffer, check_crc, iter_batches
 from ottla.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from ottla.wire.records import CONTROL_ABORT, ControlRecord, Record, iter_records, read_control_record

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from ottla.base.errors import ApiError, ErrorCode, WireError
+from ottla.base.errors import ApiError, ErrorCode, WireError, error_code
 from ottla.base.types import TopicPartition
 from ottla.client.core.admin import check, grouped, refusal
 from ottla.client.core.cluster import GROUP, ClusterCore
 from ottla.client.core.procedure import Ask, Procedure
-from ottla.client.errors import KafkaError, error_code, refused
+from ottla.client.errors import KafkaError, refused
 
 CONSUMER_GROUP_DESCRIBE = 69
 OFFSET_FETCH = 9

@@ -12,14 +12,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from ottla.base.errors import ErrorCode
+from ottla.base.errors import ErrorCode, error_code
 from ottla.base.types import TopicPartition
 from ottla.client.core.admin import check, grouped
 from ottla.client.core.cluster import GROUP, TRANSACTION, ClusterCore
 from ottla.client.core.group_admin import Committed, first_partition_code
 from ottla.client.core.procedure import Procedure
 from ottla.client.core.versions import TRANSACTION_VERSION
-from ottla.client.errors import COORDINATOR_MOVED, error_code, refused
+from ottla.client.errors import COORDINATOR_MOVED, refused
 from ottla.wire.batch_header import SEQUENCE_MASK
 
 TRANSACTION_TIMEOUT_MS = 60_000

@@ -11,13 +11,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from ottla.base.errors import ErrorCode
+from ottla.base.errors import ErrorCode, error_code
 from ottla.base.types import TopicPartition
 from ottla.client.core.admin import timeout_ms
 from ottla.client.core.backoff import Backoff
 from ottla.client.core.cluster import ClusterCore
 from ottla.client.core.procedure import Ask, AskAll, Pause, Procedure
-from ottla.client.errors import RETRIABLE, ClientError, KafkaError, OutcomeUnknownError, TransportError, error_code, refused
+from ottla.client.errors import RETRIABLE, ClientError, KafkaError, OutcomeUnknownError, TransportError, refused
 from ottla.wire.batch_header import Buffer, read_batch_header
 from ottla.wire.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from ottla.base.errors import ErrorCode
+from ottla.base.errors import ErrorCode, error_code
 from ottla.base.types import TopicPartition
 from ottla.client.core import admin
 from ottla.client.core.cluster import ClusterCore
 from ottla.client.core.procedure import Pause, Procedure
-from ottla.client.errors import error_code, refused
+from ottla.client.errors import refused
 
 LEADER_RATE, FOLLOWER_RATE = "leader.replication.throttled.rate", "follower.replication.throttled.rate"
 LOG_DIR_RATE = "replica.alter.log.dirs.io.max.bytes.per.second"

@@ -11,10 +11,10 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from ottla.base.errors import ErrorCode
+from ottla.base.errors import ErrorCode, error_code
 from ottla.base.types import TopicPartition
 from ottla.client.core.metadata import MetadataCache
-from ottla.client.errors import RETRIABLE, KafkaError, TransportError, error_code, refused
+from ottla.client.errors import RETRIABLE, KafkaError, TransportError, refused
 from ottla.wire.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 from ottla.wire.records import Record
 

@@ -1,4 +1,4 @@
-"""What does JoinGroup do: who may come in, under which id, and does it start a rebalance?
+"""JoinGroup: admits a member under an id, and starts a rebalance where that is needed.
 
 A dynamic member that comes without an id is given one to come back with (MEMBER_ID_REQUIRED, KIP-394), so that a client that
 gave up waiting leaves no ghost. A static member (KIP-345) that comes without an id takes the place of its former self: the old id is

@@ -1,8 +1,8 @@
-"""How does a classic group rebalance: for whom does it wait, how long, and what is each member's answer?
+"""Rebalances a classic group: waits for members to join, starts the next generation, answers each member.
 
 A rebalance begins when the membership or a subscription changes (`prepare_rebalance`). The group waits until all known members have sent
 JoinGroup, at most for the slowest member's rebalance timeout; a new group waits `group.initial.rebalance.delay.ms` for company. Then
-(`complete_join`) those who did not come are dropped, save static members, who keep their place until their session ends; the generation
+(`complete_join`) members that did not come are dropped, save static members, who keep their place until their session ends; the generation
 goes up, a protocol is voted for, and all members are answered, the leader with all subscriptions. What SyncGroup makes of it is in
 `sync.py`.
 

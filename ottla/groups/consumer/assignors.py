@@ -1,4 +1,4 @@
-"""Which member of a consumer group should read which partitions? The two server-side assignors of KIP-848.
+"""Assigns partitions to the members of a consumer group: the two server-side assignors of KIP-848.
 
 `uniform` spreads partitions so that members differ by one at most, and leaves where they are all that it need not move. When all members
 subscribe to the same topics that takes one pass. When they differ, each partition goes to the least loaded member that wants it, and then

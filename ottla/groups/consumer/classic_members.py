@@ -1,4 +1,4 @@
-"""What do the classic requests mean in a consumer group, where members of both protocols live together (KIP-848)?
+"""The classic requests in a consumer group, where members of both protocols live together (KIP-848).
 
 A JoinGroup is a heartbeat that says everything: it is answered at once with the member's own epoch as the generation, and no member is
 the leader, since the coordinator assigns. SyncGroup fetches what the member may have. A Heartbeat answers REBALANCE_IN_PROGRESS when the
@@ -48,7 +48,7 @@ def _join(
     member_id, instance_id = command.member_id, command.instance_id
     if not member_id and instance_id is None and command.needs_member_id:
         return rebalance.refuse_join(ErrorCode.MEMBER_ID_REQUIRED, shard.fresh_member_id(command.caller.client_id))
-    # Read only now: who asks for a member id may leave out what it wants to read.
+    # Read only now: a request for a member id may leave out the subscription.
     subscription = read_subscription(protocols[0][1])
     if subscription is None:
         raise ApiError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)

@@ -1,4 +1,4 @@
-"""What does ConsumerGroupDescribe show of a member?"""
+"""Describes the members of a consumer group (ConsumerGroupDescribe)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What does ConsumerGroupHeartbeat do: join, stay, move towards the target, leave (KIP-848)?
+"""ConsumerGroupHeartbeat: a member joins, stays, moves towards its target, or leaves (KIP-848).
 
 A member says who it is and what it wants when it joins or when that changes, and else only that it lives and what it still has. The
 coordinator answers with the member's epoch and, when it changed, with what the member may have now. When what the group wants changes, its
@@ -37,7 +37,7 @@ from ottla.groups.consumer.sessions import (
     remove_members,
     session_timeout_ms,
     stop_watching_revocation,
-    watch_everybody,
+    watch_all_members,
     watch_revocation,
 )
 from ottla.groups.consumer.subscriptions import (
@@ -121,7 +121,7 @@ def _beat(shard: GroupShard, command: ConsumerHeartbeat, reply: Reply, now_ms: i
     draft.records.extend(change.records)
     if origin is not None:
         leave_classic(shard, origin, draft, now_ms)
-        watch_everybody(shard, change.group, draft, now_ms)
+        watch_all_members(shard, change.group, draft, now_ms)
     session = follow_member(shard, change.group, member_id, position_before, draft, now_ms)
     is_full = command.member_epoch == JOINING_EPOCH or (
         command.rebalance_timeout_ms != -1

@@ -1,4 +1,4 @@
-"""How does a live group change from the classic protocol to the new one, and back?
+"""Changes a live group from the classic protocol to that of KIP-848, and back.
 
 Up: the first member that comes with the new protocol turns the classic group into a consumer group. The classic members stay members; what
 they were assigned is their position and their target, the generation is the group's epoch. They are answered to join again and go on by the

@@ -1,4 +1,4 @@
-"""What may a member have next, on its way from what it has to what it is meant to have?
+"""Moves a member of a consumer group step by step from what it has to its target assignment.
 
 First it gives up what is no longer its own, and keeps its epoch until it says that it did (UnrevokedPartitions). Then it moves to the
 target's epoch and gets what is free; what another member still holds comes later (UnreleasedPartitions). So a partition never has two

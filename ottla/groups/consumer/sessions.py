@@ -1,4 +1,4 @@
-"""How long may a member of a consumer group be silent, or hold what it should give up?
+"""Removes members of a consumer group that are silent for too long, or hold for too long what they should give up.
 
 Sessions are those of `epoch_sessions.py`. A member that has to give partitions up has its own rebalance timeout to do so. A late member is
 removed, and the group's epoch rises.
@@ -124,7 +124,7 @@ def _join_key(group_id: str, member_id: str) -> str:
     return f"rejoin/{group_id}/{member_id}"
 
 
-def watch_everybody(shard: GroupShard, group: ConsumerGroup, draft: Draft, now_ms: int) -> None:
+def watch_all_members(shard: GroupShard, group: ConsumerGroup, draft: Draft, now_ms: int) -> None:
     """The group was just loaded, or was a classic one: every member has one session timeout to send a heartbeat."""
     for member_id in group.facts:
         extend_session(shard, group.group_id, member_id, session_timeout_ms(shard, group, member_id), draft, now_ms)

@@ -1,4 +1,4 @@
-"""Which topics does a consumer group read by regular expression, and what should each member have?
+"""Resolves the regular expressions of a consumer group, and makes its target assignment.
 
 A group's epoch that rises makes a new target assignment, at most one in `group.consumer.assignment.interval.ms`; until it is due the last
 one holds. Regular expressions are resolved into names that are logged, so that every coordinator has the same.

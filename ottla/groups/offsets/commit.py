@@ -1,4 +1,4 @@
-"""What do OffsetCommit and TxnOffsetCommit do?
+"""OffsetCommit and TxnOffsetCommit: logs the offsets that a member, a lone consumer or an operator commits.
 
 A commit names the member and generation it speaks for, and is refused when that is not the present one (I33); a lone consumer or an
 operator may commit without (generation -1) while the group has no members. Offsets committed inside a client's transaction are logged at

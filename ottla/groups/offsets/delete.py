@@ -1,4 +1,4 @@
-"""How are offsets removed or written again: OffsetDelete, the deletion of topics, and what compaction would get wrong?"""
+"""Removes offsets (OffsetDelete, deleted topics), and logs again those that compaction would get wrong."""
 
 from __future__ import annotations
 

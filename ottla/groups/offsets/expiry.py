@@ -1,4 +1,4 @@
-"""When do offsets and groups expire (KIP-211)?
+"""Expires offsets, and groups that have none left (KIP-211).
 
 Offsets of a group that has members live as long as it subscribes to their topic. An empty group's offsets live for the retention after the
 last member left; those of a lone consumer, which is in no group that could become empty, for the retention after each commit. A record of

@@ -1,4 +1,4 @@
-"""What does OffsetFetch do: which offsets has a group, and which of them may be shown?
+"""OffsetFetch: the offsets of a group, as far as they may be shown.
 
 A fetch that asks for stable offsets gets UNSTABLE_OFFSET_COMMIT for those that an open transaction is about to move (KIP-447). An offset
 that was committed for another topic id is of a topic that is gone, and is not shown: it means nothing in the one that has its name now.

@@ -1,4 +1,4 @@
-"""Where do a shard's committed offsets stand, and which are still inside a transaction?
+"""The committed offsets of a shard, and those that an open transaction has not committed yet.
 
 The store is a fold of the log: `put` and `remove` for plain records, `put_pending` for records of an open transaction, `end_transaction`
 for its marker. Whatever order the log has, a restart sees the same.

@@ -1,4 +1,4 @@
-"""Which member of a share group should read which partitions? The server-side assignor `simple` of KIP-932.
+"""Assigns partitions to the members of a share group: the server-side assignor `simple` of KIP-932.
 
 A partition may have many readers. Topics that the same members subscribe to are one pool: if its partitions are at least as many as its
 members, each partition has one reader and the partitions are spread evenly; if they are fewer, each has as many readers as it takes for
@@ -43,7 +43,7 @@ def assign_simple(members: Sequence[ShareMember], partitions: Mapping[Uuid, Sequ
             pools.setdefault(tuple(readers[topic]), []).append(topic)
     chosen: list[set[Spot]] = [set() for _ in members]
     for pool in sorted(pools, key=lambda pool: (len(pool), pool)):
-        # Pools with few readers first: those who read more will take less of the next.
+        # Pools with few readers first: members that read more will take less of the next.
         spots = [(topic, partition) for topic in pools[pool] for partition in sorted(partitions[topic])]
         for index, mine in zip(pool, _Pool(members, pool, spots, [len(chosen[index]) for index in pool]).run(), strict=True):
             chosen[index] |= mine
@@ -93,7 +93,7 @@ class _Pool:
             extra -= len(mine) > self._quota
 
     def _fill(self) -> None:
-        """Gives each partition the readers it lacks: those who have least."""
+        """Gives each partition the readers it lacks: the members with the fewest partitions."""
         heap = [(len(mine), burden, index) for index, (mine, burden) in enumerate(zip(self._mine, self._burden, strict=True))]
         heapq.heapify(heap)
         for spot in self._spots:

@@ -1,4 +1,4 @@
-"""What does ShareGroupDescribe show of a member?"""
+"""Describes the members of a share group (ShareGroupDescribe)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What does ShareGroupHeartbeat do: join, stay, leave (KIP-932)?
+"""ShareGroupHeartbeat: a member joins, stays, or leaves (KIP-932).
 
 A member makes its own id, says what it wants to read when it joins or when that changes, and else only that it lives. The answer has the
 member's epoch and, when that changed, the partitions that it may ask records of. Partitions are shared, so a member has its new target at

@@ -5,26 +5,26 @@ from __future__ import annotations
 from ottla.base.errors import ErrorCode
 from ottla.base.share_state import Done, Found, SharePartitionKey, ShareState
 
-NOBODY = ErrorCode.COORDINATOR_NOT_AVAILABLE
+UNAVAILABLE = ErrorCode.COORDINATOR_NOT_AVAILABLE
 
 
 class NoShareStates:
     """A `Persister` without share coordinators."""
 
     def initialize(self, key: SharePartitionKey, state_epoch: int, start_offset: int, done: Done) -> None:
-        done(NOBODY)
+        done(UNAVAILABLE)
 
     def read(self, key: SharePartitionKey, leader_epoch: int, found: Found) -> None:
-        found(NOBODY, None)
+        found(UNAVAILABLE, None)
 
     def summary(self, key: SharePartitionKey, leader_epoch: int, found: Found) -> None:
-        found(NOBODY, None)
+        found(UNAVAILABLE, None)
 
     def write(self, key: SharePartitionKey, state: ShareState, done: Done) -> None:
-        done(NOBODY)
+        done(UNAVAILABLE)
 
     def delete(self, key: SharePartitionKey, done: Done) -> None:
-        done(NOBODY)
+        done(UNAVAILABLE)
 
 
 NO_SHARE_STATES = NoShareStates()

@@ -1,4 +1,4 @@
-"""What may operators do with the offsets of a share group, and how is the group deleted?
+"""Describes, alters and deletes the offsets of a share group, and deletes the group.
 
 Where a share group stands is remembered by share coordinators, one for each partition, so each of these asks them and answers when all
 have: which partitions something is remembered of (DescribeShareGroupOffsets goes on from there), begin anew at an offset

@@ -1,4 +1,4 @@
-"""How do the values of a share group look as records, and how are they folded back?
+"""The records of a share group: writes the group's values, and folds them back.
 
 What consumer groups have as well is in `epoch_records.py`.
 """

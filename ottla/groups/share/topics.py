@@ -1,4 +1,4 @@
-"""For which partitions does a share coordinator remember something on behalf of a share group, and how does that begin and end?
+"""Asks share coordinators to begin and to delete the state of a share group's partitions.
 
 Before a partition is assigned its share coordinator is asked to begin (`Persister.initialize`): the wish is logged first (initializing),
 the answer afterwards (initialized), and what failed is tried again after `group.share.initialize.retry.interval.ms`. Forgetting works the

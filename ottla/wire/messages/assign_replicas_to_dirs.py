@@ -1,4 +1,4 @@
-"""AssignReplicasToDirs: a broker tells the controller in which log directory replicas live (KIP-858)."""
+"""AssignReplicasToDirs: a broker reports to the controller in which log directory replicas live (KIP-858)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""BrokerHeartbeat: a broker tells the controller quorum that it lives, and what it wishes."""
+"""BrokerHeartbeat: a broker reports to the controller quorum that it lives, and what it wishes."""
 
 from __future__ import annotations
 

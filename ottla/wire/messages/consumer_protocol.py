@@ -1,4 +1,4 @@
-"""What members of a classic consumer group tell each other through the coordinator, after an int16 that says the version."""
+"""The subscriptions and assignments that members of a classic group exchange, each after an int16 with its version."""
 
 from __future__ import annotations
 

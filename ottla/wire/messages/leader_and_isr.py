@@ -1,4 +1,4 @@
-"""LeaderAndIsr: the controller tells a broker which partitions it leads or follows."""
+"""LeaderAndIsr: the controller assigns a broker the partitions that it leads or follows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""StopReplica: the controller tells a broker to stop replicas, and perhaps to delete them."""
+"""StopReplica: the controller has a broker stop replicas, and perhaps delete them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""UpdateMetadata: the controller tells a broker what it may answer to Metadata requests."""
+"""UpdateMetadata: the controller sends a broker what it may answer to Metadata requests."""
 
 from __future__ import annotations
 

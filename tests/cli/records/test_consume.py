@@ -247,5 +247,5 @@ def test_other_formatters_of_kafkas_own_topics(ottla: Ottla, topic: str) -> None
     )
     mine = [record for record in map(json.loads, shown.out.splitlines()) if record["key"]["data"]["transactionalId"] == f"id-{topic}"]
     assert len(mine) >= 3 and mine[-1]["value"]["data"]["producerId"] >= 0
-    assert ottla("consume", topic, "-e", "-q", "--formatter", "OffsetsMessageFormatter").out == "", "strangers are passed over"
+    assert ottla("consume", topic, "-e", "-q", "--formatter", "OffsetsMessageFormatter").out == "", "records of other kinds are skipped"
     assert ottla("consume", topic, "-e", "-q", "--formatter", "org.example.Mine").code == 2

@@ -90,7 +90,7 @@ def test_a_bad_line_aborts_a_transaction(ottla: Ottla, broker: Broker, topic: st
     lines.write_text("k:v\nbad\n")
     assert ottla("produce", topic, "-l", lines, "-K", ":", "--transactional-id", topic).code == 1
     assert sent(broker, topic) == []
-    assert "nothing holds the readers" in ottla("txn", "why", topic).out, "nobody has to wait for a timeout"
+    assert "nothing holds the readers" in ottla("txn", "why", topic).out, "no reader has to wait for a timeout"
 
 
 def test_generate_keeps_a_rate(ottla: Ottla, broker: Broker, topic: str) -> None:

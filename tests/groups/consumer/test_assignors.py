@@ -53,7 +53,7 @@ def test_range_sorts_static_members_by_instance_so_that_a_restart_changes_nothin
     assert first["x"] == again["z"] == {T1: (0, 1)}
 
 
-def test_range_skips_who_does_not_subscribe() -> None:
+def test_range_skips_members_that_do_not_subscribe() -> None:
     assert assign_range([spec("a", T1), spec("b", T2), spec("c", T1, T2)], COUNTS) == {
         "a": {T1: (0, 1)},
         "b": {T2: (0,)},

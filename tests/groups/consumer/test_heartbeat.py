@@ -83,7 +83,7 @@ STEPS = st.lists(
 
 
 @given(STEPS)
-def test_no_two_share_a_partition_and_all_settle(steps: list[tuple[int, str]]) -> None:
+def test_no_partition_has_two_owners_and_all_members_settle(steps: list[tuple[int, str]]) -> None:
     world = World()
     clients = [Client(world, f"m{number}", is_terse=number % 2 == 1) for number in range(5)]
     for number, step in steps:

@@ -50,24 +50,24 @@ def test_every_partition_is_read_evenly_and_nothing_moves_without_need(
 
 
 def test_more_partitions_than_members_are_dealt_out() -> None:
-    everybody = {1: frozenset({T}), 2: frozenset({T})}
-    assert assign_simple(members(everybody), {T: range(5)}) == {"m1": {T: (0, 2, 4)}, "m2": {T: (1, 3)}}
+    wanted = {1: frozenset({T}), 2: frozenset({T})}
+    assert assign_simple(members(wanted), {T: range(5)}) == {"m1": {T: (0, 2, 4)}, "m2": {T: (1, 3)}}
 
 
 def test_fewer_partitions_than_members_are_shared() -> None:
-    everybody = {number: frozenset({T}) for number in range(3)}
-    result = assign_simple(members(everybody), {T: range(1)})
+    wanted = {number: frozenset({T}) for number in range(3)}
+    result = assign_simple(members(wanted), {T: range(1)})
     assert result == {"m0": {T: (0,)}, "m1": {T: (0,)}, "m2": {T: (0,)}}
 
 
-def test_who_comes_takes_no_more_than_its_part() -> None:
+def test_a_new_member_takes_no_more_than_its_part() -> None:
     before = assign_simple(members({1: frozenset({T}), 2: frozenset({T})}), {T: range(6)})
     after = assign_simple(members({number: frozenset({T}) for number in (1, 2, 3)}, before), {T: range(6)})
     assert all(len(after[name][T]) == 2 for name in after)
     assert set(after["m1"][T]) < set(before["m1"][T]) and set(after["m2"][T]) < set(before["m2"][T])
 
 
-def test_who_reads_other_topics_gets_them_alone() -> None:
+def test_a_member_alone_in_its_topics_gets_them_alone() -> None:
     result = assign_simple(members({1: frozenset({T}), 2: frozenset({T, U})}), {T: range(2), U: range(2)})
     assert result["m1"].keys() == {T} and result["m2"][U] == (0, 1)
 

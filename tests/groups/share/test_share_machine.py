@@ -161,7 +161,7 @@ def test_a_group_that_changes_its_kind_keeps_its_members_watched() -> None:
     assert world.run("state")[0].startswith("Empty")
 
 
-def test_what_a_former_group_has_left_behind_goes_first() -> None:
+def test_states_of_a_former_group_are_deleted_first() -> None:
     """Its state epoch may be higher than any that the new group will have for long."""
     world = World()
     key = SharePartitionKey("g", b"v".ljust(16, b"\0"), 0)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from ottla.base.errors import ApiError, ErrorCode
+from ottla.base.errors import ApiError, ErrorCode, error_code
 from ottla.base.types import TopicPartition
 from ottla.cli.check.eos.verdict import Broken, NotSupported
 from ottla.cli.check.eos.world import WAIT_SECONDS, World, shown
 from ottla.client.blocking.cluster import TRANSACTION
-from ottla.client.errors import RETRIABLE, error_code
+from ottla.client.errors import RETRIABLE
 from ottla.wire.messages.end_txn import EndTxnRequest, EndTxnResponse
 from ottla.wire.messages.init_producer_id import InitProducerIdRequest
 from ottla.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData

@@ -60,7 +60,7 @@ final class Transactions {
         return Clients.values(clients.readAll(topic, "read_committed")) + " " + all.stream().map(ConsumerRecord::offset).toList();
     }
 
-    /** What is behind an open transaction waits for it; the broker tells of it. */
+    /** Records behind an open transaction wait for it, and the broker shows which. */
     private Object open() throws Exception {
         String topic = clients.topic(1);
         String id = clients.fresh("transaction");
