@@ -11,8 +11,9 @@ BrokerEndpoint = tuple[int, str, int, str | None]
 def live_brokers(broker: Broker, request: RequestContext) -> list[BrokerEndpoint]:
     """The brokers that have the listener to which this client is connected."""
     listener = request.connection.listener
-    return [
-        (known.broker_id, *address, known.rack)
-        for known in broker.metadata.brokers.values()
-        if (address := known.endpoints.get(listener)) is not None
-    ]
+    brokers = []
+    for known in broker.metadata.brokers.values():
+        address = known.endpoints.get(listener)
+        if address is not None:
+            brokers.append((known.broker_id, address[0], address[1], known.rack))
+    return brokers
