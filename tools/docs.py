@@ -200,10 +200,10 @@ def client_page() -> str:
 def spark_page() -> str | None:
     if not _there("ottla.spark.options"):
         return None
-    from ottla.spark.options import OWNED, SOURCE_TABLE
+    from ottla.spark.options import OWNED, SINK_TABLE, SOURCE_TABLE
 
     lines = ["Names and meanings are those of Spark's own Kafka connector, compared without case.", ""]
-    for title, table in (("Reading", SOURCE_TABLE),):
+    for title, table in (("Reading", SOURCE_TABLE), ("Writing", SINK_TABLE)):
         rows = [(f"`{one.name}`", f"`{one.default}`" if one.default else "", one.used_by, one.meaning) for one in table]
         lines += [f"## {title}", "", *_table(("Option", "Default", "Used by", "Meaning"), rows), ""]
     lines += ["## Refused", "", "The pipeline itself decides these.", ""]

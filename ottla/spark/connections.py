@@ -27,12 +27,14 @@ from ottla.spark.options import Connection
 
 T = TypeVar("T")
 
-_clients: dict[Connection, Client] = {}
+_clients: dict[tuple[int, Connection], Client] = {}
+"""By process too: a forked child must not use its parent's connections."""
 
 
 def client_of(connection: Connection) -> Client:
     """The client of this process for these options. `OptionError` when they make no sense, `ClientError` when no broker can be used."""
-    client = _clients.get(connection)
+    key = (os.getpid(), connection)
+    client = _clients.get(key)
     if client is None:
         try:
             client = connect(
@@ -40,13 +42,13 @@ def client_of(connection: Connection) -> Client:
             )
         except ValueError as error:
             raise OptionError(f"kafka.bootstrap.servers, kafka.security.protocol, kafka.sasl.*, kafka.ssl.*: {error}") from None
-        _clients[connection] = client
+        _clients[key] = client
     return client
 
 
 def forget(connection: Connection) -> None:
     """Closes the client of these options, if there is one."""
-    client = _clients.pop(connection, None)
+    client = _clients.pop((os.getpid(), connection), None)
     if client is not None:
         client.close()
 
@@ -65,7 +67,7 @@ def explained(connection: Connection, option: str) -> Iterator[None]:
 
 def ask(connection: Connection, option: str, question: Callable[[Client], T]) -> T:
     """The answer to a question that may be asked twice: a connection that broke while nobody used it costs nothing but a second try."""
-    was_open = connection in _clients
+    was_open = (os.getpid(), connection) in _clients
     with explained(connection, option):
         try:
             return question(client_of(connection))

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
+from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, DataSourceReader, DataSourceStreamArrowWriter, DataSourceStreamReader
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
@@ -24,8 +24,9 @@ from pyspark.sql.types import (
 
 from ottla.spark.connections import ask, reported
 from ottla.spark.errors import OptionError
-from ottla.spark.options import is_source, parse_source
+from ottla.spark.options import is_source, parse_sink, parse_source
 from ottla.spark.planning import Bounds
+from ottla.spark.sink import OttlaBatchWriter, OttlaStreamWriter
 from ottla.spark.source import OttlaBatchReader, OttlaStreamReader, read_snapshot
 
 _HEADER = StructType([StructField("key", StringType()), StructField("value", BinaryType())])
@@ -87,3 +88,11 @@ class OttlaDataSource(DataSource):
         if schema.fieldNames() != expected.fieldNames() or [f.dataType for f in schema] != [f.dataType for f in expected]:
             raise OptionError(f"schema: the columns are fixed, {expected.simpleString()}; leave out .schema(...)")
         return source
+
+    @reported()
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
+        return OttlaBatchWriter(parse_sink(self.options), schema, overwrite)
+
+    @reported()
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:
+        return OttlaStreamWriter(parse_sink(self.options), schema, overwrite)

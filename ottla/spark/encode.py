@@ -90,7 +90,10 @@ def encode_rows(
         columns = _read_columns(part)
         sizes = _record_sizes(columns, batch_bytes)
         if int(sizes.max()) > record_bytes_max:
-            raise OutputError(f"a record of {int(sizes.max())} bytes is larger than {record_bytes_max}, the most that is sent")
+            raise OutputError(
+                f"a record of {int(sizes.max())} bytes is larger than {record_bytes_max}, the most that is sent; make values smaller, or "
+                "raise kafka.max.request.size and the topic's max.message.bytes"
+            )
         for start, stop in _cut(sizes, batch_bytes - BATCH_OVERHEAD):
             found.append(_encode(columns.slice(start, stop), stop - start, attributes))
     return found

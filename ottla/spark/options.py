@@ -20,12 +20,11 @@ from ottla.client import TopicPartition
 from ottla.spark.errors import OptionError
 
 MAX_OFFSETS_PER_TRIGGER = 200_000
-"""Bounds a batch unless the query says otherwise: 200 MB of records of a kilobyte, below `MAX_OUTPUT_BYTES`."""
+"""Bounds a batch unless the query says otherwise: 200 MB of records of a kilobyte, well below the bound on output."""
 
 MAX_TRIGGER_DELAY_MS = 15 * 60 * 1000
-MAX_OUTPUT_BYTES = 256 * 1024 * 1024
-"""A quarter of Spark's `spark.driver.maxResultSize`, beyond which Spark itself would stop the job."""
-
+MAX_REQUEST_BYTES = 1024 * 1024
+DELIVERY_TIMEOUT_MS = 120_000
 FETCH_BYTES = 8 * 1024 * 1024
 REQUEST_TIMEOUT_MS = 30_000
 TRANSACTION_TIMEOUT_MS = 60_000
@@ -91,12 +90,16 @@ SINK_TABLE = (
     Option("topic", "", "streaming, batch", "The topic of all rows; goes before a column `topic`. Required if there is no such column."),
     Option("group", "", "streaming", "The consumer group whose offsets are committed with the data; the same as the source's. Required."),
     Option("compression", "lz4", "streaming, batch", "`none`, `gzip`, `snappy`, `lz4` or `zstd`. `kafka.compression.type` is the same."),
-    Option("maxOutputBytes", str(MAX_OUTPUT_BYTES), "streaming, batch", "How many encoded bytes one batch may write. It is all one "
-           "transaction, and passes through the driver."),
+    Option("maxOutputBytes", "512 MiB; 4 GiB on one host", "streaming, batch", "How many encoded bytes one batch may write. All of it is "
+           "one transaction and passes through the driver: in files where tasks and driver share a host, else in Spark's messages."),
     Option("trustCheckpoint", "false", "streaming", "Goes on from the checkpoint if the group's committed offsets are gone (expired, "
            "deleted). Set it for one run only."),
     Option("kafka.transaction.timeout.ms", str(TRANSACTION_TIMEOUT_MS), "streaming, batch", "After that the broker aborts a transaction "
            "whose driver has died."),
+    Option("kafka.delivery.timeout.ms", str(DELIVERY_TIMEOUT_MS), "streaming, batch", "How long a batch is tried again while brokers are "
+           "away; then the query stops."),
+    Option("kafka.max.request.size", str(MAX_REQUEST_BYTES), "streaming, batch", "The largest record. The topic's `max.message.bytes` "
+           "bounds it too."),
 )  # fmt: skip
 
 OWNED = {
@@ -119,7 +122,7 @@ WITHOUT_EFFECT = frozenset(
         "kafkaconsumer.polltimeoutms", "fetchoffset.numretries", "fetchoffset.retryintervalms", "groupidprefix",
         "kafka.acks", "kafka.batch.size", "kafka.linger.ms", "kafka.buffer.memory", "kafka.retries", "kafka.max.block.ms",
         "kafka.fetch.min.bytes", "kafka.fetch.max.wait.ms", "kafka.fetch.max.bytes", "kafka.max.poll.records",
-        "kafka.max.poll.interval.ms", "kafka.session.timeout.ms", "kafka.heartbeat.interval.ms", "kafka.delivery.timeout.ms",
+        "kafka.max.poll.interval.ms", "kafka.session.timeout.ms", "kafka.heartbeat.interval.ms",
         "kafka.max.in.flight.requests.per.connection", "kafka.default.api.timeout.ms", "kafka.metadata.max.age.ms",
     }
 )  # fmt: skip
@@ -202,9 +205,11 @@ class SinkOptions:
     topic: str | None
     group: str | None
     compression: str
-    max_output_bytes: int
+    max_output_bytes: int | None
     is_checkpoint_trusted: bool
     transaction_timeout_ms: int
+    retry_s: float
+    max_request_bytes: int
     checkpoint: str
 
 
@@ -248,9 +253,11 @@ def parse_sink(options: Mapping[str, str]) -> SinkOptions:
         topic=given.text("topic") or None,
         group=given.text("group") or None,
         compression=codec.lower(),
-        max_output_bytes=given.number("maxOutputBytes", MAX_OUTPUT_BYTES),
+        max_output_bytes=given.number("maxOutputBytes", 0) or None,
         is_checkpoint_trusted=given.boolean("trustCheckpoint", False),
         transaction_timeout_ms=given.number("kafka.transaction.timeout.ms", TRANSACTION_TIMEOUT_MS),
+        retry_s=given.number("kafka.delivery.timeout.ms", DELIVERY_TIMEOUT_MS) / 1000,
+        max_request_bytes=given.number("kafka.max.request.size", MAX_REQUEST_BYTES, least=1024),
         checkpoint=given.text("checkpointLocation"),
     )
 

@@ -22,6 +22,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 
 from ottla.client import Client, OffsetOutOfRangeError, TopicPartition
 from ottla.spark import topics
+from ottla.spark.batch_range import leave_range
 from ottla.spark.connections import ask, client_of, explained, reported
 from ottla.spark.errors import DataLossError, OptionError, PipelineError
 from ottla.spark.offset_json import read_offsets, write_offsets
@@ -166,6 +167,8 @@ class OttlaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         starts, ends = self._from_json(start), self._from_json(end)
         starts.update(self._starts_of_new(ends, starts))
         self._last_batch_at = time.monotonic()
+        if self.options.group is not None:
+            leave_range(self.options.group, starts, ends)
         return _planned(self.options, starts, ends)
 
     def read(self, partition: Any) -> Iterator[Any]:

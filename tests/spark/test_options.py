@@ -69,6 +69,8 @@ def test_the_same_setting_by_its_name_of_kafka() -> None:
 def test_the_sink_gets_what_spark_passes() -> None:
     found = parse_sink({**HERE, "topic": "out", "group": "g", "checkpointlocation": "/c", "queryname": "q", "path": "p"})
     assert (found.topic, found.group, found.checkpoint, found.compression) == ("out", "g", "/c", "lz4")
+    assert found.max_output_bytes is None, "the bound depends on whether output is in files"
+    assert parse_sink({**HERE, "maxOutputBytes": "5", "kafka.delivery.timeout.ms": "1500"}).retry_s == 1.5
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,7 @@ import pytest
 
 from ottla.client import TopicPartition, connect
 from ottla.testing.broker import Broker
-
-WAIT_S = 120
+from tests.spark_jobs.queries import WAIT_S, failure, reader, stream, write_numbers
 
 
 @pytest.fixture
@@ -23,25 +22,11 @@ def topic(broker: Broker, request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def fill(broker: Broker, topic: str) -> Callable[[int, int], None]:
-    """Writes the values `first` to `last` - 1, each under itself as key."""
-
-    def write(first: int, last: int) -> None:
-        with connect(broker.direct_server) as client, client.producer() as producer:
-            for number in range(first, last):
-                producer.produce(topic, b"%d" % number, b"%d" % number, headers=[("n", b"%d" % number)])
-
-    return write
+    """Writes the values `first` to `last` - 1."""
+    return lambda first, last: write_numbers(broker, topic, range(first, last))
 
 
 Fill = Callable[[int, int], None]
-
-
-def reader(spark: Any, broker: Broker, **given: str) -> Any:
-    return spark.read.format("ottla").option("kafka.bootstrap.servers", broker.direct_server).options(**given)
-
-
-def stream(spark: Any, broker: Broker, **given: str) -> Any:
-    return spark.readStream.format("ottla").option("kafka.bootstrap.servers", broker.direct_server).options(**given)
 
 
 class Batches:
@@ -66,15 +51,6 @@ class Batches:
 
     def values(self) -> list[int]:
         return sorted(value for rows in self.rows().values() for value in rows)
-
-
-def failure(run: Callable[[], Any]) -> str:
-    """The message of the error that a user gets."""
-    from pyspark.errors import PySparkException
-
-    with pytest.raises(PySparkException) as caught:
-        run()
-    return str(caught.value)
 
 
 def test_a_batch_read_has_the_columns_of_the_kafka_connector(spark: Any, broker: Broker, topic: str, fill: Fill) -> None:

@@ -1,0 +1,216 @@
+"""The sink: tasks encode rows into record batches and hand them to the driver, which commits them in one transaction (`relay.py`).
+
+In which process what runs: for every batch Spark makes a writer in a planning process on the driver's host and pickles it to the tasks,
+which call `write`; `commit` and `abort` run in another process on the driver's host, for a stream on a writer of its own. Nothing but the
+commit messages goes from the tasks to the driver, so the retries and stragglers of tasks cannot matter: no task writes to a broker.
+
+The directory for the tasks' output (`spool.py`) is made when the writer is pickled, since only the writer of the planning process is.
+Left out: choosing partitions (`partitioning.py`), encoding (`encode.py`), the protocol.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from pyspark import TaskContext
+from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
+
+from ottla.spark.batch_range import find_batch_range, find_query_id, mark_used
+from ottla.spark.connections import client_of, explained, reported
+from ottla.spark.errors import OptionError, OutputError
+from ottla.spark.options import SinkOptions
+from ottla.spark.relay import Target, commit_batch, write_batch
+from ottla.spark.spool import Spool, TaskOutput, discard, output_bytes_max, too_large
+
+CHUNK_BYTES = 4 * 1024 * 1024
+"""Rows are put into partitions and encoded so many at a time: large enough for full batches, small enough for the memory of a task."""
+
+BATCH_BYTES = 1024 * 1024
+BATCH_OVERHEAD_BYTES = 512
+"""What a batch of one record has beside it, generously: `kafka.max.request.size` bounds both together."""
+
+_TEXT = ("string", "binary")
+_HEADERS = ("array<struct<key:string,value:binary>>", "map<string,binary>", "map<string,string>")
+COLUMN_TYPES = {
+    "key": _TEXT,
+    "value": _TEXT,
+    "topic": ("string",),
+    "partition": ("tinyint", "smallint", "int", "bigint"),
+    "headers": _HEADERS,
+}
+"""The columns that the sink looks at; all others are left out, `timestamp` too."""
+
+
+class TaskMessage(WriterCommitMessage):
+    """What a task returns to the driver: its output or where it is, and the query it ran for."""
+
+    def __init__(self, output: TaskOutput, query_id: str | None) -> None:
+        self.output = output
+        self.query_id = query_id
+
+
+class _Writer:
+    """What the writers of batch jobs and streams have in common."""
+
+    def __init__(self, options: SinkOptions, schema: Any) -> None:
+        check_columns(schema, options)
+        self.options = options
+        self._spool: Spool | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        if self._spool is None:
+            self._spool = Spool.create(self.options.checkpoint or None)
+        return self.__dict__
+
+    def write(self, rows: Iterator[Any]) -> TaskMessage:
+        """Encodes the rows of a task. Runs in the tasks."""
+        options, spool = self.options, self._spool
+        assert spool is not None, "the writer was pickled on its way to the task"
+        task = TaskContext.get()
+        name = f"{task.partitionId()}-{task.taskAttemptId()}"
+        with reported(), spool.open(name, options.max_output_bytes) as output:
+            encode_task(rows, options, output)
+            return TaskMessage(output.finish(), task.getLocalProperty("sql.streaming.queryId"))
+
+    def _target(self) -> Target:
+        options = self.options
+        return Target(
+            options.connection.bootstrap,
+            options.connection.security,
+            options.group,
+            request_timeout_s=options.connection.timeout_s,
+            retry_s=options.retry_s,
+            transaction_timeout_ms=options.transaction_timeout_ms,
+            output_bytes_max=options.max_output_bytes,
+            trusts_checkpoint=options.is_checkpoint_trusted,
+        )
+
+    def _give_up(self, messages: Sequence[TaskMessage | None]) -> None:
+        """Removes what the tasks left. If Spark stopped because their messages are too large, that is said in terms of our option."""
+        outputs = _outputs(messages)
+        discard(outputs)
+        in_messages = sum(output.size_bytes for output in outputs if output.path is None)
+        bound = self.options.max_output_bytes or output_bytes_max(False)
+        if in_messages > bound:
+            raise too_large(in_messages, bound)
+
+
+class OttlaBatchWriter(_Writer, DataSourceArrowWriter):
+    """Writes the output of a batch job in one transaction: all of it becomes visible at once, or nothing."""
+
+    def __init__(self, options: SinkOptions, schema: Any, overwrite: bool) -> None:
+        if overwrite:
+            raise OptionError("mode: a topic cannot be overwritten; write with .mode('append')")
+        super().__init__(options, schema)
+
+    @reported()
+    def commit(self, messages: list[TaskMessage | None]) -> None:
+        outputs = _outputs(messages)
+        write_batch(self._target(), outputs)
+        discard(outputs)
+
+    @reported()
+    def abort(self, messages: list[TaskMessage | None]) -> None:
+        self._give_up(messages)
+
+
+class OttlaStreamWriter(_Writer, DataSourceStreamArrowWriter):
+    """Commits each batch of a stream together with the group's offsets, exactly once."""
+
+    def __init__(self, options: SinkOptions, schema: Any, overwrite: bool) -> None:
+        if overwrite:
+            raise OptionError("outputMode: complete would overwrite the topic at each batch; choose append or update")
+        if options.group is None:
+            raise OptionError("group: missing; set source and sink to one consumer group, whose offsets are committed with the output")
+        super().__init__(options, schema)
+
+    @reported()
+    def commit(self, messages: list[TaskMessage | None], batchId: int) -> None:
+        options, outputs = self.options, _outputs(messages)
+        assert options.group is not None
+        query_id = find_query_id(options.checkpoint) or next((one.query_id for one in messages if one is not None and one.query_id), "")
+        commit_batch(
+            self._target(),
+            outputs,
+            batch_id=batchId,
+            query_id=query_id,
+            batch_range=find_batch_range(options.checkpoint, batchId, group=options.group, sink_topic=options.topic),
+        )
+        mark_used(options.group, batchId)
+        discard(outputs)
+
+    @reported()
+    def abort(self, messages: list[TaskMessage | None], batchId: int) -> None:
+        self._give_up(messages)
+
+
+def check_columns(schema: Any, options: SinkOptions) -> None:
+    """`OutputError` if the rows have no `value`, no topic to go to, or a column of a type that cannot be sent."""
+    types = {field.name: field.dataType.simpleString() for field in schema}
+    if "value" not in types:
+        raise OutputError(f"column value is missing, the rows have {', '.join(types)}; make one, such as to_json(struct(*)) AS value")
+    if options.topic is None and "topic" not in types:
+        raise OutputError("topic: set the option, or add a column topic")
+    for name, allowed in COLUMN_TYPES.items():
+        if types.get(name, allowed[0]) not in (*allowed, "void"):
+            raise OutputError(f"column {name} is of type {types[name]}; cast it to {' or '.join(allowed[:2])}")
+
+
+def encode_task(rows: Iterator[Any], options: SinkOptions, output: Any) -> None:
+    """Encodes Arrow batches of rows and appends them to a task's output, those of each partition in the order of the rows."""
+    from ottla.spark.encode import encode_rows
+    from ottla.spark.partitioning import assign_partitions
+
+    counts: dict[str, int] = {}
+    for chunk in _chunks(rows):
+        chosen = _chosen_columns(chunk, options)
+        _learn_topics(chosen, options, counts)
+        for partition, some in assign_partitions(chosen, counts, options.topic):
+            batches = encode_rows(
+                some,
+                compression=options.compression,
+                batch_bytes=BATCH_BYTES,
+                record_bytes_max=options.max_request_bytes - BATCH_OVERHEAD_BYTES,
+                is_transactional=True,
+            )
+            for batch in batches:
+                output.append(partition, batch.data, batch.count)
+
+
+def _chunks(batches: Iterator[Any]) -> Iterator[Any]:
+    """Small Arrow batches joined to tables of some megabytes."""
+    import pyarrow as pa
+
+    held: list[Any] = []
+    size = 0
+    for batch in batches:
+        held.append(batch)
+        size += batch.nbytes
+        if size >= CHUNK_BYTES:
+            yield pa.Table.from_batches(held)
+            held, size = [], 0
+    if held:
+        yield pa.Table.from_batches(held)
+
+
+def _chosen_columns(rows: Any, options: SinkOptions) -> Any:
+    """The columns that are sent or say where to; the option `topic` goes before a column of that name."""
+    names = [name for name in COLUMN_TYPES if name in rows.schema.names and not (name == "topic" and options.topic is not None)]
+    return rows.select(names)
+
+
+def _learn_topics(rows: Any, options: SinkOptions, counts: dict[str, int]) -> None:
+    """Asks for the partitions of topics that are new to this task."""
+    if options.topic is not None:
+        topics = [options.topic]
+    else:
+        topics = [topic for topic in rows.column("topic").unique().to_pylist() if topic is not None]
+    for topic in topics:
+        if topic not in counts:
+            with explained(options.connection, "topic"):
+                counts[topic] = len(client_of(options.connection).describe_topic(topic).partitions)
+
+
+def _outputs(messages: Sequence[TaskMessage | None]) -> list[TaskOutput]:
+    return [message.output for message in messages if message is not None]

@@ -1,0 +1,115 @@
+"""Reads and writes through Spark as a user writes them, and what a stock client finds in the broker afterwards."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import pytest
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, TopicPartition
+
+from ottla.client import connect
+from ottla.testing.broker import Broker
+
+WAIT_S = 120
+
+
+def reader(spark: Any, broker: Broker, **given: str) -> Any:
+    return spark.read.format("ottla").option("kafka.bootstrap.servers", broker.direct_server).options(**given)
+
+
+def stream(spark: Any, broker: Broker, **given: str) -> Any:
+    return spark.readStream.format("ottla").option("kafka.bootstrap.servers", broker.direct_server).options(**given)
+
+
+def writer(rows: Any, broker: Broker, **given: str) -> Any:
+    return rows.write.format("ottla").mode("append").option("kafka.bootstrap.servers", broker.direct_server).options(**given)
+
+
+def stream_writer(rows: Any, broker: Broker, checkpoint: str, **given: str) -> Any:
+    """A writer that stops when everything there was at its start is read; `.trigger(...)` changes that."""
+    given = {"checkpointLocation": checkpoint, **given}
+    return (
+        rows.writeStream.format("ottla")
+        .option("kafka.bootstrap.servers", broker.direct_server)
+        .options(**given)
+        .trigger(availableNow=True)
+    )
+
+
+def run(query_writer: Any) -> Any:
+    """Starts a query, waits for its end, and returns it."""
+    query = query_writer.start()
+    try:
+        assert query.awaitTermination(WAIT_S)
+    finally:
+        query.stop()
+    return query
+
+
+def failure(call: Callable[[], Any]) -> str:
+    """The message of the error that a user gets."""
+    from pyspark.errors import PySparkException
+
+    with pytest.raises(PySparkException) as caught:
+        call()
+    return str(caught.value)
+
+
+def write_numbers(broker: Broker, topic: str, numbers: Iterable[int], *, partition: int = -1) -> None:
+    """Writes numbers as values, each under itself as key."""
+    with connect(broker.direct_server) as client, client.producer() as producer:
+        for number in numbers:
+            producer.produce(topic, b"%d" % number, b"%d" % number, headers=[("n", b"%d" % number)], partition=partition)
+
+
+def stock_records(broker: Broker, topic: str) -> list[Any]:
+    """All committed records of a topic as librdkafka reads them, by partition and offset."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": broker.direct_server,
+            "group.id": "stock",
+            "isolation.level": "read_committed",
+            "enable.partition.eof": True,
+            "enable.auto.commit": False,
+        }
+    )
+    try:
+        waiting = set(consumer.list_topics(topic, timeout=WAIT_S).topics[topic].partitions)
+        consumer.assign([TopicPartition(topic, number, OFFSET_BEGINNING) for number in waiting])
+        found = []
+        while waiting:
+            message = consumer.poll(WAIT_S)
+            assert message is not None, f"partitions {waiting} of {topic} do not end"
+            error = message.error()
+            if error is None:
+                found.append(message)
+            else:
+                assert error.code() == KafkaError._PARTITION_EOF, error
+                waiting.discard(message.partition())
+    finally:
+        consumer.close()
+    return sorted(found, key=lambda message: (message.partition(), message.offset()))
+
+
+def stock_values(broker: Broker, topic: str) -> list[int]:
+    """The committed values of a topic, as numbers in order."""
+    return sorted(int(message.value()) for message in stock_records(broker, topic))
+
+
+def lag(broker: Broker, group: str, topic: str) -> int:
+    """The group's lag as a stock client reckons it: ends minus committed offsets. Fails if a partition has no commit."""
+    consumer = Consumer({"bootstrap.servers": broker.direct_server, "group.id": group, "isolation.level": "read_committed"})
+    try:
+        numbers = consumer.list_topics(topic, timeout=WAIT_S).topics[topic].partitions
+        committed = consumer.committed([TopicPartition(topic, number) for number in numbers], timeout=WAIT_S)
+        assert all(one.offset >= 0 for one in committed), committed
+        ends = [consumer.get_watermark_offsets(one, timeout=WAIT_S)[1] for one in committed]
+        return sum(ends) - sum(one.offset for one in committed)
+    finally:
+        consumer.close()
+
+
+def numbers_of_batches(query: Any) -> list[int]:
+    """How many rows each batch that a query ran has read."""
+    return [progress["numInputRows"] for progress in query.recentProgress]

@@ -1,0 +1,217 @@
+"""The sink under Spark: batch writes and exactly-once streams, checked by a stock client; errors that a user can read."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ottla.client import TopicPartition, connect, partition_for_key
+from ottla.testing.broker import Broker
+from tests.spark_jobs.queries import (
+    failure,
+    lag,
+    numbers_of_batches,
+    reader,
+    run,
+    stock_records,
+    stock_values,
+    stream,
+    stream_writer,
+    write_numbers,
+    writer,
+)
+
+
+@pytest.fixture
+def topics(broker: Broker, request: pytest.FixtureRequest) -> tuple[str, str]:
+    """A source of three partitions and a sink of four."""
+    name = f"{abs(hash(request.node.name)):x}"
+    return broker.create_topic(f"in-{name}", partitions=3), broker.create_topic(f"out-{name}", partitions=4)
+
+
+@pytest.fixture(autouse=True)
+def no_spool_is_left(topics: tuple[str, str], tmp_path: Path) -> Iterator[None]:
+    """Files of tasks' output are removed at the end of every batch, whichever way it ends."""
+    from ottla.spark.spool import spool_root
+
+    before = set(spool_root().iterdir())
+    yield
+    left = {path for path in set(spool_root().iterdir()) - before if path.is_dir() and any(path.glob("*-*"))}
+    assert left == set()
+
+
+def copy(spark: Any, broker: Broker, topics: tuple[str, str], checkpoint: str, **given: str) -> Any:
+    """A query that copies the source to the sink, a hundred offsets a batch."""
+    source, sink = topics
+    rows = stream(spark, broker, subscribe=source, group=f"g-{sink}", startingOffsets="earliest", maxOffsetsPerTrigger="100", **given)
+    return stream_writer(rows.load().select("key", "value"), broker, checkpoint, topic=sink, group=f"g-{sink}")
+
+
+def transactions_of(broker: Broker, topic: str) -> int:
+    """How many transactions wrote to a topic: each leaves one marker in each partition it wrote to, and its records before that."""
+    with connect(broker.direct_server) as client:
+        found = set()
+        for partition in client.describe_topic(topic).partitions:
+            place = TopicPartition(topic, partition.partition)
+            end = client.list_offsets({place: -1})[place].offset
+            if end:
+                for fetched in client.read(place, 0, end):
+                    found |= {(header.producer_id, header.producer_epoch) for header, _ in fetched.batches}
+        return len(found)
+
+
+# Batch writes
+
+
+def test_a_batch_write_is_one_transaction_by_kafkas_partitioner(spark: Any, broker: Broker, topics: tuple[str, str]) -> None:
+    rows = spark.range(5000).repartition(3).selectExpr("cast(id AS string) AS key", "repeat(cast(id AS string), 5) AS value")
+    writer(rows, broker, topic=topics[1]).save()
+    found = stock_records(broker, topics[1])
+    assert sorted(int(message.key()) for message in found) == list(range(5000))
+    assert all(message.value() == message.key() * 5 for message in found)
+    assert all(message.partition() == partition_for_key(message.key(), 4) for message in found)
+    assert transactions_of(broker, topics[1]) == 1
+
+
+def test_columns_of_a_batch_write(spark: Any, broker: Broker, topics: tuple[str, str]) -> None:
+    rows = spark.sql(
+        f"""SELECT CAST(CAST(id AS string) AS binary) AS value, '{topics[0]}' AS topic, CAST(id % 2 AS int) AS partition,
+            array(named_struct('key', 'h', 'value', CAST('x' AS binary))) AS headers, 'extra' AS other FROM range(10)
+            UNION ALL SELECT NULL, '{topics[1]}', 3, NULL, 'extra'"""
+    )
+    writer(rows, broker).save()
+    found = stock_records(broker, topics[0])
+    assert [message.partition() for message in found] == [0] * 5 + [1] * 5
+    assert all(message.headers() == [("h", b"x")] and message.key() is None for message in found)
+    (tombstone,) = stock_records(broker, topics[1])
+    assert (tombstone.partition(), tombstone.value(), tombstone.headers()) == (3, None, None)
+
+
+def test_the_option_topic_goes_before_the_column(spark: Any, broker: Broker, topics: tuple[str, str]) -> None:
+    source, sink = topics
+    write_numbers(broker, source, range(10))
+    writer(reader(spark, broker, subscribe=source, includeHeaders="true").load(), broker, topic=sink).save()
+    assert stock_values(broker, sink) == stock_values(broker, source) == list(range(10))
+    assert all(message.headers() == [("n", message.value())] for message in stock_records(broker, sink))
+
+
+@pytest.mark.parametrize(
+    ("query", "given", "message"),
+    [
+        ("SELECT 1 AS value", {"topic": "*"}, "OutputError: column value is of type int; cast it to string or binary"),
+        ("SELECT 'x' AS v", {"topic": "*"}, "OutputError: column value is missing, the rows have v"),
+        ("SELECT 'x' AS value", {}, "OutputError: topic: set the option, or add a column topic"),
+        ("SELECT 'x' AS value, 1.5 AS partition", {"topic": "*"}, "OutputError: column partition is of type decimal(2,1)"),
+        ("SELECT 'x' AS value, 'h' AS headers", {"topic": "*"}, "OutputError: column headers is of type string; cast it to array<struct"),
+        ("SELECT 'x' AS value, CAST(NULL AS string) AS topic", {}, "OutputError: 1 of 1 rows have a null in column 'topic'"),
+        ("SELECT 'x' AS value, 4 AS partition", {"topic": "*"}, "OutputError: there is no partition 4 of topic '*', which has 4"),
+        ("SELECT 'x' AS value, 'no-such' AS topic", {}, "PipelineError: topic: UNKNOWN_TOPIC_OR_PARTITION: topic 'no-such' not found"),
+        ("SELECT repeat('x', 2000000) AS value", {"topic": "*"}, "raise kafka.max.request.size and the topic's max.message.bytes"),
+        ("SELECT repeat(uuid(), 20) AS value FROM range(5000)", {"topic": "*", "maxOutputBytes": "9999"}, "maxOutputBytes=9999: "),
+        ("SELECT 'x' AS value", {"topic": "*", "kafka.bootstrap.servers": "localhost:1"}, "kafka.bootstrap.servers=localhost:1: "),
+    ],
+)  # fmt: skip
+def test_rows_that_cannot_be_written(
+    spark: Any, broker: Broker, topics: tuple[str, str], query: str, given: dict[str, str], message: str
+) -> None:
+    given = {name: value.replace("*", topics[1]) for name, value in given.items()}
+    found = failure(writer(spark.sql(query), broker, **given).save)
+    assert message.replace("*", topics[1]) in found
+    assert "Traceback" not in found
+    assert stock_records(broker, topics[1]) == []
+
+
+def test_a_topic_is_not_overwritten(spark: Any, broker: Broker, topics: tuple[str, str]) -> None:
+    rows = spark.sql("SELECT 'x' AS value")
+    assert "mode: a topic cannot be overwritten" in failure(writer(rows, broker, topic=topics[1]).mode("overwrite").save)
+
+
+def test_a_value_that_the_topic_does_not_take(spark: Any, broker: Broker, topics: tuple[str, str]) -> None:
+    small = broker.create_topic(f"small-{topics[1]}", max_message_bytes="1000")
+    rows = spark.sql("SELECT repeat(uuid(), 50) AS value")
+    assert "MESSAGE_TOO_LARGE" in failure(writer(rows, broker, topic=small, compression="none").save)
+    assert stock_records(broker, small) == []
+
+
+# Streams
+
+
+def test_a_copy_has_each_record_once_over_restarts(spark: Any, broker: Broker, topics: tuple[str, str], checkpoint: str) -> None:
+    write_numbers(broker, topics[0], range(500))
+    query = run(copy(spark, broker, topics, checkpoint))
+    assert sum(numbers_of_batches(query)) == 500
+    assert max(numbers_of_batches(query)) <= 100
+    assert stock_values(broker, topics[1]) == list(range(500))
+    assert lag(broker, f"g-{topics[1]}", topics[0]) == 0
+    write_numbers(broker, topics[0], range(500, 650))
+    assert lag(broker, f"g-{topics[1]}", topics[0]) == 150
+    run(copy(spark, broker, topics, checkpoint))
+    assert stock_values(broker, topics[1]) == list(range(650))
+    assert lag(broker, f"g-{topics[1]}", topics[0]) == 0
+
+
+def test_a_batch_that_is_replayed_is_not_written_again(spark: Any, broker: Broker, topics: tuple[str, str], checkpoint: str) -> None:
+    write_numbers(broker, topics[0], range(250))
+    run(copy(spark, broker, topics, checkpoint))
+    written = transactions_of(broker, topics[1])
+    forget_last_commit(checkpoint)
+    write_numbers(broker, topics[0], range(250, 300))
+    run(copy(spark, broker, topics, checkpoint))
+    assert stock_values(broker, topics[1]) == list(range(300))
+    assert transactions_of(broker, topics[1]) == written + 1
+
+
+def forget_last_commit(checkpoint: str) -> int:
+    """Takes the last batch out of Spark's commit log, as if the driver had died before writing it."""
+    commits = Path(checkpoint) / "commits"
+    last = max(int(path.name) for path in commits.iterdir() if path.name.isdigit())
+    for name in (f"{last}", f".{last}.crc"):
+        (commits / name).unlink(missing_ok=True)
+    return last
+
+
+def test_without_its_checkpoint_a_query_loses_and_repeats_nothing(
+    spark: Any, broker: Broker, topics: tuple[str, str], checkpoint: str
+) -> None:
+    write_numbers(broker, topics[0], range(250))
+    run(copy(spark, broker, topics, checkpoint))
+    shutil.rmtree(checkpoint)
+    write_numbers(broker, topics[0], range(250, 300))
+    run(copy(spark, broker, topics, checkpoint))
+    assert stock_values(broker, topics[1]) == list(range(300))
+
+
+def test_an_old_checkpoint_stops_the_query(spark: Any, broker: Broker, topics: tuple[str, str], checkpoint: str, tmp_path: Path) -> None:
+    write_numbers(broker, topics[0], range(100), partition=0)
+    run(copy(spark, broker, topics, checkpoint))
+    old = tmp_path / "old"
+    shutil.copytree(checkpoint, old)
+    for first, end in ((100, 150), (150, 180)):
+        write_numbers(broker, topics[0], range(first, end), partition=0)
+        run(copy(spark, broker, topics, checkpoint))
+    write_numbers(broker, topics[0], range(180, 230), partition=0)
+    message = failure(lambda: run(copy(spark, broker, topics, str(old))))
+    assert "OffsetConflictError" in message and "Traceback" not in message.split("JVM stacktrace")[0]
+    assert all(offset in message for offset in ("180", "100", "200")), "committed offset, start and end of the batch are named"
+    assert stock_values(broker, topics[1]) == list(range(180))
+
+
+@pytest.mark.parametrize(
+    ("given", "mode", "message"),
+    [
+        ({"topic": "*"}, "append", "OptionError: group: missing; set source and sink to one consumer group"),
+        ({"topic": "*", "group": "g", "compression": "rar"}, "append", "OptionError: compression: 'rar' is none of"),
+        ({"topic": "*", "group": "g", "kafka.transactional.id": "t"}, "append", "OptionError: kafka.transactional.id: cannot be set"),
+    ],
+)
+def test_streams_that_cannot_be_written(
+    spark: Any, broker: Broker, topics: tuple[str, str], checkpoint: str, given: dict[str, str], mode: str, message: str
+) -> None:
+    given = {name: value.replace("*", topics[1]) for name, value in given.items()}
+    rows = stream(spark, broker, subscribe=topics[0], startingOffsets="earliest").load()
+    found = failure(lambda: run(stream_writer(rows.select("value"), broker, checkpoint, **given).outputMode(mode)))
+    assert message in found
