@@ -4,6 +4,7 @@
 #   make test                    the fast tests, then real clients against a real broker, then real Spark jobs
 #   make check                   ruff, mypy --strict, import layers, tidy tests, generated docs, a quick simulation
 #   make bench                   what one broker costs, next to a bare loop;  make bench-peer: next to Apache Kafka
+#   make bench-spark             the Spark source and sink, next to Spark's own Kafka connector on the same broker
 #   make sim SEED=7 SEEDS=100    simulated brokers under faults, from seed 7 on
 #   make night                   hypothesis and simulation with many more examples
 #   make rewrite                 renews generated docs and transcripts; read the diff before you commit it
@@ -21,7 +22,7 @@ SPARK := .venv/.spark-ready
 PYTEST := $(BIN)/python -m pytest -q
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench bench-peer sim night rewrite docs clean
+.PHONY: help demo test check bench bench-peer bench-spark sim night rewrite docs clean
 
 help:
 	@sed -n '2,/^$$/s/^#  \{0,1\}//p' Makefile
@@ -63,6 +64,10 @@ bench: $(STAMP)
 
 bench-peer: $(STAMP)
 	@$(BIN)/python -m tools.bench.peer
+
+bench-spark: $(SPARK)
+	@$(BIN)/python -m tools.bench.spark_codec
+	@$(BIN)/python -m tools.bench.spark
 
 sim: $(STAMP)
 	@$(BIN)/python -m tests.sim SEED=$(SEED) SEEDS=$(SEEDS)

@@ -1,0 +1,288 @@
+"""`make bench-spark`: the Spark source and sink beside Spark's own Kafka connector, on the same broker, data and machine, in turn.
+
+usage: python -m tools.bench.spark [--rounds 3] [--scale 1.0] [--on-kafka] [--only "read;write"]
+
+Each side is a session of its own with two task slots, ours in this interpreter, Spark's connector in that of `tools/spark_connector.py`.
+Both compress by lz4 and read what is committed; everything else is at its default. The connector writes at least once, ours exactly once.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import ottla.client
+from ottla.client import Client
+from ottla.spark.encode import encode_rows
+from ottla.spark.partitioning import assign_partitions
+from tools.bench.brokers import Broker, start_kafka, start_ottla
+from tools.bench.process_memory import PeakMemory
+from tools.bench.report import machine, number
+from tools.bench.spark_codec import CHUNK_ROWS, make_rows
+from tools.bench.transaction_times import open_ms
+from tools.spark_connector import SPARK_VERSION, environment, python_program
+
+ROOT = Path(__file__).resolve().parents[2]
+PROGRAM = Path(__file__).with_name("spark_program.py")
+JARS = Path("build/kafka")
+SMALL_BATCH_ROWS = 10_000
+SMALL_BATCHES = 10
+LARGE_BYTES = 256 << 20
+
+
+class Shape(NamedTuple):
+    """The rows of a topic and how it is divided."""
+
+    value_bytes: int
+    rows: int
+    partitions: int
+
+    @property
+    def topic(self) -> str:
+        return f"source-{self.value_bytes}-{self.partitions}"
+
+    @property
+    def label(self) -> str:
+        size = "1 KB" if self.value_bytes == 1000 else f"{self.value_bytes} B"
+        return f"{size}, {self.partitions} partition{'s' if self.partitions > 1 else ''}"
+
+
+class Side:
+    """One of the two that are compared: a Spark session in a process of its own, driven line by line."""
+
+    def __init__(self, name: str, address: str) -> None:
+        self.name = name
+        self.address = address
+        is_ours = name == "ottla"
+        python = sys.executable if is_ours else python_program()
+        variables = {**os.environ, "PYTHONPATH": str(ROOT)} if is_ours else environment()
+        command = [python, str(PROGRAM), name]
+        self.process = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            env=variables,
+            cwd=tempfile.gettempdir(),
+        )
+
+    def run(self, job: str, **details: Any) -> dict[str, Any]:
+        """The outcome of a job. RuntimeError if the session has died of it."""
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        print(json.dumps({"job": job, **details}), file=self.process.stdin, flush=True)
+        for line in self.process.stdout:
+            if line.startswith("RESULT "):
+                return dict(json.loads(line.removeprefix("RESULT ")))
+        raise RuntimeError(f"{job} failed in the session of {self.name}")
+
+    def source(self, topic: str, **more: str) -> dict[str, str]:
+        return {
+            "kafka.bootstrap.servers": self.address,
+            "subscribe": topic,
+            "startingOffsets": "earliest",
+            "kafka.isolation.level": "read_committed",
+            **more,
+        }
+
+    def sink(self, topic: str, **more: str) -> dict[str, str]:
+        return {"kafka.bootstrap.servers": self.address, "topic": topic, "kafka.compression.type": "lz4", **more}
+
+    def group(self) -> dict[str, str]:
+        """Our streams need a group; Spark's connector has no use for one."""
+        return {"group": new_name("group")} if self.name == "ottla" else {}
+
+    def close(self) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.close()
+        try:
+            self.process.wait(30)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+
+
+class Bench:
+    """One run: a broker with filled topics, and both sides."""
+
+    def __init__(self, broker: Broker, shapes: Sequence[Shape], sides: Sequence[str]) -> None:
+        self.broker = broker
+        self.client = ottla.client.connect(broker.address)
+        for shape in shapes:
+            fill(self.client, shape)
+        self.sides = [Side(name, broker.address) for name in sides]
+
+    def close(self) -> None:
+        for side in self.sides:
+            side.close()
+        self.client.close()
+        self.broker.stop()
+
+    def new_topic(self, partitions: int) -> str:
+        name = new_name("target")
+        self.client.create_topic(name, partitions=partitions)
+        return name
+
+
+def new_name(kind: str) -> str:
+    return f"{kind}-{time.time_ns():x}"
+
+
+def fill(client: Client, shape: Shape) -> None:
+    """Creates the topic of the shape and writes its rows."""
+    client.create_topic(shape.topic, partitions=shape.partitions)
+    rows = make_rows(shape.rows, shape.value_bytes)
+    for start in range(0, shape.rows, CHUNK_ROWS):
+        parts = assign_partitions(rows.slice(start, CHUNK_ROWS), {shape.topic: shape.partitions}, shape.topic)
+        client.produce_batches({target: [batch.data for batch in encode_rows(part, is_transactional=False)] for target, part in parts})
+
+
+# Loads: each runs once on a side, and answers the seconds that its rows took.
+
+
+def read(bench: Bench, side: Side, shape: Shape) -> float:
+    return seconds(side.run("read", source=side.source(shape.topic)))
+
+
+def write(bench: Bench, side: Side, shape: Shape) -> float:
+    """Rows that are in memory, in two partitions of Spark's."""
+    side.run("keep", name="rows", source=side.source(shape.topic))
+    side.run("drop", name="rows")
+    took = seconds(side.run("write", name="rows", sink=side.sink(bench.new_topic(shape.partitions))))
+    side.run("forget", name="rows")
+    return took
+
+
+def copy(bench: Bench, side: Side, shape: Shape) -> float:
+    return seconds(side.run("copy", source=side.source(shape.topic), sink=side.sink(bench.new_topic(shape.partitions))))
+
+
+def stream(bench: Bench, side: Side, shape: Shape) -> float:
+    group = side.group()
+    return seconds(side.run("stream", source=side.source(shape.topic, **group), sink=side.sink(bench.new_topic(shape.partitions), **group)))
+
+
+def stream_at_once(bench: Bench, side: Side, shape: Shape) -> float:
+    """All rows in one batch, as Spark's connector has it by default."""
+    group = side.group()
+    source = side.source(shape.topic, maxOffsetsPerTrigger=str(shape.rows), **group)
+    return seconds(side.run("stream", source=source, sink=side.sink(bench.new_topic(shape.partitions), **group)))
+
+
+LOADS: dict[str, Callable[[Bench, Side, Shape], float]] = {
+    "read": read,
+    "write": write,
+    "batch copy": copy,
+    "streaming copy": stream,
+    "streaming copy, one batch": stream_at_once,
+}
+
+
+def seconds(outcome: dict[str, Any]) -> float:
+    return float(outcome["seconds"])
+
+
+def compare(bench: Bench, shapes: Sequence[Shape], loads: Sequence[str], rounds: int) -> None:
+    """Prints a row for each load and shape: medians, and the median of the ratios within a round."""
+    names = [side.name for side in bench.sides]
+    columns = [f"{name}, {unit}" for name in names for unit in ("rows/s", "MB/s")]
+    ratio = [f"{names[0]} / {names[1]}"] if len(names) == 2 else []
+    print(f"| load | rows | {' | '.join([*columns, *ratio])} |\n|{' --- |' * (2 + len(columns) + len(ratio))}", flush=True)
+    for load in loads:
+        for shape in shapes:
+            # The first round of each load is for the JVM's compiler and the workers.
+            taken = [[LOADS[load](bench, side, shape) for side in bench.sides] for _ in range(rounds + 1)][1:]
+            print(f"| {load} | {shape.label} | {' | '.join(figures(shape, taken))} |", flush=True)
+
+
+def figures(shape: Shape, taken: Sequence[Sequence[float]]) -> list[str]:
+    cells = []
+    for times in zip(*taken, strict=True):
+        rate = shape.rows / statistics.median(times)
+        cells += [number(rate), number(rate * (shape.value_bytes + 10) / 1e6)]
+    if len(taken[0]) == 2:
+        cells.append(f"{statistics.median(theirs / ours for ours, theirs in taken):.2f}")
+    return cells
+
+
+# Single figures.
+
+
+def small_batches(bench: Bench) -> None:
+    """A stream that waits, gets 10,000 rows, and waits again; they are sent in a transaction, so that all become visible at once."""
+    shape = Shape(100, SMALL_BATCH_ROWS, 8)
+    rows = make_rows(shape.rows, shape.value_bytes)
+    for side in bench.sides:
+        topic, group = bench.new_topic(shape.partitions), side.group()
+        side.run("start", source=side.source(topic, **group), sink=side.sink(bench.new_topic(shape.partitions), **group))
+        for _ in range(SMALL_BATCHES):
+            with bench.client.transaction("small-batches") as transaction:
+                parts = assign_partitions(rows, {topic: shape.partitions}, topic)
+                transaction.produce({target: [batch.data for batch in encode_rows(part, is_transactional=True)] for target, part in parts})
+            side.run("wait")
+        triggers = side.run("stop")["triggers"]
+        full = [one["ms"] for one in triggers if one["rows"] == SMALL_BATCH_ROWS]
+        idle = [one["ms"] for one in triggers if one["rows"] == 0]
+        print(f"| {side.name}: trigger that finds nothing | ms | {number(statistics.median(idle)) if idle else '-'} |")
+        print(
+            f"| {side.name}: micro-batch of {SMALL_BATCH_ROWS:,} rows | ms | {number(statistics.median(full)) if full else '-'} |",
+            flush=True,
+        )
+
+
+def large_batch(bench: Bench, shape: Shape) -> None:
+    """256 MB in one batch of a stream, not compressed: how long its transaction is open, and what memory it takes."""
+    side = bench.sides[0]
+    group = side.group()
+    source = side.source(shape.topic, maxOffsetsPerTrigger=str(shape.rows), **group)
+    sink = {**side.sink(bench.new_topic(shape.partitions), **group), "kafka.compression.type": "none"}
+    with PeakMemory(side.process.pid) as memory:
+        took = seconds(side.run("stream", source=source, sink=sink))
+    megabytes = shape.rows * (shape.value_bytes + 10) / 1e6
+    print(f"| {megabytes:,.0f} MB as one batch of a stream | MB/s | {number(megabytes / took)} |")
+    transaction_ms = open_ms(bench.client, f"eos/{group['group']}")[-1]
+    print(f"| its transaction is open | ms | {transaction_ms} |")
+    for kind, grown in memory.grown_mib().items():
+        print(f"| memory meanwhile, {kind}: peak (over that before) | MiB | {number(memory.peak[kind])} ({number(grown)}) |", flush=True)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=3, help="times each load is run on each side, after a first one (default 3)")
+    parser.add_argument("--scale", type=float, default=1.0, help="factor on the number of rows (default 1)")
+    parser.add_argument("--only", default="", help="names of loads, separated by semicolons; then single figures are left out")
+    parser.add_argument("--sides", default="ottla,kafka", help="which sides to run (default both)")
+    parser.add_argument("--on-kafka", action="store_true", help="on Apache Kafka, fetched into build/kafka, in the place of our broker")
+    args = parser.parse_args(argv)
+    loads = [name.strip() for name in args.only.split(";") if name.strip()] or list(LOADS)
+    unknown = [name for name in loads if name not in LOADS]
+    if unknown:
+        parser.error(f"no load named {unknown[0]!r}; there are: {'; '.join(LOADS)}")
+    rows = {100: int(1_000_000 * args.scale), 1000: int(LARGE_BYTES / 1000 * args.scale)}
+    shapes = [Shape(size, count, partitions) for size, count in rows.items() for partitions in (1, 8)]
+    broker = start_kafka(JARS.absolute()) if args.on_kafka else start_ottla()
+    print(f"{machine()}; broker {broker.name}, Spark's connector {SPARK_VERSION}; {args.rounds} rounds, scale {args.scale}\n", flush=True)
+    bench = Bench(broker, shapes, args.sides.split(","))
+    try:
+        compare(bench, shapes, loads, args.rounds)
+        if not args.only:
+            print("\n| one stream | unit | |\n| --- | --- | --- |", flush=True)
+            small_batches(bench)
+            large_batch(bench, shapes[-1])
+    finally:
+        bench.close()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
