@@ -130,7 +130,7 @@ def show_pending_offsets() -> Any:
 
 def ignore_pending_offsets() -> Any:
     """OffsetFetch with `require_stable` does not wait."""
-    return mock.patch.object(OffsetStore, "is_pending", lambda *_arguments: False)
+    return mock.patch.object(OffsetStore, "pending_keys", lambda *_arguments: ())
 
 
 def markers_before_prepare() -> Any:
