@@ -1,7 +1,8 @@
 """Requests to the share coordinator on one other broker: a command becomes one of the requests 83 to 87, the answer becomes a `Result`.
 
 The port is `sharing.remote.PeerShareCoordinators`. One share partition a request. An answer that does not name the share partition is
-UNKNOWN_SERVER_ERROR: what a peer sends is not trusted.
+UNKNOWN_SERVER_ERROR: what a peer sends is not trusted. The requests are imported when the first one is made, which saves a broker that is
+alone their memory.
 """
 
 from __future__ import annotations
@@ -12,11 +13,6 @@ from ottla.base.errors import ErrorCode, error_code
 from ottla.base.ports import Peers
 from ottla.base.share_state import UNKNOWN_DELIVERY_COMPLETE_COUNT, ShareState, StateBatch
 from ottla.sharing.commands import Command, Delete, DoneResult, Initialize, ReadState, ReadSummary, Result, Write
-from ottla.wire.messages import delete_share_group_state as delete
-from ottla.wire.messages import initialize_share_group_state as initialize
-from ottla.wire.messages import read_share_group_state as read
-from ottla.wire.messages import read_share_group_state_summary as summary
-from ottla.wire.messages import write_share_group_state as write
 
 
 class PeerShareStates:
@@ -35,25 +31,37 @@ class PeerShareStates:
 def request_of(command: Command) -> Any:
     group_id, topic_id, partition = command.key
     if isinstance(command, Write):
+        from ottla.wire.messages import write_share_group_state as write
+
         written = write.WriteStateData(topic_id=topic_id, partitions=[changed_partition(command)])
         return write.WriteShareGroupStateRequest(group_id=group_id, topics=[written])
     if isinstance(command, ReadState):
+        from ottla.wire.messages import read_share_group_state as read
+
         wanted = read.PartitionData(partition=partition, leader_epoch=command.leader_epoch)
         return read.ReadShareGroupStateRequest(group_id=group_id, topics=[read.ReadStateData(topic_id=topic_id, partitions=[wanted])])
     if isinstance(command, ReadSummary):
+        from ottla.wire.messages import read_share_group_state_summary as summary
+
         asked = summary.PartitionData(partition=partition, leader_epoch=command.leader_epoch)
         topic = summary.ReadStateSummaryData(topic_id=topic_id, partitions=[asked])
         return summary.ReadShareGroupStateSummaryRequest(group_id=group_id, topics=[topic])
     if isinstance(command, Initialize):
+        from ottla.wire.messages import initialize_share_group_state as initialize
+
         begun = initialize.PartitionData(partition=partition, state_epoch=command.state_epoch, start_offset=command.start_offset)
         state = initialize.InitializeStateData(topic_id=topic_id, partitions=[begun])
         return initialize.InitializeShareGroupStateRequest(group_id=group_id, topics=[state])
     assert isinstance(command, Delete), f"{command} is no command"
+    from ottla.wire.messages import delete_share_group_state as delete
+
     gone = delete.DeleteStateData(topic_id=topic_id, partitions=[delete.PartitionData(partition=partition)])
     return delete.DeleteShareGroupStateRequest(group_id=group_id, topics=[gone])
 
 
-def changed_partition(command: Write) -> write.PartitionData:
+def changed_partition(command: Write) -> Any:
+    from ottla.wire.messages import write_share_group_state as write
+
     state = command.state
     return write.PartitionData(
         partition=command.key.partition,

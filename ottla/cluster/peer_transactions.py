@@ -2,7 +2,8 @@
 
 The ports are `transactions.remote.PeerCoordinators` and `transactions.markers.PeerMarkers`. A broker that cannot be asked gives every
 partition its error code. An answer counts only for partitions that were asked for, and one that leaves a partition out gives it
-NETWORK_EXCEPTION, so that it is asked again: what a peer sends is not trusted.
+NETWORK_EXCEPTION, so that it is asked again: what a peer sends is not trusted. The requests are imported when the first one is made, which
+saves a broker that is alone their memory.
 """
 
 from __future__ import annotations
@@ -16,8 +17,6 @@ from ottla.base.types import TopicPartition
 from ottla.transactions.markers import Marker
 from ottla.transactions.metadata import ProducerIdAndEpoch
 from ottla.transactions.remote import DoneCodes
-from ottla.wire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic, AddPartitionsToTxnTransaction
-from ottla.wire.messages.write_txn_markers import WritableTxnMarker, WritableTxnMarkerTopic, WriteTxnMarkersRequest
 
 
 class PeerTransactions:
@@ -36,6 +35,12 @@ class PeerTransactions:
         done: DoneCodes,
     ) -> None:
         """AddPartitionsToTxn of brokers (version 4 and above, KIP-890)."""
+        from ottla.wire.messages.add_partitions_to_txn import (
+            AddPartitionsToTxnRequest,
+            AddPartitionsToTxnTopic,
+            AddPartitionsToTxnTransaction,
+        )
+
         asked = AddPartitionsToTxnTransaction(
             transactional_id=transactional_id,
             producer_id=identity.producer_id,
@@ -54,6 +59,8 @@ class PeerTransactions:
 
     def write_markers(self, broker_id: int, marker: Marker, partitions: Sequence[TopicPartition], done: DoneCodes) -> None:
         """WriteTxnMarkers to the broker that leads these partitions."""
+        from ottla.wire.messages.write_txn_markers import WritableTxnMarker, WritableTxnMarkerTopic, WriteTxnMarkersRequest
+
         asked = WritableTxnMarker(
             producer_id=marker.producer_id,
             producer_epoch=marker.producer_epoch,
