@@ -380,8 +380,8 @@ def _encode_headers(headers: Headers) -> bytes:
     return b"".join(parts)
 
 
+# Reading behind the end raises IndexError; a slice behind the end is short, and the check of each record's end finds it.
 def _decode_records(data: bytes, header: BatchHeader) -> Iterator[Record]:
-    """Reading behind the end raises IndexError; a slice behind the end is short, and the check of each record's end finds it."""
     value: bytes | None
     new, data_end, position, base_offset, base_timestamp = _new_tuple, len(data), 0, header.base_offset, header.base_timestamp
     try:
