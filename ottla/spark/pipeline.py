@@ -23,7 +23,7 @@ from ottla.spark.state_file import state_path
 
 AVAILABLE_NOW = "available-now"
 AS_SOON_AS_POSSIBLE = ""
-OUTPUT_MODES = ("append", "update", "complete")
+OUTPUT_MODES = ("append", "update")
 FORMAT = "ottla"
 
 
@@ -35,6 +35,7 @@ class Pipeline:
       needed `key`, `topic`, `partition`, `headers`. It must be deterministic where it keeps state.
     - `sink`: one topic, or several; of several, each row names its own in the column `topic`.
     - `group` holds the committed offsets. One pipeline a group: a second copy fences the first.
+    - `starting_offsets`: where a group without offsets begins, `earliest`, `latest`, or JSON per partition.
     - `trigger`: empty for one batch after another, `available-now` to stop at the end of what there is, or a time such as `5 seconds`.
     - `checkpoint`: a directory; `checkpoints/GROUP` unless given. Stateful queries lose their state with it, others nothing.
     - `connection`: the client's security settings. `source_options` and `sink_options`: more options of the data source.
@@ -49,6 +50,7 @@ class Pipeline:
     checkpoint: str = ""
     trigger: str = AS_SOON_AS_POSSIBLE
     output_mode: str = "append"
+    starting_offsets: str = "earliest"
     name: str = ""
     connection: Mapping[str, str] = field(default_factory=dict)
     source_options: Mapping[str, str] = field(default_factory=dict)
@@ -95,8 +97,9 @@ class Pipeline:
 
     def read(self, session: Any, topics: str | Sequence[str] = ()) -> Any:
         """The stream of the source, or of other topics with the same group: for joins, which need one for each side."""
-        options = {**self.connection_options, "group": self.group, **self.source_options}
-        options["subscribe"] = ",".join(topics_of(topics or self.source))
+        options = {**self.connection_options, "group": self.group, "startingOffsets": self.starting_offsets, **self.source_options}
+        if not any(name.lower() in ("subscribepattern", "assign") for name in self.source_options):
+            options["subscribe"] = ",".join(topics_of(topics or self.source))
         return session.readStream.format(FORMAT).options(**options).load()
 
     def start(self, session: Any) -> Any:

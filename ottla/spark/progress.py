@@ -148,10 +148,9 @@ def take_commit(state: PipelineState, commit: GroupCommit) -> None:
         position = known.get(partition)
         if position is None:
             position = known[partition] = SourcePosition(topic=partition.topic, partition=partition.partition, committed=0, end=0)
-            state.positions.append(position)
         position.committed = found.end
         position.end = max(position.end, found.end)
-    state.positions.sort(key=lambda one: (one.topic, one.partition))
+    state.positions = [known[key] for key in sorted(known)]  # a new list, since the thread that serves metrics may be in the old one
 
 
 def _now_ms() -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import signal
+import sys
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,13 +18,17 @@ from ottla.spark.prometheus import MetricsServer, write_metrics_file
 from ottla.spark.session import build_session
 from ottla.spark.state_file import FAILED, STOPPED, PipelineState
 
+FILE_MODULE_PREFIX = "ottla_pipeline_file_"
+"""What the modules are called that are made of a user's file: their own names might be those of other modules."""
+
 POLL_SECONDS = 0.3
+STOP_POLL_SECONDS = 0.05
 BATCH_SECONDS_MAX = 15.0
 """How long a stop waits for the batch that is running; after that it is interrupted, which costs its work and nothing else."""
 
-
-_ERROR_LINE = re.compile(r"([a-z_]\w*\.)*[A-Z]\w*(Error|Exception|Interrupt): ")
-_MODULE = re.compile(r"^([a-z_]\w*\.)+(?=[A-Z])")
+_OUR_ERROR = re.compile(r"\bottla(?:\.\w+)+\.([A-Z]\w*: .*)")
+_ERROR_LINE = re.compile(r"(?:[a-z_]\w*\.)*([A-Z]\w*(?:Error|Exception|Interrupt): .*)")
+_SQL_STATE = re.compile(r"\s*SQLSTATE: \w+\s*$")
 
 
 class Runnable(Protocol):
@@ -72,6 +77,7 @@ class RunningPipeline:
         self.recorder = ProgressRecorder(
             pipeline.state_file, pipeline.group, bootstrap=pipeline.bootstrap, connection=pipeline.connection
         )
+        self._mark: tuple[int, str] | None = None
         self.query = pipeline.start(session)
         self.recorder.begin(query_id=str(self.query.id), sources=pipeline.sources, sinks=pipeline.sinks)
 
@@ -79,9 +85,14 @@ class RunningPipeline:
     def is_active(self) -> bool:
         return bool(self.query.isActive)
 
-    def observe(self) -> bool:
+    def observe(self, *, is_last: bool = False) -> bool:
         """Takes in the latest progress; returns whether there was any."""
-        return self.recorder.observe([dict(one) for one in self.query.recentProgress])
+        last = self.query.lastProgress
+        mark = (last["batchId"], last["timestamp"]) if last is not None else None
+        if mark == self._mark:
+            return self.recorder.observe([], is_last=is_last)
+        self._mark = mark
+        return self.recorder.observe([dict(one) for one in self.query.recentProgress], is_last=is_last)
 
     def failure(self) -> str | None:
         """Why the query has ended by itself, as one line; None while it runs, and for an end as planned."""
@@ -90,19 +101,32 @@ class RunningPipeline:
 
     def close(self, *, is_asked: bool) -> str | None:
         """Stops the query, after its batch if that ends soon, and stores the last state; returns why it had failed."""
-        if self.is_active:
-            stop_query(self.query)
-        failed = None if is_asked else self.failure()
-        self.recorder.observe([dict(one) for one in self.query.recentProgress], is_last=True)
+        try:
+            if self.is_active:
+                stop_query(self.query)
+            failed = None if is_asked else self.failure()
+            self.observe(is_last=True)
+        except spark_errors() as error:
+            failed = None if is_asked else one_line(str(error))
         self.recorder.end(FAILED if failed else STOPPED, failed or "")
         return failed
+
+
+def spark_errors() -> tuple[type[Exception], ...]:
+    """What calls to Spark raise: its own errors, and those of the connection to its Java process."""
+    try:
+        from py4j.protocol import Py4JError
+        from pyspark.errors import PySparkException
+    except ImportError:
+        return ()
+    return PySparkException, Py4JError, ConnectionError
 
 
 def stop_query(query: Any, batch_s: float = BATCH_SECONDS_MAX) -> None:
     """Stops a query between two batches if it gets there in time."""
     deadline = time.monotonic() + batch_s
     while query.isActive and query.status["isTriggerActive"] and time.monotonic() < deadline:
-        query.awaitTermination(0.05)
+        time.sleep(STOP_POLL_SECONDS)
     query.stop()
 
 
@@ -124,6 +148,7 @@ def run_pipelines(
     if session is None:
         settings = {key: value for pipeline in pipelines for key, value in pipeline.settings.items()}
         session = build_session(pipelines[0].query_name, master=master, config=settings)
+    _send_files_with_tasks(pipelines)
     running: list[RunningPipeline] = []
     with _signals(stop), _metrics(running, metrics_port):
         failures: list[str] = []
@@ -131,12 +156,24 @@ def run_pipelines(
             for pipeline in pipelines:
                 running.append(RunningPipeline(pipeline, session))
             _watch(running, stop, metrics_file)
+        except spark_errors() as error:
+            failures.append(one_line(str(error)))
         finally:
             failures += [failed for one in running if (failed := one.close(is_asked=stop.is_asked)) is not None]
             _write_metrics(running, metrics_file)
     if failures:
         raise QueryFailedError(failures[0])
     return [one.recorder.state for one in running]
+
+
+def _send_files_with_tasks(pipelines: Sequence[Runnable]) -> None:
+    """Lets the tasks get what a pipeline's file defines by value: they cannot import the file."""
+    for pipeline in pipelines:
+        name = str(getattr(getattr(pipeline, "transform", None), "__module__", ""))
+        if name.startswith(FILE_MODULE_PREFIX) and name in sys.modules:
+            from pyspark import cloudpickle
+
+            cloudpickle.register_pickle_by_value(sys.modules[name])
 
 
 def _watch(running: Sequence[RunningPipeline], stop: StopRequest, metrics_file: str | Path | None) -> None:
@@ -192,8 +229,8 @@ def _signals(stop: StopRequest) -> Iterator[None]:
 
 def one_line(text: str) -> str:
     """The line of Spark's text on a failed query that says why: the last one that names an error, one of ours if there is one."""
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    named = [line for line in lines if _ERROR_LINE.match(line)]
-    ours = [line for line in named if line.startswith("ottla.")]
-    found = (ours or named or lines[:1] or ["the query failed without a message"])[-1]
-    return _MODULE.sub("", found)
+    ours = _OUR_ERROR.findall(text)
+    named = [match[1] for line in text.splitlines() if (match := _ERROR_LINE.match(line.strip()))]
+    lines = [line.strip() for line in text.splitlines() if line.strip()][:1]
+    found: str = (ours or named or lines or ["the query failed without a message"])[-1]
+    return _SQL_STATE.sub("", found)

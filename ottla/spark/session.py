@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib
 import os
 import re
+import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping
@@ -29,6 +30,9 @@ class Requirement(NamedTuple):
 REQUIREMENTS = (Requirement("pyspark", (4, 3)), Requirement("pyarrow", (18,)), Requirement("pandas", (2, 2), (3,)))
 
 INSTALL = "pip install 'ottla[spark]'"
+
+WORKER_IMPORTS = "import ottla.spark, pyspark_ottla, pyspark, pyarrow, pandas"
+IMPORT_SECONDS_MAX = 60
 
 _QUIET_LOGS = """rootLogger.level = error
 rootLogger.appenderRef.stderr.ref = stderr
@@ -69,11 +73,25 @@ def prepare_environment(config: Mapping[str, str]) -> None:
         os.environ["JAVA_HOME"] = home
     if "spark.pyspark.python" in config:
         os.environ["PYSPARK_PYTHON"] = config["spark.pyspark.python"]  # Spark itself looks at this setting in spark-submit only
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    python = os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    if python != sys.executable:
+        check_worker_python(python)
+
+
+def check_worker_python(python: str) -> None:
+    """Lets the interpreter that the user chose for the workers import what they need; `MissingRequirementError` with its last words."""
+    try:
+        done = subprocess.run([python, "-c", WORKER_IMPORTS], capture_output=True, text=True, timeout=IMPORT_SECONDS_MAX, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise MissingRequirementError(f"PYSPARK_PYTHON: {python} does not run ({error}); unset it to use {sys.executable}") from None
+    if done.returncode != 0:
+        reason = (done.stderr.strip().splitlines() or ["no reason given"])[-1]
+        advice = f"install it there ({INSTALL}), or unset PYSPARK_PYTHON"
+        raise MissingRequirementError(f"PYSPARK_PYTHON: workers would run in {python}, and there: {reason}; {advice}")
 
 
 def build_session(name: str = "ottla", *, master: str | None = None, config: Mapping[str, str] | None = None, is_quiet: bool = True) -> Any:
-    """The active Spark session, or a new one (`pyspark.sql.SparkSession`).
+    """The active Spark session, or a new one (`pyspark.sql.SparkSession`); with SPARK_REMOTE one on that Spark Connect server.
 
     `master` defaults to what Spark is configured with, else all cores of this machine. `is_quiet`: Java logs errors only.
     """
@@ -83,6 +101,8 @@ def build_session(name: str = "ottla", *, master: str | None = None, config: Map
     if active is not None:
         return active
     settings = dict(config or {})
+    if "SPARK_REMOTE" in os.environ:
+        return _connect(name, settings)
     prepare_environment(settings)
     from pyspark.sql import SparkSession
 
@@ -103,9 +123,19 @@ def build_session(name: str = "ottla", *, master: str | None = None, config: Map
     return session
 
 
+def _connect(name: str, settings: Mapping[str, str]) -> Any:
+    """A session on a Spark Connect server, which needs no Java here."""
+    from pyspark.sql import SparkSession
+
+    builder = SparkSession.builder.appName(name)
+    for key, value in settings.items():
+        builder = builder.config(key, value)
+    return builder.getOrCreate()
+
+
 def _has_master() -> bool:
     """Whether Spark's own configuration says where to run: spark-submit's arguments, or spark-defaults.conf."""
-    if "--master" in os.environ.get("PYSPARK_SUBMIT_ARGS", "") or "SPARK_REMOTE" in os.environ:
+    if "--master" in os.environ.get("PYSPARK_SUBMIT_ARGS", ""):
         return True
     folder = os.environ.get("SPARK_CONF_DIR") or os.path.join(os.environ.get("SPARK_HOME", ""), "conf")
     try:

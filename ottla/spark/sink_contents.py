@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ottla.client import EARLIEST, LATEST, Client, Fetched, TopicPartition
+from ottla.client import EARLIEST, LATEST, AuthorizationError, Client, Fetched, TopicPartition
 from ottla.spark.commit_history import Transaction
 from ottla.spark.output_digest import OutputDigest
 
@@ -29,7 +29,7 @@ class SinkContents:
     def __init__(self, client: Client, topics: Sequence[str]) -> None:
         self._client = client
         found = [TopicPartition(topic, one.partition) for topic in topics for one in client.describe_topic(topic).partitions]
-        configs = {topic: client.topic_configs(topic) for topic in topics}
+        configs = {topic: _configs_of(client, topic) for topic in topics}
         starts = client.list_offsets(dict.fromkeys(found, EARLIEST))
         self.is_compacted = any("compact" in (config.get("cleanup.policy") or "") for config in configs.values())
         self.is_recompressed = any((config.get("compression.type") or "producer") != "producer" for config in configs.values())
@@ -57,3 +57,11 @@ class SinkContents:
             known.rows[transaction] = known.rows.get(transaction, 0) + header.record_count
             if transaction is not None:
                 self.outputs.setdefault(transaction, OutputDigest()).add(partition, batch)
+
+
+def _configs_of(client: Client, topic: str) -> dict[str, str | None]:
+    """The settings of a topic, none where the caller may not read them."""
+    try:
+        return client.topic_configs(topic)
+    except AuthorizationError:
+        return {}

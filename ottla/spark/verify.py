@@ -85,7 +85,7 @@ def verify(
     others = judge_other_writers(sink.partitions, ours)
     source, lost = _source_proofs(client, findings, sinks)
     faults = [*findings.faults, *lost, *(Fault("foreign", message) for message in others if not may_share_sink)]
-    notes = [*findings.notes, *(message for message in others if may_share_sink), *_sink_notes(sink)]
+    notes = [*_history_notes(history), *findings.notes, *(message for message in others if may_share_sink), *_sink_notes(sink)]
     commits = [commit for commit in history.commits if commit.metadata is not None]
     if not commits:
         return _nothing(group)._replace(sink=_sink_proofs(sink, ours), faults=(*_nothing(group).faults, *faults), notes=tuple(notes))
@@ -186,6 +186,14 @@ def _sink_proofs(sink: SinkContents, ours: set[int]) -> tuple[SinkProof, ...]:
         rows = sum(count for one, count in found.rows.items() if one is not None and one.producer_id in ours)
         proofs.append(SinkProof(*partition, found.start, found.end, rows, sum(found.rows.values()) - rows))
     return tuple(proofs)
+
+
+def _history_notes(history: CommitHistory) -> list[str]:
+    first = next((commit.metadata for commit in history.commits if commit.metadata is not None), None)
+    if first is None or first.batch_id == 0:
+        return []
+    name = f"batch {first.batch_id} of query {first.query_id}"
+    return [f"the proof begins with {name}: the commits before it are no longer in the group's log"]
 
 
 def _sink_notes(sink: SinkContents) -> list[str]:

@@ -20,7 +20,8 @@ class Query:
     """A query that runs until it is stopped or `ends` says so."""
 
     id = "7f0c"
-    recentProgress: list[dict[str, Any]] = [{"batchId": 0, "numInputRows": 5, "durationMs": {"addBatch": 1}}]
+    lastProgress: dict[str, Any] = {"batchId": 0, "timestamp": "t", "numInputRows": 5, "durationMs": {"addBatch": 1}}
+    recentProgress: list[dict[str, Any]] = [lastProgress]
 
     def __init__(self, ends: Callable[[], bool] = lambda: False, error: str | None = None) -> None:
         self._ends, self._error = ends, error
@@ -33,11 +34,8 @@ class Query:
 
     @property
     def status(self) -> dict[str, bool]:
-        return {"isTriggerActive": self.triggers > 0}
-
-    def awaitTermination(self, _seconds: float) -> bool:
         self.triggers -= 1
-        return False
+        return {"isTriggerActive": self.triggers > 0}
 
     def exception(self) -> str | None:
         return None if self.isActive else self._error
@@ -112,11 +110,39 @@ def test_a_query_that_fails_while_it_is_stopped_was_stopped(made: Any) -> None:
     assert (state.state, state.error) == (STOPPED, "")
 
 
+def test_a_spark_that_refuses_the_query_is_one_line(made: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    class SparkError(Exception):
+        pass
+
+    def refuse(*_: Any) -> None:
+        raise SparkError("[UNRESOLVED_COLUMN] no column `valeu`\n'Project ['valeu]")
+
+    pipeline = made("refused", Query())
+    monkeypatch.setattr("ottla.spark.runner.spark_errors", lambda: (SparkError,))
+    monkeypatch.setattr(Pipeline, "start", refuse)
+    with pytest.raises(QueryFailedError, match=r"^\[UNRESOLVED_COLUMN\] no column `valeu`$"):
+        run_pipelines([pipeline], session=object())
+
+
+def test_a_java_process_that_is_gone_is_a_failure_of_the_query(made: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    class GoneQuery(Query):
+        @property
+        def isActive(self) -> bool:
+            raise ConnectionRefusedError("[Errno 111] Connection refused")
+
+    monkeypatch.setattr("ottla.spark.runner.spark_errors", lambda: (ConnectionError,))
+    pipeline = made("gone", GoneQuery())
+    with pytest.raises(QueryFailedError, match="Connection refused"):
+        run_pipelines([pipeline], session=object())
+    state = load_state(pipeline.state_file)
+    assert state is not None and state.state == FAILED
+
+
 def test_a_stop_waits_for_the_batch_but_not_for_ever() -> None:
     query = Query()
     query.triggers = 3
     stop_query(query)
-    assert query.was_stopped and query.triggers == 0
+    assert query.was_stopped and query.triggers <= 0
     query = Query()
     query.triggers = 10**9
     stop_query(query, batch_s=0.01)
@@ -136,6 +162,11 @@ def test_a_stop_waits_for_the_batch_but_not_for_ever() -> None:
             "Traceback (most recent call last):\n  File \"x.py\", line 3, in commit\nottla.spark.errors.OutputError: topic: null in row 7\n"
             "\tat org.apache.spark.X.y(X.scala:1)\norg.apache.spark.SparkException: Job aborted",
             "OutputError: topic: null in row 7",
+        ),
+        (
+            "[STREAM_FAILED] Query terminated: [PYTHON_DATA_SOURCE_ERROR] Failed when Python data source instance commits: "
+            "ottla.spark.errors.OffsetConflictError: group: batch 3 and 'g' disagree SQLSTATE: 38000\n=== Streaming Query ===",
+            "OffsetConflictError: group: batch 3 and 'g' disagree",
         ),
         ("Traceback ...\n  File \"x.py\", line 3\nValueError: bad\n\tat org.apache.X", "ValueError: bad"),
     ],

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import sys
 import types
+from pathlib import Path
 
 import pytest
 
 from ottla.spark import session
 from ottla.spark.errors import MissingRequirementError
-from ottla.spark.session import REQUIREMENTS, check_packages, prepare_environment
+from ottla.spark.session import REQUIREMENTS, check_packages, check_worker_python, prepare_environment
 
 GOOD = {"pyspark": "4.3.0", "pyarrow": "18.0.0", "pandas": "2.2.3"}
 
@@ -74,8 +75,24 @@ def test_workers_get_this_interpreter_unless_the_user_chose_one(monkeypatch: pyt
     prepare_environment({})
     assert session.os.environ["PYSPARK_PYTHON"] == sys.executable
     assert session.os.environ["JAVA_HOME"] == "/some/java"
+    checked: list[str] = []
+    monkeypatch.setattr(session, "check_worker_python", checked.append)
     monkeypatch.setenv("PYSPARK_PYTHON", "/chosen/python")
     prepare_environment({})
     assert session.os.environ["PYSPARK_PYTHON"] == "/chosen/python"
     prepare_environment({"spark.pyspark.python": "/configured/python"})
     assert session.os.environ["PYSPARK_PYTHON"] == "/configured/python"
+    assert checked == ["/chosen/python", "/configured/python"]
+
+
+def test_an_interpreter_of_the_workers_that_lacks_something_is_one_line(tmp_path: Path) -> None:
+    with pytest.raises(MissingRequirementError, match=r"PYSPARK_PYTHON: /nowhere/python does not run"):
+        check_worker_python("/nowhere/python")
+    python = tmp_path / "python"
+    python.write_text("#!/bin/sh\necho \"Traceback ...\" >&2\necho \"ModuleNotFoundError: No module named 'pyarrow'\" >&2\nexit 1\n")
+    python.chmod(0o755)
+    with pytest.raises(MissingRequirementError) as caught:
+        check_worker_python(str(python))
+    assert "and there: ModuleNotFoundError: No module named 'pyarrow'; install it there" in str(caught.value)
+    python.write_text("#!/bin/sh\nexit 0\n")
+    check_worker_python(str(python))

@@ -59,6 +59,14 @@ def test_a_lost_checkpoint_gives_a_new_query_that_goes_on(pipeline: HandMadePipe
     assert check(pipeline).is_proved
 
 
+def test_a_history_without_its_beginning_says_where_the_proof_begins(pipeline: HandMadePipeline) -> None:
+    pipeline.batch_id, pipeline.position = 7, 40
+    pipeline.run()
+    found = check(pipeline)
+    assert found.is_proved and found.first_batch == (pipeline.query_id, 7)
+    assert found.notes[0].startswith(f"the proof begins with batch 7 of query {pipeline.query_id}")
+
+
 def test_a_range_that_is_committed_twice(pipeline: HandMadePipeline) -> None:
     pipeline.run()
     pipeline.run()

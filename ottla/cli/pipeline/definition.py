@@ -54,14 +54,17 @@ class _Same:
 
 
 def _import_file(path: Path) -> Any:
-    """Runs the file as a module, its folder in front of the path, as `python FILE.py` does."""
+    """Runs the file as a module under a name that no other has. Its folder is the last on the path: it may hold a `copy.py`."""
+    from ottla.spark.runner import FILE_MODULE_PREFIX
+
     if not path.is_file():
         raise UsageError(f"there is no file {path}")
-    spec = importlib.util.spec_from_file_location(path.stem, path)
+    name = FILE_MODULE_PREFIX + path.stem
+    spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    sys.modules[path.stem] = module
-    sys.path.insert(0, str(path.parent.absolute()))
+    sys.modules[name] = module
+    sys.path.append(str(path.parent.absolute()))
     try:
         spec.loader.exec_module(module)
     except Exception as error:

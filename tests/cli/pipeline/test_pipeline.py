@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
 import types
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -137,6 +139,14 @@ def test_a_file_that_is_of_no_use(offline: Ottla, tmp_path: Path, text: str | No
     assert words in result.err
 
 
+def test_a_file_may_have_the_name_of_another_module(ottla: Ottla, definition: Path) -> None:
+    import copy
+
+    assert definition.stem == "copy"
+    assert ottla("pipeline", "status", definition).code == 0
+    assert sys.modules["copy"] is copy and callable(copy.deepcopy)
+
+
 @pytest.mark.parametrize("name", ["pyspark", "pyarrow", "pandas"])
 def test_run_without_a_package_is_one_line(
     ottla: Ottla, definition: Path, name: str, monkeypatch: pytest.MonkeyPatch, installed: None
@@ -157,6 +167,46 @@ def test_run_without_java_is_one_line(
     result = ottla("pipeline", "run", definition, "-q")
     assert result.code == 1
     assert result.err.startswith("error: Spark needs Java, and there is none; install") and result.err.count("\n") == 1
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 0), (0, 0)])
+def test_the_exit_code_of_a_run_says_how_it_was_stopped(
+    ottla: Ottla, definition: Path, monkeypatch: pytest.MonkeyPatch, number: int, code: int
+) -> None:
+    from ottla.spark.state_file import STOPPED, PipelineState
+
+    runs: list[Any] = []
+
+    def run_pipelines(pipelines: list[Any], *, stop: Any, **options: Any) -> list[PipelineState]:
+        runs.append((pipelines, options))
+        stop.ask(number)
+        return [PipelineState(group=one.group, state=STOPPED) for one in pipelines]
+
+    monkeypatch.setattr("ottla.spark.runner.run_pipelines", run_pipelines)
+    words = ["--once", "--checkpoint", "elsewhere", "--conf", "spark.a=b=c", "--master", "local[1]", "--metrics-port", "9400"]
+    result = ottla("pipeline", "run", definition, *words, "-o", "json")
+    assert result.code == code
+    assert [one["state"] for one in json.loads(result.out)["pipelines"]] == [STOPPED]
+    (((pipeline,), options),) = runs
+    assert (pipeline.trigger, pipeline.checkpoint, dict(pipeline.settings)) == ("available-now", "elsewhere", {"spark.a": "b=c"})
+    assert (options["master"], options["metrics_port"]) == ("local[1]", 9400)
+
+
+def test_a_query_that_fails_is_one_line(ottla: Ottla, definition: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from ottla.spark.errors import QueryFailedError
+
+    def run_pipelines(*_: Any, **__: Any) -> None:
+        raise QueryFailedError("OutputError: topic: row 7 has none")
+
+    monkeypatch.setattr("ottla.spark.runner.run_pipelines", run_pipelines)
+    result = ottla("pipeline", "run", definition, "-q")
+    assert (result.code, result.err) == (1, "error: OutputError: topic: row 7 has none\n")
+
+
+@pytest.mark.parametrize("words", [["--conf", "nothing"], ["--group", "another"]])
+def test_options_of_run_that_make_no_sense(ottla: Ottla, definition: Path, words: list[str]) -> None:
+    result = ottla("pipeline", "run", definition, *words)
+    assert (result.code, result.err.count("\n")) == (2, 1)
 
 
 def test_status_and_verify_load_no_spark() -> None:
