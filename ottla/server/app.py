@@ -70,6 +70,7 @@ class BrokerServer:
         self.directories = [LogDirectoryState(self.disk, path, DirectoryLock) for path in paths]
         self.stopped: asyncio.Future[int] = loop.create_future()
         self.http: HttpPort | None = None
+        self._is_stopping = False
         self._held = ExitStack()  # released by a refused start and by a stop
         for directory in self.directories:
             self._held.callback(directory.release)
@@ -166,6 +167,9 @@ class BrokerServer:
     # Stopping
 
     def begin_stop(self) -> None:
+        if self._is_stopping:
+            return
+        self._is_stopping = True
         self.loop.create_task(self.stop()).add_done_callback(self._on_stopped)
 
     def _on_stopped(self, task: asyncio.Task[int]) -> None:
@@ -213,24 +217,43 @@ def run(
     for notice in notices:
         log.log(logging.WARNING if notice.is_warning else logging.INFO, notice.text)
     server = BrokerServer(loop, config, read_again)
-    signal.signal(signal.SIGTERM, _stop_before_ready)
+    early = EarlyStop(loop)
+    signal.signal(signal.SIGTERM, early.on_signal)
     try:
         server.start()
         server.node.create_topics(seed_topics)
-        return loop.run_until_complete(serve(server, started, on_ready))
+        return loop.run_until_complete(serve(server, early, started, on_ready))
     finally:
         close_loop(loop)
 
 
-def _stop_before_ready(number: int, frame: object) -> None:
-    """Recovery may take long, and the kernel ends the first process of a container only by signals that have a handler."""
-    raise StartRefused("stopped by SIGTERM before it was ready")
+class EarlyStop:
+    """SIGTERM before READY. Recovery may take long, and the kernel ends the first process of a container only by signals that have a
+    handler.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self.is_asked = False
+
+    def on_signal(self, number: int, frame: object) -> None:
+        """Ends the start at once, or notes the signal once the loop runs: it would take an exception for that of one of its callbacks."""
+        self.is_asked = True
+        if not self._loop.is_running():
+            raise self.refusal()
+
+    def refusal(self) -> StartRefused:
+        return StartRefused("stopped by SIGTERM before it was ready")
 
 
-async def serve(server: BrokerServer, started: float, on_ready: Callable[[str], object] | None = None) -> int:
+async def serve(server: BrokerServer, early: EarlyStop, started: float, on_ready: Callable[[str], object] | None = None) -> int:
     """From READY to the stop. All of it on the running loop: uvloop loses a signal that comes while the loop stands still."""
     await server.open_http()
     on_signals(server.loop, server.begin_stop, server.reload)
+    if early.is_asked:
+        server.begin_stop()
+        await server.stopped
+        raise early.refusal()
     gc.freeze()  # what start-up has made stays: no collection walks over it again, which would stall the loop for 10 ms and more
     first = server.node.endpoints[0]
     address = f"{server.node.reachable_host(first.host)}:{first.port}"

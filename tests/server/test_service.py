@@ -177,3 +177,29 @@ def test_sigterm_ends_a_start_that_is_not_ready() -> None:
     done = subprocess.run([sys.executable, "-c", TERMINATED_EARLY], capture_output=True, text=True, timeout=30, check=False)
     assert (done.stdout, done.returncode) == ("", 1)
     assert done.stderr.splitlines()[-1] == "error: stopped by SIGTERM before it was ready"
+
+
+TERMINATED_ON_THE_LOOP = """
+import asyncio, os, signal, sys
+from ottla.server import app
+from ottla.cli.main import main
+
+if sys.argv[1] == "asyncio":
+    app.new_event_loop = asyncio.SelectorEventLoop
+
+async def open_http(server):
+    server.loop.call_soon(os.kill, os.getpid(), signal.SIGTERM)
+    await asyncio.sleep(0.05)
+
+app.BrokerServer.open_http = open_http
+raise SystemExit(main(["start", "--ephemeral", "--port", "0"]))
+"""
+
+
+@pytest.mark.parametrize("loop", ["uvloop", "asyncio"])
+def test_sigterm_while_the_loop_runs_and_the_broker_is_not_ready_is_not_lost(loop: str) -> None:
+    """An exception out of the signal's handler would be that of the callback that runs, and the broker would go on."""
+    done = subprocess.run([sys.executable, "-c", TERMINATED_ON_THE_LOOP, loop], capture_output=True, text=True, timeout=60, check=False)
+    assert (done.stdout, done.returncode) == ("", 1), done.stderr
+    assert done.stderr.splitlines()[-1] == "error: stopped by SIGTERM before it was ready"
+    assert "Traceback" not in done.stderr
