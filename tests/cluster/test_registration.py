@@ -1,0 +1,170 @@
+"""Registering one broker: the nodes that it makes, what it refuses, and how it goes on after each failure."""
+
+from __future__ import annotations
+
+import pytest
+
+from ottla.base.ports import Create, StoreResult
+from ottla.base.store_retries import RETRY_MS, StoreRetries
+from ottla.cluster.registration import Registrar, Registration
+from ottla.controller import znodes
+from tests.fakes.memory_store import MemoryStore, ZooKeeperModel
+from tests.fakes.timers import ManualTimers
+
+PATH = znodes.broker_path(5)
+
+
+class World:
+    """Broker 5 and its store. `done` has broker epoch and cluster id of each registration."""
+
+    def __init__(self, model: ZooKeeperModel | None = None, *, cluster_id: str = "c") -> None:
+        self.timers = ManualTimers()
+        self.store: MemoryStore = (model or ZooKeeperModel()).session()
+        self.done: list[tuple[int, str]] = []
+        self.refused: list[str] = []
+        registration = Registration(
+            broker_id=5, endpoints={"PLAINTEXT": ("h", 9092)}, protocols={"PLAINTEXT": "PLAINTEXT"}, cluster_id=cluster_id, rack="r"
+        )
+        self.registrar = Registrar(self.store, StoreRetries(self.store, self.timers), self.timers.clock, registration)
+
+    def register(self) -> None:
+        self.registrar.register(lambda epoch, cluster_id: self.done.append((epoch, cluster_id)), self.refused.append)
+
+    def is_registered(self) -> bool:
+        node = self.store.nodes().get(PATH)
+        return node is not None and self.done == [(node.czxid, "c")] and node.ephemeral_owner == self.store.session_id()
+
+
+def test_the_first_broker_lays_the_ground() -> None:
+    world = World()
+    world.register()
+    nodes = world.store.nodes()
+    assert world.is_registered() and not world.refused and set(znodes.BASE_PATHS) <= nodes.keys()
+    assert znodes.read_cluster_id(nodes[znodes.CLUSTER_ID].data) == "c"
+    shown = znodes.read_broker(5, nodes[PATH].data, 1)
+    assert (shown.endpoints, shown.rack) == ({"PLAINTEXT": ("h", 9092)}, "r")
+
+
+def test_the_next_broker_makes_only_its_own_node() -> None:
+    world = World()
+    world.register()
+    other = World(world.store.model)
+    before = len(world.store.multis)
+    world.store.expire()
+    other.register()
+    assert other.is_registered() and len(other.store.multis) == before + 1
+
+
+def test_ground_that_is_laid_in_part_is_completed() -> None:
+    world = World()
+    world.store.put(znodes.BROKER_IDS, b"")
+    world.register()
+    assert world.is_registered() and set(znodes.BASE_PATHS) <= world.store.nodes().keys()
+
+
+def test_a_store_of_another_cluster_is_refused() -> None:
+    world = World()
+    world.store.put(znodes.CLUSTER_ID, znodes.cluster_id_bytes("other"))
+    world.register()
+    assert world.refused == ["the metadata store belongs to cluster other, this broker to c"] and not world.done
+    assert PATH not in world.store.nodes()
+
+
+def test_an_id_that_is_in_use_is_refused() -> None:
+    first = World()
+    first.register()
+    second = World(first.store.model)
+    second.register()
+    assert second.refused == ["broker.id 5 is in use: another broker is registered at /brokers/ids/5"] and not second.done
+
+
+def test_a_broker_that_is_registered_by_this_session_is_registered() -> None:
+    world = World()
+    world.register()
+    world.register()
+    assert len(world.done) == 2 and world.done[0] == world.done[1] and not world.refused
+
+
+def test_after_an_expiry_the_epoch_is_larger() -> None:
+    world = World()
+    world.register()
+    world.store.expire()
+    world.store.renew()
+    world.register()
+    assert world.done[1][0] > world.done[0][0]
+
+
+def test_brokers_that_start_together_make_the_ground_between_them() -> None:
+    """The other one was faster: NODE_EXISTS, and what it made is read."""
+    world = World()
+    world.store.fail_next(StoreResult.NODE_EXISTS)
+    world.register()
+    assert world.is_registered()
+
+
+# Failures
+
+
+@pytest.mark.parametrize("is_applied", [True, False])
+@pytest.mark.parametrize("is_prepared", [True, False])
+def test_a_write_of_unknown_outcome_is_found_or_repeated(is_prepared: bool, is_applied: bool) -> None:
+    world = World()
+    if is_prepared:
+        World(world.store.model).register()
+        for session in list(world.store.model.sessions.values()):
+            if session is not world.store:
+                session.expire()
+    world.store.fail_next(StoreResult.UNKNOWN, is_applied=is_applied)
+    world.register()
+    assert not world.done and not world.refused
+    world.timers.advance(RETRY_MS)
+    assert world.is_registered()
+
+
+def test_a_read_that_fails_is_repeated() -> None:
+    world = World()
+    world.store.fail_next_read()
+    world.register()
+    assert not world.done
+    world.timers.advance(RETRY_MS)
+    assert world.is_registered()
+
+
+def test_a_broker_that_is_cut_off_registers_when_it_is_connected() -> None:
+    world = World()
+    world.store.disconnect()
+    world.register()
+    world.timers.advance(100 * RETRY_MS)
+    assert not world.done and not world.refused
+    world.store.reconnect()
+    assert world.is_registered()
+
+
+def test_a_disk_that_fails_is_a_refusal_of_one_line() -> None:
+    """The embedded store: a start that waited for room would look like one that hangs."""
+    world = World()
+    world.store.fail_next(StoreResult.DISK_FAILED)
+    world.register()
+    assert world.refused == ["broker 5 cannot register: DISK_FAILED in the metadata store"]
+
+
+def test_an_expired_session_neither_registers_nor_refuses() -> None:
+    """The next session begins anew."""
+    world = World()
+    world.store.fail_next(StoreResult.SESSION_EXPIRED)
+    world.register()
+    world.timers.advance(10 * RETRY_MS)
+    assert not world.done and not world.refused
+
+
+def test_a_node_of_a_former_session_that_is_about_to_end_is_in_use() -> None:
+    """A broker that was killed and restarted: its session lives until it times out; the caller tries again."""
+    world = World()
+    former = world.store.model.session()
+    world.store.put(znodes.BROKER_IDS, b"")
+    former.multi([Create(PATH, b"{}", ephemeral=True)], lambda outcome: None)
+    world.register()
+    assert len(world.refused) == 1
+    former.expire()
+    world.register()
+    assert world.is_registered()

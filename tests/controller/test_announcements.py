@@ -1,0 +1,203 @@
+"""The messages of a controller: which broker gets what after which change, in which order, and when all of it has arrived."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ottla.base.cluster_metadata import (
+    CONFIG_BROKER,
+    CONFIG_TOPIC,
+    BrokerMetadata,
+    BrokerPut,
+    BrokerRemoved,
+    Change,
+    ConfigPut,
+    PartitionMetadata,
+    PartitionPut,
+    QuotaPut,
+    TopicMetadata,
+    TopicPut,
+    TopicRemoved,
+)
+from ottla.base.control_messages import ControlMessage, LeaderAndIsr, StopReplica, UpdateConfigs, UpdateMetadata
+from ottla.base.errors import ErrorCode
+from ottla.controller.announcements import Announcements
+from ottla.controller.command_queue import topic_of
+from tests.controller.cluster import state_of
+
+
+def partition(index: int, *replicas: int, epoch: int = 0) -> PartitionMetadata:
+    return PartitionMetadata(index=index, leader=replicas[0], leader_epoch=epoch, replicas=replicas, isr=replicas, partition_epoch=epoch)
+
+
+def topic(name: str, *partitions: PartitionMetadata) -> TopicMetadata:
+    return TopicMetadata(name=name, topic_id=name.encode().ljust(16), partitions=partitions, configs={"a": name})
+
+
+class World:
+    """The announcements of a controller of brokers 1, 2 and 3, with a messenger that keeps them unanswered."""
+
+    def __init__(self) -> None:
+        self.state = state_of(1, 2, 3)
+        self.sent: list[tuple[int, Any]] = []
+        self.open: list[Callable[[ErrorCode], object]] = []
+        self.announcements = Announcements(self)
+
+    def send(self, broker: BrokerMetadata, message: ControlMessage, done: Callable[[ErrorCode], object]) -> None:
+        assert (message.controller_id, message.controller_epoch) == (self.state.controller_id, 7)
+        assert message.broker_epoch == broker.epoch == 100 + broker.broker_id
+        self.sent.append((broker.broker_id, message))
+        self.open.append(done)
+
+    def change(self, *changes: Change) -> list[tuple[int, str]]:
+        """Applies changes and announces them, as the queue does; returns the messages."""
+        before = {name: self.state.topic(name) for name in map(topic_of, changes) if name is not None}
+        self.state.apply(changes)
+        self.sent.clear()
+        self.announcements.changes(self.state, changes, before)
+        return self.kinds()
+
+    def kinds(self) -> list[tuple[int, str]]:
+        return [(broker_id, type(message).__name__) for broker_id, message in self.sent]
+
+    def of(self, kind: type[Any]) -> dict[int, Any]:
+        """The message of this kind to each broker."""
+        return {broker_id: message for broker_id, message in self.sent if type(message) is kind}
+
+
+TO_ALL = [(1, "UpdateMetadata"), (2, "UpdateMetadata"), (3, "UpdateMetadata")]
+
+
+def test_a_new_topic_is_opened_where_it_has_replicas_before_all_learn_of_it() -> None:
+    world = World()
+    made = topic("t", partition(0, 1, 2), partition(1, 2))
+    assert world.change(TopicPut(made)) == [(1, "LeaderAndIsr"), (2, "LeaderAndIsr"), *TO_ALL]
+    states = {broker_id: message.states for broker_id, message in world.of(LeaderAndIsr).items()}
+    assert {broker_id: [state.partition.index for state in found] for broker_id, found in states.items()} == {1: [0], 2: [0, 1]}
+    assert all(
+        state.is_new and state.configs == {"a": "t"} and state.topic_id == made.topic_id for found in states.values() for state in found
+    )
+    assert all(
+        message.topics == [made] and not message.removed and not message.is_complete for message in world.of(UpdateMetadata).values()
+    )
+
+
+def test_only_partitions_that_have_changed_are_sent() -> None:
+    world = World()
+    world.change(TopicPut(topic("t", partition(0, 1), partition(1, 1))))
+    assert world.change(PartitionPut("t", partition(1, 1, epoch=4)))[0] == (1, "LeaderAndIsr")
+    [state] = world.of(LeaderAndIsr)[1].states
+    assert (state.partition.index, state.partition.leader_epoch, state.is_new) == (1, 4, False)
+
+
+def test_partitions_that_are_added_are_new() -> None:
+    world = World()
+    world.change(TopicPut(topic("t", partition(0, 1))))
+    world.change(TopicPut(topic("t", partition(0, 1), partition(1, 3))))
+    assert {broker_id: [state.is_new for state in message.states] for broker_id, message in world.of(LeaderAndIsr).items()} == {3: [True]}
+
+
+def test_a_broker_that_holds_a_replica_no_longer_stops_it() -> None:
+    world = World()
+    world.change(TopicPut(topic("t", partition(0, 1, 2))))
+    assert world.change(PartitionPut("t", partition(0, 2, 3, epoch=5)))[:3] == [
+        (1, "StopReplica"),
+        (2, "LeaderAndIsr"),
+        (3, "LeaderAndIsr"),
+    ]
+    [stopped] = world.of(StopReplica)[1].stopped
+    assert (stopped.topic, stopped.partition, stopped.leader_epoch, stopped.is_deleted) == ("t", 0, 5, True)
+
+
+def test_a_deleted_topic_leaves_the_metadata_first_and_its_replicas_are_stopped_later() -> None:
+    world = World()
+    made = topic("t", partition(0, 1, 3))
+    world.change(TopicPut(made))
+    assert world.change(TopicRemoved("t")) == TO_ALL
+    assert all((message.topics, message.removed) == ([], [("t", made.topic_id)]) for message in world.of(UpdateMetadata).values())
+    world.change(BrokerRemoved(3))
+    world.sent.clear()
+    world.announcements.stop(world.state, [made])
+    assert world.kinds() == [(1, "StopReplica")], "only live brokers"
+
+
+def test_a_topic_that_is_made_and_removed_in_one_step_is_no_news() -> None:
+    assert World().change(TopicPut(topic("t", partition(0, 1))), TopicRemoved("t")) == []
+
+
+# Brokers
+
+
+def test_a_broker_that_joins_gets_everything_and_the_others_the_whole_metadata() -> None:
+    world = World()
+    world.change(TopicPut(topic("t", partition(0, 1, 3))), TopicPut(topic("u", partition(0, 2))))
+    world.state.apply([ConfigPut(CONFIG_BROKER, "", {"x": "y"}), QuotaPut((("user", "u"),), {"producer_byte_rate": 1.0})])
+    back = BrokerPut(BrokerMetadata(broker_id=3, endpoints={}, epoch=103))
+    assert world.change(back) == [
+        (3, "UpdateConfigs"), (3, "UpdateMetadata"), (3, "LeaderAndIsr"), (1, "UpdateMetadata"), (2, "UpdateMetadata"),
+    ]  # fmt: skip
+    assert all(message.is_complete and len(message.topics) == 2 for message in world.of(UpdateMetadata).values())
+    assert [(state.topic, state.is_new) for state in world.of(LeaderAndIsr)[3].states] == [("t", False)]
+    configs = world.of(UpdateConfigs)[3]
+    assert configs.is_complete and {type(change) for change in configs.changes} == {ConfigPut, QuotaPut}
+
+
+def test_a_broker_without_replicas_is_sent_that_it_has_none() -> None:
+    """It may have some of before, of which it must know that no controller asks for them now."""
+    world = World()
+    world.announcements.everything(world.state, [world.state.brokers[2]])
+    assert world.kinds() == [(2, "UpdateConfigs"), (2, "UpdateMetadata"), (2, "LeaderAndIsr")]
+    assert not world.of(LeaderAndIsr)[2].states
+
+
+def test_a_broker_that_goes_changes_the_metadata_of_the_others() -> None:
+    world = World()
+    world.change(TopicPut(topic("t", partition(0, 1, 3))))
+    assert world.change(BrokerRemoved(3)) == [(1, "UpdateMetadata"), (2, "UpdateMetadata")]
+    [shown] = world.of(UpdateMetadata)[1].topics
+    assert shown.partitions[0].offline_replicas == (3,) and [one.broker_id for one in world.of(UpdateMetadata)[1].brokers] == [1, 2]
+
+
+# Settings
+
+
+def test_settings_go_to_all_brokers_and_those_of_a_topic_with_its_metadata() -> None:
+    world = World()
+    world.change(TopicPut(topic("t", partition(0, 1))))
+    to_all = [(1, "UpdateConfigs"), (2, "UpdateConfigs"), (3, "UpdateConfigs")]
+    change = ConfigPut(CONFIG_TOPIC, "t", {"b": "c"})
+    assert world.change(change) == [*TO_ALL, *to_all]
+    assert world.of(UpdateMetadata)[2].topics[0].configs == {"b": "c"} and world.of(UpdateConfigs)[2].changes == [change]
+    assert world.change(ConfigPut(CONFIG_BROKER, "", {})) == to_all
+
+
+# Answers
+
+
+def test_what_is_sent_is_settled_when_each_broker_has_answered() -> None:
+    world, settled = World(), list[str]()
+    world.announcements.call_when_settled(lambda: settled.append("at once"))
+    assert settled == ["at once"]
+    world.change(ConfigPut(CONFIG_BROKER, "", {}))
+    first = list(world.open)
+    world.announcements.call_when_settled(lambda: settled.append("first"))
+    world.change(ConfigPut(CONFIG_BROKER, "", {"a": "b"}))
+    world.announcements.call_when_settled(lambda: settled.append("second"))
+    second = world.open[3:]
+    for done in (*second, *first[1:]):
+        done(ErrorCode.NONE)
+    assert settled == ["at once"]
+    first[0](ErrorCode.STALE_BROKER_EPOCH)
+    assert settled == ["at once", "first", "second"], "a refusal is an answer"
+
+
+def test_later_messages_do_not_hold_up_earlier_ones() -> None:
+    world, settled = World(), list[str]()
+    world.change(ConfigPut(CONFIG_BROKER, "", {}))
+    world.announcements.call_when_settled(lambda: settled.append("first"))
+    first = list(world.open)
+    world.change(ConfigPut(CONFIG_BROKER, "", {"a": "b"}))
+    for done in first:
+        done(ErrorCode.NONE)
+    assert settled == ["first"]

@@ -1,0 +1,193 @@
+"""Candidates for the controller over one model of ZooKeeper: which of them is elected, under which epoch, and what ends a mandate."""
+
+from __future__ import annotations
+
+import pytest
+
+from ottla.base.ports import Delete, Set, StoreResult
+from ottla.base.store_retries import RETRY_MS, StoreRetries
+from ottla.controller import znodes
+from ottla.controller.controller_election import ControllerElection, Mandate
+from tests.fakes.memory_store import MemoryStore, ZooKeeperModel
+from tests.fakes.timers import ManualTimers
+
+
+class Candidate:
+    """One broker of a cluster; `news` has its mandates, and None for the end of each."""
+
+    def __init__(self, model: ZooKeeperModel, broker_id: int = 0, *, is_standing: bool = True) -> None:
+        self.timers = ManualTimers()
+        self.store: MemoryStore = model.session()
+        self.news: list[Mandate | None] = []
+        self.election = ControllerElection(
+            store=self.store,
+            retries=StoreRetries(self.store, self.timers),
+            clock=self.timers.clock,
+            broker_id=broker_id,
+            on_elected=self.news.append,
+            on_lost=lambda: self.news.append(None),
+        )
+        if is_standing:
+            self.election.run()
+
+    def controller(self) -> int | None:
+        """The broker that `/controller` names."""
+        node = self.store.nodes().get(znodes.CONTROLLER)
+        return None if node is None else znodes.read_controller(node.data)
+
+
+def operator_removes_the_controller(model: ZooKeeperModel) -> None:
+    model.session().multi([Delete(znodes.CONTROLLER)], lambda outcome: None)
+
+
+def test_the_first_candidate_is_elected() -> None:
+    candidate = Candidate(ZooKeeperModel(), 3)
+    assert candidate.news == [Mandate(1, 0)] and candidate.controller() == 3
+    nodes = candidate.store.nodes()
+    assert nodes[znodes.CONTROLLER].ephemeral_owner == candidate.store.session_id()
+    assert nodes[znodes.CONTROLLER_EPOCH].data == znodes.controller_epoch_bytes(1)
+
+
+def test_another_waits_until_the_controller_has_gone() -> None:
+    model = ZooKeeperModel()
+    first, second = Candidate(model, 1), Candidate(model, 2)
+    assert second.news == [] and second.controller() == 1
+    first.store.expire()
+    assert first.news == [Mandate(1, 0), None]
+    assert second.news == [Mandate(2, 1)] and second.controller() == 2
+
+
+def test_of_several_that_wait_one_is_elected() -> None:
+    model = ZooKeeperModel()
+    first, *others = [Candidate(model, number) for number in range(4)]
+    first.store.expire()
+    assert sorted(len(one.news) for one in others) == [0, 0, 1]
+    [winner] = [one for one in others if one.news]
+    winner.store.expire()
+    assert sorted(len(one.news) for one in others) == [0, 1, 2]
+
+
+def test_an_expired_candidate_stands_again_with_its_next_session() -> None:
+    model = ZooKeeperModel()
+    first, second = Candidate(model, 1), Candidate(model, 2)
+    first.store.expire()
+    first.store.renew()
+    first.election.run()
+    assert first.news == [Mandate(1, 0), None] and second.news == [Mandate(2, 1)]
+    second.store.expire()
+    assert first.news == [Mandate(1, 0), None, Mandate(3, 2)]
+
+
+def test_a_controller_whose_node_is_removed_stands_again_under_the_next_epoch() -> None:
+    """As operators do to move the controller: the mandate ends first."""
+    model = ZooKeeperModel()
+    candidate = Candidate(model)
+    operator_removes_the_controller(model)
+    assert candidate.news == [Mandate(1, 0), None, Mandate(2, 1)]
+
+
+def test_a_connection_that_breaks_ends_no_mandate() -> None:
+    model = ZooKeeperModel()
+    candidate = Candidate(model)
+    candidate.store.disconnect()
+    candidate.store.reconnect()
+    assert candidate.news == [Mandate(1, 0)]
+    operator_removes_the_controller(model)
+    assert candidate.news == [Mandate(1, 0), None, Mandate(2, 1)], "it watches again"
+
+
+def test_a_candidate_that_was_cut_off_notices_that_the_controller_has_gone() -> None:
+    model = ZooKeeperModel()
+    first, second = Candidate(model, 1), Candidate(model, 2)
+    second.store.disconnect()
+    first.store.expire()
+    assert second.news == []
+    second.store.reconnect()
+    assert second.news == [Mandate(2, 1)]
+
+
+def test_a_mandate_that_is_given_up_ends_once() -> None:
+    """Its own `/controller` is no mandate: the epoch that it was written with has been raised by another."""
+    model = ZooKeeperModel()
+    candidate = Candidate(model)
+    model.session().multi([Set(znodes.CONTROLLER_EPOCH, znodes.controller_epoch_bytes(9))], lambda outcome: None)
+    candidate.election.give_up()
+    candidate.election.give_up()
+    assert candidate.news == [Mandate(1, 0), None]
+    operator_removes_the_controller(model)
+    assert candidate.news == [Mandate(1, 0), None, Mandate(10, 2)]
+
+
+# Claims of unknown outcome
+
+
+def test_a_claim_that_was_taken_without_an_answer_is_found() -> None:
+    candidate = Candidate(ZooKeeperModel(), is_standing=False)
+    candidate.store.fail_next(StoreResult.UNKNOWN, is_applied=True)
+    candidate.election.run()
+    assert candidate.news == []
+    candidate.timers.advance(RETRY_MS)
+    assert candidate.news == [Mandate(1, 0)] and len(candidate.store.multis) == 1
+
+
+@pytest.mark.parametrize("result", [StoreResult.UNKNOWN, StoreResult.CONNECTION_LOST, StoreResult.DISK_FAILED])
+def test_a_claim_that_was_not_taken_is_made_again(result: StoreResult) -> None:
+    candidate = Candidate(ZooKeeperModel(), is_standing=False)
+    candidate.store.fail_next(result)
+    candidate.election.run()
+    candidate.timers.advance(RETRY_MS)
+    assert candidate.news == [Mandate(1, 0)]
+
+
+def test_a_claim_that_another_has_overtaken_is_not_elected() -> None:
+    """I38: its node is there, but the epoch is no longer the one that it was claimed with."""
+    model = ZooKeeperModel()
+    candidate = Candidate(model, is_standing=False)
+    candidate.store.fail_next(StoreResult.UNKNOWN, is_applied=True)
+    candidate.election.run()
+    model.session().multi([Set(znodes.CONTROLLER_EPOCH, znodes.controller_epoch_bytes(2), 0)], lambda outcome: None)
+    candidate.timers.advance(10 * RETRY_MS)
+    assert candidate.news == []
+
+
+def test_a_claim_of_a_session_that_is_over_is_forgotten() -> None:
+    model = ZooKeeperModel()
+    candidate = Candidate(model, is_standing=False)
+    candidate.store.fail_next(StoreResult.UNKNOWN, is_applied=True)
+    candidate.election.run()
+    candidate.store.expire()
+    candidate.store.renew()
+    candidate.timers.advance(RETRY_MS)
+    assert candidate.news == [] and candidate.controller() is None
+    candidate.election.run()
+    assert candidate.news == [Mandate(2, 1)]
+
+
+# Reads
+
+
+@pytest.mark.parametrize("result", [StoreResult.CONNECTION_LOST, StoreResult.DISK_FAILED])
+def test_a_read_that_fails_is_repeated(result: StoreResult) -> None:
+    candidate = Candidate(ZooKeeperModel(), is_standing=False)
+    candidate.store.fail_next_read(result)
+    candidate.election.run()
+    assert candidate.news == []
+    candidate.timers.advance(RETRY_MS)
+    assert candidate.news == [Mandate(1, 0)]
+
+
+def test_an_epoch_that_cannot_be_read_is_replaced_by_a_larger_one() -> None:
+    """Each write raises epoch and version by one, so the version says which epoch it was, at least."""
+    model = ZooKeeperModel()
+    store = model.session()
+    store.put(znodes.CONTROLLER_EPOCH, b"1")
+    for version in range(3):
+        store.multi([Set(znodes.CONTROLLER_EPOCH, b"?", version)], lambda outcome: None)
+    assert Candidate(model).news == [Mandate(5, 4)]
+
+
+def test_standing_twice_is_standing_once() -> None:
+    candidate = Candidate(ZooKeeperModel())
+    candidate.election.run()
+    candidate.election.run()
+    assert candidate.news == [Mandate(1, 0)]
