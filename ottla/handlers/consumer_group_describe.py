@@ -11,14 +11,13 @@ Not done: nothing.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from ottla.base.errors import ApiError, ErrorCode
-from ottla.groups.answers import AssignedTopic, DescribedEpochGroup, DescribedEpochMember
+from ottla.groups.answers import DescribedEpochMember
 from ottla.requests.context import Broker, RequestContext
 from ottla.requests.coordination import offers_consumer_groups
-from ottla.requests.group_descriptions import Kind, describe_groups
+from ottla.requests.group_descriptions import Kind, describe_groups, shown_topics
 from ottla.wire.messages.consumer_group_describe import (
     Assignment,
     ConsumerGroupDescribeRequest,
@@ -35,20 +34,7 @@ def handle(broker: Broker, request: RequestContext, body: ConsumerGroupDescribeR
     return describe_groups(broker, request, CONSUMER, body.group_ids, with_operations=body.include_authorized_operations)
 
 
-def show(group: DescribedEpochGroup) -> DescribedGroup:
-    return DescribedGroup(
-        group_id=group.group_id,
-        error_code=group.error,
-        error_message=group.message,
-        group_state=group.state,
-        group_epoch=group.epoch,
-        assignment_epoch=group.assignment_epoch,
-        assignor_name=group.assignor,
-        members=list(map(_member, group.members)),
-    )
-
-
-def _member(member: DescribedEpochMember) -> Member:
+def show_member(member: DescribedEpochMember) -> Member:
     return Member(
         member_id=member.member_id,
         instance_id=member.instance_id,
@@ -58,17 +44,9 @@ def _member(member: DescribedEpochMember) -> Member:
         client_host=member.client_host,
         subscribed_topic_names=list(member.topics),
         subscribed_topic_regex=member.regex or "",
-        assignment=_assignment(member.assigned),
-        target_assignment=_assignment(member.target),
+        assignment=Assignment(topic_partitions=shown_topics(TopicPartitions, member.assigned)),
+        target_assignment=Assignment(topic_partitions=shown_topics(TopicPartitions, member.target)),
         member_type=CLASSIC_MEMBER if member.is_classic else CONSUMER_MEMBER,
-    )
-
-
-def _assignment(topics: Sequence[AssignedTopic]) -> Assignment:
-    return Assignment(
-        topic_partitions=[
-            TopicPartitions(topic_id=topic.topic_id, topic_name=topic.name, partitions=list(topic.partitions)) for topic in topics
-        ]
     )
 
 
@@ -79,7 +57,8 @@ def require_offered(broker: Broker) -> None:
 
 CONSUMER = Kind(
     response=ConsumerGroupDescribeResponse,
+    group=DescribedGroup,
     ask=lambda machine, group_id, reply: machine.describe_consumer_groups([group_id], reply),
-    show=show,
+    show_member=show_member,
     require_offered=require_offered,
 )

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ottla.base.errors import ApiError, ErrorCode
-from ottla.groups.answers import DescribedEpochGroup, DescribedEpochMember
+from ottla.groups.answers import AssignedTopic, DescribedEpochGroup, DescribedEpochMember
 from ottla.requests.authorized_operations import authorized_operations
 from ottla.requests.context import Broker, Pending, RequestContext
 from ottla.requests.coordination import Gathering, run
@@ -23,12 +23,13 @@ if TYPE_CHECKING:
 
 
 class Kind(NamedTuple):
-    """One protocol's part: its response class, its question to the coordinator, and how a group is shown."""
+    """One protocol's part: the classes of its response, its question to the coordinator, and how a member is shown."""
 
     response: Callable[..., Any]
+    group: Callable[..., Any]
     ask: Callable[[GroupMachine, str, Reply], Decision]
-    show: Callable[[DescribedEpochGroup], Any]
-    """The described group as the response has it."""
+    show_member: Callable[[DescribedEpochMember], Any]
+    """The described member as the response has it."""
     require_offered: Callable[[Broker], None]
     """Raises ApiError where the configuration leaves the protocol out."""
 
@@ -41,7 +42,7 @@ def describe_groups(broker: Broker, request: RequestContext, kind: Kind, group_i
     gathering = Gathering(len(group_ids), lambda: pending.complete(described))
 
     def answered(index: int, group: DescribedEpochGroup) -> None:
-        shown = kind.show(group if _may_see(broker, request, group) else _hidden(group.group_id))
+        shown = _shown(kind, group if _may_see(broker, request, group) else _hidden(group.group_id))
         if with_operations and not shown.error_code:
             shown.authorized_operations = authorized_operations(broker, request, ResourceType.GROUP, shown.group_id)
         described.groups[index] = shown
@@ -63,6 +64,24 @@ def _describe_one(
         run(broker, group_id, lambda machine, reply, _now: kind.ask(machine, group_id, reply), lambda groups: answer(groups[0]))
     except ApiError as error:
         answer(DescribedEpochGroup(group_id=group_id, error=error.code, message=error.message or None))
+
+
+def _shown(kind: Kind, group: DescribedEpochGroup) -> Any:
+    return kind.group(
+        group_id=group.group_id,
+        error_code=group.error,
+        error_message=group.message,
+        group_state=group.state,
+        group_epoch=group.epoch,
+        assignment_epoch=group.assignment_epoch,
+        assignor_name=group.assignor,
+        members=list(map(kind.show_member, group.members)),
+    )
+
+
+def shown_topics(message: Callable[..., Any], topics: Sequence[AssignedTopic]) -> list[Any]:
+    """An assignment's topics in a protocol's own class of them."""
+    return [message(topic_id=topic.topic_id, topic_name=topic.name, partitions=list(topic.partitions)) for topic in topics]
 
 
 def _may_see(broker: Broker, request: RequestContext, group: DescribedEpochGroup) -> bool:

@@ -1,11 +1,11 @@
-"""Whatever clients do in whatever order: the live state is the replay of the log (P9, I36), and who waits is answered once."""
+"""Requests of clients in any order: the live state is the replay of the log (P9, I36), and each waiting request is answered once."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+from hypothesis.stateful import invariant, rule
 
 from ottla.base.errors import ErrorCode
 from ottla.groups.classic.group import ClassicGroup
@@ -15,20 +15,20 @@ from ottla.groups.states import COMPLETING_REBALANCE, EMPTY, STABLE
 from ottla.machine.contract import Answer, Decision, LogRecord
 from tests.fakes.coordinator_settings import group_settings
 from tests.groups.hard_state import hard_state
+from tests.groups.log_rules import LogRules
 from tests.scenarios.groups_world import World
 
 NAMES = st.sampled_from(["a", "b", "c"])
 STATIC = st.sampled_from(["", "static=i1", "static=i2"])
 PARTITIONS = st.sampled_from(["t-0", "t-1", "u-0"])
-REFUSALS = st.sampled_from(["NOT_ENOUGH_REPLICAS", "NOT_LEADER_OR_FOLLOWER", "MESSAGE_TOO_LARGE"])
+SETTINGS = group_settings(initial_rebalance_delay_ms=0, consumer_assignment_interval_ms=0, offsets_retention_ms=1_200_000)
 
 
-class GroupsUnderChange(RuleBasedStateMachine):
+class GroupsUnderChange(LogRules):
     """Three clients and two producers on one group; a step is one command of the transcripts."""
 
     def __init__(self) -> None:
-        super().__init__()
-        self.world = World(group_settings(initial_rebalance_delay_ms=0, consumer_assignment_interval_ms=0, offsets_retention_ms=1_200_000))
+        super().__init__(World(SETTINGS))
         self.generations: list[int] = []
 
     @rule(name=NAMES, static=STATIC, version=st.sampled_from([3, 9]), protocols=st.sampled_from(["range", "range,roundrobin"]))
@@ -103,25 +103,6 @@ class GroupsUnderChange(RuleBasedStateMachine):
     @rule(ms=st.sampled_from([1_000, 9_000, 30_000, 700_000, 1_300_000]))
     def wait(self, ms: int) -> None:
         self.world.run(f"advance {ms}")
-
-    @rule(code=REFUSALS)
-    def refuse_next_append(self, code: str) -> None:
-        self.world.run(f"refuse {code}")
-
-    @rule(is_held=st.booleans())
-    def hold(self, is_held: bool) -> None:
-        self.world.run("hold" if is_held else "release")
-
-    @rule()
-    def restart(self) -> None:
-        self.world.log.refuse_next = None
-        self.world.run("restart")
-
-    @invariant()
-    def live_state_is_the_replay_of_the_log(self) -> None:
-        replica = GroupMachine(self.world.settings, self.world.topics, self.world.random)
-        self.world.log.replay(replica)
-        assert hard_state(replica) == hard_state(self.world.machine)
 
     @invariant()
     def no_partition_has_two_owners(self) -> None:

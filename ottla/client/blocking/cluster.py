@@ -9,13 +9,13 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
-from ottla.base.errors import ErrorCode, OttlaError
+from ottla.base.errors import ErrorCode
 from ottla.base.types import TopicPartition
 from ottla.client.addresses import Address, parse_addresses
 from ottla.client.blocking.connection import CONNECT_TIMEOUT_S, REQUEST_TIMEOUT_S, Connection
 from ottla.client.core.cluster import GROUP, TRANSACTION, ClusterCore, nearest_hint
 from ottla.client.core.connection import CLIENT_SOFTWARE
-from ottla.client.core.procedure import Ask, AskAll, Effect, Open, Procedure
+from ottla.client.core.procedure import Ask, AskAll, Effect, Open, Procedure, perform_all
 from ottla.client.errors import RETRIABLE, ClientError, KafkaError
 from ottla.wire.messages.metadata import MetadataResponse, MetadataResponseTopic
 from ottla.wire.schema import Request
@@ -61,17 +61,7 @@ class Cluster:
 
     def run(self, procedure: Procedure[T]) -> T:
         """Runs a procedure of the core to its end."""
-        step, argument = procedure.send, None
-        try:
-            while True:
-                effect = step(argument)
-                try:
-                    argument, step = self._perform(effect), procedure.send
-                except OttlaError as error:
-                    argument, step = error, procedure.throw
-        except StopIteration as stop:
-            result: T = stop.value
-            return result
+        return perform_all(procedure, self._perform)
 
     def _perform(self, effect: Effect) -> Any:
         if isinstance(effect, Ask):

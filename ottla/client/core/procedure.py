@@ -10,9 +10,10 @@ Between two yields nothing else runs, so a check and the change that rests on it
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
+from ottla.base.errors import OttlaError
 from ottla.client.addresses import Address
 from ottla.wire.schema import Request
 
@@ -58,3 +59,18 @@ class Pause(NamedTuple):
 
 Effect = Open | Ask | AskAll | Pause
 Procedure = Generator[Effect, Any, T]
+
+
+def perform_all(procedure: Procedure[T], perform: Callable[[Effect], Any]) -> T:
+    """Runs a procedure to its end in a shell that waits; `perform` returns the result of an effect, or raises its error."""
+    step, argument = procedure.send, None
+    try:
+        while True:
+            effect = step(argument)
+            try:
+                argument, step = perform(effect), procedure.send
+            except OttlaError as error:
+                argument, step = error, procedure.throw
+    except StopIteration as stop:
+        result: T = stop.value
+        return result

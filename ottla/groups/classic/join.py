@@ -11,6 +11,7 @@ Invariants: a group never has more members than `group.max.size`; every member s
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import NamedTuple
 
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.groups import records
@@ -31,6 +32,18 @@ round, kafka-python 3.0 never finishes it and owns nothing for good. A first rou
 """
 
 
+class Joining(NamedTuple):
+    """A JoinGroup that passed the checks of its group, and the draft of its decision."""
+
+    shard: GroupShard
+    group: ClassicGroup
+    command: Join
+    protocols: Protocols
+    reply: Reply
+    draft: Draft
+    now_ms: int
+
+
 def join_group(shard: GroupShard, command: Join, reply: Reply, now_ms: int) -> Decision:
     draft = Draft()
     try:
@@ -40,12 +53,13 @@ def join_group(shard: GroupShard, command: Join, reply: Reply, now_ms: int) -> D
         _check_metadata(shard, group, command.member_id, protocols)
         if not group.may_use(command.protocol_type, protocols):
             raise ApiError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+        join = Joining(shard, group, command, protocols, reply, draft, now_ms)
         if command.member_id:
-            _join_known(shard, group, command, protocols, reply, draft, now_ms)
+            _join_known(join)
         elif command.instance_id is not None:
-            _join_static(shard, group, command, protocols, reply, draft, now_ms)
+            _join_static(join)
         else:
-            _join_dynamic(shard, group, command, protocols, reply, draft, now_ms)
+            _join_dynamic(join)
     except ApiError as refusal:
         created = shard.groups.get(command.group_id)
         if type(created) is ClassicGroup:
@@ -108,36 +122,21 @@ def _check_metadata(shard: GroupShard, group: ClassicGroup, member_id: str, prot
         raise ApiError(ErrorCode.GROUP_MAX_SIZE_REACHED)
 
 
-def _join_dynamic(
-    shard: GroupShard,
-    group: ClassicGroup,
-    command: Join,
-    protocols: Protocols,
-    reply: Reply,
-    draft: Draft,
-    now_ms: int,
-) -> None:
+def _join_dynamic(join: Joining) -> None:
+    shard, command = join.shard, join.command
     member_id = shard.fresh_member_id(command.caller.client_id)
-    if command.needs_member_id:
-        if len(group.pending_members) >= shard.settings.pending_members_max:
-            raise ApiError(ErrorCode.GROUP_MAX_SIZE_REACHED)
-        rebalance.expect_member(shard, group, member_id, command.session_timeout_ms, draft)
-        refusal = rebalance.refuse_join(ErrorCode.MEMBER_ID_REQUIRED, member_id)
-        draft.answer(reply, refusal, lambda code: rebalance.refuse_join(code, ""))
+    if not command.needs_member_id:
+        _add_member(join, member_id)
         return
-    _add_member(shard, group, command, protocols, member_id, reply, draft, now_ms)
+    if len(join.group.pending_members) >= shard.settings.pending_members_max:
+        raise ApiError(ErrorCode.GROUP_MAX_SIZE_REACHED)
+    rebalance.expect_member(shard, join.group, member_id, command.session_timeout_ms, join.draft)
+    refusal = rebalance.refuse_join(ErrorCode.MEMBER_ID_REQUIRED, member_id)
+    join.draft.answer(join.reply, refusal, lambda code: rebalance.refuse_join(code, ""))
 
 
-def _add_member(
-    shard: GroupShard,
-    group: ClassicGroup,
-    command: Join,
-    protocols: Protocols,
-    member_id: str,
-    reply: Reply,
-    draft: Draft,
-    now_ms: int,
-) -> None:
+def _add_member(join: Joining, member_id: str) -> None:
+    shard, group, command = join.shard, join.group, join.command
     if not group.members:
         group.protocol_type = command.protocol_type
     member = ClassicMember(
@@ -147,94 +146,79 @@ def _add_member(
         client_host=command.caller.client_host,
         rebalance_timeout_ms=command.rebalance_timeout_ms,
         session_timeout_ms=command.session_timeout_ms,
-        protocols=protocols,
+        protocols=join.protocols,
         asks_metadata_late=command.caller.software in ASK_METADATA_LATE,
     )
     member.is_new = True
     if group.state is PREPARING_REBALANCE and group.previous_state is EMPTY:
         group.has_new_member = True
     group.add(member)
-    member.join_reply = reply
+    member.join_reply = join.reply
     group.joining += 1
     # A client that gave up looks like one that waits, so a new member does not wait for ever.
-    rebalance.extend_session(shard, group, member, draft, now_ms, shard.settings.new_member_join_timeout_ms)
-    rebalance.maybe_rebalance(shard, group, draft, now_ms)
+    rebalance.extend_session(shard, group, member, join.draft, join.now_ms, shard.settings.new_member_join_timeout_ms)
+    rebalance.maybe_rebalance(shard, group, join.draft, join.now_ms)
 
 
-def _update_member(
-    group: ClassicGroup, member: ClassicMember, command: Join, protocols: Protocols, reply: Reply, draft: Draft
-) -> None:
+def _update_member(join: Joining, member: ClassicMember) -> None:
     """The member joins the coming generation; a JoinGroup of it that still waits was given up by the client."""
-    rebalance.answer_join(member, group, draft, rebalance.refuse_join(ErrorCode.REBALANCE_IN_PROGRESS, member.member_id))
-    group.set_protocols(member, protocols)
+    group, command = join.group, join.command
+    rebalance.answer_join(member, group, join.draft, rebalance.refuse_join(ErrorCode.REBALANCE_IN_PROGRESS, member.member_id))
+    group.set_protocols(member, join.protocols)
     member.rebalance_timeout_ms = command.rebalance_timeout_ms
     member.session_timeout_ms = command.session_timeout_ms
-    member.join_reply = reply
+    member.join_reply = join.reply
     group.joining += 1
 
 
-def _join_known(
-    shard: GroupShard,
-    group: ClassicGroup,
-    command: Join,
-    protocols: Protocols,
-    reply: Reply,
-    draft: Draft,
-    now_ms: int,
-) -> None:
+def _join_known(join: Joining) -> None:
     """A member comes with its id: for the first time after MEMBER_ID_REQUIRED, or again."""
-    member_id = command.member_id
-    if member_id in group.pending_members and command.instance_id is None:
-        _add_member(shard, group, command, protocols, member_id, reply, draft, now_ms)
+    group, member_id, instance_id = join.group, join.command.member_id, join.command.instance_id
+    if member_id in group.pending_members and instance_id is None:
+        _add_member(join, member_id)
         return
-    member = group.check_member(member_id, command.instance_id)
-    is_retry = member.protocols == protocols
+    member = group.check_member(member_id, instance_id)
+    is_retry = member.protocols == join.protocols
     is_leader = group.leader_id == member_id
     if group.state is COMPLETING_REBALANCE and is_retry:
         # The answer to its JoinGroup was lost: the same answer again.
-        _answer_present(group, member_id, reply, draft, with_members=is_leader)
+        _answer_present(join, with_members=is_leader)
     elif group.state is STABLE and is_retry and not is_leader:
-        _answer_present(group, member_id, reply, draft, with_members=False)
+        _answer_present(join, with_members=False)
     elif group.state is EMPTY:
         raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID)
     else:
-        _update_member(group, member, command, protocols, reply, draft)
-        rebalance.maybe_rebalance(shard, group, draft, now_ms)
+        _update_member(join, member)
+        rebalance.maybe_rebalance(join.shard, group, join.draft, join.now_ms)
 
 
-def _answer_present(group: ClassicGroup, member_id: str, reply: Reply, draft: Draft, *, with_members: bool) -> None:
-    answer = rebalance.joined(group, member_id, with_members=with_members)
-    draft.answer(reply, answer, lambda code: rebalance.refuse_join(code, member_id))
+def _answer_present(join: Joining, *, with_members: bool) -> None:
+    """Answers the present generation."""
+    member_id = join.command.member_id
+    answer = rebalance.joined(join.group, member_id, with_members=with_members)
+    join.draft.answer(join.reply, answer, lambda code: rebalance.refuse_join(code, member_id))
 
 
 # Static members
 
 
-def _join_static(
-    shard: GroupShard,
-    group: ClassicGroup,
-    command: Join,
-    protocols: Protocols,
-    reply: Reply,
-    draft: Draft,
-    now_ms: int,
-) -> None:
-    instance_id = command.instance_id
+def _join_static(join: Joining) -> None:
+    shard, group, instance_id = join.shard, join.group, join.command.instance_id
     assert instance_id is not None
     member_id = shard.fresh_member_id(instance_id)
     old_id = group.static_members.get(instance_id)
     if old_id is None:
-        _add_member(shard, group, command, protocols, member_id, reply, draft, now_ms)
+        _add_member(join, member_id)
         return
     member = group.members[old_id]
     old = _Former(group, member)
-    _take_place(group, member, member_id, draft)
-    _update_member(group, member, command, protocols, reply, draft)
-    rebalance.extend_session(shard, group, member, draft, now_ms)
+    _take_place(group, member, member_id, join.draft)
+    _update_member(join, member)
+    rebalance.extend_session(shard, group, member, join.draft, join.now_ms)
     if group.state is STABLE and group.select_protocol() == group.protocol_name:
-        _persist_replacement(shard, group, member, old, command, draft, now_ms)
+        _persist_replacement(join, member, old)
     else:
-        rebalance.maybe_rebalance(shard, group, draft, now_ms)
+        rebalance.maybe_rebalance(shard, group, join.draft, join.now_ms)
 
 
 class _Former:
@@ -256,21 +240,19 @@ def _take_place(group: ClassicGroup, member: ClassicMember, member_id: str, draf
     member.timer_ms = None
 
 
-def _persist_replacement(
-    shard: GroupShard, group: ClassicGroup, member: ClassicMember, old: _Former, command: Join, draft: Draft, now_ms: int
-) -> None:
+def _persist_replacement(join: Joining, member: ClassicMember, old: _Former) -> None:
     """The group is stable and stays so: the new id is logged, and the member keeps its assignment."""
-    new_id = member.member_id
+    group, new_id = join.group, member.member_id
     is_leader = group.leader_id == new_id
-    may_skip = command.may_skip_assignment
+    may_skip = join.command.may_skip_assignment
     answer = rebalance.joined(group, new_id, with_members=may_skip and is_leader)
     if may_skip:
         answer = replace(answer, skip_assignment=is_leader)
     else:
         # An old client does not begin to assign if the leader is its former self.
         answer = replace(answer, leader_id=old.leader_id or "")
-    rebalance.answer_join(member, group, draft, answer)
-    draft.records.append(records.group_metadata(group.group_id, group.to_record({})))
+    rebalance.answer_join(member, group, join.draft, answer)
+    join.draft.records.append(records.group_metadata(group.group_id, group.to_record({})))
 
     def undo(repair: Draft, _code: ErrorCode) -> None:
         if group.members.get(new_id) is not member:
@@ -280,6 +262,6 @@ def _persist_replacement(
         member.rebalance_timeout_ms = old.rebalance_timeout_ms
         member.session_timeout_ms = old.session_timeout_ms
         member.timer_ms = None
-        rebalance.extend_session(shard, group, member, repair, now_ms)
+        rebalance.extend_session(join.shard, group, member, repair, join.now_ms)
 
-    draft.on_refusal(undo)
+    join.draft.on_refusal(undo)

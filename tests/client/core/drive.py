@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from ottla.base.errors import OttlaError
 from ottla.client.addresses import Address
 from ottla.client.core.cluster import ClusterCore
-from ottla.client.core.procedure import Ask, AskAll, Effect, Open, Procedure
+from ottla.client.core.procedure import Ask, AskAll, Effect, Open, Procedure, perform_all
 from ottla.client.core.versions import Versions
 from ottla.client.errors import ClientError
 from ottla.wire.messages.api_versions import FinalizedFeatureKey
@@ -53,17 +52,7 @@ class ByHand:
         self.core = ClusterCore([Address("b1", 9092)], now=lambda: self.now_s, timeout_s=timeout_s)
 
     def run(self, procedure: Procedure[T]) -> T:
-        step, argument = procedure.send, None
-        try:
-            while True:
-                effect = step(argument)
-                try:
-                    argument, step = self._perform(effect), procedure.send
-                except OttlaError as error:
-                    argument, step = error, procedure.throw
-        except StopIteration as stop:
-            result: T = stop.value
-            return result
+        return perform_all(procedure, self._perform)
 
     def _perform(self, effect: Effect) -> Any:
         if isinstance(effect, Open):

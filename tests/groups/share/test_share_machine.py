@@ -1,16 +1,16 @@
-"""Whatever members, operators and share coordinators do in whatever order: the live state is the replay of the log, who asks is answered
-once, and what share coordinators remember and what the group says of it agree once they have answered."""
+"""Members, operators and share coordinators in any order: the live state is the replay of the log, each request is answered once, and the
+group agrees with its share coordinators once they have answered."""
 
 from __future__ import annotations
 
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+from hypothesis.stateful import invariant, rule
 
 from ottla.base.share_state import SharePartitionKey, ShareState
 from ottla.groups.machine import GroupMachine
 from ottla.groups.share.group import ShareGroup
 from tests.fakes.coordinator_settings import group_settings
-from tests.groups.hard_state import hard_state
+from tests.groups.log_rules import LogRules
 from tests.scenarios.share_groups_world import World
 
 NAMES = st.sampled_from(["a", "b", "c"])
@@ -19,12 +19,13 @@ SETTINGS = group_settings(
 )
 
 
-class ShareGroupsUnderChange(RuleBasedStateMachine):
+class ShareGroupsUnderChange(LogRules):
     """Three members on one share group, an operator, and share coordinators that fail and recover; a step is a transcript's command."""
 
+    world: World
+
     def __init__(self) -> None:
-        super().__init__()
-        self.world = World(SETTINGS)
+        super().__init__(World(SETTINGS))
 
     @rule(name=NAMES, topics=st.sampled_from(["", "topics=t", "topics=t,u", "topics=u", "topics=w"]))
     def beat(self, name: str, topics: str) -> None:
@@ -67,25 +68,6 @@ class ShareGroupsUnderChange(RuleBasedStateMachine):
     @rule(ms=st.sampled_from([600, 6_000, 31_000, 46_000]))
     def wait(self, ms: int) -> None:
         self.world.run(f"advance {ms}")
-
-    @rule(code=st.sampled_from(["NOT_ENOUGH_REPLICAS", "NOT_LEADER_OR_FOLLOWER"]))
-    def refuse_next_append(self, code: str) -> None:
-        self.world.run(f"refuse {code}")
-
-    @rule(is_held=st.booleans())
-    def hold(self, is_held: bool) -> None:
-        self.world.run("hold" if is_held else "release")
-
-    @rule()
-    def restart(self) -> None:
-        self.world.log.refuse_next = None
-        self.world.run("restart")
-
-    @invariant()
-    def live_state_is_the_replay_of_the_log(self) -> None:
-        replica = GroupMachine(self.world.settings, self.world.topics, self.world.random)
-        self.world.log.replay(replica)
-        assert hard_state(replica) == hard_state(self.world.machine)
 
     @invariant()
     def the_parts_of_a_group_agree(self) -> None:
