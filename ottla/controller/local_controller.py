@@ -211,7 +211,7 @@ class LocalController:
         self._submit_membership(changed)
 
     def _submit_membership(self, changed: Callable[[ClusterState], tuple[list[BrokerMetadata], list[int]]]) -> None:
-        """`changed` names the brokers that have registered and those that are gone. Who has registered is kept for a second attempt: the
+        """`changed` names the brokers that have registered and those that are gone. The former are kept for a second attempt: the
         state knows those brokers by then, and not yet what their coming means for the partitions."""
         registered: dict[int, BrokerMetadata] = {}
 

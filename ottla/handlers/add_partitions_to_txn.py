@@ -114,7 +114,7 @@ def run_one(broker: Broker, request: RequestContext, transaction: AddPartitionsT
             broker.transactions.note_client(transactional_id, request)
         done(dict.fromkeys(partitions, code))
 
-    # Who speaks this version knows the second protocol of transactions, even if its other requests are of the first.
+    # A client of this version knows the second protocol of transactions, even if its other requests are of the first.
     broker.transactions.add_partitions(transactional_id, identity, partitions, TRANSACTIONS_V2, added)
 
 

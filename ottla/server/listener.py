@@ -1,4 +1,4 @@
-"""Listening addresses: who may connect, and the connections that are open.
+"""Listening addresses: which connections are admitted, and which are open.
 
 A connection over `max.connections`, over what the process has descriptors for, or over the limit of its address is closed at once. A sweep
 closes connections that have been silent for too long.

@@ -10,7 +10,8 @@ and undoing the change is to clear the target.
 Invariants: the runs touch each other and reach from `start` to `end`; only ACQUIRED runs have an owner, a deadline or a target; the first
 run is not completed, unless a write is under way; `available_count` and `complete_count` are the sums over the runs.
 
-Left out: who may have which records (`acquisition.py`), what members say of them (`acknowledgement.py`), persisting (`share_partition.py`).
+Left out: which member may have which records (`acquisition.py`), what members say of them (`acknowledgement.py`), persisting
+(`share_partition.py`).
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ class PeerShareCoordinators(Protocol):
 
 
 class OtherShareCoordinators:
-    """The share coordinators on other brokers. `leader_of` says who leads a partition of `__share_group_state`."""
+    """The share coordinators on other brokers. `leader_of` names the leader of a partition of `__share_group_state`."""
 
     def __init__(self, broker_id: int, leader_of: Callable[[int], int | None], peers: PeerShareCoordinators) -> None:
         self._broker_id = broker_id

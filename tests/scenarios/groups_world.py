@@ -84,7 +84,7 @@ from tests.scenarios.groups_text import (
     write_share,
 )
 
-UUID = re.compile(r"-[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")  # behind the name of who has no answer yet
+UUID = re.compile(r"-[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")  # behind the name of a member without an answer yet
 
 
 class World:

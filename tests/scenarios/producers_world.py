@@ -1,4 +1,4 @@
-"""The world of the producer transcripts: one partition on a disk in memory, who writes to it, and what readers get.
+"""The world of the producer transcripts: one partition on a disk in memory, its producers, and what readers get.
 
     write PID/EPOCH SEQUENCE VALUE [VALUE ...] [txn] [v2] [guard=NAME]     a batch of a producer, in a transaction or not
     plain VALUE [VALUE ...]                       a batch without a producer

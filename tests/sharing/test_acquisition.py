@@ -1,4 +1,4 @@
-"""Who gets which records: whole log batches or not one too many, holes and control batches passed over, failing records in small parts."""
+"""Which records a member gets: whole log batches or not one too many, no gaps and control batches, failing records in small parts."""
 
 from __future__ import annotations
 

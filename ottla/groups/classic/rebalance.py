@@ -2,7 +2,7 @@
 
 A rebalance begins when the membership or a subscription changes (`prepare_rebalance`). The group waits until all known members have sent
 JoinGroup, at most for the slowest member's rebalance timeout; a new group waits `group.initial.rebalance.delay.ms` for company. Then
-(`complete_join`) members that did not come are dropped, save static members, who keep their place until their session ends; the generation
+(`complete_join`) members that did not come are dropped, save static ones, which keep their place until their session ends; the generation
 goes up, a protocol is voted for, and all members are answered, the leader with all subscriptions. What SyncGroup makes of it is in
 `sync.py`.
 
@@ -286,7 +286,7 @@ def _expire_session(shard: GroupShard, group_id: str, member_id: str, now_ms: in
 
 
 def watch_members(shard: GroupShard, group: ClassicGroup, draft: Draft, now_ms: int) -> None:
-    """Makes the timers of a group that came out of the log, for whom there is none yet."""
+    """Makes the timers of a loaded group, for members without one."""
     for member in group.members.values():
         if member.timer_ms is None:
             extend_session(shard, group, member, draft, now_ms)

@@ -134,7 +134,7 @@ def _deal(members: Sequence[MemberSpec], kept: list[dict[Uuid, list[int]]], room
 
 
 class _Balance:
-    """Members by index; who owns what, and how much each has."""
+    """Members by index; the owner of each partition, and how much each member has."""
 
     def __init__(self, members: Sequence[MemberSpec], counts: Mapping[Uuid, int]) -> None:
         self._members = members

@@ -24,7 +24,7 @@ def test_uniform_deals_in_turn() -> None:
 
 
 def test_uniform_leaves_what_it_need_not_move() -> None:
-    """A third member takes one partition from the one who has most, and nothing else moves."""
+    """A third member takes one partition from the one that has most, and nothing else moves."""
     before: Targets = {"a": {T1: (0, 2), T3: (1,)}, "b": {T1: (1,), T3: (0,)}}
     members = [spec(member_id, T1, T3, target=target) for member_id, target in before.items()] + [spec("c", T1, T3)]
     after = assign_uniform(members, COUNTS)

@@ -1,4 +1,4 @@
-"""The assignor `simple`: everything is read, evenly, by those who want it, and what can stay stays."""
+"""The assignor `simple`: every partition is read, evenly, by its subscribers, and moves only if it must."""
 
 from __future__ import annotations
 
