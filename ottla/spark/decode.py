@@ -11,6 +11,7 @@ Left out: control batches and aborted ones, which the client has dropped, and ch
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -23,7 +24,7 @@ from ottla.spark.errors import DamagedBatchError
 from ottla.spark.varints import read_varints, unzigzag
 from ottla.wire.batch_header import LOG_APPEND_TIME, BatchHeader, record_section
 from ottla.wire.record_validation import read_zigzag
-from ottla.wire.records import Buffer, read_records
+from ottla.wire.records import Buffer, iter_records
 
 _GROUP_BYTES = 2 << 20
 """Unpacked bytes that are decoded together: enough that the calls of numpy weigh nothing, few enough for a core's cache."""
@@ -36,6 +37,12 @@ _MS_SAFE = 1 << 52
 """Timestamps and deltas below this can be added without a thought about overflow."""
 
 _TIMESTAMP = pa.timestamp("us", "UTC")
+
+_TURNS_MIN = 8
+"""So many records are walked one by one before others of the same size are looked for; after each failure twice as many."""
+_RUN_MIN = 16
+_RUN_MAX = 4096
+"""How many records are looked at together at first, and at most."""
 
 _STEP = [1 + (byte >> 1) for byte in range(128)] + [2 + (byte - 128 >> 1) for byte in range(128, 256)]
 _STEP_HIGH = tuple(byte << 6 for byte in range(128))
@@ -142,7 +149,7 @@ def _first_damaged(fetched: Fetched, group: Sequence[_Section], error: Exception
     """The error that names the batch: each one is read by the codec of single records, whose messages are exact."""
     for section in group:
         try:
-            read_records(section.batch)
+            deque(iter_records(section.batch), maxlen=0)
         except WireError as found:
             return _damaged(fetched, section.header, found)
     return _damaged(fetched, group[0].header, error)
@@ -165,7 +172,22 @@ def _record_bounds(buffer: bytes, group: Sequence[_Section]) -> _Bounds:
 
 
 def _append_starts(starts: list[int], data: bytes, position: int, count: int) -> None:
-    """Appends where each of `count` records starts. The one loop over records: it costs as much as all the rest."""
+    """Appends where each of `count` records starts, in turns: some are walked one by one, then it is tried whether more are of one size."""
+    wanted, turns, window = len(starts) + count, _TURNS_MIN, _RUN_MIN
+    while len(starts) < wanted:
+        position = _walk(starts, data, position, min(turns, wanted - len(starts)))
+        size = position - starts[-1]
+        run = _count_alike(data, position, size, min(window, wanted - len(starts)))
+        starts.extend(range(position, position + run * size, size))
+        position += run * size
+        if run == window:
+            turns, window = 1, min(4 * window, _RUN_MAX)
+        else:
+            turns, window = _TURNS_MIN if run >= _RUN_MIN else 2 * max(turns, _TURNS_MIN), _RUN_MIN
+
+
+def _walk(starts: list[int], data: bytes, position: int, count: int) -> int:
+    """Appends the starts of `count` records one by one; where the last one ends. The one loop over records: as costly as all the rest."""
     append, step, step_high, wanted = starts.append, _STEP, _STEP_HIGH, len(starts) + count
     while len(starts) < wanted:
         try:
@@ -180,6 +202,21 @@ def _append_starts(starts: list[int], data: bytes, position: int, count: int) ->
             # A length of three bytes or more; one that is cut off raises IndexError again.
             length, position = read_zigzag(data, position)
             position += length >> 1
+    return position
+
+
+def _count_alike(data: bytes, position: int, size: int, count: int) -> int:
+    """How many records from `position` on have the same length field as the one of `size` bytes before it, as rows of fixed width have."""
+    length = data[position - size : position - size + 2]
+    if data[position : position + 1] != length[:1] or len(length) < 2:
+        return 0
+    end = position + size * count
+    lows = data[position:end:size]
+    run = len(lows) - len(lows.lstrip(length[:1]))
+    if length[0] < 128:
+        return run
+    highs = data[position + 1 : end : size]
+    return 0 if length[1] >= 128 else min(run, len(highs) - len(highs.lstrip(length[1:])))
 
 
 def _read_fields(buffer: bytes, group: Sequence[_Section], bounds: _Bounds) -> _Fields:

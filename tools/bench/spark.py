@@ -65,15 +65,11 @@ class Side:
         is_ours = name == "ottla"
         python = sys.executable if is_ours else python_program()
         variables = {**os.environ, "PYTHONPATH": str(ROOT)} if is_ours else environment()
+        self.errors = tempfile.TemporaryFile("w+")  # noqa: SIM115
         command = [python, str(PROGRAM), name]
+        folder = tempfile.gettempdir()
         self.process = subprocess.Popen(
-            command,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            text=True,
-            env=variables,
-            cwd=tempfile.gettempdir(),
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.errors, text=True, env=variables, cwd=folder
         )
 
     def run(self, job: str, **details: Any) -> dict[str, Any]:
@@ -84,7 +80,8 @@ class Side:
         for line in self.process.stdout:
             if line.startswith("RESULT "):
                 return dict(json.loads(line.removeprefix("RESULT ")))
-        raise RuntimeError(f"{job} failed in the session of {self.name}")
+        self.errors.seek(0)
+        raise RuntimeError(f"{job} failed in the session of {self.name}:\n{self.errors.read()[-4000:]}")
 
     def source(self, topic: str, **more: str) -> dict[str, str]:
         return {
@@ -110,6 +107,7 @@ class Side:
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
+        self.errors.close()
 
 
 class Bench:
