@@ -20,8 +20,9 @@ from tools.spark_connector import environment, python_program
 
 PROGRAM = Path(__file__).with_name("kafka_connector_program.py")
 PROGRAM_SECONDS = 300
-START_MS = (time.time_ns() // 1_000_000_000 + 60) * 1000
-"""The first record's timestamp: later than those of the markers, which a search by time finds as well."""
+START_MS = (time.time_ns() // 1_000_000_000 + 3000) * 1000
+"""The first record's timestamp: later than those of the markers, which a search by time finds as well, however late they are written; and
+less than an hour ahead, which is what brokers accept."""
 pytestmark = pytest.mark.timeout(900)
 """The first run installs half a gigabyte."""
 
