@@ -53,6 +53,13 @@ def forget(connection: Connection) -> None:
         client.close()
 
 
+def close_clients() -> None:
+    """Closes all clients of this process; the next use opens others."""
+    for process, connection in list(_clients):
+        if process == os.getpid():
+            forget(connection)
+
+
 @contextmanager
 def explained(connection: Connection, option: str) -> Iterator[None]:
     """Turns a client's error into a `PipelineError` of one line that names the option to look at; `option` names topics."""

@@ -9,6 +9,7 @@ import pytest
 
 import ottla.client
 from ottla.client import Client
+from ottla.spark.connections import close_clients
 from ottla.spark.relay import close_relays
 from ottla.testing.broker import Broker
 from tests.spark.pipeline import Pipeline
@@ -18,6 +19,7 @@ from tests.spark.pipeline import Pipeline
 def broker() -> Iterator[Broker]:
     with Broker() as started:
         yield started
+        close_clients()
 
 
 @pytest.fixture
