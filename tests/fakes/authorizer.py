@@ -18,7 +18,9 @@ class StrictAuthorizer:
 
     def is_allowed(self, requester: Requester, operation: AclOperation, resource_type: ResourceType, name: str) -> bool:
         self.asked.append((operation, resource_type, name))
-        return not self.denied & {operation, resource_type, name, (operation, resource_type), (operation, name)}
+        parts = (operation, resource_type, name, (operation, resource_type), (operation, name))
+        # By type as well: an operation and a resource type of the same number are equal.
+        return not any(type(part) is type(denied) and part == denied for part in parts for denied in self.denied)
 
     def is_allowed_on_any(self, requester: Requester, operation: AclOperation, resource_type: ResourceType) -> bool:
         return self.is_allowed(requester, operation, resource_type, ANY_NAME)
