@@ -1,7 +1,11 @@
-"""A broker process for the tests of this folder that need one, a client of it, and a pipeline with topics of the test's own."""
+"""A broker process for the tests of this folder that need one, a client of it, and a pipeline with topics of the test's own.
+
+`OTTLA_BOOTSTRAP` names another Kafka-compatible broker to use instead.
+"""
 
 from __future__ import annotations
 
+import os
 import uuid
 from collections.abc import Iterator
 
@@ -12,18 +16,27 @@ from ottla.client import Client
 from ottla.spark.connections import close_clients
 from ottla.spark.relay import close_relays
 from ottla.testing.broker import Broker
-from tests.spark.pipeline import Pipeline
+from ottla.testing.handle import BrokerHandle
+from ottla.testing.plugin import BOOTSTRAP_VARIABLE
+from tests.spark.pipeline import Pipeline, wait_for_topic
 
 
 @pytest.fixture(scope="session")
-def broker() -> Iterator[Broker]:
-    with Broker() as started:
-        yield started
+def broker() -> Iterator[BrokerHandle]:
+    bootstrap = os.environ.get(BOOTSTRAP_VARIABLE)
+    if bootstrap is None:
+        with Broker() as started:
+            yield started
+            close_clients()
+    else:
+        handle = BrokerHandle(bootstrap)
+        yield handle
         close_clients()
+        handle.close()
 
 
 @pytest.fixture
-def client(broker: Broker) -> Iterator[Client]:
+def client(broker: BrokerHandle) -> Iterator[Client]:
     """A client that the proxy's faults do not reach."""
     with ottla.client.connect(broker.direct_server) as connected:
         yield connected
@@ -36,11 +49,12 @@ def may_use_v2(request: pytest.FixtureRequest) -> bool:
 
 
 @pytest.fixture
-def pipeline(broker: Broker, client: Client, may_use_v2: bool) -> Iterator[Pipeline]:
+def pipeline(broker: BrokerHandle, client: Client, may_use_v2: bool) -> Iterator[Pipeline]:
     """A source of two partitions, a sink of two, and a group, none used before; its drivers reach the broker by a proxy with faults."""
     name = uuid.uuid4().hex[:12]
-    client.create_topic(f"in-{name}", partitions=2)
-    client.create_topic(f"out-{name}", partitions=2)
+    for topic in (f"in-{name}", f"out-{name}"):
+        client.create_topic(topic, partitions=2)
+        wait_for_topic(client, topic)
     made = Pipeline(broker.bootstrap_server, f"in-{name}", f"out-{name}", f"group-{name}", may_use_v2)
     yield made
     made.close()

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ottla.client import Client, TopicPartition
+from ottla.client import Client, KafkaError, TopicPartition
 from ottla.spark.decision import BatchRange
 from ottla.spark.relay import Outcome, Relay, Target
 from ottla.spark.spool import TaskOutput
 from tests.spark.encoded import task_output, values
 
+WAIT_S = 60.0
 ROWS = 3
 """Of each batch in each partition of the sink."""
 
@@ -62,13 +64,38 @@ class Pipeline:
         outputs = [self.rows(batch) if isinstance(batch, int) else self.rows(*batch) for batch in batches]
         return [value for number in range(2) for rows in outputs for value in rows[TopicPartition(self.sink, number)]]
 
+    def wait_for_markers(self, client: Client) -> None:
+        """Waits until no transaction is being completed: a broker may answer EndTxn before readers see the end."""
+        deadline = time.monotonic() + WAIT_S
+        while transaction_state(client, f"eos/{self.group}").startswith("Prepare"):
+            assert time.monotonic() < deadline, "the transaction is not completed in time"
+            time.sleep(0.01)
+
     def check(self, client: Client, batches: Iterable[int | tuple[int, str]]) -> None:
         """The sink has the output of these batches and nothing else, and the group's offsets are the end of the last."""
         wanted = list(batches)
+        self.wait_for_markers(client)
         assert values(client, self.sink) == self.expected(wanted)
         last = max([batch if isinstance(batch, int) else batch[0] for batch in wanted], default=None)
         found = {partition: one.offset for partition, one in client.committed(self.group).items()}
         assert found == ({} if last is None else self.range(last).end)
+
+
+def wait_for_topic(client: Client, topic: str) -> None:
+    """Waits for the leaders of a new topic: a broker may answer CreateTopics before it has them."""
+    deadline = time.monotonic() + WAIT_S
+    while topic not in client.topics() or any(one.leader < 0 for one in client.describe_topic(topic).partitions):
+        assert time.monotonic() < deadline, "the topic has no leader in time"
+        time.sleep(0.01)
+
+
+def transaction_state(client: Client, transactional_id: str) -> str:
+    """The state of a transactional id, empty before its first use."""
+    try:
+        return client.describe_transaction(transactional_id).state
+    except KafkaError as error:
+        assert error.name == "TRANSACTIONAL_ID_NOT_FOUND"
+        return ""
 
 
 class Driver:
