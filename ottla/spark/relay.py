@@ -41,7 +41,7 @@ from ottla.client import (
 )
 from ottla.spark.commit_metadata import CommitMetadata
 from ottla.spark.decision import Batch, BatchRange, is_committed
-from ottla.spark.errors import BrokerError, FencedDriverError, OffsetConflictError, SpoolError
+from ottla.spark.errors import BrokerError, FencedDriverError, OffsetConflictError, OptionError, SpoolError
 from ottla.spark.output_digest import OutputDigest
 from ottla.spark.sending import Slice, read_ahead, slices
 from ottla.spark.spool import TaskOutput, output_bytes_max, too_large
@@ -259,18 +259,22 @@ class Relay:
             transaction.produce(piece)
 
     def _end(self, transaction: Transaction, is_repeated: bool) -> None:
-        """Commits. Without offsets to compare afterwards, a commit of unknown outcome can only be repeated, never begun again."""
-        deadline = self._now() + self.target.retry_s
+        """Commits. Without offsets to compare afterwards, a commit of unknown outcome can only be repeated, never begun again.
+
+        Any refusal that may pass counts as unknown: it may answer a repetition of a commit that was carried out.
+        """
+        deadline, pause_s = self._now() + self.target.retry_s, PAUSE_S_MIN
         while True:
             try:
                 transaction.commit()
                 return
-            except (OutcomeUnknownError, TransportError) as error:
-                if not is_repeated:
+            except (OutcomeUnknownError, TransportError, KafkaError) as error:
+                if not is_repeated or (isinstance(error, KafkaError) and not error.is_retriable):
                     raise
                 if self._now() > deadline:
                     raise BrokerError(f"it is not known whether the output was committed: {error}") from error
-            self._pause(PAUSE_S_MAX)
+            self._pause(pause_s)
+            pause_s = min(PAUSE_S_MAX, pause_s * 2)
 
     def _repeat(self, attempt: Callable[[], Outcome], name: str) -> Outcome:
         """Begins the batch again after failures that may pass, until `retry_s` is over."""
@@ -320,7 +324,10 @@ class Relay:
         if self._client is not None:
             return self._client
         target = self.target
-        client = self._connect(target.bootstrap, dict(target.config), client_id=CLIENT_ID, timeout_s=target.request_timeout_s)
+        try:
+            client = self._connect(target.bootstrap, dict(target.config), client_id=CLIENT_ID, timeout_s=target.request_timeout_s)
+        except ValueError as error:
+            raise OptionError(f"kafka.bootstrap.servers, kafka.security.protocol, kafka.sasl.*, kafka.ssl.*: {error}") from None
         self._client = client
         members = client.describe_group(group).members if group is not None else ()
         if members:

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import multiprocessing
+import time
 from pathlib import Path
 
 import pytest
 
-from ottla.client import Client, TopicPartition
+from ottla.client import Client, ErrorCode, OutcomeUnknownError, TopicPartition, Transaction
+from ottla.client.errors import refused
 from ottla.spark import relay
 from ottla.spark.commit_metadata import CommitMetadata, parse_metadata
 from ottla.spark.decision import BatchRange
-from ottla.spark.errors import BrokerError, OffsetConflictError, OutputError, SpoolError
+from ottla.spark.errors import BrokerError, OffsetConflictError, OptionError, OutputError, SpoolError
 from ottla.spark.output_digest import OutputDigest
-from ottla.spark.relay import Target, commit_batch, write_batch
+from ottla.spark.relay import Relay, Target, commit_batch, write_batch
 from ottla.spark.spool import Spool
 from tests.spark.encoded import encode, task_output, values
-from tests.spark.pipeline import Pipeline
+from tests.spark.pipeline import WAIT_S, Pipeline
 
 
 def test_each_batch_is_committed_once_with_its_offsets(pipeline: Pipeline, client: Client) -> None:
@@ -47,6 +49,7 @@ def test_the_metadata_beside_the_offsets_names_the_batch_and_its_output(pipeline
 def test_a_batch_without_output_moves_the_offsets(pipeline: Pipeline, client: Client) -> None:
     outcome = pipeline.driver().relay.commit([task_output({})], batch_id=0, query_id="q", batch_range=pipeline.range(0))
     assert (outcome.is_committed_now, outcome.rows) == (True, 0)
+    pipeline.wait_for_markers(client)
     assert {partition: one.offset for partition, one in client.committed(pipeline.group).items()} == pipeline.range(0).end
 
 
@@ -128,9 +131,39 @@ def test_a_batch_job_is_one_transaction(pipeline: Pipeline, client: Client, may_
     outputs = [task_output(pipeline.rows(number)) for number in range(2)]
     outcome = write_batch(pipeline.target(), outputs, may_use_v2=may_use_v2)
     assert (outcome.is_committed_now, outcome.rows) == (True, 12)
-    assert values(client, pipeline.sink) == pipeline.expected([0, 1])
+    deadline = time.monotonic() + WAIT_S
+    while values(client, pipeline.sink) != pipeline.expected([0, 1]):
+        assert time.monotonic() < deadline, "the output does not become visible"
     assert client.committed(pipeline.group) == {}
     assert write_batch(Target("127.0.0.1:1"), [task_output({})]).rows == 0
+
+
+def test_a_batch_job_s_commit_of_unknown_outcome_is_repeated_and_never_begun_again(
+    pipeline: Pipeline, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No offsets tell whether it was carried out, so a second transaction might double the output."""
+    commit = Transaction.commit
+    answers = [OutcomeUnknownError("no answer"), refused(ErrorCode.COORDINATOR_NOT_AVAILABLE, "moving"), None]
+
+    def answer(transaction: Transaction) -> None:
+        if transaction.is_open:
+            commit(transaction)
+        following = answers.pop(0)
+        if following is not None:
+            raise following
+
+    monkeypatch.setattr(Transaction, "commit", answer)
+    job = Relay(pipeline.target(), transactional_id=f"batch/{pipeline.group}", may_use_v2=pipeline.may_use_v2, pause=lambda _: None)
+    outcome = job.write([task_output(pipeline.rows(0))])
+    job.close()
+    assert (answers, outcome.tries) == ([], 1)
+    assert len(values(client, pipeline.sink, isolation="read_uncommitted")) == 6
+
+
+def test_settings_that_make_no_sense_name_the_options() -> None:
+    target = Target("127.0.0.1:1", (("security.protocol", "TLS"),), "g")
+    with pytest.raises(OptionError, match=r"kafka\.security\.protocol.*TLS"):
+        commit_batch(target, [], batch_id=0, query_id="q", batch_range=BatchRange({}, {}))
 
 
 def test_the_relay_of_a_process_is_kept_and_a_forked_child_makes_its_own(pipeline: Pipeline, client: Client) -> None:
