@@ -3,7 +3,7 @@
 Spark writes them into the query's offset log before the batch runs: `<checkpoint>/offsets/<batch id>` has the end, the entry before it the
 start. A driver that cannot read the checkpoint as files (an object store) takes them from a rendezvous file on its host: the source leaves
 there what Spark asks it to plan (`leave_range`). A batch without data is not planned, so the entry is marked once its batch is committed
-(`mark_used`): found by a later batch it means that nothing moved.
+(`mark_used`): found by the batch after it, it means that nothing moved. That way takes one source a group.
 
 A query without an `ottla` source of this group counts its batches instead: batch n moves the group's offset of a partition of the sink's
 topic from n to n + 1.
@@ -17,7 +17,7 @@ import os
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import unquote, urlsplit
 
 from ottla.client import TopicPartition
@@ -109,54 +109,73 @@ def _counted(batch_id: int, group: str, sink_topic: str | None) -> BatchRange:
 # The rendezvous file
 
 
-class _Entry:
-    """What is in a rendezvous file; `used_by` is the batch that was committed with it, None before."""
+class _Entry(NamedTuple):
+    """What is in a rendezvous file. `used_by` is the last batch that was committed with it, None before.
 
-    def __init__(self, range_: BatchRange, used_by: int | None) -> None:
-        self.range = range_
-        self.used_by = used_by
+    `is_of_several` when sources of different topics left a range for the same batch.
+    """
+
+    range: BatchRange
+    used_by: int | None
+    is_of_several: bool
 
 
 def leave_range(
     group: str, start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int], *, rendezvous: Path | None = None
 ) -> None:
     """Leaves the range that is being planned for the sink of the same group on this host."""
-    _write_entry(group, {"start": write_offsets(group, start), "end": write_offsets(group, end), "used_by": None}, rendezvous)
+    before = _read_entry(group, rendezvous)
+    is_of_several = before is not None and before.used_by is None and not _topics(before.range.end) & _topics(end)
+    _write_entry(group, _Entry(BatchRange(start, end), None, is_of_several), rendezvous)
 
 
 def mark_used(group: str, batch_id: int, *, rendezvous: Path | None = None) -> None:
-    """Notes that the range was committed as this batch, so that a later one without data does not take it for its own."""
+    """Notes that the range was committed as this batch, so that the next one, if it has no data, does not take it for its own."""
     left = _read_entry(group, rendezvous)
-    if left is not None and left.range.start is not None:
-        start, end = write_offsets(group, left.range.start), write_offsets(group, left.range.end)
-        _write_entry(group, {"start": start, "end": end, "used_by": batch_id}, rendezvous)
+    if left is not None:
+        _write_entry(group, left._replace(used_by=batch_id), rendezvous)
 
 
 def _from_rendezvous(checkpoint: str | None, batch_id: int, group: str, rendezvous: Path | None) -> BatchRange:
     left = _read_entry(group, rendezvous)
-    if left is None:
+    if left is not None and left.is_of_several:
         raise OffsetConflictError(
-            f"group: the range of batch {batch_id} cannot be found: checkpointLocation {checkpoint!r} cannot be read as files here, and no "
-            f"source of the query has the option group={group!r}"
+            f"checkpointLocation: several sources of the query have the option group={group!r}, which needs a checkpoint that can be read "
+            f"as files here; {checkpoint!r} cannot"
         )
-    if left.used_by is not None and left.used_by < batch_id:
+    if left is not None and left.used_by in (None, batch_id):
+        return left.range
+    if left is not None and left.used_by == batch_id - 1:
         return BatchRange(left.range.end, left.range.end)
-    return left.range
+    raise OffsetConflictError(
+        f"group: the range of batch {batch_id} cannot be found: checkpointLocation {checkpoint!r} cannot be read as files here, and no "
+        f"source of the query with the option group={group!r} has planned it on this host"
+    )
+
+
+def _topics(offsets: Mapping[TopicPartition, int]) -> set[str]:
+    return {partition.topic for partition in offsets}
 
 
 def _read_entry(group: str, rendezvous: Path | None) -> _Entry | None:
     try:
         value: Any = json.loads(_entry_path(group, rendezvous).read_text())
         start, end = read_offsets(value["start"]), read_offsets(value["end"])
-        used_by = value["used_by"]
+        used_by, is_of_several = value["used_by"], value["several"]
     except (OSError, ValueError, KeyError, TypeError):
         return None
     if start is None or end is None:
         return None
-    return _Entry(BatchRange(start[1], end[1]), used_by if isinstance(used_by, int) else None)
+    return _Entry(BatchRange(start[1], end[1]), used_by if isinstance(used_by, int) else None, bool(is_of_several))
 
 
-def _write_entry(group: str, value: Mapping[str, Any], rendezvous: Path | None) -> None:
+def _write_entry(group: str, entry: _Entry, rendezvous: Path | None) -> None:
+    value = {
+        "start": write_offsets(group, entry.range.start or {}),
+        "end": write_offsets(group, entry.range.end),
+        "used_by": entry.used_by,
+        "several": entry.is_of_several,
+    }
     path = _entry_path(group, rendezvous)
     handle, name = tempfile.mkstemp(prefix="range-", dir=path.parent)
     with os.fdopen(handle, "w") as file:

@@ -86,12 +86,27 @@ def test_a_used_rendezvous_means_that_nothing_moved(tmp_path: Path) -> None:
     mark_used("g", 5, rendezvous=tmp_path)
     assert find_batch_range(None, 5, group="g", rendezvous=tmp_path) == BatchRange({A: 2}, {A: 9})
     assert find_batch_range(None, 6, group="g", rendezvous=tmp_path) == BatchRange({A: 9}, {A: 9})
+    mark_used("g", 6, rendezvous=tmp_path)
+    assert find_batch_range(None, 7, group="g", rendezvous=tmp_path) == BatchRange({A: 9}, {A: 9})
+    for batch_id in (5, 8):  # of another driver, or of a checkpoint that is not this one
+        with pytest.raises(OffsetConflictError, match=rf"range of batch {batch_id} cannot be found"):
+            find_batch_range(None, batch_id, group="g", rendezvous=tmp_path)
     mark_used("another", 5, rendezvous=tmp_path)
+
+
+def test_several_sources_of_a_group_need_the_offset_log(tmp_path: Path) -> None:
+    for _ in range(2):
+        leave_range("g", {A: 2}, {A: 9}, rendezvous=tmp_path)
+        leave_range("g", {B: 0}, {B: 3}, rendezvous=tmp_path)
+        with pytest.raises(OffsetConflictError, match=r"checkpointLocation: several sources .*group='g'.*s3a://"):
+            find_batch_range("s3a://bucket/c", 0, group="g", rendezvous=tmp_path)
+    leave_range("g", {B: 0}, {B: 3}, rendezvous=tmp_path)
+    assert find_batch_range(None, 0, group="g", rendezvous=tmp_path) == BatchRange({B: 0}, {B: 3})
 
 
 def test_a_damaged_rendezvous_is_none(tmp_path: Path) -> None:
     leave_range("g", {A: 2}, {A: 9}, rendezvous=tmp_path)
-    for text in ("", "{}", "[]", '{"start": 1, "end": 2, "used_by": null}'):
+    for text in ("", "{}", "[]", '{"start": 1, "end": 2, "used_by": null, "several": false}'):
         next(tmp_path.glob("*.range")).write_text(text)
         with pytest.raises(OffsetConflictError, match=r"cannot be found"):
             find_batch_range(None, 5, group="g", rendezvous=tmp_path)

@@ -1,0 +1,53 @@
+"""A checkpoint that Python cannot read as files: source and sink meet on the driver's host, and nothing is lost or doubled.
+
+Hadoop's `viewfs` stands for an object store: the files lie in a local directory, under an address that only Hadoop resolves.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ottla.client import connect
+from ottla.testing.broker import Broker
+from tests.spark_jobs.cluster_program import WINDOW_S, windows
+from tests.spark_jobs.queries import run, stock_records, stream, stream_writer, write_numbers
+
+LINK = "fs.viewfs.mounttable.ottla-tests.link./checkpoints"
+
+
+@pytest.fixture
+def mounted(spark: Any, tmp_path: Path) -> Iterator[str]:
+    """The address of the test's directory under `viewfs`."""
+    settings = spark.sparkContext._jsc.hadoopConfiguration()
+    settings.set(LINK, tmp_path.as_uri())
+    yield "viewfs://ottla-tests/checkpoints/query"
+    settings.unset(LINK)
+
+
+def test_batches_with_and_without_input_are_committed_once(spark: Any, broker: Broker, mounted: str, tmp_path: Path) -> None:
+    name = uuid.uuid4().hex[:12]
+    source, sink, group = broker.create_topic(f"in-{name}"), broker.create_topic(f"out-{name}"), f"g-{name}"
+    given = {"subscribe": source, "group": group, "startingOffsets": "earliest", "maxOffsetsPerTrigger": "150"}
+
+    def query() -> Any:
+        rows = windows(stream(spark, broker, **given).load())
+        return stream_writer(rows, broker, mounted, topic=sink, group=group)
+
+    write_numbers(broker, source, range(300))
+    run(query())
+    write_numbers(broker, source, [1_000_000])
+    run(query())
+    commits = tmp_path / "query" / "commits"
+    last = max(int(path.name) for path in commits.iterdir() if path.name.isdigit())
+    for left in (f"{last}", f".{last}.crc"):
+        (commits / left).unlink(missing_ok=True)
+    run(query())
+    found = sorted(message.value() for message in stock_records(broker, sink))
+    assert found == sorted(b"%d/%d" % (start, WINDOW_S) for start in range(0, 300, WINDOW_S))
+    with connect(broker.direct_server) as client:
+        assert {one.offset for one in client.committed(group).values()} == {301}
