@@ -6,7 +6,7 @@
 #   make bench                   what one broker costs, next to a bare loop;  make bench-peer: next to Apache Kafka
 #   make bench-spark             the Spark source and sink, next to Spark's own Kafka connector on the same broker
 #   make sim SEED=7 SEEDS=100    simulated brokers under faults, from seed 7 on
-#   make night                   hypothesis and simulation with many more examples
+#   make night                   hypothesis, simulation, schedules of the Spark relay and kills of pipelines, many more of each
 #   make rewrite                 renews generated docs and transcripts; read the diff before you commit it
 #   make docs                    the documentation's site, in build/site
 #   make clean                   removes what the targets above have made
@@ -74,7 +74,8 @@ sim: $(STAMP)
 	@$(BIN)/python -m tests.sim --share SEED=$(SEED) SEEDS=$(SEEDS)
 
 night: $(SPARK)
-	@HYPOTHESIS_PROFILE=night $(PYTEST) -n $(WORKERS) --timeout=7200 --ignore=tests/clients --ignore=tests/spark_jobs
+	@HYPOTHESIS_PROFILE=night OTTLA_RELAY_SCHEDULES=20000 $(PYTEST) -n $(WORKERS) --timeout=7200 --ignore=tests/clients --ignore=tests/spark_jobs
+	@OTTLA_SPARK_KILL_RUNS=30 OTTLA_SPARK_KILL_SEED=$$(date +%s) $(PYTEST) tests/spark_jobs/test_kills.py
 	@if [ -f tests/sim/__main__.py ]; then $(BIN)/python -m tests.sim SEED=$$(date +%s) SEEDS=2000; fi
 	@if [ -f tests/sim/__main__.py ]; then $(BIN)/python -m tests.sim --share SEED=$$(date +%s) SEEDS=2000; fi
 

@@ -22,15 +22,15 @@ import ottla.client
 from ottla.client import Client, KafkaError, TopicPartition
 from ottla.spark.decision import BatchRange
 from ottla.spark.errors import FencedDriverError, OffsetConflictError
-from ottla.spark.spool import SpooledBatch, TaskOutput
+from ottla.spark.spool import Spool, SpooledBatch, TaskOutput, discard
 from ottla.testing.broker import Broker
+from ottla.testing.handle import BrokerHandle
 from ottla.wire.batch_header import stamp_producer
 from tests.clients.broker_process import BrokerProcess
 from tests.spark.encoded import encode, task_output, values
-from tests.spark.pipeline import Driver, Pipeline
+from tests.spark.pipeline import WAIT_S, Driver, Pipeline, transaction_state
 
 PRODUCE, INIT_PRODUCER_ID, ADD_PARTITIONS, ADD_OFFSETS, END_TXN, TXN_OFFSET_COMMIT = 0, 22, 24, 25, 26, 28
-WAIT_S = 60.0
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -75,11 +75,7 @@ def kill_driver(pipeline: Pipeline, batch_id: int, point: str, execution: str = 
 
 def state(client: Client, pipeline: Pipeline) -> str:
     """The state of the pipeline's transactional id, empty before its first use."""
-    try:
-        return client.describe_transaction(f"eos/{pipeline.group}").state
-    except KafkaError as error:
-        assert error.name == "TRANSACTIONAL_ID_NOT_FOUND"
-        return ""
+    return transaction_state(client, f"eos/{pipeline.group}")
 
 
 @contextmanager
@@ -99,6 +95,29 @@ def sending_in_the_background(driver: Driver, output: TaskOutput, batch_id: int)
         yield failures
     finally:
         thread.join()
+
+
+# Spark's tasks
+
+
+def test_speculation_and_zombie_tasks_leave_output_that_no_commit_names(pipeline: Pipeline, client: Client, tmp_path: Path) -> None:
+    """Two attempts of a task run at once: the driver gets the message of one, and the other ends whenever it likes."""
+    spool = Spool.create(None, parent=tmp_path)
+    outputs: list[TaskOutput] = []
+    zombie = spool.open("0-0")
+    for partition, rows in pipeline.rows(0, "zombie").items():
+        zombie.append(partition, encode(*rows), len(rows))
+    with spool.open("0-1") as winner:
+        for partition, rows in pipeline.rows(0, "winner").items():
+            winner.append(partition, encode(*rows), len(rows))
+        outputs.append(winner.finish())
+    driver = pipeline.driver()
+    assert driver.send(outputs, 0).is_committed_now
+    discard(outputs)
+    late = zombie.finish()
+    assert not Path(late.path or "").exists(), "its file is gone with the batch"
+    assert driver.commit(1).is_committed_now
+    pipeline.check(client, [(0, "winner"), 1])
 
 
 # Crashes of the driver
@@ -168,7 +187,7 @@ def test_a_crash_at_any_request_between_two_batches_never_loses_or_doubles_one(p
 )
 @pytest.mark.parametrize("is_carried_out", [True, False], ids=["answer-lost", "request-lost"])
 def test_the_answer_to_any_request_is_lost_and_the_same_driver_commits_once(
-    pipeline: Pipeline, client: Client, broker: Broker, api: str, is_carried_out: bool
+    pipeline: Pipeline, client: Client, broker: BrokerHandle, api: str, is_carried_out: bool
 ) -> None:
     driver = pipeline.driver()
     driver.commit(0)
@@ -182,7 +201,7 @@ def test_the_answer_to_any_request_is_lost_and_the_same_driver_commits_once(
     pipeline.check(client, [0, 1, 2])
 
 
-def test_end_txn_stays_unanswered_and_the_committed_offsets_decide(pipeline: Pipeline, client: Client, broker: Broker) -> None:
+def test_end_txn_stays_unanswered_and_the_committed_offsets_decide(pipeline: Pipeline, client: Client, broker: BrokerHandle) -> None:
     """The commit is given up as unknown; InitProducerId and the offsets tell that it was carried out."""
     driver = pipeline.driver(request_timeout_s=1.0)
     driver.commit(0)
@@ -250,7 +269,7 @@ def test_zombie_driver_wakes_up_before_step_1_without_its_epoch_and_the_other_st
     pipeline.check(client, [0, 1, 2])
 
 
-def test_a_fenced_driver_stops_and_never_takes_over_again_by_itself(pipeline: Pipeline, client: Client, broker: Broker) -> None:
+def test_a_fenced_driver_stops_and_never_takes_over_again_by_itself(pipeline: Pipeline, client: Client, broker: BrokerHandle) -> None:
     first, second = pipeline.driver(), pipeline.driver()
     first.commit(0)
     second.commit(1)
@@ -281,7 +300,7 @@ def test_delayed_duplicate_produce_of_an_older_batch_is_rejected(pipeline: Pipel
     pipeline.check(client, [0, 1])
 
 
-def test_delayed_duplicate_produce_of_the_same_sequence_is_dropped(pipeline: Pipeline, client: Client, broker: Broker) -> None:
+def test_delayed_duplicate_produce_of_the_same_sequence_is_dropped(pipeline: Pipeline, client: Client, broker: BrokerHandle) -> None:
     """The answer to Produce is lost, so that the same batches are sent again."""
     broker.lose_answer("Produce")
     assert pipeline.driver().commit(0).tries == 1
@@ -289,7 +308,7 @@ def test_delayed_duplicate_produce_of_the_same_sequence_is_dropped(pipeline: Pip
     assert len(values(client, pipeline.sink, isolation="read_uncommitted")) == 6
 
 
-def test_delayed_duplicate_end_txn_changes_nothing(pipeline: Pipeline, client: Client, broker: Broker) -> None:
+def test_delayed_duplicate_end_txn_changes_nothing(pipeline: Pipeline, client: Client, broker: BrokerHandle) -> None:
     """The end is repeated by the client after its answer is lost; the copy meets a transaction that has ended."""
     driver = pipeline.driver()
     broker.lose_answer("EndTxn", times=2)
@@ -315,7 +334,7 @@ def test_delayed_duplicate_end_txn_changes_nothing(pipeline: Pipeline, client: C
     ],
 )
 def test_partition_leader_or_coordinator_moves_and_the_same_driver_sends_once(
-    pipeline: Pipeline, client: Client, broker: Broker, api: str, error: str
+    pipeline: Pipeline, client: Client, broker: BrokerHandle, api: str, error: str
 ) -> None:
     driver = pipeline.driver()
     driver.commit(0)

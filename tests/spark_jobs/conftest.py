@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from ottla.testing.broker import Broker
+from tests.spark_jobs.cluster import Cluster
 
 ROOT = Path(__file__).resolve().parents[2]
 SESSION_SETTINGS = {
@@ -67,6 +68,16 @@ def broker() -> Iterator[Broker]:
     """A broker process of this folder's own."""
     with Broker() as started:
         yield started
+
+
+@pytest.fixture(scope="session")
+def cluster(java: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """A Spark application in a process of its own with two executors as processes, all of which may be killed."""
+    made = Cluster(tmp_path_factory.mktemp("cluster"))
+    try:
+        yield made.start()
+    finally:
+        made.stop()
 
 
 @pytest.fixture

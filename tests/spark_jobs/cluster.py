@@ -1,0 +1,156 @@
+"""The process of `cluster_program.py` with all that belong to it: started, given jobs, and killed part by part with -9."""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import random
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import psutil
+
+from tests.spark_jobs.cluster_program import READY, Answer, Job
+
+ROOT = Path(__file__).resolve().parents[2]
+START_S = 240.0
+STOP_S = 60.0
+JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""Short programs on few cores start sooner without the optimizing compiler."""
+
+
+class Cluster:
+    """A Spark driver, its executors and their Python workers. `start` after a kill makes a new one."""
+
+    def __init__(self, directory: Path, master: str = "local-cluster[2,1,600]") -> None:
+        self.directory = directory
+        self.master = master
+        self.log_path = directory / "cluster.log"
+        self._process: subprocess.Popen[str] | None = None
+        self._lines: queue.Queue[str] = queue.Queue()
+        self._known: set[psutil.Process] = set()
+
+    def start(self) -> Cluster:
+        """Starts the driver and waits until it takes jobs."""
+        command = [sys.executable, "-m", "tests.spark_jobs.cluster_program", self.master, str(self.directory)]
+        environment = {**os.environ, "JDK_JAVA_OPTIONS": JAVA_OPTIONS, "TMPDIR": str(self.directory)}
+        with self.log_path.open("ab") as log:
+            self._process = subprocess.Popen(
+                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True, cwd=ROOT, env=environment
+            )
+        self._lines = queue.Queue()
+        threading.Thread(target=_carry_lines, args=(self._process, self._lines), daemon=True).start()
+        while (line := self._lines.get(timeout=START_S)) != READY:
+            assert line, f"Spark did not start:\n{self.log_tail()}"
+        return self
+
+    def submit(self, job: Job) -> None:
+        """Begins a job; its answer comes by `answer`."""
+        assert self._process is not None and self._process.stdin is not None
+        try:
+            self._process.stdin.write(json.dumps(job) + "\n")
+            self._process.stdin.flush()
+        except BrokenPipeError:
+            pass  # it was killed; `answer` says so
+
+    def answer(self, timeout_s: float) -> Answer | None:
+        """The answer to the job, None if there is none yet. `EOFError` when the driver is gone."""
+        try:
+            line = self._lines.get(timeout=timeout_s)
+        except queue.Empty:
+            return None
+        if not line:
+            raise EOFError("the driver has ended")
+        found: Answer = json.loads(line)
+        return found
+
+    # Its processes
+
+    def kill(self, kind: str, chooser: random.Random) -> bool:
+        """Kills the driver, an executor, or a Python worker with -9; False if there is no such process now."""
+        if kind == "driver":
+            self.kill_driver()
+            return True
+        chosen = [one for one in self._family() if _is_kind(one, kind)]
+        if not chosen:
+            return False
+        try:
+            chooser.choice(sorted(chosen, key=lambda one: one.pid)).kill()
+        except psutil.NoSuchProcess:
+            return False
+        return True
+
+    def kill_driver(self) -> None:
+        """Kills the program and its JVM; executors and their workers are left behind, and end when they notice."""
+        assert self._process is not None
+        for one in self._family():
+            if one.ppid() == self._process.pid:
+                one.kill()
+        self._process.kill()
+        self._close()
+
+    def stop(self) -> None:
+        """Ends everything."""
+        process = self._process
+        if process is not None:
+            self._family()
+            if process.stdin is not None:
+                process.stdin.close()
+            try:
+                process.wait(STOP_S)
+            except subprocess.TimeoutExpired:
+                process.kill()
+            self._close()
+        for one in self._known:
+            try:
+                one.kill()
+            except psutil.NoSuchProcess:
+                pass
+        psutil.wait_procs(list(self._known), timeout=STOP_S)
+
+    def _close(self) -> None:
+        process, self._process = self._process, None
+        assert process is not None
+        process.wait()
+        for pipe in (process.stdin, process.stdout):
+            if pipe is not None:
+                try:
+                    pipe.close()
+                except OSError:
+                    pass
+
+    def _family(self) -> list[psutil.Process]:
+        """All processes below the driver; those of before are remembered, to be ended in any case."""
+        assert self._process is not None
+        try:
+            found = psutil.Process(self._process.pid).children(recursive=True)
+        except psutil.NoSuchProcess:
+            return []
+        self._known.update(found)
+        return found
+
+    def log_tail(self, lines: int = 40) -> str:
+        return "\n".join(self.log_path.read_text(errors="replace").splitlines()[-lines:])
+
+
+def _is_kind(process: psutil.Process, kind: str) -> bool:
+    try:
+        command = " ".join(process.cmdline())
+    except psutil.Error:
+        return False
+    wanted = {"executor": "CoarseGrainedExecutorBackend", "worker": " -m pyspark."}[kind]
+    return wanted in command and process.status() != psutil.STATUS_ZOMBIE
+
+
+def _carry_lines(process: subprocess.Popen[str], lines: queue.Queue[str]) -> None:
+    """Puts each line of output into the queue, and an empty one at its end."""
+    assert process.stdout is not None
+    try:
+        for line in process.stdout:
+            lines.put(line.strip())
+    except ValueError:
+        pass  # closed after a kill
+    lines.put("")

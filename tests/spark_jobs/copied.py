@@ -1,0 +1,141 @@
+"""A topic of numbers that a pipeline copies or counts, and the check that its output has everything once."""
+
+from __future__ import annotations
+
+import shutil
+import time
+import uuid
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+
+import ottla.client
+from ottla.client import LATEST, Client, ClientError, TopicPartition
+from ottla.spark.verify import verify
+from ottla.wire.records import Record, encode_batch
+from tests.spark_jobs.cluster_program import WINDOW_S, Job
+
+SOURCE_PARTITIONS = 4
+SINK_PARTITIONS = 3
+WAIT_S = 120.0
+
+
+class Copy:
+    """Source, sink, group and checkpoint of one pipeline, none of them used before; the source has the numbers from 0 on."""
+
+    kind = "copy"
+
+    def __init__(self, bootstrap: str, directory: Path, *, rows: int, batches: int) -> None:
+        name = uuid.uuid4().hex[:12]
+        self.bootstrap = bootstrap
+        self.rows = rows
+        self.group, self.source, self.sink = f"group-{name}", f"in-{name}", f"out-{name}"
+        self.checkpoint = directory / f"checkpoint-{name}"
+        self.markers = directory / f"markers-{name}"
+        self.markers.mkdir()
+        self._offsets_a_batch = max(1, rows // batches)
+        with ottla.client.connect(bootstrap) as client:
+            for topic, partitions in ((self.source, SOURCE_PARTITIONS), (self.sink, SINK_PARTITIONS)):
+                client.create_topic(topic, partitions=partitions)
+                _wait_for_topic(client, topic)
+            for number in range(SOURCE_PARTITIONS):
+                self._write(client, number, range(number, rows, SOURCE_PARTITIONS))
+
+    def _write(self, client: Client, partition: int, numbers: Iterable[int]) -> None:
+        values = [Record(0, 1_000, b"%d" % number, b"%d" % number, ()) for number in numbers]
+        client.produce_batches({TopicPartition(self.source, partition): [encode_batch(values)]})
+
+    def job(self, *, fault: str = "", starts_max: int = 1) -> Job:
+        return Job(
+            kind=self.kind,
+            bootstrap=self.bootstrap,
+            source=self.source,
+            sink=self.sink,
+            group=self.group,
+            checkpoint=str(self.checkpoint),
+            offsets_a_batch=self._offsets_a_batch,
+            starts_max=starts_max,
+            fault=fault,
+            markers=str(self.markers),
+        )
+
+    def forget_checkpoint(self) -> None:
+        """Deletes the checkpoint, which a stateless query can do without."""
+        shutil.rmtree(self.checkpoint, ignore_errors=True)
+
+    def progress(self) -> float:
+        """The share of the source that is committed; -1 while no broker answers."""
+        try:
+            with ottla.client.connect(self.bootstrap, timeout_s=5.0) as client:
+                partitions = [TopicPartition(self.source, number) for number in range(SOURCE_PARTITIONS)]
+                return sum(one.offset for one in client.committed(self.group, partitions).values()) / self.rows
+        except ClientError:
+            return -1.0
+
+    def has_more(self) -> bool:
+        """Called when all is read: whether there is something to read now, so that the job has to run again."""
+        return False
+
+    def check(self) -> None:
+        """The sink has what it should have once, and the log proves it."""
+        with ottla.client.connect(self.bootstrap) as client:
+            _wait_for_markers(client, f"eos/{self.group}")
+            self.check_values(_values(client, self.sink))
+            proof = verify(client, self.group, [self.sink])
+            assert proof.is_proved, proof.faults
+
+    def check_values(self, values: list[bytes]) -> None:
+        """Each number is there once."""
+        found = Counter(int(value.partition(b"/")[0]) for value in values)
+        missing = [number for number in range(self.rows) if number not in found]
+        doubled = [number for number, count in found.items() if count > 1]
+        assert (missing[:10], doubled[:10], found.total()) == ([], [], self.rows)
+
+
+class Windows(Copy):
+    """A query with state: counts of windows. Its checkpoint must not be lost."""
+
+    kind = "windows"
+    _is_closed = False
+
+    def forget_checkpoint(self) -> None:
+        """Keeps it: the open windows are in it."""
+
+    def has_more(self) -> bool:
+        """Writes a last row, far behind the others, that lets the watermark close all windows."""
+        if self._is_closed:
+            return False
+        self._is_closed = True
+        with ottla.client.connect(self.bootstrap) as client:
+            self._write(client, 0, [self.rows + 1_000_000])
+        return True
+
+    def check_values(self, values: list[bytes]) -> None:
+        """Each window is there once, with all of its rows."""
+        wanted = [b"%d/%d" % (start, min(WINDOW_S, self.rows - start)) for start in range(0, self.rows, WINDOW_S)]
+        assert sorted(values) == sorted(wanted)
+
+
+def _values(client: Client, topic: str) -> list[bytes]:
+    found: list[bytes] = []
+    for number in range(SINK_PARTITIONS):
+        partition = TopicPartition(topic, number)
+        end = client.list_offsets({partition: LATEST})[partition].offset
+        for fetched in client.read(partition, 0, end):
+            found += [bytes(record.value or b"") for record in fetched.records()]
+    return found
+
+
+def _wait_for_topic(client: Client, topic: str) -> None:
+    deadline = time.monotonic() + WAIT_S
+    while topic not in client.topics() or any(one.leader < 0 for one in client.describe_topic(topic).partitions):
+        assert time.monotonic() < deadline, f"{topic} has no leaders in time"
+        time.sleep(0.05)
+
+
+def _wait_for_markers(client: Client, transactional_id: str) -> None:
+    """A broker may answer EndTxn before readers see the end."""
+    deadline = time.monotonic() + WAIT_S
+    while client.describe_transaction(transactional_id).state.startswith("Prepare"):
+        assert time.monotonic() < deadline, "the transaction is not completed in time"
+        time.sleep(0.05)

@@ -1,0 +1,35 @@
+"""Faults of Spark's own tasks, on executors that are processes: none of them shows in the output, because no task writes to the broker."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from ottla.spark.spool import spool_root
+from ottla.testing.broker import Broker
+from tests.spark_jobs.cluster import Cluster
+from tests.spark_jobs.cluster_program import FAULTY
+from tests.spark_jobs.copied import Copy
+
+ANSWER_S = 170.0
+
+
+@pytest.mark.parametrize("fault", FAULTY)
+def test_task_retry_lost_executor_and_stage_retry_leave_one_winner_a_partition(
+    cluster: Cluster, broker: Broker, tmp_path: Path, fault: str
+) -> None:
+    """A lost executor takes the shuffle files of the stage before with it, so that this stage is retried as well."""
+    before = set(spool_root(cluster.directory).iterdir())
+    copy = Copy(broker.direct_server, tmp_path, rows=600, batches=2)
+    cluster.submit(copy.job(fault=fault))
+    answer = cluster.answer(ANSWER_S)
+    assert answer is not None and answer["is_done"], f"{answer}\n{cluster.log_tail()}"
+    markers = sorted(one.name for one in copy.markers.iterdir())
+    assert [name for name in markers if name.startswith(fault)] == [f"{fault}-{number}" for number in FAULTY[fault]]
+    attempts = Counter(name.rpartition("-")[0] for name in markers if name.startswith("ran-"))
+    assert max(attempts.values()) > 1, "no task was run twice"
+    copy.check()
+    left = [path for path in set(spool_root(cluster.directory).iterdir()) - before if path.is_dir()]
+    assert left == [], "files of failed attempts are removed with their batch"
