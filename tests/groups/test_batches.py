@@ -85,3 +85,17 @@ def test_an_offset_that_compaction_would_get_wrong_is_logged_once_more_however_o
     assert world.machine.shard.offsets.rewrites
     world.run(f"advance {REWRITE_RETRY_MS}")
     assert not world.machine.shard.offsets.rewrites
+
+
+def test_an_offset_that_is_to_be_forgotten_is_not_logged_once_more() -> None:
+    """It would look like one that was committed after the deletion."""
+    world = World()
+    world.run("txn-commit 5 t-0=1")
+    world.run("commit - t-0=2")
+    world.log.refuse_next = ErrorCode.NOT_ENOUGH_REPLICAS
+    world.run("marker 5 commit")
+    world.log.refuse_next = ErrorCode.NOT_ENOUGH_REPLICAS
+    world.run("drop-topic t")
+    world.run(f"advance {2 * FORGET_RETRY_MS}")
+    shard = world.machine.shard
+    assert not shard.offsets.has_offsets("g") and not shard.offsets.rewrites and not shard.deleted_topics

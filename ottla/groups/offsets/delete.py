@@ -71,12 +71,20 @@ def rewrite_overtaken(shard: GroupShard, draft: Draft) -> None:
     """Logs once more what compaction would get wrong (`store.py` says why)."""
     logged = []
     for group_id, (topic, partition) in shard.offsets.rewrites:
+        if _is_forgotten(shard, group_id, (topic, partition)):
+            continue
         committed = shard.offsets.get(group_id, topic, partition)
         assert committed is not None, f"offset of {topic}-{partition} in group {group_id} is to be rewritten but is gone"
         logged.append(records.offset_commit(group_id, topic, partition, committed))
     if logged:
         draft.separate(logged)
         draft.on_refusal(lambda repair, _code: repair.schedule("rewrite", REWRITE_RETRY_MS, lambda _now_ms: _rewrite_again(shard)))
+
+
+def _is_forgotten(shard: GroupShard, group_id: str, key: Key) -> bool:
+    """Whether a tombstone is to follow: an offset that is logged once more would look like one of after the deletion."""
+    end = shard.deleted_topics.get(key[0], NOT_DELETED)
+    return end is None or shard.offsets.newest_record(group_id, key) <= end
 
 
 def _rewrite_again(shard: GroupShard) -> Decision:
