@@ -216,7 +216,7 @@ def figures(shape: Shape, taken: Sequence[Sequence[float]]) -> list[str]:
 # Single figures.
 
 
-def small_batches(bench: Bench) -> None:
+def small_batches(bench: Bench, _shape: Shape) -> None:
     """A stream that waits, gets 10,000 rows, and waits again; they are sent in a transaction, so that all become visible at once."""
     shape = Shape(100, SMALL_BATCH_ROWS, 8)
     rows = make_rows(shape.rows, shape.value_bytes)
@@ -254,29 +254,32 @@ def large_batch(bench: Bench, shape: Shape) -> None:
         print(f"| memory meanwhile, {kind}: peak (over that before) | MiB | {number(memory.peak[kind])} ({number(grown)}) |", flush=True)
 
 
+STREAM_LOADS: dict[str, Callable[[Bench, Shape], None]] = {"small batches": small_batches, "large batch": large_batch}
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=3, help="times each load is run on each side, after a first one (default 3)")
     parser.add_argument("--scale", type=float, default=1.0, help="factor on the number of rows (default 1)")
-    parser.add_argument("--only", default="", help="names of loads, separated by semicolons; then single figures are left out")
+    parser.add_argument("--only", default="", help="names of loads, separated by semicolons")
     parser.add_argument("--sides", default="ottla,kafka", help="which sides to run (default both)")
     parser.add_argument("--on-kafka", action="store_true", help="on Apache Kafka, fetched into build/kafka, in the place of our broker")
     args = parser.parse_args(argv)
-    loads = [name.strip() for name in args.only.split(";") if name.strip()] or list(LOADS)
-    unknown = [name for name in loads if name not in LOADS]
+    names = [name.strip() for name in args.only.split(";") if name.strip()] or [*LOADS, *STREAM_LOADS]
+    unknown = [name for name in names if name not in LOADS and name not in STREAM_LOADS]
     if unknown:
-        parser.error(f"no load named {unknown[0]!r}; there are: {'; '.join(LOADS)}")
+        parser.error(f"no load named {unknown[0]!r}; there are: {'; '.join([*LOADS, *STREAM_LOADS])}")
     rows = {100: int(1_000_000 * args.scale), 1000: int(LARGE_BYTES / 1000 * args.scale)}
     shapes = [Shape(size, count, partitions) for size, count in rows.items() for partitions in (1, 8)]
     broker = start_kafka(JARS.absolute()) if args.on_kafka else start_ottla()
     print(f"{machine()}; broker {broker.name}, Spark's connector {SPARK_VERSION}; {args.rounds} rounds, scale {args.scale}\n", flush=True)
     bench = Bench(broker, shapes, args.sides.split(","))
     try:
-        compare(bench, shapes, loads, args.rounds)
-        if not args.only:
-            print("\n| one stream | unit | |\n| --- | --- | --- |", flush=True)
-            small_batches(bench)
-            large_batch(bench, shapes[-1])
+        compare(bench, shapes, [name for name in names if name in LOADS], args.rounds)
+        print("\n| one stream | unit | |\n| --- | --- | --- |", flush=True)
+        for name in names:
+            if name in STREAM_LOADS:
+                STREAM_LOADS[name](bench, shapes[-1])
     finally:
         bench.close()
     return 0
