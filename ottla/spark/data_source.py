@@ -8,6 +8,7 @@ much is written meanwhile. Options are checked when the DataFrame is made, so th
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, DataSourceReader, DataSourceStreamArrowWriter, DataSourceStreamReader
@@ -23,7 +24,7 @@ from pyspark.sql.types import (
 )
 
 from ottla.spark.connections import ask, reported
-from ottla.spark.errors import OptionError
+from ottla.spark.errors import MissingRequirementError, OptionError
 from ottla.spark.options import is_source, parse_sink, parse_source
 from ottla.spark.planning import Bounds
 from ottla.spark.sink import OttlaBatchWriter, OttlaStreamWriter
@@ -53,6 +54,7 @@ class OttlaDataSource(DataSource):
     @reported()
     def __init__(self, options: Any) -> None:
         super().__init__(options)
+        _require_pyarrow()
         self._source = parse_source(options) if is_source(options) else None
         self._bounds: dict[Any, Bounds] | None = None
 
@@ -78,11 +80,7 @@ class OttlaDataSource(DataSource):
         return OttlaStreamReader(self._checked(schema))
 
     def _checked(self, schema: StructType) -> Any:
-        if not self.options:
-            raise OptionError(
-                "kafka.bootstrap.servers: missing; Spark keeps the options of CREATE TABLE from sources in Python: use CREATE TEMPORARY "
-                "VIEW ... USING ottla OPTIONS (...), or SELECT ... FROM the_table WITH (...)"
-            )
+        _require_options(self.options)
         source = self._source or parse_source(self.options)
         expected = COLUMNS_WITH_HEADERS if source.with_headers else COLUMNS
         if schema.fieldNames() != expected.fieldNames() or [f.dataType for f in schema] != [f.dataType for f in expected]:
@@ -91,8 +89,28 @@ class OttlaDataSource(DataSource):
 
     @reported()
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
+        _require_options(self.options)
         return OttlaBatchWriter(parse_sink(self.options), schema, overwrite)
 
     @reported()
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:
-        return OttlaStreamWriter(parse_sink(self.options), schema, overwrite)
+        return OttlaStreamWriter(parse_sink(self.options), schema)
+
+
+def _require_options(options: Any) -> None:
+    if not options:
+        raise OptionError(
+            "kafka.bootstrap.servers: missing; Spark keeps the options of CREATE TABLE from sources in Python: use CREATE TEMPORARY VIEW "
+            "... USING ottla OPTIONS (...), or SELECT ... FROM the_table WITH (...)"
+        )
+
+
+def _require_pyarrow() -> None:
+    """The first check of any use: without pyarrow Spark itself would fail, and not say where."""
+    try:
+        import pyarrow  # noqa: F401
+    except ImportError:
+        raise MissingRequirementError(
+            f"pyarrow is missing in {sys.executable}, the Python of Spark's workers: pip install 'ottla[spark]' there, or set "
+            "PYSPARK_PYTHON to a Python that has it"
+        ) from None

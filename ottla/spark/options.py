@@ -19,10 +19,11 @@ from typing import Any, NamedTuple
 from ottla.client import TopicPartition
 from ottla.spark.errors import OptionError
 
-MAX_OFFSETS_PER_TRIGGER = 200_000
-"""Bounds a batch unless the query says otherwise: 200 MB of records of a kilobyte, well below the bound on output."""
+MAX_BYTES_PER_TRIGGER = 256 * 1024 * 1024
+"""Bounds a batch unless the query says otherwise: half of what the driver takes from tasks on other hosts (`spool.py`)."""
 
 MAX_TRIGGER_DELAY_MS = 15 * 60 * 1000
+BATCH_BYTES = 1024 * 1024
 MAX_REQUEST_BYTES = 1024 * 1024
 DELIVERY_TIMEOUT_MS = 120_000
 FETCH_BYTES = 8 * 1024 * 1024
@@ -71,8 +72,10 @@ SOURCE_TABLE = (
     Option("endingOffsets", "latest", "batch", "`latest`, or JSON as above (-1 is latest). The end is exclusive."),
     Option("endingOffsetsByTimestamp", "", "batch", "A timestamp for each partition; without a record after it the end is the latest."),
     Option("endingTimestamp", "", "batch", "One timestamp for all partitions."),
-    Option("maxOffsetsPerTrigger", str(MAX_OFFSETS_PER_TRIGGER), "streaming", "How many offsets a batch covers at most, shared over the "
-           "partitions in proportion to what each has left. Markers and aborted records count."),
+    Option("maxOffsetsPerTrigger", "", "streaming", "How many offsets a batch covers at most, shared over the partitions in proportion "
+           "to what each has left. Markers and aborted records count."),
+    Option("maxBytesPerTrigger", f"{MAX_BYTES_PER_TRIGGER}; none with maxOffsetsPerTrigger", "streaming", "About how many stored bytes a "
+           "batch covers at most, reckoned from the size of the next few records."),
     Option("minOffsetsPerTrigger", "", "streaming", "A batch waits until so many offsets are there, or `maxTriggerDelay` has passed."),
     Option("maxTriggerDelay", "15m", "streaming", "How long `minOffsetsPerTrigger` may hold up a batch: a number with `ms`, `s`, `m`, "
            "`h` or `d`."),
@@ -98,6 +101,8 @@ SINK_TABLE = (
            "whose driver has died."),
     Option("kafka.delivery.timeout.ms", str(DELIVERY_TIMEOUT_MS), "streaming, batch", "How long a batch is tried again while brokers are "
            "away; then the query stops."),
+    Option("kafka.batch.size", str(BATCH_BYTES), "streaming, batch", "The size of record batches before compression. Lower it for topics "
+           "whose `max.message.bytes` is small."),
     Option("kafka.max.request.size", str(MAX_REQUEST_BYTES), "streaming, batch", "The largest record. The topic's `max.message.bytes` "
            "bounds it too."),
 )  # fmt: skip
@@ -120,7 +125,7 @@ OWNED = {
 WITHOUT_EFFECT = frozenset(
     {
         "kafkaconsumer.polltimeoutms", "fetchoffset.numretries", "fetchoffset.retryintervalms", "groupidprefix",
-        "kafka.acks", "kafka.batch.size", "kafka.linger.ms", "kafka.buffer.memory", "kafka.retries", "kafka.max.block.ms",
+        "kafka.acks", "kafka.linger.ms", "kafka.buffer.memory", "kafka.retries", "kafka.max.block.ms",
         "kafka.fetch.min.bytes", "kafka.fetch.max.wait.ms", "kafka.fetch.max.bytes", "kafka.max.poll.records",
         "kafka.max.poll.interval.ms", "kafka.session.timeout.ms", "kafka.heartbeat.interval.ms",
         "kafka.max.in.flight.requests.per.connection", "kafka.default.api.timeout.ms", "kafka.metadata.max.age.ms",
@@ -178,7 +183,7 @@ class Position:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceOptions:
-    """The options of a read. `starting` and `ending` are None where the query does not say."""
+    """The options of a read. `starting` and `ending` are None where the query does not say; a limit of 0 is none."""
 
     connection: Connection
     subscription: Subscription
@@ -188,6 +193,7 @@ class SourceOptions:
     ending: Position | None
     is_latest_after_last: bool
     max_offsets: int
+    max_bytes: int
     min_offsets: int
     max_delay_ms: int
     min_partitions: int
@@ -209,6 +215,7 @@ class SinkOptions:
     is_checkpoint_trusted: bool
     transaction_timeout_ms: int
     retry_s: float
+    batch_bytes: int
     max_request_bytes: int
     checkpoint: str
 
@@ -230,7 +237,8 @@ def parse_source(options: Mapping[str, str]) -> SourceOptions:
         starting=_position(given, "starting"),
         ending=_position(given, "ending"),
         is_latest_after_last=given.choice("startingOffsetsByTimestampStrategy", "error", ("error", "latest")) == "latest",
-        max_offsets=given.number("maxOffsetsPerTrigger", MAX_OFFSETS_PER_TRIGGER),
+        max_offsets=given.number("maxOffsetsPerTrigger", 0),
+        max_bytes=given.number("maxBytesPerTrigger", 0 if given.text("maxOffsetsPerTrigger") else MAX_BYTES_PER_TRIGGER),
         min_offsets=given.number("minOffsetsPerTrigger", 0, least=0),
         max_delay_ms=_duration_ms(given, "maxTriggerDelay", MAX_TRIGGER_DELAY_MS),
         min_partitions=given.number("minPartitions", 0, least=0),
@@ -257,6 +265,7 @@ def parse_sink(options: Mapping[str, str]) -> SinkOptions:
         is_checkpoint_trusted=given.boolean("trustCheckpoint", False),
         transaction_timeout_ms=given.number("kafka.transaction.timeout.ms", TRANSACTION_TIMEOUT_MS),
         retry_s=given.number("kafka.delivery.timeout.ms", DELIVERY_TIMEOUT_MS) / 1000,
+        batch_bytes=given.number("kafka.batch.size", BATCH_BYTES, least=512),
         max_request_bytes=given.number("kafka.max.request.size", MAX_REQUEST_BYTES, least=1024),
         checkpoint=given.text("checkpointLocation"),
     )

@@ -47,15 +47,18 @@ def wanted_timestamps(position: Position, partitions: Iterable[TopicPartition]) 
 def starting_offsets(
     position: Position, bounds: Mapping[TopicPartition, Bounds], found: Mapping[TopicPartition, int], *, is_latest_after_last: bool
 ) -> Offsets:
-    """Where each partition begins. `found` has what the lookup of `wanted_timestamps` gave, -1 for a timestamp after the last record."""
+    """Where each partition begins. `found` has what the lookup of `wanted_timestamps` gave, -1 for a timestamp after the last record.
+
+    Records behind the bounds count for nothing: they came after the snapshot.
+    """
     if position.kind in ("timestamp", "timestamps"):
-        late = [partition for partition in bounds if found[partition] < 0]
+        late = [partition for partition, (_, end) in bounds.items() if not 0 <= found[partition] < end]
         if late and not is_latest_after_last:
             raise OptionError(
                 f"{position.option}: {_named(late)} has no record at or after the timestamp; choose an earlier one, or set "
                 "startingOffsetsByTimestampStrategy=latest"
             )
-        return {partition: found[partition] if found[partition] >= 0 else end for partition, (_, end) in bounds.items()}
+        return {partition: end if partition in late else found[partition] for partition, (_, end) in bounds.items()}
     return _offsets_of(position, bounds)
 
 
@@ -67,11 +70,7 @@ def ending_offsets(position: Position, bounds: Mapping[TopicPartition, Bounds], 
         return {one: min(found[one], end) if found[one] >= 0 else end for one, (_, end) in bounds.items()}
     if EARLIEST in position.numbers.values():
         raise OptionError(f"{position.option}: -2 (earliest) makes no sense as an end")
-    ends = _offsets_of(position, bounds)
-    for partition, end in ends.items():
-        if end > bounds[partition].end:
-            raise OptionError(f"{position.option}: {end} is behind the end of {partition}, {bounds[partition].end}")
-    return ends
+    return _offsets_of(position, bounds)
 
 
 def _offsets_of(position: Position, bounds: Mapping[TopicPartition, Bounds]) -> Offsets:
@@ -81,6 +80,9 @@ def _offsets_of(position: Position, bounds: Mapping[TopicPartition, Bounds]) -> 
         return {partition: end for partition, (_, end) in bounds.items()}
     marks = {EARLIEST: 0, LATEST: 1}
     numbers = _of_all(position, bounds)
+    for partition, number in numbers.items():
+        if number > bounds[partition].end:
+            raise OptionError(f"{position.option}: {number} is behind the end of {partition}, {bounds[partition].end}")
     return {one: bounds[one][marks[number]] if number in marks else number for one, number in numbers.items()}
 
 
@@ -118,7 +120,8 @@ def check_partitions(starts: Iterable[TopicPartition], present: Iterable[TopicPa
     gone = sorted(set(starts) - set(present))
     if gone and is_loss_fatal:
         raise DataLossError(
-            f"{_named(gone)} was being read and exists no more; if its records need not be read, set failOnDataLoss=false"
+            f"{_named(gone)} was being read, and is deleted or no longer subscribed; if its records need not be read, set "
+            "failOnDataLoss=false"
         )
 
 

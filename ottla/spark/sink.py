@@ -11,14 +11,16 @@ Left out: choosing partitions (`partitioning.py`), encoding (`encode.py`), the p
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
+from ottla.client import ErrorCode, KafkaError
 from ottla.spark.batch_range import find_batch_range, find_query_id, mark_used
 from ottla.spark.connections import client_of, explained, reported
-from ottla.spark.errors import OptionError, OutputError
+from ottla.spark.errors import BrokerError, OptionError, OutputError
 from ottla.spark.options import SinkOptions
 from ottla.spark.relay import Target, commit_batch, write_batch
 from ottla.spark.spool import Spool, TaskOutput, discard, output_bytes_max, too_large
@@ -26,7 +28,6 @@ from ottla.spark.spool import Spool, TaskOutput, discard, output_bytes_max, too_
 CHUNK_BYTES = 4 * 1024 * 1024
 """Rows are put into partitions and encoded so many at a time: large enough for full batches, small enough for the memory of a task."""
 
-BATCH_BYTES = 1024 * 1024
 BATCH_OVERHEAD_BYTES = 512
 """What a batch of one record has beside it, generously: `kafka.max.request.size` bounds both together."""
 
@@ -40,6 +41,16 @@ COLUMN_TYPES = {
     "headers": _HEADERS,
 }
 """The columns that the sink looks at; all others are left out, `timestamp` too."""
+
+_HINTS = {
+    ErrorCode.MESSAGE_TOO_LARGE: "lower kafka.batch.size, or raise the topic's max.message.bytes",
+    ErrorCode.UNSUPPORTED_COMPRESSION_TYPE: "choose another compression",
+    ErrorCode.INVALID_TRANSACTION_TIMEOUT: "lower kafka.transaction.timeout.ms, or raise the broker's transaction.max.timeout.ms",
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED: "the principal needs the right to write to topic",
+    ErrorCode.GROUP_AUTHORIZATION_FAILED: "the principal needs the right to read group",
+    ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "the principal needs the rights to describe and write the transactional id",
+}
+"""What helps against a broker's refusal."""
 
 
 class TaskMessage(WriterCommitMessage):
@@ -86,10 +97,16 @@ class _Writer:
             trusts_checkpoint=options.is_checkpoint_trusted,
         )
 
+    def _discard(self, outputs: Sequence[TaskOutput]) -> None:
+        """Removes the tasks' files, and this writer's own directory if no task got so far."""
+        discard(outputs)
+        if self._spool is not None:
+            self._spool.discard()
+
     def _give_up(self, messages: Sequence[TaskMessage | None]) -> None:
         """Removes what the tasks left. If Spark stopped because their messages are too large, that is said in terms of our option."""
         outputs = _outputs(messages)
-        discard(outputs)
+        self._discard(outputs)
         in_messages = sum(output.size_bytes for output in outputs if output.path is None)
         bound = self.options.max_output_bytes or output_bytes_max(False)
         if in_messages > bound:
@@ -107,8 +124,9 @@ class OttlaBatchWriter(_Writer, DataSourceArrowWriter):
     @reported()
     def commit(self, messages: list[TaskMessage | None]) -> None:
         outputs = _outputs(messages)
-        write_batch(self._target(), outputs)
-        discard(outputs)
+        with _hinted():
+            write_batch(self._target(), outputs)
+        self._discard(outputs)
 
     @reported()
     def abort(self, messages: list[TaskMessage | None]) -> None:
@@ -116,11 +134,12 @@ class OttlaBatchWriter(_Writer, DataSourceArrowWriter):
 
 
 class OttlaStreamWriter(_Writer, DataSourceStreamArrowWriter):
-    """Commits each batch of a stream together with the group's offsets, exactly once."""
+    """Commits each batch of a stream together with the group's offsets, exactly once.
 
-    def __init__(self, options: SinkOptions, schema: Any, overwrite: bool) -> None:
-        if overwrite:
-            raise OptionError("outputMode: complete would overwrite the topic at each batch; choose append or update")
+    In the output mode `complete` each batch writes the whole result again, behind what is there, as Spark's Kafka connector does.
+    """
+
+    def __init__(self, options: SinkOptions, schema: Any) -> None:
         if options.group is None:
             raise OptionError("group: missing; set source and sink to one consumer group, whose offsets are committed with the output")
         super().__init__(options, schema)
@@ -130,13 +149,9 @@ class OttlaStreamWriter(_Writer, DataSourceStreamArrowWriter):
         options, outputs = self.options, _outputs(messages)
         assert options.group is not None
         query_id = find_query_id(options.checkpoint) or next((one.query_id for one in messages if one is not None and one.query_id), "")
-        commit_batch(
-            self._target(),
-            outputs,
-            batch_id=batchId,
-            query_id=query_id,
-            batch_range=find_batch_range(options.checkpoint, batchId, group=options.group, sink_topic=options.topic),
-        )
+        batch_range = find_batch_range(options.checkpoint, batchId, group=options.group, sink_topic=options.topic)
+        with _hinted():
+            commit_batch(self._target(), outputs, batch_id=batchId, query_id=query_id, batch_range=batch_range)
         mark_used(options.group, batchId)
         discard(outputs)
 
@@ -170,7 +185,7 @@ def encode_task(rows: Iterator[Any], options: SinkOptions, output: Any) -> None:
             batches = encode_rows(
                 some,
                 compression=options.compression,
-                batch_bytes=BATCH_BYTES,
+                batch_bytes=options.batch_bytes,
                 record_bytes_max=options.max_request_bytes - BATCH_OVERHEAD_BYTES,
                 is_transactional=True,
             )
@@ -210,6 +225,18 @@ def _learn_topics(rows: Any, options: SinkOptions, counts: dict[str, int]) -> No
         if topic not in counts:
             with explained(options.connection, "topic"):
                 counts[topic] = len(client_of(options.connection).describe_topic(topic).partitions)
+
+
+@contextmanager
+def _hinted() -> Iterator[None]:
+    """Says which option helps against a broker's refusal."""
+    try:
+        yield
+    except BrokerError as error:
+        cause = error.__cause__
+        if isinstance(cause, KafkaError) and cause.code in _HINTS:
+            raise OutputError(f"{error}; {_HINTS[cause.code]}") from None
+        raise
 
 
 def _outputs(messages: Sequence[TaskMessage | None]) -> list[TaskOutput]:

@@ -18,7 +18,13 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeVar
 
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxBytes,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
 
 from ottla.client import Client, OffsetOutOfRangeError, TopicPartition
 from ottla.spark import topics
@@ -45,6 +51,13 @@ from ottla.spark.planning import (
 SETTLE_TRIES = 5
 SETTLE_PAUSE_S = 0.5
 """A partition whose leader has just changed may name an end that is too low for a moment; so often it is asked again."""
+
+OFFSET_BYTES_MAX = 1024 * 1024
+"""What an offset is taken for before any was looked at: the largest record by default."""
+
+UNKNOWN_OFFSET_BYTES = 1024
+SAMPLE_FACTOR = 4
+"""The next records may be so many times smaller than those behind them."""
 
 T = TypeVar("T")
 
@@ -96,6 +109,7 @@ class OttlaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self.options = options
         self._initial: Offsets | None = None
         self._is_first = True
+        self._offset_bytes: float = OFFSET_BYTES_MAX
         self._final: Offsets | None = None
         self._last_batch_at = time.monotonic()
 
@@ -117,11 +131,12 @@ class OttlaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return _starts(client, self.options, bounds, "latest"), ends
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        return ReadMaxRows(self.options.max_offsets)
+        """`maxOffsetsPerTrigger`, else `maxBytesPerTrigger`; with both, `latestOffset` keeps to the second too."""
+        return ReadMaxRows(self.options.max_offsets) if self.options.max_offsets else ReadMaxBytes(self.options.max_bytes)
 
     @reported()
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        """The end of the next batch: at most `limit` offsets behind `start`."""
+        """The end of the next batch: not farther from `start` than `limit` and the options allow."""
         is_all = isinstance(limit, ReadAllAvailable)
         is_first, self._is_first = self._is_first, False
         if is_first and self._initial is not None and not is_all and start == self._to_json(self._initial):
@@ -136,7 +151,19 @@ class OttlaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return self._to_json(ends)
         if self._final is None and self._is_too_early(available(starts, ends)):
             return start
-        return self._to_json(admit(starts, ends, limit.max_rows if isinstance(limit, ReadMaxRows) else self.options.max_offsets))
+        return self._to_json(admit(starts, ends, self._offsets_within(limit, starts, ends)))
+
+    def _offsets_within(self, limit: ReadLimit, starts: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]) -> int:
+        """How many offsets a batch may cover. Records are looked at only if a batch of all that is there might come near the limit."""
+        found = available(starts, ends)
+        most = limit.max_rows if isinstance(limit, ReadMaxRows) else found
+        max_bytes = limit.max_bytes if isinstance(limit, ReadMaxBytes) else self.options.max_bytes
+        if not max_bytes or min(found, most) * self._offset_bytes * SAMPLE_FACTOR <= max_bytes:
+            return int(most)
+        behind = {partition: starts[partition] for partition, end in ends.items() if end > starts[partition]}
+        sampled = self._ask(lambda client: topics.sample_offset_bytes(client, behind, self.options.isolation))
+        self._offset_bytes = sampled or UNKNOWN_OFFSET_BYTES
+        return int(min(most, max(1, max_bytes // self._offset_bytes)))
 
     def _is_too_early(self, found: int) -> bool:
         """Whether the batch waits for more offsets (`minOffsetsPerTrigger`)."""
@@ -167,6 +194,7 @@ class OttlaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         starts, ends = self._from_json(start), self._from_json(end)
         starts.update(self._starts_of_new(ends, starts))
         self._last_batch_at = time.monotonic()
+        self._is_first = False  # it was planned before a restart, and is run again
         if self.options.group is not None:
             leave_range(self.options.group, starts, ends)
         return _planned(self.options, starts, ends)

@@ -9,10 +9,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 
-from ottla.client import EARLIEST, LATEST, Client, TopicPartition
+from ottla.client import EARLIEST, LATEST, Client, KafkaError, TopicPartition
 from ottla.spark.errors import OptionError
 from ottla.spark.options import Subscription
 from ottla.spark.planning import Bounds, Offsets
+
+SAMPLE_BYTES = 64 * 1024
+SAMPLED_PARTITIONS = 8
 
 
 def subscribed_partitions(client: Client, subscription: Subscription) -> list[TopicPartition]:
@@ -73,6 +76,18 @@ def read_ends(client: Client, partitions: Iterable[TopicPartition], isolation: s
 def look_up(client: Client, timestamps: Mapping[TopicPartition, int], isolation: str) -> Offsets:
     """The offset of the first record at or after a timestamp in each partition, -1 if there is none."""
     return _listed(client, timestamps, isolation)
+
+
+def sample_offset_bytes(client: Client, starts: Mapping[TopicPartition, int], isolation: str) -> float | None:
+    """The stored bytes an offset, from the next records of some partitions. None if there is nothing to tell them from."""
+    some = dict(sorted(starts.items())[:: max(1, len(starts) // SAMPLED_PARTITIONS)][:SAMPLED_PARTITIONS])
+    try:
+        sampled = client.fetch(some, isolation=isolation, max_wait_ms=0, max_bytes=SAMPLE_BYTES, partition_max_bytes=SAMPLE_BYTES)
+    except KafkaError:
+        return None  # the first record is gone, say; the tasks will find out
+    offsets = sum(found.next_offset - found.start for found in sampled)
+    size = sum(header.size_bytes for found in sampled for header, _ in found.batches)
+    return size / offsets if offsets and size else None
 
 
 def _listed(client: Client, wanted: Mapping[TopicPartition, int], isolation: str) -> Offsets:

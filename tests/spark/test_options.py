@@ -9,7 +9,7 @@ import pytest
 
 from ottla.client import TopicPartition
 from ottla.spark.errors import OptionError
-from ottla.spark.options import MAX_OFFSETS_PER_TRIGGER, SINK_TABLE, SOURCE_TABLE, is_source, parse_sink, parse_source
+from ottla.spark.options import MAX_BYTES_PER_TRIGGER, SINK_TABLE, SOURCE_TABLE, is_source, parse_sink, parse_source
 
 HERE = {"kafka.bootstrap.servers": "localhost:9092"}
 READ = {**HERE, "subscribe": "orders"}
@@ -20,7 +20,7 @@ def test_defaults_of_the_source() -> None:
     assert found.connection.bootstrap == "localhost:9092"
     assert found.subscription.topics == ("orders",)
     assert (found.group, found.isolation, found.starting, found.ending) == (None, "read_committed", None, None)
-    assert (found.max_offsets, found.min_offsets, found.min_partitions) == (MAX_OFFSETS_PER_TRIGGER, 0, 0)
+    assert (found.max_offsets, found.max_bytes, found.min_offsets, found.min_partitions) == (0, MAX_BYTES_PER_TRIGGER, 0, 0)
     assert found.is_loss_fatal and not found.with_headers
 
 
@@ -52,6 +52,14 @@ def test_security_is_passed_on_and_not_shown() -> None:
     found = parse_source({**READ, **secret})
     assert dict(found.connection.security) == {"security.protocol": "SASL_SSL", "sasl.username": "u", "sasl.password": "hidden"}
     assert "hidden" not in repr(found)
+
+
+def test_a_limit_in_offsets_replaces_that_in_bytes_unless_both_are_set() -> None:
+    limits = [
+        parse_source({**READ, **given})
+        for given in ({"maxOffsetsPerTrigger": "5"}, {"maxBytesPerTrigger": "7"}, {"maxOffsetsPerTrigger": "5", "maxBytesPerTrigger": "7"})
+    ]
+    assert [(found.max_offsets, found.max_bytes) for found in limits] == [(5, 0), (0, 7), (5, 7)]
 
 
 def test_durations() -> None:

@@ -49,6 +49,7 @@ def test_where_a_query_starts() -> None:
     assert starting("offsets", numbers={A: -2, B: 7}) == {A: 10, B: 7}
     assert starting("timestamp", timestamp=5, found={A: 30, B: 40}) == {A: 30, B: 40}
     assert starting("timestamps", found={A: 30, B: -1}, is_latest=True) == {A: 30, B: 50}
+    assert starting("timestamps", found={A: 100, B: 70}, is_latest=True) == {A: 100, B: 50}, "written after the snapshot"
 
 
 def test_where_a_read_ends() -> None:
@@ -65,6 +66,8 @@ def test_positions_that_make_no_sense() -> None:
         starting("offsets", numbers={A: 1, B: 1, C: 1})
     with pytest.raises(OptionError, match=r"o: t-0, t-1 has no record at or after the timestamp"):
         starting("timestamp", timestamp=5, found={A: -1, B: -1})
+    with pytest.raises(OptionError, match=r"o: 101 is behind the end of t-0, 100"):
+        starting("offsets", numbers={A: 101, B: 1})
     with pytest.raises(OptionError, match="earliest makes no sense as an end"):
         ending("earliest")
     with pytest.raises(OptionError, match="-2"):
@@ -89,7 +92,7 @@ def test_committed_offsets_come_before_starting_ones() -> None:
 def test_partitions_that_are_gone_or_go_backwards() -> None:
     check_partitions([A, B], [A, B, C], is_loss_fatal=True)
     check_partitions([A, B], [A], is_loss_fatal=False)
-    with pytest.raises(DataLossError, match=r"t-1 was being read and exists no more.*failOnDataLoss=false"):
+    with pytest.raises(DataLossError, match=r"t-1 was being read, and is deleted or no longer subscribed.*failOnDataLoss=false"):
         check_partitions([A, B], [A], is_loss_fatal=True)
     assert check_progress({A: 5}, {A: 5, B: 0}) is None
     assert check_progress({A: 5, B: 1}, {A: 5, B: 0}) == B

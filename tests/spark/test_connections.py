@@ -1,0 +1,108 @@
+"""Clients that a process keeps, and errors of the cluster as one line that names an option."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from ottla.client import Client, ConnectError, TopicPartition
+from ottla.spark.connections import ask, client_of, explained, forget, reported
+from ottla.spark.errors import OptionError, PipelineError
+from ottla.spark.options import Connection
+from ottla.testing.broker import Broker
+
+
+@pytest.fixture
+def connection(broker: Broker) -> Iterator[Connection]:
+    """By way of the proxy, where faults can be planted."""
+    made = Connection(bootstrap=broker.bootstrap_server, timeout_s=5.0)
+    yield made
+    forget(made)
+
+
+def test_a_client_is_kept_until_it_is_forgotten(connection: Connection) -> None:
+    first = client_of(connection)
+    assert client_of(connection) is first
+    forget(connection)
+    assert client_of(connection) is not first
+
+
+def test_a_question_is_asked_again_on_a_new_connection(broker: Broker, connection: Connection) -> None:
+    assert ask(connection, "subscribe", lambda client: client.cluster.refresh([]).brokers)
+    before = client_of(connection)
+    assert broker.drop_connections() > 0
+    assert ask(connection, "subscribe", lambda client: client.cluster.refresh([]).brokers)
+    assert client_of(connection) is not before
+
+
+def test_a_new_connection_is_not_tried_twice(connection: Connection) -> None:
+    tries = []
+
+    def fail(client: Client) -> None:
+        tries.append(client)
+        raise ConnectError("no route")
+
+    with pytest.raises(PipelineError, match=r"kafka.bootstrap.servers=.*: no route"):
+        ask(connection, "subscribe", fail)
+    assert len(tries) == 1
+
+
+@pytest.mark.parametrize(
+    ("api", "code", "question", "message"),
+    [
+        ("ListOffsets", "TOPIC_AUTHORIZATION_FAILED", lambda client: client.list_offsets({TopicPartition("explained", 0): -1}),
+         "subscribe: TOPIC_AUTHORIZATION_FAILED: .*explained-0"),
+        ("OffsetFetch", "GROUP_AUTHORIZATION_FAILED", lambda client: client.committed("g", [TopicPartition("explained", 0)]),
+         "group: GROUP_AUTHORIZATION_FAILED"),
+    ],
+)  # fmt: skip
+def test_refusals_name_the_option(
+    broker: Broker, connection: Connection, api: str, code: str, question: Callable[[Client], object], message: str
+) -> None:
+    if "explained" not in broker.topics():
+        broker.create_topic("explained")
+    broker.fail_next(api, code)
+    with pytest.raises(PipelineError, match=message) as caught:
+        ask(connection, "subscribe", question)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_broker_that_is_not_there() -> None:
+    nowhere = Connection(bootstrap="localhost:1")
+    with pytest.raises(PipelineError, match=r"kafka.bootstrap.servers=localhost:1: cannot reach localhost:1"), explained(nowhere, "topic"):
+        client_of(nowhere)
+
+
+def test_settings_that_make_no_sense(broker: Broker) -> None:
+    given = Connection(bootstrap=broker.direct_server, security=(("security.protocol", "TLS"),))
+    with pytest.raises(OptionError, match=r"kafka.security.protocol, .*: security.protocol=TLS is none of PLAINTEXT"):
+        client_of(given)
+    with pytest.raises(OptionError, match=r"kafka.bootstrap.servers"):
+        client_of(Connection(bootstrap="localhost:x"))
+
+
+WORKER = """
+import os
+from ottla.spark.connections import reported
+from ottla.spark.errors import PipelineError
+try:
+    with reported():
+        raise PipelineError("planted")
+except PipelineError:
+    print(os.environ.get("SPARK_HIDE_TRACEBACK"))
+"""
+
+
+def test_only_sparks_workers_hide_the_trace(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SPARK_HIDE_TRACEBACK", raising=False)
+    with pytest.raises(PipelineError), reported():
+        raise PipelineError("planted")
+    assert "SPARK_HIDE_TRACEBACK" not in os.environ
+    as_worker = "import sys, types; sys.modules['__main__'].__spec__ = types.SimpleNamespace(name='pyspark.daemon')" + WORKER
+    for program, shown in ((WORKER, "None"), (as_worker, "1")):
+        done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+        assert done.stdout.strip() == shown

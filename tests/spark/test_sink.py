@@ -1,0 +1,212 @@
+"""The sink without Spark: which rows it takes, how a task's rows become record batches, what is left when a batch fails."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+pytest.importorskip("pyspark.sql.datasource")
+pytest.importorskip("pyarrow")
+
+import pyarrow as pa
+from pyspark.sql.types import IntegerType, StringType, StructField, StructType
+
+from ottla.client import Client, TopicPartition, partition_for_key
+from ottla.spark import sink as sink_module
+from ottla.spark.errors import OptionError, OutputError, PipelineError
+from ottla.spark.offset_json import write_offsets
+from ottla.spark.options import SinkOptions, parse_sink
+from ottla.spark.sink import OttlaBatchWriter, OttlaStreamWriter, TaskMessage, encode_task
+from ottla.spark.spool import SpoolWriter, TaskOutput, spool_root
+from ottla.testing.broker import Broker
+from ottla.wire.records import iter_records
+
+VALUE = StructType([StructField("value", StringType())])
+
+
+@pytest.fixture
+def topic(broker: Broker, request: pytest.FixtureRequest) -> str:
+    return broker.create_topic(f"sink-{abs(hash(request.node.name)):x}", partitions=3)
+
+
+@pytest.fixture(autouse=True)
+def task(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A task context, and a directory for temporary files of the test's own."""
+    context = SimpleNamespace(partitionId=lambda: 3, taskAttemptId=lambda: 17, getLocalProperty=lambda _: "query")
+    monkeypatch.setattr(sink_module.TaskContext, "get", lambda: context)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+
+
+def options_of(broker: Broker, **given: str) -> SinkOptions:
+    return parse_sink({"kafka.bootstrap.servers": broker.direct_server, **given})
+
+
+def encoded(options: SinkOptions, *batches: dict[str, list[Any]]) -> TaskOutput:
+    """The output of a task in its message."""
+    with SpoolWriter("task", None, options.max_output_bytes) as output:
+        encode_task(iter([pa.RecordBatch.from_pydict(batch) for batch in batches]), options, output)
+        return output.finish()
+
+
+def records(output: TaskOutput) -> dict[TopicPartition, list[tuple[bytes | None, bytes | None]]]:
+    found: dict[TopicPartition, list[tuple[bytes | None, bytes | None]]] = {}
+    for batch in output.batches():
+        found.setdefault(batch.partition, []).extend((record.key, record.value) for record in iter_records(batch.data))
+    return found
+
+
+def test_rows_keep_their_order_in_each_partition(broker: Broker, topic: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sink_module, "CHUNK_BYTES", 500)
+    numbers = [list(range(first, first + 20)) for first in range(0, 200, 20)]
+    rows = [{"key": [str(n % 7) for n in some], "value": [str(n) for n in some]} for some in numbers]
+    output = encoded(options_of(broker, topic=topic), *rows)
+    assert output.rows == 200
+    found = records(output)
+    for partition, pairs in found.items():
+        assert all(partition_for_key(key or b"", 3) == partition.partition for key, _ in pairs)
+        assert [int(value or b"") for _, value in pairs] == sorted(int(value or b"") for _, value in pairs)
+    assert sum(len(pairs) for pairs in found.values()) == 200
+
+
+def test_only_columns_of_the_sink_are_sent(broker: Broker, topic: str) -> None:
+    rows = {"value": ["a"], "topic": ["elsewhere"], "timestamp": [5], "offset": [9], "partition": [2]}
+    output = encoded(options_of(broker, topic=topic), rows)
+    assert records(output) == {TopicPartition(topic, 2): [(None, b"a")]}, "the option topic goes before the column"
+
+
+def test_a_topic_for_each_row(broker: Broker, topic: str) -> None:
+    other = broker.create_topic(f"{topic}-other")
+    output = encoded(options_of(broker), {"value": ["a", "b", "c"], "topic": [topic, other, other]})
+    assert sorted(partition.topic for partition in output.partitions) == [topic, other]
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        ({"value": ["a"], "topic": [None]}, "1 of 1 rows have a null in column 'topic'"),
+        ({"value": ["a"], "topic": ["nowhere"]}, "topic: UNKNOWN_TOPIC_OR_PARTITION: topic 'nowhere' not found"),
+        ({"value": ["a"], "topic": ["*"], "partition": [3]}, "there is no partition 3 of topic '.*', which has 3"),
+        ({"value": ["a"], "topic": ["*"], "partition": [-1]}, "there is no partition -1 of topic '.*', which has 3"),
+        ({"value": ["a" * 1_050_000], "topic": ["*"]}, "a record of 10.* bytes is larger than .*raise kafka.max.request.size"),
+    ],
+)
+def test_rows_that_cannot_be_sent(broker: Broker, topic: str, rows: dict[str, list[Any]], message: str) -> None:
+    with pytest.raises(PipelineError, match=message):
+        encoded(options_of(broker), {**rows, "topic": [topic if name == "*" else name for name in rows["topic"]]})
+
+
+def test_large_records_are_sent_if_that_is_wanted(broker: Broker, topic: str) -> None:
+    options = options_of(broker, topic=topic, **{"kafka.max.request.size": "3000000"})
+    assert encoded(options, {"value": ["a" * 1_050_000, "b"]}).rows == 2
+
+
+def test_output_beyond_its_bound(broker: Broker, topic: str) -> None:
+    options = options_of(broker, topic=topic, maxOutputBytes="1000", compression="none")
+    with pytest.raises(OutputError, match=r"maxOutputBytes=1000: the output of this batch is larger.*maxOffsetsPerTrigger"):
+        encoded(options, {"value": ["a" * 2000]})
+
+
+@pytest.mark.parametrize(
+    ("schema", "message"),
+    [
+        (StructType([StructField("v", StringType())]), "column value is missing, the rows have v"),
+        (StructType([StructField("value", IntegerType())]), "column value is of type int; cast it to string or binary"),
+        (StructType([*VALUE, StructField("key", IntegerType())]), "column key is of type int; cast it to string or binary"),
+        (StructType([*VALUE, StructField("partition", StringType())]), "column partition is of type string; cast it to tinyint or"),
+        (StructType([*VALUE, StructField("headers", StringType())]), "column headers is of type string; cast it to array<struct"),
+        (VALUE, "topic: set the option, or add a column topic"),
+    ],
+)
+def test_columns_that_cannot_be_sent(broker: Broker, schema: Any, message: str) -> None:
+    given = {} if schema is VALUE else {"topic": "t"}
+    with pytest.raises(OutputError, match=message):
+        OttlaBatchWriter(options_of(broker, **given), schema, False)
+
+
+def test_only_appending_is_possible(broker: Broker) -> None:
+    with pytest.raises(OptionError, match=r"mode: a topic cannot be overwritten; write with .mode\('append'\)"):
+        OttlaBatchWriter(options_of(broker, topic="t"), VALUE, True)
+
+
+def test_a_stream_needs_a_group(broker: Broker) -> None:
+    with pytest.raises(OptionError, match="group: missing"):
+        OttlaStreamWriter(options_of(broker, topic="t"), VALUE)
+
+
+def rows_of(*values: str) -> Iterator[Any]:
+    return iter([pa.RecordBatch.from_pydict({"value": list(values)})])
+
+
+def directories() -> list[Path]:
+    return [path for path in spool_root().iterdir() if path.is_dir()]
+
+
+def test_a_batch_job_writes_what_its_tasks_left(broker: Broker, client: Client, topic: str) -> None:
+    writer = OttlaBatchWriter(options_of(broker, topic=topic), VALUE, False)
+    assert directories() == [], "only the writer that goes to the tasks has a directory"
+    stored = pickle.dumps(writer)
+    messages = [pickle.loads(stored).write(rows_of(str(number))) for number in range(3)]
+    assert len(directories()) == 1
+    assert all(message.output.path is not None for message in messages)
+    pickle.loads(stored).commit(messages)
+    assert directories() == []
+    assert sorted(record.value or b"" for record in broker.records(topic)) == [b"0", b"1", b"2"]
+
+
+@pytest.mark.parametrize("finished", [0, 1])
+def test_a_job_that_fails_leaves_nothing(broker: Broker, topic: str, finished: int) -> None:
+    stored = pickle.dumps(OttlaBatchWriter(options_of(broker, topic=topic), VALUE, False))
+    done = [pickle.loads(stored).write(rows_of("x")) for _ in range(finished)]
+    pickle.loads(stored).abort([*done, None])
+    assert directories() == []
+    assert broker.records(topic) == []
+
+
+def test_a_stream_commits_by_a_writer_of_its_own(broker: Broker, client: Client, topic: str, tmp_path: Path) -> None:
+    checkpoint = tmp_path / "checkpoint"
+    (checkpoint / "offsets").mkdir(parents=True)
+    (checkpoint / "metadata").write_text('{"id":"the-query"}')
+    offsets = json.dumps(write_offsets(f"{topic}-g", {TopicPartition(topic, 0): 5}))
+    (checkpoint / "offsets" / "0").write_text(f"v1\n{{}}\n{offsets}")
+    options = options_of(broker, topic=topic, group=f"{topic}-g", checkpointLocation=str(checkpoint))
+    message = pickle.loads(pickle.dumps(OttlaStreamWriter(options, VALUE))).write(rows_of("x", "y"))
+    assert message.query_id == "query"
+    for _ in range(2):
+        OttlaStreamWriter(options, VALUE).commit([pickle.loads(pickle.dumps(message)), None], 0)
+    assert [record.value for record in broker.records(topic)] == [b"x", b"y"], "the second commit finds the first"
+    found = client.committed(f"{topic}-g")[TopicPartition(topic, 0)]
+    assert found.offset == 5 and '"the-query"' in (found.metadata or "")
+    assert directories() == []
+
+
+@pytest.mark.parametrize(
+    ("code", "hint"),
+    [
+        ("MESSAGE_TOO_LARGE", "lower kafka.batch.size, or raise the topic's max.message.bytes"),
+        ("TOPIC_AUTHORIZATION_FAILED", "the principal needs the right to write to topic"),
+    ],
+)
+def test_refusals_of_the_broker_come_with_a_hint(broker: Broker, topic: str, code: str, hint: str) -> None:
+    options = parse_sink({"kafka.bootstrap.servers": broker.bootstrap_server, "topic": topic})
+    stored = pickle.dumps(OttlaBatchWriter(options, VALUE, False))
+    message = pickle.loads(stored).write(rows_of("x"))
+    broker.fail_next("Produce", code)
+    with pytest.raises(OutputError, match=f"{code}.*; {hint}"):
+        pickle.loads(stored).commit([message])
+    pickle.loads(stored).abort([message])
+    assert broker.records(topic) == []
+
+
+def test_messages_that_are_too_large_for_spark_are_explained(broker: Broker) -> None:
+    """Spark stops the job by itself and calls `abort` with the messages that had come so far."""
+    writer = OttlaStreamWriter(options_of(broker, topic="t", group="g", maxOutputBytes="100"), VALUE)
+    outputs = [TaskOutput(f"{number}", (), b"", 1, 60, None, ()) for number in range(2)]
+    with pytest.raises(OutputError, match="maxOutputBytes=100: the output of this batch is larger, 120 bytes or more"):
+        writer.abort([TaskMessage(output, None) for output in outputs], 4)
+    writer.abort([TaskMessage(outputs[0], None), None], 4)
