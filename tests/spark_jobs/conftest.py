@@ -16,12 +16,18 @@ from ottla.testing.broker import Broker
 from tests.spark_jobs.cluster import Cluster
 
 ROOT = Path(__file__).resolve().parents[2]
+QUICK_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""A JVM that lives a minute or two is quicker without its second compiler and its parallel collector."""
+
 SESSION_SETTINGS = {
     "spark.ui.enabled": "false",
     "spark.sql.shuffle.partitions": "2",
     "spark.executorEnv.PYTHONPATH": str(ROOT),
     "spark.driver.memory": "1g",
+    "spark.driver.extraJavaOptions": QUICK_JAVA,
     "spark.sql.execution.arrow.maxRecordsPerBatch": "20000",
+    "spark.plugins": "org.apache.spark.sql.connect.SparkConnectPlugin",
+    "spark.connect.grpc.binding.port": "0",
 }
 
 

@@ -27,8 +27,9 @@ def writer(rows: Any, broker: Broker, **given: str) -> Any:
 
 
 def stream_writer(rows: Any, broker: Broker, checkpoint: str, **given: str) -> Any:
-    """A writer that stops when everything there was at its start is read; `.trigger(...)` changes that."""
-    given = {"checkpointLocation": checkpoint, **given}
+    """A writer that stops when everything there was at its start is read; `.trigger(...)` changes that. No checkpoint: Spark's setting."""
+    if checkpoint:
+        given = {"checkpointLocation": checkpoint, **given}
     return (
         rows.writeStream.format("ottla")
         .option("kafka.bootstrap.servers", broker.direct_server)

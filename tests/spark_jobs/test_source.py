@@ -67,8 +67,8 @@ def test_a_batch_read_has_the_columns_of_the_kafka_connector(spark: Any, broker:
     assert all([(header.key, header.value) for header in row.headers] == [("n", row.value)] for row in found)
     stored = {(record.partition, record.offset): record.value for record in broker.records(topic)}
     assert {(row.partition, row.offset): row.value for row in found} == stored
-    first = min(broker.records(topic), key=lambda record: record.timestamp)
-    assert min(row.timestamp for row in found).timestamp() * 1000 == pytest.approx(first.timestamp)
+    times = {(record.partition, record.offset): record.timestamp for record in broker.records(topic)}
+    assert {(row.partition, row.offset): round(row.timestamp.timestamp() * 1000) for row in found} == times
 
 
 def test_a_dataframe_is_a_snapshot(spark: Any, broker: Broker, topic: str, fill: Fill) -> None:
@@ -93,6 +93,8 @@ def test_a_view_in_sql(spark: Any, broker: Broker, topic: str, fill: Fill) -> No
     )
     row = spark.sql("SELECT count(*) AS n, sum(cast(cast(value AS string) AS int)) AS total FROM source_view WHERE partition >= 0").first()
     assert (row.n, row.total) == (100, 4950)
+    fill(100, 110)
+    assert spark.sql("SELECT count(*) AS n FROM source_view").first().n == 100, "a view is a snapshot too"
     spark.catalog.dropTempView("source_view")
 
 
@@ -183,8 +185,6 @@ def test_deleted_records_stop_a_query_with_one_line(
     [
         ({"subscribe": "no-such-topic"}, "subscribe: UNKNOWN_TOPIC_OR_PARTITION: topic 'no-such-topic' not found"),
         ({"subscribe": "t", "startingOffset": "earliest"}, "OptionError: startingoffset: no such option; did you mean startingOffsets?"),
-        ({}, "subscribe, subscribePattern, assign: exactly one of them says what to read, but none is set"),
-        ({"subscribe": "t", "kafka.bootstrap.servers": "localhost:1"}, "kafka.bootstrap.servers=localhost:1: cannot reach localhost:1"),
     ],
 )
 def test_bad_options_give_one_line(spark: Any, broker: Broker, given: dict[str, str], message: str) -> None:

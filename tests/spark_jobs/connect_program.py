@@ -1,0 +1,40 @@
+"""A client of Spark Connect, which has no Java of its own: reads a topic, and copies it as a stream. Run by `test_connect.py`.
+
+Arguments: the server's address, the brokers, source, sink, a directory for the checkpoint. Writes what it read to its output, as JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+
+
+def main(server: str, bootstrap: str, source: str, sink: str, checkpoint: str) -> None:
+    from pyspark.errors import PySparkException
+    from pyspark.sql import SparkSession
+
+    spark = SparkSession.builder.remote(server).getOrCreate()
+    given = {"kafka.bootstrap.servers": bootstrap}
+    rows = spark.read.format("ottla").options(**given, subscribe=source).load()
+    values = sorted(int(row.value) for row in rows.selectExpr("cast(value AS string) AS value").collect())
+    rows.selectExpr("value", "'batch' AS key").write.format("ottla").mode("append").options(**given, topic=sink).save()
+    stream = spark.readStream.format("ottla").options(**given, subscribe=source, startingOffsets="earliest", group=f"g-{sink}").load()
+    query = (
+        stream.selectExpr("value", "'stream' AS key")
+        .writeStream.format("ottla")
+        .options(**given, topic=sink, group=f"g-{sink}", checkpointLocation=checkpoint)
+        .trigger(availableNow=True)
+        .start()
+    )
+    assert query.awaitTermination(120)
+    try:
+        spark.read.format("ottla").options(**given, subscribe="no-such-topic").load().collect()
+        message = ""
+    except PySparkException as error:
+        message = str(error)
+    print(json.dumps({"client": type(spark).__module__, "values": values, "message": message}))
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
