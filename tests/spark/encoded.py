@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 
 from ottla.client import LATEST, Client, TopicPartition
 from ottla.spark.spool import SpoolWriter, TaskOutput
 from ottla.wire.records import Record, encode_batch
 
+NOW_MS = int(time.time() * 1000)
+"""The records' timestamp: brokers delete by it what is older than the retention."""
+
 Rows = Mapping[TopicPartition, Sequence[bytes]]
 
 
 def encode(*values: bytes) -> bytearray:
     """A record batch of these values."""
-    return encode_batch([Record(0, 1_000 + at, None, value, ()) for at, value in enumerate(values)])
+    return encode_batch([Record(0, NOW_MS + at, None, value, ()) for at, value in enumerate(values)])
 
 
 def task_output(rows: Rows, *, directory: str | None = None, task: str = "0-0", copies: int = 1) -> TaskOutput:

@@ -42,7 +42,8 @@ class Copy:
                 self._write(client, number, range(number, rows, SOURCE_PARTITIONS))
 
     def _write(self, client: Client, partition: int, numbers: Iterable[int]) -> None:
-        values = [Record(0, 1_000, b"%d" % number, b"%d" % number, ()) for number in numbers]
+        now_ms = int(time.time() * 1000)  # an older record might be deleted as being beyond the retention
+        values = [Record(0, now_ms, b"%d" % number, b"%d" % number, ()) for number in numbers]
         client.produce_batches({TopicPartition(self.source, partition): [encode_batch(values)]})
 
     def job(self, *, fault: str = "", starts_max: int = 1) -> Job:
