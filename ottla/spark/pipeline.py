@@ -23,7 +23,9 @@ from ottla.spark.state_file import state_path
 
 AVAILABLE_NOW = "available-now"
 AS_SOON_AS_POSSIBLE = ""
-OUTPUT_MODES = ("append", "update")
+APPEND = "append"
+UPDATE = "update"
+OUTPUT_MODES = (APPEND, UPDATE, "complete")
 FORMAT = "ottla"
 
 
@@ -33,6 +35,8 @@ class Pipeline:
 
     - `transform` gets the source's rows (key, value, topic, partition, offset, timestamp, ...) and returns rows with a `value`, and where
       needed `key`, `topic`, `partition`, `headers`. It must be deterministic where it keeps state.
+    - `source`: a topic, or several. A join of streams needs each by itself: of a mapping `transform` gets the rows of each by its name, as
+      keyword arguments.
     - `sink`: one topic, or several; of several, each row names its own in the column `topic`.
     - `group` holds the committed offsets. One pipeline a group: a second copy fences the first.
     - `starting_offsets`: where a group without offsets begins, `earliest`, `latest`, or JSON per partition.
@@ -43,13 +47,13 @@ class Pipeline:
     """
 
     group: str
-    source: str | Sequence[str]
+    source: str | Sequence[str] | Mapping[str, str | Sequence[str]]
     sink: str | Sequence[str]
-    transform: Callable[[Any], Any]
+    transform: Callable[..., Any]
     bootstrap: str = "localhost:9092"
     checkpoint: str = ""
     trigger: str = AS_SOON_AS_POSSIBLE
-    output_mode: str = "append"
+    output_mode: str = APPEND
     starting_offsets: str = "earliest"
     name: str = ""
     connection: Mapping[str, str] = field(default_factory=dict)
@@ -68,6 +72,8 @@ class Pipeline:
 
     @property
     def sources(self) -> list[str]:
+        if isinstance(self.source, Mapping):
+            return [topic for topics in self.source.values() for topic in topics_of(topics)]
         return topics_of(self.source)
 
     @property
@@ -96,25 +102,36 @@ class Pipeline:
         return {"kafka.bootstrap.servers": self.bootstrap, **{f"kafka.{key}": value for key, value in self.connection.items()}}
 
     def read(self, session: Any, topics: str | Sequence[str] = ()) -> Any:
-        """The stream of the source, or of other topics with the same group: for joins, which need one for each side."""
+        """The stream of some topics, all of the source unless given, with the pipeline's group and options."""
         options = {**self.connection_options, "group": self.group, "startingOffsets": self.starting_offsets, **self.source_options}
         if not any(name.lower() in ("subscribepattern", "assign") for name in self.source_options):
-            options["subscribe"] = ",".join(topics_of(topics or self.source))
+            options["subscribe"] = ",".join(topics_of(topics or self.sources))
         return session.readStream.format(FORMAT).options(**options).load()
 
     def start(self, session: Any) -> Any:
         """Starts the query in a session and returns it (`StreamingQuery`)."""
-        rows = self.transform(self.read(session))
-        options = {**self.connection_options, "group": self.group, **self.sink_options}
-        if len(self.sinks) == 1:
-            options.setdefault("topic", self.sinks[0])
-        writer = rows.writeStream.format(FORMAT).options(**options).queryName(self.query_name).outputMode(self.output_mode)
-        writer = writer.option("checkpointLocation", self.checkpoint_location)
+        if isinstance(self.source, Mapping):
+            rows = self.transform(**{name: self.read(session, topics) for name, topics in self.source.items()})
+        else:
+            rows = self.transform(self.read(session))
+        writer = self._writer(rows).option("checkpointLocation", self.checkpoint_location).queryName(self.query_name)
         if self.trigger == AVAILABLE_NOW:
             writer = writer.trigger(availableNow=True)
         elif self.trigger != AS_SOON_AS_POSSIBLE:
             writer = writer.trigger(processingTime=self.trigger)
         return writer.start()
+
+    def _writer(self, rows: Any) -> Any:
+        """The query's writer; Spark has no updates for sinks in Python, so that they go by way of `foreachBatch`."""
+        options = {**self.connection_options, "group": self.group, **self.sink_options}
+        if len(self.sinks) == 1:
+            options.setdefault("topic", self.sinks[0])
+        if self.output_mode != UPDATE:
+            return rows.writeStream.format(FORMAT).options(**options).outputMode(self.output_mode)
+        from ottla.spark.foreach_batch import exactly_once
+
+        commit = exactly_once(lambda batch, _: batch, options, checkpoint=self.checkpoint_location)
+        return rows.writeStream.foreachBatch(commit).outputMode(UPDATE)
 
     def run(self, session: Any = None, **options: Any) -> None:
         """Runs the query until it ends, Ctrl-C or SIGTERM; `run_pipelines` has the options."""

@@ -84,19 +84,6 @@ class _Writer:
             encode_task(rows, options, output)
             return TaskMessage(output.finish(), task.getLocalProperty("sql.streaming.queryId"))
 
-    def _target(self) -> Target:
-        options = self.options
-        return Target(
-            options.connection.bootstrap,
-            options.connection.security,
-            options.group,
-            request_timeout_s=options.connection.timeout_s,
-            retry_s=options.retry_s,
-            transaction_timeout_ms=options.transaction_timeout_ms,
-            output_bytes_max=options.max_output_bytes,
-            trusts_checkpoint=options.is_checkpoint_trusted,
-        )
-
     def _discard(self, outputs: Sequence[TaskOutput]) -> None:
         """Removes the tasks' files, and this writer's own directory if no task got so far."""
         discard(outputs)
@@ -125,7 +112,7 @@ class OttlaBatchWriter(_Writer, DataSourceArrowWriter):
     def commit(self, messages: list[TaskMessage | None]) -> None:
         outputs = _outputs(messages)
         with _hinted():
-            write_batch(self._target(), outputs)
+            write_batch(target_of(self.options), outputs)
         self._discard(outputs)
 
     @reported()
@@ -151,13 +138,27 @@ class OttlaStreamWriter(_Writer, DataSourceStreamArrowWriter):
         query_id = find_query_id(options.checkpoint) or next((one.query_id for one in messages if one is not None and one.query_id), "")
         batch_range = find_batch_range(options.checkpoint, batchId, group=options.group, sink_topic=options.topic)
         with _hinted():
-            commit_batch(self._target(), outputs, batch_id=batchId, query_id=query_id, batch_range=batch_range)
+            commit_batch(target_of(self.options), outputs, batch_id=batchId, query_id=query_id, batch_range=batch_range)
         mark_used(options.group, batchId)
         discard(outputs)
 
     @reported()
     def abort(self, messages: list[TaskMessage | None], batchId: int) -> None:
         self._give_up(messages)
+
+
+def target_of(options: SinkOptions) -> Target:
+    """Where the relay sends output and under which limits."""
+    return Target(
+        options.connection.bootstrap,
+        options.connection.security,
+        options.group,
+        request_timeout_s=options.connection.timeout_s,
+        retry_s=options.retry_s,
+        transaction_timeout_ms=options.transaction_timeout_ms,
+        output_bytes_max=options.max_output_bytes,
+        trusts_checkpoint=options.is_checkpoint_trusted,
+    )
 
 
 def check_columns(schema: Any, options: SinkOptions) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import uuid
 
 from ottla.client import Client, Committed, TopicPartition
@@ -10,7 +11,7 @@ from ottla.spark.output_digest import OutputDigest
 from ottla.testing.broker import Broker
 from ottla.wire.records import Record, encode_batch
 
-TIMESTAMP_MS = 1356998400000
+TIMESTAMP_MS = time.time_ns() // 1_000_000  # no retention deletes what is of today
 
 
 def batch_of(*values: bytes, is_transactional: bool = True) -> bytearray:

@@ -1,0 +1,78 @@
+"""`foreachBatch` with the promises of the sink: what a function makes of each batch is committed once, together with the group's offsets.
+
+    query = rows.writeStream.foreachBatch(exactly_once(function, options)).option("checkpointLocation", checkpoint).start()
+
+For what one stream of rows cannot say: several outputs of one batch in one transaction, or an output that depends on the batch as a whole.
+`function` may run again for a batch that was committed before a crash; its output is then not sent. Other effects of it are its own
+business. A stateful query's rows have to be used, or Spark fails the query; those that the function leaves alone are run through here.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from ottla.spark.batch_range import find_batch_range, find_query_id, mark_used
+from ottla.spark.errors import OptionError
+from ottla.spark.options import SinkOptions, parse_sink
+from ottla.spark.relay import commit_batch
+from ottla.spark.sink import check_columns, encode_task, target_of
+from ottla.spark.spool import Spool, TaskOutput, discard
+
+BatchFunction = Callable[[Any, int], Any]
+
+
+def exactly_once(function: BatchFunction, options: Mapping[str, str], *, checkpoint: str) -> BatchFunction:
+    """A function for `DataStreamWriter.foreachBatch` that commits what `function(rows, batch_id)` returns.
+
+    It returns a DataFrame with the sink's columns, several of them, or None for no output. `options` are the sink's, `group` among them;
+    `checkpoint` is the query's `checkpointLocation`, since Spark does not pass it on.
+    """
+    parsed = parse_sink({**options, "checkpointLocation": checkpoint})
+    if parsed.group is None:
+        raise OptionError("group: missing; set source and sink to one consumer group, whose offsets are committed with the output")
+
+    def commit(rows: Any, batch_id: int) -> None:
+        made = function(rows, batch_id)
+        if made is None:
+            rows.write.format("noop").mode("overwrite").save()
+        outputs = [] if made is None else list(made) if isinstance(made, Sequence) else [made]
+        _commit(outputs, parsed, batch_id)
+
+    return commit
+
+
+def _commit(frames: Sequence[Any], options: SinkOptions, batch_id: int) -> None:
+    spool = Spool.create(options.checkpoint)
+    try:
+        outputs = [output for number, frame in enumerate(frames) for output in _encode(frame, options, spool, number)]
+        commit_batch(
+            target_of(options),
+            outputs,
+            batch_id=batch_id,
+            query_id=find_query_id(options.checkpoint) or "",
+            batch_range=find_batch_range(options.checkpoint, batch_id, group=options.group or "", sink_topic=options.topic),
+        )
+        mark_used(options.group or "", batch_id)
+        discard(outputs)
+    finally:
+        spool.discard()
+
+
+def _encode(frame: Any, options: SinkOptions, spool: Spool, number: int) -> list[TaskOutput]:
+    """Encodes a DataFrame in its tasks; returns the output of each, in their order."""
+    check_columns(frame.schema, options)
+
+    def encode(batches: Iterator[Any]) -> Iterator[Any]:
+        import pyarrow as pa
+        from pyspark import TaskContext
+
+        task = TaskContext.get()
+        with spool.open(f"{number}-{task.partitionId()}-{task.taskAttemptId()}", options.max_output_bytes) as output:
+            encode_task(batches, options, output)
+            message = pickle.dumps(output.finish())
+        yield pa.RecordBatch.from_pydict({"task": [task.partitionId()], "message": [message]})
+
+    found = frame.mapInArrow(encode, "task long, message binary").collect()
+    return [pickle.loads(row.message) for row in sorted(found, key=lambda row: row.task)]
