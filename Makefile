@@ -1,6 +1,7 @@
 # Ottla's front door. Each target builds its own virtual environment in .venv; a machine needs only make and Python 3.11 or later.
 #
 #   make demo                    a broker, a third of a million real records, two consumers, checked counts (KEEP=1 leaves it running)
+#   make demo-pipeline           two Spark pipelines on the same records, kill -9 on the way, exactly once proved from the log, a picture
 #   make test                    the fast tests, then real clients against a real broker, then real Spark jobs
 #   make check                   ruff, mypy --strict, import layers, tidy tests, generated docs, a quick simulation
 #   make bench                   what one broker costs, next to a bare loop;  make bench-peer: next to Apache Kafka
@@ -22,7 +23,7 @@ SPARK := .venv/.spark-ready
 PYTEST := $(BIN)/python -m pytest -q
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench bench-peer bench-spark sim night rewrite docs clean
+.PHONY: help demo demo-pipeline test check bench bench-peer bench-spark sim night rewrite docs clean
 
 help:
 	@sed -n '2,/^$$/s/^#  \{0,1\}//p' Makefile
@@ -44,6 +45,9 @@ $(SPARK): $(STAMP) requirements/spark.txt
 
 demo: $(STAMP)
 	@$(BIN)/python tools/demo.py
+
+demo-pipeline: $(SPARK)
+	@$(BIN)/python -m tools.demo_pipeline
 
 test: $(SPARK)
 	@$(PYTEST) -n $(WORKERS) --ignore=tests/clients --ignore=tests/spark_jobs
