@@ -1,0 +1,116 @@
+"""`ottla pipeline run` as a process: killed in the middle of its work, started again, and stopped by SIGTERM, with every record once."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+import ottla.client
+from ottla.client import Client, ClientError, Committed, TopicPartition
+from ottla.spark.state_file import KILLED, RUNNING, STOPPED
+from ottla.spark.verify import verify
+from ottla.testing.broker import Broker
+from tests.tidy.sources import ROOT
+
+ROWS = 3000
+START_SECONDS_MAX = 150
+DEFINITION = """
+from ottla.spark import Pipeline
+
+
+def same(batches):
+    yield from batches
+
+
+def transform(rows):
+    return rows.select("key", "value").mapInArrow(same, "key binary, value binary")
+
+
+pipeline = Pipeline(
+    group="copy", source="in", sink="out", transform=transform,
+    source_options={"maxOffsetsPerTrigger": "100"}, settings={"spark.ui.enabled": "false"},
+)
+"""
+
+
+@contextmanager
+def running(directory: Path, address: str, *options: str) -> Iterator[subprocess.Popen[bytes]]:
+    """`ottla pipeline run` in a process group of its own, which is killed at the end."""
+    command = [sys.executable, "-m", "ottla.cli.main", "pipeline", "run", "copied_rows.py", "-b", address, "--master", "local[2]", *options]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    with (directory / "run.log").open("ab") as log:
+        process = subprocess.Popen(command, cwd=directory, env=environment, stdout=log, stderr=log, start_new_session=True)
+    try:
+        yield process
+    finally:
+        kill_group(process)
+
+
+def kill_group(process: subprocess.Popen[bytes]) -> None:
+    try:
+        os.killpg(process.pid, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
+    process.wait()
+
+
+def wait_for(condition: Callable[[], bool], process: subprocess.Popen[bytes], directory: Path) -> None:
+    deadline = time.monotonic() + START_SECONDS_MAX
+    while not condition():
+        assert process.poll() is None, (directory / "run.log").read_text()
+        assert time.monotonic() < deadline, (directory / "run.log").read_text()
+        time.sleep(0.1)
+
+
+def committed(client: Client) -> int:
+    try:
+        return client.committed("copy", [TopicPartition("in", 0)]).get(TopicPartition("in", 0), Committed(0)).offset
+    except ClientError:
+        return 0
+
+
+def status(directory: Path, client: Client) -> tuple[str, int]:
+    from ottla.spark.progress import read_state
+
+    state = read_state(client, "copy", directory / "checkpoints" / "copy.state.json")
+    assert state is not None
+    return state.state, state.restarts
+
+
+@pytest.mark.timeout(3 * START_SECONDS_MAX)
+def test_it_survives_kills_and_stops_when_asked(java: str, tmp_path: Path) -> None:
+    (tmp_path / "copied_rows.py").write_text(DEFINITION)
+    with Broker(topics=["in", "out:2"]) as broker, ottla.client.connect(broker.get_bootstrap_server()) as client:
+        with client.producer() as producer:
+            for number in range(ROWS):
+                producer.produce("in", b"%d" % number, key=b"%d" % number)
+        address = broker.get_bootstrap_server()
+        with running(tmp_path, address) as process:
+            wait_for(lambda: committed(client) >= ROWS // 4, process, tmp_path)
+            kill_group(process)
+        assert 0 < committed(client) < ROWS
+        assert status(tmp_path, client) == (KILLED, 0)
+        with running(tmp_path, address, "--metrics-port", "0", "--metrics-file", "copy.prom") as process:
+            wait_for(lambda: committed(client) == ROWS, process, tmp_path)
+            assert status(tmp_path, client) == (RUNNING, 1)
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(START_SECONDS_MAX) == 0, (tmp_path / "run.log").read_text()
+        assert status(tmp_path, client) == (STOPPED, 1)
+        assert f'ottla_pipeline_lag{{group="copy",topic="in",partition="0"}} {0.0}' in (tmp_path / "copy.prom").read_text()
+        found = verify(client, "copy", ["out"])
+        assert found.is_proved and found.rows == ROWS, found
+        values = [
+            int(record.value or b"")
+            for number in range(2)
+            for fetched in client.read(TopicPartition("out", number), 0, found.sink[number].end)
+            for record in fetched.records()
+        ]
+    assert sorted(values) == list(range(ROWS))
