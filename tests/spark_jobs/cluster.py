@@ -87,8 +87,11 @@ class Cluster:
         """Kills the program and its JVM; executors and their workers are left behind, and end when they notice."""
         assert self._process is not None
         for one in self._family():
-            if one.ppid() == self._process.pid:
-                one.kill()
+            try:
+                if one.ppid() == self._process.pid:
+                    one.kill()
+            except psutil.NoSuchProcess:
+                pass  # it has ended by itself since it was listed
         self._process.kill()
         self._close()
 
@@ -137,12 +140,11 @@ class Cluster:
 
 
 def _is_kind(process: psutil.Process, kind: str) -> bool:
+    wanted = {"executor": "CoarseGrainedExecutorBackend", "worker": " -m pyspark."}[kind]
     try:
-        command = " ".join(process.cmdline())
+        return wanted in " ".join(process.cmdline()) and process.status() != psutil.STATUS_ZOMBIE
     except psutil.Error:
         return False
-    wanted = {"executor": "CoarseGrainedExecutorBackend", "worker": " -m pyspark."}[kind]
-    return wanted in command and process.status() != psutil.STATUS_ZOMBIE
 
 
 def _carry_lines(process: subprocess.Popen[str], lines: queue.Queue[str]) -> None:
