@@ -7,10 +7,9 @@ other bytes in its log than were sent; there only the rows can be compared.
 
 from __future__ import annotations
 
-from crc32c import crc32c
-
 from ottla.client import TopicPartition
 from ottla.wire.batch_header import RECORD_COUNT_AT, Buffer, read_batch_header
+from ottla.wire.checksum import crc32c
 
 
 class OutputDigest:

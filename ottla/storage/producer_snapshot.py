@@ -17,10 +17,9 @@ from struct import Struct
 from struct import error as StructError
 from typing import NamedTuple
 
-from crc32c import crc32c
-
 from ottla.base.errors import StorageError
 from ottla.wire.batch_header import SEQUENCE_MASK
+from ottla.wire.checksum import crc32c
 
 VERSION = 1
 _HEAD = Struct(">hI")

@@ -16,8 +16,6 @@ from __future__ import annotations
 
 from struct import error as StructError
 
-from crc32c import crc32c
-
 from ottla.base.errors import ApiError, ErrorCode, RecordsRefused, WireError
 from ottla.base.log_config import LogConfig
 from ottla.wire.batch_header import (
@@ -36,6 +34,7 @@ from ottla.wire.batch_header import (
     read_batch_header,
     set_max_timestamp,
 )
+from ottla.wire.checksum import crc32c
 from ottla.wire.compression import CODEC_GZIP, CODEC_LZ4, CODEC_NONE, CODEC_SNAPPY, CODEC_ZSTD
 from ottla.wire.record_validation import validate_records
 from ottla.wire.records import iter_records, recompress

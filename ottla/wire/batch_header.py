@@ -17,9 +17,8 @@ from struct import Struct
 from struct import error as StructError
 from typing import NamedTuple
 
-from crc32c import crc32c
-
 from ottla.base.errors import WireError
+from ottla.wire.checksum import crc32c
 from ottla.wire.compression import decompress
 
 Buffer = bytes | bytearray | memoryview
