@@ -109,7 +109,7 @@ def _is_committed_first(batch: Batch, committed: Mapping[TopicPartition, Committ
             return True
         if not batch.has_output:
             return False
-    raise _conflict(batch, committed, "the start of the batch is not known, so it cannot be told whether it was committed")
+    raise _conflict(batch, committed, "the start of the batch is not known, and without it nothing shows whether it was committed")
 
 
 def _last_batches(batch: Batch, committed: Mapping[TopicPartition, Committed]) -> set[CommitMetadata | None]:
@@ -121,7 +121,7 @@ def _last_batches(batch: Batch, committed: Mapping[TopicPartition, Committed]) -
 def _gone(partition: TopicPartition) -> str:
     return (
         f"the group has no offset for {partition} any more (offsets.retention.minutes?); "
-        "the option trustCheckpoint=true takes the checkpoint's word for it"
+        "the option trustCheckpoint=true goes on from the checkpoint"
     )
 
 

@@ -28,7 +28,7 @@ from ottla.wire.batch_header import BATCH_OVERHEAD, CODEC_MASK, HEADER, LOG_OVER
 from ottla.wire.compression import CODEC_NAMES, CODEC_NONE, compress
 
 BATCH_BYTES = 1 << 20
-"""What a batch holds at most unless told otherwise: with its header just under the default of `max.message.bytes`."""
+"""The default bound on a batch: with its header just under the default of `max.message.bytes`."""
 
 _ROWS_BYTES_MAX = 1 << 30
 """Rows of more bytes are encoded in halves, so that 32-bit offsets reach."""

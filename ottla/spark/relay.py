@@ -9,7 +9,7 @@ this process: the process may be killed at any point and another may go on, or b
   both take over again would fence each other for ever.
 - Every batch gets an epoch of its own, so that late requests of an earlier batch are refused, by brokers with either transaction protocol.
   A process that still holds an identity names it (KIP-360) and is refused if another took over; without one it takes over.
-- After a lost answer, or a broker that was away, everything begins again with InitProducerId, and the committed offsets tell what happened.
+- After a lost answer, or a broker that was away, everything begins again with InitProducerId, and the committed offsets decide.
 - A transaction is aborted by InitProducerId, never by EndTxn: the epoch must go up.
 - The transaction is open only while output is being sent. Output is read from the tasks' files a slice at a time, the next one while
   the last is under way.

@@ -111,7 +111,7 @@ class Spool(NamedTuple):
         return spool
 
     def is_here(self) -> bool:
-        """Whether this process sees the driver's directory."""
+        """Whether the driver's directory can be reached from this process."""
         try:
             return Path(self.directory, _TOKEN).read_text() == self.token and os.access(self.directory, os.W_OK)
         except OSError:

@@ -79,7 +79,7 @@ def look_up(client: Client, timestamps: Mapping[TopicPartition, int], isolation:
 
 
 def sample_offset_bytes(client: Client, starts: Mapping[TopicPartition, int], isolation: str) -> float | None:
-    """The stored bytes an offset, from the next records of some partitions. None if there is nothing to tell them from."""
+    """The stored bytes an offset, from the next records of some partitions. None if there are no records to take it from."""
     some = dict(sorted(starts.items())[:: max(1, len(starts) // SAMPLED_PARTITIONS)][:SAMPLED_PARTITIONS])
     try:
         sampled = client.fetch(some, isolation=isolation, max_wait_ms=0, max_bytes=SAMPLE_BYTES, partition_max_bytes=SAMPLE_BYTES)

@@ -1,4 +1,4 @@
-"""When is a broker ready, and when has it started?"""
+"""The health checks: a broker is ready when no check fails, and has started once that was so."""
 
 from __future__ import annotations
 

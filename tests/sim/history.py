@@ -1,4 +1,4 @@
-"""The history of a run, and its verdicts: was everything that happened right?
+"""The history of a run, and the verdicts on whether all that happened was right.
 
 Every value is unique and belongs to one transaction; every transaction has an outcome as its client knows it: `ok`, `fail` (certainly no
 effect) or `info` (unknown). Readers report each value and where they read it. At the end both must fit.

@@ -13,7 +13,7 @@ from ottla.spark.relay import Outcome, Relay, Target
 from ottla.spark.spool import TaskOutput
 from tests.spark.encoded import task_output, values
 
-WAIT_S = 60.0
+WAIT_S = 120.0
 ROWS = 3
 """Of each batch in each partition of the sink."""
 
@@ -53,7 +53,7 @@ class Pipeline:
         return BatchRange({first: 10 * batch_id, second: batch_id}, {first: 10 * batch_id + 10, second: batch_id + 1})
 
     def rows(self, batch_id: int, execution: str = "") -> dict[TopicPartition, list[bytes]]:
-        """The output of a batch; `execution` tells one run of it from another."""
+        """The output of a batch; `execution` distinguishes one run of it from another."""
         return {
             TopicPartition(self.sink, number): [b"%d%s-%d-%d" % (batch_id, execution.encode(), number, row) for row in range(ROWS)]
             for number in range(2)
@@ -65,11 +65,8 @@ class Pipeline:
         return [value for number in range(2) for rows in outputs for value in rows[TopicPartition(self.sink, number)]]
 
     def wait_for_markers(self, client: Client) -> None:
-        """Waits until no transaction is being completed: a broker may answer EndTxn before readers see the end."""
-        deadline = time.monotonic() + WAIT_S
-        while transaction_state(client, f"eos/{self.group}").startswith("Prepare"):
-            assert time.monotonic() < deadline, "the transaction is not completed in time"
-            time.sleep(0.01)
+        """Waits until no transaction of the pipeline is being completed."""
+        wait_for_markers(client, f"eos/{self.group}")
 
     def check(self, client: Client, batches: Iterable[int | tuple[int, str]]) -> None:
         """The sink has the output of these batches and nothing else, and the group's offsets are the end of the last."""
@@ -86,6 +83,14 @@ def wait_for_topic(client: Client, topic: str) -> None:
     deadline = time.monotonic() + WAIT_S
     while topic not in client.topics() or any(one.leader < 0 for one in client.describe_topic(topic).partitions):
         assert time.monotonic() < deadline, "the topic has no leader in time"
+        time.sleep(0.01)
+
+
+def wait_for_markers(client: Client, transactional_id: str) -> None:
+    """Waits until no transaction is being completed: a broker may answer EndTxn before readers can see the end."""
+    deadline = time.monotonic() + WAIT_S
+    while transaction_state(client, transactional_id).startswith("Prepare"):
+        assert time.monotonic() < deadline, "the transaction is not completed in time"
         time.sleep(0.01)
 
 

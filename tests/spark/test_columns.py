@@ -9,22 +9,12 @@ import pytest
 
 from ottla.spark.columns import as_binary, binary_column, blob_lengths, header_column, without_views
 from ottla.spark.errors import OutputError
+from tests.spark.text_kinds import TEXT_KINDS
 
 WORDS = ["a", None, "", "longer than what a view holds itself"]
 
 
-@pytest.mark.parametrize(
-    "kind",
-    [
-        pa.string(),
-        pa.binary(),
-        pa.large_string(),
-        pa.large_binary(),
-        pa.string_view(),
-        pa.binary_view(),
-        pa.dictionary(pa.int8(), pa.string()),
-    ],
-)
+@pytest.mark.parametrize("kind", TEXT_KINDS)
 def test_each_kind_becomes_binary(kind: Any) -> None:
     array = pa.array(WORDS, kind)
     for part, wanted in ((array, WORDS), (array.slice(1, 2), WORDS[1:3]), (array.slice(4), [])):

@@ -202,7 +202,7 @@ def test_the_answer_to_any_request_is_lost_and_the_same_driver_commits_once(
 
 
 def test_end_txn_stays_unanswered_and_the_committed_offsets_decide(pipeline: Pipeline, client: Client, broker: BrokerHandle) -> None:
-    """The commit is given up as unknown; InitProducerId and the offsets tell that it was carried out."""
+    """The commit is given up as unknown; after InitProducerId the offsets show that it was carried out."""
     driver = pipeline.driver(request_timeout_s=1.0)
     driver.commit(0)
     broker.lose_answer("EndTxn", times=1000)

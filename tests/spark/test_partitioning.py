@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from ottla.client import TopicPartition, partition_for_key
 from ottla.spark.errors import OutputError
 from ottla.spark.partitioning import assign_partitions
+from tests.spark.text_kinds import TEXT_KINDS
 
 COUNTS = {"orders": 8, "refunds": 3, "single": 1}
 SCHEMA = pa.schema([("topic", pa.string()), ("partition", pa.int32()), ("key", pa.binary()), ("value", pa.binary())])
@@ -71,18 +72,7 @@ def test_a_single_target_is_handed_on_as_it_is() -> None:
     assert part.column("value").buffers()[2].address == chunk.column("value").buffers()[2].address
 
 
-@pytest.mark.parametrize(
-    "kind",
-    [
-        pa.string(),
-        pa.binary(),
-        pa.large_string(),
-        pa.large_binary(),
-        pa.string_view(),
-        pa.binary_view(),
-        pa.dictionary(pa.int8(), pa.string()),
-    ],
-)
+@pytest.mark.parametrize("kind", TEXT_KINDS)
 def test_keys_and_topics_of_any_kind(kind: Any) -> None:
     keys = ["a", "bb", None, "dddd"] * 3
     batch = pa.record_batch({"key": pa.array(keys, kind), "value": pa.nulls(12, pa.binary()), "topic": pa.array(["orders"] * 12, kind)})

@@ -141,7 +141,7 @@ def test_a_batch_job_is_one_transaction(pipeline: Pipeline, client: Client, may_
 def test_a_batch_job_s_commit_of_unknown_outcome_is_repeated_and_never_begun_again(
     pipeline: Pipeline, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """No offsets tell whether it was carried out, so a second transaction might double the output."""
+    """There are no offsets to show whether it was carried out, so a second transaction might double the output."""
     commit = Transaction.commit
     answers = [OutcomeUnknownError("no answer"), refused(ErrorCode.COORDINATOR_NOT_AVAILABLE, "moving"), None]
 

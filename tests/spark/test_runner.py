@@ -17,7 +17,7 @@ from ottla.spark.state_file import FAILED, STOPPED, load_state
 
 
 class Query:
-    """A query that runs until it is stopped or `ends` says so."""
+    """A query that runs until it is stopped or `ends` is set."""
 
     id = "7f0c"
     lastProgress: dict[str, Any] = {"batchId": 0, "timestamp": "t", "numInputRows": 5, "durationMs": {"addBatch": 1}}

@@ -290,7 +290,7 @@ def test_batches_cover_each_record_once(broker: Broker, topic: str, fill: Fill) 
     assert sorted(rows) == [(topic, 0, n, b"%d" % n) for n in range(40)] + [(topic, 1, n, b"%d" % n) for n in range(13)]
 
 
-def test_a_new_query_starts_at_the_end_unless_told(broker: Broker, topic: str, fill: Fill) -> None:
+def test_a_new_query_starts_at_the_end_by_default(broker: Broker, topic: str, fill: Fill) -> None:
     fill(0, 5)
     assert offsets(stream(broker, subscribe=topic).initialOffset()) == {(topic, 0): 5, (topic, 1): 0}
 

@@ -54,7 +54,7 @@ class Cluster:
             self._process.stdin.write(json.dumps(job) + "\n")
             self._process.stdin.flush()
         except BrokenPipeError:
-            pass  # it was killed; `answer` says so
+            pass  # it was killed; `answer` reports that
 
     def answer(self, timeout_s: float) -> Answer | None:
         """The answer to the job, None if there is none yet. `EOFError` when the driver is gone."""

@@ -10,14 +10,15 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import ottla.client
-from ottla.client import LATEST, Client, ClientError, TopicPartition
+from ottla.client import Client, ClientError, TopicPartition
 from ottla.spark.verify import verify
 from ottla.wire.records import Record, encode_batch
+from tests.spark.encoded import values
+from tests.spark.pipeline import wait_for_markers, wait_for_topic
 from tests.spark_jobs.cluster_program import WINDOW_S, Job
 
 SOURCE_PARTITIONS = 4
 SINK_PARTITIONS = 3
-WAIT_S = 120.0
 
 
 class Copy:
@@ -37,14 +38,14 @@ class Copy:
         with ottla.client.connect(bootstrap) as client:
             for topic, partitions in ((self.source, SOURCE_PARTITIONS), (self.sink, SINK_PARTITIONS)):
                 client.create_topic(topic, partitions=partitions)
-                _wait_for_topic(client, topic)
+                wait_for_topic(client, topic)
             for number in range(SOURCE_PARTITIONS):
                 self._write(client, number, range(number, rows, SOURCE_PARTITIONS))
 
     def _write(self, client: Client, partition: int, numbers: Iterable[int]) -> None:
         now_ms = int(time.time() * 1000)  # an older record might be deleted as being beyond the retention
-        values = [Record(0, now_ms, b"%d" % number, b"%d" % number, ()) for number in numbers]
-        client.produce_batches({TopicPartition(self.source, partition): [encode_batch(values)]})
+        records = [Record(0, now_ms, b"%d" % number, b"%d" % number, ()) for number in numbers]
+        client.produce_batches({TopicPartition(self.source, partition): [encode_batch(records)]})
 
     def job(self, *, fault: str = "", starts_max: int = 1) -> Job:
         return Job(
@@ -80,8 +81,8 @@ class Copy:
     def check(self) -> None:
         """The sink has what it should have once, and the log proves it."""
         with ottla.client.connect(self.bootstrap) as client:
-            _wait_for_markers(client, f"eos/{self.group}")
-            self.check_values(_values(client, self.sink))
+            wait_for_markers(client, f"eos/{self.group}")
+            self.check_values(values(client, self.sink))
             proof = verify(client, self.group, [self.sink])
             assert proof.is_proved, proof.faults
 
@@ -115,28 +116,3 @@ class Windows(Copy):
         """Each window is there once, with all of its rows."""
         wanted = [b"%d/%d" % (start, min(WINDOW_S, self.rows - start)) for start in range(0, self.rows, WINDOW_S)]
         assert sorted(values) == sorted(wanted)
-
-
-def _values(client: Client, topic: str) -> list[bytes]:
-    found: list[bytes] = []
-    for number in range(SINK_PARTITIONS):
-        partition = TopicPartition(topic, number)
-        end = client.list_offsets({partition: LATEST})[partition].offset
-        for fetched in client.read(partition, 0, end):
-            found += [bytes(record.value or b"") for record in fetched.records()]
-    return found
-
-
-def _wait_for_topic(client: Client, topic: str) -> None:
-    deadline = time.monotonic() + WAIT_S
-    while topic not in client.topics() or any(one.leader < 0 for one in client.describe_topic(topic).partitions):
-        assert time.monotonic() < deadline, f"{topic} has no leaders in time"
-        time.sleep(0.05)
-
-
-def _wait_for_markers(client: Client, transactional_id: str) -> None:
-    """A broker may answer EndTxn before readers see the end."""
-    deadline = time.monotonic() + WAIT_S
-    while client.describe_transaction(transactional_id).state.startswith("Prepare"):
-        assert time.monotonic() < deadline, "the transaction is not completed in time"
-        time.sleep(0.05)

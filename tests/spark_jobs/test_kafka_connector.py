@@ -84,7 +84,7 @@ def test_read_committed_leaves_out_aborted_rows(run: tuple[Client, list[list[Any
     assert [row for row in results["uncommitted"] if row in committed] == committed
 
 
-def test_ranges_are_split_and_begin_where_they_are_told(run: tuple[Client, list[list[Any]], dict[str, Any]]) -> None:
+def test_ranges_are_split_and_begin_at_the_starting_offsets(run: tuple[Client, list[list[Any]], dict[str, Any]]) -> None:
     _, committed, results = run
     assert results["split"] == committed
     assert results["from"] == [row for row in committed if row[0] or row[1] >= 2]

@@ -1,4 +1,4 @@
-"""Does the cost of an append or a fetch grow with the length of the log? CPU of each at 10^3 and at 10^6 batches, on a real directory.
+"""Measures whether an append or a fetch costs more in a longer log: CPU of each at 10^3 and at 10^6 batches, on a real directory.
 
 usage: python -m tools.bench.log_length [--batches 1000,1000000] [--segment-bytes 16777216]
 

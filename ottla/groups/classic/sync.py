@@ -1,4 +1,4 @@
-"""What do SyncGroup and Heartbeat do: how a generation's assignment is spread, and how a member learns that it must join again.
+"""Carries out SyncGroup and Heartbeat: hands a generation's assignment to its members, and notifies those that must join again.
 
 The leader's SyncGroup has the assignments of all members. It is logged first; when it is committed all waiting members are answered and the
 group is Stable. If the log refuses, the members get the error and a new round begins. A member whose SyncGroup comes later is answered at
