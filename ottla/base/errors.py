@@ -2,7 +2,7 @@
 
 `WireError`: the peer sent nonsense, its connection is closed. `ApiError`: an expected refusal with a Kafka error code, caught once per item
 in a handler. `StorageError`: the disk failed, the log directory goes offline. A broken invariant is an `assert` and is never caught.
-The numbers of `ErrorCode` are Kafka's (protocol level 4.4).
+The numbers of `ErrorCode` are Kafka's (protocol level 4.4); those from 20000 on are ours, and only clients of our extensions get them.
 """
 
 from __future__ import annotations
@@ -151,6 +151,7 @@ class ErrorCode(IntEnum):
     GROUP_DELETION_FAILED = 134
     STREAMS_TOPOLOGY_DESCRIPTION_UPDATE_FAILED = 135
     CONTROLLER_ID_NOT_REGISTERED = 136
+    UNKNOWN_STAGE = 20000
 
 
 def error_code(number: int) -> ErrorCode:

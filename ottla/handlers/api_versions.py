@@ -1,7 +1,8 @@
 """ApiVersions: the APIs, versions and features that this broker serves.
 
 Behaviour: advertises each line of `requests/apis.py`, cut down to `ottla.advertise.level` (`requests/levels.py`), and from version 3 the
-finalised features. A version outside the range is answered in version 0 with UNSUPPORTED_VERSION and the same table.
+finalised features. A version outside the range is answered in version 0 with UNSUPPORTED_VERSION and the same table. Our own APIs are
+advertised, and from then on served on the connection, only to a client whose request has our tagged field for extensions.
 
 Version notes: 3 client software name and version, features (KIP-511, KIP-584); 4 features may start at 0; 5 cluster id and node id a
 client expects (KIP-1242): another cluster or node is answered with REBOOTSTRAP_REQUIRED.
@@ -19,6 +20,7 @@ from ottla.base.features import FEATURES_EPOCH, Feature
 from ottla.requests.context import Broker, RequestContext
 from ottla.requests.levels import features, served
 from ottla.wire.messages.api_versions import (
+    EXTENSIONS_VERSION,
     ApiVersion,
     ApiVersionsRequest,
     ApiVersionsResponse,
@@ -40,7 +42,9 @@ def handle(broker: Broker, request: RequestContext, body: ApiVersionsRequest) ->
         request.connection.client_software_version = body.client_software_version
     if request.version >= NODE_CHECK_SINCE and is_for_another(broker, body):
         return ApiVersionsResponse(error_code=ErrorCode.REBOOTSTRAP_REQUIRED)
-    response = ApiVersionsResponse(api_keys=advertised(broker))
+    if body.ottla_extensions >= EXTENSIONS_VERSION:
+        request.connection.has_extensions = True
+    response = ApiVersionsResponse(api_keys=advertised(broker, with_extensions=body.ottla_extensions >= EXTENSIONS_VERSION))
     known = features(broker.config.ottla_advertise_level)
     if request.version >= FEATURES_SINCE and known:
         add_features(request, response, known.values())
@@ -51,11 +55,11 @@ def handle_unsupported_version(broker: Broker, _request: RequestContext, _body: 
     return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=advertised(broker))
 
 
-def advertised(broker: Broker) -> list[ApiVersion]:
+def advertised(broker: Broker, *, with_extensions: bool = False) -> list[ApiVersion]:
     return [
         ApiVersion(api_key=api.key, min_version=api.advertised_from, max_version=api.max_version)
         for api in served(broker.config.ottla_advertise_level).values()
-        if api.is_advertised
+        if api.is_advertised and (with_extensions or not api.is_extension)
     ]
 
 

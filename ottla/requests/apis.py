@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from ottla.security.acl import AclOperation, ResourceType
-from ottla.wire.apis import APIS, KEYS
+from ottla.wire.apis import APIS, EXTENSIONS_SINCE, KEYS
 
 
 class Right(NamedTuple):
@@ -36,6 +36,8 @@ class Api(NamedTuple):
     rights: tuple[Right, ...]
     is_advertised: bool = True
     """False for what only brokers may send."""
+    is_extension: bool = False
+    """Our own API and not Kafka's: advertised to clients that ask for extensions, and served to them only."""
     is_before_authentication: bool = False
     """Served before a connection has authenticated."""
     may_have_stray_bytes: bool = False
@@ -50,7 +52,7 @@ def _line(name: str, *rights: Right, advertised_from: int | None = None, **trait
     key = KEYS[name]
     api = APIS[key]
     first = api.lowest if advertised_from is None else advertised_from
-    return Api(key, name, api.module, api.lowest, api.highest, first, rights, **traits)
+    return Api(key, name, api.module, api.lowest, api.highest, first, rights, is_extension=key >= EXTENSIONS_SINCE, **traits)
 
 
 _O, _R = AclOperation, ResourceType

@@ -65,8 +65,8 @@ class ConnectionInfo:
     """Facts of one client connection that outlive a request."""
 
     __slots__ = (
-        "_closing", "authentication", "client_software_name", "client_software_version", "host", "identity", "is_authenticated",
-        "is_inter_broker", "listener", "principal",
+        "_closing", "authentication", "client_software_name", "client_software_version", "has_extensions", "host", "identity",
+        "is_authenticated", "is_inter_broker", "listener", "principal",
     )  # fmt: skip
 
     def __init__(
@@ -80,6 +80,8 @@ class ConnectionInfo:
         """None on a listener that does not authenticate its clients."""
         self.is_authenticated = authentication is None
         self.is_inter_broker = False
+        self.has_extensions = False
+        """Whether the client has asked for our own APIs (`wire.apis.EXTENSIONS_SINCE`)."""
         self.client_software_name = ""
         self.client_software_version = ""
         self._closing: dict[object, Callable[[object], None]] = {}

@@ -60,13 +60,14 @@ def highest_versions(level: str) -> Mapping[int, int]:
 
 @cache
 def served(level: str | None) -> Mapping[int, Api]:
-    """The APIs that this broker serves at a level (None: the newest). Those that only brokers send are the same at all levels."""
+    """The APIs that this broker serves at a level (None: the newest). Those that only brokers send are the same at all levels; no release
+    had our extensions."""
     if level is None:
         return TABLE
     highest = highest_versions(level)
     found = {}
     for key, api in TABLE.items():
-        if not api.is_advertised:
+        if not api.is_advertised or (api.is_extension and level == NEWEST):
             found[key] = api
         elif highest.get(key, -1) >= api.min_version:
             found[key] = api._replace(max_version=min(api.max_version, highest[key]))

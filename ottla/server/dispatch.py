@@ -2,7 +2,7 @@
 
 A route is the compiled way of one (key, version); it is made at the first request of its kind, from the line of `requests/apis.py`. A key
 or version outside the table closes the connection, save ApiVersions, which answers any version (error 35 in a body of version 0), so that
-a newer client can find out what we speak.
+a newer client can find out what we speak. The keys of our extensions are outside for connections that have not asked for them.
 """
 
 from __future__ import annotations
@@ -149,8 +149,10 @@ class Dispatcher:
         """Makes the route of a kind of request that comes for the first time."""
         api = served(self._broker.config.ottla_advertise_level).get(key)
         if api is None:
-            raise WireError(f"unknown api key {key}")
+            raise unknown_key(key)
         handle = importlib.import_module(f"ottla.handlers.{api.module}").handle
+        if api.is_extension:
+            handle = for_extended_connections(key, handle)
         if not api.min_version <= version <= api.max_version:
             if key != API_VERSIONS:
                 raise WireError(f"version {version} of api key {key} is outside {api.min_version}..{api.max_version}")
@@ -174,6 +176,21 @@ class Dispatcher:
             raise WireError("a client id that is not UTF-8") from error
         connection.client_id_bytes = bytes(frame[8:end])
         connection.contexts.clear()
+
+
+def for_extended_connections(key: int, handle: Callable[..., Any]) -> Callable[..., Any]:
+    """A handler of an extension: on a connection that has not asked for extensions its key is as unknown as any other."""
+
+    def handle_if_asked(broker: Broker, request: RequestContext, body: Any) -> Any:
+        if not request.connection.has_extensions:
+            raise unknown_key(key)
+        return handle(broker, request, body)
+
+    return handle_if_asked
+
+
+def unknown_key(key: int) -> WireError:
+    return WireError(f"unknown api key {key}")
 
 
 def unsupported_api_versions(api: Api) -> Route:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from ottla.wire.apis import KEYS
 from ottla.wire.framing import load
 from ottla.wire.schema import Response
 
@@ -213,6 +214,30 @@ def _add_partitions(request: Any, version: int, code: int) -> Response:
     return wire.AddPartitionsToTxnResponse(results_by_transaction=found)
 
 
+def _stage_records(request: Any, version: int, code: int) -> Response:
+    from ottla.wire.messages import stage_records as wire
+
+    topics = [
+        wire.StageTopicResult(
+            name=topic.name, partitions=[wire.StagePartitionResult(index=asked.index, error_code=code) for asked in topic.partitions]
+        )
+        for topic in request.topics
+    ]
+    return wire.StageRecordsResponse(topics=topics)
+
+
+def _attach_records(request: Any, version: int, code: int) -> Response:
+    from ottla.wire.messages import attach_records as wire
+
+    topics = [
+        wire.AttachTopicResult(
+            name=topic.name, partitions=[wire.AttachPartitionResult(index=asked.index, error_code=code) for asked in topic.partitions]
+        )
+        for topic in request.topics
+    ]
+    return wire.AttachRecordsResponse(topics=topics)
+
+
 _MIRRORS: dict[int, Callable[[Any, int, int], Response | None]] = {
     0: _produce,
     1: _fetch,
@@ -225,4 +250,6 @@ _MIRRORS: dict[int, Callable[[Any, int, int], Response | None]] = {
     24: _add_partitions,
     28: _txn_offset_commit,
     42: _delete_groups,
+    KEYS["StageRecords"]: _stage_records,
+    KEYS["AttachRecords"]: _attach_records,
 }

@@ -2,6 +2,7 @@
 
 The declarations of messages find theirs by the name of the class (`FetchRequest`), framing by the key; so headers can be read and versions
 advertised before a single message is imported. What the broker serves of them, and for which rights, is said in `requests/apis.py`.
+The keys below `EXTENSIONS_SINCE` are Kafka's, the others this project's own.
 """
 
 from __future__ import annotations
@@ -120,7 +121,12 @@ APIS: dict[int, Api] = {
     92: Api("DeleteShareGroupOffsets", 0, 0, 0),
     93: Api("StreamsGroupTopologyDescriptionUpdate", 0, 0, 0),
     94: Api("UnregisterController", 0, 0, 0),
+    20000: Api("StageRecords", 0, 0, 0),
+    20001: Api("AttachRecords", 0, 0, 0),
 }
+
+EXTENSIONS_SINCE = 20000
+"""Keys from here on are ours and not Kafka's: a broker offers and serves them only on connections that have asked for extensions."""
 
 KEYS: dict[str, int] = {api.name: key for key, api in APIS.items()}
 API_NAMES: dict[int, str] = {key: api.name for key, api in APIS.items()}

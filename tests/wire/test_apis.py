@@ -8,14 +8,15 @@ from pathlib import Path
 import kio.schema
 import pytest
 
-from ottla.wire.apis import APIS, KEYS
+from ottla.wire.apis import APIS, EXTENSIONS_SINCE, KEYS
 from ottla.wire.framing import is_flexible, load
 
 JUDGE = Path(kio.schema.__path__[0])
 
 
 def test_every_key_has_a_line_and_a_name_of_its_own() -> None:
-    assert list(APIS) == list(range(95))
+    assert list(APIS) == [*range(95), 20000, 20001]
+    assert [key for key in APIS if key >= EXTENSIONS_SINCE] == [20000, 20001]
     assert len(KEYS) == len(APIS)
 
 

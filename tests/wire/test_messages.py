@@ -20,8 +20,10 @@ from kio.serial import entity_reader, entity_writer
 from kio.static.constants import EntityType
 
 from ottla.base.errors import WireError
+from ottla.wire.apis import APIS
 from ottla.wire.codec import decoder, encoder, encoder_parts
-from ottla.wire.messages import produce
+from ottla.wire.messages import attach_records, produce, stage_records
+from ottla.wire.messages.api_versions import ApiVersionsRequest
 from ottla.wire.messages.group_records import ClassicMemberMetadata, ConsumerGroupMemberMetadataValue, OffsetCommitValue
 from ottla.wire.messages.headers import RequestHeader
 from ottla.wire.messages.heartbeat import HeartbeatRequest
@@ -37,9 +39,9 @@ messages = pytest.mark.parametrize("cls", MESSAGES, ids=lambda cls: cls.__name__
 
 def test_every_api_has_its_two_messages_and_nothing_is_lost() -> None:
     kinds = [cls.__mro__[1].__name__ for cls in MESSAGES]
-    assert {cls.API_KEY for cls in MESSAGES if issubclass(cls, Request)} == set(range(95))
-    assert {cls.API_KEY for cls in MESSAGES if issubclass(cls, Response)} == set(range(95))
-    assert {kind: kinds.count(kind) for kind in kinds} == {"Request": 95, "Response": 95, "Data": 14, "RecordKey": 25, "RecordValue": 25}
+    assert {cls.API_KEY for cls in MESSAGES if issubclass(cls, Request)} == set(APIS)
+    assert {cls.API_KEY for cls in MESSAGES if issubclass(cls, Response)} == set(APIS)
+    assert {kind: kinds.count(kind) for kind in kinds} == {"Request": 97, "Response": 97, "Data": 14, "RecordKey": 25, "RecordValue": 25}
 
 
 @messages
@@ -250,6 +252,38 @@ def test_produce_response_10_with_tagged_fields_by_hand() -> None:
         "01 00 09 00000002 00000009 00"  # one tag: number 0, nine bytes
         "00 00000000"
         "01 00 0d 02 00000002 0268 00002384 00 00"
+    )
+
+
+def test_a_client_asks_for_extensions_in_a_tagged_field_of_one_byte() -> None:
+    asks = ApiVersionsRequest(client_software_name="c", client_software_version="1", ottla_extensions=0)
+    assert encoder(ApiVersionsRequest, 3)(asks) == bytes.fromhex("0263 0231 01 a09c01 01 00")
+    plain = ApiVersionsRequest(client_software_name="c", client_software_version="1")
+    assert encoder(ApiVersionsRequest, 3)(plain) == bytes.fromhex("0263 0231 00")
+    assert encoder(ApiVersionsRequest, 2)(asks) == b""
+
+
+def test_stage_and_attach_by_hand() -> None:
+    part = stage_records.StagePartition(index=3, chunk=1, records=b"abc")
+    topic = stage_records.StageTopic(name="t", partitions=[part])
+    staged = stage_records.StageRecordsRequest(batch_token=b"0123456789abcdef", attempt_id=7, topics=[topic])
+    assert encoder(stage_records.StageRecordsRequest, 0)(staged) == bytes.fromhex(
+        "30313233343536373839616263646566 0000000000000007 02 0274 02 00000003 00000001 04616263 00 00 00"
+    )
+    chunk = attach_records.StagedChunk(attempt_id=7, chunk=1, records=2, length=3, crc=0xFFFFFFFF)
+    manifest = attach_records.AttachPartition(index=3, base_sequence=4, chunks=[chunk])
+    attached = attach_records.AttachRecordsRequest(
+        transactional_id="x", producer_id=5, producer_epoch=1, acks=-1, timeout_ms=9, batch_token=b"0123456789abcdef",
+        topics=[attach_records.AttachTopic(name="t", partitions=[manifest])],
+    )  # fmt: skip
+    assert encoder(attach_records.AttachRecordsRequest, 0)(attached) == bytes.fromhex(
+        "0278 0000000000000005 0001 ffff 00000009 30313233343536373839616263646566 02 0274 02 00000003 00000004"
+        "02 0000000000000007 00000001 00000002 00000003 ffffffff 00 00 00 00"
+    )
+    answered = attach_records.AttachPartitionResult(index=3, error_code=20000, error_message="gone")
+    response = attach_records.AttachRecordsResponse(topics=[attach_records.AttachTopicResult(name="t", partitions=[answered])])
+    assert encoder(attach_records.AttachRecordsResponse, 0)(response) == bytes.fromhex(
+        "00000000 02 0274 02 00000003 4e20 05676f6e65 ffffffffffffffff 00 00 00"
     )
 
 

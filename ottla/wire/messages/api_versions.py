@@ -1,8 +1,17 @@
-"""ApiVersions: which APIs and versions the broker serves, and its features. Its response header is never flexible."""
+"""ApiVersions: which APIs and versions the broker serves, and its features. Its response header is never flexible.
+
+`ottla_extensions` is our own tagged field, which other brokers pass over: the newest version of our extensions that the client knows.
+Only with it are the keys from `wire.apis.EXTENSIONS_SINCE` on in the answer, and served on the connection.
+"""
 
 from __future__ import annotations
 
-from ottla.wire.schema import Request, Response, Struct, array, boolean, i16, i32, i64, string
+from ottla.wire.schema import Request, Response, Struct, array, boolean, i8, i16, i32, i64, string
+
+EXTENSIONS_TAG = 20000
+NO_EXTENSIONS = -1
+EXTENSIONS_VERSION = 0
+"""The version of the extensions that this code knows."""
 
 
 class ApiVersionsRequest(Request):
@@ -10,6 +19,7 @@ class ApiVersionsRequest(Request):
     client_software_version: str = string(since=3, ignorable=True)
     cluster_id: str | None = string(since=5, nullable=True, default=None, ignorable=True)
     node_id: int = i32(since=5, default=-1, ignorable=True)
+    ottla_extensions: int = i8(since=3, tag=EXTENSIONS_TAG, default=NO_EXTENSIONS, ignorable=True)
 
 
 class ApiVersion(Struct):
