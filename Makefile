@@ -65,6 +65,7 @@ check: $(STAMP)
 
 bench: $(STAMP)
 	@$(BIN)/python -m tools.bench.main
+	@$(BIN)/python -m tools.bench.attacks
 
 bench-peer: $(STAMP)
 	@$(BIN)/python -m tools.bench.peer

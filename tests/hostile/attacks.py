@@ -1,0 +1,182 @@
+"""Attacks of one client on all others: what they send, and what an honest client beside them notices.
+
+An `Attack` prepares the broker (topics, groups), makes its bytes beforehand and then sends them. `measure` runs it beside an honest client,
+which asks for small things on a connection of its own all the time, and returns an `Outcome`: the longest time that the honest client
+waited, its 99th percentile, and the greatest memory that the broker had (the kernel's own high-water mark, reset before).
+
+How to add one: a function that takes a `Target`, under `@attack("name")`, in a module `attacks_<subject>.py` of this folder, and its
+module in `MODULES`. What it does before `target.begin()` is preparation and is not measured. Tests assert bounds of memory and the kind of
+the answers; times are figures of a table (`python -m tools.bench.attacks`), never assertions, because the machine may do other work.
+"""
+
+from __future__ import annotations
+
+import importlib
+import re
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ottla.wire.framing import load
+from ottla.wire.messages import api_versions
+from ottla.wire.schema import Request
+from tests.clients.sample_requests import World
+from tests.clients.wire_client import WireClient
+
+MODULES = ("tests.hostile.attacks_requests",)
+ANSWER_SECONDS_MAX = 120
+PAUSE_SECONDS = 0.002
+
+
+@dataclass
+class Outcome:
+    """What an attack did to the others. Times in ms, memory in bytes."""
+
+    waits_ms: list[float] = field(default_factory=list)
+    attack_ms: float = 0.0
+    rss_before_bytes: int = 0
+    rss_peak_bytes: int = 0
+
+    @property
+    def longest_ms(self) -> float:
+        return max(self.waits_ms, default=0.0)
+
+    @property
+    def p99_ms(self) -> float:
+        waits = sorted(self.waits_ms)
+        return waits[min(len(waits) - 1, len(waits) * 99 // 100)] if waits else 0.0
+
+
+class Honest:
+    """A client that asks for small things, one after the other, in a thread, and notes how long each answer took."""
+
+    def __init__(self, port: int) -> None:
+        self._client = WireClient(port, timeout=ANSWER_SECONDS_MAX, client_id="honest")
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="honest-client")
+        self.waits_ms: list[float] = []
+        self.failure: Exception | None = None
+
+    def start(self) -> Honest:
+        self._thread.start()
+        return self
+
+    def stop(self) -> None:
+        self._stop.set()
+        self._thread.join()
+        self._client.socket.close()
+
+    def _run(self) -> None:
+        ask = api_versions.ApiVersionsRequest(client_software_name="honest", client_software_version="1")
+        try:
+            while not self._stop.is_set():
+                began = time.perf_counter()
+                self._client.ask(ask, 3)
+                self.waits_ms.append((time.perf_counter() - began) * 1000)
+                time.sleep(PAUSE_SECONDS)
+        except Exception as error:  # the test looks at it
+            self.failure = error
+
+
+class Target:
+    """The broker under attack, with a world in it, and the connections of the attacker."""
+
+    def __init__(self, port: int, pid: int) -> None:
+        self.port = port
+        self.pid = pid
+        self.outcome = Outcome()
+        self._made: list[WireClient] = []
+        self._honest: Honest | None = None
+        self.client = self.connect()
+        self.world = World(self.client)
+        self._began = 0.0
+
+    def connect(self) -> WireClient:
+        client = WireClient(self.port, timeout=ANSWER_SECONDS_MAX, client_id="attacker")
+        self._made.append(client)
+        return client
+
+    def request(self, key: int, version: int, **fields: object) -> bytes:
+        """The frame of a request."""
+        made: Request = load(key)[0](**fields)
+        return self.client.frame(made, version)
+
+    def begin(self) -> None:
+        """The preparation is over: what comes now is measured."""
+        self.outcome.rss_before_bytes = memory_bytes(self.pid, "VmRSS")
+        reset_peak(self.pid)
+        self._honest = Honest(self.port).start()
+        time.sleep(0.05)  # some answers without an attack
+        self._began = time.perf_counter()
+
+    def send(self, *frames: bytes) -> list[bytes | None]:
+        """Sends frames on one new connection; returns an answer for each (None: closed)."""
+        client = self.connect()
+        try:
+            client.send(b"".join(frames))
+        except OSError:
+            return [None] * len(frames)
+        return [client.receive() for _ in frames]
+
+    def end(self) -> Outcome:
+        """The attack is over. Raises AssertionError if the honest client was not served."""
+        outcome, honest = self.outcome, self._honest
+        assert honest is not None, "an attack that never began"
+        outcome.attack_ms = (time.perf_counter() - self._began) * 1000
+        honest.stop()
+        assert honest.failure is None, f"the honest client was not served: {honest.failure!r}"
+        outcome.waits_ms = honest.waits_ms
+        outcome.rss_peak_bytes = memory_bytes(self.pid, "VmHWM")
+        return outcome
+
+    def close(self) -> None:
+        if self._honest is not None:
+            self._honest.stop()
+        for client in self._made:
+            client.socket.close()
+
+
+Attack = Callable[[Target], None]
+_attacks: dict[str, Attack] = {}
+
+
+def attack(name: str) -> Callable[[Attack], Attack]:
+    """Adds a function to the corpus."""
+
+    def add(function: Attack) -> Attack:
+        assert name not in _attacks, f"two attacks are called {name!r}"
+        _attacks[name] = function
+        return function
+
+    return add
+
+
+def corpus() -> dict[str, Attack]:
+    """Every attack by its name."""
+    for module in MODULES:
+        importlib.import_module(module)
+    return dict(_attacks)
+
+
+def measure(port: int, pid: int, run: Attack) -> Outcome:
+    """Runs an attack on the broker; raises AssertionError if the honest client was not served."""
+    target = Target(port, pid)
+    try:
+        run(target)
+        return target.end()
+    finally:
+        target.close()
+
+
+def memory_bytes(pid: int, name: str) -> int:
+    """VmRSS (now) or VmHWM (greatest since the reset) of a process."""
+    found = re.search(rf"{name}:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text())
+    assert found is not None
+    return int(found[1]) * 1024
+
+
+def reset_peak(pid: int) -> None:
+    """Sets VmHWM to what is in use now."""
+    Path(f"/proc/{pid}/clear_refs").write_text("5")

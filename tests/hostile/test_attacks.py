@@ -1,0 +1,34 @@
+"""The attacks of `attacks.py`: the harness measures what it says, and no attack takes more memory than the broker may have."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.clients.broker_process import BrokerProcess
+from tests.hostile.attacks import Target, corpus, measure
+
+
+def test_an_attack_is_measured(own_broker: BrokerProcess) -> None:
+    def ask_for_little(target: Target) -> None:
+        frame = target.request(18, 3, client_software_name="attack", client_software_version="1")
+        target.begin()
+        assert all(target.send(frame, frame))
+
+    own_broker.start()
+    outcome = measure(own_broker.port, own_broker.pid, ask_for_little)
+    assert outcome.waits_ms and outcome.p99_ms <= outcome.longest_ms
+    assert 0 < outcome.rss_before_bytes <= outcome.rss_peak_bytes
+
+
+def test_an_unserved_honest_client_is_a_failure(own_broker: BrokerProcess) -> None:
+    def stop_the_broker(target: Target) -> None:
+        target.begin()
+        own_broker.kill()
+
+    own_broker.start()
+    with pytest.raises((AssertionError, OSError)):
+        measure(own_broker.port, own_broker.pid, stop_the_broker)
+
+
+def test_every_attack_has_a_name_of_its_own() -> None:
+    assert len(corpus()) > 3
