@@ -197,6 +197,9 @@ class CompactionSchedule:
         self._refusals.pop(partition, None)
         before, after = result.bytes_before, result.bytes_after
         log.info("%s: compacted up to offset %d, %d bytes became %d", partition.topic_partition, result.end_offset, before, after)
+        if result.unread_batches:
+            text = "%s: %d batches stay as they are, because their records cannot be read; the first at %s"
+            log.warning(text, partition.topic_partition, result.unread_batches, result.unread_reason)
         return True
 
     def _refuse(self, partition: Partition, reason: str) -> None:

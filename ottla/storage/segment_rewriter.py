@@ -36,10 +36,13 @@ from ottla.wire.records import (
     BatchHeader,
     ControlRecord,
     Record,
+    Retained,
+    iter_records,
     read_batch_header,
     read_control_record,
     read_records,
     rewrite_batch,
+    rewrite_records,
 )
 
 KEYS_MAX = 1_000_000
@@ -75,13 +78,17 @@ class CompactionJob:
 
 @immutable(kw_only=True)
 class CompactionResult:
-    """`old` gave way to the `.cleaned` segments at `bases`; all below `end_offset` is clean now."""
+    """`old` gave way to the `.cleaned` segments at `bases`; all below `end_offset` is clean now. `unread_batches` stay as they are because
+    their records cannot be read (they are damaged, or unpack to more than `ottla.batch.decompressed.max.bytes`), the first one for the
+    reason given."""
 
     old: tuple[SegmentFile, ...]
     bases: tuple[int, ...]
     end_offset: int
     bytes_before: int
     bytes_after: int
+    unread_batches: int = 0
+    unread_reason: str = ""
 
 
 @immutable(kw_only=True)
@@ -119,7 +126,8 @@ def compact(disk: Disk, job: CompactionJob) -> CompactionResult | None:
         latest, end_offset = _note_latest(disk, job)
         old = tuple(segment for segment in job.segments if segment.base_offset < end_offset)
         output = _Output(disk, job, old[0].base_offset)
-        _Rewrite(job, latest, end_offset, output).run(disk, old)
+        rewrite = _Rewrite(job, latest, end_offset, output)
+        rewrite.run(disk, old)
         output.finish(old[-1].end_offset)
         disk.sync_directory(job.directory)
     except FileNotFoundError:
@@ -131,6 +139,8 @@ def compact(disk: Disk, job: CompactionJob) -> CompactionResult | None:
         end_offset=end_offset,
         bytes_before=sum(segment.size for segment in old),
         bytes_after=sum(segment.size for segment in output.made),
+        unread_batches=rewrite.unread_batches,
+        unread_reason=rewrite.unread_reason,
     )
 
 
@@ -175,19 +185,33 @@ def _note_latest(disk: Disk, job: CompactionJob) -> tuple[dict[bytes, int], int]
                 continue
             if transactions.is_aborted(header):
                 continue
-            records = [record for record in _read(job, batch) if record.key is not None and record.offset >= first_dirty]
-            if latest and len(latest) + len(records) > job.keys_max:
-                return latest, header.base_offset
-            latest.update((short_key(record.key), record.offset) for record in records if record.key is not None)
+            end_offset = _note_keys(job, batch, latest)
+            if end_offset is not None:
+                return latest, end_offset
     return latest, job.segments[-1].end_offset
 
 
-def _read(job: CompactionJob, batch: memoryview) -> list[Record]:
-    """The records of a batch; none for one that cannot be decoded, which then stays as it is."""
+def _note_keys(job: CompactionJob, batch: memoryview, latest: dict[bytes, int]) -> int | None:
+    """Notes the keys of one batch, record by record; returns where the map was full, if it was. A batch that does not fit is left to the
+    next round, unless it would not fit into an empty map either: then the round ends within it, and all from there on stays."""
+    first_dirty, room = job.first_dirty_offset, job.keys_max - len(latest)
+    noted: dict[bytes, int] = {}
     try:
-        return read_records(batch, decompressed_bytes_max=job.config.decompressed_bytes_max)
+        for record in iter_records(batch, decompressed_bytes_max=job.config.decompressed_bytes_max):
+            if record.key is None or record.offset < first_dirty:
+                continue
+            key = short_key(record.key)
+            if key not in latest and key not in noted:
+                if len(noted) >= room and latest:
+                    return read_batch_header(batch).base_offset
+                if len(noted) >= room:
+                    latest.update(noted)
+                    return record.offset
+            noted[key] = record.offset
     except WireError:
-        return []
+        return None  # it stays as it is, so none of its records may replace another
+    latest.update(noted)
+    return None
 
 
 def _read_control(batch: memoryview) -> ControlRecord | None:
@@ -290,6 +314,8 @@ class _Rewrite:
         self._output = output
         self._transactions = CleanedTransactions(iter(job.aborted))
         self._horizon_ms = job.now_ms + job.config.delete_retention_ms
+        self.unread_batches = 0
+        self.unread_reason = ""
 
     def run(self, disk: Disk, segments: tuple[SegmentFile, ...]) -> None:
         for segment in segments:
@@ -320,17 +346,41 @@ class _Rewrite:
             return self._keep_header(header, batch)
         if header.record_count == 0:
             return self._keep_header(header, batch)
-        records = _read(self._job, batch)
-        if not records:
+        try:
+            kept, dropped, is_horizon_due = self._judge(header, batch)
+        except WireError as error:
+            self.unread_batches += 1
+            self.unread_reason = self.unread_reason or f"offset {header.base_offset}: {error}"
+            return batch
+        if not kept.records:
+            return self._keep_header(header, batch)
+        if not dropped and not is_horizon_due:
             return batch
         horizon_ms = header.delete_horizon_ms
-        kept = [record for record in records if self._is_kept(record, horizon_ms)]
-        if not kept:
-            return self._keep_header(header, batch)
-        is_horizon_due = horizon_ms is None and any(record.value is None and record.offset < self._end_offset for record in kept)
-        if len(kept) == len(records) and not is_horizon_due:
-            return batch
-        return rewrite_batch(header, kept, delete_horizon_ms=self._horizon_ms if is_horizon_due else None)
+        records = (record for record in self._records(batch) if self._is_kept(record, horizon_ms))
+        return rewrite_records(header, records, kept, delete_horizon_ms=self._horizon_ms if is_horizon_due else None)
+
+    def _records(self, batch: memoryview) -> Iterator[Record]:
+        return iter_records(batch, decompressed_bytes_max=self._job.config.decompressed_bytes_max)
+
+    def _judge(self, header: BatchHeader, batch: memoryview) -> tuple[Retained, int, bool]:
+        """What stays, how many records go, and whether a tombstone that stays needs a delete horizon. One record at a time: as a list of
+        objects the records of a batch of a few kilobytes may need a gigabyte."""
+        count = dropped = first_timestamp = max_timestamp = 0
+        is_horizon_due = False
+        horizon_ms = header.delete_horizon_ms
+        for record in self._records(batch):
+            if not self._is_kept(record, horizon_ms):
+                dropped += 1
+                continue
+            if not count:
+                first_timestamp = max_timestamp = record.timestamp
+            elif record.timestamp > max_timestamp:
+                max_timestamp = record.timestamp
+            count += 1
+            if record.value is None and horizon_ms is None and record.offset < self._end_offset:
+                is_horizon_due = True
+        return Retained(count, first_timestamp, max_timestamp), dropped, is_horizon_due
 
     def _is_kept(self, record: Record, horizon_ms: int | None) -> bool:
         if record.offset >= self._end_offset:

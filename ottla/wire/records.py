@@ -13,6 +13,7 @@ Left out: header fields and stamps (`batch_header.py`), strict checks of clients
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 from struct import Struct
 from typing import NamedTuple
 
@@ -110,6 +111,7 @@ __all__ = [
     "RECORD_COUNT_AT",
     "Record",
     "RecordsSummary",
+    "Retained",
     "SEQUENCE_MASK",
     "TIMESTAMP_TYPE_BIT",
     "TRANSACTIONAL_BIT",
@@ -126,6 +128,7 @@ __all__ = [
     "recompress",
     "record_section",
     "rewrite_batch",
+    "rewrite_records",
     "set_attributes",
     "set_base_offset",
     "set_leader_epoch",
@@ -144,6 +147,7 @@ _CONTROL_KEY = Struct(">hh")
 _CONTROL_VALUE = Struct(">hi")
 _HEADER_ROOM = bytes(BATCH_OVERHEAD)
 _VARINTS_KEPT = 1 << 16
+_PIECE_RECORDS = 1000
 _new_tuple = tuple.__new__
 
 
@@ -155,6 +159,14 @@ class Record(NamedTuple):
     key: bytes | None
     value: bytes | None
     headers: Headers = ()
+
+
+class Retained(NamedTuple):
+    """How many records of a batch stay, the timestamp of the first of them, and the largest."""
+
+    records: int
+    first_timestamp: int
+    max_timestamp: int
 
 
 class ControlRecord(NamedTuple):
@@ -304,24 +316,29 @@ def rewrite_batch(
     if not retained:
         attributes = header.attributes & ~(CODEC_MASK | DELETE_HORIZON_BIT)
         return _finish_batch(header._replace(attributes=attributes, base_timestamp=_NO_TIMESTAMP, record_count=0), [_HEADER_ROOM], None)
+    max_timestamp = max([record.timestamp for record in retained])
+    summary = Retained(len(retained), retained[0].timestamp, max_timestamp)
+    return rewrite_records(header, retained, summary, delete_horizon_ms=delete_horizon_ms, level=level)
+
+
+def rewrite_records(
+    header: BatchHeader, records: Iterable[Record], retained: Retained, *, delete_horizon_ms: int | None = None, level: int | None = None
+) -> bytearray:
+    """As `rewrite_batch` for `records` of which `retained` says what must be known beforehand, so that only their bytes are in memory."""
     attributes = header.attributes
     horizon = header.delete_horizon_ms if delete_horizon_ms is None else delete_horizon_ms
-    base_timestamp = retained[0].timestamp
+    base_timestamp = retained.first_timestamp
     if horizon is not None:
         attributes |= DELETE_HORIZON_BIT
         base_timestamp = horizon
-    max_timestamp = header.max_timestamp
-    if not attributes & TIMESTAMP_TYPE_BIT:
-        max_timestamp = max([record.timestamp for record in retained])
-    base_offset = header.base_offset
-    parts = _encode_records(retained, [record.offset - base_offset for record in retained], base_timestamp)
+    max_timestamp = header.max_timestamp if attributes & TIMESTAMP_TYPE_BIT else retained.max_timestamp
+    section, rest, base_offset = bytearray(), iter(records), header.base_offset
+    while piece := list(islice(rest, _PIECE_RECORDS)):
+        section += b"".join(_encode_records(piece, [record.offset - base_offset for record in piece], base_timestamp)[1:])
     kept = header._replace(
-        attributes=attributes,
-        base_timestamp=base_timestamp,
-        max_timestamp=max_timestamp,
-        record_count=len(retained),
+        attributes=attributes, base_timestamp=base_timestamp, max_timestamp=max_timestamp, record_count=retained.records
     )
-    return _finish_batch(kept, parts, level)
+    return _finish_batch(kept, [_HEADER_ROOM, section], level)
 
 
 def recompress(batch: Buffer, codec: int, level: int | None = None, *, decompressed_bytes_max: int = DECOMPRESSED_BYTES_MAX) -> Buffer:
@@ -338,7 +355,7 @@ def _finish_batch(header: BatchHeader, parts: list[Buffer], level: int | None) -
     """Joins the parts (the first is room for the header), compresses, and writes header and CRC; length and CRC are worked out here."""
     codec = header.attributes & CODEC_MASK
     if codec and len(parts) > 1:
-        parts = [_HEADER_ROOM, compress(codec, b"".join(parts[1:]), level)]
+        parts = [_HEADER_ROOM, compress(codec, parts[1] if len(parts) == 2 else b"".join(parts[1:]), level)]
     batch = bytearray().join(parts)
     size = len(batch)
     HEADER.pack_into(batch, 0, header[0], size - LOG_OVERHEAD, *header[2:])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+from dataclasses import replace
 from random import Random
 
 import pytest
@@ -14,7 +16,7 @@ from ottla.replication.partition import Partition
 from ottla.storage.compaction_plan import install, plan_compaction
 from ottla.storage.log import Log
 from ottla.storage.segment_rewriter import CompactionJob, CompactionResult, compact, short_key
-from ottla.wire.records import CONTROL_ABORT, BatchHeader, Record, encode_batch, iter_batches, read_control_record, read_records
+from ottla.wire.records import CODEC_ZSTD, CONTROL_ABORT, BatchHeader, Record, encode_batch, iter_batches, read_control_record, read_records
 from tests.fakes.disk import MemDisk
 
 KEY = TopicPartition("accounts", 0)
@@ -295,6 +297,48 @@ def test_a_round_takes_no_more_keys_than_it_may(partition: Partition) -> None:
     assert rounds > 2
     assert table(records(partition)) == {"k0": "3", **{f"k{number}": "2" for number in range(1, 10)}}
     assert len(records(partition)) == 10
+
+
+def test_a_batch_of_more_keys_than_a_round_may_take_is_compacted_in_several_rounds(partition: Partition) -> None:
+    put(partition, *((f"k{number}", "1") for number in range(10)))
+    put(partition, *((f"k{number}", "2") for number in range(9)))
+    partition.log.roll()
+    done = 0
+    while done < partition.log.active.base_offset:
+        job = plan(partition, first_dirty=done)
+        assert job is not None
+        result = compact(partition.log.disk, replace(job, keys_max=4))
+        assert result is not None and result.end_offset > done
+        assert install(partition.log, job, result) is not None
+        done = result.end_offset
+    assert table(records(partition)) == {"k9": "1", **{f"k{number}": "2" for number in range(9)}}
+    assert len(records(partition)) == 10
+
+
+def test_i46_memory_is_bounded_by_the_bytes_of_a_batch_not_by_its_records(partition: Partition) -> None:
+    count = 100_000
+    put(partition, *[("k", "v")] * count, codec=CODEC_ZSTD)
+    put(partition, ("k", None))
+    partition.log.roll()
+    job = plan(partition)
+    assert job is not None
+    tracemalloc.start()
+    result = compact(partition.log.disk, job)
+    peak_bytes = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert result is not None and result.end_offset == count + 1
+    assert peak_bytes < 60 * count, "an object for each record takes more than two hundred bytes"
+
+
+def test_i46_a_batch_that_unpacks_to_too_much_stays_and_is_named(disk: MemDisk, partition: Partition) -> None:
+    put(partition, ("a", "1" * 5_000), codec=CODEC_ZSTD)
+    put(partition, ("a", "2"), ("b", "1"))
+    put(partition, ("b", "2"))
+    partition.log.configure(replace(CONFIG, decompressed_bytes_max=1_000))
+    result = run(partition)
+    assert result.unread_batches == 1
+    assert result.unread_reason == "offset 0: a batch unpacks to more than 1000 bytes"
+    assert records(partition) == {0: ("a", "1" * 5_000), 1: ("a", "2"), 3: ("b", "2")}
 
 
 def test_long_keys_are_distinguished() -> None:
