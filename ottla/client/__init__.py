@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from ottla.client.core.group_admin import Committed, GroupDescription, GroupMember, ListedGroup
     from ottla.client.core.operations import BrokerInfo, PartitionInfo, TopicInfo
     from ottla.client.core.partitioner import partition_for_group, partition_for_key
+    from ottla.client.core.staging import Staged, StagedChunk
     from ottla.client.core.transaction_admin import ListedTransaction, TransactionDescription
     from ottla.client.errors import (
         AuthenticationError,
@@ -67,6 +68,8 @@ _MODULES = {
     "PartitionInfo": "core.operations",
     "partition_for_group": "core.partitioner",
     "partition_for_key": "core.partitioner",
+    "Staged": "core.staging",
+    "StagedChunk": "core.staging",
     "ListedTransaction": "core.transaction_admin",
     "TransactionDescription": "core.transaction_admin",
     "ClientError": "errors",
@@ -118,6 +121,8 @@ __all__ = [
     "Producer",
     "RequestTimeoutError",
     "ShareConsumer",
+    "Staged",
+    "StagedChunk",
     "TopicInfo",
     "TopicPartition",
     "Transaction",

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 from ottla._version import __version__
 from ottla.base.errors import OttlaError, WireError
 from ottla.client.addresses import Address, parse_addresses
-from ottla.client.core import operations
+from ottla.client.core import operations, staging
 from ottla.client.core.cluster import ClusterCore
 from ottla.client.core.connection import CLIENT_SOFTWARE, ConnectionProtocol
 from ottla.client.core.procedure import Ask, AskAll, Effect, Open, Procedure
@@ -49,11 +49,21 @@ class AsyncConnection(asyncio.BufferedProtocol):
 
     @classmethod
     async def connect(
-        cls, address: Address, *, client_id: str = CLIENT_SOFTWARE, security: Security | None = None, timeout_s: float = CONNECT_TIMEOUT_S
+        cls,
+        address: Address,
+        *,
+        client_id: str = CLIENT_SOFTWARE,
+        security: Security | None = None,
+        timeout_s: float = CONNECT_TIMEOUT_S,
+        with_extensions: bool = False,
     ) -> AsyncConnection:
         """Connects, negotiates versions and authenticates. `ConnectError` or `AuthenticationError` when that fails."""
         protocol = ConnectionProtocol(
-            str(address), client_id=client_id, software_version=__version__, sasl=None if security is None else security.new_exchange()
+            str(address),
+            client_id=client_id,
+            software_version=__version__,
+            sasl=None if security is None else security.new_exchange(),
+            with_extensions=with_extensions,
         )
         connection = cls(address, protocol)
         context = None if security is None else security.context
@@ -181,12 +191,14 @@ class Cluster:
         client_id: str = CLIENT_SOFTWARE,
         timeout_s: float = REQUEST_TIMEOUT_S,
         security: Security | None = None,
+        with_extensions: bool = False,
     ) -> None:
         addresses = parse_addresses(bootstrap) if isinstance(bootstrap, str) else list(bootstrap)
         self.core = ClusterCore(addresses, now=time.monotonic, timeout_s=timeout_s)
         self.timeout_s = timeout_s
         self._client_id = client_id
         self._security = security
+        self._with_extensions = with_extensions
         self._connections: list[AsyncConnection] = []
         self._opening: dict[Address, asyncio.Task[AsyncConnection]] = {}
 
@@ -261,7 +273,11 @@ class Cluster:
 
     async def _connect(self, address: Address) -> AsyncConnection:
         opened = await AsyncConnection.connect(
-            address, client_id=self._client_id, security=self._security, timeout_s=min(CONNECT_TIMEOUT_S, self.timeout_s)
+            address,
+            client_id=self._client_id,
+            security=self._security,
+            timeout_s=min(CONNECT_TIMEOUT_S, self.timeout_s),
+            with_extensions=self._with_extensions,
         )
         self._connections = [*(one for one in self._connections if one.is_open), opened]
         return opened
@@ -276,6 +292,7 @@ async def connect(
     *,
     client_id: str = CLIENT_SOFTWARE,
     timeout_s: float = REQUEST_TIMEOUT_S,
+    with_extensions: bool = False,
 ) -> AsyncClient:
     """Connects to a cluster, as `ottla.client.connect` does, with the same settings and errors."""
     security = None
@@ -283,7 +300,7 @@ async def connect(
         from ottla.client.security import Security
 
         security = Security(config)
-    cluster = Cluster(bootstrap, client_id=client_id, timeout_s=timeout_s, security=security)
+    cluster = Cluster(bootstrap, client_id=client_id, timeout_s=timeout_s, security=security, with_extensions=with_extensions)
     try:
         await cluster.run(cluster.core.refresh([]))
     except BaseException:
@@ -340,6 +357,8 @@ class AsyncClient:
     delete_records = _operation(operations.delete_records)
     fetch = _operation(operations.fetch)
     produce_batches = _operation(produce_batches)
+    offers_staging = _operation(staging.offers_staging)
+    stage = _operation(staging.stage)
     groups = _operation(operations.groups)
     describe_group = _operation(operations.describe_group)
     committed = _operation(operations.committed)

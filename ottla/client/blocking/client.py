@@ -16,7 +16,7 @@ from ottla.client.blocking.producer import Producer
 from ottla.client.blocking.reading import READ_BYTES, RangeReader
 from ottla.client.blocking.share_consumer import ShareConsumer
 from ottla.client.blocking.transaction import Transaction
-from ottla.client.core import operations
+from ottla.client.core import operations, staging
 from ottla.client.core.cluster import ClusterCore
 from ottla.client.core.connection import CLIENT_SOFTWARE
 from ottla.client.core.fetching import Fetched
@@ -35,19 +35,21 @@ def connect(
     *,
     client_id: str = CLIENT_SOFTWARE,
     timeout_s: float = REQUEST_TIMEOUT_S,
+    with_extensions: bool = False,
 ) -> Client:
     """Connects to a cluster by some of its brokers' addresses, `HOST:PORT[,HOST:PORT...]`.
 
     `config` has the security settings of Kafka's clients: `security.protocol`, `sasl.mechanism`, `sasl.username`, `sasl.password`,
-    `sasl.jaas.config`, `ssl.ca.location` and so on. `timeout_s` bounds each request and each series of tries. `ConnectError` when no
-    broker answers, `AuthenticationError` when it does not accept the password, ValueError for settings that make no sense.
+    `sasl.jaas.config`, `ssl.ca.location` and so on. `timeout_s` bounds each request and each series of tries. `with_extensions` asks
+    brokers for what Ottla has beside Kafka's protocol (staged records). `ConnectError` when no broker answers, `AuthenticationError` when
+    it does not accept the password, ValueError for settings that make no sense.
     """
     security = None
     if config and config.get("security.protocol", "PLAINTEXT").upper() != "PLAINTEXT":
         from ottla.client.security import Security
 
         security = Security(config)
-    cluster = Cluster(bootstrap, client_id=client_id, timeout_s=timeout_s, security=security)
+    cluster = Cluster(bootstrap, client_id=client_id, timeout_s=timeout_s, security=security, with_extensions=with_extensions)
     try:
         cluster.refresh([])
     except BaseException:
@@ -103,6 +105,8 @@ class Client:
     delete_records = _operation(operations.delete_records)
     fetch = _operation(operations.fetch)
     produce_batches = _operation(produce_batches)
+    offers_staging = _operation(staging.offers_staging)
+    stage = _operation(staging.stage)
 
     def read(
         self,

@@ -39,6 +39,7 @@ class Cluster:
         client_id: str = CLIENT_SOFTWARE,
         timeout_s: float = REQUEST_TIMEOUT_S,
         security: Security | None = None,
+        with_extensions: bool = False,
     ) -> None:
         addresses = parse_addresses(bootstrap) if isinstance(bootstrap, str) else list(bootstrap)
         self.core = ClusterCore(addresses, now=time.monotonic, timeout_s=timeout_s)
@@ -46,6 +47,7 @@ class Cluster:
         self.client_id = client_id
         self.timeout_s = timeout_s
         self.security = security
+        self.with_extensions = with_extensions
 
     def __enter__(self) -> Cluster:
         return self
@@ -101,6 +103,7 @@ class Cluster:
             connect_timeout_s=min(CONNECT_TIMEOUT_S, self.timeout_s),
             request_timeout_s=self.timeout_s,
             security=self.security,
+            with_extensions=self.with_extensions,
         ).open()
 
     def retrying(self, attempt: Callable[[], T], *, codes: frozenset[ErrorCode] = RETRIABLE, timeout_s: float | None = None) -> T:

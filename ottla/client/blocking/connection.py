@@ -42,6 +42,7 @@ class Connection:
         connect_timeout_s: float = CONNECT_TIMEOUT_S,
         request_timeout_s: float = REQUEST_TIMEOUT_S,
         security: Security | None = None,
+        with_extensions: bool = False,
     ) -> None:
         self.address = address
         self.connect_timeout_s = connect_timeout_s
@@ -52,6 +53,7 @@ class Connection:
             client_id=client_id,
             software_version=__version__,
             sasl=None if security is None else security.new_exchange(),
+            with_extensions=with_extensions,
         )
         self.version_of = self.protocol.versions.version_of
         self.offers = self.protocol.versions.offers

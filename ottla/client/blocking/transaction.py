@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from ottla.base.types import TopicPartition
 from ottla.client.blocking.cluster import Cluster
 from ottla.client.core.group_admin import Committed
+from ottla.client.core.staging import StagedChunk
 from ottla.client.core.transaction import TransactionCore
 
 
@@ -83,6 +84,17 @@ class Transaction:
         same batches: it repeats what has to be repeated itself, for `timeout_s` after the last progress.
         """
         return self._run(self._core.produce(batches, timeout_s=timeout_s))
+
+    def attach(
+        self, token: bytes, manifest: Mapping[TopicPartition, Sequence[StagedChunk]], *, timeout_s: float | None = None
+    ) -> dict[TopicPartition, int]:
+        """Appends chunks that `Client.stage` has put aside under the token, by any number of clients, in the order of the manifest.
+
+        Returns the offset of each partition's first record, -1 where a repeated request does not show it. `KafkaError` UNKNOWN_STAGE when
+        staged bytes are gone or are not those of the manifest: abort, and write them again. As `produce`, not to be called again with the
+        same chunks.
+        """
+        return self._run(self._core.attach(token, manifest, timeout_s=timeout_s))
 
     def commit_offsets(
         self,

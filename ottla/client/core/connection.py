@@ -24,7 +24,7 @@ from ottla.client.errors import ConnectError, MalformedResponseError, refused
 from ottla.wire.apis import API_NAMES
 from ottla.wire.codec import decoder, encoder
 from ottla.wire.framing import API_VERSIONS, load, read_response_header, write_request
-from ottla.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from ottla.wire.messages.api_versions import EXTENSIONS_VERSION, NO_EXTENSIONS, ApiVersionsRequest, ApiVersionsResponse
 from ottla.wire.schema import Request
 
 if TYPE_CHECKING:
@@ -67,10 +67,16 @@ class Pending(NamedTuple):
 
 
 class ConnectionProtocol:
-    """See the module. `peer` is the address as messages name it."""
+    """See the module. `peer` is the address as messages name it; `with_extensions` asks for APIs that are Ottla's and not Kafka's."""
 
     def __init__(
-        self, peer: str, *, client_id: str | None = CLIENT_SOFTWARE, software_version: str = "unknown", sasl: SaslExchange | None = None
+        self,
+        peer: str,
+        *,
+        client_id: str | None = CLIENT_SOFTWARE,
+        software_version: str = "unknown",
+        sasl: SaslExchange | None = None,
+        with_extensions: bool = False,
     ) -> None:
         self.peer = peer
         self.client_id = client_id
@@ -80,6 +86,7 @@ class ConnectionProtocol:
         self.pending: deque[Pending] = deque()
         self._software_version = software_version
         self._sasl = sasl
+        self._extensions = EXTENSIONS_VERSION if with_extensions else NO_EXTENSIONS
         self._correlation_id = 0
 
     @property
@@ -118,9 +125,10 @@ class ConnectionProtocol:
         return ConnectError(f"{error}; it may not be a Kafka broker, or it may want TLS (security.protocol=SSL)")
 
     def _ask_versions(self, version: int) -> bytes:
-        return self.request(
-            ApiVersionsRequest(client_software_name=CLIENT_SOFTWARE, client_software_version=self._software_version), version=version
+        body = ApiVersionsRequest(
+            client_software_name=CLIENT_SOFTWARE, client_software_version=self._software_version, ottla_extensions=self._extensions
         )
+        return self.request(body, version=version)
 
     def _take_versions(self, frame: memoryview) -> bytes:
         pending = self.pending.popleft()

@@ -1,8 +1,8 @@
 """One transactional id step by step, for callers that bring encoded batches and offsets of their own; as procedures.
 
 `initialize` takes over the id: it fences the former producer, and aborts or completes what that one left open. Then for each transaction
-`begin`, any of `add_partitions`, `produce` and `commit_offsets`, and `commit` or `abort`. With the second protocol (`uses_v2`, KIP-890) the
-steps that add partitions and groups send nothing, since writing does it, and the epoch rises with each end.
+`begin`, any of `add_partitions`, `produce`, `attach` and `commit_offsets`, and `commit` or `abort`. With the second protocol (`uses_v2`,
+KIP-890) the steps that add partitions and groups send nothing, since writing does it, and the epoch rises with each end.
 
 An end whose answer is lost is repeated until the deadline, which is safe: the coordinator answers a repeated end like the first. If no
 answer comes at all, `OutcomeUnknownError`; `initialize`, and then the group's committed offsets, show how it ended.
@@ -19,6 +19,7 @@ from ottla.client.core.group_admin import Committed
 from ottla.client.core.procedure import Pause, Procedure
 from ottla.client.core.producer_identity import PRODUCE_V2, TRANSACTION_TIMEOUT_MS, ProducerIdentityCore
 from ottla.client.core.raw_produce import produce_batches
+from ottla.client.core.staging import AttachPiece, Producing, StagedChunk, attach, pieces
 from ottla.client.errors import OutcomeUnknownError, TransportError
 from ottla.wire.batch_header import read_batch_header, stamp_producer
 
@@ -71,6 +72,21 @@ class TransactionCore:
             producer_epoch=self.identity.epoch,
             base_sequence=self.identity.take_sequences(partition, count),
         )
+
+    def attach(
+        self, token: bytes, manifest: Mapping[TopicPartition, Sequence[StagedChunk]], *, timeout_s: float | None = None
+    ) -> Procedure[dict[TopicPartition, int]]:
+        """Adds the partitions, gives the staged chunks their sequence numbers, and has the leaders append them (acks=all).
+
+        Returns the offset of each partition's first record.
+        """
+        yield from self.identity.add(manifest)
+        producing = Producing(self.transactional_id, self.identity.producer_id, self.identity.epoch, token)
+        wanted = {partition: [self._attached(partition, some) for some in pieces(chunks)] for partition, chunks in manifest.items()}
+        return (yield from attach(self.cluster, producing, wanted, timeout_s=timeout_s))
+
+    def _attached(self, partition: TopicPartition, chunks: Sequence[StagedChunk]) -> AttachPiece:
+        return AttachPiece(self.identity.take_sequences(partition, sum(chunk.records for chunk in chunks)), chunks)
 
     def commit_offsets(
         self,

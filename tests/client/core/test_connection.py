@@ -45,6 +45,19 @@ def test_a_request_is_sent_in_the_newest_version_that_both_know(step: int) -> No
     assert [(key, version) for key, version, _ in peer.requests] == [(API_VERSIONS, 3), (HEARTBEAT, 2)]
 
 
+@pytest.mark.parametrize(("options", "asked"), [({}, -1), ({"with_extensions": True}, 0)])
+def test_extensions_are_asked_for_on_demand_and_only_in_a_tagged_field(step: int, options: dict[str, bool], asked: int) -> None:
+    """An older broker, which does not know the version with tagged fields, gets the same request as ever."""
+
+    def versions(body: Any, version: int) -> Any:
+        seen.append(body.ottla_extensions)
+        return b"\0\0\0\x0a\0\0\0\x01\0\x23\0\0\0\0" if version else versions_answer()
+
+    seen: list[int] = []
+    _opened(step, {API_VERSIONS: versions}, **options)
+    assert seen == [asked, -1]
+
+
 def test_answers_come_in_the_order_of_the_requests(step: int) -> None:
     codes = iter([1, 2, 3])
     protocol, peer = _opened(step, {HEARTBEAT: lambda _body, _version: HeartbeatResponse(error_code=next(codes))})

@@ -11,11 +11,13 @@ from ottla.base.errors import ErrorCode
 from ottla.base.types import TopicPartition
 from ottla.client.core.group_admin import Committed
 from ottla.client.core.procedure import Ask
+from ottla.client.core.staging import StagedChunk
 from ottla.client.core.transaction import TransactionCore
 from ottla.client.errors import ConnectError, FencedError, KafkaError, OutcomeUnknownError
 from ottla.wire.batch_header import check_crc, read_batch_header
 from ottla.wire.messages.add_offsets_to_txn import AddOffsetsToTxnResponse
 from ottla.wire.messages.add_partitions_to_txn import AddPartitionsToTxnResponse
+from ottla.wire.messages.attach_records import AttachPartitionResult, AttachRecordsResponse, AttachTopicResult
 from ottla.wire.messages.end_txn import EndTxnResponse
 from ottla.wire.messages.find_coordinator import Coordinator, FindCoordinatorResponse
 from ottla.wire.messages.init_producer_id import InitProducerIdResponse
@@ -28,7 +30,7 @@ from ottla.wire.messages.txn_offset_commit import (
 from ottla.wire.records import Record, encode_batch
 from tests.client.core.drive import ByHand
 
-PRODUCE, FIND, INIT, ADD, ADD_OFFSETS, END, COMMIT = 0, 10, 22, 24, 25, 26, 28
+PRODUCE, FIND, INIT, ADD, ADD_OFFSETS, END, COMMIT, ATTACH = 0, 10, 22, 24, 25, 26, 28, 20001
 A = TopicPartition("t", 0)
 
 
@@ -50,6 +52,9 @@ class Coordinating:
         if key == PRODUCE:
             parts = [PartitionProduceResponse(index=one.index) for topic in body.topic_data for one in topic.partition_data]
             return ProduceResponse(responses=[TopicProduceResponse(name="t", partition_responses=parts)])
+        if key == ATTACH:
+            results = [AttachPartitionResult(index=one.index, base_offset=20) for topic in body.topics for one in topic.partitions]
+            return AttachRecordsResponse(topics=[AttachTopicResult(name="t", partitions=results)])
         if key == COMMIT:
             committed = TxnOffsetCommitResponseTopic(name="s", partitions=[TxnOffsetCommitResponsePartition(partition_index=0)])
             return TxnOffsetCommitResponse(topics=[committed])
@@ -105,6 +110,33 @@ def test_the_requests_of_a_transaction(transaction_version: int, wanted: list[tu
     sent: Any = commit
     (offset,) = sent.topics[0].partitions
     assert (offset.committed_offset, offset.committed_leader_epoch, offset.committed_metadata) == (5, 2, '{"q":1}')
+
+
+@pytest.mark.parametrize("transaction_version", [1, 2])
+def test_sequence_numbers_go_on_from_produced_batches_to_attached_chunks(transaction_version: int) -> None:
+    world, _, transaction = _world(transaction_version)
+    world.run(transaction.initialize())
+    transaction.begin()
+    chunk = StagedChunk(attempt_id=7, chunk=3, records=5, length=100, crc=1)
+    world.run(transaction.produce({A: [_batch()]}))
+    assert world.run(transaction.attach(bytes(16), {A: [chunk, chunk]})) == {A: 20}
+    after = _batch()
+    world.run(transaction.produce({A: [after]}))
+    assert read_batch_header(after).base_sequence == 12
+    (asked,) = [ask.body for ask in world.asked if ask.body.API_KEY == ATTACH]
+    sent: Any = asked
+    assert (sent.transactional_id, sent.producer_id, sent.producer_epoch, sent.batch_token) == ("eos/g", 9, 4, bytes(16))
+    assert [(one.index, one.base_sequence, len(one.chunks)) for one in sent.topics[0].partitions] == [(0, 2, 2)]
+
+
+@pytest.mark.parametrize("transaction_version", [1, 2])
+def test_a_partition_that_only_staged_chunks_go_to_is_added_and_the_transaction_ended(transaction_version: int) -> None:
+    world, _, transaction = _world(transaction_version)
+    world.run(transaction.initialize())
+    transaction.begin()
+    world.run(transaction.attach(bytes(16), {A: [StagedChunk(7, 0, 5, 100, 1)]}))
+    world.run(transaction.commit())
+    assert [key for key, _ in _keys(world)] == [INIT, *([ADD] if transaction_version == 1 else []), ATTACH, END]
 
 
 def test_the_second_protocol_begins_each_transaction_with_a_new_epoch_and_sequence_0() -> None:
