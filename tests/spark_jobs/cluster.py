@@ -25,9 +25,11 @@ JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 class Cluster:
     """A Spark driver, its executors and their Python workers. `start` after a kill makes a new one."""
 
-    def __init__(self, directory: Path, master: str = "local-cluster[2,1,600]") -> None:
+    def __init__(self, directory: Path, master: str = "local-cluster[2,1,600]", temporary: str | None = None) -> None:
+        """`temporary` is the driver's directory for temporary files, as a path that its executors may or may not see."""
         self.directory = directory
         self.master = master
+        self.temporary = temporary or str(directory)
         self.log_path = directory / "cluster.log"
         self._process: subprocess.Popen[str] | None = None
         self._lines: queue.Queue[str] = queue.Queue()
@@ -36,10 +38,10 @@ class Cluster:
     def start(self) -> Cluster:
         """Starts the driver and waits until it takes jobs."""
         command = [sys.executable, "-m", "tests.spark_jobs.cluster_program", self.master, str(self.directory)]
-        environment = {**os.environ, "JDK_JAVA_OPTIONS": JAVA_OPTIONS, "TMPDIR": str(self.directory)}
+        environment = {**os.environ, "JDK_JAVA_OPTIONS": JAVA_OPTIONS, "TMPDIR": self.temporary, "PYTHONPATH": str(ROOT)}
         with self.log_path.open("ab") as log:
             self._process = subprocess.Popen(
-                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True, cwd=ROOT, env=environment
+                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True, cwd=self.directory, env=environment
             )
         self._lines = queue.Queue()
         threading.Thread(target=_carry_lines, args=(self._process, self._lines), daemon=True).start()

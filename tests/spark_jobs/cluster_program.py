@@ -24,13 +24,22 @@ SETTINGS = {
     "spark.sql.shuffle.partitions": "3",
     "spark.executorEnv.PYTHONPATH": str(Path(__file__).resolve().parents[2]),
     "spark.driver.memory": "1g",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.executor.memory": "600m",
     "spark.deploy.maxExecutorRetries": "-1",
     "spark.executor.maxNumFailures": "1000",
     "spark.task.maxFailures": "8",
 }
 READY = "READY"
-FAULTY = {"fails": (0, 1), "loses its executor": (0, 1)}
-"""The partitions that have the fault. (Speculation cannot be shown here: Spark runs no second attempt on the host of the first.)"""
+FAULTY = {"fails": (0, 1), "loses its worker": (0,), "loses its executor": (0, 1)}
+"""The partitions that have the fault. (Speculation cannot be shown here: Spark runs no second attempt on the host of the first.)
+
+An executor is lost with the shuffle files of the stage before, so that both stages are retried. One task alone loses it, the other goes on
+all the while until a second attempt of itself runs beside it, which Spark gives the same number.
+"""
+
+WAIT_S = 60.0
 
 WINDOW_S = 50
 WATERMARK_S = 300
@@ -50,6 +59,7 @@ class Job(TypedDict):
     starts_max: int
     fault: str
     markers: str
+    sink_options: dict[str, str]
 
 
 class Answer(TypedDict):
@@ -75,6 +85,23 @@ def attempt_stamper(fault: str, markers: str) -> Callable[[Iterator[Any]], Itera
         with open(f"/proc/{os.getppid()}/stat") as file:
             return int(file.read().rpartition(") ")[2].split()[1])
 
+    def wait_for(prefix: str, count: int) -> None:
+        """Waits until so many attempts of a task have had rows."""
+        deadline = time.monotonic() + WAIT_S
+        while sum(name.startswith(prefix) for name in os.listdir(markers)) < count and time.monotonic() < deadline:
+            time.sleep(0.05)
+
+    def fail(batch: str, partition: int) -> None:
+        """The fault of this task."""
+        if fault == "fails":
+            raise RuntimeError("this task fails once, after all of its rows")
+        if fault == "loses its worker":
+            os.kill(os.getpid(), 9)
+        wait_for(f"ran-{batch}-1-", 1 if partition == 0 else 2)
+        if partition == 0:
+            os.kill(executor(), 9)
+            os._exit(1)
+
     def work(batches: Iterator[Any]) -> Iterator[Any]:
         import pyarrow as pa
         import pyarrow.compute as pc
@@ -89,13 +116,10 @@ def attempt_stamper(fault: str, markers: str) -> Callable[[Iterator[Any]], Itera
             yield pa.RecordBatch.from_arrays([batch.column("key"), values], names=["key", "value"])
         if not fault or not seen:
             return
-        claim(f"ran-{task.getLocalProperty('streaming.sql.batchId')}-{task.partitionId()}-{task.taskAttemptId()}")
+        batch_id = task.getLocalProperty("streaming.sql.batchId")
+        claim(f"ran-{batch_id}-{task.partitionId()}-{task.taskAttemptId()}")
         if task.partitionId() in FAULTY[fault] and claim(f"{fault}-{task.partitionId()}"):
-            if fault == "fails":
-                raise RuntimeError("this task fails once, after all of its rows")
-            if fault == "loses its executor":
-                os.kill(executor(), 9)
-                os._exit(1)
+            fail(batch_id, task.partitionId())
 
     return work
 
@@ -124,6 +148,7 @@ def start(session: Any, job: Job) -> Any:
         "topic": job["sink"],
         "group": job["group"],
         "checkpointLocation": job["checkpoint"],
+        **job["sink_options"],
     }
     rows = session.readStream.format("ottla").options(**source).load().select("key", "value")
     if job["kind"] == "windows":
@@ -166,7 +191,6 @@ def main(arguments: list[str]) -> None:
         import pyspark
 
         os.environ["SPARK_HOME"] = str(Path(pyspark.__file__).parent)
-        builder = builder.config("spark.executor.memory", "600m")
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
     print(READY, flush=True)

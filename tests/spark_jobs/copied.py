@@ -47,7 +47,7 @@ class Copy:
         records = [Record(0, now_ms, b"%d" % number, b"%d" % number, ()) for number in numbers]
         client.produce_batches({TopicPartition(self.source, partition): [encode_batch(records)]})
 
-    def job(self, *, fault: str = "", starts_max: int = 1) -> Job:
+    def job(self, *, fault: str = "", starts_max: int = 1, **sink_options: str) -> Job:
         return Job(
             kind=self.kind,
             bootstrap=self.bootstrap,
@@ -59,6 +59,7 @@ class Copy:
             starts_max=starts_max,
             fault=fault,
             markers=str(self.markers),
+            sink_options=sink_options,
         )
 
     def forget_checkpoint(self) -> None:

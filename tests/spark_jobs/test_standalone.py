@@ -1,0 +1,62 @@
+"""Pipelines on a standalone cluster whose executors do not share the driver's file system: output travels in commit messages."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ottla.testing.broker import Broker
+from tests.spark_jobs.cluster import Cluster
+from tests.spark_jobs.copied import Copy
+from tests.spark_jobs.standalone import Standalone
+
+ANSWER_S = 170.0
+POLL_S = 0.1
+ROWS, BATCHES = 2_000, 5
+KILL_AT = 0.3
+"""The share of the source that is committed when a worker is killed."""
+
+TEMPORARY = "temporary"
+
+
+@pytest.fixture(scope="module")
+def standalone(java: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Standalone]:
+    """A master and two workers."""
+    made = Standalone(tmp_path_factory.mktemp("standalone"))
+    try:
+        yield made.start()
+    finally:
+        made.stop()
+
+
+@pytest.fixture(scope="module")
+def driver(standalone: Standalone, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """A driver on that cluster. Its directory for temporary files has a path that leads each executor to its own directory instead."""
+    directory = tmp_path_factory.mktemp("driver")
+    (directory / TEMPORARY).mkdir()
+    made = Cluster(directory, standalone.url, temporary=f"/proc/self/cwd/{TEMPORARY}")
+    try:
+        yield made.start()
+    finally:
+        made.stop()
+
+
+def test_commit_messages_carry_the_output_exactly_once_though_a_worker_is_killed(
+    standalone: Standalone, driver: Cluster, broker: Broker, tmp_path: Path
+) -> None:
+    copy = Copy(broker.direct_server, tmp_path, rows=ROWS, batches=BATCHES)
+    driver.submit(copy.job())
+    answer = None
+    has_killed = False
+    while answer is None:
+        answer = driver.answer(POLL_S)
+        if not has_killed and copy.progress() >= KILL_AT:
+            standalone.kill_worker()
+            has_killed = True
+    assert answer["is_done"], f"{answer}\n{driver.log_tail()}"
+    copy.check()
+    spools = list((driver.directory / TEMPORARY).iterdir())
+    assert len(spools) == 1, "the driver offered a directory"
+    assert list(standalone.directory.glob(f"work/**/{TEMPORARY}")) == [], "which is another one for the executors"
