@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from ottla.base.errors import ErrorCode, WireError
     from ottla.base.types import TopicPartition
+    from ottla.base.uuids import uuid_to_text
     from ottla.client.aio import AsyncClient
     from ottla.client.blocking.client import Client, connect
     from ottla.client.blocking.consumer import Consumer
@@ -88,6 +89,7 @@ _MODULES = {
     "ErrorCode": "errors",
     "WireError": "core.fetching",
     "TopicPartition": "core.admin",
+    "uuid_to_text": "core.operations",
 }
 """Where each public name is defined, below `ottla.client`."""
 
@@ -134,6 +136,7 @@ __all__ = [
     "connect",
     "partition_for_group",
     "partition_for_key",
+    "uuid_to_text",
 ]
 
 

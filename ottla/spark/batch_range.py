@@ -21,12 +21,12 @@ from typing import Any, NamedTuple
 from urllib.parse import unquote, urlsplit
 
 from ottla.client import TopicPartition
-from ottla.spark.decision import BatchRange
+from ottla.spark.decision import BatchRange, is_replaced
 from ottla.spark.errors import OffsetConflictError
-from ottla.spark.offset_json import read_offsets, write_offsets
+from ottla.spark.offset_json import StoredOffsets, read_offsets, write_offsets
 from ottla.spark.spool import spool_root
 
-__all__ = ["BatchRange", "find_batch_range", "find_query_id", "leave_range", "mark_used"]
+__all__ = ["BatchRange", "find_batch_range", "find_query_id", "leave_range", "mark_used", "same_topics"]
 
 OFFSET_LOG_VERSION = "v1"
 _NO_OFFSET = "-"
@@ -44,13 +44,23 @@ def find_batch_range(
     log = None if directory is None else _read_log(directory / "offsets", batch_id, group)
     if log is None:
         return _from_rendezvous(checkpoint, batch_id, group, rendezvous)
-    if not log:
+    if not log.offsets:
         return _counted(batch_id, group, sink_topic)
     assert directory is not None
     if batch_id > 0:
-        return BatchRange(_read_log(directory / "offsets", batch_id - 1, group), log)
+        before = _read_log(directory / "offsets", batch_id - 1, group)
+        return BatchRange(None if before is None else same_topics(before, log.topic_ids), log.offsets, log.topic_ids)
     left = _read_entry(group, rendezvous)
-    return BatchRange(left.range.start if left is not None and left.range.end == log else None, log)
+    return BatchRange(left.range.start if left is not None and left.range.end == log.offsets else None, log.offsets, log.topic_ids)
+
+
+def same_topics(before: StoredOffsets, topic_ids: Mapping[str, str]) -> dict[TopicPartition, int]:
+    """The offsets that still hold: those of topics that were deleted and created anew since then are left out."""
+    return {
+        partition: offset
+        for partition, offset in before.offsets.items()
+        if not is_replaced(before.topic_ids.get(partition.topic, ""), topic_ids.get(partition.topic, ""))
+    }
 
 
 def find_query_id(checkpoint: str | None) -> str | None:
@@ -75,7 +85,7 @@ def local_path(checkpoint: str | None) -> Path | None:
 # The offset log
 
 
-def _read_log(offsets: Path, batch_id: int, group: str) -> dict[TopicPartition, int] | None:
+def _read_log(offsets: Path, batch_id: int, group: str) -> StoredOffsets | None:
     """The group's offsets in an entry, empty when no source of the query is of this group; None when there is no such entry."""
     try:
         lines = (offsets / str(batch_id)).read_text().splitlines()
@@ -85,15 +95,16 @@ def _read_log(offsets: Path, batch_id: int, group: str) -> dict[TopicPartition, 
         raise OffsetConflictError(
             f"checkpointLocation: {offsets / str(batch_id)} is of a format that is not known here: {lines[0] if lines else 'empty'}"
         )
-    found: dict[TopicPartition, int] = {}
+    found = StoredOffsets(group, {}, {})
     for line in lines[2:]:
         known = None if line == _NO_OFFSET else read_offsets(line)
-        if known is None or known[0] != group:
+        if known is None or known.group != group:
             continue
-        twice = found.keys() & known[1].keys()
+        twice = found.offsets.keys() & known.offsets.keys()
         if twice:
             raise OffsetConflictError(f"group: two sources of group {group!r} read {min(twice)}; give one of them another group")
-        found.update(known[1])
+        found.offsets.update(known.offsets)
+        found.topic_ids.update(known.topic_ids)
     return found
 
 
@@ -121,12 +132,17 @@ class _Entry(NamedTuple):
 
 
 def leave_range(
-    group: str, start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int], *, rendezvous: Path | None = None
+    group: str,
+    start: Mapping[TopicPartition, int],
+    end: Mapping[TopicPartition, int],
+    topic_ids: Mapping[str, str] | None = None,
+    *,
+    rendezvous: Path | None = None,
 ) -> None:
     """Leaves the range that is being planned for the sink of the same group on this host."""
     before = _read_entry(group, rendezvous)
     is_of_several = before is not None and before.used_by is None and not _topics(before.range.end) & _topics(end)
-    _write_entry(group, _Entry(BatchRange(start, end), None, is_of_several), rendezvous)
+    _write_entry(group, _Entry(BatchRange(start, end, topic_ids or {}), None, is_of_several), rendezvous)
 
 
 def mark_used(group: str, batch_id: int, *, rendezvous: Path | None = None) -> None:
@@ -146,7 +162,7 @@ def _from_rendezvous(checkpoint: str | None, batch_id: int, group: str, rendezvo
     if left is not None and left.used_by in (None, batch_id):
         return left.range
     if left is not None and left.used_by == batch_id - 1:
-        return BatchRange(left.range.end, left.range.end)
+        return left.range._replace(start=left.range.end)
     raise OffsetConflictError(
         f"group: the range of batch {batch_id} cannot be found: checkpointLocation {checkpoint!r} cannot be read as files here, and no "
         f"source of the query with the option group={group!r} has planned it on this host"
@@ -166,13 +182,13 @@ def _read_entry(group: str, rendezvous: Path | None) -> _Entry | None:
         return None
     if start is None or end is None:
         return None
-    return _Entry(BatchRange(start[1], end[1]), used_by if isinstance(used_by, int) else None, bool(is_of_several))
+    return _Entry(BatchRange(start.offsets, end.offsets, end.topic_ids), used_by if isinstance(used_by, int) else None, bool(is_of_several))
 
 
 def _write_entry(group: str, entry: _Entry, rendezvous: Path | None) -> None:
     value = {
         "start": write_offsets(group, entry.range.start or {}),
-        "end": write_offsets(group, entry.range.end),
+        "end": write_offsets(group, entry.range.end, entry.range.topic_ids),
         "used_by": entry.used_by,
         "several": entry.is_of_several,
     }

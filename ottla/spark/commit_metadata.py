@@ -14,7 +14,7 @@ class CommitMetadata(NamedTuple):
     """What one batch did, said of one source partition.
 
     `start` is the partition's offset at the start of the batch (the committed offset is its end); `rows` and `digest` are of the whole
-    output of the batch, in all partitions (`OutputDigest`).
+    output of the batch, in all partitions (`OutputDigest`). `topic_id` is the id of the partition's topic, empty where it is not known.
     """
 
     query_id: str
@@ -22,10 +22,13 @@ class CommitMetadata(NamedTuple):
     start: int
     rows: int = 0
     digest: str = ""
+    topic_id: str = ""
 
     def to_text(self) -> str:
         """The metadata of an offset commit."""
         value = {"q": self.query_id, "b": self.batch_id, "s": self.start, "n": self.rows, "d": self.digest}
+        if self.topic_id:
+            value["t"] = self.topic_id
         return json.dumps(value, separators=(",", ":"))
 
 
@@ -40,4 +43,5 @@ def parse_metadata(text: str) -> CommitMetadata | None:
     found: list[Any] = [value.get(key) for key in "qbsnd"]
     if [type(one) for one in found] != [str, int, int, int, str]:
         return None
-    return CommitMetadata(*found)
+    topic_id = value.get("t")
+    return CommitMetadata(*found)._replace(topic_id=topic_id if isinstance(topic_id, str) else "")

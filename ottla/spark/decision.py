@@ -10,6 +10,7 @@ The offsets must be read after InitProducerId, so that no transaction of a forme
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 
 from ottla.client import Committed, TopicPartition
@@ -25,12 +26,14 @@ _NAMED_MAX = 5
 class BatchRange(NamedTuple):
     """The offsets of all partitions of the source at the start and at the end of a batch.
 
-    A partition that is missing in `start` came into the source with this batch. `start` is None when it is not known, which is possible for
-    the first batch of a checkpoint alone.
+    A partition that is missing in `start` came into the source with this batch; so do those of a topic that was deleted and created anew
+    since the batch before. `start` is None when it is not known, which is possible for the first batch of a checkpoint alone. `topic_ids`
+    are those of the batch's end, as far as they are known.
     """
 
     start: Offsets | None
     end: Offsets
+    topic_ids: Mapping[str, str] = MappingProxyType({})
 
 
 class Batch(NamedTuple):
@@ -46,7 +49,8 @@ class Batch(NamedTuple):
 
 def is_committed(batch: Batch, committed: Mapping[TopicPartition, Committed]) -> bool:
     """Whether the batch is committed; False when it is to be sent. `OffsetConflictError` when group and checkpoint disagree."""
-    start, end = batch.range
+    start, end, topic_ids = batch.range
+    committed = {one: found for one, found in committed.items() if not _is_of_another_topic(one, found, topic_ids)}
     if not end:
         if batch.has_output:
             raise _conflict(batch, committed, "the batch has output, and its source has no partition to commit it with")
@@ -59,6 +63,17 @@ def is_committed(batch: Batch, committed: Mapping[TopicPartition, Committed]) ->
     if at_start or at_end:
         return at_end
     return _is_in_metadata(batch, committed)
+
+
+def _is_of_another_topic(partition: TopicPartition, found: Committed, topic_ids: Mapping[str, str]) -> bool:
+    """Whether an offset was committed for an earlier topic of this name. It counts for nothing: the batch begins with the new topic."""
+    metadata = parse_metadata(found.metadata)
+    return is_replaced(metadata.topic_id if metadata is not None else "", topic_ids.get(partition.topic, ""))
+
+
+def is_replaced(before: str, now: str) -> bool:
+    """Whether two topic ids are of different topics; one that is empty is not known."""
+    return bool(before and now and before != now)
 
 
 def _places(batch: Batch, start: Offsets, committed: Mapping[TopicPartition, Committed]) -> tuple[bool, bool]:
@@ -115,12 +130,12 @@ def _is_committed_first(batch: Batch, committed: Mapping[TopicPartition, Committ
 def _last_batches(batch: Batch, committed: Mapping[TopicPartition, Committed]) -> set[CommitMetadata | None]:
     """The metadata beside the offsets; of a pipeline's own commit all are of one batch."""
     found = (parse_metadata(committed[partition].metadata) for partition in batch.range.end if partition in committed)
-    return {None if one is None else one._replace(start=0) for one in found}
+    return {None if one is None else one._replace(start=0, topic_id="") for one in found}
 
 
 def _gone(partition: TopicPartition) -> str:
     return (
-        f"the group has no offset for {partition} any more (offsets.retention.minutes?); "
+        f"the group has no offset for {partition} any more: it has expired (offsets.retention.minutes), or the topic was deleted; "
         "the option trustCheckpoint=true goes on from the checkpoint"
     )
 

@@ -82,7 +82,8 @@ SOURCE_TABLE = (
     Option("minPartitions", "", "streaming, batch", "Splits large ranges, so that there are at least so many tasks."),
     Option("maxRecordsPerPartition", "", "streaming, batch", "Splits ranges of more offsets than that."),
     Option("failOnDataLoss", "true", "streaming, batch", "Whether the query stops when records it has not read are gone (start before "
-           "the log's first offset, deleted topic). Gaps of compaction and transactions are no loss."),
+           "the log's first offset, a topic that was deleted, or deleted and created anew). Gaps of compaction and transactions are no "
+           "loss."),
     Option("includeHeaders", "false", "streaming, batch", "Adds the column `headers`."),
     Option("kafka.max.partition.fetch.bytes", str(FETCH_BYTES), "streaming, batch", "Bytes of one Fetch, and so the size of the Arrow "
            "batches."),

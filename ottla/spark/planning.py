@@ -8,6 +8,7 @@ that is planned again after a crash covers the same records. No clock, no socket
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import NamedTuple
 
 from ottla.client import EARLIEST, LATEST, TopicPartition
@@ -18,11 +19,12 @@ Offsets = dict[TopicPartition, int]
 
 
 class Range(NamedTuple):
-    """Offsets [start, end) of a partition."""
+    """Offsets [start, end) of a partition. `topic_id` is the id that its topic must have, empty where it is not known."""
 
     partition: TopicPartition
     start: int
     end: int
+    topic_id: str = ""
 
 
 class Bounds(NamedTuple):
@@ -147,21 +149,28 @@ def available(starts: Mapping[TopicPartition, int], ends: Mapping[TopicPartition
     return sum(max(0, end - starts[partition]) for partition, end in ends.items())
 
 
-def plan_ranges(starts: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]) -> list[Range]:
+def plan_ranges(
+    starts: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int], topic_ids: Mapping[str, str] = MappingProxyType({})
+) -> list[Range]:
     """One range for each partition that has something, in order."""
-    return [Range(partition, starts[partition], end) for partition, end in sorted(ends.items()) if end > starts[partition]]
+    return [
+        Range(partition, starts[partition], end, topic_ids.get(partition.topic, ""))
+        for partition, end in sorted(ends.items())
+        if end > starts[partition]
+    ]
 
 
 def split(ranges: Sequence[Range], *, min_partitions: int = 0, max_records: int = 0) -> list[Range]:
     """Cuts ranges into nearly equal pieces, so that there are at least `min_partitions`, none of more than `max_records` offsets."""
-    total = sum(end - start for _, start, end in ranges)
+    total = sum(one.end - one.start for one in ranges)
     pieces: list[Range] = []
-    for partition, start, end in ranges:
+    for whole in ranges:
+        start, end = whole.start, whole.end
         size = end - start
         count = max(1, -(-size * min_partitions // total), -(-size // max_records) if max_records else 1)
         count = min(count, size)
         cuts = [start + size * number // count for number in range(count + 1)]
-        pieces += [Range(partition, low, high) for low, high in zip(cuts, cuts[1:], strict=False)]
+        pieces += [whole._replace(start=low, end=high) for low, high in zip(cuts, cuts[1:], strict=False)]
     return pieces
 
 

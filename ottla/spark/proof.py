@@ -12,6 +12,7 @@ from typing import NamedTuple
 from ottla.client import TopicPartition
 from ottla.spark.commit_history import GroupCommit, Transaction
 from ottla.spark.commit_metadata import CommitMetadata
+from ottla.spark.decision import is_replaced
 from ottla.spark.output_digest import OutputDigest
 from ottla.spark.sink_contents import SinkPartition
 
@@ -28,11 +29,12 @@ class Fault(NamedTuple):
 
 
 class InputRange(NamedTuple):
-    """The offsets of one source partition that the commits cover, from the first one that is left on."""
+    """The offsets of one source partition that the commits cover, from the first one that is left on; of the topic's last id alone."""
 
     start: int
     end: int
     batches: int
+    topic_id: str = ""
 
 
 class Findings(NamedTuple):
@@ -107,6 +109,12 @@ def _judge_other_commit(partition: TopicPartition, known: InputRange | None, end
 
 
 def _judge_range(partition: TopicPartition, known: InputRange | None, end: int, metadata: CommitMetadata, findings: Findings) -> None:
+    if known is not None and is_replaced(known.topic_id, metadata.topic_id):
+        findings.notes.append(
+            f"{partition}: the topic was deleted and created anew after offset {known.end}; the proof is of the new one alone "
+            f"(id {metadata.topic_id})"
+        )
+        known = None
     start = metadata.start
     if start == UNKNOWN_START:
         start = 0 if known is None else known.end
@@ -120,7 +128,7 @@ def _judge_range(partition: TopicPartition, known: InputRange | None, end: int, 
         findings.faults.append(Fault("gap", f"{partition}: offsets {known.end} to {start - 1} are in no batch before {name}"))
     if end < start:
         findings.faults.append(Fault("backwards", f"{partition}: {name} goes from {start} back to {end}"))
-    findings.ranges[partition] = InputRange(known.start, max(end, start), known.batches + 1)
+    findings.ranges[partition] = InputRange(known.start, max(end, start), known.batches + 1, metadata.topic_id)
 
 
 def _judge_batches(commits: Iterable[GroupCommit], findings: Findings) -> None:
@@ -130,7 +138,7 @@ def _judge_batches(commits: Iterable[GroupCommit], findings: Findings) -> None:
         metadata = commit.metadata
         if metadata is None:
             continue
-        named = {found.metadata._replace(start=0) for found in commit.ranges.values() if found.metadata is not None}
+        named = {found.metadata._replace(start=0, topic_id="") for found in commit.ranges.values() if found.metadata is not None}
         if len(named) > 1:
             message = f"record {commit.position} of the group's log begins a commit whose partitions name different batches"
             findings.faults.append(Fault("mixed", message))

@@ -8,6 +8,8 @@ has nothing but the options. So a reader keeps no connection; `connections.py` d
 - The first batch of a new streaming query covers nothing. Spark writes only the end of a batch into its offset log and asks again for the
   initial offsets if the first batch has to be repeated; this way its start, and that of all later batches, is in the log.
 - Records are lost only if a range starts before the log does. A gap proves nothing.
+- Offsets belong to a topic id: a topic that is deleted and created anew under the same name is another topic. The offset log and the
+  metadata beside the group's offsets have the ids; they are compared when a batch is planned and when a range has been read.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterator, Mapping
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
@@ -26,12 +29,14 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from ottla.client import Client, OffsetOutOfRangeError, TopicPartition
+from ottla.client import Client, OffsetOutOfRangeError, RequestTimeoutError, TopicPartition
 from ottla.spark import topics
-from ottla.spark.batch_range import leave_range
+from ottla.spark.batch_range import leave_range, same_topics
+from ottla.spark.commit_metadata import parse_metadata
 from ottla.spark.connections import ask, client_of, explained, reported
+from ottla.spark.decision import is_replaced
 from ottla.spark.errors import DataLossError, OptionError, PipelineError
-from ottla.spark.offset_json import read_offsets, write_offsets
+from ottla.spark.offset_json import StoredOffsets, read_offsets, write_offsets
 from ottla.spark.options import Position, SourceOptions
 from ottla.spark.planning import (
     Bounds,
@@ -92,7 +97,7 @@ class OttlaBatchReader(DataSourceReader):
         ending = options.ending or Position(kind="latest", option="endingOffsets")
         ends = ending_offsets(ending, bounds, _look_up(client, options, ending, bounds))
         if options.group is not None and options.starting is None:
-            committed = _committed(client, options.group, bounds)
+            committed = _committed(client, options, bounds)
             return initial_offsets(committed, {one: start for one, (start, _) in bounds.items()}, bounds), ends, bounds
         return _starts(client, options, bounds, "earliest"), ends, bounds
 
@@ -107,7 +112,8 @@ class OttlaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if options.ending is not None:
             raise OptionError(f"{options.ending.option}: only a batch read ends; leave it out of a streaming query")
         self.options = options
-        self._initial: Offsets | None = None
+        self._initial: dict[str, Any] | None = None
+        self._topic_ids: dict[str, str] = {}
         self._is_first = True
         self._offset_bytes: float = OFFSET_BYTES_MAX
         self._final: Offsets | None = None
@@ -119,13 +125,14 @@ class OttlaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._initial is None:
             starts, ends = self._ask(self._find_initial)
             self._check_progress(starts, ends)
-            self._initial = starts
-        return self._to_json(self._initial)
+            self._initial = self._to_json(starts)
+        return self._initial
 
     def _find_initial(self, client: Client) -> tuple[Offsets, Offsets]:
         bounds = read_snapshot(client, self.options)
+        self._topic_ids = topics.known_ids(client, bounds)
         ends = {partition: end for partition, (_, end) in bounds.items()}
-        committed = {} if self.options.group is None else _committed(client, self.options.group, bounds)
+        committed = {} if self.options.group is None else _committed(client, self.options, bounds)
         if committed:
             return initial_offsets(committed, {}, bounds), ends
         return _starts(client, self.options, bounds, "latest"), ends
@@ -139,10 +146,9 @@ class OttlaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """The end of the next batch: not farther from `start` than `limit` and the options allow."""
         is_all = isinstance(limit, ReadAllAvailable)
         is_first, self._is_first = self._is_first, False
-        if is_first and self._initial is not None and not is_all and start == self._to_json(self._initial):
+        if is_first and not is_all and start == self._initial:
             return start
-        starts = self._from_json(start)
-        ends = self._ends(starts)
+        starts, ends = self._progress(self._from_json(start))
         if self._final is not None:
             ends = {partition: min(end, max(self._final[partition], starts.get(partition, 0))) for partition, end in ends.items()
                     if partition in self._final}  # fmt: skip
@@ -183,7 +189,9 @@ class OttlaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._final = self._ask(self._present_ends)
 
     def _present_ends(self, client: Client) -> Offsets:
-        return topics.read_ends(client, topics.subscribed_partitions(client, self.options.subscription), self.options.isolation)
+        present = topics.subscribed_partitions(client, self.options.subscription)
+        self._topic_ids = topics.known_ids(client, present)
+        return topics.read_ends(client, present, self.options.isolation)
 
     def _ask(self, question: Callable[[Client], T]) -> T:
         return ask(self.options.connection, self.options.subscription.option, question)
@@ -191,28 +199,48 @@ class OttlaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     @reported()
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         """The ranges of a batch, the same whenever it is planned."""
-        starts, ends = self._from_json(start), self._from_json(end)
+        before, (_, ends, topic_ids) = self._from_json(start), self._from_json(end)
+        starts = same_topics(before, topic_ids)
         starts.update(self._starts_of_new(ends, starts))
         self._last_batch_at = time.monotonic()
         self._is_first = False  # it was planned before a restart, and is run again
         if self.options.group is not None:
-            leave_range(self.options.group, starts, ends)
-        return _planned(self.options, starts, ends)
+            leave_range(self.options.group, starts, ends, topic_ids)
+        return _planned(self.options, starts, self._readable(starts, ends, topic_ids), topic_ids)
+
+    def _readable(self, starts: Offsets, ends: Offsets, topic_ids: Mapping[str, str]) -> Offsets:
+        """The ends without those of topics that were deleted and created anew since the batch was planned; `DataLossError` if that matters.
+
+        The cluster is asked only if another process has planned the batch.
+        """
+        if any(self._topic_ids.get(topic) != topic_id for topic, topic_id in topic_ids.items()):
+            self._ask(self._present_ends)
+        replaced = [topic for topic, topic_id in topic_ids.items() if is_replaced(topic_id, self._topic_ids.get(topic, ""))]
+        for topic in replaced:
+            if any(one.topic == topic and end > starts[one] for one, end in ends.items()):
+                report_replaced(self.options, topic, topic_ids[topic], self._topic_ids[topic])
+        return {one: end for one, end in ends.items() if one.topic not in replaced}
 
     def read(self, partition: Any) -> Iterator[Any]:
         return read_range(self.options, partition)
 
-    def _ends(self, starts: Mapping[TopicPartition, int]) -> Offsets:
-        """The ends of all partitions that exist now. `DataLossError` if one is gone, or ends before it starts."""
+    def _progress(self, before: StoredOffsets) -> tuple[Offsets, Offsets]:
+        """The starts that still hold, and the ends of all partitions that exist now.
+
+        `DataLossError` if a partition is gone, its topic was created anew, or it ends before it starts.
+        """
         for tries_left in reversed(range(SETTLE_TRIES)):
             ends = self._ask(self._present_ends)
-            is_settled = set(starts) <= set(ends) and check_progress(starts, ends) is None
+            starts = same_topics(before, self._topic_ids)
+            is_settled = set(before.offsets) <= set(ends) and len(starts) == len(before.offsets) and check_progress(starts, ends) is None
             if is_settled or not tries_left:
                 break
             time.sleep(SETTLE_PAUSE_S)
+        for topic in sorted({one.topic for one in before.offsets.keys() - starts.keys()}):
+            report_replaced(self.options, topic, before.topic_ids[topic], self._topic_ids[topic])
         check_partitions(starts, ends, is_loss_fatal=self.options.is_loss_fatal)
         self._check_progress(starts, ends)
-        return ends
+        return starts, ends
 
     def _check_progress(self, starts: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]) -> None:
         backwards = check_progress(starts, ends)
@@ -229,16 +257,15 @@ class OttlaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._ask(lambda client: topics.read_starts(client, new)) if new else {}
 
     def _to_json(self, offsets: Mapping[TopicPartition, int]) -> dict[str, Any]:
-        return write_offsets(self.options.group or "", offsets)
+        return write_offsets(self.options.group or "", offsets, self._topic_ids)
 
-    def _from_json(self, stored: Mapping[str, Any]) -> Offsets:
+    def _from_json(self, stored: Mapping[str, Any]) -> StoredOffsets:
         found = read_offsets(stored)
         if found is None:
             raise PipelineError(f"checkpointLocation: the offsets in it are not those of format ottla: {dict(stored)}")
-        group, offsets = found
-        if group != (self.options.group or ""):
-            raise OptionError(f"group: the checkpoint was made with group {group!r}, the query has {self.options.group!r}")
-        return offsets
+        if found.group != (self.options.group or ""):
+            raise OptionError(f"group: the checkpoint was made with group {found.group!r}, the query has {self.options.group!r}")
+        return found
 
 
 def read_snapshot(client: Client, options: SourceOptions) -> dict[TopicPartition, Bounds]:
@@ -254,7 +281,7 @@ def read_range(options: SourceOptions, assigned: InputPartition) -> Iterator[Any
 
     if assigned.value is None:
         return  # Spark's own partition for a plan without any
-    partition, start, end = assigned.value
+    partition, start, end, topic_id = assigned.value
     with reported(), explained(options.connection, options.subscription.option):
         client = client_of(options.connection)
         while start < end:
@@ -262,11 +289,43 @@ def read_range(options: SourceOptions, assigned: InputPartition) -> Iterator[Any
                 for fetched in client.read(partition, start, end, isolation=options.isolation, partition_max_bytes=options.fetch_bytes):
                     start = fetched.next_offset
                     yield from decode_batches(fetched, end, include_headers=options.with_headers)
-            except OffsetOutOfRangeError:
+            except (OffsetOutOfRangeError, RequestTimeoutError) as error:
+                check_topic(client, options, partition.topic, topic_id)
+                if isinstance(error, RequestTimeoutError):
+                    raise
                 bounds = topics.read_bounds(client, [partition], options.isolation)[partition]
                 start = min(end, skip_lost(options, partition, start, bounds.start))
                 if start > bounds.end:
                     raise DataLossError(f"{partition} ends at offset {bounds.end}, but {start} is to be read: the log was cut") from None
+        check_topic(client, options, partition.topic, topic_id)
+
+
+def check_topic(client: Client, options: SourceOptions, topic: str, topic_id: str) -> None:
+    """`DataLossError` if a topic is no longer the one that was planned; asked for once a range is read, so that it holds for all of it."""
+    now = topics.read_ids(client, [topic]).get(topic, "") if topic_id else ""
+    if is_replaced(topic_id, now):
+        raise replaced(options, topic, topic_id, now)
+
+
+def report_replaced(options: SourceOptions, topic: str, before: str, now: str) -> None:
+    """Raises `DataLossError` for a topic that was created anew, or only warns where lost records do not matter."""
+    if options.is_loss_fatal:
+        raise replaced(options, topic, before, now)
+    _log.warning("topic %s was deleted and created anew (id %s, now %s); it is read from its first record", topic, before, now)
+
+
+def replaced(options: SourceOptions, topic: str, before: str, now: str) -> DataLossError:
+    """The error for a topic that was deleted and created anew under its name."""
+    advice = "start the query again to go on with the new topic"
+    if options.is_loss_fatal:
+        advice = (
+            "start the query with failOnDataLoss=false to go on with the new topic from its first record, or with a new group and a new "
+            "checkpoint to begin anew"
+        )
+    return DataLossError(
+        f"{options.subscription.option}: topic {topic!r} was deleted and created anew since the query read it (id {before}, now {now}), "
+        f"so its offsets no longer mean the same records; {advice}"
+    )
 
 
 def skip_lost(options: SourceOptions, partition: TopicPartition, start: int, log_start: int) -> int:
@@ -282,8 +341,13 @@ def skip_lost(options: SourceOptions, partition: TopicPartition, start: int, log
     return log_start
 
 
-def _planned(options: SourceOptions, starts: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]) -> list[InputPartition]:
-    ranges = plan_ranges(starts, ends)
+def _planned(
+    options: SourceOptions,
+    starts: Mapping[TopicPartition, int],
+    ends: Mapping[TopicPartition, int],
+    topic_ids: Mapping[str, str] = MappingProxyType({}),
+) -> list[InputPartition]:
+    ranges = plan_ranges(starts, ends, topic_ids)
     return [InputPartition(one) for one in split(ranges, min_partitions=options.min_partitions, max_records=options.max_records)]
 
 
@@ -303,9 +367,18 @@ def _look_up(client: Client, options: SourceOptions, position: Position, bounds:
     return topics.look_up(client, wanted_timestamps(position, bounds), options.isolation)
 
 
-def _committed(client: Client, group: str, partitions: Mapping[TopicPartition, Bounds]) -> Offsets:
-    found = client.committed(group, partitions)
-    return {partition: committed.offset for partition, committed in found.items()}
+def _committed(client: Client, options: SourceOptions, partitions: Mapping[TopicPartition, Bounds]) -> Offsets:
+    """The group's committed offsets, without those of topics that were deleted and created anew; `DataLossError` if that matters."""
+    topic_ids = topics.known_ids(client, partitions)
+    offsets: Offsets = {}
+    for partition, committed in client.committed(options.group or "", partitions).items():
+        metadata = parse_metadata(committed.metadata)
+        before, now = "" if metadata is None else metadata.topic_id, topic_ids.get(partition.topic, "")
+        if is_replaced(before, now):
+            report_replaced(options, partition.topic, before, now)
+        else:
+            offsets[partition] = committed.offset
+    return offsets
 
 
 def _check_batch_options(options: SourceOptions) -> None:

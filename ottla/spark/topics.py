@@ -7,9 +7,9 @@ offset under read_committed, so that a range that ends there never changes.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
-from ottla.client import EARLIEST, LATEST, Client, KafkaError, TopicPartition
+from ottla.client import EARLIEST, LATEST, Client, KafkaError, TopicPartition, uuid_to_text
 from ottla.spark.errors import OptionError
 from ottla.spark.options import Subscription
 from ottla.spark.planning import Bounds, Offsets
@@ -54,6 +54,19 @@ def _matching(client: Client, pattern: str) -> list[TopicPartition]:
         if topic.name is not None and not topic.error_code and not topic.is_internal and wanted.fullmatch(topic.name)
         for found in topic.partitions
     )
+
+
+def known_ids(client: Client, partitions: Iterable[TopicPartition]) -> dict[str, str]:
+    """The ids of topics as the client's last metadata has them, in Kafka's text form; those without an id are left out."""
+    known = client.cluster.topics
+    found = {name: bytes(known[name].topic_id) for name in sorted({one.topic for one in partitions}) if name in known}
+    return {name: uuid_to_text(topic_id) for name, topic_id in found.items() if any(topic_id)}
+
+
+def read_ids(client: Client, names: Sequence[str]) -> dict[str, str]:
+    """The ids of topics, asked for now; those that do not exist are left out."""
+    client.cluster.refresh(names)
+    return known_ids(client, [TopicPartition(name, 0) for name in names])
 
 
 def read_bounds(client: Client, partitions: Iterable[TopicPartition], isolation: str) -> dict[TopicPartition, Bounds]:

@@ -13,9 +13,11 @@ from typing import NamedTuple
 
 from ottla.client import EARLIEST, LATEST, Client, KafkaError, TopicPartition, UnknownTopicError
 from ottla.spark.commit_history import CommitHistory, GroupCommit, Transaction
+from ottla.spark.decision import is_replaced
 from ottla.spark.proof import Fault, Findings, judge, judge_other_writers
 from ottla.spark.relay import STREAM_ID_PREFIX
 from ottla.spark.sink_contents import SinkContents
+from ottla.spark.topics import read_ids
 from ottla.wire.records import iter_records
 
 SETTLE_SECONDS_MAX = 10.0
@@ -147,17 +149,23 @@ def _judged(history: CommitHistory, sink: SinkContents, known: set[int]) -> Find
 
 
 def _source_proofs(client: Client, findings: Findings, sinks: Sequence[str]) -> tuple[tuple[SourceProof, ...], list[Fault]]:
-    """The ranges next to the source as it is today; a fault for each partition whose log ends before its range.
+    """The ranges next to the source as it is today; a fault for each partition that is of another topic, or ends before its range.
 
     A query without a source of ours counts its batches as offsets of its sink, which are no positions in a log.
     """
     partitions = sorted(partition for partition in findings.ranges if partition.topic not in sinks)
+    topic_ids = read_ids(client, sorted({partition.topic for partition in partitions})) if partitions else {}
     starts = client.list_offsets(dict.fromkeys(partitions, EARLIEST)) if partitions else {}
     ends = client.list_offsets(dict.fromkeys(partitions, LATEST)) if partitions else {}
     proofs, faults = [], []
     for partition in partitions:
-        start, end, batches = findings.ranges[partition]
+        start, end, batches, topic_id = findings.ranges[partition]
         log_end = ends[partition].offset
+        if is_replaced(topic_id, topic_ids.get(partition.topic, "")):
+            message = f"{partition} is of another topic than the one that was read (id {topic_id}, now {topic_ids[partition.topic]})"
+            faults.append(Fault("beyond", message))
+            proofs.append(SourceProof(*partition, start, end, batches, 0, 0))
+            continue
         if end > log_end:
             message = f"{partition} ends at {log_end}, and offsets up to {end} are committed: it is not the topic that was read"
             faults.append(Fault("beyond", message))

@@ -33,6 +33,30 @@ def test_start_and_end_stand_in_the_offset_log(tmp_path: Path) -> None:
         assert find_batch_range(checkpoint, 4, group="g") == BatchRange({A: 5}, {A: 9})
 
 
+def test_a_topic_that_was_created_anew_has_no_start(tmp_path: Path) -> None:
+    def line(offsets: Offsets, topic_ids: dict[str, str]) -> str:
+        return json.dumps(write_offsets("g", offsets, topic_ids))
+
+    _log(tmp_path, 3, line({A: 5, B: 7}, {"in": "x", "other": "y"}))
+    _log(tmp_path, 4, line({A: 9, B: 2}, {"in": "x", "other": "z"}))
+    assert find_batch_range(str(tmp_path), 4, group="g") == BatchRange({A: 5}, {A: 9, B: 2}, {"in": "x", "other": "z"})
+    _log(tmp_path, 5, line({A: 9, B: 2}, {"in": "x", "other": "z"}))
+    assert find_batch_range(str(tmp_path), 5, group="g").start == {A: 9, B: 2}
+
+
+def test_a_checkpoint_without_topic_ids_is_gone_on_with(tmp_path: Path) -> None:
+    _log(tmp_path, 3, _line({A: 5}))
+    _log(tmp_path, 4, json.dumps(write_offsets("g", {A: 9}, {"in": "x"})))
+    assert find_batch_range(str(tmp_path), 4, group="g") == BatchRange({A: 5}, {A: 9}, {"in": "x"})
+
+
+def test_topic_ids_go_by_the_rendezvous_file(tmp_path: Path) -> None:
+    leave_range("g", {A: 2}, {A: 9}, {"in": "x"}, rendezvous=tmp_path)
+    assert find_batch_range(None, 5, group="g", rendezvous=tmp_path) == BatchRange({A: 2}, {A: 9}, {"in": "x"})
+    mark_used("g", 5, rendezvous=tmp_path)
+    assert find_batch_range(None, 6, group="g", rendezvous=tmp_path) == BatchRange({A: 9}, {A: 9}, {"in": "x"})
+
+
 def test_sources_of_one_group_are_taken_together_and_others_left_out(tmp_path: Path) -> None:
     _log(tmp_path, 0, _line({A: 5}), "17", "-", _line({TopicPartition("x", 0): 1}, "another"))
     _log(tmp_path, 1, _line({A: 6}), "18", _line({B: 2}), _line({TopicPartition("x", 0): 1}, "another"))

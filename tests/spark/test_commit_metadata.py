@@ -10,10 +10,13 @@ from ottla.spark.commit_metadata import CommitMetadata, parse_metadata
 def test_what_was_written_is_read_back() -> None:
     metadata = CommitMetadata("0f9d2c6e-5c1e-4e0a-b6f5-6a7d2d9f3b11", 12, 4000, 250, "00c0ffee")
     assert parse_metadata(metadata.to_text()) == metadata
+    assert parse_metadata(metadata._replace(topic_id="q2bPEP9tQHe4bbvrJwmLLg").to_text()) == metadata._replace(
+        topic_id="q2bPEP9tQHe4bbvrJwmLLg"
+    )
 
 
 def test_it_is_far_below_the_limit_of_brokers() -> None:
-    largest = CommitMetadata("0f9d2c6e-5c1e-4e0a-b6f5-6a7d2d9f3b11", 2**63 - 1, 2**63 - 1, 2**63 - 1, "ffffffff")
+    largest = CommitMetadata("0f9d2c6e-5c1e-4e0a-b6f5-6a7d2d9f3b11", 2**63 - 1, 2**63 - 1, 2**63 - 1, "ffffffff", 22 * "-")
     assert len(largest.to_text()) < 200
 
 

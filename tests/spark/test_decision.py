@@ -32,6 +32,27 @@ def test_offsets_at_the_start_mean_send_and_at_the_end_skip() -> None:
     assert is_committed(_batch(START, END), _committed(END, query_id="another query", batch_id=0))
 
 
+def test_an_offset_of_an_earlier_topic_of_the_same_name_counts_for_nothing() -> None:
+    """The batch begins with the new topic: its partitions have no start, wherever the committed offsets stand."""
+    fresh = _batch({B: 10}, {A: 3, B: 10})._replace(range=BatchRange({}, {A: 3, B: 0}, {"in": "now"}))
+    old = {one: Committed(at, metadata=CommitMetadata("q", 6, 0, topic_id="before").to_text()) for one, at in {A: 8, B: 0}.items()}
+    assert not is_committed(fresh, old)
+    assert not is_committed(fresh, {})
+    assert not is_committed(fresh, {one: found._replace(offset=fresh.range.end[one]) for one, found in old.items()})
+    done = {one: Committed(at, metadata=CommitMetadata("q", 7, 0, topic_id="now").to_text()) for one, at in fresh.range.end.items()}
+    assert is_committed(fresh, done)
+
+
+def test_topics_of_one_batch_may_have_different_ids() -> None:
+    moved_nothing = Batch("g", "q", 7, BatchRange({A: 5, C: 1}, {A: 5, C: 1}, {"in": "x", "new": "y"}))
+    for batch_id, is_done in ((6, False), (7, True)):
+        found = {
+            one: Committed(at, metadata=CommitMetadata("q", batch_id, 0, topic_id=topic_id).to_text())
+            for one, at, topic_id in ((A, 5, "x"), (C, 1, "y"))
+        }
+        assert is_committed(moved_nothing, found) == is_done
+
+
 def test_partitions_of_other_topics_are_not_compared() -> None:
     assert not is_committed(_batch(START, END), _committed({**START, TopicPartition("other", 0): 99}))
 

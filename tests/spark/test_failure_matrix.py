@@ -375,6 +375,7 @@ def test_broker_is_killed_in_mid_transaction_and_the_same_driver_sends_once(tmp_
 
 def test_checkpoint_deleted_and_the_query_starts_at_the_committed_offsets(pipeline: Pipeline, client: Client) -> None:
     pipeline.driver().commit(0)
+    pipeline.wait_for_markers(client)
     committed = {partition: one.offset for partition, one in client.committed(pipeline.group).items()}
     restarted = pipeline.driver()
     empty = restarted.relay.commit([], batch_id=0, query_id="new", batch_range=BatchRange(None, committed))

@@ -127,6 +127,7 @@ def test_admitted_batches_reach_the_end(offsets: dict[TopicPartition, tuple[int,
 
 def test_ranges_are_of_what_has_something() -> None:
     assert plan_ranges({A: 1, B: 5, C: 0}, {A: 3, B: 5}) == [Range(A, 1, 3)]
+    assert split(plan_ranges({A: 0}, {A: 2}, {A.topic: "id", "other": "x"}), max_records=1) == [Range(A, 0, 1, "id"), Range(A, 1, 2, "id")]
 
 
 @given(OFFSETS, st.integers(0, 30), st.integers(0, 50))
@@ -144,9 +145,9 @@ def test_splitting_covers_each_offset_once(offsets: dict[TopicPartition, tuple[i
         else:
             joined.append(piece)
     assert joined == ranges
-    assert len(pieces) >= min(min_partitions, sum(end - start for _, start, end in ranges))
+    assert len(pieces) >= min(min_partitions, sum(one.end - one.start for one in ranges))
     if max_records:
-        assert all(end - start <= max_records for _, start, end in pieces)
+        assert all(one.end - one.start <= max_records for one in pieces)
 
 
 def test_pieces_are_nearly_equal() -> None:

@@ -6,7 +6,7 @@ from ottla.client import TopicPartition
 from ottla.spark.commit_history import CommittedRange, GroupCommit, Transaction
 from ottla.spark.commit_metadata import CommitMetadata
 from ottla.spark.output_digest import OutputDigest
-from ottla.spark.proof import judge
+from ottla.spark.proof import UNKNOWN_START, InputRange, judge
 
 from .relay_by_hand import batch_of
 
@@ -36,7 +36,7 @@ def outputs(*epochs: int, rows: int = 2) -> dict[Transaction, OutputDigest]:
 def test_a_history_without_its_oldest_commits_is_judged_from_the_first_that_is_left() -> None:
     found = judge([commit(5, {A: (50, 60)}), commit(6, {A: (60, 70)})], outputs(3, 4, 5, 6))
     assert not found.faults
-    assert found.ranges[A] == (50, 70, 2)
+    assert found.ranges[A] == InputRange(50, 70, 2)
     assert found.notes == ["2 transactions in the sink are older than the first commit that is left, and were not judged"]
 
 
@@ -47,7 +47,27 @@ def test_each_partition_is_a_chain_of_its_own() -> None:
 
 def test_a_partition_that_is_new_may_begin_anywhere() -> None:
     found = judge([commit(0, {A: (0, 5)}), commit(1, {A: (5, 6), B: (3, 4)})], outputs(0, 1))
-    assert not found.faults and found.ranges[B] == (3, 4, 1)
+    assert not found.faults and found.ranges[B] == InputRange(3, 4, 1)
+
+
+def test_a_topic_that_was_created_anew_begins_a_new_chain() -> None:
+    commits = [commit(0, {A: (0, 50)}), commit(1, {A: (UNKNOWN_START, 3)}), commit(2, {A: (3, 9)})]
+    for one, topic_id in zip(commits, ("x", "z", "z"), strict=True):
+        end, metadata = one.ranges[A]
+        assert metadata is not None
+        one.ranges[A] = CommittedRange(end, metadata._replace(topic_id=topic_id))
+    found = judge(commits, outputs(0, 1, 2))
+    assert not found.faults and found.ranges[A] == InputRange(0, 9, 2, "z")
+    assert found.notes == ["in-0: the topic was deleted and created anew after offset 50; the proof is of the new one alone (id z)"]
+    assert [fault.kind for fault in judge([commits[0], commits[2]], outputs(0, 2)).faults] == ["skipped"]
+
+
+def test_the_topics_of_one_commit_have_ids_of_their_own() -> None:
+    both = commit(0, {A: (0, 5), TopicPartition("other", 0): (0, 2)})
+    for partition, (end, metadata) in both.ranges.items():
+        assert metadata is not None
+        both.ranges[partition] = CommittedRange(end, metadata._replace(topic_id=partition.topic))
+    assert not judge([both], outputs(0)).faults
 
 
 def test_a_batch_that_goes_backwards() -> None:

@@ -26,13 +26,16 @@ from ottla.spark.sink import OttlaBatchWriter, OttlaStreamWriter, TaskMessage, e
 from ottla.spark.spool import SpoolWriter, TaskOutput, spool_root
 from ottla.testing.broker import Broker
 from ottla.wire.records import iter_records
+from tests.spark.pipeline import wait_for_topic
 
 VALUE = StructType([StructField("value", StringType())])
 
 
 @pytest.fixture
-def topic(broker: Broker, request: pytest.FixtureRequest) -> str:
-    return broker.create_topic(f"sink-{abs(hash(request.node.name)):x}", partitions=3)
+def topic(broker: Broker, client: Client, request: pytest.FixtureRequest) -> str:
+    name = broker.create_topic(f"sink-{abs(hash(request.node.name)):x}", partitions=3)
+    wait_for_topic(client, name)
+    return name
 
 
 @pytest.fixture(autouse=True)
@@ -80,8 +83,9 @@ def test_only_columns_of_the_sink_are_sent(broker: Broker, topic: str) -> None:
     assert records(output) == {TopicPartition(topic, 2): [(None, b"a")]}, "the option topic goes before the column"
 
 
-def test_a_topic_for_each_row(broker: Broker, topic: str) -> None:
+def test_a_topic_for_each_row(broker: Broker, client: Client, topic: str) -> None:
     other = broker.create_topic(f"{topic}-other")
+    wait_for_topic(client, other)
     output = encoded(options_of(broker), {"value": ["a", "b", "c"], "topic": [topic, other, other]})
     assert sorted(partition.topic for partition in output.partitions) == [topic, other]
 

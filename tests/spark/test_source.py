@@ -24,11 +24,14 @@ from ottla.spark.offset_json import read_offsets, write_offsets
 from ottla.spark.options import parse_source
 from ottla.spark.source import OttlaBatchReader, OttlaStreamReader
 from ottla.testing.broker import Broker
+from tests.spark.pipeline import wait_for_markers, wait_for_topic
 
 
 @pytest.fixture
-def topic(broker: Broker, request: pytest.FixtureRequest) -> str:
-    return broker.create_topic(f"topic-{abs(hash(request.node.name)):x}", partitions=2)
+def topic(broker: Broker, client: Client, request: pytest.FixtureRequest) -> str:
+    name = broker.create_topic(f"topic-{abs(hash(request.node.name)):x}", partitions=2)
+    wait_for_topic(client, name)
+    return name
 
 
 Fill = Callable[..., None]
@@ -203,7 +206,7 @@ def stream(broker: Broker, **given: str) -> OttlaStreamReader:
 def offsets(stored: Any) -> dict[tuple[str, int], int]:
     found = read_offsets(stored)
     assert found is not None
-    return {(partition.topic, partition.partition): offset for partition, offset in found[1].items()}
+    return {(partition.topic, partition.partition): offset for partition, offset in found.offsets.items()}
 
 
 def batches(reader: OttlaStreamReader, start: dict[str, Any], limit: Any) -> list[tuple[dict[str, Any], dict[str, Any]]]:
@@ -273,6 +276,7 @@ def test_a_bound_in_bytes_where_there_is_nothing_to_look_at(broker: Broker, clie
             producer.produce(topic, b"%d" % number, partition=0)
         producer.flush()
         producer.abort()
+    wait_for_markers(client, f"{topic}-t")
     start = write_offsets("", {TopicPartition(topic, 0): 0, TopicPartition(topic, 1): 0})
     reader = stream(broker, subscribe=topic, maxBytesPerTrigger=str(100 * source_module.UNKNOWN_OFFSET_BYTES))
     assert offsets(reader.latestOffset(start, reader.getDefaultReadLimit()))[topic, 0] == 100
@@ -341,7 +345,7 @@ def test_a_deleted_topic_stops_the_query(broker: Broker, topic: str, monkeypatch
     assert set(offsets(lenient.latestOffset(start, ReadMaxRows(10)))) == {(topic, 0), (topic, 1)}
 
 
-def test_a_topic_made_anew_stops_the_query(broker: Broker, topic: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_log_that_ends_before_the_checkpoint_stops_the_query(broker: Broker, topic: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(source_module, "SETTLE_PAUSE_S", 0.01)
     start = write_offsets("", {TopicPartition(topic, 0): 77, TopicPartition(topic, 1): 0})
     with pytest.raises(DataLossError, match=f"{topic}-0 ends at offset 0, but the query is to go on from 77: the checkpoint belong"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -135,6 +136,18 @@ def test_running_aggregates_in_update_mode(world: World) -> None:
     assert len(totals) == 4
 
 
+def test_complete_results_are_written_again_with_each_batch(world: World) -> None:
+    source, sink = world.topic("amounts"), world.topic("totals")
+    pipeline = world.pipeline(source, sink, running_totals, output_mode="complete")
+    world.produce(source, *({"id": n % 3, "amount": n} for n in range(12)))
+    world.run(pipeline)
+    assert sorted((row["id"], row["total"]) for row in world.rows(sink)) == [(0, 18), (1, 22), (2, 26)]
+    world.produce(source, {"id": 1, "amount": 100})
+    world.run(pipeline)
+    totals = sorted((row["id"], row["total"]) for row in world.rows(sink))
+    assert totals == [(0, 18), (0, 18), (1, 22), (1, 122), (2, 26), (2, 26)], "the second batch wrote all of them, changed or not"
+
+
 def joined(orders: Any, payments: Any) -> Any:
     """Orders with their payments, within an hour."""
     from pyspark.sql.functions import expr
@@ -157,6 +170,22 @@ def test_a_join_of_two_streams(world: World) -> None:
     world.produce(payments, *({"id": n, "moment": "2013-01-01T00:30:00Z", "amount": n * 10} for n in range(0, 20, 2)))
     world.run(pipeline)
     assert sorted((row["order_id"], row["amount"]) for row in world.rows(sink)) == [(n, n * 10) for n in range(0, 20, 2)]
+
+
+def test_a_source_that_was_created_anew_stops_the_pipeline_until_that_is_accepted(world: World) -> None:
+    source, sink = world.topic("words", 1), world.topic("copies")
+    pipeline = world.pipeline(source, sink, lambda rows: rows.select("value"))
+    world.produce(source, *({"id": number} for number in range(10)))
+    world.run(pipeline)
+    world.client.delete_topic(source)
+    world.broker.create_topic(source)
+    world.produce(source, *({"id": number} for number in range(100, 120)))
+    with pytest.raises(QueryFailedError, match=f"^DataLossError: subscribe: topic '{source}' was deleted and created anew") as caught:
+        run_pipelines([pipeline], world.session)
+    assert "\n" not in str(caught.value)
+    state = world.run(replace(pipeline, source_options={"failOnDataLoss": "false"}))
+    assert sorted(row["id"] for row in world.rows(sink)) == [*range(10), *range(100, 120)]
+    assert (state.lag, [one.committed for one in state.positions]) == (0, [20])
 
 
 def test_a_source_that_does_not_exist_is_one_line(world: World) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ottla.base.types import READ_COMMITTED, READ_UNCOMMITTED, TopicPartition
+from ottla.base.uuids import uuid_to_text
 from ottla.client.core import admin, group_admin, transaction_admin
 from ottla.client.core.admin import OffsetAt
 from ottla.client.core.backoff import Backoff
@@ -51,6 +52,11 @@ class TopicInfo(NamedTuple):
     topic_id: bytes
     is_internal: bool
     partitions: tuple[PartitionInfo, ...]
+
+    @property
+    def topic_id_text(self) -> str:
+        """The topic id in the form in which Kafka's tools print it."""
+        return uuid_to_text(self.topic_id)
 
 
 def isolation_level(name: str) -> int:
