@@ -171,6 +171,16 @@ class ProducerStates:
             raise self._out_of_order(header, "the first of its transaction here must be 0")
         raise self._out_of_order(header, f"{entry.next_sequence} is next")
 
+    def count_appended(self, producer_id: int, producer_epoch: int, base_sequence: int, count: int) -> int:
+        """How many of the `count` sequences from `base_sequence` on this epoch of the producer has in the log: always the first ones."""
+        entry = self._entries.get(producer_id)
+        if entry is None or entry.epoch != producer_epoch:
+            return 0
+        behind = (entry.next_sequence - base_sequence) & SEQUENCE_MASK
+        if behind > entry.run_length or behind > _RUN_COMPARABLE_MAX:
+            return 0
+        return min(behind, count)
+
     def check_marker(self, producer_id: int, producer_epoch: int, coordinator_epoch: int, transaction_version: int = 0) -> bool:
         """Whether this marker repeats one that is in the log already (nothing to append then); refuses fenced producers and coordinators.
 

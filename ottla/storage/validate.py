@@ -46,8 +46,11 @@ _CODECS = {"uncompressed": CODEC_NONE, "gzip": CODEC_GZIP, "snappy": CODEC_SNAPP
 _new_tuple = tuple.__new__
 
 
-def check_batch(batch: memoryview, config: LogConfig, *, now_ms: int) -> BatchHeader:
-    """The header of the one good batch that `batch` is; anything else is refused and nothing has changed."""
+def check_batch(batch: memoryview, config: LogConfig, *, now_ms: int, is_staged: bool = False) -> BatchHeader:
+    """The header of the one good batch that `batch` is; anything else is refused and nothing has changed.
+
+    A batch that is staged (`staged_chunk.py`) may be of a transaction before it has a producer id.
+    """
     size = len(batch)
     try:
         fields = HEADER.unpack_from(batch, 0)
@@ -67,7 +70,7 @@ def check_batch(batch: memoryview, config: LogConfig, *, now_ms: int) -> BatchHe
     if producer_id >= 0:
         if header[11] < 0 or header[10] < 0:
             raise ApiError(ErrorCode.INVALID_RECORD, f"producer {producer_id} sent epoch {header[10]} and sequence {header[11]}")
-    elif attributes & TRANSACTIONAL_BIT:
+    elif attributes & TRANSACTIONAL_BIT and not is_staged:
         raise ApiError(ErrorCode.INVALID_RECORD, "a transactional batch without a producer id")
     codec = attributes & CODEC_MASK
     if codec == 0:

@@ -1,0 +1,67 @@
+"""The chunks that clients stage: one or more whole record batches of a transaction that has no producer yet.
+
+Each batch is checked as one that is produced, by the same rules of its topic; producer id, epoch and sequence must still be empty (-1).
+A chunk is bounded in bytes and batches, so that the work on one is bounded too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from struct import Struct
+from typing import NamedTuple
+
+from ottla.base.errors import ApiError, ErrorCode
+from ottla.base.log_config import LogConfig
+from ottla.storage.validate import check_batch
+from ottla.wire.batch_header import BATCH_LENGTH_AT, BATCH_OVERHEAD, LOG_OVERHEAD
+
+CHUNK_BYTES_MAX = 1 << 20
+"""The largest chunk, unless a single batch of the topic may be larger."""
+CHUNK_BATCHES_MAX = 1_000
+CHUNK_RECORDS_MAX = 1 << 30
+"""Half of all sequence numbers: with more, earlier and later ones could not be told apart."""
+
+NO_PRODUCER = -1
+_read_length = Struct(">i").unpack_from
+
+
+class ChunkContents(NamedTuple):
+    """How much a good chunk holds."""
+
+    batches: int
+    records: int
+
+
+def check_chunk(
+    chunk: memoryview, config: LogConfig, *, now_ms: int, batches_max: int = CHUNK_BATCHES_MAX
+) -> ChunkContents:
+    """Refuses a chunk that could not be appended, with the codes of Produce; `now_ms` is wall time."""
+    bytes_max = max(config.max_message_bytes, CHUNK_BYTES_MAX)
+    if len(chunk) > bytes_max:
+        raise ApiError(ErrorCode.MESSAGE_TOO_LARGE, f"a staged chunk of {len(chunk)} bytes, {bytes_max} are allowed")
+    batches = records = 0
+    for batch in batches_of(chunk):
+        if batches == batches_max:
+            raise ApiError(ErrorCode.INVALID_REQUEST, f"more than {batches_max} record batches to be staged at once")
+        header = check_batch(batch, config, now_ms=now_ms, is_staged=True)
+        if not header.is_transactional or header.producer_id != NO_PRODUCER:
+            message = "a staged batch must be transactional and without a producer, which it gets when it is attached"
+            raise ApiError(ErrorCode.INVALID_RECORD, message)
+        batches += 1
+        records += header.record_count
+    if not batches or records > CHUNK_RECORDS_MAX:
+        raise ApiError(ErrorCode.INVALID_RECORD, f"a staged chunk of {batches} batches and {records} records")
+    return ChunkContents(batches, records)
+
+
+def batches_of(chunk: memoryview) -> Iterator[memoryview]:
+    """Each batch of a chunk; the last one is cut off, or too long, where the lengths do not add up."""
+    position, size = 0, len(chunk)
+    while position < size:
+        end = size
+        if size - position >= BATCH_OVERHEAD:
+            length = LOG_OVERHEAD + _read_length(chunk, position + BATCH_LENGTH_AT)[0]
+            if length >= BATCH_OVERHEAD:
+                end = position + length
+        yield chunk[position:end]
+        position = end
