@@ -26,6 +26,7 @@ from ottla.base.settings.network import NetworkSettings
 from ottla.base.settings.setting import Scope, Setting, SettingError, Type, Update, settings_of
 from ottla.base.settings.share_coordinator import ShareCoordinatorSettings
 from ottla.base.settings.sharing import ShareSettings
+from ottla.base.settings.staging import StagingSettings
 from ottla.base.settings.topics import GROUP_SETTINGS, TOPIC_SETTINGS
 
 __all__ = [
@@ -72,8 +73,9 @@ class Synonym(NamedTuple):
 
 
 class _AllSettings(
-    NetworkSettings, LogSettings, ReplicationSettings, GroupSettings, ShareSettings, ShareCoordinatorSettings, TransactionSettings
-):
+    NetworkSettings, LogSettings, ReplicationSettings, GroupSettings, ShareSettings, ShareCoordinatorSettings, TransactionSettings,
+    StagingSettings,
+):  # fmt: skip
     """The broker's settings in one class."""
 
 

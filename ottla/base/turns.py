@@ -22,7 +22,9 @@ PIECE_MS = 15
 class Turns:
     """A queue of iterators on one loop."""
 
-    def __init__(self, clock: Clock, timers: Timers) -> None:
+    def __init__(self, clock: Clock, timers: Timers, piece_ms: int | None = None) -> None:
+        self.piece_ms = piece_ms
+        """The time of a piece, where it is not `PIECE_MS`."""
         self._clock = clock
         self._timers = timers
         self._work: deque[Iterator[object]] = deque()
@@ -57,6 +59,10 @@ class Turns:
         else:
             function()
 
+    def drop(self) -> None:
+        """Gives up everything that is not done yet."""
+        self._work.clear()
+
     def _run(self) -> None:
         if self._is_running:
             return  # A step has asked for more; it has its turn behind what is there.
@@ -70,7 +76,7 @@ class Turns:
                 self._timers.call_soon(self._run)
 
     def _run_piece(self) -> None:
-        end_ms = self._clock.monotonic_ms() + PIECE_MS
+        end_ms = self._clock.monotonic_ms() + (PIECE_MS if self.piece_ms is None else self.piece_ms)
         while self._work:
             try:
                 for _ in self._work[0]:

@@ -22,6 +22,7 @@ from ottla.machine.contract import LogRecord, Transactional
 from ottla.replication.high_watermark import move_high_watermark, next_high_watermark
 from ottla.replication.isr import IsrProposal, IsrState, lagging, may_join
 from ottla.replication.progress import UNKNOWN_EPOCH, FollowerFetch, FollowerProgress
+from ottla.replication.stages import PartitionStages
 from ottla.replication.state import PartitionState
 from ottla.replication.verification import VerificationGuard, Verifications
 from ottla.storage.producer_snapshot import CachedBatch
@@ -60,6 +61,7 @@ class Leader:
         "followers",
         "is_over",
         "log",
+        "stages",
         "traffic",
         "verifications",
     )
@@ -73,6 +75,8 @@ class Leader:
         self.epoch_start_offset = state.log.log_end_offset
         self.followers: dict[int, FollowerProgress] = {}
         self.verifications = Verifications()
+        self.stages: PartitionStages | None = None
+        """What is staged to be attached in this term; made by the first chunk (`stage_space.py`)."""
         self.is_over = False
         self._config: LogConfig | None = None
         self._is_stamping = False
@@ -98,6 +102,8 @@ class Leader:
         """The term is over. `Partition` calls the waiters."""
         self.is_over = True
         self.verifications.clear()
+        if self.stages is not None:
+            self.stages.close()
 
     def _configure(self) -> None:
         """Derives the values that the log's configuration sets; again whenever the log's configuration object is another one."""
@@ -172,6 +178,8 @@ class Leader:
         producers = self.log.producers
         is_repeated = producers.check_marker(producer_id, producer_epoch, coordinator_epoch, transaction_version)
         self.verifications.forget(producer_id)
+        if self.stages is not None:
+            self.stages.end_transaction(producer_id)
         if is_repeated:
             return None
         kind = CONTROL_COMMIT if is_commit else CONTROL_ABORT

@@ -1,0 +1,29 @@
+"""Settings of staged records: how much may wait on a broker to be attached, and for how long."""
+
+from __future__ import annotations
+
+from ottla.base.settings.setting import Update, at_least, long
+
+WIDE = Update.CLUSTER_WIDE
+
+
+class StagingSettings:
+    """StageRecords and AttachRecords, the extension for pipelines that send from many machines."""
+
+    ottla_stage_bytes_max = long(
+        "ottla.stage.bytes.max",
+        1 << 30,
+        "Staged bytes of all clients together; 0 refuses all of them.",
+        valid=at_least(0),
+        update=WIDE,
+    )
+    ottla_stage_principal_bytes_max = long(
+        "ottla.stage.principal.bytes.max", 512 << 20, "Staged bytes of one principal.", valid=at_least(0), update=WIDE
+    )
+    ottla_stage_retention_ms = long(
+        "ottla.stage.retention.ms",
+        600000,
+        "Staged records that no transaction has taken are removed so long after the last ones of the same attempt.",
+        valid=at_least(1),
+        update=WIDE,
+    )

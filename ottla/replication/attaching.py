@@ -1,0 +1,159 @@
+"""Attaches a manifest of staged chunks to a log: the batches get their producer, epoch and sequences, and are appended one at a time.
+
+A retry is answered from the producer's last sequence in this epoch *before* the stage is looked up: a leader that has everything in its log
+needs no stage for it, and a new leader has none. If only the first part is there, the rest is appended, or refused with UNKNOWN_STAGE. Each
+append is judged as that of a Produce (`Leader.append`): sequences, epoch, transaction, replicas in sync.
+
+The work goes in turns of the loop, so everything may have changed before the next batch: the term may be over, the transaction may have
+ended, the stage may be gone. Then the rest is refused; what was appended belongs to the transaction and has its fate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+from ottla.base.errors import ApiError, ErrorCode
+from ottla.base.immutable import immutable
+from ottla.replication.leader import ALL_IN_SYNC, Leader
+from ottla.replication.stages import Found, Listed, Token
+from ottla.replication.verification import VerificationGuard
+from ottla.storage.staged_chunk import CHUNK_RECORDS_MAX, batches_of
+from ottla.wire.batch_header import SEQUENCE_MASK, read_batch_header, stamp_producer
+
+MANIFEST_CHUNKS_MAX = 10_000
+UNKNOWN_OFFSET = -1
+
+
+@immutable(kw_only=True)
+class Manifest:
+    """The chunks that become one producer's next records in a partition, the first of them with `base_sequence`."""
+
+    token: Token
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    chunks: Sequence[Listed]
+    is_transaction_v2: bool
+
+
+class Attached(NamedTuple):
+    """All records of a manifest stand in the log. The base offset is -1 when an earlier attempt has appended the first of them."""
+
+    base_offset: int
+    last_offset: int
+
+
+def check_manifest(manifest: Manifest) -> int:
+    """How many records it has in all; refuses with INVALID_REQUEST what cannot be right whatever is staged."""
+    if manifest.producer_id < 0 or manifest.producer_epoch < 0 or not 0 <= manifest.base_sequence <= SEQUENCE_MASK:
+        identity = f"producer {manifest.producer_id} epoch {manifest.producer_epoch}"
+        raise _invalid(f"{identity} wants to attach from sequence {manifest.base_sequence} on")
+    if not 0 < len(manifest.chunks) <= MANIFEST_CHUNKS_MAX:
+        raise _invalid(f"a manifest of {len(manifest.chunks)} chunks, 1 to {MANIFEST_CHUNKS_MAX} are allowed")
+    seen: set[tuple[int, int]] = set()
+    records = 0
+    for listed in manifest.chunks:
+        place = listed.attempt_id, listed.chunk
+        if place in seen:
+            raise _invalid(f"chunk {listed.chunk} of attempt {listed.attempt_id} stands twice in the manifest")
+        seen.add(place)
+        if listed.records < 1 or listed.length < 1 or listed.chunk < 0:
+            raise _invalid(f"chunk {listed.chunk} of {listed.records} records in {listed.length} bytes")
+        records += listed.records
+    if records > CHUNK_RECORDS_MAX:
+        raise _invalid(f"a manifest of {records} records, {CHUNK_RECORDS_MAX} are allowed")
+    return records
+
+
+def _invalid(message: str) -> ApiError:
+    return ApiError(ErrorCode.INVALID_REQUEST, message)
+
+
+class Attaching:
+    """One manifest on its way into the log of a leader. `done` is called once, with the result or the refusal."""
+
+    def __init__(
+        self,
+        leader: Leader,
+        manifest: Manifest,
+        guard: VerificationGuard | None,
+        *,
+        wall_ms: Callable[[], int],
+        done: Callable[[Attached | ApiError], None],
+    ) -> None:
+        self._leader = leader
+        self._manifest = manifest
+        self._guard = guard
+        self._wall_ms = wall_ms
+        self._done = done
+        self._base_offset = UNKNOWN_OFFSET
+        self._position = 0  # records of the manifest that were looked at
+
+    def steps(self) -> Iterator[None]:
+        """The work, a batch at each step (`base.turns.Turns`)."""
+        try:
+            yield from self._attach()
+            self._done(Attached(self._base_offset, self._last_offset()))
+        except ApiError as error:
+            self._done(error)
+
+    def _attach(self) -> Iterator[None]:
+        leader, manifest = self._leader, self._manifest
+        count = check_manifest(manifest)
+        yield
+        producers = leader.log.producers
+        appended = producers.count_appended(manifest.producer_id, manifest.producer_epoch, manifest.base_sequence, count)
+        if appended == count:
+            return
+        rest = self._skip(appended)
+        stages = leader.stages
+        if stages is None:
+            raise ApiError(ErrorCode.UNKNOWN_STAGE, f"nothing is staged for {leader.log.topic_partition} since this leader began")
+        found = stages.find(manifest.token, rest)
+        stages.use(manifest.token, manifest.producer_id)
+        yield
+        for chunk in found:
+            yield from self._append_chunk(chunk, appended)
+
+    def _skip(self, appended: int) -> Sequence[Listed]:
+        """The chunks that are not whole in the log yet."""
+        for index, listed in enumerate(self._manifest.chunks):
+            if self._position + listed.records > appended:
+                return self._manifest.chunks[index:]
+            self._position += listed.records
+        raise AssertionError("a manifest that is whole in the log has no rest")
+
+    def _append_chunk(self, found: Found, appended: int) -> Iterator[None]:
+        data = memoryview(found.read())
+        for batch in batches_of(data):
+            count = read_batch_header(batch).record_count
+            if self._position >= appended:
+                self._append(batch)
+            elif self._position + count > appended:
+                message = f"{appended} records are in the log already, which does not end a batch of the manifest"
+                raise ApiError(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, message)
+            self._position += count
+            yield
+
+    def _append(self, batch: memoryview) -> None:
+        leader, manifest = self._leader, self._manifest
+        guard, self._guard = self._guard, None
+        if guard is None and not leader.has_open_transaction(manifest.producer_id, manifest.producer_epoch):
+            who = f"producer {manifest.producer_id} epoch {manifest.producer_epoch}"
+            raise ApiError(ErrorCode.INVALID_TXN_STATE, f"the transaction of {who} ended before all was attached")
+        stamp_producer(
+            batch, 0, len(batch), producer_id=manifest.producer_id, producer_epoch=manifest.producer_epoch,
+            base_sequence=(manifest.base_sequence + self._position) & SEQUENCE_MASK,
+        )  # fmt: skip
+        result = leader.append(
+            batch, acks=ALL_IN_SYNC, now_ms=self._wall_ms(), is_transaction_v2=manifest.is_transaction_v2, guard=guard
+        )
+        if self._position == 0:
+            self._base_offset = result.base_offset
+
+    def _last_offset(self) -> int:
+        """The last offset that must be replicated: that of the producer's last batch, which is this manifest's or a later one's."""
+        entry = self._leader.log.producers.get(self._manifest.producer_id)
+        assert entry is not None and entry.batches, "an attached manifest has left no batch"
+        return entry.batches[-1].last_offset
