@@ -72,12 +72,13 @@ def apis_page() -> str | None:
     for key, api in sorted(TABLE.items()):
         name, said = api.name, _handler(api.module)
         what = re.sub(rf"^{name}: ", "", said.get("", ""))
-        who = "everybody" if api.is_advertised else "brokers"
+        who = "clients that ask for extensions" if api.is_extension else "everybody" if api.is_advertised else "brokers"
         rows.append((key, name, f"{api.min_version}-{api.max_version}", who, _rights(api.rights), f"`handlers/{api.module}.py`", what))
         gaps = said.get("Not done", "")
         if gaps and gaps.rstrip(".").lower() not in ("nothing", "none"):
             notes.append(f"- **{name}**: {gaps}")
-    lines = ["ApiVersions answers with this table; each version in a range works.", ""]
+    asked = "Extensions (keys from 20000 on) are ours: clients that ask for them by a tagged field of ApiVersions see and may send them."
+    lines = [f"ApiVersions answers with this table; each version in a range works. {asked}", ""]
     lines += ["Rights are all that a request may be asked for; which of them, depends on what is in it.", ""]
     lines += _table(("Key", "API", "Versions", "For", "Rights", "Handler", "What it does"), rows)
     lines += ["", "## Not done", "", *(notes or ["Nothing."])]

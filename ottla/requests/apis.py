@@ -152,5 +152,7 @@ TABLE: dict[int, Api] = {
         _line("DescribeShareGroupOffsets", DESCRIBE_GROUP, DESCRIBE_TOPIC),
         _line("AlterShareGroupOffsets", READ_GROUP, READ_TOPIC),
         _line("DeleteShareGroupOffsets", DELETE_GROUP, READ_TOPIC),
+        _line("StageRecords", WRITE_TOPIC),
+        _line("AttachRecords", WRITE_TOPIC, WRITE_TRANSACTIONAL_ID),
     )
 }

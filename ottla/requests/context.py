@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from ottla.replication.fetch_sessions import FetchSessions
     from ottla.replication.leader import Leader
     from ottla.replication.partition import Partition
+    from ottla.replication.stage_space import StageSpace
     from ottla.sharing.registry import SharePartitions
     from ottla.sharing.routing import ShareStateCoordinators
     from ottla.sharing.sessions import ShareSessions
@@ -211,4 +212,5 @@ class Broker:
     internal_topics: InternalTopics
     waiters: Waiters
     fetch_sessions: FetchSessions
+    stages: StageSpace
     authorizer: Authorizer

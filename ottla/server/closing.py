@@ -15,6 +15,7 @@ from ottla.base.config import BrokerConfig
 from ottla.base.errors import StorageError
 from ottla.base.ports import Peers, Ports
 from ottla.base.turns import Turns
+from ottla.replication.stage_space import StageSpace
 from ottla.server.coordinator_hosts import CoordinatorHosts
 from ottla.server.flusher import Flusher
 from ottla.server.housekeeping import Housekeeping
@@ -49,6 +50,7 @@ class Parts(Protocol):
     housekeeping: Housekeeping
     listeners: Listeners
     peers: Peers
+    stages: StageSpace
     is_ready: bool
 
 
@@ -91,6 +93,7 @@ class CleanStop:
         node.share_partitions.close_all()
         node.share_persister.close()
         node.hosts.close()
+        node.stages.close()
         node.peers.close()
         self._go_on_when(node.listeners.finish, self._close_connections)
 

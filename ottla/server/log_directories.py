@@ -21,6 +21,7 @@ from ottla.replication.partition import Partition
 from ottla.storage import small_files
 from ottla.storage.offset_checkpoints import LogOffsets, read_entries, write_entries
 from ottla.storage.small_files import MetaProperties
+from ottla.storage.stage_file import sweep
 
 log = logging.getLogger("ottla.storage")
 
@@ -77,6 +78,7 @@ class LogDirectoryState:
         """Makes sure that the directory belongs to this broker, and reads its checkpoints. Raises `DirectoryRefused` if it does not."""
         self._check_owner(broker_id, cluster_id, random)
         self.remove_deleted()
+        sweep(self._disk, self.path)
         self.was_clean = small_files.take_clean_shutdown(self._disk, self.path)
         self._closed = read_entries(self._disk, self.path, log.warning)
         self.is_claimed = True

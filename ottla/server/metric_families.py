@@ -130,6 +130,10 @@ FAMILIES: dict[str, Family] = {
         Family("python_gc_collections_total", COUNTER, "Runs of the garbage collector."),
         Family("ottla_eventloop_lag_seconds", SUMMARY, "How late the event loop runs what is due, probed ten times a second."),
         Family("ottla_fsync_seconds", SUMMARY, "Rounds of group commit: fsync of all that was appended meanwhile."),
+        Family("ottla_stage_bytes", GAUGE, "Bytes that are staged to be attached, as they count towards the quotas."),
+        Family("ottla_stage_staged_bytes_total", COUNTER, "Bytes that were staged."),
+        Family("ottla_stage_refused_total", COUNTER, "Chunks that were not staged because a quota was full."),
+        Family("ottla_stage_expired_bytes_total", COUNTER, "Staged bytes that no transaction took in time."),
         Family("ottla_info", GAUGE, "1, with the version and the cluster."),
     )
 }

@@ -79,6 +79,7 @@ class Metrics:
         yield from self._requests.collect(page)
         yield from self._process.collect(page)
         self._collect_cluster(page)
+        self._collect_stages(page)
         self._collect_histogram(page, "ottla_eventloop_lag_seconds", self._lag.histogram, self._lag_times)
         self._collect_histogram(page, "ottla_fsync_seconds", self._flusher.round_times, self._fsync_times)
         yield
@@ -114,6 +115,13 @@ class Metrics:
             page.put(f"kafka_server_{kind}_throttle_time", 0, labels_text(user="", client_id=""))
         for event in ("disconnects", "expires", "syncconnects"):
             page.put(f"{SESSION}{event}_total", 0)
+
+    def _collect_stages(self, page: Page) -> None:
+        stages = self._broker.stages
+        page.put("ottla_stage_bytes", stages.charged_bytes)
+        page.put("ottla_stage_staged_bytes_total", stages.staged_bytes)
+        page.put("ottla_stage_refused_total", stages.refused)
+        page.put("ottla_stage_expired_bytes_total", stages.expired_bytes)
 
     def _collect_histogram(self, page: Page, name: str, histogram: Histogram, recent: Recent) -> None:
         buckets = recent.of(time.monotonic(), {name: histogram.buckets})[name]

@@ -27,6 +27,7 @@ from ottla.controller.api import NewTopic, TopicResult
 from ottla.controller.internal_topics import InternalTopics
 from ottla.replication.fetch_sessions import FetchSessions
 from ottla.replication.partition import Partition
+from ottla.replication.stage_space import StageSpace
 from ottla.requests.context import Broker
 from ottla.security.authorizer import AllowClients
 from ottla.server.closing import CleanStop
@@ -95,6 +96,9 @@ class Node:
         self.partitions = PartitionTable(ports.disk, ports.clock, self.directories, self._make_partition, files_max=files_max)
         self.peers = ports.peers if ports.peers is not None else self._make_peers()
         self.peers.start(self._locate)
+        self.stages = StageSpace(
+            config=config, disk=ports.disk, clock=ports.clock, timers=ports.timers, remove_later=self._remove_files
+        )
         self._make_coordinators()
         self._make_controller()
         self.broker = self._make_broker()
@@ -192,6 +196,7 @@ class Node:
             internal_topics=self.internal_topics,
             waiters=self.waiters,
             fetch_sessions=FetchSessions(ports.random, config.max_incremental_fetch_session_cache_slots),
+            stages=self.stages,
             authorizer=AllowClients(),
         )
 
@@ -220,6 +225,7 @@ class Node:
     def begin_turns(self) -> None:
         """The loop runs and clients wait for it: from here on long work is cut into pieces."""
         self.replicas.turns.begin()
+        self.stages.turns.begin()
 
     def stop(self, done: Callable[[bool], object]) -> None:
         """The clean stop; `done` is given whether everything was closed cleanly."""
@@ -281,6 +287,9 @@ class Node:
 
     def _remove_later(self, path: str, delay_ms: int) -> None:
         self.housekeeping.remove_tree_later(path, delay_ms)
+
+    def _remove_files(self, paths: list[str]) -> None:
+        self.housekeeping.remove_later(paths, 0)
 
     def _reconfigure(self) -> None:
         """Dynamic settings have changed."""

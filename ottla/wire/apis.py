@@ -122,7 +122,7 @@ APIS: dict[int, Api] = {
     93: Api("StreamsGroupTopologyDescriptionUpdate", 0, 0, 0),
     94: Api("UnregisterController", 0, 0, 0),
     20000: Api("StageRecords", 0, 0, 0),
-    20001: Api("AttachRecords", 0, 0, 0),
+    20001: Api("AttachRecords", 0, 1, 0),
 }
 
 EXTENSIONS_SINCE = 20000

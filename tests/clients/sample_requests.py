@@ -10,6 +10,8 @@ import itertools
 from collections.abc import Callable
 from typing import Any
 
+from crc32c import crc32c
+
 from ottla.base.errors import ErrorCode
 from ottla.wire.framing import load
 from ottla.wire.messages import add_partitions_to_txn as add_partitions
@@ -19,6 +21,7 @@ from ottla.wire.messages import (
     alter_partition,
     alter_partition_reassignments,
     alter_replica_log_dirs,
+    attach_records,
     create_acls,
     create_partitions,
     create_topics,
@@ -43,6 +46,7 @@ from ottla.wire.messages import (
     offset_fetch,
     offset_for_leader_epoch,
     produce,
+    stage_records,
     stop_replica,
     sync_group,
     txn_offset_commit,
@@ -55,7 +59,7 @@ from ottla.wire.records import Record, encode_batch
 from ottla.wire.schema import Request
 from tests.clients.broker_process import eventually
 from tests.clients.sample_share_requests import SHARE_REQUESTS
-from tests.clients.wire_client import In, WireClient
+from tests.clients.wire_client import In, WireClient, error_codes
 
 TOPIC_RESOURCE, CLUSTER_NAME = 2, "kafka-cluster"
 NEVER_EXPIRES_MS = 60_000
@@ -154,6 +158,12 @@ class World:
         topic = make(offset_commit.OffsetCommitRequestTopic, name=self.topic, topic_id=self.topic_id, partitions=[partition])
         request: Request = make(offset_commit.OffsetCommitRequest, group_id="offsets", topics=[topic])
         return request
+
+    def stage(self, token: bytes, records: bytes, *, chunk: int = 0, attempt: int = 1) -> stage_records.StageRecordsRequest:
+        """Puts a chunk aside for the topic's first partition."""
+        partition = stage_records.StagePartition(index=0, chunk=chunk, records=records)
+        topic = stage_records.StageTopic(name=self.topic, partitions=[partition])
+        return stage_records.StageRecordsRequest(batch_token=token, attempt_id=attempt, topics=[topic])
 
     @staticmethod
     def add_partitions(make: In, name: str, producer_id: int, epoch: int, topic: str) -> Request:
@@ -529,3 +539,20 @@ def _consumer_group_describe(world: World, make: In, cls: Any) -> Any:
     group = world.fresh("consumer-group")
     world.client.ask(load(68)[0](**world.first_heartbeat(group)), 1)
     return make(cls, group_ids=[group], include_authorized_operations=True)
+
+
+@api(20000)
+def _stage_records(world: World, _make: In, _cls: Any) -> Any:
+    return world.stage(world.fresh("token").encode().ljust(16, b"-"), batch(is_transactional=True))
+
+
+@api(20001)
+def _attach_records(world: World, _make: In, cls: Any) -> Any:
+    name, producer_id, epoch = world.transaction(world.topic)
+    token, records = name.encode().ljust(16, b"-"), batch(is_transactional=True)
+    assert error_codes(world.client.ask(world.stage(token, records), 0)) == [0]
+    chunk = attach_records.StagedChunk(attempt_id=1, chunk=0, records=3, length=len(records), crc=crc32c(records))
+    topic = attach_records.AttachTopic(name=world.topic, partitions=[attach_records.AttachPartition(index=0, chunks=[chunk])])
+    return cls(
+        transactional_id=name, producer_id=producer_id, producer_epoch=epoch, acks=-1, timeout_ms=5000, batch_token=token, topics=[topic]
+    )

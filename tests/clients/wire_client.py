@@ -7,8 +7,10 @@ import struct
 from collections.abc import Iterable
 from typing import Any
 
+from ottla.wire.apis import EXTENSIONS_SINCE
 from ottla.wire.codec import decoder, encoder
 from ottla.wire.framing import load, read_response_header, write_request
+from ottla.wire.messages.api_versions import EXTENSIONS_VERSION, ApiVersionsRequest, ApiVersionsResponse
 from ottla.wire.schema import Request, Response, Struct
 
 TIMEOUT_SECONDS = 20
@@ -22,6 +24,7 @@ class WireClient:
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.client_id = client_id
         self.correlation_id = 0
+        self.has_extensions = False
 
     def __enter__(self) -> WireClient:
         return self
@@ -39,8 +42,18 @@ class WireClient:
         self.socket.sendall(data)
 
     def ask(self, request: Request, version: int) -> Any:
+        """The answer to a request. An API of our extensions is asked for once, as it must be."""
+        if type(request).API_KEY >= EXTENSIONS_SINCE and not self.has_extensions:
+            self.ask_for_extensions()
         self.send(self.frame(request, version))
         return self.answer(type(request).API_KEY, version)
+
+    def ask_for_extensions(self) -> ApiVersionsResponse:
+        """From now on the broker serves our own APIs on this connection."""
+        self.has_extensions = True
+        request = ApiVersionsRequest(client_software_name="wire", client_software_version="1", ottla_extensions=EXTENSIONS_VERSION)
+        answer: ApiVersionsResponse = self.ask(request, 3)
+        return answer
 
     def answer(self, key: int, version: int) -> Any:
         """The next answer, which must be the one to the last request, with nothing behind its end."""

@@ -8,8 +8,6 @@ import pytest
 
 from ottla.base.config import load
 from ottla.handlers.api_versions import handle
-from ottla.requests import levels
-from ottla.requests.apis import TABLE, WRITE_TOPIC, Api
 from ottla.requests.context import RequestContext
 from ottla.wire.apis import EXTENSIONS_SINCE, KEYS
 from ottla.wire.codec import decoder, encoder
@@ -20,7 +18,7 @@ from tests.handlers.admin_world import AdminWorld
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "api_versions.txt"
 LINES = [line.split() for line in GOLDEN.read_text(encoding="ascii").splitlines() if not line.startswith("#")]
-STAGE = KEYS["StageRecords"]
+STAGE, ATTACH = KEYS["StageRecords"], KEYS["AttachRecords"]
 
 
 def request(extensions: int = -1) -> ApiVersionsRequest:
@@ -29,15 +27,6 @@ def request(extensions: int = -1) -> ApiVersionsRequest:
 
 def keys(answer: ApiVersionsResponse) -> set[int]:
     return {api.api_key for api in answer.api_keys}
-
-
-@pytest.fixture
-def extension(monkeypatch: pytest.MonkeyPatch) -> Api:
-    """A line of the table that is an extension."""
-    api = Api(STAGE, "StageRecords", "stage_records", 0, 0, 0, (WRITE_TOPIC,), is_extension=True)
-    monkeypatch.setitem(TABLE, STAGE, api)
-    levels.served.cache_clear()
-    return api
 
 
 @pytest.mark.parametrize(("version", "golden"), LINES, ids=[f"v{version}" for version, _ in LINES])
@@ -55,27 +44,27 @@ def test_all_versions_are_in_the_golden_file() -> None:
 
 
 @pytest.mark.parametrize("version", range(3, 6))
-def test_extensions_are_for_those_who_ask(extension: Api, version: int) -> None:
+def test_extensions_are_for_those_who_ask(version: int) -> None:
     world = AdminWorld()
     assert STAGE not in keys(world.ask(request(), version))
     assert not world.connection.has_extensions
     asked = keys(world.ask(request(EXTENSIONS_VERSION), version))
-    assert STAGE in asked and {key for key in asked if key < EXTENSIONS_SINCE} == keys(world.ask(request(), version))
+    assert {STAGE, ATTACH} <= asked and {key for key in asked if key < EXTENSIONS_SINCE} == keys(world.ask(request(), version))
     assert world.connection.has_extensions
 
 
-def test_a_client_may_know_newer_extensions(extension: Api) -> None:
+def test_a_client_may_know_newer_extensions() -> None:
     assert STAGE in keys(AdminWorld().ask(request(EXTENSIONS_VERSION + 1), 3))
 
 
 @pytest.mark.parametrize("version", range(3))
-def test_old_versions_cannot_ask(extension: Api, version: int) -> None:
+def test_old_versions_cannot_ask(version: int) -> None:
     world = AdminWorld()
     assert STAGE not in keys(world.ask(request(EXTENSIONS_VERSION), version))
     assert not world.connection.has_extensions
 
 
-def test_a_broker_of_an_earlier_release_has_no_extensions(extension: Api) -> None:
+def test_a_broker_of_an_earlier_release_has_no_extensions() -> None:
     config = load(assignments=("ottla.advertise.level=4.3",))[0]
     world = AdminWorld(cluster=Cluster(config=config))
     assert STAGE not in keys(world.ask(request(EXTENSIONS_VERSION), 3))

@@ -13,6 +13,7 @@ import struct
 import pytest
 
 from ottla.requests.apis import TABLE
+from ottla.wire.apis import EXTENSIONS_SINCE
 from ottla.wire.codec import encoder
 from ottla.wire.framing import write_request
 from tests.clients.broker_process import BrokerProcess
@@ -63,10 +64,19 @@ def is_answered(client: WireClient, frame: bytes) -> bool:
     return False
 
 
+def connected(broker: BrokerProcess, key: int) -> WireClient:
+    """A connection on which the key is served."""
+    client = WireClient(broker.port)
+    if key >= EXTENSIONS_SINCE:
+        client.ask_for_extensions()
+    client.socket.settimeout(WAIT_SECONDS)
+    return client
+
+
 @pytest.mark.parametrize("key", sorted(TABLE), ids=lambda key: TABLE[key].module)
 def test_mutants_of_every_request(attacked: BrokerProcess, honest: World, key: int) -> None:
     source = random.Random(key)
-    client = WireClient(attacked.port, timeout=WAIT_SECONDS)
+    client = connected(attacked, key)
     for version in range(TABLE[key].min_version, TABLE[key].max_version + 1):
         request = honest.request(key, version)
         frame = write_request(key, version, 7, "mutant", encoder(type(request), version)(request))
@@ -77,6 +87,6 @@ def test_mutants_of_every_request(attacked: BrokerProcess, honest: World, key: i
             if not is_answered(client, changed):
                 client.socket.close()
                 assert attacked.is_running, (version, changed.hex())
-                client = WireClient(attacked.port, timeout=WAIT_SECONDS)
+                client = connected(attacked, key)
     client.socket.close()
     assert attacked.is_running

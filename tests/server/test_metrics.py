@@ -9,13 +9,15 @@ from collections.abc import Callable
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from ottla.base.errors import ErrorCode
+from ottla.base.errors import ApiError, ErrorCode
 from ottla.controller.api import NewTopic
 from ottla.groups.offsets.store import CommittedOffset
 from ottla.groups.shard import ClassicGroup
 from ottla.groups.share.group import ShareGroup
 from ottla.machine.host import HostState, MachineHost
 from ottla.replication.partition import Partition
+from ottla.replication.stage_space import CHARGE_BYTES_MIN
+from ottla.replication.stages import Token
 from ottla.server.app import BrokerServer
 from ottla.server.metric_families import FAMILIES, GROUPS, SUMMARY, exported_names
 from ottla.server.metric_page import Page, escape, labels_text
@@ -279,3 +281,19 @@ def test_the_cost_of_a_scrape_can_be_measured() -> None:
     for cost in costs:
         assert cost.total_ms > 0 and cost.longest_ms > 0
         assert cost.page_bytes > 40 * 12 * 40
+
+
+def test_staged_bytes_are_counted(make_server: MakeServer) -> None:
+    server = make_server("ottla.stage.bytes.max=20000")
+    create(server, "staged")
+    partition = server.node.partitions.get("staged", 0)
+    assert partition is not None
+    stages = server.node.stages.of(partition.require_leading())
+    batch = memoryview(encode_batch([Record(0, int(time.time() * 1000), None, b"value")], is_transactional=True))
+    stages.stage(Token("User:a", b"token"), 1, 0, batch, now_ms=int(time.time() * 1000))
+    with pytest.raises(ApiError):
+        stages.stage(Token("User:a", b"token"), 1, 1, batch, now_ms=int(time.time() * 1000))
+    found = samples(metrics_of(server).render())
+    assert found["ottla_stage_bytes", ()] == CHARGE_BYTES_MIN
+    assert found["ottla_stage_staged_bytes_total", ()] == len(batch)
+    assert found["ottla_stage_refused_total", ()] == 1

@@ -3,6 +3,8 @@
 The chunks of a partition are its manifest: what StageRecords was sent, in the order of their records, the first of which gets
 `base_sequence`. A chunk has `records` records in `length` bytes; `crc` is the CRC-32C of those bytes as they were staged. The answer has
 the topics and partitions of the request in its order, an entry for each; `base_offset` is -1 where it is not known any more.
+
+Version 0 is for transactions whose partitions were added before; with version 1 the attach itself adds them (KIP-890, transactions v2).
 """
 
 from __future__ import annotations

@@ -1,0 +1,201 @@
+"""AttachRecords: appends staged chunks as the next records of a producer, in its transaction. An extension of ours.
+
+Behaviour: the request is judged as a transactional Produce with acks=all is: rights, leader, the coordinator's word unless the transaction
+is open in the partition already. The work itself goes in turns of the loop (`replication/attaching.py`), one manifest after the other; the
+answer waits until everything is replicated, at most `timeout_ms`, and the work goes on after that. A chunk that is missing, or another than
+the manifest says, is UNKNOWN_STAGE, and nothing is appended; a retry is answered from the producer's last sequence.
+
+Version notes: 0 the partitions were added to the transaction before; 1 the attach adds them (KIP-890, transactions v2), as Produce 12 does.
+
+Not done: nothing.
+"""
+
+from __future__ import annotations
+
+from ottla.base.errors import ApiError, ErrorCode
+from ottla.base.types import INTERNAL_TOPICS, TopicPartition
+from ottla.replication.attaching import UNKNOWN_OFFSET, Attached, Attaching, Manifest
+from ottla.replication.leader import ALL_IN_SYNC, Leader
+from ottla.replication.stages import Token
+from ottla.replication.verification import VerificationGuard
+from ottla.requests.context import Broker, Pending, RequestContext, Watch
+from ottla.requests.rights import require
+from ottla.security.acl import AclOperation, ResourceType
+from ottla.wire.messages.attach_records import (
+    AttachPartition,
+    AttachPartitionResult,
+    AttachRecordsRequest,
+    AttachRecordsResponse,
+    AttachTopicResult,
+)
+
+TRANSACTIONS_V2_SINCE = 1
+PARTITIONS_MAX = 10_000
+
+
+def handle(broker: Broker, request: RequestContext, body: AttachRecordsRequest) -> Pending:
+    return Attach(broker, request, body).begin()
+
+
+class Part:
+    """One partition of the request, from its term of leadership to its result; `last_offset` is set once all is in the log."""
+
+    __slots__ = ("guard", "key", "last_offset", "leader", "manifest", "result")
+
+    def __init__(self, key: TopicPartition, leader: Leader, manifest: Manifest, result: AttachPartitionResult) -> None:
+        self.key = key
+        self.leader = leader
+        self.manifest = manifest
+        self.result = result
+        self.guard: VerificationGuard | None = None
+        self.last_offset = UNKNOWN_OFFSET
+
+
+class Attach:
+    """One AttachRecords request."""
+
+    def __init__(self, broker: Broker, request: RequestContext, body: AttachRecordsRequest) -> None:
+        self._broker = broker
+        self._request = request
+        self._body = body
+        self._is_v2 = request.version >= TRANSACTIONS_V2_SINCE
+        self._topics: list[AttachTopicResult] = []
+        self._open: dict[Part, None] = {}
+        self._pending = Pending()
+        self._watch: Watch | None = None
+
+    def begin(self) -> Pending:
+        refusal = self._refusal()
+        for topic in self._body.topics:
+            results = [AttachPartitionResult(index=data.index) for data in topic.partitions]
+            self._topics.append(AttachTopicResult(name=topic.name, partitions=results))
+            refused = refusal or self._refusal_of(topic.name)
+            for data, result in zip(topic.partitions, results, strict=True):
+                try:
+                    if refused is not None:
+                        raise refused
+                    self._take(topic.name, data, result)
+                except ApiError as error:
+                    _refuse(result, error)
+        self._watch = self._broker.waiters.watch((), max(self._body.timeout_ms, 0), self._settle, self._time_out)
+        self._pending.abandon = self._watch.cancel
+        self._admit()
+        self._settle()
+        return self._pending
+
+    # Judging
+
+    def _refusal(self) -> ApiError | None:
+        """The reason to refuse the whole request; None if there is none."""
+        body = self._body
+        if body.acks != ALL_IN_SYNC:
+            return ApiError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks={body.acks}; only -1 is known to AttachRecords")
+        if sum(len(topic.partitions) for topic in body.topics) > PARTITIONS_MAX:
+            return ApiError(ErrorCode.INVALID_REQUEST, f"more than {PARTITIONS_MAX} partitions")
+        try:
+            require(self._broker, self._request, AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, body.transactional_id)
+        except ApiError as error:
+            return error
+        return None
+
+    def _refusal_of(self, topic: str) -> ApiError | None:
+        """The reason to refuse every manifest for a topic; None if there is none."""
+        try:
+            require(self._broker, self._request, AclOperation.WRITE, ResourceType.TOPIC, topic)
+        except ApiError as error:
+            return error
+        if topic in INTERNAL_TOPICS:
+            return ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic} is written by its coordinator only")
+        return None
+
+    def _take(self, topic: str, data: AttachPartition, result: AttachPartitionResult) -> None:
+        body, partitions = self._body, self._broker.partitions
+        partition = partitions.get(topic, data.index)
+        if partition is None:
+            raise ApiError(partitions.absence(topic, data.index))
+        manifest = Manifest(
+            token=Token(self._request.connection.principal, body.batch_token),
+            producer_id=body.producer_id,
+            producer_epoch=body.producer_epoch,
+            base_sequence=data.base_sequence,
+            chunks=data.chunks,
+            is_transaction_v2=self._is_v2,
+        )
+        leader = partition.leader or partition.require_leading()
+        self._open[Part(partition.topic_partition, leader, manifest, result)] = None
+
+    # The transaction
+
+    def _admit(self) -> None:
+        """Asks the coordinator about the partitions in which the producer's transaction is not open yet; the others begin at once."""
+        body, asking = self._body, []
+        for part in list(self._open):
+            part.guard = part.leader.begin_verification(body.producer_id, body.producer_epoch, part.manifest.base_sequence)
+            if part.guard is None:
+                self._attach(part)
+            else:
+                asking.append(part)
+
+        def admitted(codes: dict[TopicPartition, ErrorCode]) -> None:
+            for part in asking:
+                if code := codes.get(part.key, ErrorCode.NONE):
+                    self._fail(part, ApiError(code, "the transaction coordinator did not admit this partition"))
+                else:
+                    self._attach(part)
+
+        if asking:
+            keys = list(dict.fromkeys(part.key for part in asking))
+            self._broker.transactions.admit(
+                body.transactional_id, body.producer_id, body.producer_epoch, keys, self._is_v2, admitted
+            )
+
+    # The work
+
+    def _attach(self, part: Part) -> None:
+        def done(outcome: Attached | ApiError) -> None:
+            if isinstance(outcome, ApiError):
+                self._fail(part, outcome)
+            else:
+                part.result.base_offset, part.last_offset = outcome
+                if self._watch is not None:
+                    self._watch.add_acknowledgement(part.leader, part.last_offset, ALL_IN_SYNC)
+                self._settle()
+
+        attaching = Attaching(part.leader, part.manifest, part.guard, wall_ms=self._broker.clock.wall_ms, done=done)
+        self._broker.stages.turns.add(attaching.steps())
+
+    def _settle(self) -> None:
+        """Checks what is open again; answers when everything is replicated or refused."""
+        for part in list(self._open):
+            if part.last_offset == UNKNOWN_OFFSET:
+                continue
+            code = part.leader.acknowledgement(part.last_offset, ALL_IN_SYNC)
+            if code is not None:
+                del self._open[part]
+                if code:
+                    _refuse(part.result, ApiError(code))
+        if not self._open:
+            self._finish()
+
+    def _fail(self, part: Part, error: ApiError) -> None:
+        if part in self._open:  # else the time is over, and it was answered
+            del self._open[part]
+            _refuse(part.result, error)
+            self._settle()
+
+    def _time_out(self) -> None:
+        for part in self._open:
+            _refuse(part.result, ApiError(ErrorCode.REQUEST_TIMED_OUT))
+        self._open.clear()
+        self._finish()
+
+    def _finish(self) -> None:
+        if self._watch is not None and not self._pending.is_done:
+            self._watch.cancel()
+            self._pending.complete(AttachRecordsResponse(topics=self._topics))
+
+
+def _refuse(result: AttachPartitionResult, error: ApiError) -> None:
+    result.error_code = error.code
+    result.error_message = error.message or None
+    result.base_offset = UNKNOWN_OFFSET

@@ -1,0 +1,92 @@
+"""StageRecords: puts record batches aside on the leaders of their partitions, for AttachRecords. An extension of ours.
+
+Behaviour: each chunk is checked as a Produce is (leader, rights, format, CRC, sizes, times) and written to a file of the log directory,
+outside of the log and unsynced. The same chunk with the same bytes is accepted again, with others it is INVALID_RECORD; over a quota it is
+THROTTLING_QUOTA_EXCEEDED, and the client produces it itself. One request stages at most `REQUEST_BYTES_MAX` (or one larger chunk) and
+`CHUNK_BATCHES_MAX` batches; what comes after that is INVALID_REQUEST.
+
+Version notes: none.
+
+Not done: nothing.
+"""
+
+from __future__ import annotations
+
+from ottla.base.errors import ApiError, ErrorCode
+from ottla.base.types import INTERNAL_TOPICS
+from ottla.base.uuids import ZERO_UUID
+from ottla.replication.stages import Token
+from ottla.requests.context import Broker, RequestContext
+from ottla.requests.rights import require
+from ottla.security.acl import AclOperation, ResourceType
+from ottla.storage.staged_chunk import CHUNK_BATCHES_MAX
+from ottla.wire.messages.stage_records import (
+    StagePartition,
+    StagePartitionResult,
+    StageRecordsRequest,
+    StageRecordsResponse,
+    StageTopicResult,
+)
+
+REQUEST_BYTES_MAX = 4 << 20
+
+
+def handle(broker: Broker, request: RequestContext, body: StageRecordsRequest) -> StageRecordsResponse:
+    staging = Staging(broker, request, body)
+    topics = [
+        StageTopicResult(name=topic.name, partitions=staging.stage_topic(topic.name, topic.partitions)) for topic in body.topics
+    ]
+    return StageRecordsResponse(topics=topics)
+
+
+class Staging:
+    """One StageRecords request, and how much it may still stage."""
+
+    def __init__(self, broker: Broker, request: RequestContext, body: StageRecordsRequest) -> None:
+        self._broker = broker
+        self._request = request
+        self._token = Token(request.connection.principal, body.batch_token)
+        self._attempt_id = body.attempt_id
+        self._now_ms = broker.clock.wall_ms()
+        self._bytes = 0
+        self._batches_left = CHUNK_BATCHES_MAX
+
+    def stage_topic(self, topic: str, partitions: list[StagePartition]) -> list[StagePartitionResult]:
+        refusal = self._refusal_of(topic)
+        results = []
+        for data in partitions:
+            result = StagePartitionResult(index=data.index)
+            results.append(result)
+            try:
+                if refusal is not None:
+                    raise refusal
+                self._stage(topic, data)
+            except ApiError as error:
+                result.error_code = error.code
+                result.error_message = error.message or None
+        return results
+
+    def _refusal_of(self, topic: str) -> ApiError | None:
+        """The reason to refuse every chunk for a topic; None if there is none."""
+        if self._token.secret == ZERO_UUID:
+            return ApiError(ErrorCode.INVALID_REQUEST, "a batch token of zeroes")
+        try:
+            require(self._broker, self._request, AclOperation.WRITE, ResourceType.TOPIC, topic)
+        except ApiError as error:
+            return error
+        if topic in INTERNAL_TOPICS:
+            return ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic} is written by its coordinator only")
+        return None
+
+    def _stage(self, topic: str, data: StagePartition) -> None:
+        partitions, size = self._broker.partitions, len(data.records)
+        partition = partitions.get(topic, data.index)
+        if partition is None:
+            raise ApiError(partitions.absence(topic, data.index))
+        stages = self._broker.stages.of(partition.leader or partition.require_leading())
+        if self._bytes and self._bytes + size > REQUEST_BYTES_MAX:
+            raise ApiError(ErrorCode.INVALID_REQUEST, f"one request may stage {REQUEST_BYTES_MAX} bytes")
+        self._bytes += size
+        self._batches_left -= stages.stage(
+            self._token, self._attempt_id, data.chunk, memoryview(data.records), now_ms=self._now_ms, batches_max=self._batches_left
+        )
