@@ -27,6 +27,8 @@ from ottla.wire.messages import attach_records as attaching
 from ottla.wire.messages import stage_records as staging
 
 STAGE_RECORDS, ATTACH_RECORDS = staging.StageRecordsRequest.API_KEY, attaching.AttachRecordsRequest.API_KEY
+ATTACH_V2 = 1
+"""The version of AttachRecords that belongs to the second transaction protocol."""
 
 IN_FLIGHT_MAX = 5
 """StageRecords requests that leave for one leader before its first answer is awaited."""
@@ -34,8 +36,14 @@ IN_FLIGHT_MAX = 5
 STAGE_BYTES_MAX = 1024 * 1024
 """Chunks beyond this wait for the next request; a single larger one is sent alone."""
 
+STAGE_BATCHES_MAX = 1000
+"""The record batches that a broker takes in one chunk, and in one request."""
+
 ATTACH_BYTES_MAX = 32 * 1024 * 1024
 """The staged bytes that one request attaches, so that its answer comes well within a request's time."""
+
+ATTACH_CHUNKS_MAX = 2000
+"""The chunks of one partition that one request attaches."""
 
 
 class StagedChunk(NamedTuple):
@@ -70,7 +78,12 @@ class _Lane:
     def __init__(self, partition: TopicPartition, attempt_id: int, chunks: Mapping[int, Buffer]) -> None:
         self.partition = partition
         self.data = list(chunks.values())
-        self.chunks = [_described(attempt_id, number, data) for number, data in chunks.items()]
+        headers = [[header for _, header in iter_batches(data)] for data in self.data]
+        self.batches = [len(some) for some in headers]
+        self.chunks = [
+            StagedChunk(attempt_id, number, sum(one.last_offset_delta + 1 for one in some), len(data), crc32c(data))
+            for (number, data), some in zip(chunks.items(), headers, strict=True)
+        ]
         self.waiting = list(range(len(self.chunks)))
         self.refusal: KafkaError | None = None
 
@@ -119,11 +132,6 @@ def stage(
     return Staged({lane.partition: lane.staged() for lane in lanes}, refusals)
 
 
-def _described(attempt_id: int, number: int, data: Buffer) -> StagedChunk:
-    records = sum(header.last_offset_delta + 1 for _, header in iter_batches(data))
-    return StagedChunk(attempt_id, number, records, len(data), crc32c(data))
-
-
 def _wait(cluster: ClusterCore, failure: ClientError, backoff: Backoff, partitions: Iterable[TopicPartition]) -> Procedure[None]:
     """Waits before the next try, which asks for the leaders anew; raises a failure that will not pass, or not in time."""
     may_pass = isinstance(failure, TransportError) or (isinstance(failure, KafkaError) and failure.code in RETRIABLE)
@@ -160,11 +168,14 @@ def _stage_requests(lanes: Sequence[_Lane]) -> Iterator[list[tuple[_Lane, int]]]
     left = {lane.partition: list(lane.waiting) for lane in lanes}
     for _ in range(IN_FLIGHT_MAX):
         chosen: list[tuple[_Lane, int]] = []
-        size = 0
+        size = batches = 0
         for lane in lanes:
             waiting = left[lane.partition]
-            if waiting and (not chosen or size + len(lane.data[waiting[0]]) <= STAGE_BYTES_MAX):
-                size += len(lane.data[waiting[0]])
+            if not waiting:
+                continue
+            after, batches_after = size + len(lane.data[waiting[0]]), batches + lane.batches[waiting[0]]
+            if not chosen or (after <= STAGE_BYTES_MAX and batches_after <= STAGE_BATCHES_MAX):
+                size, batches = after, batches_after
                 chosen.append((lane, waiting.pop(0)))
         if not chosen:
             return
@@ -230,12 +241,16 @@ class AttachPiece(NamedTuple):
 
 
 class Producing(NamedTuple):
-    """The transaction that staged chunks are attached to, and the token that they were staged under."""
+    """The transaction that staged chunks are attached to, and the token that they were staged under.
+
+    With the second transaction protocol (`uses_v2`) attaching adds the partition to the transaction, as producing does.
+    """
 
     transactional_id: str
     producer_id: int
     epoch: int
     token: bytes
+    uses_v2: bool
 
 
 def pieces(chunks: Iterable[StagedChunk]) -> Iterator[list[StagedChunk]]:
@@ -243,7 +258,7 @@ def pieces(chunks: Iterable[StagedChunk]) -> Iterator[list[StagedChunk]]:
     piece: list[StagedChunk] = []
     size = 0
     for chunk in chunks:
-        if piece and size + chunk.length > ATTACH_BYTES_MAX:
+        if piece and (size + chunk.length > ATTACH_BYTES_MAX or len(piece) == ATTACH_CHUNKS_MAX):
             yield piece
             piece, size = [], 0
         piece.append(chunk)
@@ -287,7 +302,8 @@ def _attach_round(
         link = yield from cluster.link(broker_id)
         if not link.offers(ATTACH_RECORDS):
             raise refused(ErrorCode.UNKNOWN_STAGE, f"the broker at {link.address} leads {partitions[0]} now and attaches no records")
-        asks.append(Ask(link, _attach_request(producing, left, partitions, timeout_ms(cluster))))
+        request = _attach_request(producing, left, partitions, timeout_ms(cluster))
+        asks.append(Ask(link, request, ATTACH_V2 if producing.uses_v2 else 0))
     failure: ClientError | None = None
     for ask, answer in zip(asks, (yield AskAll(tuple(asks))), strict=True):
         failed = _settle_attach(ask.body, answer, left, offsets)

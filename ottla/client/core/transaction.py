@@ -81,7 +81,7 @@ class TransactionCore:
         Returns the offset of each partition's first record.
         """
         yield from self.identity.add(manifest)
-        producing = Producing(self.transactional_id, self.identity.producer_id, self.identity.epoch, token)
+        producing = Producing(self.transactional_id, self.identity.producer_id, self.identity.epoch, token, self.identity.uses_v2)
         wanted = {partition: [self._attached(partition, some) for some in pieces(chunks)] for partition, chunks in manifest.items()}
         return (yield from attach(self.cluster, producing, wanted, timeout_s=timeout_s))
 

@@ -20,7 +20,7 @@ from tests.client.core.drive import ByHand, FakeLink
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
 TOKEN = bytes(range(16))
-PRODUCING = Producing("x", 9, 4, TOKEN)
+PRODUCING = Producing("x", 9, 4, TOKEN, uses_v2=True)
 
 
 def _chunk(text: bytes, batches: int = 1) -> bytes:
@@ -98,6 +98,14 @@ def test_several_requests_are_under_way_and_large_chunks_go_alone() -> None:
     world.run(stage(world.core, TOKEN, 5, {A: dict.fromkeys(range(6), big), B: {0: _chunk(b"small"), 1: big}}))
     assert world.rounds == [staging.IN_FLIGHT_MAX, 2]
     assert leaders.requests == [[A, B], [A], [A], [A], [A], [A], [B]]
+
+
+def test_requests_are_bounded_in_batches_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(staging, "STAGE_BATCHES_MAX", 5)
+    leaders = Stage()
+    world = ByHand(leaders, leaders={"t": [1, 1]})
+    world.run(stage(world.core, TOKEN, 5, {A: {0: _chunk(b"a", batches=3)}, B: {0: _chunk(b"b", batches=3), 1: _chunk(b"b", batches=2)}}))
+    assert leaders.requests == [[A], [B], [B]]
 
 
 def test_what_a_moved_leader_or_a_lost_connection_did_not_answer_is_sent_again() -> None:
@@ -186,6 +194,9 @@ def test_requests_and_pieces_are_bounded(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(staging, "ATTACH_BYTES_MAX", 25)
     assert [len(piece) for piece in pieces(chunks(5))] == [2, 2, 1]
     assert [len(piece) for piece in pieces(chunks(2, length=30))] == [1, 1]
+    with monkeypatch.context() as patch:
+        patch.setattr(staging, "ATTACH_CHUNKS_MAX", 3)
+        assert [len(piece) for piece in pieces(chunks(5, length=1))] == [3, 2]
     leaders = Leaders()
     world = ByHand(leaders, leaders={"t": [1, 1]})
     world.run(attach(world.core, PRODUCING, {A: [AttachPiece(0, chunks(2))], B: [AttachPiece(0, chunks(1))]}))

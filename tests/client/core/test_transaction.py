@@ -137,6 +137,7 @@ def test_a_partition_that_only_staged_chunks_go_to_is_added_and_the_transaction_
     world.run(transaction.attach(bytes(16), {A: [StagedChunk(7, 0, 5, 100, 1)]}))
     world.run(transaction.commit())
     assert [key for key, _ in _keys(world)] == [INIT, *([ADD] if transaction_version == 1 else []), ATTACH, END]
+    assert (ATTACH, transaction_version - 1) in _keys(world)
 
 
 def test_the_second_protocol_begins_each_transaction_with_a_new_epoch_and_sequence_0() -> None:
