@@ -27,18 +27,25 @@ from ottla.spark.options import Connection
 
 T = TypeVar("T")
 
-_clients: dict[tuple[int, Connection], Client] = {}
+_clients: dict[tuple[int, Connection, str], Client] = {}
 """By process too: a forked child must not use its parent's connections."""
 
 
-def client_of(connection: Connection) -> Client:
-    """The client of this process for these options. `OptionError` when they make no sense, `ClientError` when no broker can be used."""
-    key = (os.getpid(), connection)
+def client_of(connection: Connection, *, use: str = "") -> Client:
+    """The client of this process for these options, and for one use where several threads need one.
+
+    `OptionError` when the options make no sense, `ClientError` when no broker can be used.
+    """
+    key = (os.getpid(), connection, use)
     client = _clients.get(key)
     if client is None:
         try:
             client = connect(
-                connection.bootstrap, dict(connection.security), client_id=connection.client_id, timeout_s=connection.timeout_s
+                connection.bootstrap,
+                dict(connection.security),
+                client_id=connection.client_id,
+                timeout_s=connection.timeout_s,
+                with_extensions=True,
             )
         except ValueError as error:
             raise OptionError(f"kafka.bootstrap.servers, kafka.security.protocol, kafka.sasl.*, kafka.ssl.*: {error}") from None
@@ -47,15 +54,14 @@ def client_of(connection: Connection) -> Client:
 
 
 def forget(connection: Connection) -> None:
-    """Closes the client of these options, if there is one."""
-    client = _clients.pop((os.getpid(), connection), None)
-    if client is not None:
-        client.close()
+    """Closes the clients of these options, if there are any."""
+    for key in [key for key in _clients if key[:2] == (os.getpid(), connection)]:
+        _clients.pop(key).close()
 
 
 def close_clients() -> None:
     """Closes all clients of this process; the next use opens others."""
-    for process, connection in list(_clients):
+    for process, connection, _ in list(_clients):
         if process == os.getpid():
             forget(connection)
 
@@ -74,7 +80,7 @@ def explained(connection: Connection, option: str) -> Iterator[None]:
 
 def ask(connection: Connection, option: str, question: Callable[[Client], T]) -> T:
     """The answer to a question that may be asked twice: a connection that broke while nobody used it costs nothing but a second try."""
-    was_open = (os.getpid(), connection) in _clients
+    was_open = (os.getpid(), connection, "") in _clients
     with explained(connection, option):
         try:
             return question(client_of(connection))

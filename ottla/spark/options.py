@@ -29,6 +29,7 @@ DELIVERY_TIMEOUT_MS = 120_000
 FETCH_BYTES = 8 * 1024 * 1024
 REQUEST_TIMEOUT_MS = 30_000
 TRANSACTION_TIMEOUT_MS = 60_000
+AUTO, FILES, MESSAGES, STAGED = TASK_OUTPUTS = ("auto", "files", "messages", "staged")
 COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
 ISOLATIONS = ("read_committed", "read_uncommitted")
 
@@ -94,8 +95,11 @@ SINK_TABLE = (
     Option("topic", "", "streaming, batch", "The topic of all rows; goes before a column `topic`. Required if there is no such column."),
     Option("group", "", "streaming", "The consumer group whose offsets are committed with the data; the same as the source's. Required."),
     Option("compression", "lz4", "streaming, batch", "`none`, `gzip`, `snappy`, `lz4` or `zstd`. `kafka.compression.type` is the same."),
-    Option("maxOutputBytes", "512 MiB; 4 GiB on one host", "streaming, batch", "How many encoded bytes one batch may write. All of it is "
-           "one transaction and passes through the driver: in files where tasks and driver share a host, else in Spark's messages."),
+    Option("taskOutput", "auto", "streaming, batch", "How the tasks' output gets into the transaction: `files` for the driver, on its "
+           "host; `staged` on the brokers, straight from the executors (Ottla only); `messages` to the driver, by way of Spark. `auto` "
+           "takes files where an executor sees the driver's directory, else stages what is more than 1 MiB, else takes messages."),
+    Option("maxOutputBytes", "4 GiB; 512 MiB in messages", "streaming, batch", "How many encoded bytes one batch may write. All of it is "
+           "one transaction, and what is not staged passes through the driver: in files on its host, else in Spark's messages."),
     Option("trustCheckpoint", "false", "streaming", "Goes on from the checkpoint if the group's committed offsets are gone (expired, "
            "deleted). Set it for one run only."),
     Option("kafka.transaction.timeout.ms", str(TRANSACTION_TIMEOUT_MS), "streaming, batch", "After that the broker aborts a transaction "
@@ -214,6 +218,7 @@ class SinkOptions:
     compression: str
     max_output_bytes: int | None
     is_checkpoint_trusted: bool
+    task_output: str
     transaction_timeout_ms: int
     retry_s: float
     batch_bytes: int
@@ -264,6 +269,7 @@ def parse_sink(options: Mapping[str, str]) -> SinkOptions:
         compression=codec.lower(),
         max_output_bytes=given.number("maxOutputBytes", 0) or None,
         is_checkpoint_trusted=given.boolean("trustCheckpoint", False),
+        task_output=given.choice("taskOutput", "auto", TASK_OUTPUTS),
         transaction_timeout_ms=given.number("kafka.transaction.timeout.ms", TRANSACTION_TIMEOUT_MS),
         retry_s=given.number("kafka.delivery.timeout.ms", DELIVERY_TIMEOUT_MS) / 1000,
         batch_bytes=given.number("kafka.batch.size", BATCH_BYTES, least=512),

@@ -12,9 +12,9 @@ this process: the process may be killed at any point and another may go on, or b
 - After a lost answer, or a broker that was away, everything begins again with InitProducerId, and the committed offsets decide.
 - A transaction is aborted by InitProducerId, never by EndTxn: the epoch must go up.
 - The transaction is open only while output is being sent. Output is read from the tasks' files a slice at a time, the next one while
-  the last is under way.
+  the last is under way. What tasks have staged on the brokers (`staging.py`) is attached in its place.
 
-Needs no more than Apache Kafka's requests. Imports neither pyspark nor pyarrow.
+Without staged output it needs no more than Apache Kafka's requests. Imports neither pyspark nor pyarrow.
 """
 
 from __future__ import annotations
@@ -43,8 +43,9 @@ from ottla.spark.commit_metadata import CommitMetadata
 from ottla.spark.decision import Batch, BatchRange, is_committed
 from ottla.spark.errors import BrokerError, FencedDriverError, OffsetConflictError, OptionError, SpoolError
 from ottla.spark.output_digest import OutputDigest
-from ottla.spark.sending import Slice, read_ahead, slices
+from ottla.spark.sending import Slice, read_ahead
 from ottla.spark.spool import TaskOutput, output_bytes_max, too_large
+from ottla.spark.staging import Attachment, attach, steps
 
 REQUEST_TIMEOUT_S = 30.0
 RETRY_S = 120.0
@@ -241,18 +242,22 @@ class Relay:
     ) -> Outcome:
         digest = OutputDigest()
         identity = transaction.producer_id, transaction.epoch  # the end of a transaction may raise the epoch
-        with read_ahead(slices(outputs)) as pieces:
+        with read_ahead(steps(outputs)) as pieces:
             opened = self._now()
             transaction.begin()
-            transaction.add_partitions(sorted({partition for output in outputs for partition in output.partitions}))
+            transaction.add_partitions(sorted({partition for output in outputs for partition in output.targets}))
             self._produce(transaction, pieces, digest)
         commit_offsets(digest)
         self._end(transaction, is_end_repeated)
         size = sum(output.size_bytes for output in outputs)
         return Outcome(True, digest.rows, size, *identity, self._now() - opened)
 
-    def _produce(self, transaction: Transaction, pieces: Iterable[Slice], digest: OutputDigest) -> None:
+    def _produce(self, transaction: Transaction, pieces: Iterable[Slice | Attachment], digest: OutputDigest) -> None:
         for piece in pieces:
+            if isinstance(piece, Attachment):
+                piece.add_to(digest)
+                attach(transaction, piece)
+                continue
             for partition, batches in piece.items():
                 for batch in batches:
                     digest.add(partition, batch)
@@ -312,10 +317,10 @@ class Relay:
         self._identity = None
 
     def _check_size(self, outputs: Sequence[TaskOutput]) -> None:
-        size = sum(output.size_bytes for output in outputs)
-        bound = self.target.output_bytes_max
+        size, bound = sum(output.size_bytes for output in outputs), self.target.output_bytes_max
         if bound is None:
-            bound = output_bytes_max(all(output.path is not None for output in outputs))
+            in_messages, bound = sum(output.message_bytes for output in outputs), output_bytes_max(False)
+            size, bound = (in_messages, bound) if in_messages > bound else (size, output_bytes_max(True))
         if size > bound:
             raise too_large(size, bound)
 
@@ -325,7 +330,9 @@ class Relay:
             return self._client
         target = self.target
         try:
-            client = self._connect(target.bootstrap, dict(target.config), client_id=CLIENT_ID, timeout_s=target.request_timeout_s)
+            client = self._connect(
+                target.bootstrap, dict(target.config), client_id=CLIENT_ID, timeout_s=target.request_timeout_s, with_extensions=True
+            )
         except ValueError as error:
             raise OptionError(f"kafka.bootstrap.servers, kafka.security.protocol, kafka.sasl.*, kafka.ssl.*: {error}") from None
         self._client = client

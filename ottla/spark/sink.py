@@ -24,6 +24,7 @@ from ottla.spark.errors import BrokerError, OptionError, OutputError
 from ottla.spark.options import SinkOptions
 from ottla.spark.relay import Target, commit_batch, write_batch
 from ottla.spark.spool import Spool, TaskOutput, discard, output_bytes_max, too_large
+from ottla.spark.staging import Task, open_output
 
 CHUNK_BYTES = 4 * 1024 * 1024
 """Rows are put into partitions and encoded so many at a time: large enough for full batches, small enough for the memory of a task."""
@@ -79,8 +80,12 @@ class _Writer:
         options, spool = self.options, self._spool
         assert spool is not None, "the writer was pickled on its way to the task"
         task = TaskContext.get()
-        name = f"{task.partitionId()}-{task.taskAttemptId()}"
-        with reported(), spool.open(name, options.max_output_bytes) as output:
+        attempt = Task(task.partitionId(), task.taskAttemptId())
+        with (
+            reported(),
+            hinted(),
+            open_output(options.task_output, spool, attempt, options.connection, options.max_output_bytes) as output,
+        ):
             encode_task(rows, options, output)
             return TaskMessage(output.finish(), task.getLocalProperty("sql.streaming.queryId"))
 
@@ -94,7 +99,7 @@ class _Writer:
         """Removes what the tasks left. If Spark stopped because their messages are too large, that is said in terms of our option."""
         outputs = _outputs(messages)
         self._discard(outputs)
-        in_messages = sum(output.size_bytes for output in outputs if output.path is None)
+        in_messages = sum(output.message_bytes for output in outputs)
         bound = self.options.max_output_bytes or output_bytes_max(False)
         if in_messages > bound:
             raise too_large(in_messages, bound)
@@ -111,7 +116,7 @@ class OttlaBatchWriter(_Writer, DataSourceArrowWriter):
     @reported()
     def commit(self, messages: list[TaskMessage | None]) -> None:
         outputs = _outputs(messages)
-        with _hinted():
+        with hinted():
             write_batch(target_of(self.options), outputs)
         self._discard(outputs)
 
@@ -137,7 +142,7 @@ class OttlaStreamWriter(_Writer, DataSourceStreamArrowWriter):
         assert options.group is not None
         query_id = find_query_id(options.checkpoint) or next((one.query_id for one in messages if one is not None and one.query_id), "")
         batch_range = find_batch_range(options.checkpoint, batchId, group=options.group, sink_topic=options.topic)
-        with _hinted():
+        with hinted():
             commit_batch(target_of(self.options), outputs, batch_id=batchId, query_id=query_id, batch_range=batch_range)
         mark_used(options.group, batchId)
         discard(outputs)
@@ -229,7 +234,7 @@ def _learn_topics(rows: Any, options: SinkOptions, counts: dict[str, int]) -> No
 
 
 @contextmanager
-def _hinted() -> Iterator[None]:
+def hinted() -> Iterator[None]:
     """Says which option helps against a broker's refusal."""
     try:
         yield

@@ -1,5 +1,7 @@
 """Carries the encoded batches of a task to the driver: through a file where both see one file system, else inside the commit message.
 
+What a task uploads to the brokers instead is the matter of `staging.py`.
+
 The driver makes a directory with a random token in it, and the tasks get its name. A task that finds the token there writes its batches
 into a file of that directory and sends the path; any other sends the bytes. So nothing is configured, and a task on another host cannot be
 mistaken for one on this host.
@@ -27,8 +29,9 @@ from struct import Struct
 from types import TracebackType
 from typing import BinaryIO, NamedTuple
 
-from ottla.client import TopicPartition
+from ottla.client import StagedChunk, TopicPartition
 from ottla.spark.errors import OutputError, SpoolError
+from ottla.spark.output_digest import DigestPart
 from ottla.wire.batch_header import BATCH_OVERHEAD, CRC_AT, Buffer, check_crc
 
 OUTPUT_OPTION = "maxOutputBytes"
@@ -57,9 +60,28 @@ class SpooledBatch(NamedTuple):
     rows: int
 
 
+class StagedPart(NamedTuple):
+    """What a task has put aside on the leader of one partition."""
+
+    partition: TopicPartition
+    chunks: tuple[StagedChunk, ...]
+    digest: DigestPart
+
+
+class StagedOutput(NamedTuple):
+    """What a task has put aside on the brokers, under the token of its batch."""
+
+    token: bytes
+    parts: tuple[StagedPart, ...]
+    size_bytes: int
+
+
 @dataclass(frozen=True, slots=True)
 class TaskOutput:
-    """What one task has encoded, as its commit message carries it: `path` names a file, or `data` has the batches themselves."""
+    """What one task has encoded, as its commit message carries it: `path` names a file, or `data` has the batches themselves.
+
+    The index is of these. `staged` is the manifest of what is on the brokers instead (`staging.py`); rows and size count both.
+    """
 
     task: str
     partitions: tuple[TopicPartition, ...]
@@ -68,6 +90,19 @@ class TaskOutput:
     size_bytes: int
     path: str | None = None
     data: tuple[bytes, ...] = ()
+    staged: StagedOutput | None = None
+
+    @property
+    def message_bytes(self) -> int:
+        """The encoded bytes that travel in the message itself."""
+        if self.path is not None:
+            return 0
+        return self.size_bytes - (self.staged.size_bytes if self.staged is not None else 0)
+
+    @property
+    def targets(self) -> set[TopicPartition]:
+        """The partitions that have output."""
+        return {*self.partitions, *(part.partition for part in (self.staged.parts if self.staged is not None else ()))}
 
     def batches(self) -> Iterator[SpooledBatch]:
         """Each batch in the order of writing, checked; a file is read as the batches are taken. `SpoolError`."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ottla.client import TopicPartition
-from ottla.spark.output_digest import OutputDigest
+from ottla.spark.output_digest import DigestPart, OutputDigest
 from ottla.wire.batch_header import stamp_producer
 from ottla.wire.records import Record, encode_batch
 
@@ -36,6 +36,17 @@ def test_partitions_may_come_in_any_order_and_batches_may_not() -> None:
 def test_other_records_and_other_partitions_give_another_digest() -> None:
     found = {digest((A, batch(b"one"))), digest((B, batch(b"one"))), digest((A, batch(b"two"))), digest((A, batch(b"one"))), digest()}
     assert len(found) == 4
+
+
+def test_what_tasks_have_computed_apart_gives_the_same_digest() -> None:
+    batches = [batch(b"one"), batch(b"two", b"three"), batch(b"four")]
+    parts = [DigestPart().add(batches[0]).add(batches[1]), DigestPart().add(batches[2])]
+    found = OutputDigest()
+    for part in parts:
+        found.add_part(A, part)
+    found.add(B, batches[0])
+    assert found.text() == digest(*((A, one) for one in batches), (B, batches[0]))
+    assert found.rows_by_partition() == {A: 4, B: 1}
 
 
 def test_rows_are_counted_by_partition() -> None:

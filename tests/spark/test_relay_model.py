@@ -16,7 +16,8 @@ from ottla.spark import relay
 from ottla.spark.decision import Batch, is_committed
 from ottla.spark.relay import Outcome, Relay
 from ottla.spark.spool import TaskOutput
-from tests.spark.model.world import World
+from tests.spark.model.broker import ANY_EPOCH, NO_MANIFEST
+from tests.spark.model.world import LOSER_TAKEN, World
 
 SCHEDULES = int(os.environ.get("OTTLA_RELAY_SCHEDULES", "150"))
 FIND_WITHIN = 3_000
@@ -29,6 +30,28 @@ def test_each_batch_takes_effect_once_under_any_schedule(uses_v2: bool, is_verif
     for seed in range(SCHEDULES):
         verdict = World(seed, uses_v2=uses_v2, is_verifying=is_verifying).run()
         assert verdict == "good", f"seed {seed}: {verdict}"
+
+
+@pytest.mark.parametrize("uses_v2", [False, True], ids=["first-protocol", "second-protocol"])
+def test_staged_output_takes_effect_once_under_any_schedule(uses_v2: bool) -> None:
+    for seed in range(SCHEDULES // 2):
+        verdict = World(seed, uses_v2=uses_v2, is_staged=True).run()
+        assert verdict == "good", f"seed {seed}: {verdict}"
+
+
+def test_the_schedules_lose_stages_between_upload_and_attach() -> None:
+    ends: Counter[str] = Counter()
+    for seed in range(20):
+        world = World(seed, uses_v2=seed % 2 == 0, is_staged=True)
+        world.run()
+        ends += world.ends
+    assert {"sent", "sent again", "skipped", "SpoolError"} <= ends.keys(), ends
+
+
+@pytest.mark.parametrize("fault", [NO_MANIFEST, ANY_EPOCH, LOSER_TAKEN])
+def test_a_planted_fault_of_staging_shows(fault: str) -> None:
+    verdicts = (World(seed, uses_v2=False, is_staged=True, faults=frozenset([fault]), zombies=0.8).run() for seed in range(FIND_WITHIN))
+    assert "not the output of one execution" in next(verdict for verdict in verdicts if verdict != "good")
 
 
 def test_the_schedules_reach_every_way_in_which_a_batch_may_end() -> None:

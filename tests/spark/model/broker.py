@@ -8,11 +8,16 @@ leader's question to the coordinator before it opens a transaction in a partitio
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 
-from ottla.client import Committed, ErrorCode, FencedError, KafkaError, TopicPartition
+from ottla.client import Committed, ErrorCode, FencedError, KafkaError, StagedChunk, TopicPartition
 from ottla.wire.batch_header import read_batch_header
+from ottla.wire.checksum import crc32c
+
+NO_MANIFEST, ANY_EPOCH = "no manifest check", "attach without the epoch"
+"""Faults that are planted: what is staged is attached, whatever the manifest says; an attach is carried out in the transaction of now."""
 
 OPEN, COMMITTED, ABORTED = "open", "committed", "aborted"
 CACHED_BATCHES = 5
@@ -40,9 +45,11 @@ class Partition:
 class ModelBroker:
     """See the module."""
 
-    def __init__(self, *, uses_v2: bool, is_verifying: bool = True) -> None:
+    def __init__(self, *, uses_v2: bool, is_verifying: bool = True, faults: frozenset[str] = frozenset()) -> None:
         self.uses_v2 = uses_v2
         self.is_verifying = is_verifying
+        self.faults = faults
+        self.stages: dict[tuple[bytes, int, TopicPartition], dict[int, bytes]] = {}
         self.partitions: dict[TopicPartition, Partition] = {}
         self.committed: dict[TopicPartition, Committed] = {}
         self.epoch = -1
@@ -153,6 +160,40 @@ class ModelBroker:
         partition.epoch, partition.last_sequence, partition.is_open = epoch, last, True
         partition.recent.append((sequence, last))
         partition.log.append(Stored(data))
+
+    def stage(self, token: bytes, attempt_id: int, name: TopicPartition, number: int, data: bytes) -> None:
+        """Puts a chunk aside."""
+        chunks = self.stages.setdefault((token, attempt_id, name), {})
+        if chunks.setdefault(number, data) != data:
+            raise KafkaError(ErrorCode.INVALID_RECORD, "another chunk has this number")
+
+    def lose_stages(self) -> None:
+        """The leaders are started again."""
+        self.stages.clear()
+
+    def attach(self, epoch: int, name: TopicPartition, sequence: int, token: bytes, manifest: Sequence[StagedChunk]) -> None:
+        """Appends chunks of one batch each: those behind the last sequence number, if all of them are there as the manifest says."""
+        partition = self.partition(name)
+        if ANY_EPOCH in self.faults:
+            epoch, sequence = max(epoch, self.epoch), partition.last_sequence + 1
+        elif epoch < partition.epoch:
+            raise FencedError(ErrorCode.INVALID_PRODUCER_EPOCH, f"epoch {epoch} is older than {partition.epoch}")
+        ends = list(accumulate((chunk.records for chunk in manifest), initial=sequence))
+        wanted = [
+            (start, chunk)
+            for start, end, chunk in zip(ends, ends[1:], manifest, strict=False)
+            if not (epoch == partition.epoch and partition.last_sequence >= end - 1)
+        ]
+        found = [(start, self._staged(token, name, chunk)) for start, chunk in wanted]
+        for start, data in found:
+            if data is not None:
+                self.produce(epoch, name, start, data)
+
+    def _staged(self, token: bytes, name: TopicPartition, chunk: StagedChunk) -> bytes | None:
+        data = self.stages.get((token, chunk.attempt_id, name), {}).get(chunk.chunk)
+        if NO_MANIFEST not in self.faults and (data is None or (len(data), crc32c(data)) != (chunk.length, chunk.crc)):
+            raise KafkaError(ErrorCode.UNKNOWN_STAGE, str(name))
+        return data
 
     def _open(self, epoch: int, name: TopicPartition) -> None:
         if self.uses_v2:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from ottla.client import Committed, ConnectError, ErrorCode, KafkaError, OutcomeUnknownError, TopicPartition
+from ottla.client import Committed, ConnectError, ErrorCode, KafkaError, OutcomeUnknownError, StagedChunk, TopicPartition
 from ottla.wire.batch_header import read_batch_header
 
 if TYPE_CHECKING:
@@ -88,6 +88,13 @@ class ModelTransaction:
                 sequence = self._sequences.get(partition, 0)
                 self._sequences[partition] = sequence + read_batch_header(batch).record_count
                 ask(self.world, self.world.broker.produce, self.epoch, partition, sequence, bytes(batch))
+
+    def attach(self, token: bytes, manifest: Mapping[TopicPartition, Sequence[StagedChunk]]) -> None:
+        self._is_touched = True
+        for partition, chunks in manifest.items():
+            sequence = self._sequences.get(partition, 0)
+            self._sequences[partition] = sequence + sum(chunk.records for chunk in chunks)
+            ask(self.world, self.world.broker.attach, self.epoch, partition, sequence, token, tuple(chunks))
 
     def commit_offsets(self, group: str, offsets: Mapping[TopicPartition, Committed]) -> None:
         self._is_touched = True

@@ -13,20 +13,30 @@ import random
 import threading
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
-from ottla.client import TopicPartition
+from ottla.client import ConnectError, StagedChunk, TopicPartition
 from ottla.spark.decision import BatchRange
 from ottla.spark.errors import OffsetConflictError, PipelineError
+from ottla.spark.output_digest import DigestPart
 from ottla.spark.relay import Relay, Target
-from ottla.spark.spool import SpoolWriter, TaskOutput
+from ottla.spark.spool import SpoolWriter, StagedOutput, StagedPart, TaskOutput
+from ottla.wire.checksum import crc32c
 from tests.spark.encoded import encode
 from tests.spark.model.broker import COMMITTED, OPEN, ModelBroker
-from tests.spark.model.client import ModelClient
+from tests.spark.model.client import ModelClient, ask
 
 STEPS_MAX = 8_000
 DRIVERS_MAX = 6
 DELIVERED, TIMED_OUT, STARTED = 0.04, 0.005, 0.02
+STAGES_LOST = 0.004
+LOSER, NO_ROOM = 0.2, 0.2
+"""How often an attempt of a task is run again, and how often a broker has no room for the last chunk of one."""
+
+LOSER_TAKEN = "a loser's manifest taken"
+"""A planted fault: the driver takes the message of an attempt that lost beside that of the winner."""
+
 KILLED = 0.5
 """How often the driver before is killed when another is started; else both run."""
 
@@ -93,10 +103,18 @@ class World:
     """One schedule. `make_relay` makes the relay of a driver, from the arguments of `Relay`."""
 
     def __init__(
-        self, seed: int, *, uses_v2: bool, is_verifying: bool = True, make_relay: Callable[..., Relay] = Relay, zombies: float = 1 - KILLED
+        self,
+        seed: int,
+        *,
+        uses_v2: bool,
+        is_verifying: bool = True,
+        make_relay: Callable[..., Relay] = Relay,
+        zombies: float = 1 - KILLED,
+        is_staged: bool = False,
+        faults: frozenset[str] = frozenset(),
     ) -> None:
         self.random = random.Random(seed)
-        self.broker = ModelBroker(uses_v2=uses_v2, is_verifying=is_verifying)
+        self.broker = ModelBroker(uses_v2=uses_v2, is_verifying=is_verifying, faults=faults)
         self.logged = 0
         self.delayed: list[tuple[Callable[..., Any], tuple[Any, ...]]] = []
         self.failure: BaseException | None = None
@@ -109,6 +127,9 @@ class World:
         self._running: Driver | None = None
         self._started = 0
         self._executions = 0
+        self._attempts = 0
+        self._is_staged = is_staged
+        self._takes_losers = LOSER_TAKEN in faults
         self._outputs: dict[int, dict[int, Mapping[TopicPartition, list[bytes]]]] = defaultdict(dict)
         self._steps = 0
 
@@ -131,13 +152,46 @@ class World:
             count = self.random.randrange(1, 5)
             output[partition] = [bytes(encode(b"%d/%d/%d" % (batch_id, self._executions, number))) for number in range(count)]
         self._outputs[batch_id][self._executions] = output
-        tasks = []
+        if self._is_staged:
+            return self._run_staged(output)
+        return [self._relayed(partition, batches) for partition, batches in output.items()]
+
+    def _relayed(self, partition: TopicPartition, batches: list[bytes]) -> TaskOutput:
+        writer = SpoolWriter(f"{partition.partition}-{self._executions}", None)
+        for batch in batches:
+            writer.append(partition, batch, 1)
+        return writer.finish()
+
+    def _run_staged(self, output: Mapping[TopicPartition, list[bytes]]) -> list[TaskOutput]:
+        """Tasks that stage their output; some run twice, the first attempt with other rows, and one may find no room for its last chunk."""
+        token = b"%016d" % self._executions
+        tasks: list[TaskOutput] = []
         for partition, batches in output.items():
-            writer = SpoolWriter(f"{partition.partition}-{self._executions}", None)
-            for batch in batches:
-                writer.append(partition, batch, 1)
-            tasks.append(writer.finish())
+            if self.random.random() < LOSER:
+                loser = self._upload(token, partition, [bytes(encode(b"loser/%d/%d" % (self._executions, number))) for number in range(3)])
+                tasks += [loser] if loser is not None and self._takes_losers else []
+            is_short = self.random.random() < NO_ROOM
+            staged = None
+            while staged is None:
+                staged = self._upload(token, partition, batches[:-1] if is_short else batches)
+            rest = self._relayed(partition, batches[-1:] if is_short else [])
+            tasks.append(replace(rest, rows=len(batches), staged=staged.staged if staged.rows else None))
         return tasks
+
+    def _upload(self, token: bytes, partition: TopicPartition, batches: list[bytes]) -> TaskOutput | None:
+        """One attempt of a task; None if it fails."""
+        self._attempts += 1
+        chunks, digest = [], DigestPart()
+        try:
+            for number, data in enumerate(batches):
+                ask(self, self.broker.stage, token, self._attempts, partition, number, data)
+                chunks.append(StagedChunk(self._attempts, number, 1, len(data), crc32c(data)))
+                digest = digest.add(data)
+        except ConnectError:
+            return None
+        size = sum(map(len, batches))
+        staged = StagedOutput(token, (StagedPart(partition, tuple(chunks), digest),), size)
+        return TaskOutput("task", (), b"", len(batches), size, staged=staged)
 
     def is_past(self, batch_id: int) -> bool:
         """Whether another driver has committed a batch after this one."""
@@ -170,6 +224,8 @@ class World:
             self._deliver()
         elif chance < DELIVERED + TIMED_OUT:
             self.broker.time_out()
+        elif self._is_staged and self.random.random() < STAGES_LOST:
+            self.broker.lose_stages()
         elif chance < DELIVERED + TIMED_OUT + STARTED and self._started < DRIVERS_MAX and not self._is_done:
             if self._drivers and self.random.random() >= self._zombies:
                 self._kill(self.random.choice(self._drivers))
