@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-BIN_SECONDS = 2.0
+BIN_SECONDS = 4.0
 BLUE, ORANGE, RED, GREY = "#3465a4", "#e08a1e", "#cc2222", "#666666"
 
 
@@ -15,7 +15,7 @@ BLUE, ORANGE, RED, GREY = "#3465a4", "#e08a1e", "#cc2222", "#666666"
 class Run:
     """What is drawn. Times are seconds since the begin of the run.
 
-    `delays`: mean delay in minutes by hour of the day; `commits`: (time, rows) of each committed batch of each pipeline; `lag`: (time,
+    `delays`: mean delay in minutes by hour of the day; `commits`: (time, rows read) of each committed batch of each pipeline; `lag`: (time,
     records) of the first pipeline; `kills`: (time, what).
     """
 
@@ -63,10 +63,13 @@ def _draw_delays(axes: Any, run: Run) -> None:
 def _draw_throughput(axes: Any, run: Run) -> None:
     for (name, commits), colour in zip(run.commits.items(), (BLUE, ORANGE), strict=False):
         rates = throughput(commits, run.seconds)
-        axes.step([number * BIN_SECONDS for number in range(len(rates))], rates, where="post", label=name, color=colour, linewidth=1.2)
-    axes.set_title("Exactly once, with kill -9 on the way", fontsize=10)
-    axes.set_ylabel("rows/s committed")
-    axes.legend(loc="upper right", fontsize=8)
+        times = [number * BIN_SECONDS for number in range(len(rates))]
+        axes.fill_between(times, rates, step="post", color=colour, alpha=0.25, linewidth=0)
+        axes.step(times, rates, where="post", label=name, color=colour, linewidth=1.2)
+    axes.set_title("Exactly once, with kill -9 on the way", fontsize=10, loc="left")
+    axes.set_ylabel("rows/s read and committed")
+    axes.set_ylim(bottom=0)
+    axes.legend(loc="lower right", bbox_to_anchor=(1, 1), ncols=2, fontsize=8, frameon=False)
     axes.tick_params(labelbottom=False)
     top = axes.get_ylim()[1]
     for moment, what in run.kills:

