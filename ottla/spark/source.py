@@ -371,7 +371,7 @@ def _committed(client: Client, options: SourceOptions, partitions: Mapping[Topic
     """The group's committed offsets, without those of topics that were deleted and created anew; `DataLossError` if that matters."""
     topic_ids = topics.known_ids(client, partitions)
     offsets: Offsets = {}
-    for partition, committed in client.committed(options.group or "", partitions).items():
+    for partition, committed in topics.committed_offsets(client, options.group or "", partitions).items():
         metadata = parse_metadata(committed.metadata)
         before, now = "" if metadata is None else metadata.topic_id, topic_ids.get(partition.topic, "")
         if is_replaced(before, now):

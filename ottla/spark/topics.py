@@ -9,25 +9,33 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
-from ottla.client import EARLIEST, LATEST, Client, KafkaError, TopicPartition, uuid_to_text
+from ottla.client import EARLIEST, LATEST, AuthorizationError, Client, Committed, ErrorCode, KafkaError, TopicPartition, uuid_to_text
 from ottla.spark.errors import OptionError
 from ottla.spark.options import Subscription
 from ottla.spark.planning import Bounds, Offsets
+from ottla.spark.relay import STREAM_ID_PREFIX
+
+STABLE_S = 5.0
+"""How long a transaction may be about to commit a group's offsets before it is looked at."""
 
 SAMPLE_BYTES = 64 * 1024
 SAMPLED_PARTITIONS = 8
 
 
 def subscribed_partitions(client: Client, subscription: Subscription) -> list[TopicPartition]:
-    """The partitions that a subscription stands for now, in order. Topics that do not exist (any more) are left out."""
+    """The partitions that a subscription stands for now, in order. Topics that do not exist (any more) are left out.
+
+    `AuthorizationError` for a topic that is named and may not be read.
+    """
     if subscription.pattern:
         return _matching(client, subscription.pattern)
     names = subscription.topics or sorted({partition.topic for partition in subscription.partitions})
+    described = [topic for topic in client.cluster.refresh(names).topics if topic.name is not None]
+    for topic in described:
+        if topic.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+            raise AuthorizationError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, f"topic {topic.name!r}")
     present = [
-        TopicPartition(topic.name, found.partition_index)
-        for topic in client.cluster.refresh(names).topics
-        if topic.name is not None and not topic.error_code
-        for found in topic.partitions
+        TopicPartition(topic.name or "", found.partition_index) for topic in described if not topic.error_code for found in topic.partitions
     ]
     return sorted(set(present) & set(subscription.partitions) if subscription.partitions else present)
 
@@ -54,6 +62,29 @@ def _matching(client: Client, pattern: str) -> list[TopicPartition]:
         if topic.name is not None and not topic.error_code and not topic.is_internal and wanted.fullmatch(topic.name)
         for found in topic.partitions
     )
+
+
+def committed_offsets(client: Client, group: str, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Committed]:
+    """The offsets that a group has committed.
+
+    A pipeline's transaction that is about to commit others is waited for, unless its driver seems to have died: it stays open longer than
+    any output takes to send. The offsets before it are returned then; the sink ends the transaction before it compares.
+    """
+    wanted = list(partitions)
+    try:
+        return client.committed(group, wanted, timeout_s=STABLE_S)
+    except KafkaError as error:
+        if error.code != ErrorCode.UNSTABLE_OFFSET_COMMIT:
+            raise
+    return client.committed(group, wanted, require_stable=not _is_left_open(client, f"{STREAM_ID_PREFIX}{group}"))
+
+
+def _is_left_open(client: Client, transactional_id: str) -> bool:
+    """Whether a transaction is open and not on its way to its end; False where that cannot be asked for."""
+    try:
+        return client.describe_transaction(transactional_id).state == "Ongoing"
+    except KafkaError:
+        return False
 
 
 def known_ids(client: Client, partitions: Iterable[TopicPartition]) -> dict[str, str]:

@@ -20,6 +20,7 @@ import pytest
 
 import ottla.client
 from ottla.client import Client, KafkaError, TopicPartition
+from ottla.spark import topics
 from ottla.spark.decision import BatchRange
 from ottla.spark.errors import FencedDriverError, OffsetConflictError
 from ottla.spark.spool import Spool, SpooledBatch, TaskOutput, discard
@@ -385,6 +386,21 @@ def test_checkpoint_deleted_and_the_query_starts_at_the_committed_offsets(pipeli
     output = task_output(pipeline.rows(1))
     assert restarted.relay.commit([output], batch_id=1, query_id="new", batch_range=following).is_committed_now
     pipeline.check(client, [0, 1])
+
+
+def test_checkpoint_deleted_after_step_6_and_the_source_does_not_wait_for_the_transaction_s_timeout(
+    pipeline: Pipeline, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pipeline.driver().commit(0)
+    kill_driver(pipeline, 1, f"answered:{TXN_OFFSET_COMMIT}")
+    monkeypatch.setattr(topics, "STABLE_S", 0.1)
+    found = topics.committed_offsets(client, pipeline.group, pipeline.range(1).end)
+    assert {partition: one.offset for partition, one in found.items()} == pipeline.range(1).start
+    assert state(client, pipeline) == "Ongoing"
+    restarted = pipeline.driver()
+    assert restarted.relay.commit([], batch_id=0, query_id="new", batch_range=BatchRange(None, pipeline.range(0).end)).is_committed_now
+    assert restarted.commit(1, "again", query_id="new").is_committed_now
+    pipeline.check(client, [0, (1, "again")])
 
 
 @pytest.mark.parametrize("case", ["old checkpoint restored", "group reset by hand", "group shared"])

@@ -172,13 +172,19 @@ def test_a_job_that_fails_leaves_nothing(broker: Broker, topic: str, finished: i
     assert broker.records(topic) == []
 
 
-def test_a_stream_commits_by_a_writer_of_its_own(broker: Broker, client: Client, topic: str, tmp_path: Path) -> None:
-    checkpoint = tmp_path / "checkpoint"
+def checkpoint_of(directory: Path, group: str, topic: str) -> str:
+    """A query's checkpoint in which batch 0 ends at offset 5."""
+    checkpoint = directory / "checkpoint"
     (checkpoint / "offsets").mkdir(parents=True)
     (checkpoint / "metadata").write_text('{"id":"the-query"}')
-    offsets = json.dumps(write_offsets(f"{topic}-g", {TopicPartition(topic, 0): 5}))
+    offsets = json.dumps(write_offsets(group, {TopicPartition(topic, 0): 5}))
     (checkpoint / "offsets" / "0").write_text(f"v1\n{{}}\n{offsets}")
-    options = options_of(broker, topic=topic, group=f"{topic}-g", checkpointLocation=str(checkpoint))
+    return str(checkpoint)
+
+
+def test_a_stream_commits_by_a_writer_of_its_own(broker: Broker, client: Client, topic: str, tmp_path: Path) -> None:
+    checkpoint = checkpoint_of(tmp_path, f"{topic}-g", topic)
+    options = options_of(broker, topic=topic, group=f"{topic}-g", checkpointLocation=checkpoint)
     message = pickle.loads(pickle.dumps(OttlaStreamWriter(options, VALUE))).write(rows_of("x", "y"))
     assert message.query_id == "query"
     for _ in range(2):
@@ -205,6 +211,45 @@ def test_refusals_of_the_broker_come_with_a_hint(broker: Broker, topic: str, cod
         pickle.loads(stored).commit([message])
     pickle.loads(stored).abort([message])
     assert broker.records(topic) == []
+
+
+@pytest.mark.parametrize(
+    ("api", "code", "hint"),
+    [
+        ("InitProducerId", "TRANSACTIONAL_ID_AUTHORIZATION_FAILED", "rights to describe and write the transactional id"),
+        ("InitProducerId", "INVALID_TRANSACTION_TIMEOUT", "lower kafka.transaction.timeout.ms, or raise the broker's"),
+        ("OffsetFetch", "GROUP_AUTHORIZATION_FAILED", "the principal needs the right to read group"),
+        ("Produce", "TOPIC_AUTHORIZATION_FAILED", "the principal needs the right to write to topic"),
+        ("TxnOffsetCommit", "GROUP_AUTHORIZATION_FAILED", "the principal needs the right to read group"),
+    ],
+)
+def test_a_stream_without_a_right_stops_and_goes_on_when_it_has_it(
+    broker: Broker, client: Client, topic: str, tmp_path: Path, api: str, code: str, hint: str
+) -> None:
+    group = f"{topic}-g"
+    given = {"kafka.bootstrap.servers": broker.bootstrap_server, "checkpointLocation": checkpoint_of(tmp_path, group, topic)}
+    options = parse_sink({**given, "topic": topic, "group": group})
+    message = pickle.loads(pickle.dumps(OttlaStreamWriter(options, VALUE))).write(rows_of("x"))
+    broker.fail_next(api, code)
+    with pytest.raises(OutputError, match=f"batch 0 of group '{group}' was not committed: {code}.*{hint}") as caught:
+        OttlaStreamWriter(options, VALUE).commit([message], 0)
+    assert "\n" not in str(caught.value)
+    assert broker.records(topic) == [] and client.committed(group, [TopicPartition(topic, 0)], require_stable=False) == {}
+    OttlaStreamWriter(options, VALUE).commit([message], 0)
+    assert [record.value for record in broker.records(topic)] == [b"x"]
+    assert client.committed(group)[TopicPartition(topic, 0)].offset == 5
+
+
+def test_a_value_over_the_topic_s_limit(broker: Broker, client: Client, topic: str) -> None:
+    client.alter_topic_configs(topic, {"max.message.bytes": "1000"})
+    options = options_of(broker, topic=topic, compression="none")
+    stored = pickle.dumps(OttlaBatchWriter(options, VALUE, False))
+    messages = [pickle.loads(stored).write(rows_of("x" * 2000)), pickle.loads(stored).write(rows_of("y"))]
+    wanted = r"MESSAGE_TOO_LARGE.*; lower kafka.batch.size, or raise the topic's max.message.bytes"
+    with pytest.raises(OutputError, match=wanted):
+        pickle.loads(stored).commit(messages)
+    pickle.loads(stored).abort(messages)
+    assert broker.records(topic) == [], "neither of the two tasks' rows"
 
 
 def test_messages_that_are_too_large_for_spark_are_explained(broker: Broker) -> None:

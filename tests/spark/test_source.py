@@ -147,6 +147,44 @@ def test_topics_that_cannot_be_read(broker: Broker, topic: str) -> None:
         batch_values(broker, assign=f'{{"{topic}":[0,7]}}')
 
 
+@pytest.mark.parametrize(
+    ("api", "code", "message"),
+    [
+        ("Metadata", "TOPIC_AUTHORIZATION_FAILED", r"^subscribe: TOPIC_AUTHORIZATION_FAILED: topic '%s'$"),
+        ("ListOffsets", "TOPIC_AUTHORIZATION_FAILED", r"^subscribe: TOPIC_AUTHORIZATION_FAILED: .*%s"),
+        ("OffsetFetch", "GROUP_AUTHORIZATION_FAILED", r"^group: GROUP_AUTHORIZATION_FAILED: .*'%s-g'"),
+        ("Fetch", "TOPIC_AUTHORIZATION_FAILED", r"^subscribe: TOPIC_AUTHORIZATION_FAILED: reading %s-0 from offset 0$"),
+    ],
+)
+def test_a_read_without_a_right_is_refused_and_goes_on_when_it_has_it(
+    broker: Broker, topic: str, fill: Fill, api: str, code: str, message: str
+) -> None:
+    fill(0, 3)
+    given = {"kafka.bootstrap.servers": broker.bootstrap_server, "subscribe": topic, "group": f"{topic}-g"}
+    reader = OttlaBatchReader(parse_source(given), None)
+    client_of(reader.options.connection)  # its first question is for the brokers
+    broker.fail_next(api, code)
+    try:
+        with pytest.raises(PipelineError, match=message.replace("%s", topic)):
+            values(reader, reader.partitions())
+        assert [row[3] for row in values(reader, reader.partitions())] == [b"0", b"1", b"2"]
+    finally:
+        forget(reader.options.connection)
+
+
+def test_a_broker_that_goes_away_while_a_range_is_read(topic: str, broker: Broker, fill: Fill) -> None:
+    fill(0, 3)
+    given = {"kafka.bootstrap.servers": broker.bootstrap_server, "subscribe": topic, "kafka.request.timeout.ms": "300"}
+    reader = OttlaBatchReader(parse_source(given), None)
+    planned = reader.partitions()
+    try:
+        with broker.pause(), pytest.raises(PipelineError, match=rf"^kafka.bootstrap.servers={broker.bootstrap_server}: "):
+            values(reader, planned)
+        assert len(values(reader, planned)) == 3
+    finally:
+        forget(reader.options.connection)
+
+
 # Gaps and lost records
 
 

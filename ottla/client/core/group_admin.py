@@ -183,16 +183,24 @@ def read_assignment(data: bytes) -> tuple[TopicPartition, ...]:
 
 
 def committed_offsets(
-    cluster: ClusterCore, group_id: str, partitions: Iterable[TopicPartition] | None = None, *, require_stable: bool = False
+    cluster: ClusterCore,
+    group_id: str,
+    partitions: Iterable[TopicPartition] | None = None,
+    *,
+    require_stable: bool = False,
+    timeout_s: float | None = None,
 ) -> Procedure[dict[TopicPartition, Committed]]:
     """The committed offsets of a group, for some partitions or for all; partitions without an offset are left out.
 
-    With `require_stable` it waits for transactions that are about to commit offsets (KIP-447), at most the cluster's timeout.
+    With `require_stable` it waits for transactions that are about to commit offsets (KIP-447), at most `timeout_s`, else the cluster's
+    timeout.
     """
     wanted = None if partitions is None else list(partitions)
     return (
         yield from cluster.retrying(
-            lambda: _committed_offsets(cluster, group_id, wanted, require_stable), codes=frozenset({ErrorCode.UNSTABLE_OFFSET_COMMIT})
+            lambda: _committed_offsets(cluster, group_id, wanted, require_stable),
+            codes=frozenset({ErrorCode.UNSTABLE_OFFSET_COMMIT}),
+            timeout_s=timeout_s,
         )
     )
 

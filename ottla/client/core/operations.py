@@ -240,13 +240,19 @@ def describe_group(cluster: ClusterCore, group: str) -> Procedure[GroupDescripti
 
 
 def committed(
-    cluster: ClusterCore, group: str, partitions: Iterable[TopicPartition] | None = None, *, require_stable: bool = True
+    cluster: ClusterCore,
+    group: str,
+    partitions: Iterable[TopicPartition] | None = None,
+    *,
+    require_stable: bool = True,
+    timeout_s: float | None = None,
 ) -> Procedure[dict[TopicPartition, Committed]]:
     """The offsets that a group has committed, with metadata, for some partitions or all; partitions without one are left out.
 
-    With `require_stable` it waits for transactions that are about to commit offsets (KIP-447).
+    With `require_stable` it waits for transactions that are about to commit offsets (KIP-447), for `timeout_s` at most; `KafkaError`
+    UNSTABLE_OFFSET_COMMIT if they are not done by then.
     """
-    return (yield from group_admin.committed_offsets(cluster, group, partitions, require_stable=require_stable))
+    return (yield from group_admin.committed_offsets(cluster, group, partitions, require_stable=require_stable, timeout_s=timeout_s))
 
 
 def commit(cluster: ClusterCore, group: str, offsets: Mapping[TopicPartition, int | Committed]) -> Procedure[None]:
