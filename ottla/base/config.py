@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.base.log_config import LogConfig
 from ottla.base.settings.coordinators import GroupSettings, TransactionSettings
+from ottla.base.settings.deployments import CLUSTER_DEFAULTS, SINGLE_BROKER_DEFAULTS
 from ottla.base.settings.gathering import ConfigError, Given, Notice, gather
 from ottla.base.settings.listeners import Endpoint, parse_endpoints, protocol_map
 from ottla.base.settings.logs import LogSettings, ReplicationSettings
@@ -33,7 +34,6 @@ __all__ = [
     "BROKER_SETTINGS",
     "GROUP_SETTINGS",
     "SETTINGS",
-    "SINGLE_BROKER_DEFAULTS",
     "TOPIC_SETTINGS",
     "BrokerConfig",
     "ConfigError",
@@ -81,18 +81,6 @@ class _AllSettings(
 
 BROKER_SETTINGS: dict[str, Setting[Any]] = {setting.name: setting for setting in settings_of(_AllSettings)}
 SETTINGS: tuple[Setting[Any], ...] = (*BROKER_SETTINGS.values(), *TOPIC_SETTINGS.values(), *GROUP_SETTINGS.values())
-
-SINGLE_BROKER_DEFAULTS: dict[str, Any] = {
-    "group.initial.rebalance.delay.ms": 0,
-    "offsets.topic.replication.factor": 1,
-    "share.coordinator.state.topic.min.isr": 1,
-    "share.coordinator.state.topic.replication.factor": 1,
-    "transaction.state.log.min.isr": 1,
-    "transaction.state.log.replication.factor": 1,
-}
-"""The values that replace Kafka's defaults when no `zookeeper.connect` is set: one broker can hold one replica, and no other will join."""
-
-CLUSTER_DEFAULTS: dict[str, Any] = {"listeners": ("PLAINTEXT://:9092",)}
 
 
 class BrokerConfig(_AllSettings):

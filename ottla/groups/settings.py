@@ -20,7 +20,7 @@ class GroupCoordinatorSettings:
     session_timeout_min_ms: int  # group.min.session.timeout.ms
     session_timeout_max_ms: int  # group.max.session.timeout.ms
     initial_rebalance_delay_ms: int  # group.initial.rebalance.delay.ms
-    late_metadata_wait_ms: int = 0  # ours: the delay for clients that join before they have asked for their topics' metadata
+    late_metadata_wait_ms: int  # ours: the delay for clients that join before they have asked for their topics' metadata
     new_member_join_timeout_ms: int = 300_000  # a constant in Kafka
     members_max: int  # group.max.size
     offset_metadata_bytes_max: int  # offset.metadata.max.bytes
@@ -35,12 +35,12 @@ class GroupCoordinatorSettings:
     share_session_timeout_ms: int  # group.share.session.timeout.ms
     share_heartbeat_interval_ms: int  # group.share.heartbeat.interval.ms
     share_assignment_interval_ms: int  # group.share.assignment.interval.ms
-    share_gathering_ms: int = 0  # ours: how long the first member of a share group waits for others before partitions are assigned
+    share_gathering_ms: int  # ours: how long the first member of a share group waits for others before partitions are assigned
     share_members_max: int  # group.share.max.size
     share_assignors: tuple[str, ...]  # group.share.assignors
     share_initialize_retry_interval_ms: int  # group.share.initialize.retry.interval.ms
     regex_refresh_interval_ms: int  # group.consumer.regex.refresh.interval.ms
-    offsets_per_group_max: int = 1_000_000  # ours
+    offsets_per_group_max: int  # ottla.group.offsets.max
     member_metadata_bytes_max: int = 512 * 1024  # ours: the protocols and assignment of one member, which must fit one record
     group_metadata_bytes_max: int  # ottla.group.metadata.max.bytes
     protocols_per_member_max: int = 100  # ours

@@ -42,14 +42,12 @@ from ottla.client import (
 from ottla.spark.commit_metadata import CommitMetadata
 from ottla.spark.decision import Batch, BatchRange, is_committed
 from ottla.spark.errors import BrokerError, FencedDriverError, OffsetConflictError, OptionError, SpoolError
+from ottla.spark.options import DELIVERY_TIMEOUT_MS, REQUEST_TIMEOUT_MS, TRANSACTION_TIMEOUT_MS
 from ottla.spark.output_digest import OutputDigest
 from ottla.spark.sending import Slice, read_ahead
 from ottla.spark.spool import TaskOutput, output_bytes_max, too_large
 from ottla.spark.staging import Attachment, attach, steps
 
-REQUEST_TIMEOUT_S = 30.0
-RETRY_S = 120.0
-TRANSACTION_TIMEOUT_MS = 60_000
 PAUSE_S_MIN = 0.05
 PAUSE_S_MAX = 2.0
 RELAYS_MAX = 8
@@ -74,8 +72,8 @@ class Target(NamedTuple):
     bootstrap: str
     config: tuple[tuple[str, str], ...] = ()
     group: str | None = None
-    request_timeout_s: float = REQUEST_TIMEOUT_S
-    retry_s: float = RETRY_S
+    request_timeout_s: float = REQUEST_TIMEOUT_MS / 1000
+    retry_s: float = DELIVERY_TIMEOUT_MS / 1000
     transaction_timeout_ms: int = TRANSACTION_TIMEOUT_MS
     output_bytes_max: int | None = None
     trusts_checkpoint: bool = False

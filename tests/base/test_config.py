@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import MISSING, fields
+
 import pytest
 
 from ottla.base.config import (
@@ -98,7 +100,17 @@ def test_broker_defaults_are_kafkas(name: str, value: object) -> None:
 
 
 def test_a_topic_without_overrides_gets_kafkas_log() -> None:
-    assert BrokerConfig().log_config({}) == LogConfig()
+    log = BrokerConfig().log_config({})
+    same_names = {setting.attribute: setting.default for setting in TOPIC_SETTINGS.values() if hasattr(log, setting.attribute)}
+    assert len(same_names) == 17
+    assert {name: getattr(log, name) for name in same_names} == same_names
+    assert (log.is_deleted, log.is_compacted, log.is_log_append_time, log.is_strict) == (True, False, False, False)
+    assert log.timestamp_after_max_ms == 3_600_000
+    assert log.decompressed_bytes_max == 32 << 20
+
+
+def test_the_settings_of_a_log_repeat_no_default() -> None:
+    assert all(field.default is MISSING and field.default_factory is MISSING for field in fields(LogConfig))
 
 
 def test_names_and_attributes_are_two_forms_of_one() -> None:

@@ -17,6 +17,7 @@ from ottla.server.waiters import Waiters
 from ottla.storage.log import Log
 from ottla.wire.records import Record, encode_batch
 from tests.fakes import ManualClock, ManualTimers, MemDisk, SeededRandom
+from tests.fakes.log_settings import log_settings
 
 TOPIC_ID = bytes(range(16))
 NOW_MS = 1_700_000_000_000
@@ -50,7 +51,7 @@ class World:
         self.timers = ManualTimers(self.clock)
         self.waiters = Waiters(self.timers)
         self.flushes: list[Partition] = []
-        self.partitions = [self._lead(index, is_flush_on_ack, config or LogConfig()) for index in range(partitions)]
+        self.partitions = [self._lead(index, is_flush_on_ack, config or log_settings()) for index in range(partitions)]
         self.broker: Any = SimpleNamespace(
             broker_id=0,
             config=BrokerConfig(),

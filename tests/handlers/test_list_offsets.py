@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from ottla.base.errors import ErrorCode
-from ottla.base.log_config import LogConfig
 from ottla.handlers.list_offsets import handle
 from ottla.wire.batch_header import RECORDS_AT, stamp_crc
 from ottla.wire.messages.list_offsets import (
@@ -15,6 +14,7 @@ from ottla.wire.messages.list_offsets import (
     ListOffsetsTopic,
 )
 from ottla.wire.records import Record, encode_batch
+from tests.fakes.log_settings import log_settings
 from tests.handlers.records_world import NOW_MS, World, batch, request
 
 
@@ -66,7 +66,7 @@ def test_a_timestamp_beyond_64_bits_is_answered() -> None:
     made[27:43] = ((1 << 63) - 1).to_bytes(8, "big") * 2  # base and largest timestamp
     made[RECORDS_AT + 2] = 2  # the record's own is one above the base
     stamp_crc(made, 0, len(made))
-    world = World(config=LogConfig(timestamp_after_max_ms=1 << 63))
+    world = World(config=log_settings(timestamp_after_max_ms=1 << 63))
     append(world, memoryview(made))
     assert ask(world, (0, NOW_MS))[0].error_code == ErrorCode.INVALID_RECORD
 

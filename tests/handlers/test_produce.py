@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from ottla.base.errors import ErrorCode, WireError
-from ottla.base.log_config import LogConfig
 from ottla.handlers.produce import handle
 from ottla.requests.context import Pending
 from ottla.wire.compression import CODEC_ZSTD
 from ottla.wire.messages.produce import PartitionProduceData, PartitionProduceResponse, ProduceRequest, ProduceResponse, TopicProduceData
 from ottla.wire.records import Record, encode_batch
+from tests.fakes.log_settings import log_settings
 from tests.handlers.records_world import NOW_MS, TOPIC_ID, World, batch, request
 
 
@@ -177,7 +177,7 @@ def test_a_refusal_by_the_log_names_the_log_start_offset() -> None:
 
 def test_the_records_that_are_at_fault_are_named() -> None:
     """So that a producer can fail those and send the others again."""
-    world = World(config=LogConfig(is_compacted=True))
+    world = World(config=log_settings(is_compacted=True))
     records = memoryview(encode_batch([Record(0, NOW_MS, key, b"v") for key in (b"a", None, b"b")]))
     [refused] = results(handle(world.broker, request(9), body({0: records})))
     assert refused.error_code == ErrorCode.INVALID_RECORD

@@ -11,6 +11,7 @@ from ottla.base.types import TopicPartition
 from ottla.replication.partition import Partition
 from ottla.storage.log import Log
 from tests.fakes.disk import MemDisk
+from tests.fakes.log_settings import log_settings
 
 KEY = TopicPartition("flights", 0)
 
@@ -23,7 +24,8 @@ def disk() -> MemDisk:
 @pytest.fixture
 def open_log(disk: MemDisk) -> Callable[..., Log]:
     def open_it(config: LogConfig | None = None, *, was_clean: bool = False, recovery_point: int = 0) -> Log:
-        return Log.open(disk, f"/data/{KEY}", KEY, config or LogConfig(), now_ms=1_000, was_clean=was_clean, recovery_point=recovery_point)
+        settings = config or log_settings()
+        return Log.open(disk, f"/data/{KEY}", KEY, settings, now_ms=1_000, was_clean=was_clean, recovery_point=recovery_point)
 
     return open_it
 

@@ -7,13 +7,13 @@ from collections.abc import Callable
 import pytest
 
 from ottla.base.errors import ApiError, ErrorCode
-from ottla.base.log_config import LogConfig
 from ottla.replication.leader import AppendResult
 from ottla.replication.partition import Partition
 from ottla.replication.progress import FollowerFetch
 from ottla.replication.reads import PartitionRead
 from ottla.storage.log import Log
 from ottla.wire.records import Record, encode_batch, iter_batches, read_records
+from tests.fakes.log_settings import log_settings
 
 NOW = 1_000
 OpenLog = Callable[..., Log]
@@ -64,7 +64,7 @@ def values(partition: Partition, offset: int = 0, *, isolation: int = 0) -> list
 
 
 def three(open_log: OpenLog, *, min_insync: int = 2, isr: tuple[int, ...] = (1, 2, 3)) -> Partition:
-    partition = Partition(open_log(LogConfig(min_insync_replicas=min_insync)), broker_id=1)
+    partition = Partition(open_log(log_settings(min_insync_replicas=min_insync)), broker_id=1)
     partition.become_leader(leader_epoch=4, partition_epoch=10, replicas=[1, 2, 3], isr=isr, now_ms=0)
     return partition
 

@@ -7,7 +7,6 @@ from random import Random
 import pytest
 
 from ottla.base.errors import ApiError, ErrorCode
-from ottla.base.log_config import LogConfig
 from ottla.base.types import TopicPartition
 from ottla.replication.follower import AskBounds, FetchAt, Follower, FollowerState, Step, Todo, Wait, divergence_point
 from ottla.replication.follower_log import FollowerLog
@@ -19,6 +18,7 @@ from ottla.storage.epochs import LeaderEpochs
 from ottla.storage.log import Log
 from ottla.wire.records import Record, encode_batch
 from tests.fakes.disk import MemDisk
+from tests.fakes.log_settings import log_settings
 
 KEY = TopicPartition("flights", 0)
 NONE = ErrorCode.NONE
@@ -104,7 +104,7 @@ def test_kip_279_where_to_cut(leader: tuple[int, int], expected: int) -> None:
 
 def replica(broker_id: int) -> Partition:
     disk = MemDisk("/data")
-    log = Log.open(disk, f"/data/{KEY}", KEY, LogConfig(), now_ms=0, was_clean=False)
+    log = Log.open(disk, f"/data/{KEY}", KEY, log_settings(), now_ms=0, was_clean=False)
     return Partition(log, broker_id=broker_id)
 
 
@@ -247,7 +247,7 @@ def test_i17_an_unclean_election_may_cut_it_where_that_is_allowed() -> None:
     (follower,) = lead(a, b, epoch=0)
     write(a, "m1")
     catch_up(a, b, follower)
-    b.log.configure(LogConfig(is_unclean_election_enabled=True))
+    b.log.configure(log_settings(is_unclean_election_enabled=True))
     following(b).truncate(0)
     assert b.is_online and (b.log.log_end_offset, b.high_watermark) == (0, 0)
 

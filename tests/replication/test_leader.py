@@ -7,11 +7,11 @@ import functools
 import pytest
 
 from ottla.base.errors import ErrorCode
-from ottla.base.log_config import LogConfig
 from ottla.machine.contract import LogRecord, Transactional
 from ottla.replication.isr import IsrProposal, IsrState
 from ottla.replication.partition import AppendResult, Partition
 from ottla.wire.records import CODEC_GZIP, iter_batches
+from tests.fakes.log_settings import log_settings
 from tests.replication.records import NOW, OpenLog, append, batch, fetch, mine, refusal, three, values
 
 # One replica
@@ -34,14 +34,14 @@ def test_a_bytearray_is_stamped_in_place(alone: Partition) -> None:
 
 
 def test_min_insync_of_a_single_replica_is_1(open_log: OpenLog) -> None:
-    partition = Partition(open_log(LogConfig(min_insync_replicas=2)), broker_id=1)
+    partition = Partition(open_log(log_settings(min_insync_replicas=2)), broker_id=1)
     partition.become_leader(leader_epoch=0, partition_epoch=0, replicas=[1], isr=[1], now_ms=0)
     append(partition, batch("a"), acks=-1)
     assert partition.require_leading().acknowledgement(0, -1) is ErrorCode.NONE
 
 
 def test_log_append_time_is_answered(open_log: OpenLog) -> None:
-    partition = Partition(open_log(LogConfig(is_log_append_time=True)), broker_id=1)
+    partition = Partition(open_log(log_settings(is_log_append_time=True)), broker_id=1)
     partition.become_leader(leader_epoch=0, partition_epoch=0, replicas=[1], isr=[1], now_ms=0)
     first = partition.require_leading().append(mine("a", sequence=0), acks=1, now_ms=5_000)
     again = partition.require_leading().append(mine("a", sequence=0), acks=1, now_ms=6_000)
@@ -50,7 +50,7 @@ def test_log_append_time_is_answered(open_log: OpenLog) -> None:
 
 
 def test_settings_take_effect_when_they_change(alone: Partition) -> None:
-    alone.log.configure(LogConfig(compression_type="gzip", max_message_bytes=300))
+    alone.log.configure(log_settings(compression_type="gzip", max_message_bytes=300))
     append(alone, batch("a" * 50))
     read = alone.read(0, 1 << 20)
     assert read.slice is not None and next(iter_batches(read.slice.read()))[1].codec == CODEC_GZIP
@@ -188,7 +188,7 @@ def test_i13_kip_903_a_replica_of_an_earlier_life_is_not_proposed(open_log: Open
 
 
 def test_i13_a_replica_below_the_leaders_epoch_start_stays_out(open_log: OpenLog) -> None:
-    log = open_log(LogConfig(min_insync_replicas=1))
+    log = open_log(log_settings(min_insync_replicas=1))
     partition = Partition(log, broker_id=1)
     partition.become_leader(leader_epoch=1, partition_epoch=1, replicas=[1, 2], isr=[1, 2], now_ms=0)
     append(partition, batch("a", "b"))

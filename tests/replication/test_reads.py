@@ -7,7 +7,6 @@ from collections.abc import Callable
 import pytest
 
 from ottla.base.errors import ApiError, ErrorCode
-from ottla.base.log_config import LogConfig
 from ottla.base.types import READ_COMMITTED, READ_UNCOMMITTED
 from ottla.replication.partition import Partition
 from ottla.replication.progress import FollowerFetch
@@ -22,6 +21,7 @@ from ottla.replication.reads import (
 )
 from ottla.storage.log import Log
 from ottla.wire.records import Record, encode_batch
+from tests.fakes.log_settings import log_settings
 
 OpenLog = Callable[..., Log]
 NOTHING = (-1, -1, -1)
@@ -125,7 +125,7 @@ def test_a_follower_reads_to_the_end_of_the_log(open_log: OpenLog) -> None:
 
 
 def test_kip_595_a_reader_is_answered_where_its_history_diverges(open_log: OpenLog) -> None:
-    log = open_log(LogConfig())
+    log = open_log(log_settings())
     partition = two(log, epoch=2)
     write(partition, 10, 20)
     partition.become_leader(leader_epoch=5, partition_epoch=5, replicas=[1, 2], isr=[1, 2], now_ms=0)

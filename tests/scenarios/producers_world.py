@@ -17,13 +17,13 @@ import dataclasses
 from typing import Any
 
 from ottla.base.errors import ApiError
-from ottla.base.log_config import LogConfig
 from ottla.base.types import READ_COMMITTED, READ_UNCOMMITTED, TopicPartition
 from ottla.replication.partition import Partition
 from ottla.replication.verification import VerificationGuard
 from ottla.storage.log import Log
 from ottla.wire.records import CONTROL_COMMIT, Record, encode_batch, iter_batches, read_control_record, read_records
 from tests.fakes.disk import MemDisk
+from tests.fakes.log_settings import log_settings
 from tests.scenarios.transactions_world import Arguments, parse_identity
 
 KEY = TopicPartition("t", 0)
@@ -33,7 +33,7 @@ READ_BYTES = 1 << 20
 class World:
     def __init__(self) -> None:
         self.disk = MemDisk("/data")
-        self.config = LogConfig()
+        self.config = log_settings()
         self.lines: list[str] = []
         self.guards: dict[str, VerificationGuard | None] = {}
         self.sent: dict[tuple[str, ...], bytes] = {}

@@ -10,7 +10,6 @@ import pytest
 
 from ottla.base.cluster_metadata import CONFIG_TOPIC
 from ottla.base.errors import StorageError
-from ottla.base.log_config import LogConfig
 from ottla.base.types import TopicPartition
 from ottla.controller.api import ConfigEntry, ConfigOperation, ConfigRequest
 from ottla.replication.partition import Partition
@@ -18,6 +17,7 @@ from ottla.server.flusher import Flusher
 from ottla.storage.log import Log
 from ottla.wire.records import Record, encode_batch
 from tests.fakes.disk import MemDisk
+from tests.fakes.log_settings import log_settings
 from tests.server.conftest import MakeServer
 from tests.server.threads import run_until
 
@@ -33,7 +33,7 @@ class World:
 
     def partition(self, index: int, *, is_flush_on_ack: bool = True, flush_messages: int = 1 << 62) -> Partition:
         key = TopicPartition("t", index)
-        log = Log.open(self.disk, f"/data/{key}", key, LogConfig(flush_messages=flush_messages), now_ms=0, was_clean=True)
+        log = Log.open(self.disk, f"/data/{key}", key, log_settings(flush_messages=flush_messages), now_ms=0, was_clean=True)
         made = Partition(log, broker_id=0, is_flush_on_ack=is_flush_on_ack, request_flush=self.flusher.request)
         made.become_leader(leader_epoch=0, partition_epoch=0, replicas=(0,), isr=(0,), now_ms=0)
         return made
@@ -125,7 +125,7 @@ def test_flush_messages_begins_to_count_anew_after_each_flush() -> None:
     append(partition)
     world.run()
     assert partition.log.recovery_point == 12
-    partition.log.configure(LogConfig(flush_messages=2, is_unclean_election_enabled=True))
+    partition.log.configure(log_settings(flush_messages=2, is_unclean_election_enabled=True))
     append(partition, 2)
     assert len(world.work) == 1
     world.run()

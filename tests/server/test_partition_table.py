@@ -9,13 +9,13 @@ import pytest
 from ottla.adapters.disk import OsDisk, OsFile
 from ottla.adapters.randomness import SystemRandom
 from ottla.base.errors import ApiError, DiskError, ErrorCode
-from ottla.base.log_config import LogConfig
 from ottla.base.types import TopicPartition
 from ottla.replication.partition import Partition
 from ottla.server.log_directories import LogDirectoryState
 from ottla.server.partition_table import PartitionTable
 from ottla.wire.records import Record, encode_batch
 from tests.fakes import ManualClock
+from tests.fakes.log_settings import log_settings
 
 FIRST, SECOND = bytes(range(16)), bytes(range(16, 32))
 
@@ -39,7 +39,7 @@ def append(partition: Partition, count: int) -> None:
 
 
 def open_all(table: PartitionTable, topic: str, count: int, topic_id: bytes = FIRST) -> list[Partition]:
-    return [table.open(TopicPartition(topic, index), topic_id, LogConfig(), is_new=True) for index in range(count)]
+    return [table.open(TopicPartition(topic, index), topic_id, log_settings(), is_new=True) for index in range(count)]
 
 
 def test_found_by_name_and_by_id(tmp_path: Path) -> None:
@@ -48,7 +48,7 @@ def test_found_by_name_and_by_id(tmp_path: Path) -> None:
     assert table.get("t", 0) is first and table.get_by_id(FIRST, 1) is second
     assert table.get("t", 2) is None and table.get("u", 0) is None and table.get_by_id(SECOND, 0) is None
     assert table.topic_name(FIRST) == "t" and table.count() == 2 and list(table.all()) == [first, second]
-    assert table.open(TopicPartition("t", 0), FIRST, LogConfig()) is first, "a replica that is there is not opened again"
+    assert table.open(TopicPartition("t", 0), FIRST, log_settings()) is first, "a replica that is there is not opened again"
 
 
 def test_new_partitions_are_spread_and_found_again(tmp_path: Path) -> None:
@@ -59,7 +59,7 @@ def test_new_partitions_are_spread_and_found_again(tmp_path: Path) -> None:
     places = {partition.topic_partition: partition.log.directory for partition in table.all()}
     again = table_of(directories)
     for key, place in places.items():
-        assert again.open(key, FIRST, LogConfig()).log.directory == place
+        assert again.open(key, FIRST, log_settings()).log.directory == place
 
 
 def test_a_deleted_partition_is_forgotten_and_may_be_made_again(tmp_path: Path) -> None:
@@ -70,7 +70,7 @@ def test_a_deleted_partition_is_forgotten_and_may_be_made_again(tmp_path: Path) 
     assert path is not None and path.endswith("-delete") and Path(path).is_dir()
     assert table.get("t", 0) is None and table.get_by_id(FIRST, 0) is None and table.topic_name(FIRST) is None
     assert table.delete(key, FIRST) is None
-    assert table.open(key, SECOND, LogConfig(), is_new=True).topic_id == SECOND
+    assert table.open(key, SECOND, log_settings(), is_new=True).topic_id == SECOND
 
 
 def test_i41_a_log_of_an_earlier_topic_of_that_name_is_not_opened(tmp_path: Path) -> None:
@@ -78,7 +78,7 @@ def test_i41_a_log_of_an_earlier_topic_of_that_name_is_not_opened(tmp_path: Path
     open_all(table_of(directories), "t", 1)
     table = table_of(directories)
     with pytest.raises(ApiError) as refused:
-        table.open(TopicPartition("t", 0), SECOND, LogConfig())
+        table.open(TopicPartition("t", 0), SECOND, log_settings())
     assert refused.value.code is ErrorCode.KAFKA_STORAGE_ERROR
     assert table.absence("t", 0) is ErrorCode.KAFKA_STORAGE_ERROR and table.absence("t", 1) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
@@ -100,13 +100,13 @@ def test_what_may_lie_in_an_unknown_directory_is_not_made_anew(tmp_path: Path) -
     table = table_of([*directories, unknown])
     key = TopicPartition("old", 0)
     with pytest.raises(ApiError, match="may lie in"):
-        table.open(key, SECOND, LogConfig())
+        table.open(key, SECOND, log_settings())
     assert table.absence("old", 0) is ErrorCode.KAFKA_STORAGE_ERROR and table.delete(key, SECOND) is None
     (new,) = open_all(table, "new", 1)
     assert "/a/" in new.log.directory
     unknown.come_online()
     table.scan(unknown)
-    assert unknown.is_claimed and table.open(key, SECOND, LogConfig()).is_online
+    assert unknown.is_claimed and table.open(key, SECOND, log_settings()).is_online
 
 
 def test_a_deletion_that_a_kill_cut_off_is_finished(tmp_path: Path) -> None:
@@ -117,7 +117,7 @@ def test_a_deletion_that_a_kill_cut_off_is_finished(tmp_path: Path) -> None:
     assert table.delete(key, SECOND) is None, "another topic's directory stays"
     path = table.delete(key, FIRST)
     assert path is not None and Path(path).is_dir()
-    assert table.open(key, SECOND, LogConfig(), is_new=True).is_online
+    assert table.open(key, SECOND, log_settings(), is_new=True).is_online
 
 
 @pytest.mark.parametrize("rounds", ["neither", "after the deletion", "after the creation"])
@@ -143,7 +143,7 @@ def test_i41_a_topic_made_anew_does_not_inherit_checkpoints(tmp_path: Path, roun
     directory.release()
 
     directories = directories_of(tmp_path, "a")
-    again = table_of(directories).open(key, SECOND, LogConfig())
+    again = table_of(directories).open(key, SECOND, log_settings())
     assert (again.log.log_start_offset, again.log.log_end_offset, again.log.recovery_point) == (0, 3, 0)
     assert not directories[0].clean_offsets
     directories[0].release()
@@ -166,11 +166,11 @@ def test_what_is_noted_of_a_log_that_cannot_be_opened_is_kept(tmp_path: Path) ->
     segment.rename(tmp_path / "aside")
     segment.mkdir()
     with pytest.raises(ApiError, match="cannot"):
-        table.open(key, FIRST, LogConfig())
+        table.open(key, FIRST, log_settings())
     directories[0].plan_checkpoints(table.all())()
     segment.rmdir()
     (tmp_path / "aside").rename(segment)
-    assert table.open(key, FIRST, LogConfig()).log.log_start_offset == 10
+    assert table.open(key, FIRST, log_settings()).log.log_start_offset == 10
     directories[0].release()
     assert directories_of(tmp_path, "a")[0].noted(key, FIRST).log_start_offset == 10
 
@@ -203,10 +203,10 @@ def test_a_log_that_could_not_be_made_for_lack_of_room_is_made_later(tmp_path: P
     table, key = table_on(disk, [directory]), TopicPartition("t", 0)
     disk.full = str(tmp_path / "a" / "t-0")
     with pytest.raises(ApiError, match="No space left"):
-        table.open(key, FIRST, LogConfig(), is_new=True)
+        table.open(key, FIRST, log_settings(), is_new=True)
     assert table.unopened_in(directory) == [key] and not table.is_whole(directory)
     disk.full = ""
-    made = table.open(key, FIRST, LogConfig(), is_new=True)
+    made = table.open(key, FIRST, log_settings(), is_new=True)
     assert table.unopened_in(directory) == [] and table.is_whole(directory) and made.log.log_end_offset == 0
     assert directory.partition_names() == ["t-0"]
 
@@ -216,7 +216,7 @@ def test_a_damaged_log_is_not_tried_again_and_again(tmp_path: Path) -> None:
     open_all(table_of([directory]), "t", 1)
     table = table_of([directory])
     with pytest.raises(ApiError):
-        table.open(TopicPartition("t", 0), SECOND, LogConfig())
+        table.open(TopicPartition("t", 0), SECOND, log_settings())
     assert table.unopened_in(directory) == []
     assert not table.is_whole(directory), "a clean marker would hide what is wrong from the next start"
 
@@ -237,7 +237,7 @@ def test_a_topic_made_anew_while_its_old_directory_is_offline_goes_to_a_healthy_
     again = table_of(directories_again := [directories[1], directories[0]])
     directories[0].come_online()
     assert again.scan(directories[0]) == [], "after a restart nothing is known of the deletion"
-    assert again.open(key, SECOND, LogConfig()).log.directory == new.log.directory
+    assert again.open(key, SECOND, log_settings()).log.directory == new.log.directory
     assert directories_again[1].partition_names() == ["t-0"]
 
     disk.full = ""

@@ -11,6 +11,7 @@ from ottla.storage.log import Log
 from ottla.wire.batch_header import BatchHeader, iter_batches, read_batch_header
 from ottla.wire.records import CONTROL_ABORT, CONTROL_COMMIT, Record, encode_batch, encode_control_batch
 from tests.fakes.disk import MemDisk
+from tests.fakes.log_settings import log_settings
 
 ROOT = "/data"
 PARTITION = TopicPartition("orders", 3)
@@ -57,7 +58,7 @@ def marker_of(*, is_commit: bool, producer_id: int, producer_epoch: int = 0, tim
 class LogBuilder:
     """Plays the log's caller: keeps its checkpoints, and opens it again after a stop or a crash."""
 
-    config: LogConfig = field(default_factory=LogConfig)
+    config: LogConfig = field(default_factory=log_settings)
     disk: Disk = field(default_factory=lambda: MemDisk(ROOT))
     now_ms: int = 2_000
     recovery_point: int = 0

@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 
 from ottla.base.errors import StorageError
-from ottla.base.log_config import LogConfig
 from ottla.storage.file_slice import DirectorySync, PathSync, SharedFile
 from tests.fakes.disk import MemDisk
+from tests.fakes.log_settings import log_settings
 from tests.storage.log_builder import LogBuilder, batch_of, marker_of, offsets_of
 
 
 def test_contents_come_before_names() -> None:
-    built = LogBuilder(LogConfig(segment_bytes=100))
+    built = LogBuilder(log_settings(segment_bytes=100))
     built.append_many(3)
     kinds = [type(file) for file in built.log.unflushed_files()]
     assert kinds[:3] == [SharedFile] * 3

@@ -8,11 +8,12 @@ from ottla.base.log_config import LogConfig
 from ottla.storage.file_renames import deleted_directory
 from ottla.storage.log import Log
 from tests.fakes.disk import MemDisk
+from tests.fakes.log_settings import log_settings
 from tests.fakes.randomness import SeededRandom
 from tests.storage.log_builder import DIRECTORY, PARTITION, ROOT, TOPIC_ID, LogBuilder, batch_of, names, offsets_of, read_all
 
 SIZE = len(batch_of())
-CONFIG = LogConfig(segment_bytes=4 * SIZE, index_interval_bytes=SIZE, is_compacted=True, is_deleted=False)
+CONFIG = log_settings(segment_bytes=4 * SIZE, index_interval_bytes=SIZE, is_compacted=True, is_deleted=False)
 KEPT = [1, 6, 11]
 
 
@@ -62,7 +63,7 @@ def test_a_reader_of_the_old_segments_is_not_disturbed() -> None:
     assert piece.read() == before
 
 
-PLAIN = LogConfig(segment_bytes=4 * SIZE, index_interval_bytes=SIZE)
+PLAIN = log_settings(segment_bytes=4 * SIZE, index_interval_bytes=SIZE)
 GAPS = [(0, [1]), (4, [5]), (8, [11])]
 
 

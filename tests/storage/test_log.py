@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from ottla.base.errors import ApiError, ErrorCode, StorageError
-from ottla.base.log_config import LogConfig
 from ottla.storage.log import Log
 from ottla.wire.batch_header import check_crc, read_batch_header
 from tests.fakes.disk import MemDisk
+from tests.fakes.log_settings import log_settings
 from tests.fakes.randomness import SeededRandom
 from tests.storage.log_builder import DIRECTORY, PARTITION, TOPIC_ID, LogBuilder, batch_of, marker_of, names, offsets_of, read_all
 
@@ -32,7 +32,7 @@ def test_append_stamps_offset_and_epoch_and_nothing_else() -> None:
 
 def test_the_active_segment_has_its_indexes_from_the_start() -> None:
     """Kafka makes them with the log, and tools look for one beside each `.log`; they are empty until the first entry is due."""
-    built = LogBuilder(LogConfig(segment_bytes=200))
+    built = LogBuilder(log_settings(segment_bytes=200))
     first = {f"{0:020d}{suffix}" for suffix in (".log", ".index", ".timeindex")}
     assert first <= set(names(built.disk))
     built.append_many(6)
@@ -89,7 +89,7 @@ def test_read_outside_of_the_log_is_refused() -> None:
 
 
 def test_old_offsets_are_found_by_the_index_as_well_as_recent_ones() -> None:
-    built = LogBuilder(LogConfig(index_interval_bytes=256))
+    built = LogBuilder(log_settings(index_interval_bytes=256))
     built.append_many(1_500, 2)
     for offset in [*range(0, 3_000, 37), 2_999]:
         piece = built.log.read(offset, 1, end_offset=3_000)
@@ -100,7 +100,7 @@ def test_old_offsets_are_found_by_the_index_as_well_as_recent_ones() -> None:
 
 def test_rolls_by_size_and_names_segments_by_their_first_offset() -> None:
     size = len(batch_of(1))
-    built = LogBuilder(LogConfig(segment_bytes=3 * size))
+    built = LogBuilder(log_settings(segment_bytes=3 * size))
     built.append_many(7)
     assert [segment.base_offset for segment in built.log.segments] == [0, 3, 6]
     assert {"00000000000000000003.log", "00000000000000000003.snapshot", "00000000000000000000.index"} <= set(names(built.disk))
@@ -110,14 +110,14 @@ def test_rolls_by_size_and_names_segments_by_their_first_offset() -> None:
 
 
 def test_rolls_by_the_age_of_the_first_batch_in_the_segment() -> None:
-    built = LogBuilder(LogConfig(segment_ms=100))
+    built = LogBuilder(log_settings(segment_ms=100))
     for timestamp in (1_000, 1_100, 1_101, 1_150):
         built.append(batch_of(timestamp=timestamp))
     assert [segment.base_offset for segment in built.log.segments] == [0, 2]
 
 
 def test_rolls_by_the_clock_when_records_have_no_timestamp() -> None:
-    built = LogBuilder(LogConfig(segment_ms=100))
+    built = LogBuilder(log_settings(segment_ms=100))
     built.append(batch_of(timestamp=-1))
     built.append(batch_of(timestamp=-1))
     built.now_ms += 101
@@ -126,7 +126,7 @@ def test_rolls_by_the_clock_when_records_have_no_timestamp() -> None:
 
 
 def test_age_counts_after_a_reopening_too() -> None:
-    built = LogBuilder(LogConfig(segment_ms=100))
+    built = LogBuilder(log_settings(segment_ms=100))
     built.append(batch_of(timestamp=1_000))
     built.reopen()
     built.append(batch_of(timestamp=1_101))
@@ -134,7 +134,7 @@ def test_age_counts_after_a_reopening_too() -> None:
 
 
 def test_rolls_when_an_index_is_full() -> None:
-    built = LogBuilder(LogConfig(index_interval_bytes=1, segment_index_bytes=60))
+    built = LogBuilder(log_settings(index_interval_bytes=1, segment_index_bytes=60))
     built.append_many(12)
     assert all(len(segment.index) <= 4 for segment in built.log.segments)
     assert [segment.base_offset for segment in built.log.segments] == [0, 5, 10]
@@ -153,7 +153,7 @@ def test_a_follower_writes_many_batches_across_segments() -> None:
     for number in range(20):
         leader.append(batch_of(2, timestamp=1_000 + number), leader_epoch=number // 7)
     data = b"".join(piece for _, piece in read_all(leader.log))
-    follower = LogBuilder(LogConfig(segment_bytes=500))
+    follower = LogBuilder(log_settings(segment_bytes=500))
     follower.log.append_as_follower(memoryview(bytearray(data)))
     assert b"".join(piece for _, piece in read_all(follower.log)) == data
     assert len(follower.log.segments) > 3
@@ -161,7 +161,7 @@ def test_a_follower_writes_many_batches_across_segments() -> None:
 
 
 def test_truncation_cuts_at_a_batch_and_forgets_everything_behind_it() -> None:
-    built = LogBuilder(LogConfig(segment_bytes=400, index_interval_bytes=100))
+    built = LogBuilder(log_settings(segment_bytes=400, index_interval_bytes=100))
     for number in range(20):
         built.append(batch_of(2), leader_epoch=number // 5)
     before = read_all(built.log)
@@ -174,7 +174,7 @@ def test_truncation_cuts_at_a_batch_and_forgets_everything_behind_it() -> None:
 
 
 def test_truncation_to_a_segment_boundary_makes_the_segment_before_it_active_again() -> None:
-    built = LogBuilder(LogConfig(segment_bytes=300))
+    built = LogBuilder(log_settings(segment_bytes=300))
     built.append_many(9)
     bases = [segment.base_offset for segment in built.log.segments]
     built.log.truncate_to(bases[1])
@@ -255,7 +255,7 @@ def test_a_damaged_index_of_aborted_transactions_is_made_again() -> None:
 
 def test_retention_never_passes_the_high_watermark() -> None:
     """I7."""
-    built = LogBuilder(LogConfig(segment_bytes=300, retention_ms=10))
+    built = LogBuilder(log_settings(segment_bytes=300, retention_ms=10))
     built.append_many(9)
     assert built.log.delete_expired(10_000_000, 0) == []
     bases = [segment.base_offset for segment in built.log.segments]
@@ -266,7 +266,7 @@ def test_retention_never_passes_the_high_watermark() -> None:
 
 
 def test_everything_may_expire_and_offsets_go_on() -> None:
-    built = LogBuilder(LogConfig(retention_ms=10))
+    built = LogBuilder(log_settings(retention_ms=10))
     built.append_many(4)
     built.log.delete_expired(10_000_000, 4)
     assert (built.log.log_start_offset, built.log.log_end_offset, built.log.size_bytes) == (4, 4, 0)
@@ -275,7 +275,7 @@ def test_everything_may_expire_and_offsets_go_on() -> None:
 
 
 def test_a_slice_outlives_the_segment_that_it_came_from() -> None:
-    built = LogBuilder(LogConfig(retention_ms=10))
+    built = LogBuilder(log_settings(retention_ms=10))
     batch = batch_of()
     built.append(batch)
     piece = built.log.read(0, 1 << 20, end_offset=1)
@@ -287,7 +287,7 @@ def test_a_slice_outlives_the_segment_that_it_came_from() -> None:
 
 def test_what_was_marked_flushed_survives_power_loss() -> None:
     """I5, with a group commit in which more was appended while the sync ran."""
-    built = LogBuilder(LogConfig(segment_bytes=300))
+    built = LogBuilder(log_settings(segment_bytes=300))
     built.append_many(7)
     end, files = built.log.log_end_offset, built.log.unflushed_files()
     built.append_many(5)
@@ -350,7 +350,7 @@ def test_a_failed_append_that_cannot_be_cut_breaks_the_log_until_it_is_opened_an
 
 @pytest.mark.parametrize("operation", ["open", "write", "rename", "truncate"])
 def test_a_roll_that_fails_at_any_step_changes_nothing(operation: str) -> None:
-    built = LogBuilder(LogConfig(index_interval_bytes=10))
+    built = LogBuilder(log_settings(index_interval_bytes=10))
     built.append_many(5)
     assert isinstance(built.disk, MemDisk)
     for after in range(6):
@@ -393,7 +393,7 @@ def test_delete_renames_the_directory_as_kafka_does() -> None:
 def test_settings_may_change_while_the_log_is_open() -> None:
     built = LogBuilder()
     built.append_many(4)
-    built.log.configure(LogConfig(segment_bytes=1))
+    built.log.configure(log_settings(segment_bytes=1))
     built.append_many(2)
     assert [segment.base_offset for segment in built.log.segments] == [0, 4, 5]
 
@@ -403,7 +403,7 @@ class LogMachine(RuleBasedStateMachine):
 
     @initialize(segment=st.sampled_from([200, 700, 1 << 20]), interval=st.sampled_from([1, 200, 4096]))
     def start(self, segment: int, interval: int) -> None:
-        self.built = LogBuilder(LogConfig(segment_bytes=segment, index_interval_bytes=interval, retention_ms=1 << 40))
+        self.built = LogBuilder(log_settings(segment_bytes=segment, index_interval_bytes=interval, retention_ms=1 << 40))
         self.model: list[tuple[int, bytes]] = []
         self.end = 0
         self.log_start = 0

@@ -6,10 +6,10 @@ from random import Random
 
 import pytest
 
-from ottla.base.log_config import LogConfig
 from ottla.storage.segment import LOOKUP_BYTES
 from ottla.storage.timestamps import LOOK_BYTES
 from tests.fakes.disk import MemDisk, MemFile
+from tests.fakes.log_settings import log_settings
 from tests.storage.log_builder import LogBuilder, batch_of
 from tools.bench.log_length import log_length
 
@@ -39,7 +39,7 @@ class CountingDisk(MemDisk):
 
 
 def built(batches: int, segment_bytes: int) -> LogBuilder:
-    log = LogBuilder(LogConfig(segment_bytes=segment_bytes, index_interval_bytes=INTERVAL), disk=CountingDisk("/data"))
+    log = LogBuilder(log_settings(segment_bytes=segment_bytes, index_interval_bytes=INTERVAL), disk=CountingDisk("/data"))
     for number in range(batches):
         log.append(batch_of(1, timestamp=1_000 + number))
     return log

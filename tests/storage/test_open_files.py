@@ -11,6 +11,7 @@ from ottla.storage.log import Log
 from ottla.storage.open_files import OpenFiles
 from ottla.storage.segment import COPY_BYTES_MAX
 from ottla.wire.batch_header import read_batch_header
+from tests.fakes.log_settings import log_settings
 from tests.storage.log_builder import batch_of
 
 
@@ -19,7 +20,7 @@ def logs_of(tmp_path: Path, count: int, open_files: OpenFiles, config: LogConfig
     for number in range(count):
         key = TopicPartition("t", number)
         made.append(
-            Log.open(OsDisk(), f"{tmp_path}/{key}", key, config or LogConfig(), now_ms=0, was_clean=True, open_files=open_files)
+            Log.open(OsDisk(), f"{tmp_path}/{key}", key, config or log_settings(), now_ms=0, was_clean=True, open_files=open_files)
         )
     return made
 
@@ -59,7 +60,7 @@ def test_a_log_that_is_written_again_and_again_mostly_keeps_its_file(tmp_path: P
 
 def test_sealed_segments_have_a_bound_of_their_own_and_give_way_first(tmp_path: Path) -> None:
     open_files = OpenFiles(6, sealed_max=3)
-    logs = logs_of(tmp_path, 3, open_files, LogConfig(segment_bytes=300))
+    logs = logs_of(tmp_path, 3, open_files, log_settings(segment_bytes=300))
     for _ in range(12):
         for log in logs:
             append(log, 2)

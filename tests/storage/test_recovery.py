@@ -11,6 +11,7 @@ from ottla.base.log_config import LogConfig
 from ottla.storage.log import Log
 from ottla.storage.recovery import offset_of
 from tests.fakes.disk import MemDisk
+from tests.fakes.log_settings import log_settings
 from tests.fakes.randomness import SeededRandom
 from tests.storage.log_builder import (
     DIRECTORY,
@@ -25,7 +26,7 @@ from tests.storage.log_builder import (
     read_all,
 )
 
-SMALL = LogConfig(segment_bytes=600, index_interval_bytes=150)
+SMALL = log_settings(segment_bytes=600, index_interval_bytes=150)
 
 
 class CountingDisk(MemDisk):
@@ -86,7 +87,7 @@ def test_a_clean_stop_and_start_changes_nothing() -> None:
 
 def test_a_clean_start_looks_at_the_end_only() -> None:
     disk = CountingDisk(ROOT)
-    built = LogBuilder(LogConfig(segment_bytes=20_000, index_interval_bytes=1_000), disk=disk)
+    built = LogBuilder(log_settings(segment_bytes=20_000, index_interval_bytes=1_000), disk=disk)
     built.append_many(2_000)
     built.log.close(clean=True)
     built.checkpoint()
@@ -106,7 +107,7 @@ def test_after_a_kill_everything_written_is_there() -> None:
 
 def test_after_a_kill_only_what_lies_behind_the_recovery_point_is_read() -> None:
     disk = CountingDisk(ROOT)
-    built = LogBuilder(LogConfig(segment_bytes=200_000, index_interval_bytes=1_000), disk=disk)
+    built = LogBuilder(log_settings(segment_bytes=200_000, index_interval_bytes=1_000), disk=disk)
     built.append_many(9_000, size=100)
     built.log.flush()
     built.log.write_recovery_aids(0)
@@ -384,7 +385,7 @@ def test_a_torn_partition_metadata_is_reported_and_written_again() -> None:
 
 def test_i44_what_a_failed_sync_may_have_dropped_is_written_again() -> None:
     """The kernel takes the pages for clean, so that a sync through a fresh descriptor says that all is well; then the power fails."""
-    built = LogBuilder(LogConfig(segment_bytes=3 * len(batch_of()), index_interval_bytes=1))
+    built = LogBuilder(log_settings(segment_bytes=3 * len(batch_of()), index_interval_bytes=1))
     disk = built.disk
     assert isinstance(disk, MemDisk)
     built.append_many(2)

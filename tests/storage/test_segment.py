@@ -9,13 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla.base.errors import DamagedLogError, StorageError
-from ottla.base.log_config import LogConfig
 from ottla.storage import segment as segment_module
 from ottla.storage.aborted import AbortedTransaction
 from ottla.storage.open_files import OpenFiles
 from ottla.storage.segment import Segment
 from ottla.wire.batch_header import read_batch_header
 from tests.fakes.disk import MemDisk
+from tests.fakes.log_settings import log_settings
 from tests.storage.log_builder import ROOT, LogBuilder, batch_of
 
 
@@ -25,7 +25,7 @@ def segment_of(counts: list[int], *, interval: int = 150, disk: MemDisk | None =
         disk or MemDisk(ROOT),
         ROOT,
         100,
-        config=LogConfig(index_interval_bytes=interval),
+        config=log_settings(index_interval_bytes=interval),
         now_ms=0,
         open_files=open_files or OpenFiles(),
         notes=[],
@@ -137,7 +137,7 @@ def test_aborted_transactions_are_kept_cut_and_read_again() -> None:
 
 
 def test_jitter_makes_segments_roll_earlier_but_the_same_in_every_run() -> None:
-    config = LogConfig(segment_ms=1_000, segment_jitter_ms=500)
+    config = log_settings(segment_ms=1_000, segment_jitter_ms=500)
     limits = [LogBuilder(config).log.active.roll_ms for _ in range(2)]
     assert limits[0] == limits[1] and 500 < limits[0] <= 1_000
 
@@ -152,7 +152,7 @@ def test_truncating_restores_size_tail_and_indexes() -> None:
 
 @pytest.mark.parametrize("length", [-1, 3, 1 << 30])
 def test_a_batch_with_a_damaged_length_is_not_served(length: int) -> None:
-    built = LogBuilder(LogConfig(index_interval_bytes=1))
+    built = LogBuilder(log_settings(index_interval_bytes=1))
     built.append_many(9)
     log = built.reopen()
     position = log.segments[0].position_of(4)

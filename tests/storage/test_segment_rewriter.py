@@ -18,11 +18,12 @@ from ottla.storage.log import Log
 from ottla.storage.segment_rewriter import CompactionJob, CompactionResult, compact, short_key
 from ottla.wire.records import CODEC_ZSTD, CONTROL_ABORT, BatchHeader, Record, encode_batch, iter_batches, read_control_record, read_records
 from tests.fakes.disk import MemDisk
+from tests.fakes.log_settings import log_settings
 
 KEY = TopicPartition("accounts", 0)
 DIRECTORY = f"/data/{KEY}"
 RETENTION = 1_000
-CONFIG = LogConfig(
+CONFIG = log_settings(
     is_compacted=True,
     is_deleted=False,
     min_cleanable_dirty_ratio=0.0,
@@ -272,7 +273,7 @@ def test_segments_are_merged_and_split_by_size(disk: MemDisk) -> None:
         partition.log.roll()
     run(partition)
     assert len(partition.log.segments) == 2
-    partition.log.configure(LogConfig(is_compacted=True, min_cleanable_dirty_ratio=0.0, segment_bytes=600))
+    partition.log.configure(log_settings(is_compacted=True, min_cleanable_dirty_ratio=0.0, segment_bytes=600))
     put(partition, ("k0", "y"))
     result = run(partition)
     assert len(result.bases) > 2 and list(result.bases) == [segment.base_offset for segment in partition.log.segments[:-1]]
@@ -358,9 +359,9 @@ def test_a_log_is_due_when_enough_of_it_is_dirty(partition: Partition) -> None:
     for number in range(4):
         put(partition, ("a", str(number)))
         partition.log.roll()
-    half = LogConfig(is_compacted=True, min_cleanable_dirty_ratio=0.5)
+    half = log_settings(is_compacted=True, min_cleanable_dirty_ratio=0.5)
     assert due(partition, half, first_dirty=1) and not due(partition, half, first_dirty=2)
-    assert not due(partition, LogConfig(is_compacted=False), first_dirty=0)
+    assert not due(partition, log_settings(is_compacted=False), first_dirty=0)
     assert due(partition, half, first_dirty=99), "a checkpoint beyond the log is of another log"
     assert not due(partition, half, first_dirty=4)
 
@@ -369,9 +370,9 @@ def test_max_lag_makes_due_and_min_lag_holds_back(partition: Partition) -> None:
     for number in range(4):
         put(partition, ("a", str(number)))
         partition.log.roll()
-    lag = LogConfig(is_compacted=True, min_cleanable_dirty_ratio=0.9, max_compaction_lag_ms=50)
+    lag = log_settings(is_compacted=True, min_cleanable_dirty_ratio=0.9, max_compaction_lag_ms=50)
     assert due(partition, lag, first_dirty=3, now_ms=56) and not due(partition, lag, first_dirty=3, now_ms=55)
-    young = LogConfig(is_compacted=True, min_cleanable_dirty_ratio=0.0, min_compaction_lag_ms=50)
+    young = log_settings(is_compacted=True, min_cleanable_dirty_ratio=0.0, min_compaction_lag_ms=50)
     assert due(partition, young, first_dirty=0, now_ms=55) and not due(partition, young, first_dirty=0, now_ms=54)
 
 
@@ -408,7 +409,7 @@ def test_a_log_that_changed_meanwhile_is_left_as_it_is(disk: MemDisk, partition:
     result = compact(disk, job)
     assert result is not None
     partition.require_leading().delete_records(2)
-    partition.log.configure(LogConfig(is_compacted=True))
+    partition.log.configure(log_settings(is_compacted=True))
     partition.log.delete_expired(0, partition.high_watermark)
     before = records(partition)
     assert install(partition.log, job, result) is None

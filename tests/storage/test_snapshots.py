@@ -5,10 +5,10 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.base.log_config import LogConfig
 from ottla.storage.producers import ProducerStates
 from ottla.storage.snapshots import ProducerSnapshots, aborted_between, replay
 from tests.fakes.disk import MemDisk
+from tests.fakes.log_settings import log_settings
 from tests.storage.log_builder import DIRECTORY, PARTITION, ROOT, LogBuilder, batch_of, marker_of, names
 
 
@@ -24,7 +24,7 @@ def rows_of(producers: ProducerStates) -> list[tuple[object, ...]]:
 
 @given(st.lists(st.tuples(st.integers(0, 2), st.sampled_from(["data", "data", "commit", "abort", "roll"])), max_size=25))
 def test_any_snapshot_and_the_batches_behind_it_give_the_live_state(steps: list[tuple[int, str]]) -> None:
-    built = LogBuilder(LogConfig(index_interval_bytes=100))
+    built = LogBuilder(log_settings(index_interval_bytes=100))
     sequences = [0, 0, 0]
     for producer, step in steps:
         if step == "roll":

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.base.log_config import LogConfig
 from ottla.wire.batch_header import LOG_APPEND_TIME, set_max_timestamp
+from tests.fakes.log_settings import log_settings
 from tests.storage.log_builder import LogBuilder, batch_of
 
 starts = st.lists(st.integers(-1, 60), min_size=1, max_size=30)
@@ -15,7 +15,7 @@ starts = st.lists(st.integers(-1, 60), min_size=1, max_size=30)
 
 def built_from(timestamps: list[int], *, segment_bytes: int = 500) -> tuple[LogBuilder, list[int]]:
     """A log with two records a batch, and the timestamp of every record."""
-    built = LogBuilder(LogConfig(segment_bytes=segment_bytes, index_interval_bytes=100))
+    built = LogBuilder(log_settings(segment_bytes=segment_bytes, index_interval_bytes=100))
     records = []
     for timestamp in timestamps:
         built.append(batch_of(2, timestamp=timestamp))

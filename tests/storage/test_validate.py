@@ -27,10 +27,11 @@ from ottla.wire.batch_header import (
     stamp_crc,
 )
 from ottla.wire.records import CODEC_GZIP, CODEC_LZ4, CODEC_ZSTD, CONTROL_COMMIT, Record, encode_batch, encode_control_batch, read_records
+from tests.fakes.log_settings import log_settings
 
 NOW = 1_700_000_000_000
 HOUR = 3_600_000
-PLAIN = LogConfig()
+PLAIN = log_settings()
 RECORDS = [Record(0, NOW, b"AA", b"one"), Record(1, NOW + 5, None, b"two"), Record(2, NOW, b"UA", None)]
 
 
@@ -57,7 +58,7 @@ def refusal(batch: bytes | bytearray, config: LogConfig = PLAIN) -> ErrorCode:
 def test_a_good_batch_passes_as_it_is(codec: int) -> None:
     batch = good(codec=codec, producer_id=7, producer_epoch=0, base_sequence=3, is_transactional=True)
     before = bytes(batch)
-    assert check_batch(memoryview(batch), LogConfig(is_strict=True), now_ms=NOW) == read_batch_header(batch)
+    assert check_batch(memoryview(batch), log_settings(is_strict=True), now_ms=NOW) == read_batch_header(batch)
     assert batch == before
 
 
@@ -112,13 +113,13 @@ def test_r9_a_compressed_batch_without_bytes() -> None:
 
 def test_r10_the_size_counts_as_it_was_sent() -> None:
     batch = encode_batch([Record(0, NOW, None, bytes(100_000))], codec=CODEC_GZIP)
-    assert check_batch(memoryview(batch), LogConfig(max_message_bytes=len(batch)), now_ms=NOW).record_count == 1
-    assert refusal(batch, LogConfig(max_message_bytes=len(batch) - 1)) is ErrorCode.MESSAGE_TOO_LARGE
+    assert check_batch(memoryview(batch), log_settings(max_message_bytes=len(batch)), now_ms=NOW).record_count == 1
+    assert refusal(batch, log_settings(max_message_bytes=len(batch) - 1)) is ErrorCode.MESSAGE_TOO_LARGE
 
 
 @pytest.mark.parametrize("times", [(NOW + HOUR + 1, NOW), (NOW, NOW + HOUR + 1), (NOW - HOUR - 1, NOW), (NOW, NOW - HOUR - 1)])
 def test_r6_timestamps_out_of_the_topics_window(times: tuple[int, int]) -> None:
-    config = LogConfig(timestamp_before_max_ms=HOUR, timestamp_after_max_ms=HOUR)
+    config = log_settings(timestamp_before_max_ms=HOUR, timestamp_after_max_ms=HOUR)
     batch = encode_batch([Record(0, times[0], None, b""), Record(1, times[1], None, b"")])
     # Only both ends of the batch are in its header; a first record that is the newest hides an old one behind it.
     if times == (NOW, NOW - HOUR - 1):
@@ -128,7 +129,7 @@ def test_r6_timestamps_out_of_the_topics_window(times: tuple[int, int]) -> None:
 
 
 def test_r6_records_out_of_the_window_are_named() -> None:
-    config = LogConfig(timestamp_before_max_ms=HOUR, timestamp_after_max_ms=HOUR)
+    config = log_settings(timestamp_before_max_ms=HOUR, timestamp_after_max_ms=HOUR)
     batch = encode_batch([Record(0, NOW - HOUR - 1, None, b""), Record(1, NOW, None, b""), Record(2, NOW + HOUR + 1, None, b"")])
     with pytest.raises(RecordsRefused) as caught:
         check_batch(memoryview(batch), config, now_ms=NOW)
@@ -137,31 +138,31 @@ def test_r6_records_out_of_the_window_are_named() -> None:
 
 
 def test_r6_a_batch_that_cannot_be_read_is_refused_as_a_whole() -> None:
-    config = LogConfig(timestamp_before_max_ms=HOUR)
+    config = log_settings(timestamp_before_max_ms=HOUR)
     batch = changed(RECORDS_AT + 1, b"\xff\xff", encode_batch([Record(0, NOW - HOUR - 1, None, b"v")]))
     assert refusal(batch, config) is ErrorCode.INVALID_TIMESTAMP
 
 
 def test_r6_the_window_does_not_matter_when_the_broker_stamps() -> None:
-    config = LogConfig(timestamp_before_max_ms=HOUR, timestamp_after_max_ms=HOUR, is_log_append_time=True)
+    config = log_settings(timestamp_before_max_ms=HOUR, timestamp_after_max_ms=HOUR, is_log_append_time=True)
     assert check_batch(memoryview(encode_batch([Record(0, 1, None, b"")])), config, now_ms=NOW).base_timestamp == 1
 
 
 def test_a_batch_without_timestamps_is_always_in_time() -> None:
-    config = LogConfig(timestamp_before_max_ms=HOUR, timestamp_after_max_ms=HOUR)
+    config = log_settings(timestamp_before_max_ms=HOUR, timestamp_after_max_ms=HOUR)
     assert check_batch(memoryview(encode_batch([Record(0, -1, None, b"")])), config, now_ms=NOW).max_timestamp == -1
 
 
 def test_a_compacted_topic_needs_keys() -> None:
-    assert refusal(good(), LogConfig(is_compacted=True)) is ErrorCode.INVALID_RECORD
+    assert refusal(good(), log_settings(is_compacted=True)) is ErrorCode.INVALID_RECORD
     keyed = encode_batch([Record(0, NOW, b"AA", None)], codec=CODEC_ZSTD)
-    assert check_batch(memoryview(keyed), LogConfig(is_compacted=True), now_ms=NOW).record_count == 1
+    assert check_batch(memoryview(keyed), log_settings(is_compacted=True), now_ms=NOW).record_count == 1
 
 
 def test_records_are_walked_only_when_asked() -> None:
     batch = changed(RECORDS_AT + 1, b"\xff\xff")
     assert check_batch(memoryview(batch), PLAIN, now_ms=NOW).record_count == 3
-    assert refusal(batch, LogConfig(is_strict=True)) is ErrorCode.INVALID_RECORD
+    assert refusal(batch, log_settings(is_strict=True)) is ErrorCode.INVALID_RECORD
 
 
 @given(st.binary(max_size=200))
@@ -183,7 +184,7 @@ def test_any_changed_byte_behind_the_stamps_is_found(position: int, mask: int) -
 
 
 def test_append_time_is_stamped_in_place() -> None:
-    config = LogConfig(is_log_append_time=True)
+    config = log_settings(is_log_append_time=True)
     batch = memoryview(good())
     stamped, header = stamp_batch(batch, read_batch_header(batch), config, now_ms=NOW + 9)
     assert is_stamped(config) and not is_stamped(PLAIN)
@@ -194,7 +195,7 @@ def test_append_time_is_stamped_in_place() -> None:
 
 @pytest.mark.parametrize(("name", "codec"), [("gzip", CODEC_GZIP), ("lz4", CODEC_LZ4), ("uncompressed", 0)])
 def test_the_topics_codec_replaces_the_clients(name: str, codec: int) -> None:
-    config = LogConfig(compression_type=name)
+    config = log_settings(compression_type=name)
     batch = memoryview(good(codec=CODEC_ZSTD, producer_id=7, producer_epoch=1, base_sequence=2))
     stamped, header = stamp_batch(batch, read_batch_header(batch), config, now_ms=NOW)
     assert header.codec == codec and header[9:12] == (7, 1, 2) and not stamped.readonly
@@ -206,7 +207,7 @@ def test_the_topics_codec_replaces_the_clients(name: str, codec: int) -> None:
 def test_records_that_cannot_be_unpacked_cannot_be_packed_anew() -> None:
     batch = memoryview(changed(RECORDS_AT, b"\0\0\0\0\0\0", good(codec=CODEC_GZIP)))
     with pytest.raises(ApiError) as caught:
-        stamp_batch(batch, read_batch_header(batch), LogConfig(compression_type="lz4"), now_ms=NOW)
+        stamp_batch(batch, read_batch_header(batch), log_settings(compression_type="lz4"), now_ms=NOW)
     assert caught.value.code is ErrorCode.INVALID_RECORD
 
 

@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from random import Random
 
 from ottla.adapters.disk import OsDisk
-from ottla.base.log_config import LogConfig
+from ottla.base.config import BrokerConfig
 from ottla.base.types import TopicPartition
 from ottla.replication.partition import Partition
 from ottla.storage.log import Log
@@ -37,7 +37,7 @@ class MeasuredLog:
 
     def __init__(self, directory: str, segment_bytes: int) -> None:
         key = TopicPartition("bench", 0)
-        config = LogConfig(segment_bytes=segment_bytes)
+        config = BrokerConfig().log_config({"segment.bytes": str(segment_bytes)})
         log = Log.open(OsDisk(), f"{directory}/{key}", key, config, now_ms=0, was_clean=False, open_files=OpenFiles(512))
         self.partition = Partition(log, broker_id=0)
         self.partition.become_leader(leader_epoch=0, partition_epoch=0, replicas=(0,), isr=(0,), now_ms=0)

@@ -1,6 +1,6 @@
 """Settings of the group and transaction coordinators and of their internal topics.
 
-The defaults are Kafka's for a cluster; `config.py` puts a single broker's in their place (one replica, no rebalance delay).
+The defaults are Kafka's for a cluster; `deployments.py` has a single broker's (one replica, no rebalance delay).
 """
 
 from __future__ import annotations

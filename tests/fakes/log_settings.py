@@ -1,0 +1,15 @@
+"""The settings of one log with the defaults of one broker, and what a test changes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from ottla.base.config import BrokerConfig
+from ottla.base.log_config import LogConfig
+
+DEFAULTS = BrokerConfig().log_config({})
+
+
+def log_settings(**changes: Any) -> LogConfig:
+    return replace(DEFAULTS, **changes)
