@@ -2,7 +2,7 @@
 #
 #   make demo                    a broker, a third of a million real records, two consumers, checked counts (KEEP=1 leaves it running)
 #   make demo-pipeline           two Spark pipelines on the same records, kill -9 on the way, exactly once proved from the log, a picture
-#   make test                    the fast tests, then real clients against a real broker, then real Spark jobs
+#   make test                    all tests: of parts, of real clients against a real broker, of real Spark jobs
 #   make check                   ruff, mypy --strict, import layers, tidy tests, generated docs, a quick simulation
 #   make bench                   what one broker costs, next to a bare loop;  make bench-peer: next to Apache Kafka
 #   make bench-spark             the Spark source and sink, next to Spark's own Kafka connector on the same broker
@@ -13,7 +13,7 @@
 #   make clean                   removes what the targets above have made
 
 PYTHON ?= python3
-WORKERS ?= 2
+WORKERS ?= 3
 SEED ?= 1
 SEEDS ?= 20
 
@@ -50,9 +50,7 @@ demo-pipeline: $(SPARK)
 	@$(BIN)/python -m tools.demo_pipeline
 
 test: $(SPARK)
-	@$(PYTEST) -n $(WORKERS) --ignore=tests/clients --ignore=tests/spark_jobs
-	@if [ -d tests/clients ]; then $(PYTEST) tests/clients; fi
-	@if [ -d tests/spark_jobs ]; then $(PYTEST) tests/spark_jobs; fi
+	@$(PYTEST) -n $(WORKERS) --dist loadgroup
 
 check: $(STAMP)
 	@$(BIN)/ruff check --quiet --output-format concise .

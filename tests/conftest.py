@@ -13,6 +13,7 @@ import os
 import shutil
 import signal
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -25,6 +26,35 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # A shell that runs us in the background has SIGINT ignored, which every child would inherit: no test could press Ctrl-C.
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+TESTS = Path(__file__).parent
+LONG = ("spark_jobs", "clients")
+"""Folders whose tests mostly wait for foreign processes: they begin first, so that the short ones run beside them."""
+
+ONE_BY_ONE = "sim"
+"""The folder whose tests are handed out singly: they compute, share nothing, and all of a file would keep one worker busy for long."""
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Puts the long folders first and says which tests stay in one worker of pytest-xdist (`--dist loadgroup`).
+
+    Those of a file share what is made for it, such as a broker. Spark's share a session.
+    """
+    items.sort(key=lambda item: _rank(_folder(item)))
+    for item in items:
+        folder = _folder(item)
+        if folder != ONE_BY_ONE:
+            item.add_marker(pytest.mark.xdist_group(folder if folder == "spark_jobs" else str(item.path.relative_to(TESTS))))
+
+
+def _folder(item: pytest.Item) -> str:
+    return item.path.relative_to(TESTS).parts[0]
+
+
+def _rank(folder: str) -> int:
+    return LONG.index(folder) if folder in LONG else len(LONG)
 
 
 @pytest.fixture(scope="session")
