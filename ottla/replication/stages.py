@@ -14,12 +14,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
-from crc32c import crc32c
-
 from ottla.base.errors import ApiError, ErrorCode, StorageError
 from ottla.storage.log import Log
 from ottla.storage.stage_file import StageFile
 from ottla.storage.staged_chunk import CHUNK_BATCHES_MAX, check_chunk
+from ottla.wire.checksum import crc32c
 
 
 class Token(NamedTuple):

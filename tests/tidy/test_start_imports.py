@@ -13,7 +13,7 @@ import pytest
 
 from tests.tidy.sources import PACKAGE, ROOT
 
-FORBIDDEN = ("rich", "pydantic", "kazoo", "starlette", "click", "typer", "pyspark", "pyarrow", "numpy", "kio", "re2")
+FORBIDDEN = ("rich", "pydantic", "kazoo", "starlette", "click", "typer", "pyspark", "pyarrow", "numpy", "kio", "re2", "crc32c")
 LIST_MODULES = "import sys, json, importlib; importlib.import_module(sys.argv[1]); print(json.dumps(sorted(sys.modules)))"
 
 
