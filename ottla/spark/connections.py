@@ -7,7 +7,6 @@ client whose cluster could not be reached is dropped: the next use begins anew.
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TypeVar
@@ -24,6 +23,7 @@ from ottla.client import (
 )
 from ottla.spark.errors import OptionError, PipelineError
 from ottla.spark.options import Connection
+from ottla.spark.worker_process import freeze_imports, is_worker_process
 
 T = TypeVar("T")
 
@@ -93,15 +93,15 @@ def ask(connection: Connection, option: str, question: Callable[[Client], T]) ->
 
 @contextmanager
 def reported() -> Iterator[None]:
-    """Lets Spark show a `PipelineError` without the frames of its own worker: the message says what to do.
+    """Wraps what Spark calls: lets it show a `PipelineError` without the frames of its own worker, since the message says what to do.
 
     A Python worker of Spark ends with its first error, so that the variable outlives nothing. In any other process it is left alone.
     """
+    freeze_imports()
     try:
         yield
     except PipelineError:
-        main = getattr(sys.modules.get("__main__"), "__spec__", None)
-        if main is not None and main.name.startswith("pyspark."):
+        if is_worker_process():
             os.environ["SPARK_HIDE_TRACEBACK"] = "1"
         raise
 

@@ -25,6 +25,7 @@ from ottla.spark.options import SinkOptions
 from ottla.spark.relay import Target, commit_batch, write_batch
 from ottla.spark.spool import Spool, TaskOutput, discard, output_bytes_max, too_large
 from ottla.spark.staging import Task, open_output
+from ottla.spark.worker_process import freeze_imports
 
 CHUNK_BYTES = 4 * 1024 * 1024
 """Rows are put into partitions and encoded so many at a time: large enough for full batches, small enough for the memory of a task."""
@@ -182,6 +183,8 @@ def encode_task(rows: Iterator[Any], options: SinkOptions, output: Any) -> None:
     """Encodes Arrow batches of rows and appends them to a task's output, those of each partition in the order of the rows."""
     from ottla.spark.encode import encode_rows
     from ottla.spark.partitioning import assign_partitions
+
+    freeze_imports()
 
     counts: dict[str, int] = {}
     for chunk in _chunks(rows):

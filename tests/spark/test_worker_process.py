@@ -1,0 +1,61 @@
+"""What a worker process freezes, and when; other processes are left alone."""
+
+from __future__ import annotations
+
+import gc
+import sys
+from collections.abc import Iterator
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+
+import pytest
+
+from ottla.spark import worker_process
+
+
+@pytest.fixture(autouse=True)
+def nothing_frozen(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(worker_process, "_frozen_counts", set())
+    gc.unfreeze()
+    yield
+    gc.unfreeze()
+
+
+def run_as(monkeypatch: pytest.MonkeyPatch, module: str) -> None:
+    main = ModuleType("__main__")
+    main.__spec__ = ModuleSpec(module, None)
+    monkeypatch.setitem(sys.modules, "__main__", main)
+
+
+def test_a_worker_of_spark_freezes_what_it_has_imported(monkeypatch: pytest.MonkeyPatch) -> None:
+    run_as(monkeypatch, "pyspark.daemon")
+    worker_process.freeze_imports()
+    assert gc.get_freeze_count() > 0
+
+
+def test_later_garbage_is_still_collected(monkeypatch: pytest.MonkeyPatch) -> None:
+    run_as(monkeypatch, "pyspark.daemon")
+    worker_process.freeze_imports()
+    cycle: list[object] = []
+    cycle.append(cycle)
+    del cycle
+    assert gc.collect() >= 1
+
+
+def test_it_freezes_again_only_after_further_imports(monkeypatch: pytest.MonkeyPatch) -> None:
+    run_as(monkeypatch, "pyspark.daemon")
+    worker_process.freeze_imports()
+    gc.unfreeze()
+    worker_process.freeze_imports()
+    assert gc.get_freeze_count() == 0
+    monkeypatch.setitem(sys.modules, "a_module_of_the_user", ModuleType("a_module_of_the_user"))
+    worker_process.freeze_imports()
+    assert gc.get_freeze_count() > 0
+
+
+@pytest.mark.parametrize("module", ["pytest", "ottla.cli.main"])
+def test_other_processes_are_left_alone(monkeypatch: pytest.MonkeyPatch, module: str) -> None:
+    run_as(monkeypatch, module)
+    worker_process.freeze_imports()
+    assert gc.get_freeze_count() == 0
+    assert not worker_process.is_worker_process()
