@@ -1,9 +1,9 @@
 """Compresses and decompresses record batches within a memory bound.
 
-The only importer of compression libraries, and each is imported on first use: a broker that only passes batches on never loads one.
-Unpacking trusts nothing that the data says about its own size. gzip is inflated step by step; lz4 and zstd are unpacked into a buffer
-that starts at a small multiple of the input and grows fourfold while the data fills it, up to the cap; snappy states its size, which is
-held against the cap and against the most that its input could ever yield before anything is allocated.
+With `lz4_frames.py` the only importer of compression libraries, and each is imported on first use: a broker that only passes batches on
+never loads one. Unpacking trusts nothing that the data says about its own size. gzip is inflated step by step; lz4 and zstd are unpacked
+into a buffer that starts at a small multiple of the input and grows fourfold while the data fills it, up to the cap; snappy states its
+size, which is held against the cap and against the most that its input could ever yield before anything is allocated.
 
 Invariants: memory is bounded by the cap (twice the cap while a caller copies the result); every failure is a `WireError`.
 Written so that every client can read it: snappy in the blocks of Java's SnappyOutputStream, lz4 as one frame of independent blocks
@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator
 from struct import Struct
 
 from ottla.base.errors import WireError
+from ottla.wire import lz4_frames
 
 Buffer = bytes | bytearray | memoryview
 
@@ -82,9 +83,7 @@ def decompress(codec: int, data: Buffer, max_bytes: int) -> Buffer:
     if codec == CODEC_SNAPPY:
         return _snappy_decompress(data, max_bytes)
     if codec == CODEC_LZ4:
-        from cramjam import lz4
-
-        return _decompress_growing(lz4.decompress_into, "lz4", data, max_bytes, _lz4_room(data))
+        return _lz4_decompress(data, max_bytes)
     if codec == CODEC_ZSTD:
         from cramjam import zstd
 
@@ -105,11 +104,23 @@ def _gzip_compress(data: Buffer, level: int) -> bytes:
 
 
 def _lz4_compress(data: Buffer, level: int) -> bytes:
+    if level == _LZ4_LEVEL:
+        return lz4_frames.compress(data)
     from cramjam import lz4
 
     compressor = lz4.Compressor(level=level, content_checksum=False, block_linked=False)
     compressor.compress(bytes(data))
     return bytes(compressor.finish())
+
+
+def _lz4_decompress(data: Buffer, max_bytes: int) -> Buffer:
+    room = _lz4_room(data)
+    found = lz4_frames.decompress(data, min(room, max_bytes))
+    if found is not None:
+        return found
+    from cramjam import lz4
+
+    return _decompress_growing(lz4.decompress_into, "lz4", data, max_bytes, room)
 
 
 def _snappy_compress(data: Buffer) -> bytes:
