@@ -179,7 +179,7 @@ class Leader:
         is_repeated = producers.check_marker(producer_id, producer_epoch, coordinator_epoch, transaction_version)
         self.verifications.forget(producer_id)
         if self.stages is not None:
-            self.stages.end_transaction(producer_id)
+            self.stages.end_transaction(producer_id, is_commit=is_commit)
         if is_repeated:
             return None
         kind = CONTROL_COMMIT if is_commit else CONTROL_ABORT

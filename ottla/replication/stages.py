@@ -5,8 +5,8 @@ Later a manifest of chunks is attached to a transaction (`attaching.py`). Chunks
 memory. The token belongs to the principal that has staged under it: under another principal's name it is another token.
 
 Invariants: a chunk never changes (a repetition must have the same bytes); a manifest matches whole or not at all (`matches`). Everything
-goes with the term of leadership, and what a token has here goes when the transaction ends that it was attached to, that of attempts that
-no manifest named included.
+goes with the term of leadership, and what a token has here goes when the transaction that it was attached to is committed, that of
+attempts that no manifest named included.
 """
 
 from __future__ import annotations
@@ -160,14 +160,14 @@ class PartitionStages:
         return found
 
     def use(self, token: Token, producer_id: int) -> None:
-        """What the token has here is being attached to the producer's transaction: it stays for a retry, until that ends."""
+        """What the token has here is being attached to the producer's transaction: it stays for a retry, until that is committed."""
         self._attached.setdefault(producer_id, {})[token] = None
         for stage in self._by_token.get(token, {}).values():
             self._space.touch(stage)
 
-    def end_transaction(self, producer_id: int) -> None:
-        """A marker has ended the producer's transaction here."""
-        for token in self._attached.pop(producer_id, {}):
+    def end_transaction(self, producer_id: int, *, is_commit: bool) -> None:
+        """A marker has ended the producer's transaction here. After an abort the same manifest may be attached to the next transaction."""
+        for token in self._attached.pop(producer_id, {}) if is_commit else ():
             for stage in list(self._by_token.get(token, {}).values()):
                 self.drop(stage)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ottla.base.errors import ErrorCode
+from ottla.replication.attaching import Attached
 from ottla.replication.partition import Partition
 from ottla.replication.stages import PartitionStages
 from tests.fakes.disk import MemDisk
@@ -93,7 +94,17 @@ def test_a_disk_that_cannot_write_refuses_the_chunk_only(staged: Staged) -> None
     staged.stage(0, A)
 
 
-def test_all_of_a_token_goes_with_the_transaction(staged: Staged) -> None:
+def test_after_an_abort_a_manifest_may_be_attached_again(staged: Staged) -> None:
+    """The driver begins again under a new epoch, with the output that it has."""
+    staged.stage(0, A)
+    staged.attach(listed(0, A))
+    staged.end(is_commit=False, epoch=1)
+    assert staged.attach(listed(0, A), epoch=1) == Attached(3, 4)
+    staged.end(epoch=2)
+    assert len(staged.space) == 0
+
+
+def test_all_of_a_token_goes_with_the_commit(staged: Staged) -> None:
     for attempt in (1, 2):
         staged.stage(0, A, attempt=attempt)
     staged.stage(0, B, token=THEIRS)
