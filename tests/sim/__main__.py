@@ -1,4 +1,4 @@
-"""`python -m tests.sim [--seed FIRST] [--seeds NUMBER] [--share] [--faults]`, or SEED=FIRST SEEDS=NUMBER as make gives them."""
+"""`python -m tests.sim [--seed FIRST] [--seeds NUMBER] [--share | --staged] [--faults]`, or SEED=FIRST SEEDS=NUMBER as make gives them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import sys
 import traceback
 from collections.abc import Callable, Iterable
 
-from tests.sim import faults, share_faults
+from tests.sim import faults, share_faults, staged_world
 from tests.sim.share_world import ShareWorld
 from tests.sim.world import World
 
@@ -15,16 +15,16 @@ FAULT_SEEDS = 300
 PROGRESS_SEEDS = 250
 
 
-def run_seeds(first: int, number: int) -> int:
+def run_seeds(first: int, number: int, make: type[World] = World, option: str = "") -> int:
     """The exit status: 1 after the first seed that fails."""
     transactions = crashes = events = 0
     for seed in range(first, first + number):
-        world = World(seed)
+        world = make(seed)
         try:
             world.run()
         except AssertionError:
             traceback.print_exc()
-            print(f"seed {seed} failed after {world.events} events: python -m tests.sim --seed {seed} --seeds 1", file=sys.stderr)
+            print(f"seed {seed} failed after {world.events} events: python -m tests.sim {option}--seed {seed} --seeds 1", file=sys.stderr)
             return 1
         transactions += len(world.history.transactions)
         crashes += world.crashes
@@ -71,12 +71,17 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--share", action="store_true", help="share groups instead of transactions")
+    parser.add_argument("--staged", action="store_true", help="transactions whose records are staged first")
     parser.add_argument("--faults", action="store_true", help="break one rule at a time and say which seed notices it")
     asked = parser.parse_args(words)
     if asked.faults and asked.share:
         return show_faults(max(asked.seeds, FAULT_SEEDS), share_faults.SHARE_FAULTS, share_faults.catch)
+    if asked.faults and asked.staged:
+        return show_faults(max(asked.seeds, FAULT_SEEDS), staged_world.FAULTS, staged_world.catch)
     if asked.faults:
         return show_faults(max(asked.seeds, FAULT_SEEDS), faults.FAULTS, faults.catch)
+    if asked.staged:
+        return run_seeds(asked.seed, asked.seeds, staged_world.StagedWorld, "--staged ")
     return (run_share_seeds if asked.share else run_seeds)(asked.seed, asked.seeds)
 
 

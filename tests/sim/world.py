@@ -115,10 +115,13 @@ class World:
         self._turns[name] = turn = self._turns.get(name, -1) + 1
         process = self._processes[name] = Process(
             self,
-            Producer(self, ids[turn % len(ids)], name, is_v2).run(),
+            self.make_producer(ids[turn % len(ids)], name, is_v2).run(),
             lambda _value: self._later(1, 300, lambda: self._replace(process, name)),
         )
         process.start()
+
+    def make_producer(self, transactional_id: str, group_id: str, is_v2: bool) -> Producer:
+        return Producer(self, transactional_id, group_id, is_v2)
 
     def _replace(self, process: Process, name: str) -> None:
         """A process that was fenced by its successor stays away; one that has ended otherwise is started again."""

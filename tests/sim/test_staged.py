@@ -1,0 +1,49 @@
+"""The simulation of staged records: nothing is found in what is right, what is broken on purpose is, and a seed repeats its run."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.sim.__main__ import main, run_seeds
+from tests.sim.staged_world import FAULTS, StagedWorld, catch, planted
+
+SEEDS = 12
+SEEDS_TO_CATCH = 60
+FIRST_SEEDS = {"skip_manifest_check": 9, "look_up_the_stage_first": 2}
+"""Where to begin with what needs a rare turn of events: it saves time, and nothing depends on it."""
+
+
+def trace(seed: int) -> tuple[object, ...]:
+    world = StagedWorld(seed)
+    world.run()
+    return world.events, world.crashes, world.attached, world.retries, world.refusals, sorted(world.history.seen.items())
+
+
+@pytest.mark.parametrize("piece", range(2))
+def test_i47_i48_what_is_right_has_no_fault(piece: int) -> None:
+    count = SEEDS // 2
+    assert run_seeds(1 + piece * count, count, StagedWorld, "--staged ") == 0
+
+
+def test_a_seed_repeats_its_run_and_is_worth_something() -> None:
+    """Manifests are attached, attaches are repeated after crashes, and stages are lost."""
+    events, crashes, attached, retries, refusals, seen = first = trace(2)
+    assert trace(2) == first
+    assert isinstance(seen, list) and len(seen) > 50 and crashes, first
+    assert isinstance(attached, int) and isinstance(retries, int) and attached > 10 and retries and refusals, (events, *first[:5])
+
+
+def test_the_program_names_the_seed_that_fails(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--staged", "SEED=101", "SEEDS=1"]) == 0
+    assert "1 seeds from 101" in capsys.readouterr().out
+    with planted("look_up_the_stage_first"):
+        assert main(["--staged", "SEED=2", "SEEDS=1"]) == 1
+    assert "python -m tests.sim --staged --seed 2 --seeds 1" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_broken_rule_is_noticed(name: str) -> None:
+    seed, why = catch(name, SEEDS_TO_CATCH, FIRST_SEEDS[name])
+    print(f"{name} was caught by seed {seed}: {why}")
+    assert seed > 0, f"{name} was not noticed in {SEEDS_TO_CATCH} seeds"
+    assert why
