@@ -1,9 +1,9 @@
 """A driver process that is killed with -9 at a point of the protocol.
 
-    python -m tests.spark.driver_program PIPELINE BATCH EXECUTION POINT
+    python -m tests.spark.driver_program PIPELINE BATCH EXECUTION POINT [staged]
 
 PIPELINE is the pipeline's fields as JSON. POINT is `sent:KEY`, just after a request of this API key was written to the socket, or
-`answered:KEY`, just after its answer was read.
+`answered:KEY`, just after its answer was read. With `staged` the tasks stage their output.
 """
 
 from __future__ import annotations
@@ -41,11 +41,13 @@ def arm(when: str, key: int) -> None:
 
 
 def main(arguments: list[str]) -> None:
-    fields, batch_id, execution, point = arguments
+    fields, batch_id, execution, point, *ways = arguments
     when, _, key = point.partition(":")
     pipeline = Pipeline(**json.loads(fields))
+    outputs = pipeline.staged(int(batch_id), execution) if ways else None
     arm(when, int(key or -1))
-    pipeline.driver().commit(int(batch_id), execution)
+    driver = pipeline.driver()
+    driver.send(driver.outputs(int(batch_id), execution) if outputs is None else outputs, int(batch_id))
 
 
 if __name__ == "__main__":

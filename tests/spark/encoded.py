@@ -16,8 +16,8 @@ Rows = Mapping[TopicPartition, Sequence[bytes]]
 
 
 def encode(*values: bytes) -> bytearray:
-    """A record batch of these values."""
-    return encode_batch([Record(0, NOW_MS + at, None, value, ()) for at, value in enumerate(values)])
+    """A record batch of these values, as the sink makes them."""
+    return encode_batch([Record(0, NOW_MS + at, None, value, ()) for at, value in enumerate(values)], is_transactional=True)
 
 
 def task_output(rows: Rows, *, directory: str | None = None, task: str = "0-0", copies: int = 1) -> TaskOutput:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -9,9 +10,11 @@ from typing import Any
 
 from ottla.client import Client, KafkaError, TopicPartition
 from ottla.spark.decision import BatchRange
+from ottla.spark.options import Connection
 from ottla.spark.relay import Outcome, Relay, Target
 from ottla.spark.spool import TaskOutput
-from tests.spark.encoded import task_output, values
+from ottla.spark.staging import StagedWriter, Task
+from tests.spark.encoded import encode, task_output, values
 
 WAIT_S = 120.0
 ROWS = 3
@@ -58,6 +61,18 @@ class Pipeline:
             TopicPartition(self.sink, number): [b"%d%s-%d-%d" % (batch_id, execution.encode(), number, row) for row in range(ROWS)]
             for number in range(2)
         }
+
+    def staged(self, batch_id: int, execution: str = "") -> list[TaskOutput]:
+        """The output of a run of a batch as its tasks have staged it, a task a partition."""
+        token, connection = secrets.token_bytes(16), Connection(bootstrap=self.bootstrap)
+        outputs = []
+        for number, (partition, rows) in enumerate(self.rows(batch_id, execution).items()):
+            with StagedWriter(Task(number, 1 + number), token, connection, is_required=True) as writer:
+                for row in rows:
+                    writer.append(partition, encode(row), 1)
+                outputs.append(writer.finish())
+        assert all(output.message_bytes == 0 for output in outputs)
+        return outputs
 
     def expected(self, batches: Iterable[int | tuple[int, str]]) -> list[bytes]:
         """The whole sink after these batches, in this order."""

@@ -67,9 +67,9 @@ def eventually(is_true: Callable[[], bool]) -> None:
         time.sleep(0.01)
 
 
-def kill_driver(pipeline: Pipeline, batch_id: int, point: str, execution: str = "") -> None:
+def kill_driver(pipeline: Pipeline, batch_id: int, point: str, execution: str = "", *ways: str) -> None:
     """Runs a batch in a driver process that dies by SIGKILL at the point."""
-    command = [sys.executable, "-m", "tests.spark.driver_program", json.dumps(pipeline.fields()), str(batch_id), execution, point]
+    command = [sys.executable, "-m", "tests.spark.driver_program", json.dumps(pipeline.fields()), str(batch_id), execution, point, *ways]
     died = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert died.returncode == -signal.SIGKILL, died.stderr
 

@@ -1,4 +1,4 @@
-"""Pipelines on a standalone cluster whose executors do not share the driver's file system: output travels in commit messages."""
+"""Pipelines on a standalone cluster whose executors do not share the driver's files: they stage their output, or send it in messages."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ import pytest
 from ottla.testing.broker import Broker
 from tests.spark_jobs.cluster import Cluster
 from tests.spark_jobs.copied import Copy
-from tests.spark_jobs.standalone import Standalone
+from tools.spark_standalone import Standalone
 
-ANSWER_S = 170.0
-POLL_S = 0.1
-ROWS, BATCHES = 2_000, 5
+POLL_S = 0.2
+ROWS, BATCHES = 900, 3
 KILL_AT = 0.3
 """The share of the source that is committed when a worker is killed."""
 
 TEMPORARY = "temporary"
+pytestmark = pytest.mark.timeout(600)
 
 
 @pytest.fixture(scope="module")
@@ -43,19 +43,22 @@ def driver(standalone: Standalone, tmp_path_factory: pytest.TempPathFactory) -> 
         made.stop()
 
 
-def test_commit_messages_carry_the_output_exactly_once_though_a_worker_is_killed(
-    standalone: Standalone, driver: Cluster, broker: Broker, tmp_path: Path
+@pytest.mark.parametrize("way", ["staged", "auto"])
+def test_output_from_other_hosts_is_committed_once_though_a_worker_is_killed(
+    standalone: Standalone, driver: Cluster, broker: Broker, tmp_path: Path, way: str
 ) -> None:
+    """Little output, as here, travels in messages by itself."""
     copy = Copy(broker.direct_server, tmp_path, rows=ROWS, batches=BATCHES)
-    driver.submit(copy.job())
+    driver.submit(copy.job(taskOutput=way))
     answer = None
     has_killed = False
     while answer is None:
         answer = driver.answer(POLL_S)
         if not has_killed and copy.progress() >= KILL_AT:
-            standalone.kill_worker()
+            standalone.lose_worker()
             has_killed = True
     assert answer["is_done"], f"{answer}\n{driver.log_tail()}"
+    assert has_killed
     copy.check()
     spools = list((driver.directory / TEMPORARY).iterdir())
     assert len(spools) == 1, "the driver offered a directory"

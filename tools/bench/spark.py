@@ -59,14 +59,15 @@ class Shape(NamedTuple):
 class Side:
     """One of the two that are compared: a Spark session in a process of its own, driven line by line."""
 
-    def __init__(self, name: str, address: str) -> None:
+    def __init__(self, name: str, address: str, cluster: Sequence[str] = ()) -> None:
+        """`cluster` is a master and settings for the program, if it is not to run in local mode."""
         self.name = name
         self.address = address
         is_ours = name == "ottla"
         python = sys.executable if is_ours else python_program()
         variables = {**os.environ, "PYTHONPATH": str(ROOT)} if is_ours else environment()
         self.errors = tempfile.TemporaryFile("w+")  # noqa: SIM115
-        command = [python, str(PROGRAM), name]
+        command = [python, str(PROGRAM), name, *cluster]
         folder = tempfile.gettempdir()
         self.process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.errors, text=True, env=variables, cwd=folder

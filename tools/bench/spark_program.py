@@ -1,9 +1,10 @@
 """Runs Spark jobs that read from and write to a broker, one after another in one session, as `make bench-spark` asks for them.
 
-usage: python spark_program.py FORMAT
+usage: python spark_program.py FORMAT [MASTER SETTINGS]
 
-Needs pyspark and the data source FORMAT (`ottla` or `kafka`), nothing else, so that it runs in an interpreter of either. Each line of the
-input is a job as JSON; its outcome is printed behind `RESULT`, with the seconds that the job took.
+Needs pyspark and the data source FORMAT (`ottla` or `kafka`), nothing else, so that it runs in an interpreter of either. MASTER is two
+task slots here unless it names a cluster; SETTINGS are more of Spark's settings, as JSON. Each line of the input is a job as JSON; its
+outcome is printed behind `RESULT`, with the seconds that the job took.
 """
 
 from __future__ import annotations
@@ -119,8 +120,9 @@ class Jobs:
 
 def main() -> None:
     os.environ["PYSPARK_PYTHON"] = sys.executable
-    builder = SparkSession.builder.master("local[2]").appName("bench")
-    for name, value in {**SETTINGS, "spark.sql.warehouse.dir": tempfile.gettempdir()}.items():
+    master, settings = sys.argv[2:] or ("local[2]", "{}")
+    builder = SparkSession.builder.master(master).appName("bench")
+    for name, value in {**SETTINGS, "spark.sql.warehouse.dir": tempfile.gettempdir(), **json.loads(settings)}.items():
         builder = builder.config(name, value)
     spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")

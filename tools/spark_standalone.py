@@ -12,6 +12,7 @@ import shutil
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
 import psutil
@@ -22,37 +23,54 @@ JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 PORT = re.compile(r"Successfully started service '(?:sparkMaster|sparkWorker)' on port (\d+)")
 REGISTERED = "Successfully registered with master"
 EXECUTOR_MEMORY = "600m"
+HOME = "import os, pyspark; print(os.path.dirname(pyspark.__file__))"
 
 
 class Standalone:
-    """Master and workers, one executor of one core each. `stop` ends all of them and what they have started."""
+    """Master and workers, one executor of one core each. `stop` ends all of them and what they have started.
 
-    def __init__(self, directory: Path, workers: int = 2) -> None:
+    `python` is the interpreter whose PySpark this is, with its variables; its executors use it too. Logs and the directories of executors
+    go into `directory`.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        workers: int = 2,
+        *,
+        python: str = sys.executable,
+        variables: Mapping[str, str] | None = None,
+        executor_memory: str = EXECUTOR_MEMORY,
+    ) -> None:
         self.directory = directory
         self.url = ""
+        self._python = python
+        self._variables = dict(os.environ if variables is None else variables)
+        self._executor_memory = executor_memory
         self._count = workers
         self._workers: list[psutil.Popen] = []
+        self._launched = 0
         self._known: set[psutil.Process] = set()
 
     def start(self) -> Standalone:
         """Starts everything and waits until the workers are registered."""
         master = self._launch("Master", "master.log")
         self.url = f"spark://127.0.0.1:{self._wait_for(master, 'master.log', PORT)[1]}"
-        for number in range(self._count):
-            memory = ["--cores", "1", "--memory", EXECUTOR_MEMORY, "--work-dir", str(self.directory / "work"), self.url]
-            self._workers.append(self._launch("Worker", f"worker-{number}.log", *memory))
+        for _ in range(self._count):
+            self._launch_worker()
         for number, worker in enumerate(self._workers):
             self._wait_for(worker, f"worker-{number}.log", re.compile(REGISTERED))
         return self
 
-    def kill_worker(self) -> None:
-        """Kills a worker and all that runs below it with -9, as when its host is lost."""
-        worker = self._workers.pop()
+    def lose_worker(self) -> None:
+        """Kills a worker and all that runs below it with -9, as when its host is lost, and launches another."""
+        worker = self._workers.pop(0)
         for one in [worker, *self._below(worker)]:
             try:
                 one.kill()
             except psutil.NoSuchProcess:
                 pass  # it has ended by itself since it was listed
+        self._launch_worker()
 
     def stop(self) -> None:
         """Ends everything."""
@@ -73,19 +91,23 @@ class Standalone:
         self._known.update(found)
         return found
 
-    def _launch(self, name: str, log_name: str, *arguments: str) -> psutil.Popen:
-        import pyspark
+    def _launch_worker(self) -> None:
+        options = ["--cores", "1", "--memory", self._executor_memory, "--work-dir", str(self.directory / "work")]
+        self._workers.append(self._launch("Worker", f"worker-{self._launched}.log", *options, self.url))
+        self._launched += 1
 
-        home = Path(pyspark.__file__).parent
+    def _launch(self, name: str, log_name: str, *arguments: str) -> psutil.Popen:
+        found = subprocess.run([self._python, "-c", HOME], env=self._variables, capture_output=True, text=True, check=True)
+        home = Path(found.stdout.strip())
         java = shutil.which("java")
-        assert java is not None, "the tests of this folder need Java"
+        assert java is not None, "Spark needs Java"
         command = [java, "-Xmx256m", "-cp", f"{home}/jars/*", f"org.apache.spark.deploy.{name.lower()}.{name}"]
         command += ["--host", "127.0.0.1", "--port", "0", "--webui-port", "0", *arguments]
         scala = next(home.glob("jars/scala-library-*.jar")).stem.removeprefix("scala-library-").rpartition(".")[0]
         environment = {
-            **os.environ,
             "JDK_JAVA_OPTIONS": JAVA_OPTIONS,
-            "PYSPARK_PYTHON": sys.executable,
+            **self._variables,
+            "PYSPARK_PYTHON": self._python,
             "SPARK_HOME": str(home),
             "SPARK_LOCAL_IP": "127.0.0.1",
             "SPARK_SCALA_VERSION": scala,
