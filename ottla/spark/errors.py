@@ -47,4 +47,12 @@ class BrokerError(PipelineError):
 
 
 class QueryFailedError(PipelineError):
-    """A query ended by itself with an error; the message is the one line that says why."""
+    """A query ended by itself with an error; the message is the one line that says why.
+
+    `details` has the Python traceback, and the causes that Spark names, of an error in the user's own code; it is empty for an error that
+    the pipeline raised.
+    """
+
+    def __init__(self, message: str, details: str = "") -> None:
+        super().__init__(message)
+        self.details = details

@@ -28,6 +28,8 @@ BATCH_SECONDS_MAX = 15.0
 
 _OUR_ERROR = re.compile(r"\bottla(?:\.\w+)+\.([A-Z]\w*: .*)")
 _ERROR_LINE = re.compile(r"(?:[a-z_]\w*\.)*([A-Z]\w*(?:Error|Exception|Interrupt): .*)")
+_JAVA_FRAME = re.compile(r"\s+(?:at [\w.$/<>]+\(|\.\.\. \d+ more)")
+_PLAN = "=== Streaming Query ==="
 _SQL_STATE = re.compile(r"\s*SQLSTATE: \w+\s*$")
 
 
@@ -94,12 +96,12 @@ class RunningPipeline:
         self._mark = mark
         return self.recorder.observe([dict(one) for one in self.query.recentProgress], is_last=is_last)
 
-    def failure(self) -> str | None:
-        """Why the query has ended by itself, as one line; None while it runs, and for an end as planned."""
+    def failure(self) -> QueryFailedError | None:
+        """Why the query has ended by itself; None while it runs, and for an end as planned."""
         error = self.query.exception()
-        return None if error is None else one_line(str(error))
+        return None if error is None else failure_of(str(error))
 
-    def close(self, *, is_asked: bool) -> str | None:
+    def close(self, *, is_asked: bool) -> QueryFailedError | None:
         """Stops the query, after its batch if that ends soon, and stores the last state; returns why it had failed."""
         try:
             if self.is_active:
@@ -107,8 +109,8 @@ class RunningPipeline:
             failed = None if is_asked else self.failure()
             self.observe(is_last=True)
         except spark_errors() as error:
-            failed = None if is_asked else one_line(str(error))
-        self.recorder.end(FAILED if failed else STOPPED, failed or "")
+            failed = None if is_asked else failure_of(str(error))
+        self.recorder.end(FAILED if failed else STOPPED, str(failed or ""))
         return failed
 
 
@@ -151,18 +153,18 @@ def run_pipelines(
     _send_files_with_tasks(pipelines)
     running: list[RunningPipeline] = []
     with _signals(stop), _metrics(running, metrics_port):
-        failures: list[str] = []
+        failures: list[QueryFailedError] = []
         try:
             for pipeline in pipelines:
                 running.append(RunningPipeline(pipeline, session))
             _watch(running, stop, metrics_file)
         except spark_errors() as error:
-            failures.append(one_line(str(error)))
+            failures.append(failure_of(str(error)))
         finally:
             failures += [failed for one in running if (failed := one.close(is_asked=stop.is_asked)) is not None]
             _write_metrics(running, metrics_file)
     if failures:
-        raise QueryFailedError(failures[0])
+        raise failures[0]
     return [one.recorder.state for one in running]
 
 
@@ -225,6 +227,20 @@ def _signals(stop: StopRequest) -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def failure_of(text: str) -> QueryFailedError:
+    """The error for Spark's text on a failed query."""
+    return QueryFailedError(one_line(text), details(text))
+
+
+def details(text: str) -> str:
+    """The Python traceback and the named causes in Spark's text, without Java's frames and the query's plan; empty for an error of ours."""
+    if _OUR_ERROR.search(text):
+        return ""
+    lines = [line.rstrip() for line in text.partition(_PLAN)[0].splitlines()]
+    kept = [line for line in lines if line and not _JAVA_FRAME.match(line)]
+    return "\n".join(kept) if len(kept) > 1 else ""
 
 
 def one_line(text: str) -> str:

@@ -34,7 +34,18 @@ INSTALL = "pip install 'ottla[spark]'"
 WORKER_IMPORTS = "import ottla.spark, pyspark_ottla, pyspark, pyarrow, pandas"
 IMPORT_SECONDS_MAX = 60
 
-_QUIET_LOGS = """rootLogger.level = error
+SAID_BY_THE_FAILURE = "|".join([
+    r"Aborting task",
+    r"Abort(?:ing|ed) commit for partition .*",
+    r"Exception in task .*",
+    r".*Task \d+ in stage .* failed \d+ times; aborting job",
+    r"Data source write support .* (?:is aborting|aborted)\.",
+    r"Query .* terminated with error",
+])  # fmt: skip
+"""What Java logs on the way to a query's end, each with the same error, which is reported afterwards (`QueryFailedError`)."""
+
+_AS_PROPERTY = SAID_BY_THE_FAILURE.replace("\\", "\\\\")
+_QUIET_LOGS = f"""rootLogger.level = error
 rootLogger.appenderRef.stderr.ref = stderr
 logger.gateway.name = org.apache.spark.api.python.PythonGatewayServer
 logger.gateway.level = error
@@ -42,7 +53,11 @@ appender.stderr.type = Console
 appender.stderr.name = stderr
 appender.stderr.target = SYSTEM_ERR
 appender.stderr.layout.type = PatternLayout
-appender.stderr.layout.pattern = %d{HH:mm:ss} %p %c{1}: %m%n%ex{short}
+appender.stderr.layout.pattern = %d{{HH:mm:ss}} %p %c{{1}}: %m%n%ex{{short}}
+appender.stderr.filter.said.type = RegexFilter
+appender.stderr.filter.said.regex = {_AS_PROPERTY}
+appender.stderr.filter.said.onMatch = DENY
+appender.stderr.filter.said.onMismatch = NEUTRAL
 """
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from ottla.spark.errors import OptionError, QueryFailedError
 from ottla.spark.pipeline import Pipeline
-from ottla.spark.runner import StopRequest, one_line, run_pipelines, stop_query
+from ottla.spark.runner import StopRequest, failure_of, one_line, run_pipelines, stop_query
 from ottla.spark.state_file import FAILED, STOPPED, load_state
 
 
@@ -173,6 +173,23 @@ def test_a_stop_waits_for_the_batch_but_not_for_ever() -> None:
 )
 def test_the_line_that_says_why(text: str, line: str) -> None:
     assert one_line(text) == line
+
+
+def test_the_traceback_of_the_user_s_code_goes_with_the_line() -> None:
+    text = (
+        "[STREAM_FAILED] Query terminated with exception: An exception was thrown from the worker: Traceback (most recent call last):"
+        '\n  File "x.py", line 3, in broken\n    raise ValueError("bad")\nValueError: bad\n SQLSTATE: 38000\n'
+        "\tat org.apache.X$Y.z(X.scala:1)\n\t... 12 more\nCaused by: java.io.IOException: no room\n\n"
+        "=== Streaming Query ===\nIdentifier: [id = 7]"
+    )
+    failed = failure_of(text)
+    assert str(failed) == "ValueError: bad"
+    assert failed.details.splitlines()[1:] == [
+        '  File "x.py", line 3, in broken', '    raise ValueError("bad")', "ValueError: bad", " SQLSTATE: 38000",
+        "Caused by: java.io.IOException: no room",
+    ]  # fmt: skip
+    assert failure_of("Traceback ...\n  File x\nottla.spark.errors.OutputError: topic: null").details == ""
+    assert failure_of("one line").details == ""
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import types
 from pathlib import Path
@@ -10,7 +11,7 @@ import pytest
 
 from ottla.spark import session
 from ottla.spark.errors import MissingRequirementError
-from ottla.spark.session import REQUIREMENTS, check_packages, check_worker_python, prepare_environment
+from ottla.spark.session import REQUIREMENTS, SAID_BY_THE_FAILURE, check_packages, check_worker_python, prepare_environment
 
 GOOD = {"pyspark": "4.3.0", "pyarrow": "18.0.0", "pandas": "2.2.3"}
 
@@ -96,3 +97,23 @@ def test_an_interpreter_of_the_workers_that_lacks_something_is_one_line(tmp_path
     assert "and there: ModuleNotFoundError: No module named 'pyarrow'; install it there" in str(caught.value)
     python.write_text("#!/bin/sh\nexit 0\n")
     check_worker_python(str(python))
+
+
+@pytest.mark.parametrize(
+    ("message", "is_left_out"),
+    [
+        ("Aborting task", True),
+        ("Aborting commit for partition 0 (task 1, attempt 0, stage 1.0)", True),
+        ("Aborted commit for partition 0 (task 1, attempt 0, stage 1.0)", True),
+        ("Exception in task 0.0 in stage 1.0 (TID 1)", True),
+        ("[queryId = ae880] [batchId = 1] Task 0 in stage 1.0 failed 1 times; aborting job", True),
+        ("Data source write support MicroBatchWrite[epoch: 1, writer: x] is aborting.", True),
+        ("Data source write support MicroBatchWrite[epoch: 1, writer: x] aborted.", True),
+        ("Query g2 [id = ae88, runId = e8f5] terminated with error", True),
+        ("Exception while deleting local spark dir: /tmp/x", False),
+        ("Uncaught exception in thread Thread-4", False),
+        ("Lost executor 1 on 10.0.0.7: Command exited with code 137", False),
+    ],
+)
+def test_java_logs_no_error_that_is_reported_anyway_and_all_others(message: str, is_left_out: bool) -> None:
+    assert (re.fullmatch(SAID_BY_THE_FAILURE, message) is not None) == is_left_out

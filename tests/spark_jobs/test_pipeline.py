@@ -172,6 +172,34 @@ def test_a_join_of_two_streams(world: World) -> None:
     assert sorted((row["order_id"], row["amount"]) for row in world.rows(sink)) == [(n, n * 10) for n in range(0, 20, 2)]
 
 
+def test_a_topic_on_both_sides_of_a_join_is_read_with_two_groups(world: World) -> None:
+    source, sink = world.topic("parts"), world.topic("pairs")
+
+    def pairs(rows: Any, others: Any) -> Any:
+        from pyspark.sql.functions import expr
+
+        left, right = (
+            some.selectExpr(f"get_json_object(cast(value AS string), '$.{field}') AS {name}")
+            for some, field, name in ((rows, "id", "id"), (others, "parent", "parent"))
+        )
+        return left.join(right, expr("id = parent")).selectExpr("to_json(struct(id, parent)) AS value")
+
+    world.produce(source, *({"id": number, "parent": number // 2} for number in range(10)))
+    with pytest.raises(QueryFailedError, match=rf"two sources of group '.*' read {source}-0; give one of them another group"):
+        run_pipelines([world.pipeline({"rows": source, "others": source}, sink, pairs)], world.session)
+
+    def with_itself(rows: Any) -> Any:
+        options = {"kafka.bootstrap.servers": world.broker.get_bootstrap_server(), "subscribe": source, "startingOffsets": "earliest"}
+        others = rows.sparkSession.readStream.format("ottla").options(**options, group=f"{source}-others").load()
+        return pairs(rows, others)
+
+    pipeline = replace(world.pipeline(source, sink, with_itself), checkpoint=world.pipeline(source, sink, pairs).checkpoint + "-2")
+    world.run(pipeline)
+    world.produce(source, {"id": 20, "parent": 9})
+    world.run(pipeline)
+    assert sorted(int(row["id"]) for row in world.rows(sink)) == sorted([number // 2 for number in range(10)] + [9])
+
+
 def test_a_source_that_was_created_anew_stops_the_pipeline_until_that_is_accepted(world: World) -> None:
     source, sink = world.topic("words", 1), world.topic("copies")
     pipeline = world.pipeline(source, sink, lambda rows: rows.select("value"))

@@ -37,13 +37,17 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(args: argparse.Namespace) -> int:
-    from ottla.spark.errors import PipelineError
+    from ottla.spark.errors import PipelineError, QueryFailedError
 
     try:
         pipelines = load_pipelines(args, args.file)
         if args.checkpoint and len(pipelines) > 1:
             raise UsageError("--checkpoint is for one pipeline; choose it by --group")
         return _run_all(args, [_changed(args, pipeline) for pipeline in pipelines])
+    except QueryFailedError as error:
+        if error.details:
+            output_of(args).note(error.details)
+        raise Refused(str(error), type(error).__name__) from None
     except PipelineError as error:
         raise Refused(str(error), type(error).__name__) from None
 

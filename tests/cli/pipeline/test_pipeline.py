@@ -203,6 +203,17 @@ def test_a_query_that_fails_is_one_line(ottla: Ottla, definition: Path, monkeypa
     assert (result.code, result.err) == (1, "error: OutputError: topic: row 7 has none\n")
 
 
+def test_a_failure_of_the_user_s_code_comes_with_its_traceback(ottla: Ottla, definition: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from ottla.spark.errors import QueryFailedError
+
+    def run_pipelines(*_: Any, **__: Any) -> None:
+        raise QueryFailedError("ValueError: bad", "Traceback ...\n  File x.py, line 3\nValueError: bad")
+
+    monkeypatch.setattr("ottla.spark.runner.run_pipelines", run_pipelines)
+    result = ottla("pipeline", "run", definition)
+    assert result.err.splitlines()[-4:] == ["Traceback ...", "  File x.py, line 3", "ValueError: bad", "error: ValueError: bad"]
+
+
 @pytest.mark.parametrize("words", [["--conf", "nothing"], ["--group", "another"]])
 def test_options_of_run_that_make_no_sense(ottla: Ottla, definition: Path, words: list[str]) -> None:
     result = ottla("pipeline", "run", definition, *words)
