@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import importlib
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import cache
 from typing import Any, TypeVar, cast
 
@@ -137,8 +137,13 @@ def response_head(key: int, version: int, correlation_id: int, body_bytes: int) 
 
 def write_request(key: int, version: int, correlation_id: int, client_id: str | None, body: Buffer) -> bytes:
     """A whole request frame, size first."""
-    header = request_header(key, version, correlation_id, client_id)
-    return b"".join((_stamped_size(len(header) + len(body)), header, body))
+    return b"".join(request_pieces(key, version, correlation_id, client_id, [body]))
+
+
+def request_pieces(key: int, version: int, correlation_id: int, client_id: str | None, body: Iterable[Buffer]) -> list[Buffer]:
+    """A whole request frame, size first, in pieces: those of the body stay what they are, so that large ones need not be copied."""
+    pieces = [request_header(key, version, correlation_id, client_id), *body]
+    return [_stamped_size(sum(map(len, pieces))), *pieces]
 
 
 def request_header(key: int, version: int, correlation_id: int, client_id: str | None) -> bytes:

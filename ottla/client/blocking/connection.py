@@ -12,6 +12,9 @@ from __future__ import annotations
 import select
 import socket
 import time
+from collections import deque
+from collections.abc import Iterable
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from ottla._version import __version__
@@ -20,7 +23,7 @@ from ottla.client.addresses import Address
 from ottla.client.core.connection import CLIENT_SOFTWARE, ConnectionProtocol
 from ottla.client.errors import ConnectError, RequestTimeoutError, TransportError
 from ottla.wire.messages.api_versions import ApiVersionsResponse
-from ottla.wire.schema import Request
+from ottla.wire.schema import Buffer, Request
 
 if TYPE_CHECKING:
     from ottla.client.security import Security
@@ -29,6 +32,10 @@ CONNECT_TIMEOUT_S = 10.0
 REQUEST_TIMEOUT_S = 30.0
 
 _SOCKET_BUFFER_BYTES = 1024 * 1024
+_SCATTERED_BYTES_MIN = 64 * 1024
+"""From this size on, a frame's pieces go to the kernel as they are, because joining them costs more than a longer call."""
+_PIECES_MAX = 512
+"""The kernel takes 1,024 in one call."""
 
 
 class Connection:
@@ -135,7 +142,7 @@ class Connection:
 
     def send(self, body: Request, *, version: int | None = None, is_answered: bool = True) -> None:
         """Sends a request without waiting; answers come by `receive` in the order of sending."""
-        self._write(self.protocol.request(body, version=version, is_answered=is_answered))
+        self._write(*self.protocol.request_pieces(body, version=version, is_answered=is_answered))
 
     def receive(self, timeout_s: float | None = None) -> Any:
         """The answer to the oldest request under way."""
@@ -162,12 +169,15 @@ class Connection:
         assert self._socket is not None, "the connection is closed"
         return self._socket.fileno()
 
-    def _write(self, frame: bytes) -> None:
+    def _write(self, *pieces: Buffer) -> None:
         if self._socket is None:
             raise ConnectError(f"the connection to {self.address} is closed")
         try:
             self._socket.settimeout(self.request_timeout_s)
-            self._socket.sendall(frame)
+            if self.security is not None or sum(map(len, pieces)) < _SCATTERED_BYTES_MIN:
+                self._socket.sendall(b"".join(pieces))
+            else:
+                _send_scattered(self._socket, pieces)
         except TimeoutError:
             raise self._broken(RequestTimeoutError(f"{self.address} takes no data for {self.request_timeout_s:g} s")) from None
         except OSError as error:
@@ -201,3 +211,14 @@ class Connection:
         """Closes the connection, since nothing is known about the bytes that follow."""
         self.close()
         return error
+
+
+def _send_scattered(open_socket: socket.socket, pieces: Iterable[Buffer]) -> None:
+    """Sends all pieces without joining them; the kernel takes as much as its buffer has room for, again and again."""
+    left = deque(memoryview(piece) for piece in pieces if len(piece))
+    while left:
+        sent = open_socket.sendmsg(islice(left, _PIECES_MAX))
+        while left and sent >= len(left[0]):
+            sent -= len(left.popleft())
+        if sent:
+            left[0] = left[0][sent:]

@@ -22,10 +22,10 @@ from ottla.client.core.frames import FrameReader
 from ottla.client.core.versions import HANDSHAKE_VERSION, Versions
 from ottla.client.errors import ConnectError, MalformedResponseError, refused
 from ottla.wire.apis import API_NAMES
-from ottla.wire.codec import decoder, encoder
-from ottla.wire.framing import API_VERSIONS, load, read_response_header, write_request
+from ottla.wire.codec import decoder, encoder_parts
+from ottla.wire.framing import API_VERSIONS, load, read_response_header, request_pieces
 from ottla.wire.messages.api_versions import EXTENSIONS_VERSION, NO_EXTENSIONS, ApiVersionsRequest, ApiVersionsResponse
-from ottla.wire.schema import Request
+from ottla.wire.schema import Buffer, Request
 
 if TYPE_CHECKING:
     from ottla.client.core.sasl import SaslExchange
@@ -182,6 +182,10 @@ class ConnectionProtocol:
 
     def request(self, body: Request, *, version: int | None = None, is_answered: bool = True) -> bytes:
         """The frame of a request; unless `is_answered` is false its answer is awaited from now on."""
+        return b"".join(self.request_pieces(body, version=version, is_answered=is_answered))
+
+    def request_pieces(self, body: Request, *, version: int | None = None, is_answered: bool = True) -> list[Buffer]:
+        """As `request`, in pieces: large record batches are not copied, and must not change until they are sent."""
         if self.state is State.CLOSED:
             raise ConnectError(f"the connection to {self.peer} is closed")
         cls = type(body)
@@ -190,12 +194,12 @@ class ConnectionProtocol:
             version = self.versions.version_of(key)
         self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
         try:
-            frame = write_request(key, version, self._correlation_id, self.client_id, encoder(cls, version)(body))
+            pieces = request_pieces(key, version, self._correlation_id, self.client_id, encoder_parts(cls, version)(body))
         except ApiError as error:  # a value that has no place in this version
             raise refused(error.code, error.message) from None
         if is_answered:
             self.pending.append(Pending(self._correlation_id, key, version, decoder(load(key)[1], version)))
-        return frame
+        return pieces
 
     def response(self, frame: memoryview) -> Any:
         """The answer to the oldest request under way. Bytes fields are views into the frame."""

@@ -16,9 +16,11 @@ from ottla.client.errors import ClientError, ConnectError, MalformedResponseErro
 from ottla.wire.messages.api_versions import ApiVersion, ApiVersionsResponse
 from ottla.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from ottla.wire.messages.metadata import MetadataRequest
+from ottla.wire.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 from tests.client.fake_broker import FakeBroker, HangUp
 
 HEARTBEAT = 12
+PRODUCE = 0
 
 
 Opener = Callable[[FakeBroker], Connection]
@@ -141,3 +143,28 @@ def test_metadata_goes_to_a_real_socket_and_back(opened: Opener) -> None:
     with FakeBroker({}) as broker:
         answer = opened(broker).request(MetadataRequest(topics=None))
         assert answer.cluster_id == "fake"
+
+
+@pytest.mark.parametrize(("count", "size"), [(1, 9_000_000), (7, 700_000), (600, 33_000), (3, 100)])
+def test_large_pieces_of_a_request_arrive_whole_and_in_order(opened: Opener, count: int, size: int) -> None:
+    """They are sent without being joined: more than the kernel takes in one call, and more pieces than it takes."""
+    sent = [bytes([number % 251]) * size for number in range(count)]
+    data = [PartitionProduceData(index=number, records=records) for number, records in enumerate(sent)]
+    request = ProduceRequest(acks=-1, timeout_ms=5, topic_data=[TopicProduceData(name="t", partition_data=data)])
+    with FakeBroker({PRODUCE: lambda _body, _version: ProduceResponse(responses=[])}) as broker:
+        assert opened(broker).request(request, version=12) == ProduceResponse(responses=[])
+        (received,) = (body for key, _, body in broker.requests if key == PRODUCE)
+    assert [bytes(one.records) for one in received.topic_data[0].partition_data] == sent
+
+
+def test_a_broker_that_takes_no_data_ends_the_sending_of_large_pieces(opened: Opener) -> None:
+    with FakeBroker({PRODUCE: lambda _body, _version: None}) as broker, socket.create_server(("127.0.0.1", 0)) as deaf:
+        connection = opened(broker)
+        connection.request_timeout_s = 0.2
+        assert connection._socket is not None
+        connection._socket.close()
+        connection._socket = socket.create_connection(deaf.getsockname())
+        data = [PartitionProduceData(index=0, records=bytes(64 << 20))]
+        with pytest.raises(RequestTimeoutError, match=r"takes no data for 0\.2 s"):
+            connection.send(ProduceRequest(acks=-1, timeout_ms=5, topic_data=[TopicProduceData(name="t", partition_data=data)]))
+        assert not connection.is_open
