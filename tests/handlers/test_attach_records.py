@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from ottla.base.errors import ErrorCode
-from ottla.base.log_config import LogConfig
 from ottla.base.types import TRANSACTION_STATE_TOPIC, TopicPartition
 from ottla.handlers.attach_records import PARTITIONS_MAX
 from ottla.security.acl import AclOperation
+from tests.fakes.log_settings import log_settings
 from tests.handlers.admin_world import DenyAll
 from tests.handlers.staged_world import PRODUCER, StagedWorld, codes, listed, results, staged_batch
 
@@ -189,7 +189,7 @@ def test_i14_the_answer_waits_for_the_acknowledgement() -> None:
 
 
 def test_i14_too_few_replicas_in_sync() -> None:
-    world = staged(config=LogConfig(min_insync_replicas=2))
+    world = staged(config=log_settings(min_insync_replicas=2))
     world.partitions[0].become_leader(leader_epoch=1, partition_epoch=1, replicas=[0, 1], isr=[0], now_ms=0)
     world.stage((0, 0, A), (0, 1, B))
     assert codes(world.attach((0, 0, CHUNKS))) == ["NOT_ENOUGH_REPLICAS"] and ends(world) == [0, 0]

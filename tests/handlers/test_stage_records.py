@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from ottla.base.log_config import LogConfig
 from ottla.base.types import GROUP_METADATA_TOPIC
 from ottla.handlers.stage_records import REQUEST_BYTES_MAX
 from ottla.replication.stage_space import CHARGE_BYTES_MIN
 from ottla.storage.staged_chunk import CHUNK_BATCHES_MAX
+from tests.fakes.log_settings import log_settings
 from tests.handlers.admin_world import DenyAll
 from tests.handlers.staged_world import StagedWorld, staged_batch
 
@@ -56,7 +56,7 @@ def test_a_quota_is_a_typed_error() -> None:
 
 
 def test_a_request_stages_a_bounded_number_of_bytes() -> None:
-    config = LogConfig(max_message_bytes=2 * REQUEST_BYTES_MAX)
+    config = log_settings(max_message_bytes=2 * REQUEST_BYTES_MAX)
     world = StagedWorld(config=config)
     half = staged_batch(b"x" * (REQUEST_BYTES_MAX // 2))
     assert world.stage((0, 0, A), (0, 1, half), (0, 2, half), (0, 3, B)) == ["NONE", "NONE", "INVALID_REQUEST", "NONE"]

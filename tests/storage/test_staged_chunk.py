@@ -12,6 +12,7 @@ from ottla.storage.staged_chunk import CHUNK_BYTES_MAX, batches_of, check_chunk
 from ottla.wire.batch_header import stamp_crc
 from ottla.wire.compression import CODEC_LZ4
 from ottla.wire.records import Record, encode_batch
+from tests.fakes.log_settings import log_settings
 
 NOW_MS = 1_700_000_000_000
 
@@ -31,7 +32,7 @@ def with_records(count: int) -> bytearray:
 
 
 def check(data: bytes | bytearray, config: LogConfig | None = None, **options: int) -> tuple[int, int]:
-    return check_chunk(memoryview(bytearray(data)), config or LogConfig(), now_ms=NOW_MS, **options)
+    return check_chunk(memoryview(bytearray(data)), config or log_settings(), now_ms=NOW_MS, **options)
 
 
 def test_batches_and_records_are_counted() -> None:
@@ -85,14 +86,14 @@ def test_a_lying_count_under_a_right_crc() -> None:
 
 
 def test_sizes() -> None:
-    small = LogConfig(max_message_bytes=100)
+    small = log_settings(max_message_bytes=100)
     with pytest.raises(ApiError) as refused:
         check(batch(b"x" * 100), small)
     assert refused.value.code is ErrorCode.MESSAGE_TOO_LARGE
     count = CHUNK_BYTES_MAX // len(batch(b"x" * 4000)) + 1
     with pytest.raises(ApiError, match="a staged chunk of"):
-        check(batch(b"x" * 4000) * count, LogConfig(max_message_bytes=10_000))
-    large = LogConfig(max_message_bytes=4 * CHUNK_BYTES_MAX)
+        check(batch(b"x" * 4000) * count, log_settings(max_message_bytes=10_000))
+    large = log_settings(max_message_bytes=4 * CHUNK_BYTES_MAX)
     assert check(batch(b"x" * 2 * CHUNK_BYTES_MAX), large) == (1, 1)
 
 
@@ -106,5 +107,5 @@ def test_the_number_of_batches_is_bounded() -> None:
 def test_the_rules_of_the_topic_count() -> None:
     """A compacted topic needs keys, as with Produce."""
     with pytest.raises(ApiError) as refused:
-        check(batch(b"a"), LogConfig(is_compacted=True))
+        check(batch(b"a"), log_settings(is_compacted=True))
     assert refused.value.code is ErrorCode.INVALID_RECORD
