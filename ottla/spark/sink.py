@@ -56,11 +56,12 @@ _HINTS = {
 
 
 class TaskMessage(WriterCommitMessage):
-    """What a task returns to the driver: its output or where it is, and the query it ran for."""
+    """What a task returns to the driver: its output or where it is, the query it ran for, and the directory that the driver had offered."""
 
-    def __init__(self, output: TaskOutput, query_id: str | None) -> None:
+    def __init__(self, output: TaskOutput, query_id: str | None, spool: Spool | None = None) -> None:
         self.output = output
         self.query_id = query_id
+        self.spool = spool
 
 
 class _Writer:
@@ -88,18 +89,19 @@ class _Writer:
             open_output(options.task_output, spool, attempt, options.connection, options.max_output_bytes) as output,
         ):
             encode_task(rows, options, output)
-            return TaskMessage(output.finish(), task.getLocalProperty("sql.streaming.queryId"))
+            return TaskMessage(output.finish(), task.getLocalProperty("sql.streaming.queryId"), spool)
 
-    def _discard(self, outputs: Sequence[TaskOutput]) -> None:
-        """Removes the tasks' files, and this writer's own directory if no task got so far."""
-        discard(outputs)
-        if self._spool is not None:
-            self._spool.discard()
+    def _discard(self, messages: Sequence[TaskMessage | None]) -> None:
+        """Removes the tasks' files and the batch's directory, also if no task used it or got so far."""
+        discard(_outputs(messages))
+        for spool in {self._spool, *(message.spool for message in messages if message is not None)}:
+            if spool is not None and spool.is_here():
+                spool.discard()
 
     def _give_up(self, messages: Sequence[TaskMessage | None]) -> None:
         """Removes what the tasks left. If Spark stopped because their messages are too large, that is said in terms of our option."""
         outputs = _outputs(messages)
-        self._discard(outputs)
+        self._discard(messages)
         in_messages = sum(output.message_bytes for output in outputs)
         bound = self.options.max_output_bytes or output_bytes_max(False)
         if in_messages > bound:
@@ -116,10 +118,9 @@ class OttlaBatchWriter(_Writer, DataSourceArrowWriter):
 
     @reported()
     def commit(self, messages: list[TaskMessage | None]) -> None:
-        outputs = _outputs(messages)
         with hinted():
-            write_batch(target_of(self.options), outputs)
-        self._discard(outputs)
+            write_batch(target_of(self.options), _outputs(messages))
+        self._discard(messages)
 
     @reported()
     def abort(self, messages: list[TaskMessage | None]) -> None:
@@ -146,7 +147,7 @@ class OttlaStreamWriter(_Writer, DataSourceStreamArrowWriter):
         with hinted():
             commit_batch(target_of(self.options), outputs, batch_id=batchId, query_id=query_id, batch_range=batch_range)
         mark_used(options.group, batchId)
-        discard(outputs)
+        self._discard(messages)
 
     @reported()
     def abort(self, messages: list[TaskMessage | None], batchId: int) -> None:

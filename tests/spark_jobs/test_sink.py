@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from ottla.client import TopicPartition, connect, partition_for_key
+from ottla.spark.spool import spool_root
 from ottla.testing.broker import Broker
 from tests.spark_jobs.queries import (
     failure,
@@ -36,8 +37,6 @@ def topics(broker: Broker, request: pytest.FixtureRequest) -> tuple[str, str]:
 @pytest.fixture(autouse=True)
 def no_spool_is_left(topics: tuple[str, str], tmp_path: Path) -> Iterator[None]:
     """Files of tasks' output are removed at the end of every batch, whichever way it ends."""
-    from ottla.spark.spool import spool_root
-
     before = set(spool_root().iterdir())
     yield
     left = {path for path in set(spool_root().iterdir()) - before if path.is_dir() and any(path.glob("*-*"))}
@@ -67,9 +66,12 @@ def transactions_of(broker: Broker, topic: str) -> int:
 # Batch writes
 
 
-def test_a_batch_write_is_one_transaction_by_kafkas_partitioner(spark: Any, broker: Broker, topics: tuple[str, str]) -> None:
+@pytest.mark.parametrize("way", ["auto", "messages", "staged"])
+def test_a_batch_write_is_one_transaction_by_kafkas_partitioner(spark: Any, broker: Broker, topics: tuple[str, str], way: str) -> None:
+    before = set(spool_root().iterdir())
     rows = spark.range(5000).repartition(3).selectExpr("cast(id AS string) AS key", "repeat(cast(id AS string), 5) AS value")
-    writer(rows, broker, topic=topics[1]).save()
+    writer(rows, broker, topic=topics[1], taskOutput=way).save()
+    assert set(spool_root().iterdir()) <= before, "no directory is left"
     found = stock_records(broker, topics[1])
     assert sorted(int(message.key()) for message in found) == list(range(5000))
     assert all(message.value() == message.key() * 5 for message in found)
