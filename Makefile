@@ -71,6 +71,7 @@ bench-peer: $(STAMP)
 bench-spark: $(SPARK)
 	@$(BIN)/python -m tools.bench.spark_codec
 	@$(BIN)/python -m tools.bench.spark
+	@$(BIN)/python -m tools.bench.spark_workers
 
 sim: $(STAMP)
 	@$(BIN)/python -m tests.sim SEED=$(SEED) SEEDS=$(SEEDS)

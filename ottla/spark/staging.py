@@ -166,7 +166,7 @@ class StagedWriter:
             return
         cut = {partition: _cut(lane) for partition, lane in self._lanes.items() if lane.waiting}
         self._waiting_bytes = 0
-        chunks = {at: {number: b"".join(data for data, _ in some) for number, some in parts.items()} for at, parts in cut.items()}
+        chunks = {at: {number: _joined(some) for number, some in parts.items()} for at, parts in cut.items()}
         client = self._client
         assert client is not None, "it has been asked whether staging is offered"
         self._round = _Round(self._uploader.submit(client.stage, self._token, self.task.attempt_id, chunks), cut)
@@ -222,6 +222,10 @@ def _cut(lane: _Lane) -> dict[int, list[Batch]]:
         size += len(batch[0])
     lane.waiting = []
     return found
+
+
+def _joined(batches: Sequence[Batch]) -> Buffer:
+    return batches[0][0] if len(batches) == 1 else b"".join(data for data, _ in batches)
 
 
 # The driver's side
