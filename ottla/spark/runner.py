@@ -239,7 +239,7 @@ def details(text: str) -> str:
     if _OUR_ERROR.search(text):
         return ""
     lines = [line.rstrip() for line in text.partition(_PLAN)[0].splitlines()]
-    kept = [line for line in lines if line and not _JAVA_FRAME.match(line)]
+    kept = [line for line in lines if line and not _JAVA_FRAME.match(line) and not _SQL_STATE.fullmatch(line)]
     return "\n".join(kept) if len(kept) > 1 else ""
 
 

@@ -185,8 +185,7 @@ def test_the_traceback_of_the_user_s_code_goes_with_the_line() -> None:
     failed = failure_of(text)
     assert str(failed) == "ValueError: bad"
     assert failed.details.splitlines()[1:] == [
-        '  File "x.py", line 3, in broken', '    raise ValueError("bad")', "ValueError: bad", " SQLSTATE: 38000",
-        "Caused by: java.io.IOException: no room",
+        '  File "x.py", line 3, in broken', '    raise ValueError("bad")', "ValueError: bad", "Caused by: java.io.IOException: no room",
     ]  # fmt: skip
     assert failure_of("Traceback ...\n  File x\nottla.spark.errors.OutputError: topic: null").details == ""
     assert failure_of("one line").details == ""

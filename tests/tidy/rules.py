@@ -18,6 +18,7 @@ Complaint = tuple[int, str]
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 _UNFINISHED = re.compile(r"\b(TODO|FIXME|XXX|NotImplementedError)\b")
+_QUESTION = re.compile(r".*\?$|(What|How|Why|When|Where|Who) (do|does)\b")
 # Hosts that files are downloaded from, and paths that exist on one machine only.
 _FOREIGN = re.compile(
     r"(?<![\w./-])/(work|root|home)/[\w.]|\bpypi\.|pythonhosted\.|\brepo1?\.maven\.|\bregistry\.[a-z]+js\b|://[^\s/]*(mirror|artifactory|nexus)"
@@ -78,6 +79,15 @@ def opening(tree: ast.Module) -> Iterator[Complaint]:
     first = code[0] if code else None
     if first is not None and not (isinstance(first, ast.ImportFrom) and first.module == "__future__"):
         yield first.lineno, "`from __future__ import annotations` does not come first"
+
+
+def questions(tree: ast.Module) -> Iterator[Complaint]:
+    """Docstrings whose first line asks instead of saying what the thing is or does."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Module | ast.ClassDef | Function):
+            first = (ast.get_docstring(node) or "").partition("\n")[0]
+            if _QUESTION.match(first):
+                yield getattr(node, "lineno", 1), f"the docstring asks: {first!r}"
 
 
 def swallowed_exceptions(tree: ast.Module) -> Iterator[Complaint]:

@@ -55,6 +55,10 @@ def test_modules_open_with_what_they_answer() -> None:
     _check_trees(python_files("ottla", "tools") + test_files, rules.opening)
 
 
+def test_docstrings_say_what_a_thing_is_or_does() -> None:
+    _check_trees(python_files("ottla", "tools", "tests"), rules.questions)
+
+
 def test_nothing_is_called_done_before_it_is() -> None:
     _check_texts([path for path in python_files("ottla", "tools", "tests") if path not in NAMES_THE_FORBIDDEN], rules.unfinished)
 
