@@ -140,6 +140,21 @@ def test_a_lost_answer_is_made_up_for_by_the_same_task_or_driver(
     assert len(values(client, pipeline.sink, isolation="read_uncommitted")) == 18, "nothing was appended twice and aborted"
 
 
+def test_a_driver_that_has_to_begin_again_attaches_the_same_chunks_in_its_next_epoch(
+    pipeline: Pipeline, client: Client, broker: BrokerHandle
+) -> None:
+    """An aborted transaction leaves staged bytes where they are."""
+    driver = pipeline.driver()
+    outputs = pipeline.staged(0)
+    broker.fail_next("TxnOffsetCommit", None, times=2)
+    assert driver.send(outputs, 0).tries > 1
+    pipeline.check(client, [0])
+    with pytest.raises(SpoolError, match="UNKNOWN_STAGE"):
+        driver.send(outputs, 1)
+    assert driver.commit(1).is_committed_now
+    pipeline.check(client, [0, 1])
+
+
 def test_a_leader_that_refuses_for_a_moment_gets_the_same_attach_again(pipeline: Pipeline, client: Client, broker: BrokerHandle) -> None:
     broker.fail_next("StageRecords", "NOT_LEADER_OR_FOLLOWER", times=2)
     outputs = pipeline.staged(0)
