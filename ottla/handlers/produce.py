@@ -13,7 +13,10 @@ Not done: nothing.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ottla.base.errors import ApiError, ErrorCode, RecordsRefused, WireError
+from ottla.base.log_config import LogConfig
 from ottla.base.types import INTERNAL_TOPICS, TopicPartition
 from ottla.replication.leader import Leader
 from ottla.replication.traffic import Traffic
@@ -21,7 +24,18 @@ from ottla.replication.verification import VerificationGuard
 from ottla.requests.context import Broker, Pending, RequestContext, Watch
 from ottla.requests.rights import require
 from ottla.security.acl import AclOperation, ResourceType
-from ottla.wire.batch_header import CODEC_MASK
+from ottla.storage.inspection import (
+    Demands,
+    InspectBatch,
+    Inspected,
+    InspectedEarlier,
+    Inspector,
+    LoopBudget,
+    WorkerNeeded,
+    demands_of,
+    inspect_here,
+)
+from ottla.wire.batch_header import CODEC_MASK, BatchHeader
 from ottla.wire.compression import CODEC_ZSTD
 from ottla.wire.messages.produce import (
     BatchIndexAndErrorMessage,
@@ -30,6 +44,7 @@ from ottla.wire.messages.produce import (
     PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,
+    TopicProduceData,
     TopicProduceResponse,
 )
 from ottla.wire.records import ATTRIBUTES_AT, BATCH_OVERHEAD, TRANSACTIONAL_BIT, read_batch_header
@@ -41,6 +56,8 @@ ABORTABLE_SINCE = 11
 TRANSACTIONS_V2_SINCE = 12
 ZSTD_SINCE = 7
 ALL, LEADER, NONE = -1, 1, 0
+UNREPLICATED_TIMEOUT_MS = 30_000
+"""How long a batch may wait for a coordinator or a look into its records where the client's timeout is not for that."""
 REFUSED_BY_LOG = frozenset(
     (
         ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.DUPLICATE_SEQUENCE_NUMBER, ErrorCode.INVALID_PRODUCER_EPOCH,
@@ -58,7 +75,7 @@ make_result = maker(PartitionProduceResponse)
 
 def handle(broker: Broker, request: RequestContext, body: ProduceRequest) -> ProduceResponse | Pending | None:
     produce = Produce(broker, request, body)
-    produce.append_all()
+    produce.append_all(body.topic_data)
     if body.acks == NONE and produce.refusals:
         raise WireError(f"a produce with acks=0 was refused: {produce.refusals[0]}")
     if produce.unacknowledged:
@@ -70,13 +87,16 @@ class Produce:
     """One Produce request: appended at once, answered when its appends are acknowledged."""
 
     __slots__ = (
-        "_acks", "_body", "_broker", "_is_unusual", "_is_v2", "_pending", "_request", "_topics", "_watch", "refusals", "unacknowledged",
+        "_acks", "_broker", "_budget", "_is_unusual", "_is_v2", "_pending", "_request", "_timeout_ms", "_topics", "_transactional_id",
+        "_watch", "refusals", "unacknowledged",
     )  # fmt: skip
 
     def __init__(self, broker: Broker, request: RequestContext, body: ProduceRequest) -> None:
         self._broker = broker
         self._request = request
-        self._body = body
+        self._transactional_id = body.transactional_id
+        self._timeout_ms = body.timeout_ms
+        self._budget: LoopBudget | None = None
         self._acks = body.acks
         self._is_unusual = request.version < ZSTD_SINCE or not -1 <= body.acks <= 1
         self._is_v2 = request.version >= TRANSACTIONS_V2_SINCE
@@ -88,10 +108,11 @@ class Produce:
         # last offset, its result.
         self.unacknowledged: list[tuple[Leader | None, int, PartitionProduceResponse]] = []
 
-    def append_all(self) -> None:
+    def append_all(self, topics: Sequence[TopicProduceData]) -> None:
+        lines = self._broker.inspections.lines
         partitions, has_topic_ids = self._broker.partitions, self._request.version >= TOPIC_IDS_SINCE
         now_ms = self._broker.clock.wall_ms()
-        for topic in self._body.topic_data:
+        for topic in topics:
             results: list[PartitionProduceResponse] = []
             self._topics.append(make_topic(name=topic.name, topic_id=topic.topic_id, partition_responses=results))
             name, refusal = topic.name, None
@@ -117,15 +138,20 @@ class Produce:
                     leader = partition.leader or partition.require_leading()
                     if records[TRANSACTIONAL_AT] & TRANSACTIONAL_BIT and self._must_ask(leader, records):
                         self._ask_coordinator(leader, partition.topic_partition, bytearray(records), result)
+                    elif lines and (self._request.connection, partition.topic_partition) in lines:
+                        self._append_later(leader, partition.topic_partition, bytearray(records), result, None)
                     else:
                         self._append(leader, records, result, now_ms)
+                except WorkerNeeded as needed:
+                    self._append_later(leader, partition.topic_partition, bytearray(records or b""), result, needed.demands)
                 except ApiError as error:
                     self._refuse(result, error, partition.traffic)
 
     def wait(self) -> Pending:
         """Answers when every append is acknowledged, or at the timeout."""
         self._pending = Pending()
-        self._watch = self._broker.waiters.watch((), self._body.timeout_ms, self._settle, self._time_out)
+        timeout_ms = self._timeout_ms if self._acks == ALL else max(self._timeout_ms, UNREPLICATED_TIMEOUT_MS)
+        self._watch = self._broker.waiters.watch((), timeout_ms, self._settle, self._time_out)
         self._pending.abandon = self._watch.cancel
         for leader, last_offset, _ in self.unacknowledged:
             if leader is not None:
@@ -164,10 +190,13 @@ class Produce:
         result: PartitionProduceResponse,
         now_ms: int,
         guard: VerificationGuard | None = None,
+        inspector: Inspector | None = None,
     ) -> None:
         acks = self._acks
         try:
-            appended = leader.append(records, acks=acks, now_ms=now_ms, is_transaction_v2=self._is_v2, guard=guard)
+            appended = leader.append(
+                records, acks=acks, now_ms=now_ms, is_transaction_v2=self._is_v2, guard=guard, inspector=inspector or self
+            )
         except ApiError as error:
             if error.code in REFUSED_BY_LOG:
                 result.log_start_offset = leader.log.log_start_offset
@@ -182,11 +211,51 @@ class Produce:
             elif code:
                 raise ApiError(code)
 
+    # Batches whose records must be looked into
+
+    def inspect(self, batch: memoryview, header: BatchHeader, config: LogConfig) -> bytearray | None:
+        """Looks into a small batch (`storage.inspection.Inspector`); raises `WorkerNeeded` for a large one."""
+        demands = demands_of(header, config)
+        if demands is None:
+            return None
+        if self._budget is None:
+            self._budget = LoopBudget()
+        return inspect_here(batch, header, demands, self._budget)
+
+    def _append_later(
+        self, leader: Leader, key: TopicPartition, records: bytearray, result: PartitionProduceResponse, demands: Demands | None,
+        guard: VerificationGuard | None = None,
+    ) -> None:  # fmt: skip
+        """Appends a batch when the worker has looked into it, or when an earlier one of this client has been appended."""
+        entry = (None, -1, result)
+        self.unacknowledged.append(entry)
+        is_asked = demands is not None
+
+        def attempt(answer: Inspected | None) -> InspectBatch | None:
+            nonlocal is_asked
+            if self._pending is not None and self._pending.is_done:
+                return None  # the client was answered that the time is over
+            try:
+                if is_asked and answer is None:
+                    raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, "the process that looks into records ended before its work did")
+                self._append(leader, records, result, self._broker.clock.wall_ms(), guard, InspectedEarlier(answer))
+            except WorkerNeeded as needed:
+                is_asked = True
+                return InspectBatch(records, needed.demands)
+            except ApiError as error:
+                self._refuse(result, error, leader.traffic)
+            self.unacknowledged.remove(entry)
+            self._settle()
+            return None
+
+        order = None if demands is None else InspectBatch(records, demands)
+        self._broker.inspections.defer(self._request.connection, key, order, attempt)
+
     # Transactions
 
     def _must_ask(self, leader: Leader, records: memoryview) -> bool:
         """Whether the coordinator must be asked about this batch: unless the producer's transaction is open in the partition already."""
-        transactional_id = self._body.transactional_id
+        transactional_id = self._transactional_id
         if transactional_id is None:
             raise ApiError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "a transactional batch in a request without transactional id")
         require(self._broker, self._request, AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id)
@@ -204,21 +273,27 @@ class Produce:
             code = codes.get(key, ErrorCode.NONE)
             if code is ErrorCode.TRANSACTION_ABORTABLE and self._request.version < ABORTABLE_SINCE:
                 code = ErrorCode.INVALID_TXN_STATE
-            self._append_admitted(leader, records, result, code, guard)
+            self._append_admitted(leader, key, records, result, code, guard)
             self._settle()
 
         self._broker.transactions.admit(
-            self._body.transactional_id or "", header.producer_id, header.producer_epoch, [key],
+            self._transactional_id or "", header.producer_id, header.producer_epoch, [key],
             self._is_v2, admitted,
         )  # fmt: skip
 
     def _append_admitted(
-        self, leader: Leader, records: bytearray, result: PartitionProduceResponse, code: ErrorCode, guard: VerificationGuard | None
-    ) -> None:
+        self, leader: Leader, key: TopicPartition, records: bytearray, result: PartitionProduceResponse, code: ErrorCode,
+        guard: VerificationGuard | None,
+    ) -> None:  # fmt: skip
         try:
             if code:
                 raise ApiError(code, "the transaction coordinator did not admit this partition")
-            self._append(leader, records, result, self._broker.clock.wall_ms(), guard)
+            if (self._request.connection, key) in self._broker.inspections.lines:
+                self._append_later(leader, key, records, result, None, guard)
+            else:
+                self._append(leader, records, result, self._broker.clock.wall_ms(), guard)
+        except WorkerNeeded as needed:
+            self._append_later(leader, key, records, result, needed.demands, guard)
         except ApiError as error:
             self._refuse(result, error, leader.traffic)
 
@@ -250,6 +325,7 @@ class Produce:
             self._pending.complete(self.answer())
 
     def _refuse(self, result: PartitionProduceResponse, error: ApiError, traffic: Traffic | None) -> None:
+        error.__traceback__ = error.__context__ = None  # they would keep the buffers of the frames that raised it
         self.refusals.append(error)
         result.error_code = error.code
         result.error_message = error.message or None

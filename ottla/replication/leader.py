@@ -25,6 +25,7 @@ from ottla.replication.progress import UNKNOWN_EPOCH, FollowerFetch, FollowerPro
 from ottla.replication.stages import PartitionStages
 from ottla.replication.state import PartitionState
 from ottla.replication.verification import VerificationGuard, Verifications
+from ottla.storage.inspection import InspectHere, Inspector, is_inspected
 from ottla.storage.producer_snapshot import CachedBatch
 from ottla.storage.validate import check_batch, is_stamped, stamp_batch
 from ottla.wire.batch_header import TRANSACTIONAL_BIT, BatchHeader, read_batch_header
@@ -32,6 +33,7 @@ from ottla.wire.records import CONTROL_ABORT, CONTROL_COMMIT, Record, encode_bat
 
 ALL_IN_SYNC = -1
 NOTHING_COMMITTED = -1
+HERE = InspectHere()
 
 _new_tuple = tuple.__new__
 
@@ -52,6 +54,7 @@ class Leader:
     __slots__ = (
         "_config",
         "_is_alone",
+        "_is_inspecting",
         "_is_stamping",
         "_min_insync",
         "_notifier",
@@ -80,6 +83,7 @@ class Leader:
         self.is_over = False
         self._config: LogConfig | None = None
         self._is_stamping = False
+        self._is_inspecting = False
         self._is_alone = False  # leads without any follower
         self._min_insync = 1
         state.log.epochs.assign(epoch, self.epoch_start_offset)
@@ -109,6 +113,7 @@ class Leader:
         """Derives the values that the log's configuration sets; again whenever the log's configuration object is another one."""
         self._config = config = self.log.config
         self._is_stamping = is_stamped(config)
+        self._is_inspecting = is_inspected(config)
         self._min_insync = self._state.min_insync
 
     # Appending
@@ -121,6 +126,7 @@ class Leader:
         now_ms: int,
         is_transaction_v2: bool = False,
         guard: VerificationGuard | None = None,
+        inspector: Inspector = HERE,
     ) -> AppendResult:
         """Appends a client's batch, which is stamped in place; or finds that it is there already. `now_ms` is wall time."""
         if self.is_over:
@@ -134,13 +140,14 @@ class Leader:
         if type(batch) is not memoryview:
             batch = memoryview(batch)
         header = check_batch(batch, config, now_ms=now_ms)
+        repacked = inspector.inspect(batch, header, config) if self._is_inspecting else None
         if header[9] >= 0:
             duplicate = self._check_producer(header, is_transaction_v2, guard)
             if duplicate is not None:
                 time_ms = duplicate.timestamp if config.is_log_append_time else -1
                 return AppendResult(duplicate.base_offset, duplicate.last_offset, time_ms, log.log_start_offset, True)
         if self._is_stamping:
-            batch, header = stamp_batch(batch, header, config, now_ms=now_ms)
+            batch, header = stamp_batch(batch, header, config, now_ms=now_ms, repacked=repacked)
         base_offset = self._write(batch, header, now_ms)
         self.traffic.produces += 1
         time_ms = now_ms if config.is_log_append_time else -1
@@ -201,7 +208,8 @@ class Leader:
         if transactional is not None:
             self.log.producers.check(header, is_client=False)
         if self._is_stamping:
-            batch, header = stamp_batch(batch, header, config, now_ms=now_ms)
+            repacked = HERE.inspect(batch, header, config)
+            batch, header = stamp_batch(batch, header, config, now_ms=now_ms, repacked=repacked)
         return self._write(batch, header, now_ms) + header.last_offset_delta + 1
 
     def _begin_internal_append(self) -> LogConfig:

@@ -9,7 +9,7 @@ Every request passes one authorisation point, `Authorizer.is_allowed`, with the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -186,6 +186,24 @@ class Waiters(Protocol):
         """Calls `wake` after any of them moved, and `on_timeout` once when the time is over, until cancelled."""
 
 
+Attempt = Callable[[Any], Any]
+"""Called with the answer to an order, or None; returns the order that it still needs, or None at its end."""
+
+
+class Inspections(Protocol):
+    """The process that looks into records, and what waits for it (`server/inspections.py`)."""
+
+    @property
+    def lines(self) -> Collection[tuple[ConnectionInfo, object]]:
+        """The clients and subjects of which something waits; false when nothing does."""
+
+    def defer(self, client: ConnectionInfo, subject: object, order: Any, attempt: Attempt) -> None:
+        """Calls `attempt` with the answer to `order` (None: nothing is asked), after all of this client and subject that came before."""
+
+    def ask(self, client: ConnectionInfo, order: Any, done: Callable[[Any], object]) -> None:
+        """Calls `done` with the answer (None: the process was lost); never if the client is gone by then."""
+
+
 class InternalTopics(Protocol):
     def ensure(self, topic: str, done: Callable[[ErrorCode], None]) -> None:
         """Creates an internal topic if it is missing; `done` is called when its partitions have leaders (or with the error)."""
@@ -211,6 +229,7 @@ class Broker:
     share_sessions: ShareSessions
     internal_topics: InternalTopics
     waiters: Waiters
+    inspections: Inspections
     fetch_sessions: FetchSessions
     stages: StageSpace
     authorizer: Authorizer

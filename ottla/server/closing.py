@@ -19,6 +19,7 @@ from ottla.replication.stage_space import StageSpace
 from ottla.server.coordinator_hosts import CoordinatorHosts
 from ottla.server.flusher import Flusher
 from ottla.server.housekeeping import Housekeeping
+from ottla.server.inspections import Inspections
 from ottla.server.listener import Listeners
 from ottla.server.log_directories import LogDirectoryState
 from ottla.server.partition_table import PartitionTable
@@ -44,6 +45,7 @@ class Parts(Protocol):
     flusher: Flusher
     replicas: ReplicaChanges
     waiters: Waiters
+    inspections: Inspections
     hosts: CoordinatorHosts
     share_partitions: SharePartitions
     share_persister: SharePersister
@@ -100,6 +102,7 @@ class CleanStop:
     def _close_connections(self) -> None:
         node = self._node
         node.listeners.close_all()
+        node.inspections.close()
         if node.partitions.count() >= SYNC_AT_ONCE_MIN:
             node.ports.threads.run(node.ports.disk.sync_all, lambda _: self._close_logs())
         else:

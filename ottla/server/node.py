@@ -44,6 +44,7 @@ from ottla.server.directory_claims import claim_directories
 from ottla.server.dispatch import Dispatcher
 from ottla.server.flusher import Flusher
 from ottla.server.housekeeping import Housekeeping
+from ottla.server.inspections import Inspections
 from ottla.server.listener import Listeners
 from ottla.server.log_directories import LogDirectoryState
 from ottla.server.partition_table import SEALED_FILES_MAX, PartitionTable
@@ -90,6 +91,7 @@ class Node:
         self.cluster_id = claim_directories(ports, config, self.directories, store_name)
         self.metadata = MetadataCache()
         self.waiters = Waiters(ports.timers)
+        self.inspections = Inspections(ports.threads, ports.timers)
         self.flusher = Flusher(ports.threads.run, self._partition_failed, ports.clock.nanoseconds)
         # The same two methods for all partitions: a bound one for each would be 128 bytes.
         self._request_flush, self._on_partition_failed = self.flusher.request, self._partition_failed
@@ -195,6 +197,7 @@ class Node:
             share_sessions=ShareSessions(self.share_partitions, config.group_share_max_share_sessions),
             internal_topics=self.internal_topics,
             waiters=self.waiters,
+            inspections=self.inspections,
             fetch_sessions=FetchSessions(ports.random, config.max_incremental_fetch_session_cache_slots),
             stages=self.stages,
             authorizer=AllowClients(),

@@ -12,14 +12,18 @@ from typing import NamedTuple
 
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.base.log_config import LogConfig
+from ottla.storage.inspection import Demands, LoopBudget, WorkerNeeded, inspect_here
 from ottla.storage.validate import check_batch
-from ottla.wire.batch_header import BATCH_LENGTH_AT, BATCH_OVERHEAD, LOG_OVERHEAD
+from ottla.wire.batch_header import BATCH_LENGTH_AT, BATCH_OVERHEAD, LOG_OVERHEAD, BatchHeader
 
 CHUNK_BYTES_MAX = 1 << 20
 """The largest chunk, unless a single batch of the topic may be larger."""
 CHUNK_BATCHES_MAX = 1_000
 CHUNK_RECORDS_MAX = 1 << 30
 """Half of all sequence numbers: with more, earlier and later ones could not be told apart."""
+LOOKED_INTO_RECORDS_MAX = 50_000
+LOOKED_INTO_BYTES_MAX = 8 << 20
+"""What a chunk may unpack to for a topic whose records are looked into: that is done on the loop."""
 
 NO_PRODUCER = -1
 _read_length = Struct(">i").unpack_from
@@ -40,6 +44,7 @@ def check_chunk(
     if len(chunk) > bytes_max:
         raise ApiError(ErrorCode.MESSAGE_TOO_LARGE, f"a staged chunk of {len(chunk)} bytes, {bytes_max} are allowed")
     batches = records = 0
+    budget = LoopBudget(LOOKED_INTO_RECORDS_MAX, LOOKED_INTO_BYTES_MAX) if config.is_compacted or config.is_strict else None
     for batch in batches_of(chunk):
         if batches == batches_max:
             raise ApiError(ErrorCode.INVALID_REQUEST, f"more than {batches_max} record batches to be staged at once")
@@ -47,11 +52,23 @@ def check_chunk(
         if not header.is_transactional or header.producer_id != NO_PRODUCER:
             message = "a staged batch must be transactional and without a producer, which it gets when it is attached"
             raise ApiError(ErrorCode.INVALID_RECORD, message)
+        if budget is not None:
+            _look_into(batch, header, config, budget)
         batches += 1
         records += header.record_count
     if not batches or records > CHUNK_RECORDS_MAX:
         raise ApiError(ErrorCode.INVALID_RECORD, f"a staged chunk of {batches} batches and {records} records")
     return ChunkContents(batches, records)
+
+
+def _look_into(batch: memoryview, header: BatchHeader, config: LogConfig, budget: LoopBudget) -> None:
+    """Walks the records, for a topic that demands it; the chunk stands in the log as it is, so its codec stays."""
+    demands = Demands(True, config.is_compacted, None, config.decompressed_bytes_max)
+    try:
+        inspect_here(batch, header, demands, budget)
+    except WorkerNeeded:
+        message = f"a staged chunk unpacks to more than {LOOKED_INTO_RECORDS_MAX} records or {LOOKED_INTO_BYTES_MAX} bytes"
+        raise ApiError(ErrorCode.INVALID_RECORD, message) from None
 
 
 def batches_of(chunk: memoryview) -> Iterator[memoryview]:

@@ -1,15 +1,15 @@
 """Checks a producer's batch before it is appended, and stamps it.
 
 `check_batch` is the hot path: one header, one CRC, a few comparisons. Record batches are opaque to the broker: what stands behind the
-header is vouched for by the CRC and, for uncompressed batches, by "so many records do not fit into so few bytes"; it is decoded only
-where a setting makes the broker responsible for it: a compacted topic (every record needs a key), `compression.type` (the batch is
-written anew), or `is_strict` (`ottla.validate.records`: every record is walked). A record damaged on purpose under a right CRC can thus
-be stored; it hurts the readers of that topic, never the broker, whose own readers take nothing but `WireError` from it.
+header is vouched for by the CRC and by "so many records do not fit into so few bytes"; it is decoded only where a setting makes the broker
+responsible for it (`inspection.py`): a compacted topic (every record needs a key), `compression.type` (the batch is written anew), or
+`is_strict` (`ottla.validate.records`: every record is walked). A record damaged on purpose under a right CRC can thus be stored; it hurts
+the readers of that topic, never the broker, whose own readers take nothing but `WireError` from it.
 
 `stamp_batch` is what the broker changes in a good batch: LogAppendTime and the codec. It is not called for topics that want neither.
 
 Refusals are `ApiError`: CORRUPT_MESSAGE for bytes damaged on the way (a client sends them again), INVALID_RECORD for bytes made wrong.
-Left out: sequences and transactions (`producers.py`), deeper walks (`wire/record_validation.py`).
+Left out: sequences and transactions (`producers.py`), the records (`inspection.py`).
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from struct import error as StructError
 
 from ottla.base.errors import ApiError, ErrorCode, RecordsRefused, WireError
 from ottla.base.log_config import LogConfig
+from ottla.storage.inspection import LOOP_BYTES_MAX
 from ottla.wire.batch_header import (
     BATCH_OVERHEAD,
     CODEC_MASK,
@@ -35,14 +36,13 @@ from ottla.wire.batch_header import (
     set_max_timestamp,
 )
 from ottla.wire.checksum import crc32c
-from ottla.wire.compression import CODEC_GZIP, CODEC_LZ4, CODEC_NONE, CODEC_SNAPPY, CODEC_ZSTD
-from ottla.wire.record_validation import validate_records
-from ottla.wire.records import iter_records, recompress
+from ottla.wire.compression import CODEC_ZSTD
+from ottla.wire.record_validation import FAULTS_NAMED_MAX
+from ottla.wire.records import iter_records
 
 _RECORD_BYTES_MIN = 7  # length, attributes, timestamp, offset, key, value, headers: one byte each
 _CODEC_MAX = CODEC_ZSTD
 _BROKER_ONLY_BITS = CONTROL_BIT | DELETE_HORIZON_BIT | TIMESTAMP_TYPE_BIT
-_CODECS = {"uncompressed": CODEC_NONE, "gzip": CODEC_GZIP, "snappy": CODEC_SNAPPY, "lz4": CODEC_LZ4, "zstd": CODEC_ZSTD}
 _new_tuple = tuple.__new__
 
 
@@ -76,29 +76,27 @@ def check_batch(batch: memoryview, config: LogConfig, *, now_ms: int, is_staged:
     if codec == 0:
         if count * _RECORD_BYTES_MIN > size - BATCH_OVERHEAD:
             raise ApiError(ErrorCode.INVALID_RECORD, f"a batch says {count} records in {size - BATCH_OVERHEAD} bytes")
+    elif count * _RECORD_BYTES_MIN > config.decompressed_bytes_max:
+        message = f"a batch of {count} records unpacks to more than {config.decompressed_bytes_max} bytes"
+        raise ApiError(ErrorCode.INVALID_RECORD, message)
     elif codec > _CODEC_MAX:
         raise ApiError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"there is no compression codec {codec}")
     elif size == BATCH_OVERHEAD:
         raise ApiError(ErrorCode.CORRUPT_MESSAGE, "a compressed batch without bytes")
     if max_timestamp >= 0 and not config.is_log_append_time:
         _check_timestamps(batch, base_timestamp, max_timestamp, config, now_ms)
-    if config.is_compacted or config.is_strict:
-        validate_records(batch, decompressed_bytes_max=config.decompressed_bytes_max, is_key_required=config.is_compacted)
     return header
 
 
-def stamp_batch(batch: memoryview, header: BatchHeader, config: LogConfig, *, now_ms: int) -> tuple[memoryview, BatchHeader]:
-    """The batch as it will stand in the log: with the topic's codec and, under LogAppendTime, the broker's time.
+def stamp_batch(
+    batch: memoryview, header: BatchHeader, config: LogConfig, *, now_ms: int, repacked: bytearray | None = None
+) -> tuple[memoryview, BatchHeader]:
+    """The batch as it will stand in the log: with the topic's codec (`repacked`) and, under LogAppendTime, the broker's time.
 
     The header that comes back carries the CRC and codec of what was stored; `producers.py` knows when those can be compared with a retry.
     """
-    codec = _CODECS.get(config.compression_type)
-    if codec is not None and codec != header.codec:
-        try:
-            # The new batch stands in a new buffer, which is writable.
-            batch = memoryview(recompress(batch, codec, decompressed_bytes_max=config.decompressed_bytes_max))
-        except WireError as error:
-            raise ApiError(ErrorCode.INVALID_RECORD, f"{error}") from None
+    if repacked is not None:
+        batch = memoryview(repacked)
     if config.is_log_append_time:
         set_max_timestamp(batch, 0, LOG_APPEND_TIME, now_ms)
     return batch, read_batch_header(batch)
@@ -122,10 +120,12 @@ def _check_timestamps(batch: memoryview, base_timestamp: int, max_timestamp: int
 
 
 def _refuse_timestamps(batch: memoryview, config: LogConfig, now_ms: int, message: str) -> ApiError:
-    """Names the records that are outside the window; a batch whose records cannot be read is refused as a whole."""
+    """Names the records that are outside the window; a batch whose records cannot be read, or are many, is refused as a whole."""
     faults = {}
+    if read_batch_header(batch).record_count > FAULTS_NAMED_MAX:
+        return ApiError(ErrorCode.INVALID_TIMESTAMP, message)
     try:
-        for record in iter_records(batch, decompressed_bytes_max=config.decompressed_bytes_max):
+        for record in iter_records(batch, decompressed_bytes_max=min(LOOP_BYTES_MAX, config.decompressed_bytes_max)):
             age_ms = now_ms - record.timestamp
             if record.timestamp >= 0 and (age_ms > config.timestamp_before_max_ms or -age_ms > config.timestamp_after_max_ms):
                 faults[record.offset] = f"Timestamp {record.timestamp} is outside the window that the topic allows."

@@ -92,8 +92,12 @@ def decompress(codec: int, data: Buffer, max_bytes: int) -> Buffer:
     raise WireError(f"unknown compression codec {codec}")
 
 
+class UnpackedTooLarge(WireError):
+    """The data unpacks to more than it may."""
+
+
 def _too_large(max_bytes: int) -> WireError:
-    return WireError(f"a batch unpacks to more than {max_bytes} bytes")
+    return UnpackedTooLarge(f"a batch unpacks to more than {max_bytes} bytes")
 
 
 def _gzip_compress(data: Buffer, level: int) -> bytes:

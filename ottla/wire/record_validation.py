@@ -19,6 +19,13 @@ from ottla.wire.batch_header import DECOMPRESSED_BYTES_MAX, MAGIC, BatchHeader, 
 _INT64_MIN = -(1 << 63)
 _INT64_MAX = (1 << 63) - 1
 _NULL_ZIGZAG = 1
+UNBOUNDED = 1 << 62
+FAULTS_NAMED_MAX = 1_000
+"""So many bad records of a batch are named one by one."""
+
+
+class TooManySteps(WireError):
+    """The records have more header fields than the caller walks."""
 
 
 class RecordsSummary(NamedTuple):
@@ -35,15 +42,28 @@ def validate_records(
     """Refuses with `ApiError` unless `batch` is exactly one sound batch; `is_key_required` is for compacted topics."""
     header = _validate_header(batch)
     try:
-        section = record_section(batch, header, decompressed_bytes_max)
-        if isinstance(section, memoryview):
-            # Indexing a memoryview costs twice what indexing bytes does; a copy costs next to nothing.
-            section = bytes(section)
-        return _walk_records(section, header, is_key_required)
+        section = _indexable(record_section(batch, header, decompressed_bytes_max))
+        return _walk_records(section, header, is_key_required, UNBOUNDED)
     except WireError as error:
         raise ApiError(ErrorCode.INVALID_RECORD, f"{error}") from None
     except IndexError:
         raise ApiError(ErrorCode.INVALID_RECORD, "a record ends behind the end of its batch") from None
+
+
+def validate_section(section: Buffer, header: BatchHeader, *, is_key_required: bool, steps_max: int) -> Buffer:
+    """As `validate_records`, for the unpacked records of a batch whose header is known to be right; returns them. Raises `WireError` for
+    bad ones (`TooManySteps` where they have more than `steps_max` header fields), `ApiError` for records without a key."""
+    section = _indexable(section)
+    try:
+        _walk_records(section, header, is_key_required, steps_max)
+    except IndexError:
+        raise WireError("a record ends behind the end of its batch") from None
+    return section
+
+
+def _indexable(section: Buffer) -> Buffer:
+    """Indexing a memoryview costs twice what indexing bytes does; a copy costs next to nothing."""
+    return bytes(section) if isinstance(section, memoryview) else section
 
 
 def _validate_header(batch: Buffer) -> BatchHeader:
@@ -78,11 +98,11 @@ def read_zigzag(data: Buffer, position: int, bits: int = 32) -> tuple[int, int]:
     raise WireError("a varint in a record is too long")
 
 
-def _walk_records(data: Buffer, header: BatchHeader, is_key_required: bool) -> RecordsSummary:
+def _walk_records(data: Buffer, header: BatchHeader, is_key_required: bool, fields_left: int) -> RecordsSummary:
     """Reading behind the end raises IndexError; a length beyond it moves `position` away from the record's end, which is checked."""
     min_delta = max_delta = 0
     data_end, position, zigzag_before = len(data), 0, -1
-    keyless: list[int] = []
+    keyless, keyless_count = list[int](), 0
     for index in range(header.record_count):
         number = data[position]
         if number < 128:
@@ -118,7 +138,8 @@ def _walk_records(data: Buffer, header: BatchHeader, is_key_required: bool) -> R
         if data[position] == _NULL_ZIGZAG:
             position += 1
             if is_key_required:
-                keyless.append(index)
+                keyless_count += 1
+                keyless += (index,) if keyless_count <= FAULTS_NAMED_MAX else ()
         else:
             position = _skip_blob(data, position, index)
         number = data[position]
@@ -126,18 +147,28 @@ def _walk_records(data: Buffer, header: BatchHeader, is_key_required: bool) -> R
             position += 2 + ((number + (high << 7) - 128) >> 1)
         else:
             position = _skip_blob(data, position, index)
-        position = _walk_headers(data, position, end, index) if data[position] else position + 1
+        if data[position]:
+            position, fields_left = _walk_headers(data, position, end, index, fields_left)
+        else:
+            position += 1
         if position != end:
             raise WireError(f"record {index} is not as long as it says")
     if position != data_end:
         raise WireError(f"{data_end - position} bytes are left behind the last record")
-    base = header.base_timestamp
+    if keyless:
+        raise _keyless(keyless, keyless_count, header.record_count)
+    return _summarize(header.base_timestamp, min_delta, max_delta, data_end)
+
+
+def _summarize(base: int, min_delta: int, max_delta: int, unpacked_bytes: int) -> RecordsSummary:
     if base + min_delta < _INT64_MIN or base + max_delta > _INT64_MAX:
         raise WireError("a timestamp is beyond 64 bits")
-    if keyless:
-        message = f"{len(keyless)} of {header.record_count} records have no key, which a compacted topic needs"
-        raise RecordsRefused(ErrorCode.INVALID_RECORD, message, dict.fromkeys(keyless, "A compacted topic needs a key in every record."))
-    return RecordsSummary(base + min_delta, base + max_delta, data_end)
+    return RecordsSummary(base + min_delta, base + max_delta, unpacked_bytes)
+
+
+def _keyless(named: list[int], keyless_count: int, record_count: int) -> RecordsRefused:
+    message = f"{keyless_count} of {record_count} records have no key, which a compacted topic needs"
+    return RecordsRefused(ErrorCode.INVALID_RECORD, message, dict.fromkeys(named, "A compacted topic needs a key in every record."))
 
 
 def _skip_blob(data: Buffer, position: int, index: int) -> int:
@@ -150,11 +181,14 @@ def _skip_blob(data: Buffer, position: int, index: int) -> int:
     return position
 
 
-def _walk_headers(data: Buffer, position: int, end: int, index: int) -> int:
+def _walk_headers(data: Buffer, position: int, end: int, index: int, fields_left: int) -> tuple[int, int]:
     number, position = read_zigzag(data, position)
     if number & 1 or number > end - position:
         # A header takes two bytes or more, and `number` is twice the count.
         raise WireError(f"record {index} says {number >> 1} headers, {end - position} bytes are left")
+    fields_left -= number >> 1
+    if fields_left < 0:
+        raise TooManySteps(f"record {index} has {number >> 1} headers")
     for _ in range(number >> 1):
         number, position = read_zigzag(data, position)
         following = position + (number >> 1)
@@ -167,4 +201,4 @@ def _walk_headers(data: Buffer, position: int, end: int, index: int) -> int:
         position = _skip_blob(data, following, index)
         if position > end:
             raise WireError(f"record {index} has a header value that is longer than the record")
-    return position
+    return position, fields_left

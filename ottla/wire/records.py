@@ -126,6 +126,7 @@ __all__ = [
     "read_control_record",
     "read_records",
     "recompress",
+    "recompress_section",
     "record_section",
     "rewrite_batch",
     "rewrite_records",
@@ -346,7 +347,11 @@ def recompress(batch: Buffer, codec: int, level: int | None = None, *, decompres
     header = read_batch_header(batch)
     if header.codec == codec or header.record_count == 0:
         return batch
-    section = record_section(batch, header, decompressed_bytes_max)
+    return recompress_section(header, record_section(batch, header, decompressed_bytes_max), codec, level)
+
+
+def recompress_section(header: BatchHeader, section: Buffer, codec: int, level: int | None = None) -> bytearray:
+    """The batch with these unpacked records under a codec."""
     attributes = header.attributes & ~CODEC_MASK | codec
     return _finish_batch(header._replace(attributes=attributes), [_HEADER_ROOM, section], level)
 

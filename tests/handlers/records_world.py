@@ -13,11 +13,13 @@ from ottla.replication.fetch_sessions import FetchSessions
 from ottla.replication.partition import Partition
 from ottla.requests.context import ConnectionInfo, RequestContext
 from ottla.security.authorizer import AllowClients
+from ottla.server.inspections import Inspections
 from ottla.server.waiters import Waiters
 from ottla.storage.log import Log
 from ottla.wire.records import Record, encode_batch
 from tests.fakes import ManualClock, ManualTimers, MemDisk, SeededRandom
 from tests.fakes.log_settings import log_settings
+from tests.fakes.threads import ManualThreads
 
 TOPIC_ID = bytes(range(16))
 NOW_MS = 1_700_000_000_000
@@ -50,6 +52,7 @@ class World:
         self.clock = ManualClock(wall_ms=NOW_MS)
         self.timers = ManualTimers(self.clock)
         self.waiters = Waiters(self.timers)
+        self.threads = ManualThreads()
         self.flushes: list[Partition] = []
         self.partitions = [self._lead(index, is_flush_on_ack, config or log_settings()) for index in range(partitions)]
         self.broker: Any = SimpleNamespace(
@@ -60,6 +63,7 @@ class World:
             metadata=SimpleNamespace(topic_by_id=lambda topic_id: None, brokers={}),
             partitions=PartitionsOfOneTopic(self.partitions),
             waiters=self.waiters,
+            inspections=Inspections(self.threads, self.timers),
             fetch_sessions=FetchSessions(SeededRandom(1), 10),
             authorizer=AllowClients(),
         )

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from ottla.base.errors import ErrorCode, WireError
-from ottla.handlers.produce import handle
+from ottla.handlers.produce import Produce, handle
 from ottla.requests.context import Pending
-from ottla.wire.compression import CODEC_ZSTD
+from ottla.wire.compression import CODEC_LZ4, CODEC_ZSTD
 from ottla.wire.messages.produce import PartitionProduceData, PartitionProduceResponse, ProduceRequest, ProduceResponse, TopicProduceData
-from ottla.wire.records import Record, encode_batch
+from ottla.wire.records import Record, encode_batch, read_batch_header
 from tests.fakes.log_settings import log_settings
 from tests.handlers.records_world import NOW_MS, TOPIC_ID, World, batch, request
 
@@ -182,3 +182,83 @@ def test_the_records_that_are_at_fault_are_named() -> None:
     [refused] = results(handle(world.broker, request(9), body({0: records})))
     assert refused.error_code == ErrorCode.INVALID_RECORD
     assert [(error.batch_index, bool(error.batch_index_error_message)) for error in refused.record_errors] == [(1, True)]
+
+
+# Batches whose records must be looked into
+
+COMPACTED = log_settings(is_compacted=True)
+MANY = 5_000
+
+
+def keyed(count: int, *, sequence: int = -1, codec: int = CODEC_ZSTD) -> memoryview:
+    producer = {} if sequence < 0 else {"producer_id": 7, "producer_epoch": 0, "base_sequence": sequence}
+    return memoryview(encode_batch([Record(0, NOW_MS, b"k", b"v")] * count, codec=codec, **producer))  # type: ignore[arg-type]
+
+
+def test_a_large_batch_is_looked_into_by_the_worker_and_then_appended() -> None:
+    world = World(config=COMPACTED)
+    answer = handle(world.broker, request(9), body({0: keyed(MANY), 1: keyed(2)}, acks=1))
+    assert isinstance(answer, Pending) and not answer.is_done
+    assert [partition.log.log_end_offset for partition in world.partitions] == [0, 2]
+    world.threads.run_all()
+    assert answer.is_done and [(one.error_code, one.base_offset) for one in results(answer.response)] == [(0, 0), (0, 0)]
+    assert world.partitions[0].log.log_end_offset == MANY
+
+
+def test_i19_batches_of_one_connection_keep_their_order() -> None:
+    world, sender = World(config=COMPACTED), request(9)
+    large = handle(world.broker, sender, body({0: keyed(MANY, sequence=0)}))
+    small = handle(world.broker, sender, body({0: keyed(1, sequence=MANY)}))
+    other = handle(world.broker, request(9), body({0: keyed(1)}))
+    assert isinstance(large, Pending) and isinstance(small, Pending)
+    assert codes(other) == [0], "another client does not wait"
+    world.threads.run_all()
+    assert [results(answer.response)[0].base_offset for answer in (large, small)] == [1, 1 + MANY]
+    assert codes(handle(world.broker, sender, body({0: keyed(1, sequence=MANY + 1)}))) == [0], "nothing waits any more"
+
+
+def test_a_large_batch_that_is_bad_is_refused_when_it_has_been_looked_into() -> None:
+    world = World(config=COMPACTED)
+    answer = handle(world.broker, request(9), body({0: memoryview(encode_batch([Record(0, NOW_MS, None, b"v")] * MANY))}))
+    assert isinstance(answer, Pending)
+    world.threads.run_all()
+    assert codes(answer.response) == [ErrorCode.INVALID_RECORD]
+    assert len(results(answer.response)[0].record_errors) == 1_000
+    assert world.partitions[0].log.log_end_offset == 0
+
+
+def test_a_batch_is_not_appended_after_its_time_is_over() -> None:
+    world = World(config=COMPACTED)
+    answer = handle(world.broker, request(9), body({0: keyed(MANY)}))
+    assert isinstance(answer, Pending)
+    world.timers.advance(1_000)
+    assert codes(answer.response) == [ErrorCode.REQUEST_TIMED_OUT]
+    world.threads.run_all()
+    assert world.partitions[0].log.log_end_offset == 0
+
+
+def test_a_lost_worker_refuses_the_batch() -> None:
+    world = World(config=COMPACTED)
+    world.threads.record_worker.is_lost = True
+    answer = handle(world.broker, request(9), body({0: keyed(MANY)}))
+    assert isinstance(answer, Pending)
+    world.threads.run_all()
+    assert codes(answer.response) == [ErrorCode.KAFKA_STORAGE_ERROR]
+
+
+def test_a_topic_with_a_codec_of_its_own_packs_a_large_batch_in_the_worker() -> None:
+    world = World(config=log_settings(compression_type="lz4"))
+    answer = handle(world.broker, request(9), body({0: keyed(MANY)}))
+    assert isinstance(answer, Pending) and world.threads.waiting
+    world.threads.run_all()
+    read = world.partitions[0].read(0, 1 << 20)
+    assert codes(answer.response) == [0] and read.slice is not None
+    assert read_batch_header(read.slice.read()).codec == CODEC_LZ4
+
+
+def test_a_refusal_keeps_no_buffers() -> None:
+    world = World(config=COMPACTED)
+    produce = Produce(world.broker, request(9), body({}))
+    produce.append_all(body({0: memoryview(encode_batch([Record(0, NOW_MS, None, b"v")] * 3, codec=CODEC_ZSTD))}).topic_data)
+    (refusal,) = produce.refusals
+    assert refusal.__traceback__ is None and refusal.__context__ is None

@@ -14,6 +14,7 @@ from typing import Any, NoReturn, TypeVar
 
 from ottla.base.ports import Worker
 from tests.fakes.disk import MemDisk
+from tests.fakes.threads import RecordWorker
 from tests.fakes.timers import ManualTimers
 
 Result = TypeVar("Result")
@@ -76,7 +77,8 @@ class LifeThreads:
         self._timers.call_later(self._chance.randint(*THREAD_MS), lambda: done(work()))
 
     def worker(self, module: str) -> Worker:
-        raise AssertionError(f"{module} is not simulated")
+        assert module == "ottla.server.record_worker", f"{module} is not simulated"
+        return RecordWorker()
 
     def close(self) -> None:
         pass

@@ -8,7 +8,7 @@ import pytest
 
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.base.log_config import LogConfig
-from ottla.storage.staged_chunk import CHUNK_BYTES_MAX, batches_of, check_chunk
+from ottla.storage.staged_chunk import CHUNK_BYTES_MAX, LOOKED_INTO_RECORDS_MAX, batches_of, check_chunk
 from ottla.wire.batch_header import stamp_crc
 from ottla.wire.compression import CODEC_LZ4
 from ottla.wire.records import Record, encode_batch
@@ -109,3 +109,12 @@ def test_the_rules_of_the_topic_count() -> None:
     with pytest.raises(ApiError) as refused:
         check(batch(b"a"), log_settings(is_compacted=True))
     assert refused.value.code is ErrorCode.INVALID_RECORD
+
+
+def test_the_records_of_a_compacted_topic_are_looked_into() -> None:
+    compacted = log_settings(is_compacted=True)
+    assert check(batch(b"a"), log_settings()) == (1, 1)
+    for chunk in (batch(b"a"), with_records(LOOKED_INTO_RECORDS_MAX + 1)):
+        with pytest.raises(ApiError) as caught:
+            check(chunk, compacted)
+        assert caught.value.code is ErrorCode.INVALID_RECORD

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from ottla.base.errors import ApiError, ErrorCode, RecordsRefused
 from ottla.base.log_config import LogConfig
+from ottla.storage.inspection import InspectHere
 from ottla.storage.validate import check_batch, is_stamped, stamp_batch
 from ottla.wire.batch_header import (
     ATTRIBUTES_AT,
@@ -22,6 +23,7 @@ from ottla.wire.batch_header import (
     PRODUCER_EPOCH_AT,
     RECORD_COUNT_AT,
     RECORDS_AT,
+    BatchHeader,
     check_crc,
     read_batch_header,
     stamp_crc,
@@ -47,9 +49,16 @@ def changed(position: int, data: bytes, batch: bytearray | None = None) -> bytea
     return batch
 
 
+def check(batch: bytes | bytearray, config: LogConfig) -> BatchHeader:
+    """What is done with a client's batch before it is appended."""
+    header = check_batch(memoryview(batch), config, now_ms=NOW)
+    InspectHere().inspect(memoryview(batch), header, config)
+    return header
+
+
 def refusal(batch: bytes | bytearray, config: LogConfig = PLAIN) -> ErrorCode:
     with pytest.raises(ApiError) as caught:
-        check_batch(memoryview(batch), config, now_ms=NOW)
+        check(batch, config)
     assert caught.value.message, "a refusal says why"
     return caught.value.code
 
@@ -58,7 +67,7 @@ def refusal(batch: bytes | bytearray, config: LogConfig = PLAIN) -> ErrorCode:
 def test_a_good_batch_passes_as_it_is(codec: int) -> None:
     batch = good(codec=codec, producer_id=7, producer_epoch=0, base_sequence=3, is_transactional=True)
     before = bytes(batch)
-    assert check_batch(memoryview(batch), log_settings(is_strict=True), now_ms=NOW) == read_batch_header(batch)
+    assert check(batch, log_settings(is_strict=True)) == read_batch_header(batch)
     assert batch == before
 
 
@@ -143,6 +152,24 @@ def test_r6_a_batch_that_cannot_be_read_is_refused_as_a_whole() -> None:
     assert refusal(batch, config) is ErrorCode.INVALID_TIMESTAMP
 
 
+def test_r6_of_many_records_none_is_named() -> None:
+    config = log_settings(timestamp_before_max_ms=HOUR)
+    many = encode_batch([Record(0, NOW - HOUR - 1, None, b"")] * 1_001, codec=CODEC_ZSTD)
+    long = encode_batch([Record(0, NOW - HOUR - 1, None, bytes(1 << 18))], codec=CODEC_ZSTD)
+    for batch in (many, long):
+        with pytest.raises(ApiError) as caught:
+            check_batch(memoryview(batch), config, now_ms=NOW)
+        assert caught.value.code is ErrorCode.INVALID_TIMESTAMP and not isinstance(caught.value, RecordsRefused)
+
+
+def test_r8_a_batch_of_more_records_than_could_be_unpacked_is_refused_by_its_header() -> None:
+    count = (1 << 20) // 7 + 1
+    fields = count.to_bytes(4, "big")
+    batch = changed(RECORD_COUNT_AT, fields, changed(LAST_OFFSET_DELTA_AT, (count - 1).to_bytes(4, "big"), good(codec=CODEC_ZSTD)))
+    assert refusal(batch, log_settings(decompressed_bytes_max=1 << 20)) is ErrorCode.INVALID_RECORD
+    assert check_batch(memoryview(batch), log_settings(decompressed_bytes_max=1 << 21), now_ms=NOW).record_count == count
+
+
 def test_r6_the_window_does_not_matter_when_the_broker_stamps() -> None:
     config = log_settings(timestamp_before_max_ms=HOUR, timestamp_after_max_ms=HOUR, is_log_append_time=True)
     assert check_batch(memoryview(encode_batch([Record(0, 1, None, b"")])), config, now_ms=NOW).base_timestamp == 1
@@ -156,12 +183,12 @@ def test_a_batch_without_timestamps_is_always_in_time() -> None:
 def test_a_compacted_topic_needs_keys() -> None:
     assert refusal(good(), log_settings(is_compacted=True)) is ErrorCode.INVALID_RECORD
     keyed = encode_batch([Record(0, NOW, b"AA", None)], codec=CODEC_ZSTD)
-    assert check_batch(memoryview(keyed), log_settings(is_compacted=True), now_ms=NOW).record_count == 1
+    assert check(keyed, log_settings(is_compacted=True)).record_count == 1
 
 
 def test_records_are_walked_only_when_asked() -> None:
     batch = changed(RECORDS_AT + 1, b"\xff\xff")
-    assert check_batch(memoryview(batch), PLAIN, now_ms=NOW).record_count == 3
+    assert check(batch, PLAIN).record_count == 3
     assert refusal(batch, log_settings(is_strict=True)) is ErrorCode.INVALID_RECORD
 
 
@@ -197,9 +224,11 @@ def test_append_time_is_stamped_in_place() -> None:
 def test_the_topics_codec_replaces_the_clients(name: str, codec: int) -> None:
     config = log_settings(compression_type=name)
     batch = memoryview(good(codec=CODEC_ZSTD, producer_id=7, producer_epoch=1, base_sequence=2))
-    stamped, header = stamp_batch(batch, read_batch_header(batch), config, now_ms=NOW)
+    repacked = InspectHere().inspect(batch, read_batch_header(batch), config)
+    stamped, header = stamp_batch(batch, read_batch_header(batch), config, now_ms=NOW, repacked=repacked)
     assert header.codec == codec and header[9:12] == (7, 1, 2) and not stamped.readonly
     assert read_records(stamped) == read_records(batch)
+    assert InspectHere().inspect(stamped, header, config) is None
     again, _ = stamp_batch(stamped, header, config, now_ms=NOW)
     assert again is stamped
 
@@ -207,7 +236,7 @@ def test_the_topics_codec_replaces_the_clients(name: str, codec: int) -> None:
 def test_records_that_cannot_be_unpacked_cannot_be_packed_anew() -> None:
     batch = memoryview(changed(RECORDS_AT, b"\0\0\0\0\0\0", good(codec=CODEC_GZIP)))
     with pytest.raises(ApiError) as caught:
-        stamp_batch(batch, read_batch_header(batch), log_settings(compression_type="lz4"), now_ms=NOW)
+        InspectHere().inspect(batch, read_batch_header(batch), log_settings(compression_type="lz4"))
     assert caught.value.code is ErrorCode.INVALID_RECORD
 
 

@@ -1,0 +1,156 @@
+"""Has records looked into by a worker process, and keeps the order of appends meanwhile.
+
+A batch of a few kilobytes may hold millions of records, which takes seconds to walk; on the loop that would hold up every client. The
+worker (`record_worker.py`, started with the first order and ended when there was nothing to do for a while) takes one order at a time; the
+clients that wait take turns, so one that sends many does not hold up the others' next one.
+
+What a connection appends to a partition behind a batch that is being looked into waits in a *line*: an attempt is called when those before
+it are done, and returns the order that it needs the worker for, or None when it has come to its end. What a client waits for is forgotten
+when its connection closes, so its size stays bounded by what a connection may keep in memory.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from ottla.base.ports import Threads, TimerHandle, Timers, Worker, WorkerLost
+from ottla.requests.context import Attempt, ConnectionInfo
+
+log = logging.getLogger("ottla.records")
+
+WORKER_MODULE = "ottla.server.record_worker"
+REST_MS = 30_000
+"""The worker process ends when it had no order for so long."""
+
+Line = tuple[ConnectionInfo, object]
+Waiting = tuple[Any, Callable[[Any], object]]
+
+
+class Inspections:
+    """All orders of one broker; see the module. An answer of None: the worker was lost."""
+
+    def __init__(self, threads: Threads, timers: Timers) -> None:
+        self._threads = threads
+        self._timers = timers
+        self._worker: Worker | None = None
+        self._waiting: dict[ConnectionInfo, deque[Waiting]] = {}
+        self._is_asking = False
+        self._is_closed = False
+        self._rest: TimerHandle | None = None
+        self.lines: dict[Line, deque[tuple[Any, Attempt]]] = {}
+
+    def defer(self, client: ConnectionInfo, subject: object, order: Any, attempt: Attempt) -> None:
+        """Calls `attempt` with the answer to `order` (None: nothing is asked), after all of this client and subject that came before."""
+        key = (client, subject)
+        line = self.lines.get(key)
+        if line is not None:
+            line.append((order, attempt))
+            return
+        self.lines[key] = deque([(order, attempt)])
+        self._go_on(key)
+
+    def ask(self, client: ConnectionInfo, order: Any, done: Callable[[Any], object]) -> None:
+        """Calls `done` with the answer, later; never if the client is gone by then."""
+        queue = self._waiting.get(client)
+        if queue is None:
+            queue = self._waiting[client] = deque()
+        client.call_when_closed(self, lambda _: self._forget(client))
+        queue.append((order, done))
+        if not self._is_asking:
+            self._ask_next()
+
+    def close(self) -> None:
+        """Ends the worker: the broker stops."""
+        self._is_closed = True
+        if self._rest is not None:
+            self._rest.cancel()
+        if self._worker is not None:
+            self._worker.close()
+
+    # Lines
+
+    def _go_on(self, key: Line) -> None:
+        """Runs the attempts of a line up to the first that needs the worker."""
+        line = self.lines[key]
+        while line:
+            order, attempt = line[0]
+            if order is None:
+                order = attempt(None)
+            if order is not None:
+                self.ask(key[0], order, lambda answer: self._answered(key, answer))
+                return
+            if self.lines.get(key) is not line:
+                return  # the attempt has closed the connection
+            line.popleft()
+        del self.lines[key]
+
+    def _answered(self, key: Line, answer: Any) -> None:
+        line = self.lines.get(key)
+        if line is None:
+            return
+        _, attempt = line[0]
+        order = attempt(answer)
+        if self.lines.get(key) is not line:
+            return
+        if order is None:
+            line.popleft()
+        else:
+            line[0] = (order, attempt)
+        if line:
+            self._go_on(key)
+        else:
+            del self.lines[key]
+
+    def _forget(self, client: ConnectionInfo) -> None:
+        self._waiting.pop(client, None)
+        for key in [key for key in self.lines if key[0] is client]:
+            del self.lines[key]
+
+    # The worker
+
+    def _ask_next(self) -> None:
+        """Gives the worker one order of the client that has waited the longest since its last one."""
+        client = next(iter(self._waiting), None)
+        if client is None:
+            self._rest = self._timers.call_later(REST_MS, self._end_worker)
+            return
+        order, done = self._waiting[client].popleft()
+        self._is_asking = True
+        if self._rest is not None:
+            self._rest.cancel()
+            self._rest = None
+        worker = self._worker = self._worker or self._threads.worker(WORKER_MODULE)
+        self._threads.run(lambda: _ask(worker, order), lambda answer: self._take(client, done, answer))
+
+    def _take(self, client: ConnectionInfo, done: Callable[[Any], object], answer: Any) -> None:
+        if self._is_closed:
+            return
+        if answer is None:
+            log.warning("the process that looks into records ended before its work did; what it looked into is refused")
+        queue = self._waiting.get(client)
+        try:
+            if queue is not None:
+                done(answer)
+        finally:
+            if queue is not None and self._waiting.get(client) is queue:
+                del self._waiting[client]
+                if queue:
+                    self._waiting[client] = queue  # behind the others
+            self._is_asking = False
+            self._ask_next()
+
+    def _end_worker(self) -> None:
+        self._rest = None
+        if self._worker is not None and not self._is_asking:
+            self._threads.run(self._worker.rest, lambda _: None)
+
+
+def _ask(worker: Worker, order: Any) -> Any:
+    """In a thread."""
+    try:
+        return worker.ask(order)
+    except WorkerLost:
+        return None
