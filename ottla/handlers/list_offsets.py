@@ -2,8 +2,9 @@
 
 Behaviour: per partition, the first record at or after a timestamp, or a special one: -1 latest (high watermark, or last stable offset for
 read_committed), -2 earliest, -3 the record with the largest timestamp, -4 earliest local, -5 latest tiered, -6 earliest pending upload.
-A batch that would hold the answer but cannot be read is INVALID_RECORD. Unknown special timestamps and those a version does not know are
-refused with UNSUPPORTED_VERSION. Nothing found: offset -1 and timestamp -1.
+A stored batch that cannot be read is passed over, with a line in the log. Unknown special timestamps and those a version does not know are
+refused with UNSUPPORTED_VERSION. Nothing found: offset -1 and timestamp -1. A look-up that must read many records goes on in a worker
+process, and the answer waits for it.
 
 Version notes: 2 isolation level; 4 leader epochs (KIP-320); 7 max timestamp (KIP-734); 8 earliest local (KIP-405); 9 latest tiered
 (KIP-1005); 11 earliest pending upload (KIP-1023).
@@ -13,12 +14,15 @@ Not done: nothing; there is no tiered storage, so -5 and -6 find nothing.
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 
-from ottla.base.errors import ApiError, ErrorCode, WireError
-from ottla.requests.context import Broker, RequestContext
+from ottla.base.errors import ApiError, ErrorCode
+from ottla.base.types import TopicPartition
+from ottla.requests.context import Broker, Pending, RequestContext
 from ottla.requests.rights import require
 from ottla.security.acl import AclOperation, ResourceType
+from ottla.storage.time_search import BatchTimes, FindTime, SearchPaused, TimeBudget, TimeSearch
 from ottla.wire.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
@@ -28,41 +32,107 @@ from ottla.wire.messages.list_offsets import (
 )
 from ottla.wire.schema import VERSION_MAX
 
+log = logging.getLogger("ottla.records")
+
 LEADER_EPOCHS_SINCE = 4
 SPECIAL_SINCE = {-1: 0, -2: 0, -3: 7, -4: 8, -5: 9, -6: 11}
 """The special timestamps, and the version that first knows each."""
 
 
-def handle(broker: Broker, request: RequestContext, body: ListOffsetsRequest) -> ListOffsetsResponse:
-    topics = []
-    for topic in body.topics:
-        counts = Counter(asked.partition_index for asked in topic.partitions)
-        repeated = {index for index, count in counts.items() if count > 1}
-        results = [look_up(broker, request, body, topic.name, asked, repeated) for asked in topic.partitions]
-        topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=results))
-    return ListOffsetsResponse(topics=topics)
+def handle(broker: Broker, request: RequestContext, body: ListOffsetsRequest) -> ListOffsetsResponse | Pending:
+    return LookUps(broker, request, body).answer()
 
 
-def look_up(
-    broker: Broker, request: RequestContext, body: ListOffsetsRequest, topic: str, asked: ListOffsetsPartition, repeated: set[int]
-) -> ListOffsetsPartitionResponse:
-    index = asked.partition_index
-    try:
-        require(broker, request, AclOperation.DESCRIBE, ResourceType.TOPIC, topic)
-        if index in repeated:
+class LookUps:
+    """One ListOffsets request."""
+
+    def __init__(self, broker: Broker, request: RequestContext, body: ListOffsetsRequest) -> None:
+        self._broker = broker
+        self._request = request
+        self._isolation = body.isolation_level
+        self._budget = TimeBudget()
+        self._unfinished = 0
+        self._is_abandoned = False
+        self._pending: Pending | None = None
+        counts = Counter((topic.name, asked.partition_index) for topic in body.topics for asked in topic.partitions)
+        self._repeated = {key for key, count in counts.items() if count > 1}
+        topics = [
+            ListOffsetsTopicResponse(name=topic.name, partitions=[self._begin(topic.name, asked) for asked in topic.partitions])
+            for topic in body.topics
+        ]
+        self._response = ListOffsetsResponse(topics=topics)
+
+    def answer(self) -> ListOffsetsResponse | Pending:
+        if not self._unfinished:
+            return self._response
+        self._pending = Pending()
+        self._pending.abandon = self._abandon
+        return self._pending
+
+    def _abandon(self) -> None:
+        self._is_abandoned = True
+
+    def _begin(self, topic: str, asked: ListOffsetsPartition) -> ListOffsetsPartitionResponse:
+        result = ListOffsetsPartitionResponse(partition_index=asked.partition_index)
+        search = TimeSearch(TopicPartition(topic, asked.partition_index), self._broker.inspections.times, self._budget)
+        self._look_up(topic, asked, result, search)
+        return result
+
+    def _look_up(self, topic: str, asked: ListOffsetsPartition, result: ListOffsetsPartitionResponse, search: TimeSearch) -> None:
+        """Fills the result, or has the search go on later."""
+        try:
+            timestamp, offset, leader_epoch = self._find(topic, asked, search)
+        except SearchPaused as paused:
+            self._go_on_later(topic, asked, result, search, paused.question)
+            return
+        except ApiError as error:
+            result.error_code = error.code
+            return
+        result.timestamp, result.offset = timestamp, offset
+        if self._request.version >= LEADER_EPOCHS_SINCE:
+            result.leader_epoch = leader_epoch
+        if search.unread:
+            log.warning("%s-%d: %s", topic, asked.partition_index, search.unread)
+
+    def _find(self, topic: str, asked: ListOffsetsPartition, search: TimeSearch) -> tuple[int, int, int]:
+        broker, index = self._broker, asked.partition_index
+        require(broker, self._request, AclOperation.DESCRIBE, ResourceType.TOPIC, topic)
+        if (topic, index) in self._repeated:
             raise ApiError(ErrorCode.INVALID_REQUEST, f"partition {index} of {topic!r} is named twice")
-        if asked.timestamp < 0 and request.version < SPECIAL_SINCE.get(asked.timestamp, VERSION_MAX):
+        if asked.timestamp < 0 and self._request.version < SPECIAL_SINCE.get(asked.timestamp, VERSION_MAX):
             raise ApiError(ErrorCode.UNSUPPORTED_VERSION, f"special timestamp {asked.timestamp}")
         partition = broker.partitions.get(topic, index)
         if partition is None:
             raise ApiError(broker.partitions.absence(topic, index))
-        timestamp, offset, leader_epoch = partition.list_offset(asked.timestamp, body.isolation_level, asked.current_leader_epoch)
-    except ApiError as error:
-        return ListOffsetsPartitionResponse(partition_index=index, error_code=error.code)
-    except WireError:
-        # A stored batch that its producer made wrong is not the client's fault.
-        return ListOffsetsPartitionResponse(partition_index=index, error_code=ErrorCode.INVALID_RECORD)
-    response = ListOffsetsPartitionResponse(partition_index=index, timestamp=timestamp, offset=offset)
-    if request.version >= LEADER_EPOCHS_SINCE:
-        response.leader_epoch = leader_epoch
-    return response
+        return partition.list_offset(asked.timestamp, self._isolation, asked.current_leader_epoch, search)
+
+    def _go_on_later(
+        self, topic: str, asked: ListOffsetsPartition, result: ListOffsetsPartitionResponse, search: TimeSearch,
+        question: FindTime | None,
+    ) -> None:  # fmt: skip
+        self._unfinished += 1
+
+        def go_on() -> None:
+            self._unfinished -= 1
+            if self._is_abandoned:
+                return
+            self._look_up(topic, asked, result, search)
+            self._maybe_complete()
+
+        def answered(times: BatchTimes | None) -> None:
+            if times is not None:
+                search.note(times)
+                go_on()
+                return
+            self._unfinished -= 1
+            result.error_code = ErrorCode.KAFKA_STORAGE_ERROR  # the process that reads records was lost
+            self._maybe_complete()
+
+        if question is None:
+            self._broker.timers.call_soon(go_on)
+        else:
+            self._broker.inspections.ask(self._request.connection, question, answered)
+
+    def _maybe_complete(self) -> None:
+        if not self._unfinished and self._pending is not None and not self._is_abandoned:
+            self._pending.complete(self._response)

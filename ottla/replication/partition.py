@@ -23,6 +23,7 @@ from ottla.replication.progress import FollowerFetch
 from ottla.replication.reads import PartitionRead
 from ottla.replication.state import PartitionState
 from ottla.storage.log import Log
+from ottla.storage.time_search import TimeSearch
 
 __all__ = ["AppendResult", "Partition", "PartitionRead"]
 
@@ -275,11 +276,14 @@ class Partition:
         except StorageError as error:
             raise self.fail(error) from error
 
-    def list_offset(self, timestamp: int, isolation: int, current_leader_epoch: int = -1) -> tuple[int, int, int]:
-        """(timestamp, offset, leader epoch) of the first record at or after `timestamp`, or for a special negative one."""
+    def list_offset(
+        self, timestamp: int, isolation: int, current_leader_epoch: int = -1, search: TimeSearch | None = None
+    ) -> tuple[int, int, int]:
+        """(timestamp, offset, leader epoch) of the first record at or after `timestamp`, or for a special negative one. Raises
+        `SearchPaused` if the search may not do it in one go."""
         leader = self.require_leading(current_leader_epoch)
         try:
-            return reads.list_offset(self.state, leader.epoch_start_offset, timestamp, isolation)
+            return reads.list_offset(self.state, leader.epoch_start_offset, timestamp, isolation, search)
         except StorageError as error:
             raise self.fail(error) from error
 

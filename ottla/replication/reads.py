@@ -18,6 +18,7 @@ from ottla.base.types import NO_LEADER_EPOCH, NO_OFFSET, NO_TIMESTAMP, READ_COMM
 from ottla.replication.state import PartitionState
 from ottla.storage.file_slice import FileSlice
 from ottla.storage.log import Log
+from ottla.storage.time_search import TimeSearch
 
 LATEST = -1
 EARLIEST = -2
@@ -96,8 +97,11 @@ def find_divergence(state: PartitionState, offset: int, last_fetched_epoch: int)
     return (epoch, end_offset) if epoch < last_fetched_epoch or end_offset < offset else None
 
 
-def list_offset(state: PartitionState, epoch_start_offset: int, timestamp: int, isolation: int) -> tuple[int, int, int]:
-    """(timestamp, offset, leader epoch); nothing found is (-1, -1, -1). There is no tiered storage, so -5 and -6 find nothing."""
+def list_offset(
+    state: PartitionState, epoch_start_offset: int, timestamp: int, isolation: int, search: TimeSearch | None = None
+) -> tuple[int, int, int]:
+    """(timestamp, offset, leader epoch); nothing found is (-1, -1, -1). There is no tiered storage, so -5 and -6 find nothing.
+    Raises `SearchPaused` if the search may not do it in one go."""
     log = state.log
     visible_end = state.last_stable_offset if isolation == READ_COMMITTED else state.high_watermark
     if timestamp in (EARLIEST, EARLIEST_LOCAL):
@@ -112,7 +116,10 @@ def list_offset(state: PartitionState, epoch_start_offset: int, timestamp: int, 
         if not is_settled:
             raise _not_available(state)
         return NO_TIMESTAMP, visible_end, state.leader_epoch
-    found = log.max_timestamp_offset() if timestamp == MAX_TIMESTAMP else log.offset_for_timestamp(timestamp, end_offset=visible_end)
+    if timestamp == MAX_TIMESTAMP:
+        found = log.max_timestamp_offset(search)
+    else:
+        found = log.offset_for_timestamp(timestamp, end_offset=visible_end, search=search)
     if found is not None and found[1] < visible_end:
         return found
     if not is_settled:

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from ottla.sharing.registry import SharePartitions
     from ottla.sharing.routing import ShareStateCoordinators
     from ottla.sharing.sessions import ShareSessions
+    from ottla.storage.time_search import TimeAnswers
     from ottla.transactions.routing import TransactionCoordinators
 
 
@@ -196,6 +197,8 @@ class Inspections(Protocol):
     @property
     def lines(self) -> Collection[tuple[ConnectionInfo, object]]:
         """The clients and subjects of which something waits; false when nothing does."""
+
+    times: TimeAnswers
 
     def defer(self, client: ConnectionInfo, subject: object, order: Any, attempt: Attempt) -> None:
         """Calls `attempt` with the answer to `order` (None: nothing is asked), after all of this client and subject that came before."""

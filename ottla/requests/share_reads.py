@@ -17,6 +17,7 @@ from ottla.replication.partition import Partition
 from ottla.replication.reads import LATEST
 from ottla.sharing.acquisition import LogBatch
 from ottla.storage.file_slice import FileSlice
+from ottla.storage.time_search import TimeBudget, TimeSearch
 from ottla.wire.batch_header import BATCH_OVERHEAD, CONTROL_BIT, LOG_OVERHEAD, TRANSACTIONAL_BIT
 
 WINDOW_BYTES = 1 << 14
@@ -112,12 +113,15 @@ def _first_offset(transaction: tuple[int, int]) -> int:
 
 
 def find_start(partition: Partition, reset: str, now_ms: int) -> int:
-    """The offset at which a group begins that has not read the partition before (`now_ms` is wall time). Raises `ApiError`."""
+    """The offset at which a group begins that has not read the partition before (`now_ms` is wall time). Raises `ApiError`.
+
+    Where the record of a time stands in a batch that is too large to be read at once, the group begins with that batch."""
     if reset == "earliest":
         return partition.log.log_start_offset
     if reset.startswith(BY_DURATION):
         back_ms = duration_ms(reset.removeprefix(BY_DURATION)) or 0
-        _, offset, _ = partition.list_offset(max(now_ms - back_ms, 0), 0)
+        search = TimeSearch(partition.topic_partition, budget=TimeBudget(), is_exact=False)
+        _, offset, _ = partition.list_offset(max(now_ms - back_ms, 0), 0, search=search)
         if offset != NO_OFFSET:
             return offset
     _, offset, _ = partition.list_offset(LATEST, 0)

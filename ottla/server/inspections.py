@@ -18,6 +18,7 @@ from typing import Any
 
 from ottla.base.ports import Threads, TimerHandle, Timers, Worker, WorkerLost
 from ottla.requests.context import Attempt, ConnectionInfo
+from ottla.storage.time_search import TimeAnswers
 
 log = logging.getLogger("ottla.records")
 
@@ -30,7 +31,7 @@ Waiting = tuple[Any, Callable[[Any], object]]
 
 
 class Inspections:
-    """All orders of one broker; see the module. An answer of None: the worker was lost."""
+    """All orders of one broker; see the module. An answer of None: the worker was lost. `times`: what look-ups by time have found out."""
 
     def __init__(self, threads: Threads, timers: Timers) -> None:
         self._threads = threads
@@ -40,6 +41,7 @@ class Inspections:
         self._is_asking = False
         self._is_closed = False
         self._rest: TimerHandle | None = None
+        self.times = TimeAnswers()
         self.lines: dict[Line, deque[tuple[Any, Attempt]]] = {}
 
     def defer(self, client: ConnectionInfo, subject: object, order: Any, attempt: Attempt) -> None:

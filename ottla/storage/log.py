@@ -35,6 +35,7 @@ from ottla.storage.producers import CompletedTransaction
 from ottla.storage.recovery import Opening, open_log
 from ottla.storage.segment import Segment
 from ottla.storage.snapshots import aborted_entry, aborted_of, apply_batch, replay
+from ottla.storage.time_search import Found, TimeSearch
 from ottla.wire.batch_header import BATCH_OVERHEAD, CONTROL_BIT, LOG_OVERHEAD, BatchHeader, read_batch_header
 
 UNAIDED_BYTES_MAX = 1 << 20
@@ -48,8 +49,7 @@ class Log:
 
     __slots__ = (
         "_bases", "_durability", "_now_ms", "_open_files", "active", "config", "directory", "disk", "epochs", "flush_offset", "is_broken",
-        "log_end_offset", "log_start_offset", "producers", "recovery_notes", "segments", "snapshots", "topic_id",
-        "topic_partition",
+        "log_end_offset", "log_start_offset", "producers", "recovery_notes", "segments", "snapshots", "topic_id", "topic_partition",
     )
 
     def __init__(self, opening: Opening) -> None:
@@ -307,14 +307,14 @@ class Log:
         """The transactions whose abort marker lies in a segment; a damaged index is made again."""
         return aborted_of(segment, self.topic_partition, self.snapshots, self.segments, self.log_end_offset, self.recovery_notes)
 
-    def offset_for_timestamp(self, timestamp_ms: int, *, end_offset: int) -> tuple[int, int, int] | None:
-        """(timestamp, offset, leader epoch) of the first record not older than the timestamp."""
+    def offset_for_timestamp(self, timestamp_ms: int, *, end_offset: int, search: TimeSearch | None = None) -> Found | None:
+        """The first record not older than the timestamp. Raises `SearchPaused` if the search may not do it in one go."""
         end, bytes_max = min(end_offset, self.log_end_offset), self.config.decompressed_bytes_max
-        return timestamps.first_at_or_after(self.segments, timestamp_ms, self.log_start_offset, end, bytes_max)
+        return timestamps.first_at_or_after(self.segments, timestamp_ms, self.log_start_offset, end, bytes_max, search)
 
-    def max_timestamp_offset(self) -> tuple[int, int, int] | None:
-        """(timestamp, offset, leader epoch) of the newest record."""
-        return timestamps.newest(self.segments, self.log_start_offset, self.log_end_offset, self.config.decompressed_bytes_max)
+    def max_timestamp_offset(self, search: TimeSearch | None = None) -> Found | None:
+        """The newest record. Raises `SearchPaused`."""
+        return timestamps.newest(self.segments, self.log_start_offset, self.log_end_offset, self.config.decompressed_bytes_max, search)
 
     # Durability
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from ottla.storage.inspection import InspectBatch, Inspected, inspect_batch
+from ottla.storage.time_search import BatchTimes, FindTime, find_time
 
-Order = InspectBatch
-Answer = Inspected
+Order = InspectBatch | FindTime
+Answer = Inspected | BatchTimes
 
 
 def perform(order: Order) -> Answer:
-    return inspect_batch(order)
+    return inspect_batch(order) if isinstance(order, InspectBatch) else find_time(order)

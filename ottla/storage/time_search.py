@@ -1,0 +1,209 @@
+"""What a look-up by time may do in one go, what it has found out about batches, and what it needs a worker for.
+
+The header of a batch says the largest timestamp of its records. That may be a lie, and the records of a few kilobytes may be millions, so
+a look-up that must read records does so within a budget. Beyond it `SearchPaused` is raised: the caller has its question answered by the
+worker process (`find_time`), notes the answer in the search's `TimeAnswers`, and looks again; the search goes on where it was. Batches
+that were found to have no such record are remembered, so that later look-ups do not read them again and again.
+
+A batch that cannot be read (damaged, or it unpacks to more than `ottla.batch.decompressed.max.bytes`) is passed over; `unread` says why.
+"""
+
+from __future__ import annotations
+
+from ottla.base.errors import WireError
+from ottla.base.immutable import immutable
+from ottla.base.types import TopicPartition
+from ottla.wire.batch_header import CODEC_MASK, RECORDS_AT, BatchHeader
+from ottla.wire.compression import UnpackedTooLarge
+from ottla.wire.record_times import INT64_MAX, record_times
+
+ANSWERS_MAX = 10_000
+LOOP_RECORDS_MAX = 10_000
+"""Records whose timestamps one request may have read on the loop: about 0.4 µs each."""
+LOOP_UNPACKED_BYTES_MAX = 1 << 20
+WALKED_BATCHES_MAX = 1_000
+WALKED_BYTES_MAX = 8 << 20
+"""How far one go walks over batch headers."""
+NO_OFFSET = -1
+ABOVE_ALL = INT64_MAX + 1
+"""As a timestamp: nothing is found, and the answer has the largest one."""
+
+Found = tuple[int, int, int]
+"""(timestamp, offset, leader epoch)"""
+
+
+@immutable
+class FindTime:
+    """The question to the worker: the first record of the batch at or after a timestamp and not below an offset."""
+
+    batch: bytes
+    timestamp_ms: int
+    start_offset: int
+    decompressed_bytes_max: int
+
+
+@immutable(kw_only=True)
+class BatchTimes:
+    """The answer: the record found (offset -1: none), the largest timestamp of the records from the start on, or why it cannot be read."""
+
+    timestamp: int = -1
+    offset: int = NO_OFFSET
+    max_timestamp: int = -1
+    unread: str = ""
+
+
+def find_time(question: FindTime) -> BatchTimes:
+    """Reads the batch, as far as the record that is wanted. Raises nothing: what cannot be read is the answer."""
+    try:
+        return _find_time(question.batch, question.timestamp_ms, question.start_offset, question.decompressed_bytes_max)
+    except WireError as error:
+        return BatchTimes(unread=str(error))
+
+
+def _find_time(batch: bytes | memoryview, timestamp_ms: int, start_offset: int, bytes_max: int) -> BatchTimes:
+    largest = -1
+    for timestamp, offset in record_times(batch, decompressed_bytes_max=bytes_max):
+        if offset < start_offset:
+            continue
+        if timestamp > largest:
+            largest = timestamp
+            if timestamp >= timestamp_ms:
+                return BatchTimes(timestamp=timestamp, offset=offset, max_timestamp=largest)
+    return BatchTimes(max_timestamp=largest)
+
+
+class TimeAnswers:
+    """What is known of batches, by partition, base offset and CRC; the oldest is forgotten when there are too many."""
+
+    def __init__(self, answers_max: int = ANSWERS_MAX) -> None:
+        self._answers_max = answers_max
+        self._answers: dict[tuple[object, ...], BatchTimes] = {}
+
+    def get(self, key: tuple[object, ...], timestamp_ms: int) -> BatchTimes | None:
+        """The answer to this question, if it is known or follows from one that found nothing."""
+        known = self._answers.get(key)
+        if known is not None and known.max_timestamp < timestamp_ms:
+            return known
+        return self._answers.get((*key, timestamp_ms))
+
+    def note(self, key: tuple[object, ...], timestamp_ms: int, answer: BatchTimes) -> None:
+        while len(self._answers) >= self._answers_max:
+            del self._answers[next(iter(self._answers))]
+        self._answers[key if answer.offset == NO_OFFSET else (*key, timestamp_ms)] = answer
+
+
+class TimeBudget:
+    """What the look-ups of one request may still read on the loop."""
+
+    __slots__ = ("bytes", "records")
+
+    def __init__(self) -> None:
+        self.records = LOOP_RECORDS_MAX
+        self.bytes = LOOP_UNPACKED_BYTES_MAX
+
+
+class SearchPaused(Exception):
+    """The look-up must go on later: when the question has been answered, or (None) when others have been served."""
+
+    def __init__(self, question: FindTime | None) -> None:
+        super().__init__("a look-up by time goes on later")
+        self.question = question
+
+
+class TimeSearch:
+    """One look-up. Without a budget every batch is read where it is called; `is_exact=False`: nothing is asked, and the start of a batch
+    stands for the record in it that would have to be asked for."""
+
+    def __init__(
+        self, partition: TopicPartition | None = None, answers: TimeAnswers | None = None, budget: TimeBudget | None = None,
+        *, is_exact: bool = True,
+    ) -> None:  # fmt: skip
+        self._partition = partition
+        self._answers = answers or TimeAnswers()
+        self._budget = budget
+        self._is_exact = is_exact
+        self._walked_batches = self._walked_bytes = 0
+        self._asked: tuple[tuple[object, ...], int] = ((), 0)
+        self._older_than = ABOVE_ALL
+        self._older_end = 0
+        self.left: tuple[int, int] | None = None
+        self.unread = ""
+        """Why the first of the batches that were passed over could not be read."""
+
+    def start_for(self, timestamp_ms: int, start_offset: int) -> int:
+        """Where to go on: everything below is known to be older."""
+        return max(start_offset, self._older_end) if timestamp_ms >= self._older_than else start_offset
+
+    def walk(self, header: BatchHeader, timestamp_ms: int) -> None:
+        """Called for each batch before it is judged; raises `SearchPaused` when that is enough for one go."""
+        if self._has_walked_enough(header):
+            self._note_older(header, timestamp_ms)
+            raise SearchPaused(None)
+
+    def walk_left(self, header: BatchHeader, largest: int) -> None:
+        """As `walk`, where the largest timestamp is looked for: `left` says from where on, and what was found before."""
+        if self._has_walked_enough(header):
+            self.left = (header.base_offset, largest)
+            raise SearchPaused(None)
+
+    def _has_walked_enough(self, header: BatchHeader) -> bool:
+        if self._budget is None or not self._is_exact:
+            return False
+        self._walked_batches += 1
+        self._walked_bytes += header.size_bytes
+        if self._walked_batches <= WALKED_BATCHES_MAX and self._walked_bytes <= WALKED_BYTES_MAX:
+            return False
+        self._walked_batches = self._walked_bytes = 0
+        return True
+
+    def judge(
+        self, header: BatchHeader, batch: memoryview, timestamp_ms: int, start_offset: int, decompressed_bytes_max: int
+    ) -> BatchTimes:
+        """The first record of a batch at or after the timestamp. Raises `SearchPaused` with the question if it is too large for here."""
+        if len(batch) <= RECORDS_AT:
+            return BatchTimes()
+        key = (self._partition, header.base_offset, header.crc, max(start_offset - header.base_offset, 0))
+        answer = self._answers.get(key, timestamp_ms)
+        if answer is None:
+            answer = self._read(header, batch, timestamp_ms, start_offset, decompressed_bytes_max)
+            if answer is None and not self._is_exact:
+                return BatchTimes(timestamp=header.max_timestamp, offset=max(header.base_offset, start_offset))
+            if answer is None:
+                self._asked = (key, timestamp_ms)
+                self._note_older(header, timestamp_ms)
+                raise SearchPaused(FindTime(bytes(batch), timestamp_ms, start_offset, decompressed_bytes_max))
+            if answer.offset == NO_OFFSET:
+                self._answers.note(key, timestamp_ms, answer)
+        self.unread = self.unread or (answer.unread and f"the batch at offset {header.base_offset} is passed over: {answer.unread}")
+        return answer
+
+    def note(self, answer: BatchTimes) -> None:
+        """The answer to the question of the last pause."""
+        self._answers.note(*self._asked, answer)
+
+    def _read(
+        self, header: BatchHeader, batch: memoryview, timestamp_ms: int, start_offset: int, bytes_max: int
+    ) -> BatchTimes | None:
+        """Reads the batch, unless it is beyond the budget."""
+        budget, is_packed = self._budget, header.attributes & CODEC_MASK != 0
+        bounded_max = bytes_max
+        if budget is not None:
+            if header.record_count > budget.records or (is_packed and len(batch) > budget.bytes):
+                return None
+            if is_packed:
+                bounded_max = min(bytes_max, budget.bytes)
+            budget.records -= header.record_count
+        try:
+            answer = _find_time(batch, timestamp_ms, start_offset, bounded_max)
+        except UnpackedTooLarge as error:
+            return None if bounded_max < bytes_max else BatchTimes(unread=str(error))
+        except WireError as error:
+            return BatchTimes(unread=str(error))
+        if budget is not None and is_packed:
+            budget.bytes -= len(batch)
+        return answer
+
+    def _note_older(self, header: BatchHeader, timestamp_ms: int) -> None:
+        self._older_than, self._older_end = timestamp_ms, header.base_offset
+
+
