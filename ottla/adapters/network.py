@@ -54,6 +54,9 @@ class SocketChannel:
         self.queued_bytes = 0
         self.bytes_sent = 0
 
+    def unsent_bytes(self) -> int:
+        return sum(len(part) for part in self._queue if not isinstance(part, Slice))
+
     def local_host(self) -> str:
         try:
             return str(self._socket.getsockname()[0])

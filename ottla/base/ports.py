@@ -178,6 +178,9 @@ class Channel(Protocol):
     """Bytes that were sent here and that the peer has not taken yet."""
     bytes_sent: int
 
+    def unsent_bytes(self) -> int:
+        """Those of `queued_bytes` that are in memory; the rest are slices of files."""
+
     @property
     def peer_host(self) -> str: ...
 

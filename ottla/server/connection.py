@@ -16,7 +16,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from struct import Struct
 from typing import Protocol
 
@@ -26,6 +26,7 @@ from ottla.requests.apis import TABLE
 from ottla.requests.context import ConnectionInfo, RequestContext
 from ottla.server.foreign_protocols import foreign_protocol
 from ottla.server.receive_buffer import SHARED_BYTES, LargeFrame, ReceiveBuffers
+from ottla.server.unsent_answers import UnsentAnswers
 
 log = logging.getLogger("ottla.connection")
 
@@ -43,6 +44,8 @@ class ConnectionLimits:
     in_flight_max: int
     queued_bytes_max: int
     unauthenticated_frame_bytes_max: int = 512 << 10
+    unsent: UnsentAnswers = field(default_factory=UnsentAnswers)
+    """The answers of all connections that peers have not taken."""
 
 
 class Slot:
@@ -103,6 +106,7 @@ class Connection:
         self.client_id: str | None = None
         # of what is under way
         self._held = b""
+        self.held_since_tick = 0
         self._large: LargeFrame | None = None
         self._slots: deque[Slot] = deque()
         self._out: list[Part] = []
@@ -134,9 +138,9 @@ class Connection:
             try:
                 large = self._large
                 if large is None:
-                    end = len(self._held) + count
-                    self._held = b""
-                    self._consume(self._buffers.shared_view, end)
+                    if self._held:
+                        count += len(self._take_held())
+                    self._consume(self._buffers.shared_view, count)
                 else:
                     self._receive_large(large, count)
                 self._flush()
@@ -204,11 +208,28 @@ class Connection:
             return
         self._is_choked = False
         self.channel.resume_reading()
-        if held := self._held:
-            self._held = b""
-            self._execute_held(held)
+        if self._held:
+            self._execute_held(self._take_held())
 
-    drained = unchoke
+    def drained(self) -> None:
+        """The peer has taken all answers."""
+        self._limits.unsent.forget(self)
+        self.unchoke()
+
+    @property
+    def held_bytes(self) -> int:
+        """Bytes of a small frame that is not whole, or of requests that are held back; since `held_since_tick`."""
+        return len(self._held)
+
+    def _hold(self, held: bytes) -> None:
+        self._held = held
+        self._buffers.bytes_lent += len(held)
+        self.held_since_tick = self._buffers.tick
+
+    def _take_held(self) -> bytes:
+        held, self._held = self._held, b""
+        self._buffers.bytes_lent -= len(held)
+        return held
 
     def finish(self, on_idle: Callable[[Connection], None]) -> None:
         """Reads and executes no further requests; calls `on_idle` once all that are under way have been answered or the peer is gone."""
@@ -229,6 +250,8 @@ class Connection:
     def closed(self) -> None:
         """The channel is closed: what was received of a frame is given up, and so is what its requests wait for."""
         self.is_closed = True
+        self._limits.unsent.forget(self)
+        self._take_held()
         if self._large is not None:
             self._large.release()
             self._large = None
@@ -371,13 +394,15 @@ class Connection:
     def _keep_tail(self, view: memoryview, at: int, end: int) -> None:
         size = read_size(view, at)[0] if end - at >= 4 else 0
         if size + 4 > SHARED_BYTES:
-            self._large = LargeFrame(self._buffers, size, view[at + 4 : end])
+            self._large = LargeFrame(self._buffers, size, view[at + 4 : end], self.channel)
+            if self._buffers.is_full():
+                raise WireError("there is no memory for more unfinished requests")
         else:
-            self._held = bytes(view[at:end])
+            self._hold(bytes(view[at:end]))
 
     def _choke(self, held: bytes) -> None:
         self._is_choked = True
-        self._held = held
+        self._hold(held)
         self.channel.pause_reading()
 
     def _has_made_room(self) -> bool:
@@ -406,6 +431,8 @@ class Connection:
             out = [b"".join(out)]  # type: ignore[arg-type]
         self._has_slices = False
         self.channel.send(out)
+        if self.channel.queued_bytes:
+            self._limits.unsent.note(self)
 
 
 def _bad_size(view: memoryview, at: int, end: int, bytes_max: int) -> WireError:

@@ -22,6 +22,7 @@ from ottla.requests.context import ConnectionInfo
 from ottla.security.authentication import Authentication, Mechanisms
 from ottla.server.connection import Connection, ConnectionLimits, Executor
 from ottla.server.receive_buffer import ReceiveBuffers
+from ottla.server.unsent_answers import UnsentAnswers
 
 log = logging.getLogger("ottla.network")
 
@@ -55,6 +56,7 @@ class Listeners:
             frame_bytes_max=config.socket_request_max_bytes,
             in_flight_max=config.ottla_connection_requests_max,
             queued_bytes_max=config.ottla_connection_memory_max_bytes,
+            unsent=UnsentAnswers(config.ottla_memory_max_bytes // 2),
         )
         self._bound: list[tuple[Endpoint, Listener]] = []
         self._per_host: Counter[str] = Counter()
@@ -116,6 +118,8 @@ class Listeners:
     def relieve(self) -> None:
         """Ends a standstill of unfinished requests, and connections that do not authenticate in time; called every tick."""
         self._buffers.relieve()
+        if self._buffers.bytes_lent > self._buffers.bytes_max:
+            self._drop_unfinished()
         for connection, ticks in list(self._unauthenticated.items()):
             if connection.info.is_authenticated:
                 del self._unauthenticated[connection]
@@ -124,6 +128,18 @@ class Listeners:
                 connection.channel.close()
             else:
                 self._unauthenticated[connection] = ticks + 1
+
+    def _drop_unfinished(self) -> None:
+        """Drops connections that keep pieces of small frames, the oldest first, until all unfinished requests are within their bound."""
+        buffers = self._buffers
+        holders = [one for one in self.connections if one.held_bytes and one.held_since_tick < buffers.tick - 1]
+        holders.sort(key=lambda one: one.held_since_tick)
+        for connection in holders:
+            if buffers.bytes_lent <= buffers.bytes_max:
+                break
+            text = "closing %s: it does not finish its request, and memory is short"
+            log.warning(text, connection.info.identity, extra=connection.facts())
+            connection.channel.close()
 
     def on_closed(self, connection: Connection) -> None:
         """A connection has ended (`connection.Owner`)."""

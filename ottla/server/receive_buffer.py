@@ -6,13 +6,15 @@ announces 100 MiB and sends nothing costs nothing. Buffers of ordinary large fra
 them costs as much as copying the batch.
 
 All buffers of their own together stay below `bytes_max`: a frame that would have to grow beyond it is not read on until others have left.
-A frame that is alone may always grow, so none is too large to come through. When every frame waits for another and nothing moves, `relieve`
-drops the connection that holds the most.
+A frame that is alone may always grow, so none is too large to come through. When one has to wait, the frames that came the slowest for
+their age are dropped, so a crowd of peers that begin requests and never finish them starves nobody. When every frame waits for another and
+nothing moves, `relieve` drops the connection that holds the most. Small unfinished frames count, too; their connections keep them.
 """
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from typing import Protocol
 
 log = logging.getLogger("ottla.network")
@@ -23,6 +25,12 @@ POOLED_BUFFERS_MAX = 8
 POOL_FROM_RECEIVED_BYTES = 1 << 14
 """A peer must have sent this much of a large frame before a whole pooled buffer is lent to it."""
 UNBOUNDED = (1 << 63) - 1
+RIPE_TICKS = 2
+"""A frame may be dropped for its slowness when it is so many ticks old."""
+CROWDED_PART = 1 / 4
+"""Beyond this part of the bound a frame gets no pooled buffer while little of it is there: buffers grow with what was received."""
+FULL_PART = 9 / 8
+"""Beyond this part of the bound no further large frame is begun."""
 STILL_TICKS_MAX = 10
 """Calls of `relieve` in which nothing was given back before a frame is dropped."""
 
@@ -45,12 +53,15 @@ class ReceiveBuffers:
         self.shared_view = memoryview(self.shared)
         self._free: list[bytearray] = []
         self._waiting: dict[LargeFrame, Reader] = {}
+        self._frames: dict[LargeFrame, Reader] = {}
         self._still_ticks = 0
+        self.tick = 0
 
     def size_for(self, size: int, received: int) -> int:
         """The buffer size for a frame of `size` bytes of which `received` have arrived."""
         if received >= POOL_FROM_RECEIVED_BYTES and size <= POOLED_BYTES:
-            return POOLED_BYTES
+            is_crowded = self.bytes_lent > self.bytes_max * CROWDED_PART
+            return min(POOLED_BYTES, 4 * received) if is_crowded and received < POOLED_BYTES // 4 else POOLED_BYTES
         return min(size, max(2 * received, POOL_FROM_RECEIVED_BYTES))
 
     def lend(self, size: int) -> bytearray:
@@ -65,20 +76,54 @@ class ReceiveBuffers:
         if self._waiting:
             self._wake()
 
+    def begin(self, frame: LargeFrame, reader: Reader) -> None:
+        """A frame is being received from `reader`."""
+        self._frames[frame] = reader
+        if self.is_full():
+            self._drop_slowest(is_done=lambda: not self.is_full())
+
+    def end(self, frame: LargeFrame) -> None:
+        self._frames.pop(frame, None)
+
+    def is_full(self) -> bool:
+        return self.bytes_lent > self.bytes_max * FULL_PART
+
     def wait(self, frame: LargeFrame, reader: Reader) -> None:
         """The frame must grow and may not yet: its reader resumes when there is room."""
         self._waiting[frame] = reader
+        self._drop_slowest(is_done=lambda: not self._waiting)
 
     def stop_waiting(self, frame: LargeFrame) -> None:
         self._waiting.pop(frame, None)
 
     def relieve(self) -> None:
-        """Drops a frame if all frames wait for each other; called periodically."""
+        """Drops slow frames if others wait, and one if all wait for each other; called periodically."""
+        self.tick += 1
+        if self._waiting:
+            self._drop_slowest(is_done=lambda: not self._waiting)
         self._still_ticks = self._still_ticks + 1 if self._waiting else 0
         if self._still_ticks > STILL_TICKS_MAX:
             largest = max(self._waiting, key=lambda frame: frame.filled)
             log.warning("%d bytes of unfinished requests wait for each other; the largest is dropped", self.bytes_lent)
             self._waiting.pop(largest).close()
+
+    def _drop_slowest(self, *, is_done: Callable[[], bool]) -> None:
+        """Drops frames that are not waiting, the slowest for their age first, until it is done or the others are too young to judge."""
+        last_born = self.tick - RIPE_TICKS
+        ripe = [frame for frame in self._frames if frame.born_tick <= last_born and frame not in self._waiting]
+        if not ripe:
+            return
+        ripe.sort(key=lambda frame: frame.filled / (self.tick - frame.born_tick))
+        dropped = 0
+        for frame in ripe:
+            if is_done():
+                break
+            reader = self._frames.pop(frame, None)
+            if reader is not None:
+                dropped += 1
+                reader.close()
+        if dropped:
+            log.warning("%d unfinished requests that came the slowest are dropped, because others wait for memory", dropped)
 
     def _wake(self) -> None:
         """First come, first served; each grows here, so that the next one sees what is left."""
@@ -92,10 +137,11 @@ class ReceiveBuffers:
 class LargeFrame:
     """A frame that is being received into a buffer of its own."""
 
-    __slots__ = ("_buffers", "buffer", "filled", "size", "view")
+    __slots__ = ("_buffers", "born_tick", "buffer", "filled", "size", "view")
 
-    def __init__(self, buffers: ReceiveBuffers, size: int, start: memoryview) -> None:
+    def __init__(self, buffers: ReceiveBuffers, size: int, start: memoryview, reader: Reader | None = None) -> None:
         self._buffers = buffers
+        self.born_tick = buffers.tick
         self.size = size
         self.filled = len(start)
         wanted = buffers.size_for(size, self.filled)
@@ -103,6 +149,8 @@ class LargeFrame:
         self.buffer = buffers.lend(min(wanted, max(self.filled, POOL_FROM_RECEIVED_BYTES)) if is_tight else wanted)
         self.view = memoryview(self.buffer)
         self.view[: self.filled] = start
+        if reader is not None:
+            buffers.begin(self, reader)
 
     def room(self) -> memoryview:
         """The room for the next bytes; the buffer grows by doubling up to the frame's size."""
@@ -128,6 +176,7 @@ class LargeFrame:
 
     def release(self) -> None:
         self._buffers.stop_waiting(self)
+        self._buffers.end(self)
         self._buffers.give_back(self.buffer)
 
     def _grow(self) -> None:

@@ -25,7 +25,7 @@ from ottla.wire.schema import Request
 from tests.clients.sample_requests import World
 from tests.clients.wire_client import WireClient
 
-MODULES = ("tests.hostile.attacks_requests",)
+MODULES = ("tests.hostile.attacks_input", "tests.hostile.attacks_requests")
 ANSWER_SECONDS_MAX = 120
 PAUSE_SECONDS = 0.002
 

@@ -11,7 +11,8 @@ from ottla.base.errors import StorageError
 from ottla.base.ports import Part, Receiver
 from ottla.requests.context import ConnectionInfo
 from ottla.server.connection import Connection, ConnectionLimits, Slot
-from ottla.server.receive_buffer import POOLED_BYTES, SHARED_BYTES, STILL_TICKS_MAX, LargeFrame, ReceiveBuffers
+from ottla.server.receive_buffer import POOLED_BYTES, RIPE_TICKS, SHARED_BYTES, STILL_TICKS_MAX, LargeFrame, ReceiveBuffers
+from ottla.server.unsent_answers import UnsentAnswers
 
 LIMITS = ConnectionLimits(frame_bytes_max=4 << 20, in_flight_max=8, queued_bytes_max=100_000)
 
@@ -57,6 +58,9 @@ class FakeChannel:
         self.queued_bytes = self.bytes_sent = 0
         self.is_reading = False
         self.is_closed = False
+
+    def unsent_bytes(self) -> int:
+        return self.queued_bytes
 
     def local_host(self) -> str:
         return "here"
@@ -282,6 +286,59 @@ def test_i46_a_standstill_ends() -> None:
     buffers.relieve()
     assert sum(world.channel.is_closed for world in worlds) == 1
     assert any(world.channel.is_reading for world in worlds), "others go on with what it had"
+
+
+def test_i46_silent_peers_with_a_piece_of_a_frame_starve_nobody() -> None:
+    buffers, worlds = shares(4 << 20, 201)
+    *silent, honest = worlds
+    for world in silent:
+        world.feed(frame(b"z" * (3 << 20))[:70_000])
+    assert buffers.bytes_lent <= 5 << 20, "a piece takes little more than its bytes, and a crowd is cut at the bound"
+    for _ in range(RIPE_TICKS):
+        buffers.relieve()
+    feed_all([(honest, frame(b"honest" * 100_000))])
+    assert len(honest.executor.frames) == 1 and not honest.channel.is_closed
+    assert sum(world.channel.is_closed for world in silent) > 0
+
+
+def test_i46_the_slowest_frames_are_dropped_not_those_that_wait() -> None:
+    buffers, (slow, quick, waiting) = shares(1 << 20, 3)
+    slow.feed(frame(b"z" * (3 << 20))[:70_000])
+    quick.feed(frame(b"z" * (3 << 20))[:300_000])
+    for _ in range(RIPE_TICKS):
+        buffers.relieve()
+    feed_all([(waiting, frame(b"w" * 700_000))])
+    assert slow.channel.is_closed and not waiting.channel.is_closed
+    assert len(waiting.executor.frames) == 1
+
+
+def test_i46_pieces_of_small_frames_count() -> None:
+    buffers, (world,) = shares(1 << 20, 1)
+    world.feed(frame(b"z" * 50_000)[:30_000])
+    assert buffers.bytes_lent == 30_000 == world.connection.held_bytes
+    world.feed(frame(b"z" * 50_000)[30_000:])
+    assert buffers.bytes_lent == 0 and len(world.executor.frames) == 1
+    world.feed(frame(b"z" * 50_000)[:30_000])
+    world.channel.close()
+    assert buffers.bytes_lent == 0
+
+
+def test_i46_answers_that_are_not_taken_count_together() -> None:
+    limits = ConnectionLimits(frame_bytes_max=4 << 20, in_flight_max=8, queued_bytes_max=1 << 30, unsent=UnsentAnswers(100_000))
+    stuck, slow, small = (World(limits) for _ in range(3))
+    for world, size in ((slow, 50_000), (stuck, 45_000), (small, 2_000)):
+        world.channel.queued_bytes = size
+        world.feed(frame(b"ask-------"))
+    slow.channel.bytes_sent += 1_000
+    assert limits.unsent.total_bytes == 97_000
+    small.channel.queued_bytes = 12_000
+    small.feed(frame(b"ask-------"))
+    assert stuck.channel.is_closed, "its peer has taken nothing"
+    assert not slow.channel.is_closed and not small.channel.is_closed
+    assert limits.unsent.total_bytes == 62_000
+    slow.channel.queued_bytes = 0
+    slow.connection.drained()
+    assert limits.unsent.total_bytes == 12_000
 
 
 def test_i46_a_peer_that_goes_gives_its_room_back() -> None:

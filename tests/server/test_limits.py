@@ -177,7 +177,8 @@ def test_i46_unfinished_requests_share_the_memory(make_server: MakeServer, loop:
     assert is_served(loop, honest), "small requests are served"
     for _ in range(12):
         server.node.listeners.relieve()
-    assert len(server.node.listeners.connections) == len(socks), "the greediest is gone, the honest one is there"
+    assert len(server.node.listeners.connections) <= len(socks), "those that stand still are gone"
+    assert is_served(loop, honest)
     for sock in (honest, *socks):
         sock.close()
 

@@ -60,6 +60,9 @@ class Wire:
         self.queued_bytes = self.bytes_sent = 0
 
     @property
+    def unsent_bytes(self) -> int:
+        return self.queued_bytes
+
     def is_open(self) -> bool:
         return not self._is_closed and not (self._life is not None and self._life.is_over)
 

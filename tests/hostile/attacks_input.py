@@ -1,0 +1,158 @@
+"""Attacks by what is received: batches that unpack to much, frames that never become whole, peers that never read."""
+
+from __future__ import annotations
+
+import functools
+import socket
+import struct
+import time
+
+from ottla.wire.messages import create_topics, list_offsets, produce
+from ottla.wire.records import CODEC_ZSTD, HEADER, BatchHeader, encode_varint, stamp_crc
+from tests.clients.broker_process import eventually
+from tests.hostile.attacks import Target, attack
+
+RECORDS = 4_000_000
+OPEN_CONNECTIONS = 600
+
+
+@functools.cache
+def bomb(count: int = RECORDS, *, timestamp_ms: int = 1_700_000_000_000, lie_ms: int = 0) -> bytes:
+    """A batch of `count` records of the same eight bytes, save their offsets: a few kilobytes for every million."""
+    from cramjam import zstd
+
+    block = 1 << 14
+    parts = []
+    for start in range(0, count, block):
+        for index in range(start, min(start + block, count)):
+            body = b"\0\0" + encode_varint(index) + b"\2k\0\0"
+            parts.append(encode_varint(len(body)) + body)
+    packed = bytes(zstd.compress(b"".join(parts), 19 if count < RECORDS else 3))
+    return finish(packed, count, timestamp_ms, lie_ms)
+
+
+def finish(packed: bytes, count: int, timestamp_ms: int, lie_ms: int) -> bytes:
+    header = BatchHeader(0, 0, -1, 2, 0, CODEC_ZSTD, count - 1, timestamp_ms, timestamp_ms + lie_ms, -1, -1, -1, count)
+    batch = bytearray(HEADER.size) + packed
+    HEADER.pack_into(batch, 0, 0, len(batch) - 12, *header[2:])
+    stamp_crc(batch, 0, len(batch))
+    return bytes(batch)
+
+
+@functools.cache
+def zeros(count: int = RECORDS, *, timestamp_ms: int = 1_700_000_000_000, lie_ms: int = 0) -> bytes:
+    """A batch of 3 kB that says it has `count` records of eight bytes, all of offset 0: only a reader that walks all of them notices."""
+    from cramjam import zstd
+
+    return finish(bytes(zstd.compress(b"\x0e\0\0\0\2k\0\0" * count, 3)), count, timestamp_ms, lie_ms)
+
+
+def create(target: Target, name: str, **configs: str) -> None:
+    topic = create_topics.CreatableTopic(
+        name=name, num_partitions=1, replication_factor=1,
+        configs=[create_topics.CreatableTopicConfig(name=key, value=value) for key, value in configs.items()],
+    )  # fmt: skip
+    answer = target.client.ask(create_topics.CreateTopicsRequest(topics=[topic], timeout_ms=30_000), 5)
+    assert not answer.topics[0].error_code, answer
+    eventually(lambda: put(target, name, finish_one()) == 0)
+
+
+def finish_one() -> bytes:
+    return bomb(1)
+
+
+def produce_frame(target: Target, topic: str, batch: bytes) -> bytes:
+    data = produce.PartitionProduceData(index=0, records=memoryview(batch))
+    topics = [produce.TopicProduceData(name=topic, partition_data=[data])]
+    return target.request(0, 9, acks=1, timeout_ms=120_000, topic_data=topics)
+
+
+def put(target: Target, topic: str, batch: bytes) -> int:
+    data = produce.PartitionProduceData(index=0, records=memoryview(batch))
+    request = produce.ProduceRequest(acks=1, timeout_ms=120_000, topic_data=[produce.TopicProduceData(name=topic, partition_data=[data])])
+    return int(target.client.ask(request, 9).responses[0].partition_responses[0].error_code)
+
+
+@attack("Produce of 4 million records of a future time in a few kilobytes")
+def produce_of_the_future(target: Target) -> None:
+    create(target, "plain")
+    frame = produce_frame(target, "plain", zeros(timestamp_ms=4_000_000_000_000))
+    target.begin()
+    target.send(frame)
+
+
+@attack("Produce of 4 million records in a few kilobytes to a compacted topic, 5 times")
+def produce_to_a_compacted_topic(target: Target) -> None:
+    create(target, "compacted", **{"cleanup.policy": "compact"})
+    frame = produce_frame(target, "compacted", zeros())
+    target.begin()
+    target.send(*[frame] * 5)
+
+
+@attack("Produce of 32 MiB in a few kilobytes to a topic with a codec, 80 times")
+def produce_to_a_topic_with_a_codec(target: Target) -> None:
+    create(target, "packed", **{"compression.type": "lz4"})
+    frame = produce_frame(target, "packed", zeros())
+    target.begin()
+    target.send(*[frame] * 80)
+    time.sleep(0.5)
+
+
+@attack("ListOffsets by time over 4 batches of 4 million records that lie about their time, twice")
+def look_up_lying_batches(target: Target) -> None:
+    create(target, "lies")
+    for _ in range(4):
+        assert put(target, "lies", zeros(lie_ms=1_000_000)) == 0
+    asked = list_offsets.ListOffsetsPartition(partition_index=0, timestamp=1_700_000_500_000)
+    frame = target.request(2, 7, replica_id=-1, topics=[list_offsets.ListOffsetsTopic(name="lies", partitions=[asked])])
+    target.begin()
+    target.send(frame)
+    target.send(frame)
+
+
+@attack("600 connections that have sent 17 kB of a frame each, and an honest one that sends 100 kB in pieces")
+def half_sent_frames(target: Target) -> None:
+    create(target, "plain")
+    start = struct.pack(">i", 50 << 20) + bytes(17_000)
+    target.begin()
+    silent = [target.connect() for _ in range(OPEN_CONNECTIONS)]
+    for client in silent:
+        client.send(start)
+    send_in_pieces(target, produce_frame(target, "plain", bytes(bomb(1)) + bytes(100_000)))
+
+
+def send_in_pieces(target: Target, frame: bytes) -> None:
+    """Sends a frame slowly, as over a slow line; an answer, even a refusal, shows that the connection was not dropped."""
+    client = target.connect()
+    for at in range(0, len(frame), 4_000):
+        client.send(frame[at : at + 4_000])
+        time.sleep(0.1)
+    assert client.receive() is not None, "the honest client was dropped"
+
+
+@attack("1,000 connections that hold 105 kB of a frame each")
+def many_half_sent_frames(target: Target) -> None:
+    start = struct.pack(">i", 50 << 20) + bytes(105_000)
+    target.begin()
+    for _ in range(1_000):
+        try:
+            target.connect().send(start)
+        except OSError:
+            pass  # the broker may drop it
+    time.sleep(2)
+
+
+@attack("300 connections that ask for 8 MB of records each and never read")
+def never_read(target: Target) -> None:
+    frame = target.request(18, 3, client_software_name="a" * 100, client_software_version="1")
+    target.begin()
+    for _ in range(300):
+        client = target.connect()
+        client.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        client.socket.settimeout(0.05)
+        try:
+            for _ in range(20):
+                client.send(frame * 500)
+        except OSError:
+            continue
+    time.sleep(1)
