@@ -19,7 +19,7 @@ from ottla.client.addresses import Address, parse_addresses
 from ottla.client.core import operations, staging
 from ottla.client.core.cluster import ClusterCore
 from ottla.client.core.connection import CLIENT_SOFTWARE, ConnectionProtocol
-from ottla.client.core.procedure import Ask, AskAll, Effect, Open, Procedure
+from ottla.client.core.procedure import Ask, AskAll, AskRolling, Effect, Open, Procedure
 from ottla.client.core.raw_produce import produce_batches
 from ottla.client.errors import ClientError, ConnectError, RequestTimeoutError
 from ottla.wire.schema import Request
@@ -240,6 +240,8 @@ class Cluster:
             return await self._ask(effect)
         if isinstance(effect, AskAll):
             return await asyncio.gather(*(self._answer_or_error(ask) for ask in effect.asks))
+        if isinstance(effect, AskRolling):
+            return await self._ask_rolling(effect)
         if isinstance(effect, Open):
             return await self._open(effect)
         await asyncio.sleep(effect.seconds)
@@ -250,6 +252,22 @@ class Cluster:
         assert isinstance(connection, AsyncConnection), "this shell has made every connection"
         timeout_s = self.timeout_s if ask.timeout_s is None else ask.timeout_s
         return await connection.request(ask.body, version=ask.version, timeout_s=timeout_s)
+
+    async def _ask_rolling(self, effect: AskRolling) -> None:
+        under_way: deque[asyncio.Task[Any]] = deque()
+        try:
+            for ask in effect.asks:
+                if ask is None:
+                    effect.note(await under_way[0])
+                    under_way.popleft()
+                else:
+                    under_way.append(asyncio.create_task(self._answer_or_error(ask)))
+            while under_way:
+                effect.note(await under_way[0])
+                under_way.popleft()
+        finally:
+            for task in under_way:
+                task.cancel()
 
     async def _answer_or_error(self, ask: Ask) -> Any:
         try:

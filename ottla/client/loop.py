@@ -17,7 +17,7 @@ from ottla.base.ports import Channel, Clock, Network, TimerHandle, Timers
 from ottla.client.addresses import Address
 from ottla.client.core.cluster import ClusterCore
 from ottla.client.core.connection import CLIENT_SOFTWARE, ConnectionProtocol
-from ottla.client.core.procedure import Ask, AskAll, Effect, Open, Pause, Procedure
+from ottla.client.core.procedure import Ask, AskAll, AskRolling, Effect, Open, Pause, Procedure
 from ottla.client.core.sasl import SaslExchange
 from ottla.client.errors import ConnectError, RequestTimeoutError
 from ottla.wire.schema import Request
@@ -267,6 +267,8 @@ class LoopClient:
             self._ask(effect, resume)
         elif isinstance(effect, AskAll):
             self._ask_all(effect, resume)
+        elif isinstance(effect, AskRolling):
+            _Rolling(effect, self._ask, resume, self._timers).go_on()
         elif isinstance(effect, Open):
             self._open(effect, resume)
         else:
@@ -305,3 +307,58 @@ class LoopClient:
             else:
                 self._connections[effect.address] = connection
         connection.open(done, min(CONNECT_TIMEOUT_S, self.timeout_s))
+
+
+class _Rolling:
+    """Performs `AskRolling`: goes on whenever an answer comes."""
+
+    def __init__(self, effect: AskRolling, ask: Callable[[Ask, Done], None], done: Done, timers: Timers) -> None:
+        self._effect = effect
+        self._ask = ask
+        self._done = done
+        self._timers = timers
+        self._under_way: deque[list[Any]] = deque()
+        """A list for each request, empty until its answer is there."""
+        self._is_waiting = self._is_at_end = self._is_running = False
+
+    def go_on(self) -> None:
+        """Sends what may be sent, and takes in the answers that are due and there."""
+        if self._is_running:
+            return
+        self._is_running = True
+        while self._advance():
+            pass
+        self._is_running = False
+
+    def _advance(self) -> bool:
+        """One step; whether there may be another before the next answer comes."""
+        if self._is_waiting or (self._is_at_end and self._under_way):
+            assert self._under_way, "an answer is awaited, and nothing was asked"
+            if not self._under_way[0]:
+                return False
+            self._effect.note(self._under_way.popleft()[0])
+            self._is_waiting = False
+            return True
+        if self._is_at_end:
+            self._timers.call_soon(lambda: self._done(None, None))
+            return False
+        try:
+            ask = next(self._effect.asks)
+        except StopIteration:
+            self._is_at_end = True
+            return True
+        if ask is None:
+            self._is_waiting = True
+        else:
+            self._send(ask)
+        return True
+
+    def _send(self, ask: Ask) -> None:
+        slot: list[Any] = []
+        self._under_way.append(slot)
+
+        def take(answer: Any, error: OttlaError | None) -> None:
+            slot.append(answer if error is None else error)
+            self.go_on()
+
+        self._ask(ask, take)

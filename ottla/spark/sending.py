@@ -1,7 +1,8 @@
-"""Cuts the output of a batch into slices of a few megabytes, and reads the next slice while one is being sent.
+"""Cuts the output of a batch into slices of some megabytes, and reads the next slice while one is being sent.
 
-A slice has at most as many batches of a partition as a broker takes in flight, so that a leader gets one round of requests. Slices follow
-the order of the tasks and of the batches in each; so does every partition.
+Within a slice the client keeps several requests under way to each leader; between two it waits for the last answers. So a slice is as
+large as the driver's memory, which holds two, may bear. Slices follow the order of the tasks and of the batches in each; so does every
+partition.
 """
 
 from __future__ import annotations
@@ -14,9 +15,7 @@ from typing import TypeVar
 from ottla.client import TopicPartition
 from ottla.spark.spool import TaskOutput
 
-SLICE_BYTES_MAX = 5 * 1024 * 1024
-BATCHES_MAX = 5
-"""Of one partition in a slice: a producer may have five requests under way."""
+SLICE_BYTES_MAX = 16 * 1024 * 1024
 
 Slice = dict[TopicPartition, list[bytearray]]
 T = TypeVar("T")
@@ -28,7 +27,7 @@ def slices(outputs: Sequence[TaskOutput]) -> Iterator[Slice]:
     size = 0
     for output in outputs:
         for partition, data, _ in output.batches():
-            if piece and (size + len(data) > SLICE_BYTES_MAX or len(piece.get(partition, ())) == BATCHES_MAX):
+            if piece and size + len(data) > SLICE_BYTES_MAX:
                 yield piece
                 piece, size = {}, 0
             piece.setdefault(partition, []).append(data)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterator
 from typing import Any, TypeVar
 
 import pytest
@@ -13,7 +13,7 @@ from ottla.base.types import TopicPartition
 from ottla.client import aio
 from ottla.client.addresses import Address
 from ottla.client.core.admin import describe_cluster
-from ottla.client.core.procedure import Ask, AskAll, Procedure
+from ottla.client.core.procedure import Ask, AskAll, AskRolling, Procedure
 from ottla.client.errors import AuthenticationError, ConnectError, KafkaError, MalformedResponseError, RequestTimeoutError
 from ottla.client.security import Security
 from ottla.wire.messages.describe_cluster import DescribeClusterResponse
@@ -64,6 +64,32 @@ def test_several_requests_leave_at_once() -> None:
         first, refused, second = _run(work(broker))
     assert (first.error_code, second.error_code) == (1, 2)
     assert isinstance(refused, KafkaError)
+
+
+def test_requests_leave_as_answers_come_in() -> None:
+    noted: list[Any] = []
+
+    def procedure(cluster: aio.Cluster) -> Procedure[None]:
+        link = yield from cluster.core.any_link()
+
+        def asks() -> Iterator[Ask | None]:
+            for number in range(6):
+                yield Ask(link, HeartbeatRequest(group_id=str(number)))
+                if number >= 2:
+                    yield None
+                    assert len(noted) == number - 1
+            yield Ask(link, HeartbeatRequest(group_id="x" * 70_000))
+
+        yield AskRolling(asks(), noted.append)
+
+    async def work(broker: FakeBroker) -> None:
+        async with aio.Cluster(broker.address) as cluster:
+            await cluster.run(procedure(cluster))
+
+    with FakeBroker({HEARTBEAT: _code}) as broker:
+        _run(work(broker))
+    assert [answer.error_code for answer in noted[:-1]] == list(range(6))
+    assert isinstance(noted[-1], KafkaError)
 
 
 def test_the_procedures_of_an_administrator_run_too() -> None:

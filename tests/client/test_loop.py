@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -11,7 +11,7 @@ import pytest
 from ottla.base.errors import ErrorCode, OttlaError
 from ottla.base.types import TopicPartition
 from ottla.client.addresses import Address
-from ottla.client.core.procedure import Ask, AskAll, Open, Pause, Procedure
+from ottla.client.core.procedure import Ask, AskAll, AskRolling, Open, Pause, Procedure
 from ottla.client.core.sasl import exchange
 from ottla.client.errors import (
     AuthenticationError,
@@ -283,3 +283,29 @@ def test_several_requests_leave_before_the_first_answer() -> None:
     assert error is None
     assert (first.error_code, second.error_code) == (1, 2)
     assert isinstance(refused, KafkaError)
+
+
+def test_requests_leave_as_answers_come_in() -> None:
+    world = World(script={HEARTBEAT: _heartbeat(*range(1, 7))})
+    noted: list[Any] = []
+
+    def procedure() -> Procedure[str]:
+        link = yield Open(BROKER, is_own=True)
+        yield AskRolling(iter(()), noted.append)
+
+        def asks() -> Iterator[Ask | None]:
+            for number in range(6):
+                yield Ask(link, HeartbeatRequest())
+                if number >= 2:
+                    yield None
+                    assert len(noted) == number - 1
+            yield Ask(link, HeartbeatRequest(group_id="g" * 70_000))
+
+        yield AskRolling(asks(), noted.append)
+        return "done"
+
+    world.client.run(procedure(), world.done)
+    world.settle()
+    assert world.results == [("done", None)]
+    assert [answer.error_code for answer in noted[:-1]] == list(range(1, 7))
+    assert isinstance(noted[-1], KafkaError)

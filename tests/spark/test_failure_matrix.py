@@ -20,7 +20,7 @@ import pytest
 
 import ottla.client
 from ottla.client import Client, KafkaError, TopicPartition
-from ottla.spark import topics
+from ottla.spark import sending, topics
 from ottla.spark.decision import BatchRange
 from ottla.spark.errors import FencedDriverError, OffsetConflictError
 from ottla.spark.spool import Spool, SpooledBatch, TaskOutput, discard
@@ -35,10 +35,16 @@ PRODUCE, INIT_PRODUCER_ID, ADD_PARTITIONS, ADD_OFFSETS, END_TXN, TXN_OFFSET_COMM
 ROOT = Path(__file__).resolve().parents[2]
 
 
+@pytest.fixture(autouse=True)
+def small_slices(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Five batches of `many_batches` make a slice."""
+    monkeypatch.setattr(sending, "SLICE_BYTES_MAX", 5 * len(encode(b"slow")))
+
+
 class SlowOutput(TaskOutput):
     """A task's output whose reading stops before its last batch until the test lets it go on: the driver is in the middle of sending.
 
-    Reading is one slice ahead of sending, and a slice has five batches of a partition at most.
+    Reading is one slice ahead of sending; `small_slices` sees to it that there are several.
     """
 
     __slots__ = ("may_go_on",)

@@ -10,7 +10,7 @@ import pytest
 
 from ottla.client import Client, ErrorCode, OutcomeUnknownError, TopicPartition, Transaction
 from ottla.client.errors import refused
-from ottla.spark import relay
+from ottla.spark import relay, sending
 from ottla.spark.commit_metadata import CommitMetadata, parse_metadata
 from ottla.spark.decision import BatchRange
 from ottla.spark.errors import BrokerError, OffsetConflictError, OptionError, OutputError, SpoolError
@@ -89,7 +89,10 @@ def test_output_beyond_the_bound_is_refused_before_anything_is_sent(pipeline: Pi
     assert driver.relay._client is None
 
 
-def test_output_that_is_damaged_aborts_the_transaction_at_once(pipeline: Pipeline, client: Client, tmp_path: Path) -> None:
+def test_output_that_is_damaged_aborts_the_transaction_at_once(
+    pipeline: Pipeline, client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sending, "SLICE_BYTES_MAX", 5 * len(encode(b"0")))
     spool = Spool.create(None, parent=tmp_path)
     with spool.open("0-0") as writer:
         for number in range(12):

@@ -8,8 +8,9 @@ from collections.abc import Iterator
 import pytest
 
 from ottla.client import TopicPartition
+from ottla.spark import sending
 from ottla.spark.errors import SpoolError
-from ottla.spark.sending import BATCHES_MAX, SLICE_BYTES_MAX, read_ahead, slices
+from ottla.spark.sending import SLICE_BYTES_MAX, read_ahead, slices
 from ottla.spark.spool import SpoolWriter, TaskOutput
 from tests.spark.encoded import encode
 
@@ -23,16 +24,17 @@ def _output(batches: list[tuple[TopicPartition, bytes]]) -> TaskOutput:
     return writer.finish()
 
 
-def test_slices_keep_the_order_of_tasks_and_batches() -> None:
-    outputs = [_output([(A, b"%d" % number), (B, b"%d" % number)]) for number in range(BATCHES_MAX + 2)]
+def test_slices_keep_the_order_of_tasks_and_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sending, "SLICE_BYTES_MAX", 10 * len(encode(b"0")))
+    outputs = [_output([(A, b"%d" % number), (B, b"%d" % number)]) for number in range(7)]
     found = list(slices(outputs))
     assert [{partition: len(batches) for partition, batches in piece.items()} for piece in found] == [{A: 5, B: 5}, {A: 2, B: 2}]
-    assert [batch for piece in found for batch in piece[A]] == [encode(b"%d" % number) for number in range(BATCHES_MAX + 2)]
+    assert [batch for piece in found for batch in piece[A]] == [encode(b"%d" % number) for number in range(7)]
 
 
 def test_slices_have_a_bound_in_bytes_and_a_larger_batch_comes_alone() -> None:
-    megabyte = bytes(1024 * 1024)
-    found = list(slices([_output([(A, megabyte), (B, megabyte * 6), (A, megabyte), (B, megabyte)])]))
+    unit = bytes(SLICE_BYTES_MAX // 5)
+    found = list(slices([_output([(A, unit), (B, unit * 6), (A, unit), (B, unit)])]))
     sizes = [sum(len(batch) for batches in piece.values() for batch in batches) for piece in found]
     assert [size > SLICE_BYTES_MAX for size in sizes] == [False, True, False]
     assert list(slices([])) == []

@@ -6,6 +6,7 @@ Shared by everything that this process asks of one cluster; `new_connection` is 
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
@@ -15,7 +16,7 @@ from ottla.client.addresses import Address, parse_addresses
 from ottla.client.blocking.connection import CONNECT_TIMEOUT_S, REQUEST_TIMEOUT_S, Connection
 from ottla.client.core.cluster import GROUP, TRANSACTION, ClusterCore, nearest_hint
 from ottla.client.core.connection import CLIENT_SOFTWARE
-from ottla.client.core.procedure import Ask, AskAll, Effect, Open, Procedure, perform_all
+from ottla.client.core.procedure import Ask, AskAll, AskRolling, Effect, Open, Procedure, perform_all
 from ottla.client.errors import RETRIABLE, ClientError, KafkaError
 from ottla.wire.messages.metadata import MetadataResponse, MetadataResponseTopic
 from ottla.wire.schema import Request
@@ -72,29 +73,45 @@ class Cluster:
             return connection.request(effect.body, timeout_s=effect.timeout_s, version=effect.version)
         if isinstance(effect, AskAll):
             return self._ask_all(effect)
+        if isinstance(effect, AskRolling):
+            return self._ask_rolling(effect)
         if isinstance(effect, Open):
             return self._open(effect.address)
         time.sleep(effect.seconds)
         return None
 
     def _ask_all(self, effect: AskAll) -> list[Any]:
-        results: list[Any] = [None] * len(effect.asks)
-        for position, ask in enumerate(effect.asks):
-            connection = ask.link
-            assert isinstance(connection, Connection), "this shell has made every connection"
-            try:
-                connection.send(ask.body, version=ask.version)
-            except ClientError as error:
-                results[position] = error
-        for position, ask in enumerate(effect.asks):
-            connection = ask.link
-            assert isinstance(connection, Connection), "this shell has made every connection"
-            if results[position] is None:
-                try:
-                    results[position] = connection.receive(ask.timeout_s)
-                except ClientError as error:
-                    results[position] = error
-        return results
+        failures = [self._send(ask) for ask in effect.asks]
+        return [self._receive(ask, failure) for ask, failure in zip(effect.asks, failures, strict=True)]
+
+    def _ask_rolling(self, effect: AskRolling) -> None:
+        under_way: deque[tuple[Ask, ClientError | None]] = deque()
+        for ask in effect.asks:
+            if ask is None:
+                effect.note(self._receive(*under_way.popleft()))
+            else:
+                under_way.append((ask, self._send(ask)))
+        while under_way:
+            effect.note(self._receive(*under_way.popleft()))
+
+    def _send(self, ask: Ask) -> ClientError | None:
+        connection = ask.link
+        assert isinstance(connection, Connection), "this shell has made every connection"
+        try:
+            connection.send(ask.body, version=ask.version)
+        except ClientError as error:
+            return error
+        return None
+
+    def _receive(self, ask: Ask, failure: ClientError | None) -> Any:
+        connection = ask.link
+        assert isinstance(connection, Connection), "this shell has made every connection"
+        if failure is not None:
+            return failure
+        try:
+            return connection.receive(ask.timeout_s)
+        except ClientError as error:
+            return error
 
     def _open(self, address: Address) -> Connection:
         return Connection(

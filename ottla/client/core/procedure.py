@@ -1,16 +1,16 @@
 """Procedures: conversations of several requests, as generators that do no I/O.
 
 A procedure yields what it needs next and is resumed with the result, or with the error: a connection (`Open` -> `Link`), the answer to
-a request (`Ask`) or to several at once (`AskAll`), or some time (`Pause`). It ends by returning its result. `yield from` calls one
-procedure from another. A shell runs them: `client.blocking` waits, `client.aio` awaits, `client.loop` goes on when the answer has come. So
-leader look-up, retries and every question of an administrator are written once.
+a request (`Ask`), to several at once (`AskAll`) or to many that leave as answers come in (`AskRolling`), or some time (`Pause`). It ends
+by returning its result. `yield from` calls one procedure from another. A shell runs them: `client.blocking` waits, `client.aio` awaits,
+`client.loop` goes on when the answer has come. So leader look-up, retries and every question of an administrator are written once.
 
 Between two yields nothing else runs, so a check and the change that rests on it are never apart; after a yield, look again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from ottla.base.errors import OttlaError
@@ -51,13 +51,25 @@ class AskAll(NamedTuple):
     asks: tuple[Ask, ...]
 
 
+class AskRolling(NamedTuple):
+    """Sends requests while answers to earlier ones are taken in, so that the next one leaves as soon as there is room for it.
+
+    `asks` is taken from one at a time; None from it means that an answer has to be taken in first, of which there must be one under way.
+    `note` gets the answers in the order of `asks`, with a `ClientError` in place of one that did not come, and all of them before the
+    effect ends. Its result is None.
+    """
+
+    asks: Iterator[Ask | None]
+    note: Callable[[Any], None]
+
+
 class Pause(NamedTuple):
     """Asks to be resumed after a while."""
 
     seconds: float
 
 
-Effect = Open | Ask | AskAll | Pause
+Effect = Open | Ask | AskAll | AskRolling | Pause
 Procedure = Generator[Effect, Any, T]
 
 

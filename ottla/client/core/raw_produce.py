@@ -1,22 +1,25 @@
 """Sends record batches that are encoded already to the leaders of their partitions, several requests at a time; as a procedure.
 
 The batches of a partition are appended in the order given. A request holds at most one batch a partition; up to `IN_FLIGHT_MAX` requests
-leave for each leader before the first answer is awaited. After a failure that may pass (a leader moved, a connection was lost) everything
-from the first batch without an answer is sent again as it is: the producer id and sequence numbers in its header let the broker drop what
-it has already. Batches without a producer id are sent one at a time, and never again once an answer was lost: `OutcomeUnknownError`.
+are under way to each leader, and with each answer the next one leaves. After a failure that may pass (a leader moved, a connection was
+lost) nothing more is sent until all answers are there or lost; then everything from a partition's first batch without an acknowledgement
+on is sent again as it is: the producer id and sequence numbers in its header let the broker drop what it has already. Batches without a
+producer id are sent one at a time, and never again once an answer was lost: `OutcomeUnknownError`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
 from ottla.base.errors import ErrorCode, error_code
 from ottla.base.types import TopicPartition
 from ottla.client.core.admin import timeout_ms
 from ottla.client.core.backoff import Backoff
 from ottla.client.core.cluster import ClusterCore
-from ottla.client.core.procedure import Ask, AskAll, Pause, Procedure
+from ottla.client.core.link import Link
+from ottla.client.core.procedure import Ask, AskRolling, Pause, Procedure
 from ottla.client.errors import RETRIABLE, ClientError, KafkaError, OutcomeUnknownError, TransportError, refused
 from ottla.wire.batch_header import Buffer, read_batch_header
 from ottla.wire.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
@@ -29,12 +32,13 @@ REQUEST_BYTES_MAX = 1024 * 1024
 
 
 class Lane:
-    """The batches of one partition, and how many of them are acknowledged."""
+    """The batches of one partition: how many of them are acknowledged, and how many are sent in this round."""
 
     def __init__(self, partition: TopicPartition, batches: Sequence[Buffer]) -> None:
         self.partition = partition
         self.batches = batches
         self.acknowledged = 0
+        self.sent = 0
         self.base_offset = -1
         self.is_stuck = False
         self.is_idempotent = all(read_batch_header(batch).producer_id >= 0 for batch in batches)
@@ -43,12 +47,15 @@ class Lane:
     def is_done(self) -> bool:
         return self.acknowledged == len(self.batches)
 
+    def begin_round(self) -> None:
+        """Goes back to the first batch without an acknowledgement."""
+        self.sent = self.acknowledged
+        self.is_stuck = False
 
-class _Planned(NamedTuple):
-    """A request and the lanes whose next batch is in it."""
-
-    ask: Ask
-    lanes: list[Lane]
+    def may_send(self) -> bool:
+        """Whether its next batch may leave now."""
+        under_way = self.sent - self.acknowledged
+        return not self.is_stuck and self.sent < len(self.batches) and under_way < (IN_FLIGHT_MAX if self.is_idempotent else 1)
 
 
 def produce_batches(
@@ -92,49 +99,85 @@ def _may_pass(failure: ClientError) -> bool:
 def _send_round(
     cluster: ClusterCore, waiting: Sequence[Lane], acks: int, transactional_id: str | None, version: int | None
 ) -> Procedure[ClientError | None]:
-    """Sends what may be under way at once, takes in all answers, and returns the first failure."""
+    """Sends what is left, in a window that rolls on; ends when all is answered that was sent. Returns the first failure."""
     by_partition = {lane.partition: lane for lane in waiting}
-    planned: list[_Planned] = []
+    leaders: list[_Leader] = []
     for broker_id, partitions in (yield from cluster.by_leader(by_partition)).items():
-        link = yield from cluster.link(broker_id)
-        for chosen in _requests([by_partition[partition] for partition in partitions]):
-            request = _request(chosen, acks, transactional_id, timeout_ms(cluster))
-            planned.append(_Planned(Ask(link, request, version), [lane for lane, _ in chosen]))
-    answers = yield AskAll(tuple(plan.ask for plan in planned))
-    failure: ClientError | None = None
+        leaders.append(_Leader((yield from cluster.link(broker_id)), [by_partition[partition] for partition in partitions]))
     for lane in waiting:
-        lane.is_stuck = False
-    for plan, answer in zip(planned, answers, strict=True):
-        failed = _settle(plan.lanes, answer)
-        failure = failure or failed
-    return failure
+        lane.begin_round()
+    window = _Window(leaders, lambda lanes: _request(lanes, acks, transactional_id, timeout_ms(cluster)), version)
+    yield AskRolling(window.asks(), window.note)
+    return window.failure
 
 
-def _requests(lanes: Sequence[Lane]) -> Iterable[list[tuple[Lane, Buffer]]]:
-    """The batches of the next requests to one leader, at most one a partition in each."""
-    cursors = {lane.partition: lane.acknowledged for lane in lanes}
-    for _ in range(IN_FLIGHT_MAX):
-        chosen: list[tuple[Lane, Buffer]] = []
+class _Leader:
+    """A leader's connection, its lanes, and how many requests are under way to it."""
+
+    def __init__(self, link: Link, lanes: Sequence[Lane]) -> None:
+        self.link = link
+        self.lanes = lanes
+        self.under_way = 0
+
+    def choose(self) -> list[Lane]:
+        """The lanes whose next batch goes into the next request; empty if none may leave now."""
+        chosen: list[Lane] = []
         size = 0
-        for lane in lanes:
-            cursor = cursors[lane.partition]
-            if cursor == len(lane.batches) or (cursor > lane.acknowledged and not lane.is_idempotent):
+        for lane in self.lanes if self.under_way < IN_FLIGHT_MAX else ():
+            if not lane.may_send():
                 continue
-            batch = lane.batches[cursor]
+            batch = lane.batches[lane.sent]
             if chosen and size + len(batch) > REQUEST_BYTES_MAX:
                 continue
-            chosen.append((lane, batch))
+            chosen.append(lane)
             size += len(batch)
-            cursors[lane.partition] = cursor + 1
-        if not chosen:
-            return
-        yield chosen
+        return chosen
 
 
-def _request(chosen: Sequence[tuple[Lane, Buffer]], acks: int, transactional_id: str | None, wait_ms: int) -> ProduceRequest:
+class _Window:
+    """The requests under way, to all leaders, and what their answers have brought."""
+
+    def __init__(self, leaders: Sequence[_Leader], request: Callable[[Sequence[Lane]], ProduceRequest], version: int | None) -> None:
+        self.failure: ClientError | None = None
+        self._leaders = leaders
+        self._request = request
+        self._version = version
+        self._under_way: deque[tuple[_Leader, list[Lane]]] = deque()
+
+    def asks(self) -> Iterator[Ask | None]:
+        """The requests in their order; None when an answer has to come before the next one may leave."""
+        while True:
+            is_full = True
+            for leader in self._leaders:
+                if self.failure is None and (chosen := leader.choose()):
+                    is_full = False
+                    yield self._send(leader, chosen)
+            if is_full:
+                if not self._under_way:
+                    return
+                yield None
+
+    def _send(self, leader: _Leader, chosen: list[Lane]) -> Ask:
+        request = self._request(chosen)
+        for lane in chosen:
+            lane.sent += 1
+        leader.under_way += 1
+        self._under_way.append((leader, chosen))
+        return Ask(leader.link, request, self._version)
+
+    def note(self, answer: ProduceResponse | ClientError) -> None:
+        """Takes in the answer to the oldest request under way."""
+        leader, lanes = self._under_way.popleft()
+        leader.under_way -= 1
+        failed = _settle(lanes, answer)
+        self.failure = self.failure or failed
+
+
+def _request(chosen: Sequence[Lane], acks: int, transactional_id: str | None, wait_ms: int) -> ProduceRequest:
     topics: dict[str, list[PartitionProduceData]] = {}
-    for lane, batch in chosen:
-        topics.setdefault(lane.partition.topic, []).append(PartitionProduceData(index=lane.partition.partition, records=batch))
+    for lane in chosen:
+        data = PartitionProduceData(index=lane.partition.partition, records=lane.batches[lane.sent])
+        topics.setdefault(lane.partition.topic, []).append(data)
     return ProduceRequest(
         transactional_id=transactional_id,
         acks=acks,

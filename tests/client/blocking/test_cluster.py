@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -9,7 +10,8 @@ import pytest
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.base.types import TopicPartition
 from ottla.client.blocking.cluster import GROUP, Cluster
-from ottla.client.errors import ConnectError
+from ottla.client.core.procedure import Ask, AskRolling, Procedure
+from ottla.client.errors import ConnectError, KafkaError
 from ottla.wire.messages.find_coordinator import Coordinator, FindCoordinatorResponse
 from ottla.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from tests.client.fake_broker import FakeBroker
@@ -81,3 +83,26 @@ def test_the_last_refusal_is_raised_at_the_deadline() -> None:
 
     with pytest.raises(ApiError, match="not yet"):
         Cluster("localhost").retrying(refuse, timeout_s=0.05)
+
+
+def test_requests_leave_as_answers_come_in() -> None:
+    noted: list[Any] = []
+
+    def procedure(cluster: Cluster) -> Procedure[None]:
+        link = yield from cluster.core.any_link()
+
+        def asks() -> Iterator[Ask | None]:
+            for number in range(6):
+                yield Ask(link, HeartbeatRequest(group_id=str(number)))
+                if number >= 2:
+                    yield None
+                    assert len(noted) == number - 1
+            yield Ask(link, HeartbeatRequest(group_id="x" * 70_000))
+
+        yield AskRolling(asks(), noted.append)
+
+    script = {HEARTBEAT: lambda body, _version: HeartbeatResponse(error_code=int(body.group_id))}
+    with FakeBroker(script) as broker, Cluster(broker.address) as cluster:
+        cluster.run(procedure(cluster))
+    assert [answer.error_code for answer in noted[:-1]] == list(range(6))
+    assert isinstance(noted[-1], KafkaError)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from typing import Any, TypeVar
 
 from ottla.client.addresses import Address
 from ottla.client.core.cluster import ClusterCore
-from ottla.client.core.procedure import Ask, AskAll, Effect, Open, Procedure, perform_all
+from ottla.client.core.procedure import Ask, AskAll, AskRolling, Effect, Open, Procedure, perform_all
 from ottla.client.core.versions import Versions
 from ottla.client.errors import ClientError
 from ottla.wire.messages.api_versions import FinalizedFeatureKey
@@ -46,6 +47,8 @@ class ByHand:
         self.leaders = leaders or {}
         self.asked: list[Ask] = []
         self.rounds: list[int] = []
+        self.windows: list[int] = []
+        """The most requests that were under way at once, by round."""
         self.pauses: list[float] = []
         self.opened: list[Address] = []
         self.transaction_version = 2
@@ -63,9 +66,26 @@ class ByHand:
         if isinstance(effect, AskAll):
             self.rounds.append(len(effect.asks))
             return [self._answer_or_error(ask) for ask in effect.asks]
+        if isinstance(effect, AskRolling):
+            return self._ask_rolling(effect)
         self.pauses.append(effect.seconds)
         self.now_s += effect.seconds
         return None
+
+    def _ask_rolling(self, effect: AskRolling) -> None:
+        """The broker works on a request as it comes; its answer is read when one has to be, or at the end."""
+        under_way: deque[Any] = deque()
+        count = most = 0
+        for ask in effect.asks:
+            if ask is None:
+                effect.note(under_way.popleft())
+                continue
+            under_way.append(self._answer_or_error(ask))
+            count, most = count + 1, max(most, len(under_way))
+        while under_way:
+            effect.note(under_way.popleft())
+        self.rounds.append(count)
+        self.windows.append(most)
 
     def _answer_or_error(self, ask: Ask) -> Any:
         try:
