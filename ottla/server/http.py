@@ -1,7 +1,9 @@
 """A small HTTP server for probes and scrapes: `ottla.metrics.listen`.
 
 GET and HEAD of a handful of paths; everything else is refused. A request's head is bounded in size and time, connections in number, and a
-peer that does not read is dropped, so that no client can slow the broker down through this port. No answer ever contains a traceback.
+peer that does not read is dropped, so that no client can slow the broker down through this port. When all connections are taken, a new one
+takes the place of the one that has waited the longest without a request, so a health probe is always served. No answer ever contains a
+traceback. A page in a browser that has a name of its own resolve to this address is refused on loopback, by the Host header.
 
 `/healthz`, `/readyz` and `/startupz` need no password, because a kubelet has none; the reasons why a broker is not ready are shown only to
 clients that may read metrics. On an address that is not loopback, metrics need the user and password of `ottla.metrics.credentials`, and
@@ -35,6 +37,8 @@ CONNECTIONS_MAX = 64
 PORT_MAX = 65535
 
 ALIASES = {"/-/healthy": "/healthz", "/-/ready": "/readyz", "/v1/status/ready": "/readyz"}
+ONCE = ("content-length", "host", "transfer-encoding", "authorization")
+"""Headers that must not be repeated: the two values could be read differently by what stands in between."""
 PATHS = ("/metrics", "/healthz", "/readyz", "/startupz")
 
 
@@ -74,6 +78,8 @@ class HttpPort:
         self._is_open_to_all = not credentials
         self._server: asyncio.Server | None = None
         self._tasks: set[asyncio.Task[None]] = set()
+        self._waiting: dict[asyncio.Task[None], None] = {}
+        """Connections that have sent no whole request since their last answer, in the order in which they began to wait."""
         if self._is_open_to_all and not is_loopback(self.host):
             raise AddressError(
                 f"ottla.metrics.listen={listen} is not loopback and needs a password: set ottla.metrics.credentials=user:password"
@@ -109,7 +115,7 @@ class HttpPort:
     async def _accepted(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         assert task is not None
-        if len(self._tasks) >= CONNECTIONS_MAX:
+        if len(self._tasks) >= CONNECTIONS_MAX and not self._drop_waiting():
             writer.transport.abort()
             return
         self._tasks.add(task)
@@ -119,7 +125,18 @@ class HttpPort:
             pass  # the peer has gone, is too slow, or this port closes: no answer can be sent
         finally:
             self._tasks.discard(task)
+            self._waiting.pop(task, None)
             writer.transport.abort() if writer.transport.get_write_buffer_size() else writer.close()
+
+    def _drop_waiting(self) -> bool:
+        """Makes room by dropping the connection that has waited the longest for its peer; False if all are being answered."""
+        longest = next(iter(self._waiting), None)
+        if longest is None:
+            return False
+        del self._waiting[longest]
+        self._tasks.discard(longest)
+        longest.cancel()
+        return True
 
     async def _converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         patience = HEAD_SECONDS_MAX
@@ -127,6 +144,7 @@ class HttpPort:
         while is_kept_alive:
             try:
                 request = parse_head(await self._read_head(reader, patience))
+                self._check_host(request)
                 is_kept_alive = request.is_kept_alive
                 answer = await self._answer(request)
                 is_head = request.method == "HEAD"
@@ -141,11 +159,22 @@ class HttpPort:
             writer.write_eof()
         await asyncio.wait_for(reader.read(HEAD_BYTES_MAX), 1.0)
 
+    def _check_host(self, request: Request) -> None:
+        """On a loopback address only names of loopback are served: another one was made to resolve to it (DNS rebinding)."""
+        host = request.headers.get("host")
+        if host is not None and is_loopback(self.host) and not is_loopback(host_name(host)):
+            raise BadRequest(HTTPStatus.MISDIRECTED_REQUEST)
+
     async def _read_head(self, reader: asyncio.StreamReader, patience: float) -> bytes:
+        task = asyncio.current_task()
+        assert task is not None
+        self._waiting[task] = None
         try:
             return await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), patience)
         except asyncio.LimitOverrunError as error:
             raise BadRequest(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE) from error
+        finally:
+            self._waiting.pop(task, None)
 
     # Answers
 
@@ -200,6 +229,13 @@ def is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
+def host_name(host: str) -> str:
+    """The name or address in a Host header, without the port."""
+    if host.startswith("["):
+        return host[1:].partition("]")[0]
+    return host.partition(":")[0].lower()
+
+
 def parse_head(head: bytes) -> Request:
     """Raises `BadRequest` for anything but HTTP/1 without a body."""
     first, *lines = head.decode("latin-1").removesuffix("\r\n\r\n").split("\r\n")
@@ -213,7 +249,12 @@ def parse_head(head: bytes) -> Request:
         name, colon, value = line.partition(":")
         if not colon or not name or name != name.strip():
             raise BadRequest(HTTPStatus.BAD_REQUEST)
-        headers[name.lower()] = value.strip()
+        name = name.lower()
+        if name in ONCE and name in headers:
+            raise BadRequest(HTTPStatus.BAD_REQUEST)
+        headers[name] = value.strip()
+    if words[2] == "HTTP/1.1" and "host" not in headers:
+        raise BadRequest(HTTPStatus.BAD_REQUEST)
     if "transfer-encoding" in headers or headers.get("content-length", "0") != "0":
         raise BadRequest(HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
     wish = headers.get("connection", "").lower()

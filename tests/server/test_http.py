@@ -66,7 +66,7 @@ def port(server: BrokerServer, loop: asyncio.AbstractEventLoop) -> Iterator[Http
 @pytest.fixture
 def ask(port: HttpPort, loop: asyncio.AbstractEventLoop) -> Ask:
     def ask(first: bytes, *headers: bytes) -> Reply:
-        data = b"\r\n".join((first + b" HTTP/1.1", b"Connection: close", *headers)) + b"\r\n\r\n"
+        data = b"\r\n".join((first + b" HTTP/1.1", b"Host: localhost", b"Connection: close", *headers)) + b"\r\n\r\n"
         return read_reply(loop.run_until_complete(talk(port, data)), is_head=first.startswith(b"HEAD"))[0]
 
     return ask
@@ -124,15 +124,15 @@ def test_head_has_no_body(ask: Ask) -> None:
 @pytest.mark.parametrize(
     ("data", "status"),
     [
-        (b"POST /metrics HTTP/1.1\r\n\r\n", 405),
-        (b"GET /nothing HTTP/1.1\r\n\r\n", 404),
+        (b"POST /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n", 405),
+        (b"GET /nothing HTTP/1.1\r\nHost: localhost\r\n\r\n", 404),
         (b"GET /metrics HTTP/2\r\n\r\n", 505),
         (b"nonsense\r\n\r\n", 400),
-        (b"GET metrics HTTP/1.1\r\n\r\n", 400),
-        (b"GET /metrics HTTP/1.1\r\nno colon\r\n\r\n", 400),
-        (b"GET /metrics HTTP/1.1\r\nContent-Length: 5\r\n\r\nhello", 413),
-        (b"GET /metrics HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n", 413),
-        (b"GET /" + b"x" * 9000 + b" HTTP/1.1\r\n\r\n", 431),
+        (b"GET metrics HTTP/1.1\r\nHost: localhost\r\n\r\n", 400),
+        (b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nno colon\r\n\r\n", 400),
+        (b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\n\r\nhello", 413),
+        (b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n", 413),
+        (b"GET /" + b"x" * 9000 + b" HTTP/1.1\r\nHost: localhost\r\n\r\n", 431),
         (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n", 400),
     ],
 )
@@ -148,7 +148,7 @@ def test_bad_requests_get_a_status_and_no_traceback(
 
 
 def test_a_connection_serves_many_requests(port: HttpPort, loop: asyncio.AbstractEventLoop) -> None:
-    data = b"GET /healthz HTTP/1.1\r\n\r\n" * 2 + b"GET /readyz HTTP/1.0\r\n\r\n"
+    data = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n" * 2 + b"GET /readyz HTTP/1.0\r\n\r\n"
     answer = loop.run_until_complete(talk(port, data))
     statuses = []
     while answer:
@@ -162,20 +162,41 @@ def test_a_slow_head_is_cut_off(port: HttpPort, loop: asyncio.AbstractEventLoop,
     assert loop.run_until_complete(talk(port, b"GET /healthz HT")) == b""
 
 
-def test_connections_are_bounded(port: HttpPort, loop: asyncio.AbstractEventLoop, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http, "CONNECTIONS_MAX", 1)
+def test_a_crowd_of_idle_connections_does_not_keep_a_probe_out(
+    port: HttpPort, loop: asyncio.AbstractEventLoop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(http, "CONNECTIONS_MAX", 3)
 
-    async def crowd() -> bytes:
-        _, first = await asyncio.open_connection("127.0.0.1", port.port)
-        await asyncio.sleep(0.01)
-        try:
-            return await talk(port, b"GET /healthz HTTP/1.1\r\n\r\n")
-        except ConnectionResetError:
-            return b""
-        finally:
-            first.close()
+    async def crowd() -> tuple[bytes, list[bytes]]:
+        idle = [await asyncio.open_connection("127.0.0.1", port.port) for _ in range(3)]
+        for reader, writer in idle[1:]:
+            writer.write(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            await reader.readuntil(b"alive")
+        probe = await talk(port, b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+        dropped = await asyncio.wait_for(idle[0][0].read(), 5)
+        for _, writer in idle:
+            writer.close()
+        return probe, [dropped]
 
-    assert loop.run_until_complete(crowd()) == b""
+    probe, dropped = loop.run_until_complete(crowd())
+    assert probe.startswith(b"HTTP/1.1 200") and dropped == [b""], "the one that has waited the longest makes room"
+
+
+@pytest.mark.parametrize(
+    ("lines", "status"),
+    [
+        (b"", 400),
+        (b"Host: localhost\r\nHost: localhost\r\n", 400),
+        (b"Host: localhost\r\nContent-Length: 0\r\nContent-Length: 0\r\n", 400),
+        (b"Host: rebound.example:9404\r\n", 421),
+        (b"Host: LOCALHOST:9404\r\n", 200),
+        (b"Host: [::1]:9404\r\n", 200),
+        (b"Host: 127.0.0.1\r\n", 200),
+    ],
+)
+def test_the_host_and_lengths_of_a_request(port: HttpPort, loop: asyncio.AbstractEventLoop, lines: bytes, status: int) -> None:
+    data = b"GET /healthz HTTP/1.1\r\nConnection: close\r\n" + lines + b"\r\n"
+    assert read_reply(loop.run_until_complete(talk(port, data)))[0].status == status
 
 
 def test_an_open_address_needs_a_password(server: BrokerServer) -> None:
@@ -192,7 +213,7 @@ def test_metrics_want_the_password_and_probes_do_not(
 
     def ask(path: bytes, token: bytes = b"") -> Reply:
         authorization = b"Authorization: Basic " + token + b"\r\n" if token else b""
-        data = b"GET " + path + b" HTTP/1.1\r\nConnection: close\r\n" + authorization + b"\r\n"
+        data = b"GET " + path + b" HTTP/1.1\r\nHost: 127.0.0.1:9644\r\nConnection: close\r\n" + authorization + b"\r\n"
         return read_reply(loop.run_until_complete(talk(port, data)))[0]
 
     right = b64encode(b"prometheus:secret")
@@ -239,7 +260,7 @@ def test_addresses() -> None:
 
 
 def test_keep_alive_is_the_default_of_its_version() -> None:
-    assert parse_head(b"GET / HTTP/1.1\r\n\r\n").is_kept_alive
+    assert parse_head(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n").is_kept_alive
     assert not parse_head(b"GET / HTTP/1.0\r\n\r\n").is_kept_alive
     assert parse_head(b"GET / HTTP/1.0\r\nConnection: Keep-Alive\r\n\r\n").is_kept_alive
 
