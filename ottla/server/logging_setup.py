@@ -1,8 +1,10 @@
 """The broker's own log: text for people, JSON for machines, always on stderr (stdout belongs to the READY line).
 
 Each line carries the broker's id and, where the caller passes them with `extra=`, the listener, client id and correlation id that it is
-about. A line stays one line whatever a client has called itself: what could end it early is written as an escape. No value of a setting is
-ever logged, only names, so no secret can be; where the values came from is (`sources_line`).
+about. A line stays one line whatever a client has called itself: what could end it early is written as an escape. What clients can make
+long is cut: a name after 256 characters, a line after 2,000. Lines of one cause (the same text before its values are put in) come at most
+so often; how many were left out stands in the next one. No value of a setting is ever logged, only names, so no secret can be; where the
+values came from is (`sources_line`).
 """
 
 from __future__ import annotations
@@ -12,13 +14,22 @@ import logging
 import sys
 import time
 from collections import Counter
+from collections.abc import Callable
 
 from ottla.base.config import BROKER_SETTINGS, BrokerConfig, Source
 
 FACTS = {"listener": "listener", "client_id": "client.id", "correlation_id": "correlation.id"}
 """Attributes of a log record, and what they are called in the line."""
 
+NAME_LETTERS_MAX = 256
+LINE_LETTERS_MAX = 2_000
+BURST_MAX = 100
+"""So many lines of one cause at once; then `LINES_PER_SECOND`."""
+LINES_PER_SECOND = 5
+CAUSES_MAX = 1_000
+
 _ESCAPES = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160))} | {9: "\t", 10: "\\n", 13: "\\r"}
+_ESCAPES |= {code: f"\\u{code:04x}" for code in (0x061C, 0x200E, 0x200F, *range(0x2028, 0x202F), *range(0x2066, 0x206A))}
 
 
 class JsonFormatter(logging.Formatter):
@@ -36,7 +47,7 @@ class JsonFormatter(logging.Formatter):
             "logger": record.name,
             "broker.id": self._broker_id,
             **facts_of(record),
-            "message": record.getMessage(),
+            "message": message_of(record),
         }
         if record.exc_info:
             entry["exception"] = self.formatException(record.exc_info)
@@ -52,13 +63,75 @@ class TextFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         facts = "".join(f" {name}={value}" for name, value in facts_of(record).items())
-        said = f"{record.name} [broker.id={self._broker_id}{facts}]: {record.getMessage()}".translate(_ESCAPES)
+        said = f"{record.name} [broker.id={self._broker_id}{facts}]: {message_of(record)}".translate(_ESCAPES)
         line = f"{self.formatTime(record)} {record.levelname:7} {said}"
         return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
 
 
+class RateLimit(logging.Filter):
+    """Lets so many lines of one cause pass; clients can cause a line with each request. `now` is a monotonic time in seconds."""
+
+    def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
+        super().__init__()
+        self._now = now
+        self._causes: dict[tuple[str, int, object], Cause] = {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        now = self._now()
+        key = (record.name, record.levelno, record.msg if isinstance(record.msg, str) else type(record.msg))
+        cause = self._causes.get(key)
+        if cause is None:
+            if len(self._causes) >= CAUSES_MAX:
+                self._causes.clear()
+            cause = self._causes[key] = Cause(now)
+        if not cause.admits(now):
+            return False
+        if cause.left_out:
+            record.left_out, cause.left_out = cause.left_out, 0
+        return True
+
+
+class Cause:
+    """How many lines of one cause may still come."""
+
+    __slots__ = ("_at", "_room", "left_out")
+
+    def __init__(self, now: float) -> None:
+        self._at = now
+        self._room = float(BURST_MAX)
+        self.left_out = 0
+
+    def admits(self, now: float) -> bool:
+        self._room = min(self._room + (now - self._at) * LINES_PER_SECOND, BURST_MAX)
+        self._at = now
+        if self._room < 1:
+            self.left_out += 1
+            return False
+        self._room -= 1
+        return True
+
+
 def facts_of(record: logging.LogRecord) -> dict[str, object]:
-    return {name: value for attribute, name in FACTS.items() if (value := getattr(record, attribute, None)) is not None}
+    return {name: cut(value) for attribute, name in FACTS.items() if (value := getattr(record, attribute, None)) is not None}
+
+
+def message_of(record: logging.LogRecord) -> str:
+    """The message with its names and itself cut, and how many like it were left out before."""
+    if isinstance(record.args, tuple):
+        record.args = tuple(map(cut, record.args))
+    message = record.getMessage()
+    if len(message) > LINE_LETTERS_MAX:
+        message = message[:LINE_LETTERS_MAX] + "..."
+    left_out = getattr(record, "left_out", 0)
+    return f"{message} ({left_out} more like this were left out before)" if left_out else message
+
+
+def cut(value: object) -> object:
+    """A value for the log; long texts are cut, also those of what is only turned into text there."""
+    if isinstance(value, int | float):
+        return value
+    text = str(value)
+    return text if len(text) <= NAME_LETTERS_MAX else text[:NAME_LETTERS_MAX] + "..."
 
 
 def set_up_logging(form: str, level: str, broker_id: int) -> None:
@@ -66,6 +139,7 @@ def set_up_logging(form: str, level: str, broker_id: int) -> None:
     is_text = form == "text" or (form == "auto" and sys.stderr.isatty())
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(TextFormatter(broker_id) if is_text else JsonFormatter(broker_id))
+    handler.addFilter(RateLimit())
     for name, least in (("ottla", level.upper()), ("asyncio", "WARNING")):  # the loop speaks up when a callback fails
         logger = logging.getLogger(name)
         logger.handlers[:] = [handler]

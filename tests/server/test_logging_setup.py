@@ -13,7 +13,16 @@ from pathlib import Path
 import pytest
 
 from ottla.base.config import load
-from ottla.server.logging_setup import JsonFormatter, TextFormatter, sources_line
+from ottla.server.logging_setup import (
+    BURST_MAX,
+    CAUSES_MAX,
+    LINE_LETTERS_MAX,
+    NAME_LETTERS_MAX,
+    JsonFormatter,
+    RateLimit,
+    TextFormatter,
+    sources_line,
+)
 from ottla.testing.broker import Broker
 
 FACTS = {"listener": "OUTSIDE", "client_id": "billing", "correlation_id": 7}
@@ -93,3 +102,37 @@ def test_a_refused_request_is_logged_with_its_client_and_number_and_no_secret(tm
     assert (refused["client.id"], refused["correlation.id"], refused["listener"]) == ("billing", 4711, "PLAINTEXT")
     assert {line["broker.id"] for line in lines} == {0}
     assert any("sasl.jaas.config" in line["message"] for line in lines)
+
+
+@pytest.mark.parametrize("formatter", [TextFormatter(0), JsonFormatter(0)])
+def test_what_clients_make_long_is_cut(formatter: logging.Formatter) -> None:
+    long = "x" * 100_000
+    named = record("closing %s: %s", client_id=long)
+    named.args = (long, ValueError(long))
+    line = formatter.format(named)
+    assert len(line) < 3 * (NAME_LETTERS_MAX + 3) + 200 and "x..." in line
+    assert len(formatter.format(record(long))) < LINE_LETTERS_MAX + 200
+
+
+def test_marks_of_direction_do_not_turn_a_line_of_text() -> None:
+    assert "\\u202egnp" in TextFormatter(0).format(record("closing", client_id="\u202egnp.exe"))
+
+
+def test_lines_of_one_cause_are_limited_and_counted() -> None:
+    now = 0.0
+    limit = RateLimit(lambda: now)
+    assert [limit.filter(record("a")) for _ in range(BURST_MAX + 7)] == [True] * BURST_MAX + [False] * 7
+    assert limit.filter(record("b")), "another cause has its own count"
+    now = 1.0
+    later = record("a")
+    assert limit.filter(later)
+    assert TextFormatter(0).format(later).endswith("a (7 more like this were left out before)")
+    following = record("a")
+    assert limit.filter(following) and "left out" not in TextFormatter(0).format(following)
+
+
+def test_causes_are_bounded() -> None:
+    limit = RateLimit(lambda: 0.0)
+    for number in range(CAUSES_MAX + 5):
+        assert limit.filter(record(f"cause {number}"))
+    assert len(limit._causes) <= CAUSES_MAX
