@@ -224,6 +224,9 @@ class TransactionCoordinators:
         def answered(codes: dict[TopicPartition, ErrorCode]) -> None:
             done({partition: produce_error(code, is_v2) for partition, code in codes.items()})
 
+        if self._partition_count() <= 0:  # `__transaction_state` does not exist yet, so neither does the transaction
+            answered(dict.fromkeys(partitions, ErrorCode.COORDINATOR_NOT_AVAILABLE))
+            return
         shard = self.partition_for(transactional_id)
         if shard not in self._hosts:
             self._elsewhere.add_partitions(shard, transactional_id, identity, partitions, not is_v2, answered)

@@ -120,6 +120,15 @@ def test_without_the_topic_there_is_no_coordinator() -> None:
         broker.coordinators.host_of("tx")
 
 
+def test_a_produce_is_answered_while_there_is_no_transaction_log() -> None:
+    broker = Broker(shards=0, led=())
+    results: list[object] = []
+    for is_v2 in (True, False):
+        broker.coordinators.admit("tx", *IDENTITY, [T0], is_v2, results.append)
+    assert [list(codes) for codes in results] == [[T0], [T0]]  # type: ignore[call-overload]
+    assert all(codes[T0] for codes in results)  # type: ignore[index]
+
+
 def test_every_command_is_answered_without_a_coordinator() -> None:
     broker = Broker(led=())
     results: list[object] = []
