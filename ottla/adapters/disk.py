@@ -14,8 +14,9 @@ import os
 from ottla.base.errors import DiskError
 
 _OPEN_FLAGS = os.O_RDWR | getattr(os, "O_CLOEXEC", 0)
-_FILE_MODE = 0o644
-_DIRECTORY_MODE = 0o755
+# The process's umask decides; a broker's is `ottla.umask`.
+_FILE_MODE = 0o666
+_DIRECTORY_MODE = 0o777
 # fdatasync spares the journal write for the modification time; the file's size is still made durable when it grew.
 _sync_descriptor = getattr(os, "fdatasync", os.fsync)
 

@@ -17,7 +17,7 @@ class DirectoryLock:
     def __init__(self, directory: str, file_name: str = LOCK_FILE) -> None:
         self._path = f"{directory}/{file_name}"
         try:
-            self._descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o644)
+            self._descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o666)
         except OSError as error:
             raise DiskError(f"cannot open {self._path}: {error.strerror}", directory) from error
         try:

@@ -114,6 +114,7 @@ def run_broker(args: argparse.Namespace) -> int:
 
 def _run(args: argparse.Namespace, seed_topics: list[tuple[str, int]], started: float) -> int:
     config, notices = read_config(args)
+    os.umask(int(config.ottla_umask, 8))
     from ottla.server.app import StartRefused, run
     from ottla.server.logging_setup import set_up_logging
 

@@ -143,3 +143,15 @@ def test_settings_reach_the_broker(offline: Ottla, tmp_path: Path) -> None:
         described = offline("config", "describe", "--broker", "0", "--all", "-b", broker.bootstrap_server, "-o", "json")
     values = {entry["key"]: entry["value"] for entry in json.loads(described.out)["configs"]}
     assert values["num.partitions"] == "4"
+
+
+@pytest.mark.parametrize(("settings", "file_mode", "directory_mode"), [({}, 0o600, 0o700), ({"ottla.umask": "027"}, 0o640, 0o750)])
+def test_others_may_not_read_what_the_broker_stores(
+    tmp_path: Path, settings: dict[str, str], file_mode: int, directory_mode: int
+) -> None:
+    with Broker(topics=["t:1"], settings=settings, data_dir=tmp_path / "data"):
+        partition = tmp_path / "data" / "t-0"
+        assert partition.stat().st_mode & 0o777 == directory_mode
+        made = [entry.path for entry in os.scandir(partition)] + [entry.path for entry in os.scandir(tmp_path / "data") if entry.is_file()]
+        modes = {os.path.basename(path): os.stat(path).st_mode & 0o777 for path in made}
+    assert modes and {name: mode for name, mode in modes.items() if mode != file_mode} == {}
