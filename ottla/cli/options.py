@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from ottla.cli.command import Command, UsageError, parse_pairs
 from ottla.cli.input_files import read_text
-from ottla.cli.output import FORMATS, Output, wants_colour
+from ottla.cli.output import FORMATS, Output, wants_colour, write_error
 
 if TYPE_CHECKING:
     from ottla.client.blocking.cluster import Cluster
@@ -160,7 +160,7 @@ def confirm(args: argparse.Namespace, question: str) -> None:
         return
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         raise UsageError(f"{question} Add --yes to skip this question")
-    sys.stderr.write(f"{question} [y/N] ")
+    write_error(f"{question} [y/N] ")
     sys.stderr.flush()
     if sys.stdin.readline().strip().lower() not in ("y", "yes"):
         raise UsageError("nothing was changed")

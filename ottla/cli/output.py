@@ -11,6 +11,8 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, TextIO
 
+from ottla.cli.terminal import shown_with_colours
+
 ERROR_LETTERS_MAX = 1_000
 """Longer error messages are cut: they quote what was pasted into an option."""
 FORMATS = ("table", "json", "jsonl", "yaml", "csv", "plain")
@@ -75,18 +77,18 @@ class Output:
     def note(self, message: str) -> None:
         """A remark on stderr, unless -q."""
         if not self.is_quiet:
-            sys.stderr.write(message + "\n")
+            write_error(message + "\n")
 
     def detail(self, message: str) -> None:
         """A remark on stderr with -v."""
         if self.is_verbose:
-            sys.stderr.write(message + "\n")
+            write_error(message + "\n")
 
     def error(self, message: str, name: str = "") -> None:
         """Prints an error: one line on stderr; for programs an object on stdout."""
         start = f"{_RED}error{_RESET}: " if self.has_colour and wants_colour(sys.stderr) else "error: "
         line = " ".join(message.split())
-        sys.stderr.write(start + (line if len(line) <= ERROR_LETTERS_MAX else line[:ERROR_LETTERS_MAX] + " ...") + "\n")
+        write_error(start + (line if len(line) <= ERROR_LETTERS_MAX else line[:ERROR_LETTERS_MAX] + " ...") + "\n")
         if self.is_structured:
             write(_json({"error": {"name": name, "message": message}}, indent=2 if self.form == "json" else None) + "\n")
 
@@ -99,7 +101,11 @@ def wants_colour(stream: TextIO, *, is_forbidden: bool = False) -> bool:
 
 
 def write(text: str) -> None:
-    sys.stdout.write(text)
+    sys.stdout.write(shown_with_colours(text) if sys.stdout.isatty() else text)
+
+
+def write_error(text: str) -> None:
+    sys.stderr.write(shown_with_colours(text) if sys.stderr.isatty() else text)
 
 
 def _json(value: object, indent: int | None) -> str:

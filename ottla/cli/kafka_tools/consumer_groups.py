@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -30,7 +29,7 @@ from ottla.cli.kafka_tools.group_tables import (
 )
 from ottla.cli.kafka_tools.java_errors import java_error, plain_message
 from ottla.cli.options import connect
-from ottla.cli.output import write
+from ottla.cli.output import write, write_error
 from ottla.client.blocking import group_admin
 from ottla.client.blocking.cluster import Cluster, nearest_hint
 from ottla.client.blocking.group_admin import GroupDescription
@@ -61,7 +60,7 @@ def _run(args: argparse.Namespace) -> int:
     action = action_of(args, ACTIONS)
     args.names = []
     if args.new_consumer:
-        sys.stderr.write("--new-consumer has no effect any more\n")
+        write_error("--new-consumer has no effect any more\n")
     if action == "validate_regex":
         return _validate_regex(args.validate_regex)
     if action == "reset_offsets":
@@ -124,7 +123,7 @@ def _describe(cluster: Cluster, args: argparse.Namespace) -> int:
             unknown = ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {name} {'is not a consumer group' if name in known else 'not found'}.")
             write(f"\nError: Executing consumer group command failed due to {java_error(unknown, unknown.message)}\n")
             hint = "" if name in known else nearest_hint(name, known)
-            sys.stderr.write(hint.removeprefix("; ") + "\n" if hint else "")
+            write_error(hint.removeprefix("; ") + "\n" if hint else "")
             is_refused = True
             continue
         _note_state(described)
@@ -139,9 +138,9 @@ def _describe(cluster: Cluster, args: argparse.Namespace) -> int:
 
 def _note_state(described: GroupDescription) -> None:
     if described.state == "Empty":
-        sys.stderr.write(f"\nConsumer group '{described.group_id}' has no active members.\n")
+        write_error(f"\nConsumer group '{described.group_id}' has no active members.\n")
     elif described.state not in ("Stable", "Dead"):
-        sys.stderr.write(f"\nWarning: Consumer group '{described.group_id}' is rebalancing.\n")
+        write_error(f"\nWarning: Consumer group '{described.group_id}' is rebalancing.\n")
 
 
 def _show_offsets(rows: list[dict[str, Any]], *, is_verbose: bool) -> None:
@@ -227,12 +226,12 @@ def _reset(cluster: Cluster, args: argparse.Namespace) -> int:
             write("\n" + columns([WIDTH, WIDTH, 10, 0])("GROUP", "TOPIC", "PARTITION", "NEW-OFFSET"))
         return 1
     except Refused as error:
-        sys.stderr.write(f"error: {error}\n")
+        write_error(f"error: {error}\n")
         return 1
     write_warnings(plans)
     failures = reset_offsets.execute(cluster, plans) if args.execute else {}
     if not args.execute and not args.dry_run:
-        sys.stderr.write("nothing was changed; add --execute to do it\n")
+        write_error("nothing was changed; add --execute to do it\n")
     if args.export:
         write("".join(f"{','.join(map(str, line))}\n" for line in _export(plans)) + "\n")
     else:

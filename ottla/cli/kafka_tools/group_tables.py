@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -11,7 +10,7 @@ from ottla.base.errors import ApiError, ErrorCode
 from ottla.base.types import TopicPartition
 from ottla.cli.groups.group_scope import parse_scope
 from ottla.cli.groups.reset_plan import Plan
-from ottla.cli.output import write
+from ottla.cli.output import write, write_error
 from ottla.client.blocking.cluster import Cluster
 
 WIDTH = 15
@@ -53,7 +52,7 @@ def refuse_missing(cluster: Cluster, args: argparse.Namespace) -> None:
 def write_warnings(plans: Mapping[str, Plan]) -> None:
     for plan in plans.values():
         for warning in plan.warnings:
-            sys.stderr.write(f"warning: {warning}\n")
+            write_error(f"warning: {warning}\n")
 
 
 def write_plans(plans: Mapping[str, Plan]) -> None:
@@ -66,7 +65,7 @@ def write_plans(plans: Mapping[str, Plan]) -> None:
 def write_failures(failures: Mapping[tuple[str, TopicPartition], ApiError]) -> int:
     """Prints the refusals of a reset; returns the exit code."""
     for (name, partition), failed in failures.items():
-        sys.stderr.write(f"error: {name}, {partition}: {failed.code.name}\n")
+        write_error(f"error: {name}, {partition}: {failed.code.name}\n")
     return 1 if failures else 0
 
 

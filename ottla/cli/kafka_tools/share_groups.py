@@ -6,7 +6,6 @@ The two tools that read are translated to commands of ours; the default group an
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -29,7 +28,7 @@ from ottla.cli.kafka_tools.group_tables import (
 )
 from ottla.cli.kafka_tools.java_errors import java_error, plain_message
 from ottla.cli.options import connect
-from ottla.cli.output import write
+from ottla.cli.output import write, write_error
 from ottla.client.blocking import share_admin
 from ottla.client.blocking.cluster import Cluster, nearest_hint
 from ottla.client.blocking.share_admin import ShareGroup
@@ -121,7 +120,7 @@ def _found(cluster: Cluster, name: str) -> ShareGroup:
     except ApiError as error:
         if error.code is ErrorCode.GROUP_ID_NOT_FOUND:
             hint = nearest_hint(name, [listed.group_id for listed in share_group.listed_groups(cluster, [])])
-            sys.stderr.write(hint.removeprefix("; ") + "\n" if hint else "")
+            write_error(hint.removeprefix("; ") + "\n" if hint else "")
             raise ApiError(error.code, f"Group {name} not found.") from None
         raise
 
@@ -144,7 +143,7 @@ def _show_offsets(name: str, rows: list[dict[str, Any]], *, is_verbose: bool) ->
 
 def _show_members(found: ShareGroup, *, is_verbose: bool) -> None:
     if not found.members:
-        sys.stderr.write(f"\nShare group '{found.group_id}' has no active members.\n")
+        write_error(f"\nShare group '{found.group_id}' has no active members.\n")
         return
     widths = [
         widest([found.group_id]),
@@ -169,7 +168,7 @@ def _show_members(found: ShareGroup, *, is_verbose: bool) -> None:
 
 def _show_state(cluster: Cluster, found: ShareGroup, *, is_verbose: bool) -> None:
     if not found.members:
-        sys.stderr.write(f"\nShare group '{found.group_id}' has no active members.\n")
+        write_error(f"\nShare group '{found.group_id}' has no active members.\n")
     coordinator = f"{cluster.brokers.get(found.coordinator)}  ({found.coordinator})"
     titles = ["GROUP", "COORDINATOR (ID)", "STATE"]
     cells: list[Any] = [found.group_id, coordinator, found.state]
@@ -190,7 +189,7 @@ def _reset(cluster: Cluster, args: argparse.Namespace) -> int:
     try:
         plans = reset_offsets.make_plans(cluster, args, share_group.STARTS)
     except reset_offsets.ActiveError as error:
-        sys.stderr.write(f"Share group '{error.group}' is not empty.\n")
+        write_error(f"Share group '{error.group}' is not empty.\n")
         return 1
     write_warnings(plans)
     failures = reset_offsets.execute(cluster, plans, share_group.STARTS) if args.execute else {}

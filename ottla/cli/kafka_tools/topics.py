@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import sys
 
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.cli.command import Command, UsageError, parse_pairs
 from ottla.cli.kafka_tools.arguments import Once, action_of
 from ottla.cli.kafka_tools.java_errors import plain_message
 from ottla.cli.options import connect
-from ottla.cli.output import write
+from ottla.cli.output import write, write_error
 from ottla.cli.topics.topic_names import chosen_topics
 from ottla.client.blocking import admin
 from ottla.client.blocking.cluster import Cluster, nearest_hint
@@ -65,7 +64,7 @@ def _run(args: argparse.Namespace) -> int:
             write(f"Error while executing topic command : {plain_message(error)}\n")
         except _Missing as missing:
             write(f"Error while executing topic command : {missing}\n")
-            sys.stderr.write(f"{missing.hint}\n" if missing.hint else "")
+            write_error(f"{missing.hint}\n" if missing.hint else "")
     return 1
 
 
@@ -112,7 +111,7 @@ def _create(cluster: Cluster, args: argparse.Namespace) -> int:
             write(f"Error while executing topic command : The {option} must be greater than 0{limit}\n")
             return 1
     if any(letter in args.topic for letter in "._"):
-        sys.stderr.write("note: names that differ only in '.' and '_' get the same metric; use one of the two\n")
+        write_error("note: names that differ only in '.' and '_' get the same metric; use one of the two\n")
     try:
         admin.create_topic(
             cluster,

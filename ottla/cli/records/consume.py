@@ -30,6 +30,7 @@ from ottla.cli.records.record_format import (
 )
 from ottla.cli.records.record_input import unescape
 from ottla.cli.records.start_offsets import Start, parse_start, start_positions
+from ottla.cli.terminal import bytes_writer
 from ottla.cli.topics.topic_names import pattern_of
 from ottla.wire.records import CONTROL_COMMIT, Record
 
@@ -178,7 +179,7 @@ class _Reading:
         self._unread: list[Fetched] = []
         self.limit: int | None = args.max_messages
         self.ends: dict[TopicPartition, int] = {}
-        self._write = sys.stdout.buffer.write
+        self._write = bytes_writer(sys.stdout)
 
     def run(self, topics: list[str]) -> None:
         with self._consumer(topics) as consumer:

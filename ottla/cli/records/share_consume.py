@@ -19,6 +19,7 @@ from ottla.cli.command import UsageError
 from ottla.cli.options import output_of, properties_of
 from ottla.cli.records.client_options import make_share_consumer
 from ottla.cli.records.processed_count import processed_count
+from ottla.cli.terminal import bytes_writer
 
 if TYPE_CHECKING:
     from ottla.cli.records.record_format import Formatter
@@ -87,7 +88,7 @@ class _Reading:
         self.limit: int | None = args.max_messages
         self.count = 0
         self.refused: dict[str, int] = {}
-        self._write = sys.stdout.buffer.write
+        self._write = bytes_writer(sys.stdout)
 
     def run(self, topics: list[str]) -> None:
         consumer = self._consumer()

@@ -1,0 +1,56 @@
+"""What goes to a terminal cannot steer it, and what goes elsewhere is not changed."""
+
+from __future__ import annotations
+
+import io
+import sys
+
+import pytest
+
+from ottla.cli import output
+from ottla.cli.terminal import bytes_writer, shown, shown_bytes, shown_with_colours
+
+STEERING = "a\x1b]0;title\x07b\x9b2Jc\u202egnp.exe\u2066d\r\x7fe"
+
+
+class Screen(io.TextIOWrapper):
+    """A stream that is, or is not, a terminal."""
+
+    def __init__(self, *, is_terminal: bool) -> None:
+        self.raw_bytes = io.BytesIO()
+        super().__init__(self.raw_bytes, encoding="utf-8", newline="\n")
+        self._is_terminal = is_terminal
+
+    def isatty(self) -> bool:
+        return self._is_terminal
+
+    def written(self) -> bytes:
+        self.flush()
+        return self.raw_bytes.getvalue()
+
+
+def test_what_steers_a_terminal_is_escaped() -> None:
+    assert shown(STEERING) == "a\\x1b]0;title\\x07b\\x9b2Jc\\u202egnp.exe\\u2066d\\x0d\\x7fe"
+    assert shown("a\tb\nprix: 5 \u20ac\n") == "a\tb\nprix: 5 \u20ac\n"
+
+
+def test_our_own_colours_stay() -> None:
+    assert shown_with_colours("\x1b[1mNAME\x1b[0m\nx\x1b[2Jy\x9b\n") == "\x1b[1mNAME\x1b[0m\nx\\x1b[2Jy\\x9b\n"
+
+
+def test_records_that_are_no_text_are_shown_all_the_same() -> None:
+    assert shown_bytes(b"\xff\x1b[2J\n") == b"\\xff\\x1b[2J\n"
+
+
+@pytest.mark.parametrize(("is_terminal", "expected"), [(True, shown(STEERING)), (False, STEERING)])
+def test_only_a_terminal_gets_escapes(monkeypatch: pytest.MonkeyPatch, is_terminal: bool, expected: str) -> None:
+    screen, errors = Screen(is_terminal=is_terminal), Screen(is_terminal=is_terminal)
+    monkeypatch.setattr(sys, "stdout", screen)
+    monkeypatch.setattr(sys, "stderr", errors)
+    output.Output("table").show("groups", [{"name": STEERING}], [("NAME", "name")])
+    output.Output("table").note(STEERING)
+    assert expected in screen.written().decode()
+    assert errors.written().decode() == expected + "\n"
+    records = Screen(is_terminal=is_terminal)
+    bytes_writer(records)(STEERING.encode())
+    assert records.written().decode() == expected
