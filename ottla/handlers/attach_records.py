@@ -123,6 +123,7 @@ class Attach:
         )
         leader = partition.leader or partition.require_leading()
         self._open[Part(partition.topic_partition, leader, manifest, result)] = None
+        self._broker.stages.begin_attach(partition.topic_partition, body.producer_id)
 
     # The transaction
 
@@ -139,7 +140,7 @@ class Attach:
         def admitted(codes: dict[TopicPartition, ErrorCode]) -> None:
             for part in asking:
                 if code := codes.get(part.key, ErrorCode.NONE):
-                    self._fail(part, ApiError(code, "the transaction coordinator did not admit this partition"))
+                    self._end(part, ApiError(code, "the transaction coordinator did not admit this partition"))
                 else:
                     self._attach(part)
 
@@ -152,17 +153,24 @@ class Attach:
     # The work
 
     def _attach(self, part: Part) -> None:
-        def done(outcome: Attached | ApiError) -> None:
-            if isinstance(outcome, ApiError):
-                self._fail(part, outcome)
-            else:
-                part.result.base_offset, part.last_offset = outcome
-                if self._watch is not None:
-                    self._watch.add_acknowledgement(part.leader, part.last_offset, ALL_IN_SYNC)
-                self._settle()
-
-        attaching = Attaching(part.leader, part.manifest, part.guard, wall_ms=self._broker.clock.wall_ms, done=done)
+        attaching = Attaching(
+            part.leader, part.manifest, part.guard, wall_ms=self._broker.clock.wall_ms, done=lambda outcome: self._end(part, outcome)
+        )
         self._broker.stages.turns.add(attaching.steps())
+
+    def _end(self, part: Part, outcome: Attached | ApiError) -> None:
+        """The manifest is in the log or refused; if the time is over, that was the answer."""
+        if part not in self._open:
+            pass
+        elif isinstance(outcome, ApiError):
+            del self._open[part]
+            _refuse(part.result, outcome)
+        else:
+            part.result.base_offset, part.last_offset = outcome
+            if self._watch is not None:
+                self._watch.add_acknowledgement(part.leader, part.last_offset, ALL_IN_SYNC)
+        self._broker.stages.end_attach(part.key, self._body.producer_id)
+        self._settle()
 
     def _settle(self) -> None:
         """Checks what is open again; answers when everything is replicated or refused."""
@@ -176,12 +184,6 @@ class Attach:
                     _refuse(part.result, ApiError(code))
         if not self._open:
             self._finish()
-
-    def _fail(self, part: Part, error: ApiError) -> None:
-        if part in self._open:  # else the time is over, and it was answered
-            del self._open[part]
-            _refuse(part.result, error)
-            self._settle()
 
     def _time_out(self) -> None:
         for part in self._open:

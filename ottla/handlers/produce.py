@@ -3,6 +3,7 @@
 Behaviour: each partition's batch is appended as it is; the answer waits for the acknowledgement that `acks` asks for: 0 none (no answer
 at all, an error closes the connection), 1 the leader's own log, -1 the high watermark, at most `timeout_ms`. A transactional batch is
 accepted only if its partition is part of the ongoing transaction: the coordinator is asked when the producer has no open transaction there.
+A batch that follows staged records which are still being attached waits for them.
 
 Version notes: 0-2 are advertised and refused (`requests/apis.py`); 5 log start offset; 7 zstd (KIP-110); 8 record errors (KIP-467); 10
 current leader and endpoints (KIP-951); 11 TRANSACTION_ABORTABLE (KIP-890); 12 the partition is added to the transaction by the append
@@ -65,6 +66,7 @@ REFUSED_BY_LOG = frozenset(
     )
 )  # fmt: skip
 """Refusals that name the log start offset, as an acknowledgement does."""
+OUT_OF_ORDER = ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 TRANSACTIONAL_AT = ATTRIBUTES_AT + 1  # the byte of the attributes that has the bit
 
 
@@ -198,6 +200,8 @@ class Produce:
                 records, acks=acks, now_ms=now_ms, is_transaction_v2=self._is_v2, guard=guard, inspector=inspector or self
             )
         except ApiError as error:
+            if error.code is OUT_OF_ORDER and self._wait_for_attach(leader, records, result, guard):
+                return
             if error.code in REFUSED_BY_LOG:
                 result.log_start_offset = leader.log.log_start_offset
             raise
@@ -296,6 +300,24 @@ class Produce:
             self._append_later(leader, key, records, result, needed.demands, guard)
         except ApiError as error:
             self._refuse(result, error, leader.traffic)
+
+    def _wait_for_attach(
+        self, leader: Leader, records: memoryview | bytearray, result: PartitionProduceResponse, guard: VerificationGuard | None
+    ) -> bool:
+        """Whether the batch is tried again later, since staged records of its producer are still on their way into the partition."""
+        entry = (None, -1, result)
+
+        def again() -> None:
+            self.unacknowledged.remove(entry)
+            self._append_admitted(leader, leader.log.topic_partition, batch, result, ErrorCode.NONE, guard)
+            self._settle()
+
+        producer_id = read_batch_header(records, 0).producer_id
+        if not self._broker.stages.call_when_attached(leader.log.topic_partition, producer_id, again):
+            return False
+        batch = bytearray(records)
+        self.unacknowledged.append(entry)
+        return True
 
     # Waiting
 

@@ -13,12 +13,23 @@ from ottla.base.config import BrokerConfig
 from ottla.base.errors import ApiError, ErrorCode, StorageError
 from ottla.base.ports import Clock, Disk, TimerHandle, Timers
 from ottla.base.turns import Turns
+from ottla.base.types import TopicPartition
 from ottla.replication.leader import Leader
 from ottla.replication.stages import PartitionStages, Stage
 from ottla.storage.stage_file import SUFFIX, StageFile
 
 CHARGE_BYTES_MIN = 16 << 10
 TURN_MS = 5
+
+
+class _Attaches:
+    """The manifests of one producer that are on their way into one partition, and what waits for them."""
+
+    __slots__ = ("count", "waiting")
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.waiting: list[Callable[[], None]] = []
 
 
 class StageSpace:
@@ -37,6 +48,7 @@ class StageSpace:
         self._timer: TimerHandle | None = None
         self._files = 0
         self.turns = Turns(clock, timers, TURN_MS)
+        self._attaching: dict[tuple[TopicPartition, int], _Attaches] = {}
         self.charged_bytes = 0
         # What has happened since the start, for metrics: bytes staged, chunks refused for want of room, bytes expired.
         self.staged_bytes = 0
@@ -55,6 +67,28 @@ class StageSpace:
     def charged_to(self, principal: str) -> int:
         """What the stages of a principal count for, in bytes."""
         return self._of_principal.get(principal, 0)
+
+    # The order of a producer's appends
+
+    def begin_attach(self, key: TopicPartition, producer_id: int) -> None:
+        """A manifest for this partition was accepted from the producer; what follows it must wait (`call_when_attached`)."""
+        self._attaching.setdefault((key, producer_id), _Attaches()).count += 1
+
+    def end_attach(self, key: TopicPartition, producer_id: int) -> None:
+        """A manifest was attached or refused: after the last one, what waits is tried again."""
+        attaches = self._attaching[key, producer_id]
+        attaches.count -= 1
+        if not attaches.count:
+            del self._attaching[key, producer_id]
+            for function in attaches.waiting:
+                function()
+
+    def call_when_attached(self, key: TopicPartition, producer_id: int, function: Callable[[], None]) -> bool:
+        """Calls `function` when all manifests of the producer have their outcome; False if there are none."""
+        attaches = self._attaching.get((key, producer_id))
+        if attaches is not None:
+            attaches.waiting.append(function)
+        return attaches is not None
 
     # For `PartitionStages`
 

@@ -11,6 +11,7 @@ from ottla.base.log_config import LogConfig
 from ottla.base.types import TopicPartition
 from ottla.replication.fetch_sessions import FetchSessions
 from ottla.replication.partition import Partition
+from ottla.replication.stage_space import StageSpace
 from ottla.requests.context import ConnectionInfo, RequestContext
 from ottla.security.authorizer import AllowClients
 from ottla.server.inspections import Inspections
@@ -66,7 +67,11 @@ class World:
             inspections=Inspections(self.threads, self.timers),
             fetch_sessions=FetchSessions(SeededRandom(1), 10),
             authorizer=AllowClients(),
+            stages=self.stage_space(BrokerConfig()),
         )
+
+    def stage_space(self, config: BrokerConfig) -> StageSpace:
+        return StageSpace(config=config, disk=self.disk, clock=self.clock, timers=self.timers, remove_later=lambda _paths: None)
 
     def _lead(self, index: int, is_flush_on_ack: bool, config: LogConfig) -> Partition:
         key = TopicPartition("t", index)

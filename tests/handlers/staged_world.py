@@ -12,7 +12,6 @@ from ottla.base.errors import ErrorCode
 from ottla.base.log_config import LogConfig
 from ottla.base.types import TopicPartition
 from ottla.handlers import attach_records, stage_records
-from ottla.replication.stage_space import StageSpace
 from ottla.requests.context import Pending
 from ottla.wire.codec import decoder, encoder
 from ottla.wire.messages.attach_records import (
@@ -60,9 +59,7 @@ class StagedWorld(World):
         broker = self.broker
         broker.config = load(assignments=assignments)[0]
         broker.transactions = self.coordinator
-        broker.stages = StageSpace(
-            config=broker.config, disk=self.disk, clock=self.clock, timers=self.timers, remove_later=lambda paths: None
-        )
+        broker.stages = self.stage_space(broker.config)
 
     def stage(self, *parts: tuple[int, int, bytes], topic: str = "t", token: bytes = TOKEN, attempt: int = 1, **who: str) -> list[str]:
         """The codes for parts (partition, chunk, records)."""

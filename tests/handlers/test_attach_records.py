@@ -8,10 +8,14 @@ import pytest
 
 from ottla.base.errors import ErrorCode
 from ottla.base.types import TRANSACTION_STATE_TOPIC, TopicPartition
+from ottla.handlers import produce as produce_handler
 from ottla.handlers.attach_records import PARTITIONS_MAX
+from ottla.requests.context import Pending
 from ottla.security.acl import AclOperation
+from ottla.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from tests.fakes.log_settings import log_settings
 from tests.handlers.admin_world import DenyAll
+from tests.handlers.records_world import batch, request
 from tests.handlers.staged_world import PRODUCER, StagedWorld, codes, listed, results, staged_batch
 
 A, B = staged_batch(b"a", b"b"), staged_batch(b"c")
@@ -208,3 +212,64 @@ def test_a_leader_that_is_replaced_while_the_answer_waits() -> None:
     world.partitions[0].become_follower(leader_id=2, leader_epoch=1, partition_epoch=1, replicas=[0, 2], isr=[2])
     world.waiters.run()
     assert codes(pending) == ["NOT_LEADER_OR_FOLLOWER"]
+
+
+# The order of a producer's appends
+
+
+def produce(world: StagedWorld, *values: bytes, sequence: int, producer_id: int = PRODUCER) -> Pending:
+    """A batch of the same transaction, not staged."""
+    records = batch(*values, producer_id=producer_id, producer_epoch=0, base_sequence=sequence, is_transactional=True)
+    data = TopicProduceData(name="t", partition_data=[PartitionProduceData(index=0, records=records)])
+    body = ProduceRequest(transactional_id="tx", acks=-1, timeout_ms=1000, topic_data=[data])
+    answer = produce_handler.handle(world.broker, request(9), body)
+    if isinstance(answer, Pending):
+        return answer
+    pending = Pending()
+    pending.complete(answer)
+    return pending
+
+
+def produced(pending: Pending) -> tuple[str, int]:
+    assert pending.is_done
+    (result,) = pending.response.responses[0].partition_responses
+    return ErrorCode(result.error_code).name, result.base_offset
+
+
+def test_a_produce_that_follows_an_attach_waits_for_it() -> None:
+    world = staged()
+    in_turns(world)
+    attached = world.attach((0, 0, CHUNKS))
+    first, second = produce(world, b"d", sequence=3), produce(world, b"e", sequence=4)
+    other = produce(world, b"x", sequence=0, producer_id=PRODUCER + 1)
+    assert not first.is_done and other.is_done
+    while not second.is_done:
+        world.timers.advance_to_next()
+    assert codes(attached) == ["NONE"]
+    assert (produced(first), produced(second)) == (("NONE", 4), ("NONE", 5))
+
+
+def test_a_produce_waits_while_the_coordinator_is_asked_about_the_attach() -> None:
+    world = staged()
+    world.coordinator.is_slow = True
+    attached = world.attach((0, 0, CHUNKS))
+    follows = produce(world, b"d", sequence=3)
+    world.coordinator.answer()
+    assert codes(attached) == ["NONE"] and produced(follows) == ("NONE", 3)
+
+
+def test_a_produce_behind_a_refused_attach_is_out_of_order() -> None:
+    world = staged()
+    in_turns(world)
+    attached = world.attach((0, 0, [CHUNKS[0], listed(9, B, 1)]))
+    follows = produce(world, b"d", sequence=3)
+    while not follows.is_done:
+        world.timers.advance_to_next()
+    assert codes(attached) == ["UNKNOWN_STAGE"] and produced(follows) == ("OUT_OF_ORDER_SEQUENCE_NUMBER", -1)
+    assert ends(world) == [0, 0]
+
+
+def test_without_an_attach_a_gap_is_refused_at_once() -> None:
+    world = staged()
+    world.attach((0, 0, CHUNKS))
+    assert produced(produce(world, b"d", sequence=7)) == ("OUT_OF_ORDER_SEQUENCE_NUMBER", -1)
