@@ -137,6 +137,7 @@ class LogDirectoryState:
             if self._lock is None:
                 self.lock()
             self.claim(*self._owner)
+        sweep(self._disk, self.path)
         self.is_online = True
         self.reason = ""
 

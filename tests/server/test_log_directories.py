@@ -21,6 +21,7 @@ from ottla.server.app import BrokerServer
 from ottla.server.log_directories import LogDirectoryState
 from ottla.server.metrics import BrokerParts, Metrics
 from ottla.storage.offset_checkpoints import LogOffsets
+from ottla.storage.stage_file import SUFFIX, StageFile
 from ottla.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from ottla.wire.messages.describe_log_dirs import DescribeLogDirsRequest
 from ottla.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
@@ -29,6 +30,7 @@ from ottla.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from ottla.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from ottla.wire.records import Record, encode_batch
 from tests.clients.wire_client import WireClient
+from tests.fakes import MemDisk, SeededRandom
 from tests.server.conftest import config_for
 from tests.server.threads import run_until, with_client
 
@@ -303,3 +305,13 @@ def test_a_stop_that_fails_ends_the_process_too(loop: asyncio.AbstractEventLoop,
         server.begin_stop()
         with pytest.raises(StorageError, match="gone"):
             loop.run_until_complete(asyncio.wait_for(server.stopped, 20))
+
+
+def test_what_was_staged_is_removed_by_a_start_and_when_a_directory_comes_back() -> None:
+    """Its partitions have had no leader here since, so nothing of it can be attached."""
+    disk = MemDisk("/data")
+    directory = LogDirectoryState(disk, "/data")
+    for begin in (lambda: directory.claim(1, "cluster", SeededRandom(1)), directory.come_online):
+        StageFile(disk, f"/data/1{SUFFIX}").append(b"left")
+        begin()
+        assert not [name for name in disk.listdir("/data") if name.endswith(SUFFIX)]
