@@ -63,6 +63,7 @@ class Wire:
     def unsent_bytes(self) -> int:
         return self.queued_bytes
 
+    @property
     def is_open(self) -> bool:
         return not self._is_closed and not (self._life is not None and self._life.is_over)
 
