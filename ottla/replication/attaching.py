@@ -15,11 +15,12 @@ from typing import NamedTuple
 
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.base.immutable import immutable
+from ottla.base.log_config import LogConfig
 from ottla.replication.leader import ALL_IN_SYNC, Leader
 from ottla.replication.stages import Found, Listed, Token
 from ottla.replication.verification import VerificationGuard
 from ottla.storage.staged_chunk import CHUNK_RECORDS_MAX, batches_of
-from ottla.wire.batch_header import SEQUENCE_MASK, read_batch_header, stamp_producer
+from ottla.wire.batch_header import SEQUENCE_MASK, BatchHeader, read_batch_header, stamp_producer
 
 MANIFEST_CHUNKS_MAX = 10_000
 UNKNOWN_OFFSET = -1
@@ -68,6 +69,20 @@ def check_manifest(manifest: Manifest) -> int:
 
 def _invalid(message: str) -> ApiError:
     return ApiError(ErrorCode.INVALID_REQUEST, message)
+
+
+class InspectedWhenStaged:
+    """`storage.inspection.Inspector`: records were looked into as far as the topic demands it when they were staged, and keep their codec.
+
+    A look at the same records again, on the loop, would hold it for as long as a hostile batch likes.
+    """
+
+    def __init__(self, config: LogConfig) -> None:
+        self._config = config
+
+    def inspect(self, _batch: memoryview, _header: BatchHeader, config: LogConfig) -> None:
+        if config is not self._config and (config.is_compacted or config.is_strict):
+            raise ApiError(ErrorCode.UNKNOWN_STAGE, "the topic's settings have changed since these records were staged")
 
 
 class Attaching:
@@ -126,17 +141,18 @@ class Attaching:
 
     def _append_chunk(self, found: Found, appended: int) -> Iterator[None]:
         data = memoryview(found.read())
+        inspector = InspectedWhenStaged(found.chunk.config)
         for batch in batches_of(data):
             count = read_batch_header(batch).record_count
             if self._position >= appended:
-                self._append(batch)
+                self._append(batch, inspector)
             elif self._position + count > appended:
                 message = f"{appended} records are in the log already, which does not end a batch of the manifest"
                 raise ApiError(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, message)
             self._position += count
             yield
 
-    def _append(self, batch: memoryview) -> None:
+    def _append(self, batch: memoryview, inspector: InspectedWhenStaged) -> None:
         leader, manifest = self._leader, self._manifest
         guard, self._guard = self._guard, None
         if guard is None and not leader.has_open_transaction(manifest.producer_id, manifest.producer_epoch):
@@ -147,7 +163,7 @@ class Attaching:
             base_sequence=(manifest.base_sequence + self._position) & SEQUENCE_MASK,
         )  # fmt: skip
         result = leader.append(
-            batch, acks=ALL_IN_SYNC, now_ms=self._wall_ms(), is_transaction_v2=manifest.is_transaction_v2, guard=guard
+            batch, acks=ALL_IN_SYNC, now_ms=self._wall_ms(), is_transaction_v2=manifest.is_transaction_v2, guard=guard, inspector=inspector
         )
         if self._position == 0:
             self._base_offset = result.base_offset

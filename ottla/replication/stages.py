@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
 from ottla.base.errors import ApiError, ErrorCode, StorageError
+from ottla.base.log_config import LogConfig
 from ottla.storage.log import Log
 from ottla.storage.stage_file import StageFile
 from ottla.storage.staged_chunk import CHUNK_BATCHES_MAX, check_chunk
@@ -29,12 +30,13 @@ class Token(NamedTuple):
 
 
 class Chunk(NamedTuple):
-    """A staged chunk: where it stands in its file, and what it is known by."""
+    """A staged chunk: where it stands in its file, what it is known by, and the topic's settings under which it was checked."""
 
     position: int
     length: int
     records: int
     crc: int
+    config: LogConfig
 
 
 class Listed(Protocol):
@@ -124,7 +126,8 @@ class PartitionStages:
         """Puts one chunk aside, or finds that it is there already; returns the number of its batches. `now_ms` is wall time."""
         if number < 0:
             raise ApiError(ErrorCode.INVALID_REQUEST, f"a chunk of number {number}")
-        contents = check_chunk(data, self._log.config, now_ms=now_ms, batches_max=batches_max)
+        config = self._log.config
+        contents = check_chunk(data, config, now_ms=now_ms, batches_max=batches_max)
         crc = crc32c(data)
         stage = self._by_token.get(token, {}).get(attempt_id)
         known = stage.chunks.get(number) if stage is not None else None
@@ -140,7 +143,7 @@ class PartitionStages:
             position = stage.file.append(data)
         except StorageError as error:
             raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"a chunk could not be staged: {error}") from None
-        stage.chunks[number] = Chunk(position, len(data), contents.records, crc)
+        stage.chunks[number] = Chunk(position, len(data), contents.records, crc, config)
         self._by_token.setdefault(token, {})[attempt_id] = stage
         self._space.charge(stage, len(data))
         return contents.batches

@@ -12,9 +12,11 @@ from ottla.replication.partition import Partition
 from ottla.storage.log import Log
 from ottla.storage.staged_chunk import CHUNK_RECORDS_MAX
 from ottla.wire.batch_header import SEQUENCE_MASK, check_crc, iter_batches
+from ottla.wire.compression import CODEC_LZ4
 from ottla.wire.messages.attach_records import StagedChunk
 from tests.fakes.disk import MemDisk
-from tests.replication.records import OpenLog, append, mine, values
+from tests.fakes.log_settings import log_settings
+from tests.replication.records import OpenLog, append, batch, mine, values
 from tests.replication.staged import MINE, PRODUCER, THEIRS, Staged, chunk, listed
 
 A, B = chunk(["a", "b"], ["c"]), chunk(["d"], ["e", "f"])
@@ -250,3 +252,30 @@ def test_staged_bytes_stay_until_the_transaction_ends(staged: Staged) -> None:
     staged.end()
     assert len(staged.space) == 0
     assert staged.attach(*BOTH, token=MINE, epoch=1) is ErrorCode.UNKNOWN_STAGE
+
+
+# Topics that look into records
+
+
+def test_records_are_not_unpacked_again_when_they_are_attached(open_log: OpenLog, disk: MemDisk) -> None:
+    """The loop would be held for as long as a hostile batch takes; the codec stays that of the client."""
+    staged = Staged(disk, led(open_log(log_settings(compression_type="gzip"))))
+    data = bytearray(batch("a", is_transactional=True, codec=CODEC_LZ4))
+    staged.stage(0, data)
+    assert staged.attach(listed(0, data)) == Attached(0, 0)
+    read = staged.partition.read(0, 1 << 20)
+    assert read.slice is not None
+    assert [header.codec for _, header in iter_batches(read.slice.read())] == [CODEC_LZ4]
+
+
+def test_records_that_were_staged_under_milder_rules_are_refused(staged: Staged) -> None:
+    stage_both(staged)
+    staged.partition.log.configure(log_settings(is_compacted=True))
+    assert staged.attach(*BOTH) is ErrorCode.UNKNOWN_STAGE
+    assert values(staged.partition) == []
+
+
+def test_other_changes_of_a_topics_settings_do_no_harm(staged: Staged) -> None:
+    stage_both(staged)
+    staged.partition.log.configure(log_settings(retention_ms=1))
+    assert staged.attach(*BOTH) == Attached(0, 5)
