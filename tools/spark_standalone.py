@@ -17,9 +17,8 @@ from pathlib import Path
 
 import psutil
 
-START_S = 120.0
+START_S = 240.0
 STOP_S = 30.0
-JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 PORT = re.compile(r"Successfully started service '(?:sparkMaster|sparkWorker)' on port (\d+)")
 REGISTERED = "Successfully registered with master"
 EXECUTOR_MEMORY = "600m"
@@ -105,7 +104,6 @@ class Standalone:
         command += ["--host", "127.0.0.1", "--port", "0", "--webui-port", "0", *arguments]
         scala = next(home.glob("jars/scala-library-*.jar")).stem.removeprefix("scala-library-").rpartition(".")[0]
         environment = {
-            "JDK_JAVA_OPTIONS": JAVA_OPTIONS,
             **self._variables,
             "PYSPARK_PYTHON": self._python,
             "SPARK_HOME": str(home),

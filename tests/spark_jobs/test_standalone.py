@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from ottla.testing.broker import Broker
-from tests.spark_jobs.cluster import Cluster
+from tests.spark_jobs.cluster import JAVA_OPTIONS, Cluster
 from tests.spark_jobs.copied import Copy
 from tools.spark_standalone import Standalone
 
@@ -24,7 +25,7 @@ pytestmark = pytest.mark.timeout(600)
 @pytest.fixture(scope="module")
 def standalone(java: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Standalone]:
     """A master and two workers."""
-    made = Standalone(tmp_path_factory.mktemp("standalone"))
+    made = Standalone(tmp_path_factory.mktemp("standalone"), variables={**os.environ, "JDK_JAVA_OPTIONS": JAVA_OPTIONS})
     try:
         yield made.start()
     finally:
