@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-BIN_SECONDS = 4.0
+INTERVALS = 50
+"""The throughput is drawn in so many intervals, however long the run was."""
+
 BLUE, ORANGE, RED, GREY = "#3465a4", "#e08a1e", "#cc2222", "#666666"
 
 
@@ -26,7 +28,7 @@ class Run:
     seconds: float
 
 
-def throughput(commits: Sequence[tuple[float, int]], seconds: float, bin_seconds: float = BIN_SECONDS) -> list[float]:
+def throughput(commits: Sequence[tuple[float, int]], seconds: float, bin_seconds: float) -> list[float]:
     """Rows a second in each interval of the run."""
     bins = [0.0] * (int(seconds / bin_seconds) + 1)
     for moment, rows in commits:
@@ -61,9 +63,10 @@ def _draw_delays(axes: Any, run: Run) -> None:
 
 
 def _draw_throughput(axes: Any, run: Run) -> None:
+    bin_seconds = run.seconds / INTERVALS
     for (name, commits), colour in zip(run.commits.items(), (BLUE, ORANGE), strict=False):
-        rates = throughput(commits, run.seconds)
-        times = [number * BIN_SECONDS for number in range(len(rates))]
+        rates = throughput(commits, run.seconds, bin_seconds)
+        times = [number * bin_seconds for number in range(len(rates))]
         axes.fill_between(times, rates, step="post", color=colour, alpha=0.25, linewidth=0)
         axes.step(times, rates, where="post", label=name, color=colour, linewidth=1.2)
     axes.set_title("Exactly once, with kill -9 on the way", fontsize=10, loc="left")
