@@ -14,6 +14,8 @@ from tests.hostile.attacks import Target, attack
 
 RECORDS = 4_000_000
 OPEN_CONNECTIONS = 600
+FRAME_BYTES = 1_000_000
+"""The size that an unfinished frame announces: that of an ordinary large batch."""
 
 
 @functools.cache
@@ -113,7 +115,7 @@ def look_up_lying_batches(target: Target) -> None:
 @attack("600 connections that have sent 17 kB of a frame each, and an honest one that sends 100 kB in pieces")
 def half_sent_frames(target: Target) -> None:
     create(target, "plain")
-    start = struct.pack(">i", 50 << 20) + bytes(17_000)
+    start = struct.pack(">i", FRAME_BYTES) + bytes(17_000)
     target.begin()
     silent = [target.connect() for _ in range(OPEN_CONNECTIONS)]
     for client in silent:
@@ -132,7 +134,7 @@ def send_in_pieces(target: Target, frame: bytes) -> None:
 
 @attack("1,000 connections that hold 105 kB of a frame each")
 def many_half_sent_frames(target: Target) -> None:
-    start = struct.pack(">i", 50 << 20) + bytes(105_000)
+    start = struct.pack(">i", FRAME_BYTES) + bytes(105_000)
     target.begin()
     for _ in range(1_000):
         try:

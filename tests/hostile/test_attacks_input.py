@@ -1,0 +1,37 @@
+"""What is received takes no more memory than it may: batches that unpack to much, frames that never become whole (I46, P12)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.clients.broker_process import BrokerProcess
+from tests.clients.conftest import SETTINGS
+from tests.hostile.attacks import corpus, measure
+
+MEMORY_BYTES_MAX = 64 << 20
+ALLOWANCE_BYTES = 100 << 20
+ATTACKS = (
+    "Produce of 4 million records of a future time in a few kilobytes",
+    "Produce of 4 million records in a few kilobytes to a compacted topic, 5 times",
+    "600 connections that have sent 17 kB of a frame each, and an honest one that sends 100 kB in pieces",
+    "1,000 connections that hold 105 kB of a frame each",
+)
+
+
+@pytest.fixture
+def small_broker(tmp_path: Path) -> Iterator[BrokerProcess]:
+    """A broker that may use little memory for its clients."""
+    process = BrokerProcess(tmp_path, (*SETTINGS, f"ottla.memory.max.bytes={MEMORY_BYTES_MAX}")).start()
+    yield process
+    if process.is_running:
+        process.stop()
+
+
+@pytest.mark.parametrize("name", ATTACKS)
+def test_i46_memory_stays_within_its_bound(small_broker: BrokerProcess, name: str) -> None:
+    outcome = measure(small_broker.port, small_broker.pid, corpus()[name])
+    risen_bytes = outcome.rss_peak_bytes - outcome.rss_before_bytes
+    assert risen_bytes <= MEMORY_BYTES_MAX + ALLOWANCE_BYTES, f"{risen_bytes >> 20} MiB more"
