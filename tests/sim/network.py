@@ -59,7 +59,6 @@ class Wire:
         self.peer_port = 1
         self.queued_bytes = self.bytes_sent = 0
 
-    @property
     def unsent_bytes(self) -> int:
         return self.queued_bytes
 
