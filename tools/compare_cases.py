@@ -215,7 +215,7 @@ CASES: tuple[Case, ...] = (
     Case("kafka-configs --alter --ip-defaults --add-config connection_creation_rate=100000"),
     Case("kafka-configs --describe --entity-type users"),
     Case("kafka-configs --describe --entity-type users --entity-name alice"),
-    Case("kafka-configs --describe --entity-type users --entity-name nobody"),
+    Case("kafka-configs --describe --entity-type users --entity-name missing"),
     Case("kafka-configs --describe --user-defaults"),
     Case("kafka-configs --describe --entity-type clients"),
     Case("kafka-configs --describe --entity-type clients --entity-default"),

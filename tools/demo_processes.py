@@ -70,7 +70,7 @@ class BrokerProcess:
 
 
 class Driver:
-    """`ottla pipeline run`, started again whenever it ends without having been stopped."""
+    """Runs `ottla pipeline run`, and starts it again whenever it ends without having been stopped."""
 
     def __init__(self, directory: Path, file: Path, address: str) -> None:
         self._directory = directory

@@ -30,7 +30,6 @@ CONTROLLER_EPOCH = "/controller_epoch"
 CLUSTER_ID = "/cluster/id"
 DELETE_TOPICS = "/admin/delete_topics"
 PRODUCER_ID_BLOCK = "/latest_producer_id_block"
-FEATURE = "/feature"
 CONFIG_FOLDERS = {CONFIG_TOPIC: "/config/topics", CONFIG_BROKER: "/config/brokers", CONFIG_GROUP: "/config/groups"}
 USERS = "/config/users"
 CLIENTS = "/config/clients"
@@ -167,17 +166,6 @@ def cluster_id_bytes(cluster_id: str) -> bytes:
 
 def read_cluster_id(data: bytes) -> str:
     return str(_field(_read(data), "id"))
-
-
-def feature_bytes(features: Mapping[str, int]) -> bytes:
-    return _write({"features": dict(features), "version": 2, "status": 1})
-
-
-def read_features(data: bytes) -> dict[str, int]:
-    features = _field(_read(data), "features")
-    if not isinstance(features, dict) or not all(isinstance(level, int) for level in features.values()):
-        raise NodeError(f"{FEATURE} holds no levels")
-    return dict(features)
 
 
 def broker_bytes(broker: BrokerMetadata, protocols: Mapping[str, str], now_ms: int) -> bytes:

@@ -287,13 +287,16 @@ class MachineHost:
 
     # Loading and closing
 
-    def load(self, reader: LogReader, start: int, done: Callable[[ErrorCode], None] | None = None) -> None:
-        """Applies the log from `start` to its end in pieces, resumes the machine and becomes active; `done` is called with the outcome."""
+    def load(self, reader: LogReader, start: int) -> None:
+        """Applies the log from `start` to its end in pieces, resumes the machine and becomes active.
+
+        A log that cannot be read closes the host.
+        """
         assert self.state is HostState.LOADING
         self.applied_end = start
-        self._timers.call_soon(lambda: self._load_piece(reader, done))
+        self._timers.call_soon(lambda: self._load_piece(reader))
 
-    def _load_piece(self, reader: LogReader, done: Callable[[ErrorCode], None] | None) -> None:
+    def _load_piece(self, reader: LogReader) -> None:
         if self.state is not HostState.LOADING:
             return
         try:
@@ -301,18 +304,14 @@ class MachineHost:
         except (ApiError, StorageError, WireError):
             # The partition is gone, or its log cannot be read: another broker must coordinate.
             self.close()
-            if done is not None:
-                done(ErrorCode.NOT_COORDINATOR)
             return
         if piece is not None:
             assert piece.end > self.applied_end, "a piece of the log that does not advance"
             piece.apply_to(self.machine)
             self.applied_end = piece.end
-            self._timers.call_soon(lambda: self._load_piece(reader, done))
+            self._timers.call_soon(lambda: self._load_piece(reader))
             return
         self.activate()
-        if done is not None:
-            done(ErrorCode.NONE)
 
     def activate(self) -> None:
         """The log is applied: from here on commands are taken."""
@@ -320,8 +319,8 @@ class MachineHost:
         self.state = HostState.ACTIVE
         self.run(self.machine.resume)
 
-    def close(self, code: ErrorCode = ErrorCode.NOT_COORDINATOR) -> None:
-        """Leadership is lost: nothing more is decided, and every caller that is held or waits is answered with `code`."""
+    def close(self) -> None:
+        """Ends the machine when leadership is lost: every caller that is held or waits is answered NOT_COORDINATOR."""
         if self.state is HostState.CLOSED:
             return
         self.state = HostState.CLOSED
@@ -329,9 +328,9 @@ class MachineHost:
             handle.cancel()
         self._scheduled.clear()
         while self._held:
-            self._release(self._held.popleft().decision.refused(code))
+            self._release(self._held.popleft().decision.refused(ErrorCode.NOT_COORDINATOR))
         if isinstance(self.machine, HasWaiters):
-            self._release(self.machine.abandon(code))
+            self._release(self.machine.abandon(ErrorCode.NOT_COORDINATOR))
 
 
 def _report(refusal: ApiError, count: int, effects: Sequence[Effect]) -> None:

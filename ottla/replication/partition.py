@@ -176,7 +176,7 @@ class Partition:
         state.notify()
 
     def request_flush(self) -> None:
-        """Asks for a group commit of this log, if there is who does them."""
+        """Asks for a group commit of this log, where the broker has a flusher."""
         if self._request_flush is not None:
             self._request_flush(self)
 

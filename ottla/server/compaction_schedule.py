@@ -100,11 +100,6 @@ class CompactionSchedule:
     def first_dirty_offset(self, partition: Partition) -> int:
         return self._partitions.directory_of(partition).clean_offsets.get(partition.topic_partition, 0)
 
-    @property
-    def worker_pid(self) -> int | None:
-        """The worker process, if there is one at the moment."""
-        return self._worker.pid if self._worker is not None else None
-
     # A round
 
     def _wait(self) -> None:

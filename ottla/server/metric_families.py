@@ -150,14 +150,3 @@ def alias(family: Family, dialect: str) -> str:
         if family.name.startswith(prefix):
             return f"{prefix}{family.per_second}{DIALECTS[dialect]}"
     return ""
-
-
-def exported_names(dialects: tuple[str, ...] = ()) -> frozenset[str]:
-    """Every name that a sample can have, so that an expression can be checked."""
-    names = set()
-    for family in FAMILIES.values():
-        names.add(family.name)
-        names.update(name for dialect in dialects if (name := alias(family, dialect)))
-        if family.kind == SUMMARY:
-            names.update((f"{family.name}_sum", f"{family.name}_count"))
-    return frozenset(names)

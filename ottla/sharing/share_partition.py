@@ -34,7 +34,7 @@ CLOSING = frozenset(
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     }
 )
-_TOLD = {
+_CODES_FOR_MEMBERS = {
     ErrorCode.NOT_COORDINATOR: ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.COORDINATOR_NOT_AVAILABLE: ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -47,7 +47,7 @@ _TOLD = {
 
 def member_error(code: ErrorCode) -> ErrorCode:
     """The error that members get for one of the persister."""
-    return _TOLD.get(code, ErrorCode.UNKNOWN_SERVER_ERROR) if code else ErrorCode.NONE
+    return _CODES_FOR_MEMBERS.get(code, ErrorCode.UNKNOWN_SERVER_ERROR) if code else ErrorCode.NONE
 
 
 class GroupTerms(NamedTuple):

@@ -32,25 +32,23 @@ OFFSET_LOG_VERSION = "v1"
 _NO_OFFSET = "-"
 
 
-def find_batch_range(
-    checkpoint: str | None, batch_id: int, *, group: str, sink_topic: str | None = None, rendezvous: Path | None = None
-) -> BatchRange:
+def find_batch_range(checkpoint: str | None, batch_id: int, *, group: str, sink_topic: str | None = None) -> BatchRange:
     """The range of a batch over all partitions of the query's `ottla` sources with this group.
 
-    `checkpoint` is the sink's option `checkpointLocation`; `sink_topic` is where a query without such a source counts its batches, and
-    `rendezvous` the directory of the rendezvous files (None: the usual one). `OffsetConflictError` when the range cannot be found out.
+    `checkpoint` is the sink's option `checkpointLocation`; `sink_topic` is where a query without such a source counts its batches.
+    `OffsetConflictError` when the range cannot be found out.
     """
     directory = local_path(checkpoint)
     log = None if directory is None else _read_log(directory / "offsets", batch_id, group)
     if log is None:
-        return _from_rendezvous(checkpoint, batch_id, group, rendezvous)
+        return _from_rendezvous(checkpoint, batch_id, group)
     if not log.offsets:
         return _counted(batch_id, group, sink_topic)
     assert directory is not None
     if batch_id > 0:
         before = _read_log(directory / "offsets", batch_id - 1, group)
         return BatchRange(None if before is None else same_topics(before, log.topic_ids), log.offsets, log.topic_ids)
-    left = _read_entry(group, rendezvous)
+    left = _read_entry(group)
     return BatchRange(left.range.start if left is not None and left.range.end == log.offsets else None, log.offsets, log.topic_ids)
 
 
@@ -136,24 +134,22 @@ def leave_range(
     start: Mapping[TopicPartition, int],
     end: Mapping[TopicPartition, int],
     topic_ids: Mapping[str, str] | None = None,
-    *,
-    rendezvous: Path | None = None,
 ) -> None:
     """Leaves the range that is being planned for the sink of the same group on this host."""
-    before = _read_entry(group, rendezvous)
+    before = _read_entry(group)
     is_of_several = before is not None and before.used_by is None and not _topics(before.range.end) & _topics(end)
-    _write_entry(group, _Entry(BatchRange(start, end, topic_ids or {}), None, is_of_several), rendezvous)
+    _write_entry(group, _Entry(BatchRange(start, end, topic_ids or {}), None, is_of_several))
 
 
-def mark_used(group: str, batch_id: int, *, rendezvous: Path | None = None) -> None:
+def mark_used(group: str, batch_id: int) -> None:
     """Notes that the range was committed as this batch, so that the next one, if it has no data, does not take it for its own."""
-    left = _read_entry(group, rendezvous)
+    left = _read_entry(group)
     if left is not None:
-        _write_entry(group, left._replace(used_by=batch_id), rendezvous)
+        _write_entry(group, left._replace(used_by=batch_id))
 
 
-def _from_rendezvous(checkpoint: str | None, batch_id: int, group: str, rendezvous: Path | None) -> BatchRange:
-    left = _read_entry(group, rendezvous)
+def _from_rendezvous(checkpoint: str | None, batch_id: int, group: str) -> BatchRange:
+    left = _read_entry(group)
     if left is not None and left.is_of_several:
         raise OffsetConflictError(
             f"checkpointLocation: several sources of the query have the option group={group!r}, which needs a checkpoint that can be read "
@@ -173,9 +169,9 @@ def _topics(offsets: Mapping[TopicPartition, int]) -> set[str]:
     return {partition.topic for partition in offsets}
 
 
-def _read_entry(group: str, rendezvous: Path | None) -> _Entry | None:
+def _read_entry(group: str) -> _Entry | None:
     try:
-        value: Any = json.loads(_entry_path(group, rendezvous).read_text())
+        value: Any = json.loads(_entry_path(group).read_text())
         start, end = read_offsets(value["start"]), read_offsets(value["end"])
         used_by, is_of_several = value["used_by"], value["several"]
     except (OSError, ValueError, KeyError, TypeError):
@@ -185,19 +181,19 @@ def _read_entry(group: str, rendezvous: Path | None) -> _Entry | None:
     return _Entry(BatchRange(start.offsets, end.offsets, end.topic_ids), used_by if isinstance(used_by, int) else None, bool(is_of_several))
 
 
-def _write_entry(group: str, entry: _Entry, rendezvous: Path | None) -> None:
+def _write_entry(group: str, entry: _Entry) -> None:
     value = {
         "start": write_offsets(group, entry.range.start or {}),
         "end": write_offsets(group, entry.range.end, entry.range.topic_ids),
         "used_by": entry.used_by,
         "several": entry.is_of_several,
     }
-    path = _entry_path(group, rendezvous)
+    path = _entry_path(group)
     handle, name = tempfile.mkstemp(prefix="range-", dir=path.parent)
     with os.fdopen(handle, "w") as file:
         json.dump(value, file)
     os.replace(name, path)
 
 
-def _entry_path(group: str, rendezvous: Path | None) -> Path:
-    return (rendezvous or spool_root()) / f"{hashlib.sha256(group.encode()).hexdigest()[:24]}.range"
+def _entry_path(group: str) -> Path:
+    return spool_root() / f"{hashlib.sha256(group.encode()).hexdigest()[:24]}.range"

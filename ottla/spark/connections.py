@@ -59,13 +59,6 @@ def forget(connection: Connection) -> None:
         _clients.pop(key).close()
 
 
-def close_clients() -> None:
-    """Closes all clients of this process; the next use opens others."""
-    for process, connection, _ in list(_clients):
-        if process == os.getpid():
-            forget(connection)
-
-
 @contextmanager
 def explained(connection: Connection, option: str) -> Iterator[None]:
     """Turns a client's error into a `PipelineError` of one line that names the option to look at; `option` names topics."""
@@ -79,7 +72,7 @@ def explained(connection: Connection, option: str) -> Iterator[None]:
 
 
 def ask(connection: Connection, option: str, question: Callable[[Client], T]) -> T:
-    """The answer to a question that may be asked twice: a connection that broke while nobody used it costs nothing but a second try."""
+    """Returns the answer to a question that may be asked twice: a connection that broke while it was idle costs only a second try."""
     was_open = (os.getpid(), connection, "") in _clients
     with explained(connection, option):
         try:

@@ -108,7 +108,7 @@ def _is_in_metadata(batch: Batch, committed: Mapping[TopicPartition, Committed])
     if all(one is not None and (one.query_id, one.batch_id) == (batch.query_id, batch.batch_id - 1) for one in found):
         return False
     known = ", ".join(sorted({"none" if one is None else f"batch {one.batch_id} of query {one.query_id}" for one in found}))
-    raise _conflict(batch, committed, f"the batch moves no offset, and the last one committed is not the one before it but {known}")
+    raise _conflict(batch, committed, f"the batch moves no offset and does not follow the last committed batch: {known}")
 
 
 def _is_committed_first(batch: Batch, committed: Mapping[TopicPartition, Committed]) -> bool:

@@ -50,9 +50,6 @@ class OutputDigest:
         """The records of all partitions."""
         return sum(rows for rows, _ in self._parts.values())
 
-    def rows_by_partition(self) -> dict[TopicPartition, int]:
-        return {partition: rows for partition, (rows, _) in self._parts.items()}
-
     def text(self) -> str:
         """Eight hexadecimal digits; empty for no rows."""
         if not self._parts:

@@ -8,7 +8,8 @@ this process: the process may be killed at any point and another may go on, or b
 - The transactional id is a function of the group, so that a second copy of the pipeline is fenced. Fenced means stop: two drivers that
   both take over again would fence each other for ever.
 - Every batch gets an epoch of its own, so that late requests of an earlier batch are refused, by brokers with either transaction protocol.
-  A process that still holds an identity names it (KIP-360) and is refused if another took over; without one it takes over.
+  A process that holds a producer id and epoch sends them (KIP-360), and is refused if another process has taken over; a process that
+  holds none takes over.
 - After a lost answer, or a broker that was away, everything begins again with InitProducerId, and the committed offsets decide.
 - A transaction is aborted by InitProducerId, never by EndTxn: the epoch must go up.
 - The transaction is open only while output is being sent. Output is read from the tasks' files a slice at a time, the next one while
@@ -375,12 +376,3 @@ def _relay(target: Target, may_use_v2: bool) -> Relay:
             _, oldest = _relays.popitem(last=False)
             oldest.close()
     return found
-
-
-def close_relays() -> None:
-    """Closes the connections that this process keeps."""
-    with _relays_lock:
-        for (process, _, _), relay in _relays.items():
-            if process == os.getpid():
-                relay.close()
-        _relays.clear()

@@ -131,13 +131,13 @@ class Spool(NamedTuple):
     token: str
 
     @classmethod
-    def create(cls, key: str | None, *, parent: Path | None = None, owner: int | None = None) -> Spool:
+    def create(cls, key: str | None, *, owner: int | None = None) -> Spool:
         """Makes a directory. `key` (the checkpoint) names the query, None a batch write.
 
         `owner` is the process without which the directory is of no use, this one's parent unless given: the driver runs several Python
         processes, and the one that calls this may end before the batch does.
         """
-        root = spool_root(parent)
+        root = spool_root()
         _sweep(root)
         name = _ANY if key is None else hashlib.sha256(key.encode()).hexdigest()[:24]
         prefix = f"{name}-{os.getppid() if owner is None else owner}-"
@@ -247,9 +247,9 @@ def discard(outputs: Iterable[TaskOutput | None]) -> None:
             shutil.rmtree(sibling, ignore_errors=True)
 
 
-def spool_root(parent: Path | None = None) -> Path:
+def spool_root() -> Path:
     """The directory of all spools of this user on this host; only this user may enter it."""
-    root = (parent or Path(tempfile.gettempdir())) / f"ottla-spool-{os.getuid()}"
+    root = Path(tempfile.gettempdir()) / f"ottla-spool-{os.getuid()}"
     root.mkdir(mode=0o700, exist_ok=True)
     found = root.stat()
     if found.st_uid != os.getuid() or found.st_mode & 0o077:

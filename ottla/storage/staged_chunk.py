@@ -20,7 +20,7 @@ CHUNK_BYTES_MAX = 1 << 20
 """The largest chunk, unless a single batch of the topic may be larger."""
 CHUNK_BATCHES_MAX = 1_000
 CHUNK_RECORDS_MAX = 1 << 30
-"""Half of all sequence numbers: with more, earlier and later ones could not be told apart."""
+"""Half of all sequence numbers: with more, earlier and later ones could not be distinguished."""
 LOOKED_INTO_RECORDS_MAX = 50_000
 LOOKED_INTO_BYTES_MAX = 8 << 20
 """What a chunk may unpack to for a topic whose records are looked into: that is done on the loop."""

@@ -89,10 +89,10 @@ class TransactionCoordinators:
         host.machine.shard.run = run
         self._hosts[partition] = host
 
-    def detach(self, partition: int, code: ErrorCode = ErrorCode.NOT_COORDINATOR) -> None:
+    def detach(self, partition: int) -> None:
         host = self._hosts.pop(partition, None)
         if host is not None:
-            host.close(code)
+            host.close()
 
     def configure(self, settings: TransactionCoordinatorSettings) -> None:
         """Applies changed dynamic settings."""
@@ -167,15 +167,6 @@ class TransactionCoordinators:
             lambda result: refuse(result) if isinstance(result, ErrorCode) else done(result),
             _same,
         )
-
-    def verify_offsets(self, transactional_id: str, identity: ProducerIdAndEpoch, group_id: str, done: DoneCode) -> None:
-        """Whether the group's offsets are part of the ongoing transaction."""
-        try:
-            offsets = TopicPartition(GROUP_METADATA_TOPIC, self._group_partition(group_id))
-        except ApiError as error:
-            done(error.code)
-            return
-        self.verify_partitions(transactional_id, identity, (offsets,), lambda codes: done(codes[offsets]))
 
     def end(self, transactional_id: str, identity: ProducerIdAndEpoch, is_commit: bool, version: int, done: DoneEnd) -> None:
         self._run(transactional_id, lambda machine: _bind(machine.end, transactional_id, identity, is_commit, version), done, EndResult)

@@ -110,21 +110,6 @@ def varlong(value: int) -> bytes:
     return uvarint(value << 1 ^ value >> 63)
 
 
-def uvarint_size(value: int) -> int:
-    """How many bytes `uvarint` makes of a non-negative number."""
-    return (value.bit_length() + 6) // 7 or 1
-
-
-def varint_size(value: int) -> int:
-    """How many bytes `varint` makes of a number."""
-    return uvarint_size(value << 1 ^ value >> 31)
-
-
-def varlong_size(value: int) -> int:
-    """How many bytes `varlong` makes of a number."""
-    return uvarint_size(value << 1 ^ value >> 63)
-
-
 def read_skipped_tags(buffer: Buffer, offset: int) -> int:
     """The offset after a tag section of which no tag is known; `offset` is that of its count."""
     end = len(buffer)

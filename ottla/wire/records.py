@@ -230,7 +230,6 @@ def encode_batch(
     base_sequence: int = -1,
     is_transactional: bool = False,
     is_control: bool = False,
-    log_append_time_ms: int | None = None,
 ) -> bytearray:
     """A batch of at least one record, with offsets `base_offset`, `base_offset` + 1 and so on, ready to be appended or sent."""
     assert records, "a batch without records is only made by compaction"
@@ -240,9 +239,6 @@ def encode_batch(
     if is_control:
         attributes |= CONTROL_BIT
     max_timestamp = max([record[1] for record in records])
-    if log_append_time_ms is not None:
-        attributes |= TIMESTAMP_TYPE_BIT
-        max_timestamp = log_append_time_ms
     count = len(records)
     base_timestamp = records[0][1]
     parts = _encode_records(records, range(count), base_timestamp)

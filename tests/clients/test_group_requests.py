@@ -56,7 +56,7 @@ def test_a_group_without_a_name_is_one_that_is_not_there(world: World) -> None:
     assert answer.error_code == ErrorCode.INVALID_GROUP_ID
 
 
-def test_who_only_asks_for_a_member_id_need_not_say_what_it_reads(world: World) -> None:
+def test_a_request_for_a_member_id_needs_no_subscription(world: World) -> None:
     """Also not in a group of the new protocol, which has to read what a classic member subscribes to."""
     beat = ConsumerGroupHeartbeatRequest(
         group_id="both", member_id="m", rebalance_timeout_ms=1000, subscribed_topic_names=[world.topic], topic_partitions=[]

@@ -35,7 +35,7 @@ def test_bytes_behind_the_end_of_two_requests_are_passed_over(world: World, brok
         assert client.ask(world.request(key, version), version) is not None, "and the next request is read from its own start"
 
 
-def test_a_fetch_that_waits_hears_that_its_topic_was_deleted(broker: BrokerProcess, fresh: Fresh) -> None:
+def test_a_waiting_fetch_is_answered_when_its_topic_is_deleted(broker: BrokerProcess, fresh: Fresh) -> None:
     """segmentio/kafka-go, TestReader: a topic is deleted and made again under a reader. No disk has failed."""
     topic = fresh("deleted")
     with WireClient(broker.port) as admin, WireClient(broker.port) as reader:

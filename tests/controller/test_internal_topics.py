@@ -53,7 +53,7 @@ def test_made_as_kafka_makes_them(topic: str, configs: dict[str, str]) -> None:
     assert len(cluster.store.multis) == 4
 
 
-def test_all_who_wait_are_answered_by_one_creation() -> None:
+def test_one_creation_answers_all_waiting_requests() -> None:
     cluster = Cluster()
     topics = InternalTopics(cluster.loop, cluster.cache, cluster.config)
     cluster.store.hold()

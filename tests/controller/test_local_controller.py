@@ -81,7 +81,7 @@ def test_another_controllers_epoch_ends_the_rule() -> None:
     assert cluster.metadata.topic("a") is None
 
 
-def test_an_expired_session_ends_the_rule_for_all_who_wait() -> None:
+def test_an_expired_session_refuses_all_waiting_commands() -> None:
     cluster = Cluster()
     cluster.store.hold()
     answers: list[TopicResult] = []

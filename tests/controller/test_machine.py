@@ -148,7 +148,7 @@ def test_isr_changes_that_are_refused(asked: IsrChangeRequest, error: ErrorCode)
     assert plan.operations == ()
 
 
-def test_isr_change_by_who_does_not_lead() -> None:
+def test_isr_change_by_a_broker_that_does_not_lead() -> None:
     state = with_topic(state_of(1, 2), (1, (1, 2), (1,)))
     _, (result,) = decide_alter_partition(state, 2, 102, [change([(1, 101), (2, 102)])]).answer
     assert result.error is ErrorCode.INVALID_REQUEST

@@ -21,5 +21,5 @@ def test_refused(name: str) -> None:
     assert len(caught.value.message) < 300
 
 
-def test_metrics_cannot_tell_a_dot_from_an_underscore() -> None:
+def test_a_dot_and_an_underscore_are_the_same_in_metrics() -> None:
     assert metric_name("a.b") == metric_name("a_b") == "a_b"

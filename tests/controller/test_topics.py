@@ -63,7 +63,7 @@ def test_defaults_come_from_the_broker() -> None:
     assert (result.num_partitions, result.replication_factor) == (3, 1)
 
 
-def test_validate_only_writes_and_tells_nothing() -> None:
+def test_validate_only_writes_and_announces_nothing() -> None:
     cluster = Cluster()
     before = cluster.store.nodes()
     (result,) = cluster.create(NewTopic(name="a", num_partitions=2), validate_only=True)

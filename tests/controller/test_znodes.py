@@ -71,7 +71,6 @@ def test_small_nodes() -> None:
     assert znodes.read_controller(znodes.controller_bytes(3, 1)) == 3
     assert znodes.read_controller_epoch(znodes.controller_epoch_bytes(8)) == 8
     assert znodes.read_cluster_id(znodes.cluster_id_bytes("abc")) == "abc"
-    assert znodes.read_features(znodes.feature_bytes({"f": 2})) == {"f": 2}
     assert znodes.read_quotas(znodes.quota_bytes({"producer_byte_rate": 1.5})) == {"producer_byte_rate": 1.5}
     assert znodes.read_config(b"") == {}
 
@@ -103,7 +102,6 @@ READERS: list[Callable[[bytes], object]] = [
     znodes.read_controller,
     znodes.read_controller_epoch,
     znodes.read_cluster_id,
-    znodes.read_features,
     znodes.read_config,
     znodes.read_quotas,
     lambda data: znodes.read_topic("t", data, 0, {}),

@@ -95,7 +95,7 @@ def test_a_compose_file_for_an_image_of_kafka_starts_us(image: str, tmp_path: Pa
     assert "process.roles is known to Kafka and has no effect here" in broker.log
 
 
-def test_what_is_not_understood_is_told_and_does_not_stop_the_start(tmp_path: Path) -> None:
+def test_settings_that_are_not_understood_are_reported_and_do_not_stop_the_start(tmp_path: Path) -> None:
     values = {
         "KAFKA_NUM_PARTITONS": "3", "KAFKA_NUM_NETWORK_THREADS": "3", "KAFKA_SUPER_USERS": "User:admin", "KAFKA_HEAP_OPTS": "-Xmx1G",
         "KAFKA_JMX_PORT": "9101", "KAFKA_BOOTSTRAP_SERVERS": "elsewhere:9092",

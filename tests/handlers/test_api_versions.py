@@ -44,7 +44,7 @@ def test_all_versions_are_in_the_golden_file() -> None:
 
 
 @pytest.mark.parametrize("version", range(3, 6))
-def test_extensions_are_for_those_who_ask(version: int) -> None:
+def test_extensions_are_for_clients_that_ask(version: int) -> None:
     world = AdminWorld()
     assert STAGE not in keys(world.ask(request(), version))
     assert not world.connection.has_extensions
@@ -73,5 +73,5 @@ def test_a_broker_of_an_earlier_release_has_no_extensions() -> None:
 def test_other_brokers_pass_over_the_tag() -> None:
     """A tag that the broker does not know is skipped; here one of a later version of ours."""
     encoded = encoder(ApiVersionsRequest, 3)(request())
-    stranger = encoded[:-1] + bytes.fromhex("01 a29c01 02 0001")
-    assert decoder(ApiVersionsRequest, 3)(stranger, 0) == (request(), len(stranger))
+    with_unknown_tag = encoded[:-1] + bytes.fromhex("01 a29c01 02 0001")
+    assert decoder(ApiVersionsRequest, 3)(with_unknown_tag, 0) == (request(), len(with_unknown_tag))

@@ -34,7 +34,7 @@ class BrokerWorld:
         return [(coordinator.key, coordinator.error_code) for coordinator in found.coordinators]
 
 
-def test_nothing_is_created_for_those_who_may_not_use_it() -> None:
+def test_nothing_is_created_for_clients_without_rights() -> None:
     world = BrokerWorld("secret", "hidden")
     refused = ErrorCode.GROUP_AUTHORIZATION_FAILED
     assert world.ask("secret", "hidden", "secret") == [("secret", refused), ("hidden", refused), ("secret", refused)]

@@ -75,7 +75,7 @@ def test_no_session() -> None:
 
 
 @pytest.mark.parametrize(("group", "member"), [(None, "a"), (GROUP, None), (GROUP, ""), (GROUP, "x" * 37)])
-def test_who_speaks(group: str | None, member: str | None) -> None:
+def test_group_and_member_must_be_named(group: str | None, member: str | None) -> None:
     assert holding().acknowledge(1, (0, 0, 9, [ACCEPT]), group=group, member=member).error_code == ErrorCode.INVALID_REQUEST
 
 
@@ -83,7 +83,7 @@ def test_a_topic_that_is_not_there() -> None:
     assert codes(holding().acknowledge(1, (0, 0, 9, [ACCEPT]), topic_id=b"x" * 16)) == {0: ErrorCode.UNKNOWN_TOPIC_ID}
 
 
-def test_nothing_is_said() -> None:
+def test_a_request_without_acknowledgements() -> None:
     answer = holding().acknowledge(1)
     assert (answer.error_code, answer.responses) == (ErrorCode.NONE, [])
 

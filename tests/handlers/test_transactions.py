@@ -139,7 +139,7 @@ def test_init_passes_the_identity_on_and_half_an_identity_is_refused() -> None:
 
 
 @pytest.mark.parametrize(("version", "code"), [(3, ErrorCode.INVALID_PRODUCER_EPOCH), (4, FENCED)])
-def test_init_tells_old_clients_an_error_that_they_know(version: int, code: ErrorCode) -> None:
+def test_init_sends_old_clients_an_error_that_they_know(version: int, code: ErrorCode) -> None:
     world = BrokerWorld()
     world.init(), world.init()
     assert world.init(version=version, producer_id=0, producer_epoch=0).error_code == code
@@ -150,7 +150,7 @@ def test_init_needs_rights() -> None:
     world = BrokerWorld()
     assert world.init("secret").error_code == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
     world.denied = {(AclOperation.IDEMPOTENT_WRITE, ResourceType.CLUSTER), (AclOperation.TWO_PHASE_COMMIT, ResourceType.TRANSACTIONAL_ID)}
-    assert world.init(None).error_code == NONE, "who may write to any topic may do it idempotently (KIP-679)"
+    assert world.init(None).error_code == NONE, "a client that may write to any topic may do it idempotently (KIP-679)"
     world.denied.add((AclOperation.WRITE, ResourceType.TOPIC))
     assert world.init(None).error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
     world.scenario.run("set is_two_phase_enabled=1")
@@ -202,7 +202,7 @@ def test_adding_needs_rights_and_a_name() -> None:
 
 
 @pytest.mark.parametrize(("version", "code"), [(1, "INVALID_PRODUCER_EPOCH"), (2, "PRODUCER_FENCED")])
-def test_adding_tells_old_clients_an_error_that_they_know(version: int, code: str) -> None:
+def test_adding_sends_old_clients_an_error_that_they_know(version: int, code: str) -> None:
     world = BrokerWorld()
     world.init(), world.init()
     assert set(add(world, ["t"], version).values()) == {code}
@@ -311,7 +311,7 @@ def test_markers_are_answered_when_all_are_there() -> None:
 
 
 def test_markers_need_rights() -> None:
-    """A5: an operator may, who may alter the cluster; a client may not."""
+    """A5: ALTER on the cluster is needed, which operators have and clients do not."""
     world = BrokerWorld()
     world.denied.add((AclOperation.ALTER, ResourceType.CLUSTER))
     answer = world.ask(write_txn_markers, markers_request())
@@ -342,7 +342,7 @@ def test_describe_transactions() -> None:
     world = BrokerWorld()
     world.init()
     world.scenario.run("add A t-0 secret-0 t-1 as=0/0")
-    asked = DescribeTransactionsRequest(transactional_ids=["tx", "nobody", "", "secret"])
+    asked = DescribeTransactionsRequest(transactional_ids=["tx", "missing", "", "secret"])
     states = world.ask(describe_transactions, asked).transaction_states
     assert [ErrorCode(state.error_code).name for state in states] == [
         "NONE",

@@ -266,7 +266,7 @@ def test_a_growing_group_is_bounded(own_broker: BrokerProcess) -> None:
         codes = sorted(member.answer(11, 3).error_code for member in joining)
         for member in joining:
             member.socket.close()
-        # Who joins while others wait is counted among those who wait, as in Kafka: the one that was there first comes on top.
+        # A member that joins while others wait is counted with them, as in Kafka; the one that was there first is one more.
         assert set(codes) == {0, ErrorCode.GROUP_MAX_SIZE_REACHED} and codes.count(0) <= 6, codes
 
 
@@ -291,7 +291,7 @@ def test_the_metadata_of_a_group_is_bounded(own_broker: BrokerProcess) -> None:
 
 @pytest.mark.parametrize("key", sorted(ONLY_FROM_BROKERS - {WRITE_TXN_MARKERS}))
 def test_clients_may_not_speak_as_brokers(connect: Connect, honest: World, key: int) -> None:
-    """A5: every version of what only brokers send. Markers an operator may write too, who ends a hanging transaction (KIP-664)."""
+    """A5: every version of what only brokers send, but markers, which operators write to end hanging transactions (KIP-664)."""
     for version in range(TABLE[key].min_version, TABLE[key].max_version + 1):
         assert "CLUSTER_AUTHORIZATION_FAILED" in refused(connect(), honest.request(key, version), version)
 

@@ -89,10 +89,10 @@ def test_sequences_that_do_not_follow(connect: Connect, honest: World, sequence:
     assert code == ["INVALID_REQUEST" if sequence < 0 else "OUT_OF_ORDER_SEQUENCE_NUMBER"]
 
 
-STRANGERS = [{"producer_id": -1}, {"producer_id": 2**62}, {"producer_epoch": -1}, {"producer_epoch": 32767}]
+FOREIGN_PRODUCERS = [{"producer_id": -1}, {"producer_id": 2**62}, {"producer_epoch": -1}, {"producer_epoch": 32767}]
 
 
-@pytest.mark.parametrize("fields", STRANGERS, ids=str)
+@pytest.mark.parametrize("fields", FOREIGN_PRODUCERS, ids=str)
 def test_producers_that_do_not_exist(connect: Connect, honest: World, fields: dict[str, int]) -> None:
     client = connect()
     client.ask(stage(honest, (0, CHUNK)), 0)

@@ -214,13 +214,11 @@ def test_loading_applies_in_pieces_and_refuses_commands_meanwhile() -> None:
     old.run(b"a", b"b", b"c", b"d", say=1)
     marker = old.log.append_marker(7, 0, True)
     fresh = HostWorld(is_active=False)
-    outcomes: list[ErrorCode] = []
-    fresh.host.load(old.log.reader(piece_size=2), 0, outcomes.append)
+    fresh.host.load(old.log.reader(piece_size=2), 0)
     with pytest.raises(ApiError) as refusal:
         fresh.run(say="early")
     assert refusal.value.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     fresh.timers.run_due()
-    assert outcomes == [ErrorCode.NONE]
     assert fresh.host.state is HostState.ACTIVE
     assert fresh.machine.applied == old.machine.applied
     assert fresh.machine.markers == [(marker, 7, True)]
@@ -244,11 +242,10 @@ def test_a_log_that_cannot_be_read_closes_the_host() -> None:
             raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR)
 
     world = HostWorld(is_active=False)
-    outcomes: list[ErrorCode] = []
-    world.host.load(Broken(), 0, outcomes.append)
+    world.host.load(Broken(), 0)
     world.timers.run_due()
-    assert outcomes == [ErrorCode.NOT_COORDINATOR]
     assert world.host.state is HostState.CLOSED
+    assert world.host.error is ErrorCode.NOT_COORDINATOR
 
 
 def test_a_marker_moves_what_is_applied_so_reads_wait_for_it() -> None:

@@ -60,7 +60,7 @@ def test_nothing_may_be_staged_with_a_quota_of_zero(make: type[Staged]) -> None:
     assert staged.disk.listdir("/data") == [str(staged.partition.topic_partition)]
 
 
-def test_what_nobody_adds_to_expires(make: type[Staged]) -> None:
+def test_a_token_expires_unless_chunks_are_added(make: type[Staged]) -> None:
     staged = make("ottla.stage.retention.ms=1000")
     staged.stage(0, SMALL)
     staged.timers.advance(600)

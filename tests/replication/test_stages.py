@@ -87,7 +87,7 @@ def test_damaged_bytes_are_not_a_chunk(staged: Staged) -> None:
 
 
 def test_a_disk_that_cannot_write_refuses_the_chunk_only(staged: Staged) -> None:
-    """The directory stays online: what is staged is nobody's record yet."""
+    """The directory stays online: what is staged is not in the log yet."""
     staged.disk.fail_next("write")
     assert refusal(lambda: staged.stage(0, A)) is ErrorCode.KAFKA_STORAGE_ERROR
     assert staged.partition.is_online and staged.space.charged_bytes == 0

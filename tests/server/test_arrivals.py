@@ -38,7 +38,7 @@ def lines_of(caplog: pytest.LogCaptureFixture, host: str, *arrivals: tuple[str, 
         ("kafka.example", "::ffff:10.0.0.5"), ("localhost", "::1%lo"),
     ],
 )  # fmt: skip
-def test_who_comes_as_advertised_is_not_mentioned(caplog: pytest.LogCaptureFixture, host: str, address: str) -> None:
+def test_an_arrival_as_advertised_is_not_logged(caplog: pytest.LogCaptureFixture, host: str, address: str) -> None:
     assert lines_of(caplog, host, ("10.0.0.99", address)) == []
 
 

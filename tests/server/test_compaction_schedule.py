@@ -269,6 +269,12 @@ def table(partition: Partition) -> dict[bytes | None, bytes | None]:
     return found
 
 
+def worker_pid(server: BrokerServer) -> int | None:
+    """The worker process, if there is one at the moment."""
+    worker = server.node.housekeeping.compaction._worker
+    return worker.pid if worker is not None else None
+
+
 def is_compacted(server: BrokerServer, partition: Partition) -> bool:
     return server.node.housekeeping.compaction.first_dirty_offset(partition) > 0
 
@@ -287,17 +293,16 @@ def test_nothing_is_started_before_something_is_due(make_server: MakeServer, loo
     server = make_server(STILL)
     partition = make_topic(server, "t")
     append(partition, 1)
-    compactor = server.node.housekeeping.compaction
     one_round(loop, server)
-    assert compactor.worker_pid is None and not is_compacted(server, partition)
+    assert worker_pid(server) is None and not is_compacted(server, partition)
     append(partition, 40)
     expected = table(partition)
     one_round(loop, server)
-    assert compactor.worker_pid is not None and is_compacted(server, partition)
+    assert worker_pid(server) is not None and is_compacted(server, partition)
     assert table(partition) == expected and partition.log.size_bytes < 2 * SEGMENT_BYTES
     for _ in range(5):
         one_round(loop, server)
-    run_until(loop, lambda: compactor.worker_pid is None)
+    run_until(loop, lambda: worker_pid(server) is None)
 
 
 def test_what_was_compacted_is_known_after_a_restart(
@@ -387,7 +392,7 @@ def test_it_can_be_switched_off(make_server: MakeServer, loop: asyncio.AbstractE
     append(partition, 40)
     rounds = itertools.count()
     run_until(loop, lambda: next(rounds) > 40)
-    assert server.node.housekeeping.compaction.worker_pid is None and not is_compacted(server, partition)
+    assert worker_pid(server) is None and not is_compacted(server, partition)
 
 
 def test_compact_and_delete_together(make_server: MakeServer, loop: asyncio.AbstractEventLoop) -> None:

@@ -48,7 +48,7 @@ def append(partition: Partition, count: int = 1) -> None:
     partition.require_leading().append(encode_batch([Record(0, 1, None, b"v")] * count), acks=-1, now_ms=1)
 
 
-def test_one_round_serves_all_who_came_while_the_last_one_ran() -> None:
+def test_one_round_serves_all_requests_made_during_the_last_one() -> None:
     world = World()
     first, second = world.partition(0), world.partition(1)
     append(first)

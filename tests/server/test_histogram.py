@@ -46,7 +46,7 @@ def test_what_is_older_than_the_window_is_left_out() -> None:
     assert later[(1000).bit_length()] == 0
 
 
-def test_a_silent_window_tells_of_the_time_before() -> None:
+def test_a_silent_window_shows_the_time_before() -> None:
     recent = Recent()
     histogram = Histogram()
     histogram.add(1000)

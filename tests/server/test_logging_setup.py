@@ -39,7 +39,7 @@ def record(message: str, *, is_error: bool = False, **facts: object) -> logging.
     return made
 
 
-def test_json_says_who_and_what_it_is_about() -> None:
+def test_json_names_the_logger_and_the_subject() -> None:
     line = JsonFormatter(3).format(record("closing\nit", created=1_700_000_000.25, msecs=250.0, **FACTS))
     entry = json.loads(line)
     assert datetime.fromisoformat(entry.pop("time")) == datetime.fromtimestamp(1_700_000_000.25, UTC)

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from ottla.server.metric_families import DIALECTS, FAMILIES, alias, exported_names
+from ottla.server.metric_families import DIALECTS, FAMILIES, alias
+from tests.server.metric_names import exported_names
 
 DASHBOARDS = Path(__file__).resolve().parents[2] / "dashboards"
 WORDS_OF_PROMQL = frozenset({"sum", "max", "min", "avg", "rate", "increase", "by", "without", "on", "label_values"})

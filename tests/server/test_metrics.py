@@ -19,12 +19,13 @@ from ottla.replication.partition import Partition
 from ottla.replication.stage_space import CHARGE_BYTES_MIN
 from ottla.replication.stages import Token
 from ottla.server.app import BrokerServer
-from ottla.server.metric_families import FAMILIES, GROUPS, SUMMARY, exported_names
+from ottla.server.metric_families import FAMILIES, GROUPS, SUMMARY
 from ottla.server.metric_page import Page, escape, labels_text
 from ottla.server.metrics import BrokerParts, Metrics
 from ottla.wire.messages.metadata import MetadataRequest
 from ottla.wire.records import Record, encode_batch
 from tests.server.conftest import MakeServer
+from tests.server.metric_names import exported_names
 from tests.server.threads import run_until
 from tools.bench import metrics_cost
 
@@ -246,7 +247,7 @@ def test_names_of_any_kind_are_escaped() -> None:
     assert escape("plain") == "plain"
 
 
-def test_two_scrapes_at_once_tell_the_same(make_server: MakeServer) -> None:
+def test_two_scrapes_at_once_are_equal(make_server: MakeServer) -> None:
     server = make_server()
     for number in range(5):
         create(server, f"topic-{number}", 60)

@@ -108,7 +108,7 @@ def test_the_first_process_reaps_and_can_be_made_to_stop(loop: str) -> None:
     assert (done.stdout, done.returncode) == ("reaped\n", 128 + signal.SIGTERM), done.stderr
 
 
-def test_a_broker_tells_systemd_when_it_serves_reloads_and_stops(tmp_path: Path) -> None:
+def test_a_broker_notifies_systemd_when_it_serves_reloads_and_stops(tmp_path: Path) -> None:
     path, config, log = str(tmp_path / "notify"), tmp_path / "server.properties", tmp_path / "log"
     config.write_text("log.retention.ms=1000\nnum.partitions=2\n")
     options = ["--port", "0", "--data-dir", str(tmp_path / "data"), "--config", str(config)]

@@ -86,7 +86,7 @@ def test_a_deleted_topic_is_forgotten(make_server: MakeServer, loop: asyncio.Abs
     assert ask(loop, server.node.share_persister.delete, gone) is ErrorCode.NONE
 
 
-def test_a_stop_answers_who_waits(loop: asyncio.AbstractEventLoop, tmp_path: Path) -> None:
+def test_a_stop_answers_waiting_requests(loop: asyncio.AbstractEventLoop, tmp_path: Path) -> None:
     server = BrokerServer(loop, config_for(tmp_path, "ottla.flush.on.ack=true", *SETTINGS))
     server.start()
     create(server, "orders")

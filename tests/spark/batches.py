@@ -8,6 +8,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from ottla.client import Fetched, TopicPartition
+from ottla.wire.batch_header import LOG_APPEND_TIME, set_max_timestamp
 from ottla.wire.records import Headers, Record, encode_batch, iter_records, read_batch_header, rewrite_batch
 
 PARTITION = TopicPartition("orders", 3)
@@ -35,9 +36,10 @@ def logs(draw: st.DrawFn) -> list[bytearray]:
             records,
             base_offset=offset,
             codec=draw(st.integers(0, 4)),
-            log_append_time_ms=draw(st.none() | st.just(NOW_MS + 5)),
             is_transactional=draw(st.booleans()),
         )
+        if draw(st.booleans()):
+            set_max_timestamp(batch, 0, LOG_APPEND_TIME, NOW_MS + 5)
         header = read_batch_header(batch)
         offset = header.next_offset
         if draw(st.booleans()):

@@ -6,18 +6,19 @@
 from __future__ import annotations
 
 import os
+import tempfile
 import uuid
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 import ottla.client
 from ottla.client import Client
-from ottla.spark.connections import close_clients
-from ottla.spark.relay import close_relays
 from ottla.testing.broker import Broker
 from ottla.testing.handle import BrokerHandle
 from ottla.testing.plugin import BOOTSTRAP_VARIABLE
+from tests.spark.kept_connections import close_clients, close_relays
 from tests.spark.pipeline import Pipeline, wait_for_topic
 
 
@@ -33,6 +34,12 @@ def broker() -> Iterator[BrokerHandle]:
         yield handle
         close_clients()
         handle.close()
+
+
+@pytest.fixture
+def own_temporary_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Puts what goes to the host's temporary directory into one that only this test uses."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
 
 
 @pytest.fixture

@@ -12,6 +12,9 @@ from ottla.spark.batch_range import BatchRange, find_batch_range, find_query_id,
 from ottla.spark.decision import Offsets
 from ottla.spark.errors import OffsetConflictError
 from ottla.spark.offset_json import write_offsets
+from ottla.spark.spool import spool_root
+
+pytestmark = pytest.mark.usefixtures("own_temporary_directory")
 
 A, B = TopicPartition("in", 0), TopicPartition("other", 0)
 CONFIG = '{"batchWatermarkMs":0,"batchTimestampMs":1700000000000,"conf":{}}'
@@ -51,10 +54,10 @@ def test_a_checkpoint_without_topic_ids_is_gone_on_with(tmp_path: Path) -> None:
 
 
 def test_topic_ids_go_by_the_rendezvous_file(tmp_path: Path) -> None:
-    leave_range("g", {A: 2}, {A: 9}, {"in": "x"}, rendezvous=tmp_path)
-    assert find_batch_range(None, 5, group="g", rendezvous=tmp_path) == BatchRange({A: 2}, {A: 9}, {"in": "x"})
-    mark_used("g", 5, rendezvous=tmp_path)
-    assert find_batch_range(None, 6, group="g", rendezvous=tmp_path) == BatchRange({A: 9}, {A: 9}, {"in": "x"})
+    leave_range("g", {A: 2}, {A: 9}, {"in": "x"})
+    assert find_batch_range(None, 5, group="g") == BatchRange({A: 2}, {A: 9}, {"in": "x"})
+    mark_used("g", 5)
+    assert find_batch_range(None, 6, group="g") == BatchRange({A: 9}, {A: 9}, {"in": "x"})
 
 
 def test_sources_of_one_group_are_taken_together_and_others_left_out(tmp_path: Path) -> None:
@@ -76,11 +79,11 @@ def test_a_query_without_our_source_counts_its_batches(tmp_path: Path) -> None:
 
 def test_the_start_of_the_first_batch_is_the_planned_one_if_it_is_known(tmp_path: Path) -> None:
     _log(tmp_path, 0, _line({A: 9}))
-    assert find_batch_range(str(tmp_path), 0, group="g", rendezvous=tmp_path) == BatchRange(None, {A: 9})
-    leave_range("g", {A: 2}, {A: 9}, rendezvous=tmp_path)
-    assert find_batch_range(str(tmp_path), 0, group="g", rendezvous=tmp_path) == BatchRange({A: 2}, {A: 9})
-    leave_range("g", {A: 9}, {A: 12}, rendezvous=tmp_path)
-    assert find_batch_range(str(tmp_path), 0, group="g", rendezvous=tmp_path) == BatchRange(None, {A: 9})
+    assert find_batch_range(str(tmp_path), 0, group="g") == BatchRange(None, {A: 9})
+    leave_range("g", {A: 2}, {A: 9})
+    assert find_batch_range(str(tmp_path), 0, group="g") == BatchRange({A: 2}, {A: 9})
+    leave_range("g", {A: 9}, {A: 12})
+    assert find_batch_range(str(tmp_path), 0, group="g") == BatchRange(None, {A: 9})
 
 
 def test_a_start_that_is_not_in_the_log_is_unknown(tmp_path: Path) -> None:
@@ -98,42 +101,42 @@ def test_another_format_of_the_log_is_refused(tmp_path: Path) -> None:
 def test_a_checkpoint_on_another_file_system_needs_the_rendezvous(tmp_path: Path) -> None:
     checkpoint = "s3a://bucket/checkpoint"
     with pytest.raises(OffsetConflictError, match=r"range of batch 5 cannot be found.*s3a"):
-        find_batch_range(checkpoint, 5, group="g", rendezvous=tmp_path)
-    leave_range("g", {A: 2}, {A: 9}, rendezvous=tmp_path)
-    assert find_batch_range(checkpoint, 5, group="g", rendezvous=tmp_path) == BatchRange({A: 2}, {A: 9})
+        find_batch_range(checkpoint, 5, group="g")
+    leave_range("g", {A: 2}, {A: 9})
+    assert find_batch_range(checkpoint, 5, group="g") == BatchRange({A: 2}, {A: 9})
     with pytest.raises(OffsetConflictError):
-        find_batch_range(checkpoint, 5, group="another", rendezvous=tmp_path)
+        find_batch_range(checkpoint, 5, group="another")
 
 
 def test_a_used_rendezvous_means_that_nothing_moved(tmp_path: Path) -> None:
-    leave_range("g", {A: 2}, {A: 9}, rendezvous=tmp_path)
-    mark_used("g", 5, rendezvous=tmp_path)
-    assert find_batch_range(None, 5, group="g", rendezvous=tmp_path) == BatchRange({A: 2}, {A: 9})
-    assert find_batch_range(None, 6, group="g", rendezvous=tmp_path) == BatchRange({A: 9}, {A: 9})
-    mark_used("g", 6, rendezvous=tmp_path)
-    assert find_batch_range(None, 7, group="g", rendezvous=tmp_path) == BatchRange({A: 9}, {A: 9})
+    leave_range("g", {A: 2}, {A: 9})
+    mark_used("g", 5)
+    assert find_batch_range(None, 5, group="g") == BatchRange({A: 2}, {A: 9})
+    assert find_batch_range(None, 6, group="g") == BatchRange({A: 9}, {A: 9})
+    mark_used("g", 6)
+    assert find_batch_range(None, 7, group="g") == BatchRange({A: 9}, {A: 9})
     for batch_id in (5, 8):  # of another driver, or of a checkpoint that is not this one
         with pytest.raises(OffsetConflictError, match=rf"range of batch {batch_id} cannot be found"):
-            find_batch_range(None, batch_id, group="g", rendezvous=tmp_path)
-    mark_used("another", 5, rendezvous=tmp_path)
+            find_batch_range(None, batch_id, group="g")
+    mark_used("another", 5)
 
 
 def test_several_sources_of_a_group_need_the_offset_log(tmp_path: Path) -> None:
     for _ in range(2):
-        leave_range("g", {A: 2}, {A: 9}, rendezvous=tmp_path)
-        leave_range("g", {B: 0}, {B: 3}, rendezvous=tmp_path)
+        leave_range("g", {A: 2}, {A: 9})
+        leave_range("g", {B: 0}, {B: 3})
         with pytest.raises(OffsetConflictError, match=r"checkpointLocation: several sources .*group='g'.*s3a://"):
-            find_batch_range("s3a://bucket/c", 0, group="g", rendezvous=tmp_path)
-    leave_range("g", {B: 0}, {B: 3}, rendezvous=tmp_path)
-    assert find_batch_range(None, 0, group="g", rendezvous=tmp_path) == BatchRange({B: 0}, {B: 3})
+            find_batch_range("s3a://bucket/c", 0, group="g")
+    leave_range("g", {B: 0}, {B: 3})
+    assert find_batch_range(None, 0, group="g") == BatchRange({B: 0}, {B: 3})
 
 
 def test_a_damaged_rendezvous_is_none(tmp_path: Path) -> None:
-    leave_range("g", {A: 2}, {A: 9}, rendezvous=tmp_path)
+    leave_range("g", {A: 2}, {A: 9})
     for text in ("", "{}", "[]", '{"start": 1, "end": 2, "used_by": null, "several": false}'):
-        next(tmp_path.glob("*.range")).write_text(text)
+        next(spool_root().glob("*.range")).write_text(text)
         with pytest.raises(OffsetConflictError, match=r"cannot be found"):
-            find_batch_range(None, 5, group="g", rendezvous=tmp_path)
+            find_batch_range(None, 5, group="g")
 
 
 def test_the_query_id_stands_in_the_checkpoint(tmp_path: Path) -> None:

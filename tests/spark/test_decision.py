@@ -110,7 +110,7 @@ def test_a_batch_that_moves_no_offset_must_follow_the_last_one(query_id: str, la
 
 
 def test_offsets_that_another_tool_committed_do_not_decide_a_batch_that_moves_none() -> None:
-    with pytest.raises(OffsetConflictError, match=r"moves no offset.*but none"):
+    with pytest.raises(OffsetConflictError, match=r"moves no offset.*: none"):
         is_committed(_batch(END, END), {A: Committed(8), B: Committed(10)})
 
 

@@ -107,9 +107,10 @@ def sending_in_the_background(driver: Driver, output: TaskOutput, batch_id: int)
 # Spark's tasks
 
 
-def test_speculation_and_zombie_tasks_leave_output_that_no_commit_names(pipeline: Pipeline, client: Client, tmp_path: Path) -> None:
+@pytest.mark.usefixtures("own_temporary_directory")
+def test_speculation_and_zombie_tasks_leave_output_that_no_commit_names(pipeline: Pipeline, client: Client) -> None:
     """Two attempts of a task run at once: the driver gets the message of one, and the other ends whenever it likes."""
-    spool = Spool.create(None, parent=tmp_path)
+    spool = Spool.create(None)
     outputs: list[TaskOutput] = []
     zombie = spool.open("0-0")
     for partition, rows in pipeline.rows(0, "zombie").items():

@@ -89,11 +89,12 @@ def test_output_beyond_the_bound_is_refused_before_anything_is_sent(pipeline: Pi
     assert driver.relay._client is None
 
 
+@pytest.mark.usefixtures("own_temporary_directory")
 def test_output_that_is_damaged_aborts_the_transaction_at_once(
-    pipeline: Pipeline, client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    pipeline: Pipeline, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sending, "SLICE_BYTES_MAX", 5 * len(encode(b"0")))
-    spool = Spool.create(None, parent=tmp_path)
+    spool = Spool.create(None)
     with spool.open("0-0") as writer:
         for number in range(12):
             writer.append(TopicPartition(pipeline.sink, 0), encode(b"%d" % number), 1)

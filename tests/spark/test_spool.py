@@ -16,6 +16,8 @@ from ottla.spark.errors import OutputError, SpoolError
 from ottla.spark.spool import STALE_S, Spool, SpoolWriter, TaskOutput, discard, output_bytes_max, spool_root
 from tests.spark.encoded import encode
 
+pytestmark = pytest.mark.usefixtures("own_temporary_directory")
+
 A, B = TopicPartition("out", 0), TopicPartition("out", 1)
 BATCHES = [(A, encode(b"a", b"b"), 2), (B, encode(b"c"), 1), (A, encode(b"d" * 5000), 1)]
 
@@ -32,7 +34,7 @@ def _read(output: TaskOutput) -> list[tuple[TopicPartition, bytearray, int]]:
 
 
 def test_a_task_that_sees_the_directory_sends_a_path(tmp_path: Path) -> None:
-    spool = Spool.create("checkpoint", parent=tmp_path)
+    spool = Spool.create("checkpoint")
     output = pickle.loads(pickle.dumps(_written(pickle.loads(pickle.dumps(spool)))))
     assert output.path is not None and output.data == ()
     assert (output.partitions, output.rows, output.size_bytes) == ((A, B), 4, sum(len(data) for _, data, _ in BATCHES))
@@ -42,7 +44,7 @@ def test_a_task_that_sees_the_directory_sends_a_path(tmp_path: Path) -> None:
 
 
 def test_a_task_elsewhere_sends_the_bytes(tmp_path: Path) -> None:
-    spool = Spool.create(None, parent=tmp_path)
+    spool = Spool.create(None)
     for elsewhere in (spool._replace(directory=str(tmp_path / "not-there")), spool._replace(token="of another host")):
         output = pickle.loads(pickle.dumps(_written(elsewhere)))
         assert output.path is None and len(output.data) == 3
@@ -50,7 +52,7 @@ def test_a_task_elsewhere_sends_the_bytes(tmp_path: Path) -> None:
 
 
 def test_batches_that_are_read_are_the_drivers_own(tmp_path: Path) -> None:
-    for spool in (Spool.create(None, parent=tmp_path), Spool("/not/there", "token")):
+    for spool in (Spool.create(None), Spool("/not/there", "token")):
         output = _written(spool)
         for batch in output.batches():
             batch.data[43:57] = bytes(14)  # stamped with a producer id
@@ -59,7 +61,7 @@ def test_batches_that_are_read_are_the_drivers_own(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("damage", ["gone", "cut", "flipped", "foreign"])
 def test_a_damaged_file_is_an_error_and_no_output(tmp_path: Path, damage: str) -> None:
-    output = _written(Spool.create(None, parent=tmp_path))
+    output = _written(Spool.create(None))
     assert output.path is not None
     file = Path(output.path)
     data = file.read_bytes()
@@ -84,7 +86,7 @@ def test_a_damaged_message_is_an_error() -> None:
 
 
 def test_output_beyond_the_bound_is_refused_by_the_option_s_name(tmp_path: Path) -> None:
-    spool = Spool.create(None, parent=tmp_path)
+    spool = Spool.create(None)
     with pytest.raises(OutputError, match=r"^maxOutputBytes=1000: "):
         _written(spool, bytes_max=1000)
     assert os.listdir(spool.directory) == ["token"]
@@ -92,7 +94,7 @@ def test_output_beyond_the_bound_is_refused_by_the_option_s_name(tmp_path: Path)
 
 
 def test_a_task_that_fails_leaves_no_file(tmp_path: Path) -> None:
-    spool = Spool.create(None, parent=tmp_path)
+    spool = Spool.create(None)
     with pytest.raises(ZeroDivisionError), spool.open("1-1") as writer:
         writer.append(*BATCHES[0])
         raise ZeroDivisionError
@@ -100,7 +102,7 @@ def test_a_task_that_fails_leaves_no_file(tmp_path: Path) -> None:
 
 
 def test_attempts_of_one_task_do_not_share_a_file(tmp_path: Path) -> None:
-    spool = Spool.create(None, parent=tmp_path)
+    spool = Spool.create(None)
     first, second = spool.open("0-0"), spool.open("0-0")
     first.append(*BATCHES[0])
     second.append(*BATCHES[1])
@@ -108,7 +110,7 @@ def test_attempts_of_one_task_do_not_share_a_file(tmp_path: Path) -> None:
 
 
 def test_a_disk_that_refuses_is_an_error_with_the_path(tmp_path: Path) -> None:
-    writer = Spool.create(None, parent=tmp_path).open("0-0")
+    writer = Spool.create(None).open("0-0")
     assert writer._file is not None
     writer._file.close()
     writer._file = open("/dev/full", "wb", buffering=16)  # noqa: SIM115  closed by the writer
@@ -119,8 +121,8 @@ def test_a_disk_that_refuses_is_an_error_with_the_path(tmp_path: Path) -> None:
 
 
 def test_directories_go_with_their_batch_and_those_of_earlier_tries(tmp_path: Path) -> None:
-    failed, spool = Spool.create("checkpoint", parent=tmp_path), Spool.create("checkpoint", parent=tmp_path)
-    other, job = Spool.create("another", parent=tmp_path), Spool.create(None, parent=tmp_path)
+    failed, spool = Spool.create("checkpoint"), Spool.create("checkpoint")
+    other, job = Spool.create("another"), Spool.create(None)
     discard([None, _written(spool), None, _written(Spool("/not/there", ""))])
     assert {one.directory for one in (failed, spool, other, job) if os.path.exists(one.directory)} == {other.directory, job.directory}
     output = _written(job)
@@ -134,16 +136,16 @@ def test_directories_go_with_their_batch_and_those_of_earlier_tries(tmp_path: Pa
 def test_what_a_killed_driver_left_is_swept(tmp_path: Path) -> None:
     gone = subprocess.Popen([sys.executable, "-c", ""])
     gone.wait()
-    of_dead, old = Spool.create("a", parent=tmp_path, owner=gone.pid), Spool.create("b", parent=tmp_path)
-    alive = Spool.create("c", parent=tmp_path, owner=1)
+    of_dead, old = Spool.create("a", owner=gone.pid), Spool.create("b")
+    alive = Spool.create("c", owner=1)
     os.utime(old.directory, (0, time.time() - STALE_S - 1))
-    Spool.create("d", parent=tmp_path)
+    Spool.create("d")
     assert [os.path.exists(one.directory) for one in (of_dead, old, alive)] == [False, False, True]
 
 
 def test_the_directory_is_the_user_s_alone(tmp_path: Path) -> None:
-    root = spool_root(tmp_path)
+    root = spool_root()
     assert root.stat().st_mode & 0o777 == 0o700
     root.chmod(0o755)
     with pytest.raises(SpoolError, match=r"open to others"):
-        spool_root(tmp_path)
+        spool_root()

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from pathlib import Path
 
 import pytest
 
-from ottla.spark.spool import spool_root
 from ottla.testing.broker import Broker
 from tests.spark_jobs.cluster import Cluster
 from tests.spark_jobs.cluster_program import FAULTY
@@ -16,11 +16,16 @@ from tests.spark_jobs.copied import Copy
 ANSWER_S = 170.0
 
 
+def spools_in(temporary_directory: Path) -> set[Path]:
+    """The output of tasks that is kept below a directory for temporary files."""
+    return set(temporary_directory.glob(f"ottla-spool-{os.getuid()}/*"))
+
+
 @pytest.mark.parametrize("fault", FAULTY)
 def test_task_retry_lost_executor_and_stage_retry_leave_one_winner_a_partition(
     cluster: Cluster, broker: Broker, tmp_path: Path, fault: str
 ) -> None:
-    before = set(spool_root(cluster.directory).iterdir())
+    before = spools_in(cluster.directory)
     copy = Copy(broker.direct_server, tmp_path, rows=600, batches=2)
     cluster.submit(copy.job(fault=fault))
     answer = cluster.answer(ANSWER_S)
@@ -31,5 +36,5 @@ def test_task_retry_lost_executor_and_stage_retry_leave_one_winner_a_partition(
     again = {int(name.rpartition("-")[2]) for name, count in attempts.items() if count > 1}
     assert again >= set(FAULTY[fault]), "each of these tasks was run twice in one batch"
     copy.check()
-    left = [path for path in set(spool_root(cluster.directory).iterdir()) - before if path.is_dir()]
+    left = [path for path in spools_in(cluster.directory) - before if path.is_dir()]
     assert left == [], "files of failed attempts are removed with their batch"

@@ -23,7 +23,7 @@ def batch(*values: bytes, is_transactional: bool = True, **options: object) -> b
 
 
 def with_records(count: int) -> bytearray:
-    """A compressed batch whose header says so many records; what is in it nobody looks at."""
+    """A compressed batch whose header has this number of records; its contents are not checked."""
     data = batch(b"a", codec=CODEC_LZ4)
     pack_into(">i", data, 23, count - 1)
     pack_into(">i", data, 57, count)

@@ -17,6 +17,9 @@ VAGUE_NAMES = frozenset({"utils", "util", "helpers", "helper", "common", "manage
 Complaint = tuple[int, str]
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
+# Riddles where the field has a word (send, answer, notify, read); also in names, but not within another word.
+_RIDDLES = "told|tells?|telling|saw|hears?|heard|hearing|nobody|whoever|strangers?|out loud"
+_UNWANTED = re.compile(rf"(?<![a-z])({_RIDDLES})(?![a-z])", re.IGNORECASE)
 _UNFINISHED = re.compile(r"\b(TODO|FIXME|XXX|NotImplementedError)\b")
 _QUESTION = re.compile(r".*\?$|(What|How|Why|When|Where|Who) (do|does)\b")
 # Hosts that files are downloaded from, and paths that exist on one machine only.
@@ -56,6 +59,11 @@ def file_length(text: str) -> Iterator[Complaint]:
 def unfinished(text: str) -> Iterator[Complaint]:
     """Words of unfinished work."""
     yield from _matches(_UNFINISHED, text)
+
+
+def unwanted_words(text: str) -> Iterator[Complaint]:
+    """Words that the code and its documentation do not use."""
+    yield from _matches(_UNWANTED, text)
 
 
 def foreign_places(text: str) -> Iterator[Complaint]:

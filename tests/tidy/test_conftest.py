@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 
-def test_a_missing_program_is_skipped_or_fails_by_who_reads(need_program: Callable[[str], str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_program_skips_here_and_fails_in_ci(need_program: Callable[[str], str], monkeypatch: pytest.MonkeyPatch) -> None:
     assert need_program("sh").endswith("/sh")
     monkeypatch.delenv("CI", raising=False)
     with pytest.raises(pytest.skip.Exception, match="nothing-like-it is not installed"):

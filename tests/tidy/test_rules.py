@@ -82,6 +82,12 @@ def test_texts_are_searched_for_unfinished_work_and_foreign_places() -> None:
     assert list(rules.foreign_places("a/work/b or the root/leaf of /data and /tmp")) == []
 
 
+def test_texts_are_searched_for_unwanted_words() -> None:
+    bad = ["# The broker told us.", "def test_it_is_told() -> None:", "_TOLD = 1", "Nobody is there", "strangers.py", "says it out loud"]
+    assert [line for line, _ in rules.unwanted_words("\n".join(bad))] == [1, 2, 3, 4, 5, 6]
+    assert list(rules.unwanted_words("sawtooth, intellect, shears, tolderly\nhashear = seen")) == []
+
+
 def test_a_file_may_have_499_lines() -> None:
     assert list(rules.file_length("x\n" * 499)) == []
     assert list(rules.file_length("x\n" * 500))

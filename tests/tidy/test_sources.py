@@ -63,6 +63,11 @@ def test_nothing_is_called_done_before_it_is() -> None:
     _check_texts([path for path in python_files("ottla", "tools", "tests") if path not in NAMES_THE_FORBIDDEN], rules.unfinished)
 
 
+def test_names_and_sentences_use_plain_words() -> None:
+    prose = [path for path in text_files() if path.suffix in (".py", ".java", ".md", ".html") and path not in NAMES_THE_FORBIDDEN]
+    _check_texts(prose, rules.unwanted_words)
+
+
 def test_broken_invariants_are_not_swallowed() -> None:
     _check_trees([path for path in python_files("ottla") if path not in MAY_CATCH_EVERYTHING], rules.swallowed_exceptions)
 

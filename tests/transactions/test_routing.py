@@ -135,24 +135,26 @@ def test_every_command_is_answered_without_a_coordinator() -> None:
     coordinators = broker.coordinators
     coordinators.add_partitions("tx", IDENTITY, [T0], 0, results.append)
     coordinators.verify_partitions("tx", IDENTITY, [T0, T1], results.append)
-    coordinators.verify_offsets("tx", IDENTITY, "g", results.append)
     coordinators.end("tx", IDENTITY, True, 2, results.append)
     coordinators.describe("tx", results.append)
     no = ErrorCode.NOT_COORDINATOR
-    assert results == [no, {T0: no, T1: no}, no, EndResult(no), no]
+    assert results == [no, {T0: no, T1: no}, EndResult(no), no]
 
 
 def test_the_offsets_of_a_group_are_a_partition_like_any_other() -> None:
     broker = Broker()
     broker.activate()
     identity = ProducerIdAndEpoch(*broker.init("tx")[1:3])
-    results: list[ErrorCode] = []
-    broker.coordinators.verify_offsets("tx", identity, "ggg", results.append)
-    broker.coordinators.add_offsets("tx", identity, "ggg", 0, results.append)
-    broker.coordinators.verify_offsets("tx", identity, "ggg", results.append)
-    assert results == [ErrorCode.TRANSACTION_ABORTABLE, ErrorCode.NONE, ErrorCode.NONE]
+    offsets = TopicPartition("__consumer_offsets", 3)
+    verified: list[dict[TopicPartition, ErrorCode]] = []
+    added: list[ErrorCode] = []
+    broker.coordinators.verify_partitions("tx", identity, [offsets], verified.append)
+    broker.coordinators.add_offsets("tx", identity, "ggg", 0, added.append)
+    broker.coordinators.verify_partitions("tx", identity, [offsets], verified.append)
+    assert verified == [{offsets: ErrorCode.TRANSACTION_ABORTABLE}, {offsets: ErrorCode.NONE}]
+    assert added == [ErrorCode.NONE]
     metadata = broker.coordinators.host_of("tx").machine.shard.transactions["tx"]
-    assert metadata.partitions == {TopicPartition("__consumer_offsets", 3)}
+    assert metadata.partitions == {offsets}
 
 
 def test_another_broker_is_asked_for_what_it_coordinates() -> None:

@@ -92,7 +92,7 @@ def test_counts_must_be_the_last_offset_delta_and_one() -> None:
         assert code_of(batch) is ErrorCode.INVALID_RECORD, count
 
 
-def test_damage_on_the_way_is_told_apart() -> None:
+def test_damage_on_the_way_is_distinguished() -> None:
     batch = encode_batch(SAMPLE)
     for position in (17, 20, 21, 43, 61, len(batch) - 1):
         broken = bytearray(batch)

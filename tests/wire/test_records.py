@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ottla.base.errors import WireError
+from ottla.wire.batch_header import set_max_timestamp
 from ottla.wire.records import (
     BATCH_OVERHEAD,
     CODEC_GZIP,
@@ -243,7 +244,8 @@ def test_python_clients_read_our_batches(codec: int) -> None:
 
 
 def test_log_append_time_stands_for_every_record() -> None:
-    batch = encode_batch(SAMPLE, log_append_time_ms=NOW + 999)
+    batch = encode_batch(SAMPLE)
+    set_max_timestamp(batch, 0, LOG_APPEND_TIME, NOW + 999)
     assert read_batch_header(batch).timestamp_type == LOG_APPEND_TIME
     assert {record.timestamp for record in read_records(batch)} == {NOW + 999}
 
@@ -286,8 +288,9 @@ def test_a_delete_horizon_stays_until_the_batch_is_empty() -> None:
 
 
 def test_rewriting_under_log_append_time_keeps_the_brokers_time() -> None:
-    header = read_batch_header(encode_batch(SAMPLE, base_offset=100, log_append_time_ms=NOW + 999))
-    rewritten = rewrite_batch(header, SAMPLE[:2])
+    batch = encode_batch(SAMPLE, base_offset=100)
+    set_max_timestamp(batch, 0, LOG_APPEND_TIME, NOW + 999)
+    rewritten = rewrite_batch(read_batch_header(batch), SAMPLE[:2])
     assert read_batch_header(rewritten).max_timestamp == NOW + 999
     assert {record.timestamp for record in read_records(rewritten)} == {NOW + 999}
 

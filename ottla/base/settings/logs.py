@@ -169,7 +169,7 @@ class LogSettings:
         is_internal=True,
     )
     ottla_flush_on_ack = boolean(
-        "ottla.flush.on.ack", False, "No acknowledgement before the bytes are on the disk; one fsync serves all who wait."
+        "ottla.flush.on.ack", False, "No acknowledgement before the bytes are on the disk; one fsync serves all waiting requests."
     )
     ottla_batch_decompressed_max_bytes = integer(
         "ottla.batch.decompressed.max.bytes",

@@ -1,4 +1,4 @@
-"""Settings of who this broker is and how it is reached: identity, listeners, connections, requests, and the metadata store.
+"""Settings of the network side: identity, listeners, connections, requests, and the metadata store.
 
 Every limit of the network side is here, each with its unit in the name or the sentence.
 """

@@ -178,7 +178,7 @@ def _whole_frames(side: _Side) -> Iterator[bytes]:
 def _frame_of(
     piece: Piece, raw: bytes, clients: set[Endpoint], port: int | None, asked: dict[tuple[Endpoint, Endpoint, int], tuple[int, int]]
 ) -> Frame | None:
-    """Explains a frame as request or response: the client is who opened the connection, else who sends what looks like requests."""
+    """Explains a frame as request or response: the client opened the connection, or else sends what looks like requests."""
     correlation_id = int.from_bytes(raw[4:8], "big", signed=True)
     question = asked.pop((piece.target, piece.source, correlation_id), None)
     if port is not None:

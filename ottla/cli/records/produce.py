@@ -43,7 +43,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     add("-Z", "--tombstone", action="store_true", help="an empty value is a tombstone (null)")
     add("-p", "--partition", type=int, default=-1, metavar="N", help="the partition (default: by key, else round-robin)")
     add("-z", "--compression-codec", nargs="?", const="gzip", choices=CODEC_NAMES, metavar="CODEC", help="|".join(CODEC_NAMES))
-    add("--acks", "--request-required-acks", dest="acks", metavar="-1|0|1|all", help="0, 1 or all: who must have a record (default all)")
+    add("--acks", "--request-required-acks", dest="acks", metavar="-1|0|1|all", help="0, 1 or all replicas that must have it (default all)")
     add("--sync", action="store_true", help="wait for each record")
     add("--batch-size", "--max-partition-memory-bytes", type=int, dest="batch_size", metavar="BYTES", help="size of a batch")
     add("--timeout", type=int, dest="linger_ms", metavar="MS", help="send after this time without new input (default 5)")

@@ -244,14 +244,12 @@ def commit_offsets(
     *,
     generation: int = -1,
     member_id: str = "",
-    leader_epochs: Mapping[TopicPartition, int] | None = None,
 ) -> Procedure[dict[TopicPartition, KafkaError | None]]:
     """Commits offsets; without generation and member as an administrator does, which needs the group to be inactive."""
     from ottla.wire.messages import offset_commit as wire
 
-    epochs = leader_epochs or {}
     full = {
-        partition: offset if isinstance(offset, Committed) else Committed(offset, epochs.get(partition, -1), "")
+        partition: offset if isinstance(offset, Committed) else Committed(offset, -1, "")
         for partition, offset in offsets.items()
     }
     topics = [

@@ -52,7 +52,7 @@ def test_list_shows_type_state_and_protocol(cluster: Cluster, ottla: Ottla, topi
     assert ottla("group", "list", "--state", "Emty").code == 2
 
 
-def test_describe_shows_who_reads_what_and_how_far(cluster: Cluster, broker: Broker, ottla: Ottla, topic: str, group: str) -> None:
+def test_describe_shows_members_partitions_and_lag(cluster: Cluster, broker: Broker, ottla: Ottla, topic: str, group: str) -> None:
     write(cluster, topic, 5)
     commit(cluster, group, topic, 2)
     with Cluster(broker.bootstrap_server, timeout_s=10, client_id="reader") as own, Consumer(own, group_id=group) as member:

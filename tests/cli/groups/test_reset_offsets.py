@@ -258,7 +258,7 @@ def test_json_has_old_new_and_distance(cluster: Cluster, run: Ottla) -> None:
 
 
 def test_a_group_without_commits_has_nothing_to_take_over(ottla: Ottla, topic: str) -> None:
-    refused = ottla("group", "reset-offsets", "--group", "g", "--topic", topic, "--to-group", "nobody", "--execute", "-o", "json")
+    refused = ottla("group", "reset-offsets", "--group", "g", "--topic", topic, "--to-group", "missing", "--execute", "-o", "json")
     assert (refused.code, json.loads(refused.out)["error"]["name"], refused.err.count("\n")) == (1, "GROUP_ID_NOT_FOUND", 1)
 
 

@@ -103,7 +103,7 @@ def test_a_directory_is_all_of_its_files(offline: Ottla, partition: Path) -> Non
 
 
 def test_hex_names_every_byte_of_every_file(offline: Ottla, partition: Path) -> None:
-    """Each byte of a file stands in exactly one span (what was compressed is shown twice: packed, and what came out)."""
+    """Each byte of a file stands in exactly one span (compressed bytes are shown twice, packed and unpacked)."""
     result = offline("log", "dump", partition, "--hex", "-o", "json")
     for found in json.loads(result.out)["files"]:
         data = Path(found["file"]).read_bytes()

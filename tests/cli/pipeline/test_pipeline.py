@@ -111,7 +111,7 @@ def test_status_of_a_file_adds_what_its_state_file_knows(ottla: Ottla, pipeline:
 
 
 def test_status_of_a_group_without_a_pipeline(ottla: Ottla) -> None:
-    result = ottla("pipeline", "status", "never-heard-of", "-o", "json")
+    result = ottla("pipeline", "status", "missing", "-o", "json")
     assert result.code == 1
     assert json.loads(result.out)["error"]["name"] == "GROUP_ID_NOT_FOUND"
 

@@ -42,7 +42,7 @@ def test_tokens_of_kcat() -> None:
             token_formatter(wrong)
 
 
-def test_json_tells_bytes_from_text_and_empty_from_nothing() -> None:
+def test_json_distinguishes_bytes_from_text_and_empty_from_null() -> None:
     binary = json.loads(json_formatter("t", 0, HEADER, Record(0, 0, b"\xff", b"", (("h", b"\xfe"),))))
     assert binary["key_base64"] == "/w==" and binary["payload"] == "" and "payload_base64" not in binary
     assert json.loads(json_formatter("t", 0, HEADER, EMPTY))["payload"] is None

@@ -61,7 +61,7 @@ def test_text_that_is_no_json_stays_text() -> None:
         "lambda: 1",
         "[x for x in headers]",
         "x := 1",
-        "nobody == 1",
+        "missing == 1",
         "f'{key}'",
         "key if 1 else 2",
         "*key",

@@ -150,7 +150,7 @@ def test_describe(ottla: Ottla, writer: Writer, place: TopicPartition) -> None:
 
 
 def test_an_unknown_id(ottla: Ottla) -> None:
-    code, shown = ottla("describe", "nobody")
+    code, shown = ottla("describe", "missing")
     assert code == 1 and "TRANSACTIONAL_ID_NOT_FOUND" in shown
 
 
@@ -244,7 +244,7 @@ def test_the_previous_owner_is_fenced(ottla: Ottla, prepared: Writer, place: Top
 
 def test_what_is_not_prepared_is_not_finished(ottla: Ottla, writer: Writer) -> None:
     assert ottla("finish", writer.name, "--commit", "--yes")[0] == 1
-    assert ottla("finish", "nobody", "--abort", "--yes")[0] == 1
+    assert ottla("finish", "missing", "--abort", "--yes")[0] == 1
     assert ottla("finish", writer.name, "--state", "seven", "--yes")[0] == 2
     assert ottla("finish", writer.name, "--yes")[0] == 2
 

@@ -240,7 +240,7 @@ class World:
         try:
             call(*arguments)
         except Exception:
-            pass  # refused, and nobody waits for the answer
+            pass  # refused, and no driver waits for the answer
 
     def _start_driver(self) -> None:
         self._started += 1

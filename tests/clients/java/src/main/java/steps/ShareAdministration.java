@@ -121,7 +121,7 @@ final class ShareAdministration {
 
     private Object unknown() throws Exception {
         String topic = clients.topic(1);
-        String group = clients.fresh("nobody");
+        String group = clients.fresh("missing");
         List<Object> found = new ArrayList<>();
         try (Admin admin = clients.admin()) {
             found.add(refusal(() -> admin.describeShareGroups(List.of(group)).all().get()));

@@ -69,7 +69,7 @@ final class ShareGroups {
         return records.stream().map(ShareGroups::seen).toList();
     }
 
-    /** How many members have been given so many partitions; none while nobody has joined. */
+    /** Counts the members with this number of partitions; 0 before a member has joined. */
     static long assigned(Admin admin, String group, int partitions) throws Exception {
         try {
             return admin.describeShareGroups(List.of(group)).all().get().get(group).members().stream()
@@ -134,7 +134,7 @@ final class ShareGroups {
         return found;
     }
 
-    /** A lock of two seconds is held for longer, and the record goes to nobody else; the client gives out what was renewed once more. */
+    /** A lock of two seconds is held for longer, and no other member gets the record; the client returns renewed records again. */
     private Object renew() throws Exception {
         String topic = clients.topic(1);
         String group = clients.shareGroup("share.record.lock.duration.ms", "2000");
@@ -178,7 +178,7 @@ final class ShareGroups {
         return found;
     }
 
-    /** Both read the same partition at the same time; nobody gets what the other holds. */
+    /** Both read the same partition at the same time; neither gets records that the other has locked. */
     private Object twoMembers() throws Exception {
         String topic = clients.topic(1);
         String group = clients.shareGroup();
@@ -207,7 +207,7 @@ final class ShareGroups {
         return offsets.size() + " both=" + (counts[0] > 0 && counts[1] > 0);
     }
 
-    /** The coordinator has given partition 0 to all of them; what it has told them yet, the next heartbeat shows. */
+    /** Waits until the coordinator has assigned partition 0 to all members; their next heartbeats bring it. */
     private void waitForAssignments(List<KafkaShareConsumer<String, String>> members, String group) throws Exception {
         try (Admin admin = clients.admin()) {
             Clients.until(() -> {
@@ -305,7 +305,7 @@ final class ShareGroups {
         try (KafkaShareConsumer<String, String> consumer = clients.sharer(group)) {
             consumer.subscribe(List.of(topic));
             List<Object> found = new ArrayList<>(List.of(rest(consumer)));
-            // Where the group starts is settled by the first fetch that reaches the leader, of which a client is not told.
+            // The first fetch that reaches the leader fixes where the group starts; no answer shows when.
             Clients.until(() -> {
                 clients.send(topic, 1);
                 return !rest(consumer).isEmpty();

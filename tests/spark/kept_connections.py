@@ -1,0 +1,15 @@
+"""Closes the connections that a process of Spark keeps until its end."""
+
+from __future__ import annotations
+
+from ottla.spark import connections, relay
+
+
+def close_clients() -> None:
+    for _, connection in list(connections._clients):
+        connections.forget(connection)
+
+
+def close_relays() -> None:
+    while relay._relays:
+        relay._relays.popitem()[1].close()
