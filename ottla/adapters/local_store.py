@@ -162,7 +162,7 @@ class LocalStore:
             self._shared.multi(self, operations, done)
 
     def listen(self, listener: Callable[[SessionEvent], object]) -> None:
-        """Nothing to listen to: the session stays as it is until it is closed."""
+        """Does nothing: the session stays as it is until it is closed."""
 
     def is_connected(self) -> bool:
         return not self.is_closed

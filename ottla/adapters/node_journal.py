@@ -84,7 +84,7 @@ class NodeJournal:
         self._is_opening_saved = True
 
     def close(self) -> None:
-        """The file is folded into one piece; an unfinished transaction is rolled back."""
+        """Closes the database: SQLite folds its log into one file and rolls back an unfinished transaction."""
         self._database.close()
 
     def _unreadable(self, error: sqlite3.Error) -> StorageError:

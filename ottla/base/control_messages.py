@@ -91,7 +91,7 @@ class ReplicaListener(Protocol):
     """The part of a broker that holds replicas, called with what has passed the epochs' check."""
 
     def on_leader_and_isr(self, states: Sequence[PartitionState]) -> None:
-        """May go on after it returns, in the order of the calls; so may stopping."""
+        """Makes replicas leaders or followers. May go on after it returns, in the order of the calls; so may stopping."""
 
     def on_stop_replica(self, stopped: Sequence[StoppedReplica]) -> None: ...
 
@@ -99,7 +99,7 @@ class ReplicaListener(Protocol):
         """Calls `function` when everything asked before is done, at once if it is."""
 
     def on_update_metadata(self, topics: Sequence[str], removed: Sequence[str]) -> None:
-        """These topics of the metadata have changed or are new; those are gone."""
+        """Called when metadata has changed: of `topics`, which are changed or new, and of `removed`, which no longer exist."""
 
     def on_configs(self, resource_type: int, name: str) -> None:
-        """The settings of a topic, a broker or a group have changed; they stand in the metadata."""
+        """Called when the settings of a topic, a broker or a group have changed; they stand in the metadata."""

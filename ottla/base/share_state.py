@@ -72,10 +72,10 @@ class Persister(Protocol):
         """Begins (or begins anew, with a higher state epoch) what is remembered."""
 
     def read(self, key: SharePartitionKey, leader_epoch: int, found: Found) -> None:
-        """For the partition's leader, which takes it over with its leader epoch: FENCED_LEADER_EPOCH for an older one."""
+        """Reads a state for the partition's leader, which takes it over with its leader epoch: FENCED_LEADER_EPOCH for an older one."""
 
     def summary(self, key: SharePartitionKey, leader_epoch: int, found: Found) -> None:
-        """Without batches and without taking over, for tools."""
+        """Reads a state without batches and without taking it over, for tools."""
 
     def write(self, key: SharePartitionKey, state: ShareState, done: Done) -> None:
         """Adds what has changed: `state.batches` holds only changes. FENCED_STATE_EPOCH, FENCED_LEADER_EPOCH for an older epoch."""

@@ -178,7 +178,7 @@ class LoopConnection:
             done(answer, None)
 
     def drained(self) -> None:
-        """Nothing waits for room: the requests of a client are small beside its answers."""
+        """Does nothing: no request waits for room, since they are small beside the answers."""
 
     def closed(self) -> None:
         error = ConnectError(f"{self.address} closed the connection")

@@ -78,7 +78,7 @@ class BrokerSession:
             self._on_expired()
 
     def _register_anew(self) -> None:
-        """A refusal is no reason to stop: the other holder of the id may be gone the next time."""
+        """Registers under a new session. A refusal is tried again: the other holder of the id may be gone the next time."""
 
         def refused(reason: str) -> None:
             log.error("%s", reason)

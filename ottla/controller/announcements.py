@@ -84,7 +84,7 @@ class Announcements:
             self._metadata(state, changes, before)
 
     def stop(self, state: ClusterState, topics: Sequence[TopicMetadata]) -> None:
-        """The replicas of deleted topics are removed."""
+        """Sends StopReplica for the replicas of deleted topics."""
         stopped: dict[int, list[StoppedReplica]] = {}
         for topic in topics:
             for partition in topic.partitions:
@@ -161,7 +161,7 @@ def _live(state: ClusterState) -> tuple[BrokerMetadata, ...]:
 
 
 def _all_settings(state: ClusterState) -> list[ConfigPut | QuotaPut]:
-    """Those of topics stand in the topics themselves."""
+    """Returns the settings and quotas of all resources but topics, which carry their own."""
     found: list[ConfigPut | QuotaPut] = []
     for resource_type in (CONFIG_BROKER, CONFIG_GROUP):
         found += [ConfigPut(resource_type, name, state.configs(resource_type, name)) for name in state.config_names(resource_type)]

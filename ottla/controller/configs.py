@@ -173,7 +173,7 @@ def _altered_quotas(state: ClusterState, request: QuotaRequest) -> dict[str, flo
 
 
 def _check_quota(name: str, value: float, largest: int | None) -> None:
-    """Kafka takes whole numbers for rates of bytes and of connections, since it keeps those as integers."""
+    """Refuses values that Kafka refuses: rates of bytes and of connections are whole numbers there."""
     if not value > 0 or value == float("inf"):
         raise ApiError(ErrorCode.INVALID_REQUEST, f"Quota {name} must be greater than 0.")
     if largest is not None and value > largest:

@@ -59,7 +59,7 @@ class ControllerElection:
         )
 
     def give_up(self) -> None:
-        """The mandate was found to be over: stands again."""
+        """Ends the mandate that was found to be over, and stands again."""
         if self._mandate is not None:
             self._mandate = self._claim = None
             self._on_lost()

@@ -24,7 +24,7 @@ class Elected:
 def elect_after_failure(
     replicas: Sequence[int], isr: Sequence[int], live: Collection[int], *, is_unclean_allowed: bool = False
 ) -> Elected | None:
-    """For a partition whose leader is gone; None: no replica may lead."""
+    """Elects a leader for a partition whose leader is gone; None: no replica may lead."""
     for replica in replicas:
         if replica in live and replica in isr:
             return Elected(replica, live_members(isr, live))

@@ -49,7 +49,7 @@ def read_nodes(store: MetadataStore, roots: Sequence[str], done: NodesRead) -> N
 
 
 def read_paths(store: MetadataStore, paths: Sequence[str], done: NodesRead) -> None:
-    """These nodes, as far as they exist."""
+    """Reads these nodes, as far as they exist."""
     _Reader(store, paths, done, is_deep=False).run()
 
 

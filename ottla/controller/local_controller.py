@@ -199,7 +199,7 @@ class LocalController:
         self._read_state(loaded)
 
     def _on_brokers(self, live: dict[int, BrokerMetadata]) -> None:
-        """Brokers have registered or gone, or nothing has changed."""
+        """Decides what follows from brokers that have registered or gone, if any have."""
         self._live = live
         if not self._is_announcing:
             return

@@ -172,7 +172,7 @@ class GroupMachine:
         return delete_share_offsets(self.shard, command, reply)
 
     def topics_changed(self) -> None:
-        """A topic was made, deleted or has more partitions: consumer and share groups look again at their members' next heartbeat."""
+        """Called when a topic was made, deleted or has more partitions: groups look again at their members' next heartbeat."""
         self.shard.topics_version += 1
 
     def commit_offsets(self, command: CommitOffsets, reply: Reply, now_ms: int) -> Decision:
@@ -287,7 +287,7 @@ class GroupMachine:
         self.shard.offsets.end_transaction(producer_id, is_commit)
 
     def follow_up(self, now_ms: int) -> Decision:
-        """After a marker: what compaction would get wrong is logged once more."""
+        """Logs once more, after a marker, what compaction would get wrong."""
         draft = Draft()
         delete.rewrite_overtaken(self.shard, draft)
         return draft.decision()
@@ -318,7 +318,7 @@ class GroupMachine:
                 resume_share_states(self.shard, group, draft)
 
     def abandon(self, code: ErrorCode) -> Sequence[Effect]:
-        """Leadership is lost: answers all members that wait in a rebalance."""
+        """Answers all members that wait in a rebalance when leadership is lost."""
         draft = Draft()
         for group in self.shard.groups.values():
             if type(group) is ClassicGroup:

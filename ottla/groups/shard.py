@@ -31,7 +31,7 @@ def run_nothing(_decide: Callable[[int], Decision]) -> None:
 
 
 class Session:
-    """Until when a member of a consumer or share group may be silent, and when the timer looks; by which connection it came last."""
+    """The session of a member of a consumer or share group: its deadline, when the timer looks, and its last connection."""
 
     __slots__ = ("connection", "deadline_ms", "is_join_awaited", "timer_ms")
 
@@ -116,7 +116,7 @@ class GroupShard:
         return group
 
     def session_timeout_ms(self, group_id: str) -> int:
-        """Of members of the consumer protocol; this and the next two may be the group's own."""
+        """Returns the session timeout of members of the consumer protocol; this and the next two may be the group's own."""
         return self.own_settings(group_id).get("consumer.session.timeout.ms", self.settings.consumer_session_timeout_ms)
 
     def heartbeat_interval_ms(self, group_id: str) -> int:
@@ -126,7 +126,7 @@ class GroupShard:
         return self.own_settings(group_id).get("consumer.assignment.interval.ms", self.settings.consumer_assignment_interval_ms)
 
     def share_session_timeout_ms(self, group_id: str) -> int:
-        """Of members of share groups, as the three above."""
+        """Returns the session timeout of members of share groups; the group may have its own, as for the three above."""
         return self.own_settings(group_id).get("share.session.timeout.ms", self.settings.share_session_timeout_ms)
 
     def share_heartbeat_interval_ms(self, group_id: str) -> int:
@@ -142,7 +142,7 @@ class GroupShard:
         return self.share_joiners.pop(group_id, [])
 
     def forget_if_idle(self, group: ClassicGroup) -> None:
-        """A group without members that the log does not know leaves no trace, or made-up names would fill the memory."""
+        """Drops a group without members that is not in the log: made-up names would fill the memory."""
         if group.members or group.pending_members or group.stored is not None or self.offsets.has_offsets(group.group_id):
             return
         if self.groups.get(group.group_id) is group:

@@ -59,7 +59,7 @@ def _describe(
 
 
 def respond(group: DescribedClassicGroup, version: int) -> DescribedGroup:
-    """Before version 6 a group that does not exist is Dead and no error."""
+    """Builds the answer. Before version 6 a group that does not exist is Dead and no error."""
     is_hidden = group.error is ErrorCode.GROUP_ID_NOT_FOUND and version < NOT_FOUND_SINCE
     return DescribedGroup(
         group_id=group.group_id,

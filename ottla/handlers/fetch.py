@@ -250,7 +250,7 @@ class Fetch:
 
 
 def refusal(index: int, code: ErrorCode, *, is_here: bool) -> PartitionData:
-    """Kafka leaves the aborted transactions null when a replica refuses, and empty when there is none."""
+    """Builds a refusal. Aborted transactions are null when a replica refuses, and empty when there is none, as in Kafka."""
     return PartitionData(
         partition_index=index,
         error_code=code,

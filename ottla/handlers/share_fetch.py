@@ -102,7 +102,7 @@ def handle(broker: Broker, request: RequestContext, body: ShareFetchRequest) -> 
 
 
 def answer_later(broker: Broker, refusal: ShareFetchResponse, wait_ms: int) -> Pending:
-    """A client without a session tries again at once, so this answer takes as long as a wait for records."""
+    """Answers an error after the wait for records: a client without a session tries again at once."""
     pending = Pending()
     timer = broker.timers.call_later(max(wait_ms, 0), lambda: pending.complete(refusal))
     pending.abandon = timer.cancel

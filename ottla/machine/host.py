@@ -228,7 +228,7 @@ class MachineHost:
         self.applied_end = end
 
     def apply_marker(self, offset: int, producer_id: int, producer_epoch: int, is_commit: bool) -> None:
-        """A marker was appended to this partition at `offset`. While loading the log itself brings it."""
+        """Applies a marker that was appended to this partition at `offset`. While loading, the log itself brings it."""
         if self.state is not HostState.ACTIVE:
             return
         assert offset >= self.applied_end, f"a marker at {offset}, {self.applied_end} is applied"
@@ -314,7 +314,7 @@ class MachineHost:
         self.activate()
 
     def activate(self) -> None:
-        """The log is applied: from here on commands are taken."""
+        """Becomes active after loading: resumes the machine and takes commands."""
         assert self.state is HostState.LOADING
         self.state = HostState.ACTIVE
         self.run(self.machine.resume)

@@ -57,7 +57,7 @@ class FollowerLog:
         state.note_truncated(state.high_watermark)
 
     def restart(self, offset: int) -> None:
-        """The leader has deleted everything that this log could continue: the log restarts at the leader's start."""
+        """Empties the log and restarts it at the leader's start, when the leader has deleted everything that it could continue."""
         if self.is_over:
             return
         try:

@@ -181,7 +181,7 @@ class Partition:
             self._request_flush(self)
 
     def fail(self, error: StorageError) -> ApiError:
-        """The disk failed under this replica: takes it offline, notifies the directory's owner, returns what clients are answered."""
+        """Takes the replica offline after a failure of its disk, notifies the directory's owner, returns what clients are answered."""
         self.go_offline(str(error))
         if self.on_storage_error is not None:
             self.on_storage_error(self, error)
@@ -217,7 +217,7 @@ class Partition:
             self.state.notify()
 
     def set_flush_on_ack(self, is_on: bool) -> None:
-        """From now on acknowledgements wait for the disk, or no longer do. What was acknowledged before stays so."""
+        """Sets whether acknowledgements wait for the disk. What was acknowledged before stays so."""
         if is_on == self.state.is_flush_on_ack:
             return
         self.state.is_flush_on_ack = is_on
@@ -297,13 +297,13 @@ class _Offline:
     """`state.Owner` of replicas that are offline already."""
 
     def request_flush(self) -> None:
-        """There is nothing to flush."""
+        """Does nothing: an offline replica has nothing to flush."""
 
     def fail(self, error: StorageError) -> ApiError:
         return ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(error))
 
     def go_offline(self, _reason: str) -> None:
-        """It is."""
+        """Does nothing: the replica is offline."""
 
 
 OFFLINE = _Offline()

@@ -57,7 +57,7 @@ class Verifications:
         return guard
 
     def stands(self, producer_id: int, producer_epoch: int, guard: VerificationGuard) -> bool:
-        """No marker has come since this round of asking began."""
+        """Whether no marker was appended since this request to the coordinator began."""
         return self._guards.get(producer_id, {}).get(producer_epoch) is guard
 
     def check(self, header: BatchHeader, guard: VerificationGuard | None) -> None:
@@ -70,7 +70,7 @@ class Verifications:
             raise ApiError(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, message)
 
     def forget(self, producer_id: int) -> None:
-        """The transaction has begun in the log, or a marker has ended it: older answers of the coordinator are void."""
+        """Voids older answers of the coordinator, when the transaction has begun in the log or a marker has ended it."""
         self._guards.pop(producer_id, None)
 
     def clear(self) -> None:

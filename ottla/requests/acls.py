@@ -9,7 +9,7 @@ from ottla.security.acl import AclOperation
 
 
 def acl_refusal(broker: Broker, request: RequestContext, operation: AclOperation) -> tuple[ErrorCode, str]:
-    """The right is asked first, as in Kafka, so that a client without it learns nothing of the configuration."""
+    """Returns the refusal of an ACL request. The right is checked first, as in Kafka, so that others learn no configuration."""
     if not is_allowed_on_cluster(broker, request, operation):
         return ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "Cluster authorization failed."
     return ErrorCode.SECURITY_DISABLED, "No Authorizer is configured."

@@ -165,7 +165,7 @@ class Watch(Protocol):
     is_cancelled: bool
 
     def add_acknowledgement(self, leader: Leader, last_offset: int, acks: int) -> None:
-        """Also wakes once the leader acknowledges what was just appended up to `last_offset`, or cannot any more."""
+        """Adds a wake for the moment when the leader acknowledges what was just appended up to `last_offset`, or cannot any more."""
 
     def cancel(self) -> None: ...
 

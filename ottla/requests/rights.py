@@ -30,7 +30,7 @@ def is_broker(broker: Broker, request: RequestContext) -> bool:
 
 
 def may_create(broker: Broker, request: RequestContext, topic: str) -> bool:
-    """The right to create a topic is one on the cluster or on the topic."""
+    """Whether the principal may create a topic: by a right on the cluster or on the topic."""
     return is_allowed_on_cluster(broker, request, AclOperation.CREATE) or is_allowed(
         broker, request, AclOperation.CREATE, ResourceType.TOPIC, topic
     )

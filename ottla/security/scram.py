@@ -45,7 +45,7 @@ class ScramClient:
         return f"{without_proof},p={base64.b64encode(proof).decode()}".encode()
 
     def check(self, server_final: bytes) -> None:
-        """The server must show that it knows the password as well."""
+        """Checks the server's proof that it knows the password as well."""
         fields = attributes(server_final)
         if "e" in fields:
             raise ValueError(f"the server refused: {fields['e']}")

@@ -134,7 +134,7 @@ class BrokerServer:
     # While it runs
 
     def begin_turns(self) -> None:
-        """From here on clients wait for the loop: long work is cut into pieces."""
+        """Cuts long work into pieces from here on, because clients wait for the loop."""
         self.loop.set_exception_handler(self._on_loop_failure)
         self.store_turns.begin()
         self.node.begin_turns()
@@ -173,7 +173,7 @@ class BrokerServer:
         self.loop.create_task(self.stop()).add_done_callback(self._on_stopped)
 
     def _on_stopped(self, task: asyncio.Task[int]) -> None:
-        """A stop that has failed ends the process as well: `run` raises what it raised."""
+        """Ends the loop after the stop; `run` raises the error of a stop that failed."""
         error = task.exception()
         if error is not None:
             self.stopped.set_exception(error)
@@ -247,7 +247,7 @@ class EarlyStop:
 
 
 async def serve(server: BrokerServer, early: EarlyStop, started: float, on_ready: Callable[[str], object] | None = None) -> int:
-    """From READY to the stop. All of it on the running loop: uvloop loses a signal that comes while the loop stands still."""
+    """Runs the broker from READY to the stop. All of it on the running loop: uvloop loses signals that come while it is stopped."""
     await server.open_http()
     on_signals(server.loop, server.begin_stop, server.reload)
     if early.is_asked:

@@ -43,7 +43,7 @@ class Arrivals:
         self._seen: set[tuple[str, str]] = set()
 
     def note(self, listener: str, arrived_at: str, client_host: str) -> None:
-        """A connection was accepted at the address `arrived_at`, which is empty if it has gone again."""
+        """Notes that a connection was accepted at the address `arrived_at`, which is empty if it has closed again."""
         host, port = self._advertised[listener]
         key = (listener, arrived_at)
         if not arrived_at or arrived_at == host or key in self._seen or len(self._seen) >= ADDRESSES_MAX:
@@ -58,7 +58,7 @@ class Arrivals:
         return ",".join(str(Endpoint(name, host, port)) for name, (host, port) in endpoints.items())
 
     def _judge(self, listener: str, arrived_at: str, client_host: str, host: str, port: int) -> None:
-        """In a thread: it may wait for a name server."""
+        """Warns if the advertised host does not resolve to the address. Runs in a thread, since it may wait for a name server."""
         advertised = f"{host}:{port}"
         try:
             addresses = {_plain(address) for address in self._resolve(host)}
@@ -76,6 +76,6 @@ class Arrivals:
 
 
 def _plain(address: str) -> IPv4Address | IPv6Address:
-    """Without a zone, and an IPv4 address as such where it came through an IPv6 socket."""
+    """Parses an address without its zone; an IPv4 address of an IPv6 socket becomes IPv4."""
     found = ip_address(address.partition("%")[0])
     return found.ipv4_mapped or found if isinstance(found, IPv6Address) else found

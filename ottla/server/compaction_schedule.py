@@ -206,7 +206,7 @@ class CompactionSchedule:
     # What is remembered
 
     def _sync_names(self, partition: Partition) -> None:
-        """In a thread: the last names of the installation. The next job begins when they are on the disk."""
+        """Syncs the last names of the installation in a thread. The next job begins when they are on the disk."""
         compacted = partition.log.directory
 
         def sync() -> StorageError | None:

@@ -121,7 +121,7 @@ class GroupHosts:
             host.machine.topics_changed()
 
     def forget_topics(self, names: Iterable[str]) -> None:
-        """Topics were deleted: their committed offsets go as well; those that are still being loaded, when they are."""
+        """Deletes committed offsets of deleted topics; those of shards that still load, once they are loaded."""
         gone = tuple(names)
         for _, host in sorted(self._hosts.items()):
             host.machine.topics_deleted(gone)
@@ -202,7 +202,7 @@ class ShareStateHosts:
             host.machine.configure(settings)
 
     def forget_topics(self) -> None:
-        """Topics were deleted: what is remembered of them goes as well."""
+        """Deletes the share states of deleted topics."""
         for _, host in sorted(self._led.items()):
             if host.state is HostState.ACTIVE:
                 host.run(host.machine.forget_topics)

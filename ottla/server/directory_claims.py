@@ -55,7 +55,7 @@ def _find_cluster_id(store: MetadataStore, directories: Sequence[LogDirectorySta
 
 
 def _try(directory: LogDirectoryState, directories: Sequence[LogDirectoryState], work: Callable[[], None]) -> None:
-    """A directory that fails goes offline, the last one refuses the start."""
+    """Does `work` for a directory; takes it offline if that fails, and refuses the start if it was the last one."""
     try:
         work()
     except DirectoryRefused:

@@ -35,7 +35,7 @@ class Flusher:
         self.round_times = Histogram()
 
     def request(self, partition: Partition) -> None:
-        """The partition wants all that it has appended so far to be durable."""
+        """Requests a sync of all that the partition has appended so far."""
         self._asked[partition] = None
         if not self._is_running:
             self._start()

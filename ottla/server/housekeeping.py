@@ -133,7 +133,7 @@ class Housekeeping:
         self._threads.run(lambda: [plan() for plan in work], self._checkpoints_written)
 
     def _write_recovery_aids(self) -> None:
-        """So that a start after a kill need not read again what lies below the recovery points."""
+        """Writes what lets a start after a kill skip the logs below their recovery points."""
         for partition in self._partitions.all():
             if partition.is_online:
                 try:

@@ -59,7 +59,7 @@ class Answer(NamedTuple):
 
 
 class BadRequest(Exception):
-    """Not HTTP, or more of it than is taken."""
+    """Raised for bytes that are not HTTP, or more of it than is accepted."""
 
     def __init__(self, status: HTTPStatus) -> None:
         super().__init__(status.phrase)

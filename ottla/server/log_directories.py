@@ -91,13 +91,13 @@ class LogDirectoryState:
         return found if found is not None and found.topic_id == topic_id else LogOffsets(topic_id)
 
     def on_opened(self, key: TopicPartition, noted: LogOffsets) -> None:
-        """The log is open: from here on it is asked itself, and only its clean offset is known nowhere else."""
+        """Drops the noted offsets of a log that is open, which knows them itself, save the clean offset."""
         self.forget(key)
         if noted.clean_offset > 0:
             self.clean_offsets[key] = noted.clean_offset
 
     def note(self, partition: Partition) -> None:
-        """The log is dropped in order to be opened anew."""
+        """Notes the offsets of a log that is dropped in order to be opened anew."""
         self._closed[partition.topic_partition] = self._offsets_of(partition)
         self.clean_offsets.pop(partition.topic_partition, None)
 

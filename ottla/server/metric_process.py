@@ -52,7 +52,7 @@ class ProcessMetrics:
 
 
 def _open_descriptors() -> int:
-    """Since Linux 6.2 the directory's size is their number; before, they are listed, by one that is closed again."""
+    """Counts open descriptors: since Linux 6.2 the directory's size is their number, before, they are listed, less that of the list."""
     return os.stat("/proc/self/fd").st_size or len(os.listdir("/proc/self/fd")) - 1
 
 

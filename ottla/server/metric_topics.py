@@ -210,7 +210,7 @@ def _join(rows: Iterator[tuple[str, ...]]) -> tuple[bytes, ...]:
 
 
 def _standing(labels: str, state: PartitionMetadata, partition: Partition | None) -> tuple[str, ...]:
-    """In the order of `STANDING`."""
+    """Formats the values of a partition in the order of `STANDING`."""
     replicas = len(state.replicas)
     in_sync = len(partition.isr_state.members) if partition is not None and partition.is_leading else len(state.isr)
     is_preferred = int(bool(state.replicas) and state.leader == state.replicas[0])
@@ -232,12 +232,12 @@ def _standing(labels: str, state: PartitionMetadata, partition: Partition | None
 
 
 def _starts(labels: str, start: int) -> tuple[str, ...]:
-    """In the order of `STARTS`."""
+    """Formats the values of a partition in the order of `STARTS`."""
     return f"kafka_topic_partition_oldest_offset{labels}{start}\n", f"kafka_log_log_logstartoffset{labels}{start}\n"
 
 
 def _ends(labels: str, partition: Partition) -> tuple[str, ...]:
-    """In the order of `ENDS`, without the families' names: those are put between them, once a topic. Most often the first two are one."""
+    """Formats a partition's values in the order of `ENDS`, without the families' names; most often the first two are one."""
     log = partition.log
     size = log.active.size if len(log.segments) == 1 else log.size_bytes
     end_offset = log.log_end_offset
@@ -254,7 +254,7 @@ def _join_ends(rows: Iterator[tuple[str, ...]]) -> tuple[bytes, ...]:
 
 
 def _flags(state: PartitionMetadata, partition: Partition | None) -> tuple[int, ...]:
-    """In the order of `SUMS`."""
+    """Returns the values of a partition in the order of `SUMS`."""
     is_elsewhere = int(state.leader < 0), int(not state.replicas or state.leader != state.replicas[0])
     if partition is None:
         return 0, 0, 0, 0, *is_elsewhere

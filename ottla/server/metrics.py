@@ -92,7 +92,7 @@ class Metrics:
         return [*self._group_hosts(), *self._broker.transactions.all_hosts(), *self._broker.share_states.all_hosts()]
 
     def _group_hosts(self) -> Iterable[MachineHost]:
-        """Those that are still loading included, which `all_hosts` refuses to name."""
+        """Returns the hosts of groups, those included that still load, which `all_hosts` leaves out."""
         topic = self._broker.metadata.topic(GROUP_METADATA_TOPIC)
         hosts = map(self._broker.groups.host_of_partition, range(len(topic.partitions) if topic is not None else 0))
         return [host for host in hosts if host is not None]

@@ -162,7 +162,7 @@ class PartitionTable:
             raise
 
     def _delete_unopened(self, key: TopicPartition, topic_id: bytes) -> str | None:
-        """The log is damaged, or the deletion was begun before this start: its directory is all there is. Another topic's stays."""
+        """Deletes the directory of a log that is damaged, or whose deletion began before this start. Another topic's stays."""
         self._unopened.pop(key, None)
         self._awaited.pop(key, None)
         if topic_id not in self._by_id:

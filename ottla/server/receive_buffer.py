@@ -89,7 +89,7 @@ class ReceiveBuffers:
         return self.bytes_lent > self.bytes_max * FULL_PART
 
     def wait(self, frame: LargeFrame, reader: Reader) -> None:
-        """The frame must grow and may not yet: its reader resumes when there is room."""
+        """Lets a frame that must grow wait; its reader resumes when there is room."""
         self._waiting[frame] = reader
         self._drop_slowest(is_done=lambda: not self._waiting)
 
@@ -126,7 +126,7 @@ class ReceiveBuffers:
             log.warning("%d unfinished requests that came the slowest are dropped, because others wait for memory", dropped)
 
     def _wake(self) -> None:
-        """First come, first served; each grows here, so that the next one sees what is left."""
+        """Resumes waiting readers in their order; each grows here, so that the next one gets what is left."""
         for frame, reader in list(self._waiting.items()):
             if not frame.make_room():
                 break

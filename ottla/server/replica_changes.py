@@ -106,7 +106,7 @@ class ReplicaChanges:
                 partition.set_flush_on_ack(self._config.is_flush_on_ack(config))
 
     def reopen(self, directory: LogDirectoryState) -> None:
-        """A directory that was offline can be written again: its logs are recovered and led anew."""
+        """Recovers and leads anew the logs of a directory that was offline and can be written again."""
         try:
             directory.come_online()
             undeleted = self._partitions.scan(directory)

@@ -43,7 +43,7 @@ def notify(*lines: str, environment: Mapping[str, str] = os.environ) -> bool:
 
 
 def notify_ready(status: str) -> bool:
-    """To be called when the first request can be served."""
+    """Notifies the service manager that the broker serves. To be called when the first request can be served."""
     return notify(READY, f"STATUS={status}", f"MAINPID={os.getpid()}")
 
 

@@ -37,7 +37,7 @@ class Watch:
         self._timer = self._waiters.timers.call_later(timeout_ms, on_timeout)
 
     def add_acknowledgement(self, leader: Leader, last_offset: int, acks: int) -> None:
-        """Also wakes once the leader acknowledges what was just appended up to `last_offset`, or cannot any more."""
+        """Adds a wake for the moment when the leader acknowledges what was just appended up to `last_offset`, or cannot any more."""
         if self.is_cancelled:
             return
         self._appended.append(leader)

@@ -78,7 +78,7 @@ class InFlight:
     __slots__ = ("available_count", "complete_count", "end", "runs", "start")
 
     def __init__(self, start: int, batches: Iterable[StateBatch] = ()) -> None:
-        """From stored state; offsets between its batches that no batch names are yet to be delivered."""
+        """Takes over stored state; offsets that none of its batches names are yet to be delivered."""
         self.start = start
         self.end = start
         self.runs: list[Run] = []

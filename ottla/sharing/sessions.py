@@ -131,7 +131,7 @@ class ShareSessions:
 
 
 def ignore(code: ErrorCode) -> None:
-    """For changes without a caller that waits."""
+    """Ignores the outcome of changes without a caller that waits."""
 
 
 def is_member_id(text: str | None) -> bool:

@@ -64,7 +64,7 @@ class ShareStateMachine:
         self.shard.applied_end = offset + 1
 
     def resume(self, now_ms: int) -> Decision:
-        """Also deletes the state of topics that were deleted while no coordinator ran."""
+        """Deletes the state of topics that were deleted while no coordinator ran."""
         draft = Draft()
         draft.schedule("cold", self.settings.cold_snapshot_interval_ms, self.snapshot_cold)
         draft.schedule("prune", self.settings.prune_interval_ms, self.prune)

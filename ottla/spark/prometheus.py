@@ -82,7 +82,7 @@ class MetricsServer:
                 self.wfile.write(body)
 
             def log_message(self, *_: object) -> None:
-                """Requests are not logged."""
+                """Does nothing: requests are not logged."""
 
         self._server = ThreadingHTTPServer(("127.0.0.1", port), Handler)
         self._server.daemon_threads = True

@@ -60,7 +60,7 @@ class Durability:
         return files
 
     def _content(self, segment: Segment) -> Syncable:
-        """By its name when it is not open: a round over many logs would otherwise open them all at once."""
+        """Returns the segment's file; by its name when it is not open, since a round over many logs would open them all at once."""
         return segment.shared or PathSync(self._disk, segment.path(LOG_SUFFIX))
 
     def mark(self, offset: int, segments: Sequence[Segment]) -> None:

@@ -121,7 +121,7 @@ class Log:
     # Appending
 
     def append(self, batch: memoryview, header: BatchHeader, *, leader_epoch: int, now_ms: int) -> int:
-        """As leader: stamps and writes one validated batch, answers its base offset. `header` is as it was before the stamps."""
+        """Appends as leader: stamps and writes one validated batch, returns its base offset. `header` is as it was before the stamps."""
         base_offset = self.log_end_offset
         last_offset = base_offset + header[6]
         size = header[1] + LOG_OVERHEAD
@@ -335,7 +335,7 @@ class Log:
         self._plan_flush()
 
     def _plan_flush(self) -> None:
-        """At this end of the log a flush is due by `flush.messages`."""
+        """Sets the end of the log at which a flush is due by `flush.messages`."""
         self.flush_offset = self.recovery_point + min(self.config.flush_messages, 1 << 62)
 
     def _write_epochs(self) -> None:
@@ -424,7 +424,7 @@ class Log:
     # Cutting the head
 
     def advance_log_start(self, offset: int) -> None:
-        """DeleteRecords: nothing below `offset` is served any more. Whole segments below it go with the next `delete_expired`."""
+        """Raises the log start (DeleteRecords): nothing below `offset` is served any more. `delete_expired` removes whole segments."""
         assert offset <= self.log_end_offset, f"{self.topic_partition}: log start {offset} beyond the end {self.log_end_offset}"
         if offset > self.log_start_offset:
             self.log_start_offset = offset

@@ -23,11 +23,11 @@ class OpenSegment(Protocol):
     def is_sealed(self) -> bool: ...
 
     def release_file(self) -> None:
-        """Must call `discard`."""
+        """Closes the file; must call `discard`."""
 
 
 class OpenFiles:
-    """The bound and who counts towards it."""
+    """The bound on open files, and the segments that count towards it."""
 
     __slots__ = ("active", "alive", "files_max", "is_crowded", "sealed_max", "segments")
 
@@ -40,7 +40,7 @@ class OpenFiles:
         self.is_crowded = False
 
     def add(self, segment: OpenSegment) -> None:
-        """The segment has opened its file, and keeps it for now whatever else must close."""
+        """Counts a segment that has opened its file, and keeps it open for now whatever else must close."""
         self.discard(segment)
         if segment.is_sealed:
             self.segments[segment] = None
@@ -61,7 +61,7 @@ class OpenFiles:
         return self.is_crowded
 
     def _oldest(self, newest: OpenSegment) -> OpenSegment:
-        """Never the newest, which was added last; so there is always another."""
+        """Returns the segment to close next. Never the newest, which was added last, so there is always another."""
         sealed = next(iter(self.segments), newest)
         if sealed is not newest:
             return sealed

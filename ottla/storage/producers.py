@@ -79,7 +79,7 @@ class ProducerEntry:
         return self.batches[-1].last_sequence if self.batches else -1
 
     def start_epoch(self, epoch: int) -> None:
-        """Sequences begin anew with each epoch."""
+        """Starts a new epoch, with which sequences begin anew."""
         self.epoch = epoch
         self.batches.clear()
         self.next_sequence = 0

@@ -97,7 +97,7 @@ def _compacted_end(opening: Opening, names: list[str]) -> int:
 
 
 def _claim_topic_id(opening: Opening) -> None:
-    """The directory must belong to the topic of this id, or to none yet (I41)."""
+    """Refuses a directory that belongs to another topic than the one of this id; one that belongs to none becomes its own (I41)."""
     disk, directory = opening.disk, opening.directory
     found = read_topic_id(disk, directory)
     if found is None and opening.topic_id is not None:
@@ -262,7 +262,7 @@ def _open_clean(opening: Opening) -> None:
 
 
 def _mend_missing_index(opening: Opening, segment: Segment) -> None:
-    """A segment without an index file is indexed now; a damaged file is found, and mended, when it is first asked."""
+    """Indexes a segment that has no index file; a damaged file is found, and mended, when it is first used."""
     disk = opening.disk
     if segment.size and not (disk.exists(segment.path(INDEX_SUFFIX)) and disk.exists(segment.path(TIME_INDEX_SUFFIX))):
         opening.note(f"segment {segment.base_offset} lacks an index; made it again")

@@ -112,7 +112,7 @@ class Segment:
     # Files
 
     def take_files(self, end_offset: int) -> None:
-        """The segment was found on disk; `end_offset` is the next one's base, or `NO_OFFSET` for the active one."""
+        """Takes over the files of a segment found on disk; `end_offset` is the next one's base, or `NO_OFFSET` for the active one."""
         self.open_file()
         self.size = self.file().size()
         self.end_offset = end_offset

@@ -176,5 +176,5 @@ def take_clean_shutdown(disk: Disk, log_directory: str) -> bool:
 
 
 def write_clean_shutdown(disk: Disk, log_directory: str) -> None:
-    """To be written last, when every log of the directory is closed and synced."""
+    """Writes the marker of a clean shutdown, last, when every log of the directory is closed and synced."""
     write_atomically(disk, f"{log_directory}/{CLEAN_SHUTDOWN_FILE}", _CLEAN_SHUTDOWN_BODY)

@@ -108,7 +108,7 @@ def is_stamped(config: LogConfig) -> bool:
 
 
 def _check_timestamps(batch: memoryview, base_timestamp: int, max_timestamp: int, config: LogConfig, now_ms: int) -> None:
-    """Both ends of the batch must lie in the window that the topic allows (message.timestamp.before/after.max.ms)."""
+    """Refuses a batch with an end outside of the window that the topic allows (message.timestamp.before/after.max.ms)."""
     if max_timestamp - now_ms > config.timestamp_after_max_ms or base_timestamp - now_ms > config.timestamp_after_max_ms:
         late = max_timestamp if max_timestamp > base_timestamp else base_timestamp
         message = f"timestamp {late} is more than {config.timestamp_after_max_ms} ms ahead of the broker's {now_ms}"

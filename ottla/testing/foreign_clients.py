@@ -38,7 +38,7 @@ def admin(bootstrap: str, settings: Settings, library: str | None) -> Any:
 
 
 def aio_producer(bootstrap: str, settings: Settings) -> Any:
-    """Not started yet: `async with broker.aio_producer() as producer`."""
+    """Makes an aiokafka producer that is not started yet: `async with broker.aio_producer() as producer`."""
     return _make((AIOKAFKA,), "Producer", bootstrap, settings, None)
 
 

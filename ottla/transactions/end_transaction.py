@@ -152,7 +152,7 @@ def _judge_v2(metadata: TransactionMetadata, identity: ProducerIdAndEpoch, is_co
 
 
 def _judge_retry(metadata: TransactionMetadata, is_commit: bool) -> ErrorCode:
-    """The client has ended this transaction already and asks again, because the answer was lost."""
+    """Judges the end of a transaction that the client has ended already: its answer was lost."""
     if metadata.state in PREPARED:
         is_same = is_commit == (metadata.state is PREPARE_COMMIT)
         return ErrorCode.CONCURRENT_TRANSACTIONS if is_same else ErrorCode.INVALID_TXN_STATE

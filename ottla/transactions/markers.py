@@ -122,7 +122,7 @@ class PeerMarkers(Protocol):
     """Markers into partitions that another broker leads (`cluster/peer_transactions.py`)."""
 
     def write_markers(self, broker_id: int, marker: Marker, partitions: Sequence[TopicPartition], done: DoneCodes) -> None:
-        """A broker that cannot be asked gives every partition its error code."""
+        """Sends a marker to a broker for its partitions; if it cannot be reached, each gets the error code."""
 
 
 class MarkerDelivery:

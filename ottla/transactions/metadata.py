@@ -84,7 +84,7 @@ class TransactionMetadata(NamedTuple):
 
     @property
     def is_kept(self) -> bool:
-        """Ongoing, and its owner has come back for it with a new identity (KIP-939)."""
+        """Whether the transaction is ongoing and its owner has come back for it with a new identity (KIP-939)."""
         return self.state is ONGOING and self.next_producer_id != NO_PRODUCER_ID
 
     def is_timed_out(self, now_ms: int) -> bool:

@@ -54,7 +54,7 @@ class ProducerIds:
         return producer_id
 
     def next(self, done: Taken) -> None:
-        """As `take`, but waits for the next block: `done(producer_id, NONE)` or `done(-1, error)`."""
+        """Takes an id as `take` does, but waits for the next block: `done(producer_id, NONE)` or `done(-1, error)`."""
         producer_id = self.take()
         if producer_id is not None:
             done(producer_id, ErrorCode.NONE)

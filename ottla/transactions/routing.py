@@ -301,7 +301,7 @@ class _CompletionWait:
         self._coordinators._run(self._transactional_id, self._command, self.answered, self._refuse)
 
     def _give_up(self, shard: Any) -> None:
-        """The time is over; if the request is being decided again just now, that answer stands."""
+        """Answers the request when its time is over; if it is being decided again just now, that answer stands."""
         self._attempts = ATTEMPTS_MAX
         if shard.forget_waiter(self._transactional_id, self._waiter):
             self._finish(self._last)

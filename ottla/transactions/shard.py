@@ -50,7 +50,7 @@ class ProducerIdSource(Protocol):
         """A new unique producer id, or None while the next block is fetched."""
 
     def next(self, done: Callable[[int, ErrorCode], None]) -> None:
-        """As `take`, but waits for the next block: `done(producer_id, NONE)` or `done(-1, error)`."""
+        """Takes an id as `take` does, but waits for the next block: `done(producer_id, NONE)` or `done(-1, error)`."""
 
     def when_ready(self, done: Callable[[ErrorCode], None]) -> None:
         """Calls `done` when `take` may be tried again, or with why there will be no ids."""
@@ -120,7 +120,7 @@ class Shard:
             self.ongoing.pop(transactional_id, None)
 
     def note_clock(self, now_ms: int) -> None:
-        """After loading: transactions that began ahead of this clock (set back, or the last coordinator's is fast) count from now."""
+        """Restarts, after loading, the clocks of transactions that began ahead of this one (set back, or the last one's is fast)."""
         for transactional_id in self.ongoing:
             start_ms = self.transactions[transactional_id].start_timestamp_ms
             if start_ms > now_ms:

@@ -139,7 +139,7 @@ def _snappy_compress(data: Buffer) -> bytes:
 
 
 def _gzip_decompress(data: Buffer, max_bytes: int) -> Buffer:
-    """Members one after another. Input goes in by small steps, because zlib copies what it has not consumed yet."""
+    """Decompresses gzip members one after another, by small steps, because zlib copies input that it has not consumed yet."""
     import zlib
 
     output = bytearray()
@@ -238,7 +238,7 @@ def _snappy_decompress(data: Buffer, max_bytes: int) -> Buffer:
 
 
 def _snappy_blocks(view: memoryview) -> Iterator[memoryview]:
-    """One at a time, twice over: a list of millions of empty blocks would take forty times the room of the input."""
+    """Yields the blocks one at a time: a list of millions of empty blocks would take forty times the room of the input."""
     if bytes(view[: len(_XERIAL_MAGIC)]) != _XERIAL_MAGIC:
         yield view
         return

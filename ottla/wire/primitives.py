@@ -48,7 +48,7 @@ def read_long_uvarint(buffer: Buffer, offset: int) -> tuple[int, int]:
 
 
 def read_long_string_length(buffer: Buffer, offset: int) -> tuple[int, int]:
-    """As `read_long_uvarint`, for the length plus one of a compact string."""
+    """Reads the length plus one of a compact string, as `read_long_uvarint` does."""
     value, offset = read_long_uvarint(buffer, offset)
     if value > STRING_BYTES_MAX + 1:
         raise WireError(f"a string of {value - 1} bytes is longer than {STRING_BYTES_MAX}")

@@ -207,7 +207,7 @@ def read_records(batch: Buffer, *, decompressed_bytes_max: int = DECOMPRESSED_BY
 
 
 def iter_records(batch: Buffer, *, decompressed_bytes_max: int = DECOMPRESSED_BYTES_MAX) -> Iterator[Record]:
-    """As `read_records`, one at a time: many tiny records as objects would take thirty times the room of their bytes."""
+    """Reads records one at a time: many tiny records as objects would take thirty times the room of their bytes."""
     header = read_batch_header(batch)
     data = bytes(record_section(batch, header, decompressed_bytes_max))
     records = _decode_records(data, header)
@@ -321,7 +321,7 @@ def rewrite_batch(
 def rewrite_records(
     header: BatchHeader, records: Iterable[Record], retained: Retained, *, delete_horizon_ms: int | None = None, level: int | None = None
 ) -> bytearray:
-    """As `rewrite_batch` for `records` of which `retained` says what must be known beforehand, so that only their bytes are in memory."""
+    """Rewrites a batch from `records` as they come, with what must be known beforehand in `retained`: only their bytes are in memory."""
     attributes = header.attributes
     horizon = header.delete_horizon_ms if delete_horizon_ms is None else delete_horizon_ms
     base_timestamp = retained.first_timestamp

@@ -173,7 +173,7 @@ class Setting(Generic[T]):
 
 
 def double_text(value: float) -> str:
-    """As Java writes it: `0.5`, `1.0E10`; tools compare the text."""
+    """Formats a number as Java does: `0.5`, `1.0E10`; tools compare the text."""
     if value == 0 or not isfinite(value) or 1e-3 <= abs(value) < 1e7:
         return repr(float(value))
     from decimal import Decimal
@@ -291,7 +291,7 @@ def maybe_string(name: str, doc: str, **options: Any) -> Setting[str | None]:
 
 
 def maybe_password(name: str, doc: str, **options: Any) -> Setting[str | None]:
-    """Never shown, neither in answers nor in the log."""
+    """A password that may be absent. Never shown, neither in answers nor in the log."""
     return Setting(name, Type.PASSWORD, None, doc, **options)
 
 

@@ -53,7 +53,7 @@ def parse_toml(text: str) -> dict[str, str]:
 
 
 def parse_file(text: str, name: str) -> dict[str, str]:
-    """By the ending of the name: `.toml`, else properties."""
+    """Parses a file by the ending of its name: `.toml`, else properties."""
     return parse_toml(text) if name.endswith(".toml") else parse_properties(text)
 
 

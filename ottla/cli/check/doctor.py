@@ -83,7 +83,7 @@ def check_open_files() -> Finding:
 
 
 def judge_open_files(soft: int, hard: int, *, is_unlimited: bool = False) -> Finding:
-    """By the hard limit: a broker raises its own to that when it starts, and divides it between files and connections."""
+    """Judges the hard limit of open files: a broker raises its own to that when it starts, and divides it between files and connections."""
     if is_unlimited or max(soft, hard) >= OPEN_FILES_GOOD:
         return Finding("open files", PASS, "no limit" if is_unlimited else f"a broker may hold {max(soft, hard)}")
     limit = max(soft, hard)

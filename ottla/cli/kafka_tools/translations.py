@@ -100,7 +100,7 @@ def _consumer_perf_test(arguments: list[str]) -> Translation:
 
 
 def _e2e_latency(arguments: list[str]) -> Translation:
-    """Before 4.x the arguments were positional: broker list, topic, messages, acks, size, and perhaps a file of properties."""
+    """Names the arguments that were positional before 4.x: broker list, topic, messages, acks, size, and perhaps a file of properties."""
     names = ("--bootstrap-server", "--topic", "--num-records", "--producer-acks", "--record-size", "--command-config")
     if len(arguments) in (5, 6) and not any(word.startswith("-") for word in arguments[:3]):
         pairs = zip(names, arguments, strict=False)
@@ -124,7 +124,7 @@ def _leader_election(arguments: list[str]) -> Translation:
 
 
 def _preferred_replica_election(arguments: list[str]) -> Translation:
-    """The older tool elected leaders of all partitions when it was given no file."""
+    """Adds all partitions where no file is given, as the older tool did."""
     everywhere = [] if any(word.startswith("--path-to-json-file") for word in arguments) else ["--all-topic-partitions"]
     return Translation(["partitions", "elect", "--yes", *everywhere, *arguments])
 

@@ -221,7 +221,7 @@ class Consumer:
             self._take_over(assignment)
 
     def _take_over(self, assignment: Sequence[TopicPartition]) -> None:
-        """New partitions begin at the committed offsets; kept ones go on."""
+        """Sets the assignment: new partitions begin at the committed offsets, kept ones go on."""
         assert self.group_id is not None
         kept = {partition: self.positions[partition] for partition in assignment if partition in self.positions}
         new = [partition for partition in assignment if partition not in kept]

@@ -76,7 +76,7 @@ class RangeReader:
             self.close()
 
     def _pause_or_raise(self, error: KafkaError | TransportError, backoff: Backoff) -> None:
-        """A leader that moved or a lost connection is worth another try."""
+        """Waits before the next try if the leader moved or the connection was lost; raises other errors."""
         self.close()
         is_passing = error.is_retriable if isinstance(error, KafkaError) else not isinstance(error, MalformedResponseError)
         if not is_passing or backoff.is_exhausted(time.monotonic()):

@@ -289,7 +289,7 @@ class ShareConsumer:
         self._forfeit(session, refused(ErrorCode.NETWORK_EXCEPTION, str(error)), partitions)
 
     def _forfeit(self, session: ShareSession, error: KafkaError, partitions: Iterable[TopicPartition]) -> None:
-        """The session is lost: whether its last acknowledgements were applied is unknown, the other records go to other members."""
+        """Ends a lost session: whether its last acknowledgements were applied is unknown, the other records go to other members."""
         self._pause(list(partitions))
         for partition in list(session.sent):
             self._report(session, partition, error)

@@ -276,7 +276,7 @@ def describe_configs(
 
 
 def _by_broker(resource_type: int, names: Sequence[str]) -> dict[int, list[str]]:
-    """Only a broker itself knows its own settings; everything else is asked of anyone (-1)."""
+    """Groups resources by the broker to ask: settings of a broker are known to itself only, others to any broker (-1)."""
     found: dict[int, list[str]] = {}
     for name in names:
         is_broker = resource_type in (BROKER_RESOURCE, BROKER_LOGGER_RESOURCE) and name

@@ -29,7 +29,7 @@ class Subscription(NamedTuple):
 
 
 def assign(name: str, members: Mapping[str, Subscription], partition_counts: Mapping[str, int]) -> Assignment:
-    """By an assignor's name. Topics without partitions (not there yet) are left out."""
+    """Assigns by an assignor's name. Topics without partitions (not there yet) are left out."""
     if name == RANGE:
         return assign_range(members, partition_counts)
     if name == ROUND_ROBIN:

@@ -85,7 +85,7 @@ class ProducerIdentityCore:
         return link.feature_level(TRANSACTION_VERSION) >= 2 and link.offers(END_TXN, END_TXN_V2)
 
     def _take_over(self, producer_id: int, epoch: int) -> None:
-        """Sequences begin at 0 with each new id or epoch."""
+        """Sets the producer id and epoch; sequences begin at 0 with each."""
         self.producer_id, self.epoch = producer_id, epoch
         self._sequences.clear()
         self._added.clear()

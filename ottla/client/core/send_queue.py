@@ -137,7 +137,7 @@ class SendQueue:
     # What became of batches
 
     def sent_unanswered(self, batches: Sequence[Batch]) -> list[Outcome]:
-        """With acks=0 a batch is done when it is sent; its offset stays unknown."""
+        """Completes batches that were sent with acks=0; their offsets stay unknown."""
         return [Outcome(batch, -1, None) for batch in batches]
 
     def answered(self, broker_id: int, answer: ProduceResponse, now: float) -> list[Outcome]:
@@ -156,7 +156,7 @@ class SendQueue:
         return outcomes
 
     def connection_lost(self, broker_id: int, error: TransportError, now: float) -> list[Outcome]:
-        """It is unknown which of the batches under way were appended, so all are sent again."""
+        """Sends all batches under way to the broker again: it is unknown which of them were appended."""
         under_way = self.in_flight.pop(broker_id, deque())
         return self.failed([batch for batches in under_way for batch in batches], error, now)
 
@@ -165,7 +165,7 @@ class SendQueue:
         return self.failed([self._ready.popleft()] if self._ready else [], error, now)
 
     def failed(self, batches: Sequence[Batch], error: KafkaError | TransportError, now: float) -> list[Outcome]:
-        """Batches are sent again when that may help and there is time; the others end here."""
+        """Queues failed batches again where that may help and there is time; the others end here."""
         outcomes = []
         for batch in batches:
             if self._may_help(batch, error) and now < batch.deadline:

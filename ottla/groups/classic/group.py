@@ -89,7 +89,7 @@ class ClassicGroup:
         return group
 
     def apply_record(self, value: GroupMetadataValue) -> None:
-        """The record of this generation is logged: its assignments hold from now on."""
+        """Applies the logged record of this generation: its assignments hold from now on."""
         self.stored = value
         if value.generation != self.generation:
             return

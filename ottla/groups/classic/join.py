@@ -241,7 +241,7 @@ def _take_place(group: ClassicGroup, member: ClassicMember, member_id: str, draf
 
 
 def _persist_replacement(join: Joining, member: ClassicMember, old: _Former) -> None:
-    """The group is stable and stays so: the new id is logged, and the member keeps its assignment."""
+    """Logs the new id of a static member of a stable group, which stays stable; the member keeps its assignment."""
     group, new_id = join.group, member.member_id
     is_leader = group.leader_id == new_id
     may_skip = join.command.may_skip_assignment

@@ -1,4 +1,4 @@
-"""Carries out LeaveGroup: removes members, one or many at once, and lets the others rebalance without waiting for sessions to end.
+"""Carries out LeaveGroup: removes members, one or many at once, and begins a rebalance of the others at once.
 
 Static members may be sent away by their instance id alone (KIP-345): that is how an operator removes a consumer that will not come back.
 """

@@ -245,7 +245,7 @@ def _expire_syncs(shard: GroupShard, group_id: str, generation: int, now_ms: int
 
 
 def all_synced(group: ClassicGroup, draft: Draft) -> None:
-    """The last member has asked for its share: the wait for SyncGroups ends."""
+    """Ends the wait for SyncGroups once the last member has asked for its share."""
     draft.cancel(_sync_key(group))
 
 

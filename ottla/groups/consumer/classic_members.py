@@ -83,7 +83,7 @@ def _check_session(shard: GroupShard, command: Join) -> None:
 
 
 def _check_protocols(group: ConsumerGroup, command: Join, protocols: Protocols) -> None:
-    """The joiner must be a consumer, and share a protocol with all other classic members, for the day the group goes back."""
+    """Refuses a joiner that is no consumer, or shares no protocol with the other classic members, which the way back needs."""
     if command.protocol_type != CONSUMER_PROTOCOL_TYPE or not protocols:
         raise ApiError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     shared: set[str] = set(dict(protocols))
@@ -149,7 +149,7 @@ def give_way(shard: GroupShard, group: ConsumerGroup, command: Join, draft: Draf
 
 
 def _last_of_the_new(group: ConsumerGroup, command: Join) -> str | None:
-    """The member whose place the joiner takes, if no other speaks the new protocol."""
+    """Returns the member whose place the joiner takes, if no other speaks the new protocol."""
     if command.member_id or command.instance_id is None:
         return None
     former = group.static_members.get(command.instance_id)
@@ -288,7 +288,7 @@ def leave_group(shard: GroupShard, group: ConsumerGroup, command: Leave, reply: 
 
 
 def _find_leaver(group: ConsumerGroup, name: MemberName) -> str:
-    """Operators may send away members of either protocol, and static ones by their instance id alone."""
+    """Returns the id of the member to remove; operators name members of either protocol, and static ones by their instance id alone."""
     if not name.member_id and name.instance_id is not None:
         member_id = group.static_members.get(name.instance_id)
         if member_id is None:

@@ -156,7 +156,7 @@ def _find_group(shard: GroupShard, command: ConsumerHeartbeat) -> tuple[Consumer
 
 
 def _find_member(shard: GroupShard, change: ConsumerChange, command: ConsumerHeartbeat) -> MemberFacts | None:
-    """What is known of the member that speaks, after all checks; None if it is new."""
+    """Returns the member that sent the heartbeat, after all checks; None if it is new."""
     group, member_id, epoch = change.group, command.member_id, command.member_epoch
     if command.instance_id is not None:
         current_id = group.static_members.get(command.instance_id)
@@ -223,7 +223,7 @@ def _merge(before: MemberFacts | None, command: ConsumerHeartbeat) -> MemberFact
 
 
 def _says_nothing(before: MemberFacts, command: ConsumerHeartbeat) -> bool:
-    """Whether the member only reports that it lives and what it has."""
+    """Whether the heartbeat changes nothing: the member reports that it lives and what it has."""
     return (
         command.topics is None
         and command.regex is None

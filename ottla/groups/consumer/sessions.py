@@ -125,7 +125,7 @@ def _join_key(group_id: str, member_id: str) -> str:
 
 
 def watch_all_members(shard: GroupShard, group: ConsumerGroup, draft: Draft, now_ms: int) -> None:
-    """The group was just loaded, or was a classic one: every member has one session timeout to send a heartbeat."""
+    """Starts the session of every member of a group that was just loaded, or was a classic one."""
     for member_id in group.facts:
         extend_session(shard, group.group_id, member_id, session_timeout_ms(shard, group, member_id), draft, now_ms)
         if group.position(member_id).state is MemberState.UNREVOKED_PARTITIONS:

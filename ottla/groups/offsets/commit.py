@@ -76,7 +76,7 @@ def _commit_record(group_id: str, offset: OffsetToCommit, now_ms: int, expire_ms
 
 
 def _commit_error(code: ErrorCode) -> ErrorCode:
-    """The only append that fails by itself is one that is too large, which clients know by another name."""
+    """Returns the error that clients get for a refused append: for one that is too large they know another."""
     return ErrorCode.INVALID_COMMIT_OFFSET_SIZE if code is ErrorCode.UNKNOWN_SERVER_ERROR else code
 
 

@@ -43,7 +43,7 @@ def delete_offsets(shard: GroupShard, command: DeleteOffsets, reply: Reply) -> D
 
 
 def forget_topics(shard: GroupShard, draft: Draft) -> None:
-    """Topics were deleted: offsets in them mean nothing, and would be wrong for topics of the same names.
+    """Deletes the offsets in deleted topics: they would be wrong for topics of the same names.
 
     Decided again until the log takes it. By then there may be topics of these names again: what was committed in them since stays.
     """

@@ -60,7 +60,7 @@ class OffsetStore:
         return keys is not None and (topic, partition) in keys
 
     def pending_keys(self, group_id: str) -> Collection[Key]:
-        """Those of the group's partitions whose offset an open transaction is about to move."""
+        """Returns the group's partitions whose offset an open transaction is about to move."""
         return self.open_transactions.get(group_id, ())
 
     def newest_record(self, group_id: str, key: Key) -> int:

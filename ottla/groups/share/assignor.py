@@ -110,7 +110,7 @@ class _Pool:
                 heapq.heappush(heap, entry)
 
     def _even_out(self) -> None:
-        """A member that has two more than another gives it one that the other lacks; there is one, since it has more."""
+        """Moves partitions from members that have two more than another to that one, which lacks at least one of them."""
         mine = self._mine
         least = [(len(held), index) for index, held in enumerate(mine)]
         most = [(-len(held), index) for index, held in enumerate(mine)]

@@ -96,7 +96,7 @@ def _find_group(shard: GroupShard, command: ShareHeartbeat) -> ShareChange:
 
 
 def _find_member(shard: GroupShard, group: ShareGroup, command: ShareHeartbeat) -> ShareFacts | None:
-    """What is known of the member that speaks, after all checks; None if it is new."""
+    """Returns the member that sent the heartbeat, after all checks; None if it is new."""
     member_id, epoch = command.member_id, command.member_epoch
     facts = group.facts.get(member_id)
     if facts is None:

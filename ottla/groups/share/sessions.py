@@ -26,12 +26,12 @@ RULES = epoch_sessions.SessionRules(ShareGroup, _remove_late)
 
 
 def remove_share_member(change: ShareChange, member_id: str) -> None:
-    """Its timer stays and will find no member, so a refusal need not make it anew."""
+    """Removes a member. Its timer stays and finds no member, so a refusal need not make it anew."""
     change.remove_member(member_id)
     change.raise_epoch()
 
 
 def watch_share_members(shard: GroupShard, group: ShareGroup, draft: Draft, now_ms: int) -> None:
-    """The group was just loaded: every member has one session timeout to send a heartbeat."""
+    """Starts the session of every member of a group that was just loaded."""
     for member_id in group.facts:
         extend_share_session(shard, group.group_id, member_id, draft, now_ms)

@@ -94,7 +94,7 @@ def initialize(shard: GroupShard, group_id: str, draft: Draft) -> None:
 
 
 def _begin(shard: GroupShard, key: SharePartitionKey, epoch: int, done: Callable[[ErrorCode], None]) -> None:
-    """What a group of the same name has left behind may be of a higher epoch: it goes first."""
+    """Initializes the state of one partition; a state of a higher epoch was left by a group of the same name, and is deleted first."""
     persister = shard.persister
 
     def initialized(code: ErrorCode) -> None:
@@ -129,7 +129,7 @@ def _initialized(shard: GroupShard, group_id: str, codes: Codes, now_ms: int) ->
 
 
 def log_initialized(change: ShareChange, keys: Iterable[SharePartitionKey]) -> None:
-    """These are initialized now, as far as they were wanted; if the group has members its epoch rises, so that they are assigned."""
+    """Logs partitions as initialized, as far as they were wanted; raises the epoch of a group with members, so that they are assigned."""
     topics = change.group.state_topics
     initializing, initialized = topics.initializing, topics.initialized
     ready: dict[Uuid, set[int]] = {}
@@ -227,7 +227,7 @@ def forget_states(
 
 
 def _log_forgotten(change: ShareChange, codes: Codes) -> None:
-    """A topic is done with when none of its partitions failed."""
+    """Logs which topics are forgotten: those of which no partition failed."""
     topics = change.group.state_topics
     failed = {key.topic_id for key, code in codes.items() if code is not ErrorCode.NONE}
     done = {key.topic_id for key in codes} - failed
@@ -237,7 +237,7 @@ def _log_forgotten(change: ShareChange, codes: Codes) -> None:
 
 
 def _retry_deletion(shard: GroupShard, group_id: str, draft: Draft) -> None:
-    """After a while, as for what could not be begun."""
+    """Schedules another try to delete, after the interval that holds for initialization too."""
 
     def again(_now_ms: int) -> Decision:
         group, later = shard.groups.get(group_id), Draft()
