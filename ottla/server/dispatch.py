@@ -21,7 +21,7 @@ from ottla.server.connection import Connection
 from ottla.server.histogram import new_buckets
 from ottla.server.waiters import Waiters
 from ottla.wire.codec import decoder, encoder_parts
-from ottla.wire.framing import API_VERSIONS, CONTROLLED_SHUTDOWN, is_flexible, load, response_head, write_response
+from ottla.wire.framing import API_VERSIONS, has_client_id, is_flexible, load, response_head, write_response
 from ottla.wire.primitives import read_skipped_tags
 
 read_header = Struct(">hhih").unpack_from
@@ -158,7 +158,7 @@ class Dispatcher:
                 raise WireError(f"version {version} of api key {key} is outside {api.min_version}..{api.max_version}")
             return unsupported_api_versions(api)
         route = Route(api, version, handle)
-        if key == CONTROLLED_SHUTDOWN and version == 0:
+        if not has_client_id(key, version):
             # The one request without a client id: what was read as its length are the body's first bytes.
             decode = route.decode
             route.decode = lambda frame, _at: decode(frame, HEADER_BYTES - 2)

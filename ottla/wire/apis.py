@@ -12,12 +12,14 @@ from typing import NamedTuple
 
 
 class Api(NamedTuple):
-    """One key of the protocol: its name, the versions that exist, and the first flexible one."""
+    """One key of the protocol: its name, the versions that exist, the first flexible one, and the first with a client id."""
 
     name: str
     lowest: int
     highest: int
     flexible_since: int | None
+    client_id_since: int = 0
+    """The first version whose request header has a client id."""
 
     @property
     def module(self) -> str:
@@ -33,7 +35,7 @@ APIS: dict[int, Api] = {
     4: Api("LeaderAndIsr", 0, 7, 4),
     5: Api("StopReplica", 0, 4, 2),
     6: Api("UpdateMetadata", 0, 8, 6),
-    7: Api("ControlledShutdown", 0, 3, 3),
+    7: Api("ControlledShutdown", 0, 3, 3, client_id_since=1),
     8: Api("OffsetCommit", 2, 10, 8),
     9: Api("OffsetFetch", 1, 10, 6),
     10: Api("FindCoordinator", 0, 6, 3),

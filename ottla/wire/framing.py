@@ -24,9 +24,9 @@ from ottla.wire.schema import VERSION_MAX, Buffer, Request, Response
 
 FRAME_SIZE_BYTES = 4
 
-CONTROLLED_SHUTDOWN = KEYS["ControlledShutdown"]
 API_VERSIONS = KEYS["ApiVersions"]
 
+_CLIENT_ID_SINCE = {key: api.client_id_since for key, api in APIS.items()}
 # The same for the hot path: never flexible is a version that does not exist.
 _FIRST_FLEXIBLE = {key: VERSION_MAX + 1 if api.flexible_since is None else api.flexible_since for key, api in APIS.items()}
 
@@ -41,6 +41,11 @@ _read_int32 = struct.Struct(">i").unpack_from
 def is_flexible(key: int, version: int) -> bool:
     """Whether a version of an API has compact lengths and tags; False for keys that do not exist."""
     return version >= _FIRST_FLEXIBLE.get(key, VERSION_MAX + 1)
+
+
+def has_client_id(key: int, version: int) -> bool:
+    """Whether the header of a request has a client id; True for keys that do not exist."""
+    return version >= _CLIENT_ID_SINCE.get(key, 0)
 
 
 def module_name(key: int) -> str:
@@ -66,7 +71,7 @@ def read_request_header(buffer: Buffer, offset: int = 0) -> tuple[int, int, int,
     """
     try:
         key, version, correlation_id, length = _read_request_start(buffer, offset)
-        if key == CONTROLLED_SHUTDOWN and version == 0:
+        if not has_client_id(key, version):
             return key, version, correlation_id, None, offset + 8
         end = offset + _REQUEST_START_BYTES
         if length >= 0:
@@ -149,7 +154,7 @@ def request_pieces(key: int, version: int, correlation_id: int, client_id: str |
 def request_header(key: int, version: int, correlation_id: int, client_id: str | None) -> bytes:
     """The header alone, without the frame's size."""
     start = _write_header_start(key, version, correlation_id)
-    if key == CONTROLLED_SHUTDOWN and version == 0:
+    if not has_client_id(key, version):
         return start
     if client_id is None:
         name = b"\xff\xff"

@@ -187,8 +187,8 @@ class StructType(type):
         kind = bases[0].__name__ if bases else ""
         if kind in ("Request", "Response"):
             key = KEYS[name.removesuffix(kind)]
-            _, lowest, highest, flexible = APIS[key]
-            versions = lowest, highest
+            api = APIS[key]
+            versions, flexible = (api.lowest, api.highest), api.flexible_since
         if versions is not None:
             namespace["API_KEY"] = key
             namespace["VERSIONS"] = versions

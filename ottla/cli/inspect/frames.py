@@ -15,7 +15,7 @@ from ottla.base.errors import WireError
 from ottla.cli.inspect.span_messages import walk_message
 from ottla.cli.inspect.spans import Span, SpanReader
 from ottla.wire.apis import API_NAMES, APIS
-from ottla.wire.framing import CONTROLLED_SHUTDOWN, FRAME_SIZE_BYTES, has_flexible_response_header, is_flexible, load, module_name
+from ottla.wire.framing import API_VERSIONS, FRAME_SIZE_BYTES, has_client_id, has_flexible_response_header, is_flexible, load, module_name
 from ottla.wire.primitives import Buffer
 
 
@@ -83,7 +83,7 @@ def explain_request(data: Buffer, base: int = 0) -> Frame:
         correlation_id = reader.fixed("correlation_id", "i", "the response has the same")
         if key not in APIS:
             raise WireError(f"there is no API {key}; a response needs --response with --api and --version")
-        if not (key == CONTROLLED_SHUTDOWN and version == 0):
+        if has_client_id(key, version):
             length = reader.fixed("client_id_length", "h", lambda found: "null" if found == -1 else "")
             if length >= 0:
                 reader.octets("client_id", length)
@@ -101,7 +101,7 @@ def explain_response(data: Buffer, key: int, version: int, base: int = 0) -> Fra
     correlation_id = -1
     try:
         correlation_id = reader.fixed("correlation_id", "i", "of the request that is answered")
-        if key == 18 and bytes(data[reader.position : reader.position + 2]) == b"\0\x23":
+        if key == API_VERSIONS and bytes(data[reader.position : reader.position + 2]) == b"\0\x23":
             version = 0  # a broker that lacks the version asked for answers in the oldest form (KIP-511)
         if has_flexible_response_header(key, version):
             reader.uvarint("header_tagged_fields")
