@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator
+from contextlib import suppress
 
 from ottla.adapters.node_tree import NodeTree, Staged
 from ottla.base.errors import StorageError
@@ -68,6 +69,8 @@ class NodeJournal:
             return
         run = self._database.execute
         try:
+            if self._database.in_transaction:
+                run("ROLLBACK")  # of an earlier transaction, whose rollback failed
             run("BEGIN IMMEDIATE")
             if not self._is_opening_saved:
                 run("DELETE FROM opening")
@@ -78,8 +81,9 @@ class NodeJournal:
                     yield
             run("COMMIT")
         except sqlite3.Error as error:
-            if self._database.in_transaction:
-                run("ROLLBACK")
+            with suppress(sqlite3.Error):
+                if self._database.in_transaction:
+                    run("ROLLBACK")
             raise StorageError(f"{self.path}: the metadata store cannot be written ({error})", self.path) from None
         self._is_opening_saved = True
 

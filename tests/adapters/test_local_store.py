@@ -94,6 +94,36 @@ def test_a_failed_write_changes_nothing(path: str, caplog: pytest.LogCaptureFixt
     store.close()
 
 
+class FailingDatabase:
+    """A database of which some statements fail."""
+
+    def __init__(self, database: sqlite3.Connection) -> None:
+        self.database = database
+        self.failing: tuple[str, ...] = ()
+
+    def execute(self, sql: str, *arguments: object) -> sqlite3.Cursor:
+        if sql in self.failing:
+            raise sqlite3.OperationalError("disk I/O error")
+        return self.database.execute(sql, *arguments)  # type: ignore[arg-type]
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self.database, name)
+
+
+def test_a_rollback_that_fails_too_is_answered_and_made_up_for(path: str) -> None:
+    store = LocalStore(path)
+    database = FailingDatabase(store._shared.journal._database)
+    store._shared.journal._database = database  # type: ignore[assignment]
+    database.failing = ("COMMIT", "ROLLBACK")
+    assert run(store, Create("/a")) == run(store, Create("/b")) == (StoreResult.DISK_FAILED, -1)
+    database.failing = ()
+    assert run(store, Create("/b")) == (StoreResult.OK, -1)
+    store.close()
+    again = LocalStore(path)
+    assert sorted(again._shared.tree.nodes()) == ["/b"]
+    again.close()
+
+
 @pytest.mark.parametrize("damage", [b"not a database at all, but text", b"SQLite format 3\0" + bytes(200)])
 def test_a_damaged_file_is_one_line_and_stays_as_it_is(path: str, damage: bytes) -> None:
     Path(path).write_bytes(damage)
