@@ -15,14 +15,14 @@ from importlinter.contracts.forbidden import ForbiddenContract
 
 
 class ForbiddenWherePresent(ForbiddenContract):  # type: ignore[misc, unused-ignore]
-    """import-linter's forbidden contract over those of its modules that exist."""
+    """import-linter's forbidden contract over those of its modules that exist; patterns are left to it."""
 
     def check(self, graph: ImportGraph, verbose: bool) -> ContractCheck:
         roots = tuple(self.session_options["root_packages"])
 
         def exists(expression: Any) -> bool:
             name = str(expression)
-            return name in graph.modules or name.partition(".")[0] not in roots
+            return name in graph.modules or "*" in name or name.partition(".")[0] not in roots
 
         for option in ("source_modules", "forbidden_modules"):
             setattr(self, option, [expression for expression in getattr(self, option) if exists(expression)])

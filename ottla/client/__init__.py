@@ -1,4 +1,5 @@
-"""A Kafka client in pure Python, public: `connect` gives a `Client`; `ottla.client.aio` has the same for asyncio.
+"""A Kafka client in pure Python, public: `connect` gives a `Client`; `ottla.client.aio` has its operations for asyncio,
+but no producer, consumer, share consumer, transaction or `read`.
 
     import ottla.client
 
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from ottla.client.core.fetching import Fetched
     from ottla.client.core.group_admin import Committed, GroupDescription, GroupMember, ListedGroup
     from ottla.client.core.operations import BrokerInfo, PartitionInfo, TopicInfo
-    from ottla.client.core.partitioner import partition_for_group, partition_for_key
+    from ottla.client.core.partitioner import murmur2, partition_for_group, partition_for_key
     from ottla.client.core.staging import Staged, StagedChunk
     from ottla.client.core.transaction_admin import ListedTransaction, TransactionDescription
     from ottla.client.errors import (
@@ -67,6 +68,7 @@ _MODULES = {
     "BrokerInfo": "core.operations",
     "TopicInfo": "core.operations",
     "PartitionInfo": "core.operations",
+    "murmur2": "core.partitioner",
     "partition_for_group": "core.partitioner",
     "partition_for_key": "core.partitioner",
     "Staged": "core.staging",
@@ -134,6 +136,7 @@ __all__ = [
     "UnsupportedVersionError",
     "WireError",
     "connect",
+    "murmur2",
     "partition_for_group",
     "partition_for_key",
     "uuid_to_text",

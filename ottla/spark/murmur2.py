@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ottla.client.core.partitioner import murmur2
+from ottla.client import murmur2
 
 _SEED = np.uint32(0x9747B28C)
 _M = np.uint32(0x5BD1E995)

@@ -60,6 +60,8 @@ def test_the_contracts_hold() -> None:
         ("client", "ottla/cli/planted.py", "from ottla.server import planted"),
         ("client", "ottla/console/planted.py", "from ottla.handlers import planted"),
         ("spark", "ottla/spark/planted.py", "from ottla.storage import planted"),
+        ("spark", "ottla/spark/planted.py", "from ottla.client.core import partitioner"),
+        ("spark", "ottla/spark/planted.py", "from ottla.client.errors import KafkaError"),
         ("pyspark", "ottla/cli/planted.py", "import pyspark"),
     ],
 )
