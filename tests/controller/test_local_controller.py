@@ -70,7 +70,7 @@ def test_every_write_checks_the_controllers_epoch() -> None:
 
 
 def test_another_controllers_epoch_ends_the_rule() -> None:
-    """I38: nothing is written, and waiting and later requests get NOT_CONTROLLER."""
+    """I38, I42: nothing is written, and waiting and later requests get NOT_CONTROLLER."""
     cluster = Cluster()
     overwrite(cluster.store, znodes.CONTROLLER_EPOCH, b"9")
     before = cluster.store.nodes()
@@ -93,7 +93,7 @@ def test_an_expired_session_refuses_all_waiting_commands() -> None:
 
 
 def test_commands_wait_for_the_write_before_them() -> None:
-    """The second creation is decided when the first is applied, so it finds the name taken; nothing is sent or answered before."""
+    """The second creation is decided when the first is applied, so it finds the name taken; nothing is sent or answered before (I42)."""
     cluster = Cluster()
     cluster.store.hold()
     answers: list[TopicResult] = []

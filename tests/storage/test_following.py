@@ -37,6 +37,7 @@ def test_offsets_and_epochs_never_go_back(batches: tuple[tuple[int, int], ...]) 
 
 @pytest.mark.parametrize("position", [16, 17, 30, 60, 70])
 def test_one_damaged_batch_refuses_all_of_them(position: int) -> None:
+    """I4."""
     built = LogBuilder()
     data = sent((0, 0), (2, 0), (4, 0))
     data[len(data) // 3 * 2 + position] ^= 0x55

@@ -30,6 +30,7 @@ from tests.groups.classic.coordinator import BOTH, Coordinator, ignore
     ],
 )
 def test_a_member_speaks_for_its_own_generation_and_protocol(fields: dict[str, Any], code: ErrorCode) -> None:
+    """I33."""
     coordinator = Coordinator()
     _, follower = coordinator.stable("a", "b")
     coordinator.sync("b", **{"member_id": follower, **fields})
