@@ -31,7 +31,7 @@ def test_the_close_waits_for_what_runs_and_lets_nothing_else_begin(loop: asyncio
     calls: list[str] = []
 
     def work() -> None:
-        may_end.wait(10)
+        may_end.wait(60)
         calls.append("ran")
 
     threads.run(work, lambda _: None)

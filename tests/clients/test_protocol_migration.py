@@ -227,7 +227,7 @@ def test_answers_that_came_too_late_are_repeated(group: Group, make_topic: MakeT
     group.join(topic)
     group.rest(*spots)
     group.join(topic)
-    eventually(lambda: len(look(group.broker.port, group.name).members) == 2, 10, 0)
+    eventually(lambda: len(look(group.broker.port, group.name).members) == 2, 60, 0)
     os.kill(group.broker.pid, signal.SIGSTOP)
     time.sleep(1.2)  # the wait is librdkafka's, and there is no condition to see from here
     os.kill(group.broker.pid, signal.SIGCONT)

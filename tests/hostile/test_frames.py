@@ -160,7 +160,7 @@ def test_a_reader_that_wakes_up_gets_every_answer(honest: World, connect: Connec
         serve(honest)
         return waiting(client) == before > 0
 
-    eventually(has_stopped, 10, 0)
+    eventually(has_stopped, 60, 0)
     for _ in range(count):
         assert client.receive() is not None
 
@@ -187,14 +187,14 @@ def test_running_out_of_descriptors(own_broker: BrokerProcess) -> None:
         world = World(client)
         others = []
         for _ in range(200):
-            others.append(socket.create_connection(("127.0.0.1", broker.port), timeout=5))
-        eventually(lambda: psutil.Process(broker.pid).num_fds() == limit, 10)
+            others.append(socket.create_connection(("127.0.0.1", broker.port), timeout=60))
+        eventually(lambda: psutil.Process(broker.pid).num_fds() == limit, 60)
         assert client.ask(world.request(3, 12), 12) is not None
         for other in others:
             other.close()
 
     def is_served_again() -> bool:
-        with WireClient(broker.port, timeout=2) as again:
+        with WireClient(broker.port, timeout=20) as again:
             again.send(framed(API_VERSIONS_V0))
             return again.receive() is not None
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
+from contextlib import closing
 
 import pytest
 from confluent_kafka import Consumer, Producer
@@ -17,7 +18,10 @@ from ottla.requests.levels import CHANGES, NEWEST, features, highest_versions, r
 from ottla.wire.messages.api_versions import ApiVersionsRequest
 from ottla.wire.messages.metadata import MetadataRequest
 from tests.clients.broker_process import BrokerProcess
+from tests.clients.left_open import leaves_nothing_open
 from tests.clients.wire_client import WireClient
+
+__all__ = ["leaves_nothing_open"]
 
 with warnings.catch_warnings():
     # kafka-python reads its schemas, as it is imported, by a function that Python 3.11 calls deprecated.
@@ -87,16 +91,16 @@ def test_a_client_works_with_a_broker_of_3_9(broker: BrokerProcess) -> None:
     for value, is_committed in ((b"no", False), (b"yes", True)):
         producer.begin_transaction()
         producer.produce("t", value)
-        producer.flush(20)
+        producer.flush(60)
         if is_committed:
             producer.commit_transaction(20)
         else:
             producer.abort_transaction(20)
-    consumer = Consumer({"bootstrap.servers": broker.address, "group.id": "g", "auto.offset.reset": "earliest", "log_level": 0})
-    consumer.subscribe(["t"])
-    message = consumer.poll(20)
-    assert message is not None and message.error() is None and message.value() == b"yes"
-    consumer.close()
+    settings = {"bootstrap.servers": broker.address, "group.id": "g", "auto.offset.reset": "earliest", "log_level": 0}
+    with closing(Consumer(settings)) as consumer:
+        consumer.subscribe(["t"])
+        message = consumer.poll(60)
+        assert message is not None and message.error() is None and message.value() == b"yes"
 
 
 def test_kafka_python_recognises_the_level(broker: BrokerProcess) -> None:

@@ -27,7 +27,7 @@ def lines_of(caplog: pytest.LogCaptureFixture, host: str, *arrivals: tuple[str, 
         door.note("OUTSIDE", address, client)
     for thread in threading.enumerate():
         if thread.name == "ottla-arrivals":
-            thread.join(10)
+            thread.join(60)
     return [(record.levelno, record.getMessage()) for record in caplog.records]
 
 
@@ -75,6 +75,6 @@ def test_what_to_set_names_every_listener(caplog: pytest.LogCaptureFixture) -> N
     door.note("OUTSIDE", "::ffff:10.0.0.5", "10.0.0.9")
     for thread in threading.enumerate():
         if thread.name == "ottla-arrivals":
-            thread.join(10)
+            thread.join(60)
     (record,) = caplog.records
     assert record.getMessage().endswith("else set advertised.listeners=INSIDE://broker:29092,OUTSIDE://10.0.0.5:9092")

@@ -8,6 +8,7 @@ import itertools
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -26,8 +27,11 @@ from ottla.server.app import BrokerServer
 from ottla.storage.small_files import CLEANER_OFFSET_FILE, read_offsets
 from ottla.wire.records import Record, encode_batch, read_records
 from tests.clients.broker_process import BrokerProcess, eventually
+from tests.clients.left_open import leaves_nothing_open
 from tests.server.conftest import MakeServer
 from tests.server.threads import run_until
+
+__all__ = ["leaves_nothing_open"]
 
 SEGMENT_BYTES = 20_000
 COMPACTED = {
@@ -206,10 +210,9 @@ def test_i36_coordinators_logs_are_compacted_and_loaded_again(broker: BrokerProc
     topic = create(broker.start(), "work")
     fill(producer(broker), topic, {}, 1)
     transact(broker, topic, {}, 60)
-    client = Consumer({"bootstrap.servers": broker.address, "group.id": "workers", "enable.auto.commit": False, **QUIET})
-    for offset in range(400):
-        client.commit(offsets=[TopicPartition(topic, 0, offset)], asynchronous=False)
-    client.close()
+    with closing(Consumer({"bootstrap.servers": broker.address, "group.id": "workers", "enable.auto.commit": False, **QUIET})) as client:
+        for offset in range(400):
+            client.commit(offsets=[TopicPartition(topic, 0, offset)], asynchronous=False)
     eventually(lambda: clean_to(broker, "__consumer_offsets") > 200 and clean_to(broker, "__transaction_state") > 50)
     broker.crash()
     group = ConsumerGroupTopicPartitions("workers", [TopicPartition(topic, 0)])

@@ -6,6 +6,7 @@ import asyncio
 import gc
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -18,8 +19,11 @@ from ottla.storage.offset_checkpoints import TOPIC_IDS_FILE
 from ottla.storage.small_files import CLEANER_OFFSET_FILE, HIGH_WATERMARK_FILE, RECOVERY_POINT_FILE, read_offsets
 from ottla.wire.records import Record, encode_batch
 from tests.clients.broker_process import BrokerProcess, eventually
+from tests.clients.left_open import leaves_nothing_open
 from tests.server.conftest import MakeServer
 from tests.server.threads import run_until
+
+__all__ = ["leaves_nothing_open"]
 
 SETTINGS = (
     "log.retention.check.interval.ms=100",
@@ -54,9 +58,8 @@ def produce(broker: BrokerProcess, topic: str, count: int, *, size: int = 1000, 
 
 def bounds(broker: BrokerProcess, topic: str) -> tuple[int, int]:
     """(first offset, end) by ListOffsets."""
-    client = Consumer({"bootstrap.servers": broker.address, "group.id": "g", **QUIET})
-    low, high = client.get_watermark_offsets(TopicPartition(topic, 0), timeout=10)
-    client.close()
+    with closing(Consumer({"bootstrap.servers": broker.address, "group.id": "g", **QUIET})) as client:
+        low, high = client.get_watermark_offsets(TopicPartition(topic, 0), timeout=60)
     return low, high
 
 

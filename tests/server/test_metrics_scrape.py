@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import urllib.request
 from collections.abc import Iterator
+from contextlib import closing
 
 import pytest
 from confluent_kafka import Producer
@@ -12,6 +13,9 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from ottla.server.metric_families import FAMILIES
 from ottla.testing.broker import Broker
+from tests.clients.left_open import leaves_nothing_open
+
+__all__ = ["leaves_nothing_open"]
 
 TRAFFIC = "messagesin|bytesin|bytesout|totalproducerequests|totalfetchrequests|failedproducerequests|failedfetchrequests"
 NUMGROUPS = "|stable|empty|dead|preparingrebalance|completingrebalance"
@@ -53,6 +57,8 @@ process_(cpu_seconds_total|resident_memory_bytes|virtual_memory_bytes|open_fds|m
 python_gc_(objects_collected|objects_uncollectable|collections)_total generation
 ottla_eventloop_lag_seconds quantile
 ottla_fsync_seconds quantile
+ottla_stage_bytes
+ottla_stage_(staged_bytes|expired_bytes|refused)_total
 """
 
 
@@ -70,24 +76,21 @@ def scraped() -> Iterator[set[tuple[str, frozenset[str]]]]:
     """The names and labels of one scrape, while a group has a member and a transaction is open."""
     with Broker(topics=["orders:2"], settings={"ottla.metrics.listen": "127.0.0.1:0"}) as broker:
         producer = Producer({"bootstrap.servers": broker.direct_server, "transactional.id": "payments"})
-        producer.init_transactions(20)
+        producer.init_transactions(60)
         producer.begin_transaction()
         producer.produce("orders", b"x", partition=0)
-        producer.commit_transaction(20)
-        consumer = broker.consumer("orders", client="confluent-kafka", group_id="readers")
-        consumer.commit(message=consumer.poll(20), asynchronous=False)
-        producer.begin_transaction()
-        producer.produce("orders", b"y", partition=1)
-        assert producer.flush(20) == 0
-        found = re.search(r"metrics and health on (http://\S+?)[\"\s]", broker.log)
-        assert found is not None
-        with urllib.request.urlopen(f"{found[1]}/metrics", timeout=10) as answer:
-            text = answer.read().decode()
-        yield {
-            (sample.name, frozenset(sample.labels)) for family in text_string_to_metric_families(text) for sample in family.samples
-        }
-        producer.abort_transaction(20)
-        consumer.close()
+        producer.commit_transaction(60)
+        with closing(broker.consumer("orders", client="confluent-kafka", group_id="readers")) as consumer:
+            consumer.commit(message=consumer.poll(60), asynchronous=False)
+            producer.begin_transaction()
+            producer.produce("orders", b"y", partition=1)
+            assert producer.flush(60) == 0
+            found = re.search(r"metrics and health on (http://\S+?)[\"\s]", broker.log)
+            assert found is not None
+            with urllib.request.urlopen(f"{found[1]}/metrics", timeout=60) as answer:
+                text = answer.read().decode()
+        producer.abort_transaction(60)
+    yield {(sample.name, frozenset(sample.labels)) for family in text_string_to_metric_families(text) for sample in family.samples}
 
 
 def readable(value: str | frozenset[str]) -> str:

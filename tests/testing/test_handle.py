@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import closing
 
 import pytest
 
@@ -61,10 +62,9 @@ def test_an_error_in_the_block_is_the_one_that_is_raised(broker: Broker, topic: 
 def test_reset_deletes_topics_and_groups() -> None:
     with Broker(topics=["a", "b:2"]) as own:
         own.add_record("a", "x")
-        consumer = own.consumer("a", client="confluent-kafka", group_id="readers")
-        assert consumer.poll(20).value() == b"x"
-        consumer.commit(asynchronous=False)
-        consumer.close()
+        with closing(own.consumer("a", client="confluent-kafka", group_id="readers")) as consumer:
+            assert consumer.poll(60).value() == b"x"
+            consumer.commit(asynchronous=False)
         own.fail_next("Produce", 1)
         own.reset()
         assert own.topics() == []
@@ -72,7 +72,7 @@ def test_reset_deletes_topics_and_groups() -> None:
         with own.assert_produces("a") as found:
             producer = own.producer(client="confluent-kafka")
             producer.produce("a", b"again")
-            assert producer.flush(10) == 0
+            assert producer.flush(60) == 0
         assert found[0].offset == 0
 
 
@@ -82,15 +82,15 @@ def test_synchronous_clients_of_both_libraries(broker: Broker, topic: str, libra
     producer = broker.producer(client=library, linger_ms=0)
     if library == "confluent-kafka":
         producer.produce(topic, b"hello")
-        assert producer.flush(10) == 0
+        assert producer.flush(60) == 0
     else:
-        producer.send(topic, b"hello").get(10)
-        producer.close()
+        with closing(producer):
+            producer.send(topic, b"hello").get(60)
     assert [record.value for record in broker.records(topic)] == [b"hello"]
 
 
 def test_an_admin_client(broker: Broker, topic: str) -> None:
-    assert topic in broker.admin(client="confluent-kafka").list_topics(timeout=10).topics
+    assert topic in broker.admin(client="confluent-kafka").list_topics(timeout=60).topics
 
 
 def test_asynchronous_clients(broker: Broker, topic: str) -> None:
@@ -98,7 +98,7 @@ def test_asynchronous_clients(broker: Broker, topic: str) -> None:
         async with broker.aio_producer(linger_ms=0) as producer:
             await producer.send_and_wait(topic, b"hello")
         async with broker.aio_consumer(topic) as consumer:
-            record = await asyncio.wait_for(consumer.getone(), 20)
+            record = await asyncio.wait_for(consumer.getone(), 60)
             return bytes(record.value)
 
     assert asyncio.run(talk()) == b"hello"
@@ -108,7 +108,7 @@ def test_a_client_retries_what_failed_once(broker: Broker, topic: str) -> None:
     producer = broker.producer(client="confluent-kafka", retry_backoff_ms=10)
     broker.fail_next("Produce", "NOT_LEADER_OR_FOLLOWER")
     producer.produce(topic, b"stubborn")
-    assert producer.flush(10) == 0
+    assert producer.flush(60) == 0
     assert [record.value for record in broker.records(topic)] == [b"stubborn"]
 
 

@@ -97,14 +97,14 @@ def test_client(kafka_broker, kafka_topic, kafka_group_id):
     for made in (producer, consumer, admin):
         assert type(made).__module__.split(".")[0] in ({found!r}, "cimpl"), type(made)
     if {found!r} == "kafka":
-        producer.send(kafka_topic, b"hello").get(10)
+        producer.send(kafka_topic, b"hello").get(60)
         assert next(consumer).value == b"hello"
         producer.close()
         admin.close()
     else:
         producer.produce(kafka_topic, b"hello")
-        assert producer.flush(10) == 0
-        assert consumer.poll(20).value() == b"hello"
+        assert producer.flush(60) == 0
+        assert consumer.poll(60).value() == b"hello"
     consumer.close()
 """
     check_passed(run(tmp_path, source), 1)

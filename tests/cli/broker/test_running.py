@@ -51,7 +51,7 @@ def test_a_holder_is_named_with_its_address_and_stopped(tmp_path: Path) -> None:
         assert (found.pid, found.address) == (process.pid, "host:1")
         # In this test the holder is our child, so it stays a zombie until it is waited for.
         stop(found, 10)
-        assert process.wait(10) == -signal.SIGTERM
+        assert process.wait(60) == -signal.SIGTERM
     assert find(str(tmp_path)) is None
 
 

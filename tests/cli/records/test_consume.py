@@ -205,7 +205,7 @@ def test_ctrl_c_in_a_follow_leaves_the_group_and_is_130(ottla: Ottla, broker: Br
         broker.add_record(filled, "one more")
         assert process.stdout.readline() == "6\n"  # so the six before are done with
         process.send_signal(signal.SIGINT)
-        assert process.wait(10) == 130
+        assert process.wait(60) == 130
         assert process.stderr.read() in ("Processed a total of 6 messages\n", "Processed a total of 7 messages\n")
     (described,) = json.loads(ottla("group", "describe", group, "-o", "json").out)["groups"]
     assert described["state"] == "Empty" and described["offsets"][0]["current_offset"] in (6, 7)
@@ -217,7 +217,7 @@ def test_a_closed_pipe_ends_in_silence(broker: Broker, topic: str, ottla: Ottla)
         assert process.stdout is not None and process.stderr is not None
         assert process.stdout.readline() == "record 0\n"
         process.stdout.close()
-        assert process.wait(10) == 0
+        assert process.wait(60) == 0
         assert process.stderr.read() == ""
 
 

@@ -136,7 +136,7 @@ def test_lines_from_a_pipe_go_as_they_come(broker: Broker, topic: str) -> None:
             process.stdin.write("now\n")
             process.stdin.flush()
         process.stdin.close()
-        assert process.wait(10) == 0
+        assert process.wait(60) == 0
     assert sent(broker, topic) == [(None, b"now")]
 
 
@@ -150,6 +150,6 @@ def test_kafkas_tool_shows_a_prompt_on_a_terminal(broker: Broker, topic: str) ->
         os.write(person, b"typed\n")
         assert process.stdout.read(1) == b">", "one for each line"
         os.write(person, b"\x04")
-        assert process.wait(10) == 0
+        assert process.wait(60) == 0
     os.close(person)
     assert sent(broker, topic) == [(None, b"typed")]

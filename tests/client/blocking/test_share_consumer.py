@@ -136,7 +136,7 @@ def test_records_that_arrive_during_a_commit_are_returned_and_not_accepted(
 
     def fetch(body: Any, _version: int) -> Any:
         if body.share_session_epoch > 0:
-            assert may_answer.wait(10)
+            assert may_answer.wait(60)
         return next(answers)
 
     broker.script[FETCH] = fetch
