@@ -17,7 +17,7 @@ from ottla.base.immutable import immutable
 
 
 @immutable(kw_only=True)
-class PartitionState:
+class ReplicaRole:
     """A replica's part in its partition: lead, follow, or wait for a leader. `is_new`: the log begins empty, with these settings."""
 
     topic: str
@@ -51,7 +51,7 @@ class ControlMessage:
 class LeaderAndIsr(ControlMessage):
     """New states of replicas that the broker holds."""
 
-    states: Sequence[PartitionState]
+    states: Sequence[ReplicaRole]
 
 
 @immutable(kw_only=True)
@@ -90,7 +90,7 @@ class BrokerMessenger(Protocol):
 class ReplicaListener(Protocol):
     """The part of a broker that holds replicas, called with what has passed the epochs' check."""
 
-    def on_leader_and_isr(self, states: Sequence[PartitionState]) -> None:
+    def on_leader_and_isr(self, states: Sequence[ReplicaRole]) -> None:
         """Makes replicas leaders or followers. May go on after it returns, in the order of the calls; so may stopping."""
 
     def on_stop_replica(self, stopped: Sequence[StoppedReplica]) -> None: ...

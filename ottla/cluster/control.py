@@ -15,8 +15,8 @@ from ottla.base.cluster_metadata import CONFIG_BROKER, NO_LEADER, PartitionMetad
 from ottla.base.control_messages import (
     ControlMessage,
     LeaderAndIsr,
-    PartitionState,
     ReplicaListener,
+    ReplicaRole,
     StoppedReplica,
     StopReplica,
     UpdateConfigs,
@@ -85,7 +85,7 @@ class ControlReceiver:
             return
         self._replicas.call_when_settled(lambda: done(code))
 
-    def _is_news(self, state: PartitionState) -> bool:
+    def _is_news(self, state: ReplicaRole) -> bool:
         key, new = (state.topic_id, state.partition.index), state.partition
         known = self._states.get(key)
         if known is not None and (new.leader_epoch, new.partition_epoch) <= (known.leader_epoch, known.partition_epoch):
@@ -110,7 +110,7 @@ class ControlReceiver:
             self._replicas.on_configs(resource_type, name)
 
 
-def _sound(states: Sequence[PartitionState]) -> list[PartitionState]:
+def _sound(states: Sequence[ReplicaRole]) -> list[ReplicaRole]:
     found = []
     for state in states:
         reason = _contradiction(state.partition)

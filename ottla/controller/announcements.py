@@ -28,7 +28,7 @@ from ottla.base.control_messages import (
     BrokerMessenger,
     ControlMessage,
     LeaderAndIsr,
-    PartitionState,
+    ReplicaRole,
     StoppedReplica,
     StopReplica,
     UpdateConfigs,
@@ -61,7 +61,7 @@ class Announcements:
         receivers = list(brokers)
         topics, live = tuple(state.topics()), tuple(state.brokers.values())
         settings = _all_settings(state)
-        hosted: dict[int, list[PartitionState]] = {}
+        hosted: dict[int, list[ReplicaRole]] = {}
         for topic, partition in state.partitions():
             sent = _state_of(topic, partition, is_new=False)
             for replica in partition.replicas:
@@ -108,7 +108,7 @@ class Announcements:
 
     def _replicas(self, state: ClusterState, before: Before) -> None:
         """What the changes mean for the replicas of each broker."""
-        hosted: dict[int, list[PartitionState]] = {}
+        hosted: dict[int, list[ReplicaRole]] = {}
         stopped: dict[int, list[StoppedReplica]] = {}
         for name, old in before.items():
             new = state.topic(name)
@@ -168,8 +168,8 @@ def _all_settings(state: ClusterState) -> list[ConfigPut | QuotaPut]:
     return [*found, *(QuotaPut(entity, quotas) for entity, quotas in state.quotas.items())]
 
 
-def _state_of(topic: TopicMetadata, partition: PartitionMetadata, *, is_new: bool) -> PartitionState:
-    return PartitionState(topic=topic.name, topic_id=topic.topic_id, partition=partition, is_new=is_new, configs=topic.configs)
+def _state_of(topic: TopicMetadata, partition: PartitionMetadata, *, is_new: bool) -> ReplicaRole:
+    return ReplicaRole(topic=topic.name, topic_id=topic.topic_id, partition=partition, is_new=is_new, configs=topic.configs)
 
 
 def _stopped(topic: TopicMetadata, partition: PartitionMetadata) -> StoppedReplica:

@@ -11,9 +11,10 @@ Invariants: a target and a position belong to a member.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
+from ottla.base.errors import ApiError, ErrorCode
 from ottla.base.uuids import Uuid
 from ottla.groups.states import EMPTY, STABLE, GroupState, GroupType
 
@@ -53,6 +54,26 @@ class Place(Protocol):
 FactsT = TypeVar("FactsT", bound=Facts)
 PlaceT = TypeVar("PlaceT", bound=Place)
 GroupT = TypeVar("GroupT", bound="EpochGroup[Any, Any]")
+
+
+def find_facts(group: EpochGroup[FactsT, Any], member_id: str, epoch: int, members_max: int) -> FactsT | None:
+    """The facts of the member that sent this epoch; None if it joins now. Raises `ApiError` if it may not."""
+    facts = group.facts.get(member_id)
+    if facts is None and epoch != JOINING_EPOCH:
+        raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID, f"member {member_id} is not in the group")
+    if facts is None and len(group.facts) >= members_max:
+        raise ApiError(ErrorCode.GROUP_MAX_SIZE_REACHED, f"the group has {len(group.facts)} members already")
+    return facts
+
+
+def fenced(position: Place, epoch: int) -> ApiError:
+    """The refusal of a member whose epoch is not its own."""
+    return ApiError(ErrorCode.FENCED_MEMBER_EPOCH, f"epoch {epoch} is not the member's epoch {position.epoch}; it must join again")
+
+
+def merged_topics(before: tuple[str, ...], names: Iterable[str] | None) -> tuple[str, ...]:
+    """The topics that a member subscribes to, in order; null leaves them as they were."""
+    return before if names is None else tuple(sorted(dict.fromkeys(names)))
 
 
 class EpochGroup(Generic[FactsT, PlaceT]):

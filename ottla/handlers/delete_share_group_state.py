@@ -14,7 +14,7 @@ from typing import Any
 
 from ottla.base.share_state import SharePartitionKey
 from ottla.requests.context import Broker, RequestContext
-from ottla.requests.share_state_calls import Results, ask, by_topic
+from ottla.requests.share_state_calls import ask, responder
 from ottla.sharing.commands import Delete, Result
 from ottla.wire.messages.delete_share_group_state import (
     DeleteShareGroupStateRequest,
@@ -31,14 +31,8 @@ def handle(broker: Broker, request: RequestContext, body: DeleteShareGroupStateR
     return ask(broker, request, commands, respond)
 
 
-def respond(results: Results) -> DeleteShareGroupStateResponse:
-    return DeleteShareGroupStateResponse(
-        results=[
-            DeleteStateResult(topic_id=topic_id, partitions=[to_wire(partition, result) for partition, result in partitions])
-            for topic_id, partitions in by_topic(results).items()
-        ]
-    )
-
-
 def to_wire(partition: int, result: Result) -> PartitionResult:
     return PartitionResult(partition=partition, error_code=result.code, error_message=result.message)
+
+
+respond = responder(DeleteShareGroupStateResponse, DeleteStateResult, to_wire)

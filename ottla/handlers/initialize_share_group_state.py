@@ -14,7 +14,7 @@ from typing import Any
 
 from ottla.base.share_state import SharePartitionKey
 from ottla.requests.context import Broker, RequestContext
-from ottla.requests.share_state_calls import Results, ask, by_topic
+from ottla.requests.share_state_calls import ask, responder
 from ottla.sharing.commands import Initialize, Result
 from ottla.wire.messages.initialize_share_group_state import (
     InitializeShareGroupStateRequest,
@@ -33,14 +33,8 @@ def handle(broker: Broker, request: RequestContext, body: InitializeShareGroupSt
     return ask(broker, request, commands, respond)
 
 
-def respond(results: Results) -> InitializeShareGroupStateResponse:
-    return InitializeShareGroupStateResponse(
-        results=[
-            InitializeStateResult(topic_id=topic_id, partitions=[to_wire(partition, result) for partition, result in partitions])
-            for topic_id, partitions in by_topic(results).items()
-        ]
-    )
-
-
 def to_wire(partition: int, result: Result) -> PartitionResult:
     return PartitionResult(partition=partition, error_code=result.code, error_message=result.message)
+
+
+respond = responder(InitializeShareGroupStateResponse, InitializeStateResult, to_wire)

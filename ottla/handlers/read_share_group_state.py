@@ -14,7 +14,7 @@ from typing import Any
 
 from ottla.base.share_state import SharePartitionKey
 from ottla.requests.context import Broker, RequestContext
-from ottla.requests.share_state_calls import Results, ask, by_topic
+from ottla.requests.share_state_calls import ask, responder
 from ottla.sharing.commands import ReadState, Result
 from ottla.wire.messages.read_share_group_state import (
     PartitionResult,
@@ -34,15 +34,6 @@ def handle(broker: Broker, request: RequestContext, body: ReadShareGroupStateReq
     return ask(broker, request, commands, respond)
 
 
-def respond(results: Results) -> ReadShareGroupStateResponse:
-    return ReadShareGroupStateResponse(
-        results=[
-            ReadStateResult(topic_id=topic_id, partitions=[to_wire(partition, result) for partition, result in partitions])
-            for topic_id, partitions in by_topic(results).items()
-        ]
-    )
-
-
 def to_wire(partition: int, result: Result) -> PartitionResult:
     state = result.state
     if state is None:
@@ -56,3 +47,6 @@ def to_wire(partition: int, result: Result) -> PartitionResult:
             for first, last, delivery_state, count in state.batches
         ],
     )
+
+
+respond = responder(ReadShareGroupStateResponse, ReadStateResult, to_wire)

@@ -14,7 +14,7 @@ from typing import Any
 
 from ottla.base.share_state import SharePartitionKey
 from ottla.requests.context import Broker, RequestContext
-from ottla.requests.share_state_calls import Results, ask, by_topic
+from ottla.requests.share_state_calls import ask, responder
 from ottla.sharing.commands import ReadSummary, Result
 from ottla.wire.messages.read_share_group_state_summary import (
     PartitionResult,
@@ -33,15 +33,6 @@ def handle(broker: Broker, request: RequestContext, body: ReadShareGroupStateSum
     return ask(broker, request, commands, respond)
 
 
-def respond(results: Results) -> ReadShareGroupStateSummaryResponse:
-    return ReadShareGroupStateSummaryResponse(
-        results=[
-            ReadStateSummaryResult(topic_id=topic_id, partitions=[to_wire(partition, result) for partition, result in partitions])
-            for topic_id, partitions in by_topic(results).items()
-        ]
-    )
-
-
 def to_wire(partition: int, result: Result) -> PartitionResult:
     state = result.state
     if state is None:
@@ -53,3 +44,6 @@ def to_wire(partition: int, result: Result) -> PartitionResult:
         start_offset=state.start_offset,
         delivery_complete_count=state.delivery_complete_count,
     )
+
+
+respond = responder(ReadShareGroupStateSummaryResponse, ReadStateSummaryResult, to_wire)

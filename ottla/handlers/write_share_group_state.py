@@ -15,7 +15,7 @@ from typing import Any
 
 from ottla.base.share_state import SharePartitionKey, ShareState, StateBatch
 from ottla.requests.context import Broker, RequestContext
-from ottla.requests.share_state_calls import Results, ask, by_topic
+from ottla.requests.share_state_calls import ask, responder
 from ottla.sharing.commands import Result, Write
 from ottla.wire.messages.write_share_group_state import (
     PartitionData,
@@ -35,17 +35,11 @@ def handle(broker: Broker, request: RequestContext, body: WriteShareGroupStateRe
     return ask(broker, request, commands, respond)
 
 
-def respond(results: Results) -> WriteShareGroupStateResponse:
-    return WriteShareGroupStateResponse(
-        results=[
-            WriteStateResult(topic_id=topic_id, partitions=[to_wire(partition, result) for partition, result in partitions])
-            for topic_id, partitions in by_topic(results).items()
-        ]
-    )
-
-
 def to_wire(partition: int, result: Result) -> PartitionResult:
     return PartitionResult(partition=partition, error_code=result.code, error_message=result.message)
+
+
+respond = responder(WriteShareGroupStateResponse, WriteStateResult, to_wire)
 
 
 def to_state(asked: PartitionData) -> ShareState:

@@ -23,7 +23,7 @@ class Right(NamedTuple):
     resource_type: ResourceType
 
 
-class Api(NamedTuple):
+class ServedApi(NamedTuple):
     """One line of the table."""
 
     key: int
@@ -48,11 +48,11 @@ class Api(NamedTuple):
     """A request that waits for its answer keeps nothing of what was decoded."""
 
 
-def _line(name: str, *rights: Right, advertised_from: int | None = None, **traits: bool) -> Api:
+def _line(name: str, *rights: Right, advertised_from: int | None = None, **traits: bool) -> ServedApi:
     key = KEYS[name]
     api = APIS[key]
     first = api.lowest if advertised_from is None else advertised_from
-    return Api(key, name, api.module, api.lowest, api.highest, first, rights, is_extension=key >= EXTENSIONS_SINCE, **traits)
+    return ServedApi(key, name, api.module, api.lowest, api.highest, first, rights, is_extension=key >= EXTENSIONS_SINCE, **traits)
 
 
 _O, _R = AclOperation, ResourceType
@@ -76,7 +76,7 @@ IDEMPOTENT_WRITE = Right(_O.IDEMPOTENT_WRITE, _R.CLUSTER)
 DESCRIBE_CONFIGS = tuple(Right(_O.DESCRIBE_CONFIGS, kind) for kind in (_R.TOPIC, _R.CLUSTER, _R.GROUP))
 ALTER_CONFIGS = tuple(Right(_O.ALTER_CONFIGS, kind) for kind in (_R.TOPIC, _R.CLUSTER, _R.GROUP))
 
-TABLE: dict[int, Api] = {
+TABLE: dict[int, ServedApi] = {
     api.key: api
     for api in (
         # Old librdkafka takes the low end of Produce for a sign of what the broker can do (KAFKA-18659), so 0-2 are shown and refused.

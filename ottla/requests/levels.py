@@ -16,7 +16,7 @@ from functools import cache
 
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.base.features import FEATURES, SHARE_VERSION, Feature
-from ottla.requests.apis import TABLE, Api
+from ottla.requests.apis import TABLE, ServedApi
 
 NEWEST = "4.4"
 FEATURES_SINCE = {"group.version": "4.0", "transaction.version": "4.0", SHARE_VERSION: "4.1"}
@@ -59,7 +59,7 @@ def highest_versions(level: str) -> Mapping[int, int]:
 
 
 @cache
-def served(level: str | None) -> Mapping[int, Api]:
+def served(level: str | None) -> Mapping[int, ServedApi]:
     """The APIs that this broker serves at a level (None: the newest). Those that only brokers send are the same at all levels; no release
     had our extensions."""
     if level is None:

@@ -7,7 +7,7 @@ partition that is named twice is asked once, and a request without a group gets 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, TypeVar
 
 from ottla.base.errors import ErrorCode
 from ottla.base.share_state import SharePartitionKey
@@ -16,6 +16,7 @@ from ottla.requests.context import Broker, Pending, RequestContext
 from ottla.requests.rights import is_broker
 from ottla.sharing.commands import Command, Result
 
+ResponseT = TypeVar("ResponseT")
 Results = dict[SharePartitionKey, Result]
 REFUSED = Result(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
 NEGATIVE = Result(ErrorCode.INVALID_REQUEST, None, "a partition is not negative")
@@ -42,7 +43,23 @@ def ask(broker: Broker, request: RequestContext, commands: Iterable[Command], re
     return pending if asked else respond({})
 
 
-def by_topic(results: Results) -> dict[Uuid, list[tuple[int, Result]]]:
+def responder(
+    response: Callable[..., ResponseT], topic_result: Callable[..., Any], partition_result: Callable[[int, Result], Any]
+) -> Callable[[Results], ResponseT]:
+    """Makes the function that builds a response: a result for each topic, with one for each of its partitions."""
+
+    def respond(results: Results) -> ResponseT:
+        return response(
+            results=[
+                topic_result(topic_id=topic_id, partitions=[partition_result(partition, result) for partition, result in partitions])
+                for topic_id, partitions in _by_topic(results).items()
+            ]
+        )
+
+    return respond
+
+
+def _by_topic(results: Results) -> dict[Uuid, list[tuple[int, Result]]]:
     """Partitions and results under their topics, in the order in which they were asked."""
     topics: dict[Uuid, list[tuple[int, Result]]] = {}
     for key, result in results.items():

@@ -14,7 +14,7 @@ from typing import Any
 
 from ottla.base.errors import WireError
 from ottla.base.ports import Part
-from ottla.requests.apis import Api
+from ottla.requests.apis import ServedApi
 from ottla.requests.context import Broker, Pending, RequestContext
 from ottla.requests.levels import served
 from ottla.server.connection import Connection
@@ -39,7 +39,7 @@ class Route:
         "nanoseconds", "parked_factor", "parked_nanoseconds", "version", "waited", "write",
     )  # fmt: skip
 
-    def __init__(self, api: Api, version: int, handle: Callable[..., Any]) -> None:
+    def __init__(self, api: ServedApi, version: int, handle: Callable[..., Any]) -> None:
         key = api.key
         request_class, response_class = load(key)
         self.key = key
@@ -193,7 +193,7 @@ def unknown_key(key: int) -> WireError:
     return WireError(f"unknown api key {key}")
 
 
-def unsupported_api_versions(api: Api) -> Route:
+def unsupported_api_versions(api: ServedApi) -> Route:
     """The route for ApiVersions in an unknown version: whatever the body, the answer is error 35 in version 0."""
     from ottla.handlers.api_versions import handle_unsupported_version
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from ottla.base.cluster_metadata import CONFIG_TOPIC
 from ottla.base.config import BrokerConfig
-from ottla.base.control_messages import PartitionState, StoppedReplica
+from ottla.base.control_messages import ReplicaRole, StoppedReplica
 from ottla.base.errors import ApiError, ErrorCode, StorageError
 from ottla.base.log_config import LogConfig
 from ottla.base.ports import Clock, Timers
@@ -65,11 +65,11 @@ class ReplicaChanges:
         self._share_partitions = share_partitions
         self._remove_later = remove_later
         self._broker_id = config.this_broker_id
-        self._missing: dict[TopicPartition, PartitionState] = {}
+        self._missing: dict[TopicPartition, ReplicaRole] = {}
         self._resolved: dict[tuple[tuple[str, str], ...], LogConfig] = {}
         self.turns = Turns(clock, timers)
 
-    def on_leader_and_isr(self, states: Sequence[PartitionState]) -> None:
+    def on_leader_and_isr(self, states: Sequence[ReplicaRole]) -> None:
         for state in states:
             self._partitions.await_opening(TopicPartition(state.topic, state.partition.index), state.topic_id)
         self.turns.add(self._take_each(states))
@@ -134,13 +134,13 @@ class ReplicaChanges:
         """Shows these replicas as offline in the metadata, whatever the controller sends."""
         self._metadata.mark_offline(self._broker_id, replicas)
 
-    def _state_of(self, key: TopicPartition) -> PartitionState | None:
+    def _state_of(self, key: TopicPartition) -> ReplicaRole | None:
         topic = self._metadata.topic(key.topic)
         if topic is None or key.partition >= len(topic.partitions):
             return None
-        return PartitionState(topic=topic.name, topic_id=topic.topic_id, partition=topic.partitions[key.partition])
+        return ReplicaRole(topic=topic.name, topic_id=topic.topic_id, partition=topic.partitions[key.partition])
 
-    def _take_each(self, states: Sequence[PartitionState]) -> Iterator[None]:
+    def _take_each(self, states: Sequence[ReplicaRole]) -> Iterator[None]:
         for number, state in enumerate(states, 1):
             self._take(state)
             if number % OPENED_PER_FREEZE == 0:
@@ -180,7 +180,7 @@ class ReplicaChanges:
             found = self._resolved[key] = self._config.log_config(configs)
         return found
 
-    def _take(self, state: PartitionState) -> None:
+    def _take(self, state: ReplicaRole) -> None:
         key = TopicPartition(state.topic, state.partition.index)
         topic = self._metadata.topic(state.topic)
         configs = topic.configs if topic is not None and topic.topic_id == state.topic_id else state.configs
@@ -199,7 +199,7 @@ class ReplicaChanges:
         except ApiError as error:
             log.error("%s stays as it is: %s", key, error.message)
 
-    def _follow(self, partition: Partition, state: PartitionState) -> None:
+    def _follow(self, partition: Partition, state: ReplicaRole) -> None:
         wanted = state.partition
         partition.become_follower(
             leader_id=wanted.leader,
@@ -210,7 +210,7 @@ class ReplicaChanges:
         )
         self._hosts.resign(state.topic, wanted.index)
 
-    def _lead(self, partition: Partition, state: PartitionState) -> None:
+    def _lead(self, partition: Partition, state: ReplicaRole) -> None:
         wanted = state.partition
         is_new_term = not partition.is_leading or wanted.leader_epoch > partition.leader_epoch
         partition.become_leader(

@@ -11,7 +11,7 @@ from ottla.base.cluster_metadata import CONFIG_BROKER, BrokerMetadata, ConfigPut
 from ottla.base.control_messages import (
     ControlMessage,
     LeaderAndIsr,
-    PartitionState,
+    ReplicaRole,
     StoppedReplica,
     StopReplica,
     UpdateConfigs,
@@ -31,7 +31,7 @@ def partition(leader_epoch: int, partition_epoch: int = 0) -> PartitionMetadata:
 
 
 def leader_and_isr(leader_epoch: int, partition_epoch: int = 0, *, controller_epoch: int = 5, broker_epoch: int = 100) -> LeaderAndIsr:
-    state = PartitionState(topic="t", topic_id=ID, partition=partition(leader_epoch, partition_epoch))
+    state = ReplicaRole(topic="t", topic_id=ID, partition=partition(leader_epoch, partition_epoch))
     return LeaderAndIsr(controller_id=1, controller_epoch=controller_epoch, broker_epoch=broker_epoch, states=[state])
 
 
@@ -114,7 +114,7 @@ def test_a_state_that_contradicts_itself_is_refused_and_the_others_are_not(wrong
     world = Receiver()
     sound = partition(9, 2)
     states = [
-        PartitionState(topic="t", topic_id=topic_id, partition=state) for topic_id, state in ((ID, replace(sound, **wrong)), (ID2, sound))
+        ReplicaRole(topic="t", topic_id=topic_id, partition=state) for topic_id, state in ((ID, replace(sound, **wrong)), (ID2, sound))
     ]
     message = LeaderAndIsr(controller_id=1, controller_epoch=5, broker_epoch=100, states=states)
     assert world.receive(message) == [ErrorCode.INVALID_REQUEST]
@@ -125,7 +125,7 @@ def test_a_state_that_contradicts_itself_is_refused_and_the_others_are_not(wrong
 
 def test_a_partition_without_a_leader_contradicts_nothing() -> None:
     world = Receiver()
-    state = PartitionState(topic="t", topic_id=ID, partition=replace(partition(4), leader=-1))
+    state = ReplicaRole(topic="t", topic_id=ID, partition=replace(partition(4), leader=-1))
     assert world.receive(LeaderAndIsr(controller_id=1, controller_epoch=5, broker_epoch=100, states=[state])) == [ErrorCode.NONE]
     assert world.terms() == [(3, 7), (4, 0)]
 

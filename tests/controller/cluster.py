@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from ottla.base.cluster_metadata import BrokerMetadata, BrokerPut, Change
 from ottla.base.config import BrokerConfig
-from ottla.base.control_messages import PartitionState, StoppedReplica, UpdateMetadata
+from ottla.base.control_messages import ReplicaRole, StoppedReplica, UpdateMetadata
 from ottla.cluster.member import ClusterMember
 from ottla.cluster.metadata_cache import MetadataCache
 from ottla.cluster.registration import Registration
@@ -21,7 +21,7 @@ class RecordingReplicas:
     """A `ReplicaListener` that records its calls."""
 
     def __init__(self) -> None:
-        self.states: list[PartitionState] = []
+        self.states: list[ReplicaRole] = []
         self.stopped: list[StoppedReplica] = []
         self.updated: list[str] = []
         self.removed: list[str] = []
@@ -29,7 +29,7 @@ class RecordingReplicas:
         self.is_settled = True
         self.waiting: list[Callable[[], object]] = []
 
-    def on_leader_and_isr(self, states: Sequence[PartitionState]) -> None:
+    def on_leader_and_isr(self, states: Sequence[ReplicaRole]) -> None:
         self.states += states
 
     def on_stop_replica(self, stopped: Sequence[StoppedReplica]) -> None:

@@ -15,7 +15,7 @@ import pytest
 
 from ottla.base.errors import ErrorCode
 from ottla.base.uuids import ZERO_UUID
-from ottla.requests.apis import TABLE, Api, Right
+from ottla.requests.apis import TABLE, Right, ServedApi
 from ottla.requests.authorized_operations import SUPPORTED
 from ottla.security.acl import DENIED, ResourceType
 from ottla.wire.framing import load
@@ -289,19 +289,19 @@ def _with(request: Any, **fields: Any) -> Request:
     return request  # type: ignore[no-any-return]
 
 
-def _sensible(world: World, make: In, api: Api) -> Request:
+def _sensible(world: World, make: In, api: ServedApi) -> Request:
     """Without the bits of authorized operations, which are further questions."""
     request = world.request(api.key, make.version)
     bits = [field.name for field in request.__fields__ if field.name.endswith("authorized_operations")]
     return _with(request, **dict.fromkeys(bits, False))
 
 
-def _makers(api: Api) -> list[Maker]:
+def _makers(api: ServedApi) -> list[Maker]:
     return [lambda world, make: _sensible(world, make, api), *VARIANTS.get(api.name, [])]
 
 
 def _ask(
-    world: World, port: int, judge: Judge, maker: Maker, api: Api, denied: list[tuple[str, str]] | str
+    world: World, port: int, judge: Judge, maker: Maker, api: ServedApi, denied: list[tuple[str, str]] | str
 ) -> tuple[Any, set[tuple[str, str]]]:
     """The answer, and what the authorizer was asked for it."""
     version = TRIED_IN.get(api.name, api.max_version)
@@ -319,7 +319,7 @@ ids = [api.name for api in APIS]
 
 
 @pytest.mark.parametrize("api", APIS, ids=ids)
-def test_a_broker_asks_what_the_table_says(api: Api, world: World, judged_broker: BrokerProcess, judge: Judge) -> None:
+def test_a_broker_asks_what_the_table_says(api: ServedApi, world: World, judged_broker: BrokerProcess, judge: Judge) -> None:
     """Each declared right is asked for by some request, and no other right by any."""
     rights = named(api.rights)
     asked: set[tuple[str, str]] = set()
@@ -338,7 +338,7 @@ HIDES_MISSING_RIGHTS = {"DeleteTopics": int(ErrorCode.UNKNOWN_TOPIC_ID)}
 
 
 @pytest.mark.parametrize("api", [api for api in APIS if api.rights], ids=[api.name for api in APIS if api.rights])
-def test_without_any_right_every_api_refuses(api: Api, world: World, judged_broker: BrokerProcess, judge: Judge) -> None:
+def test_without_any_right_every_api_refuses(api: ServedApi, world: World, judged_broker: BrokerProcess, judge: Judge) -> None:
     for maker in _makers(api):
         answer, _ = _ask(world, judged_broker.port, judge, maker, api, "all")
         codes = set(error_codes(answer)) | {getattr(answer, "partition_error_code", 0)} - {0}

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from ottla.base import turns
-from ottla.base.control_messages import PartitionState
+from ottla.base.control_messages import ReplicaRole
 from ottla.base.errors import ErrorCode
 from ottla.controller.api import NewPartitions, NewTopic, TopicResult
 from ottla.replication.partition import Partition
@@ -84,7 +84,7 @@ def test_a_role_of_an_older_epoch_changes_nothing(
     assert topic is not None and partition is not None
     epoch = partition.leader_epoch + 5
     partition.become_leader(leader_epoch=epoch, partition_epoch=9, replicas=partition.isr, isr=partition.isr, now_ms=0)
-    state = PartitionState(topic="t", topic_id=topic.topic_id, partition=topic.partitions[0])
+    state = ReplicaRole(topic="t", topic_id=topic.topic_id, partition=topic.partitions[0])
     server.node.replicas.on_leader_and_isr([state])
     done: list[bool] = []
     server.node.replicas.call_when_settled(lambda: done.append(True))

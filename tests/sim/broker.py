@@ -15,7 +15,7 @@ from typing import Any, Protocol
 from ottla.base import ports as store_ports
 from ottla.base.cluster_metadata import BrokerMetadata, PartitionMetadata, TopicMetadata
 from ottla.base.config import load
-from ottla.base.control_messages import LeaderAndIsr, PartitionState, UpdateMetadata
+from ottla.base.control_messages import LeaderAndIsr, ReplicaRole, UpdateMetadata
 from ottla.base.ports import Ports
 from ottla.base.types import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC, TopicPartition
 from ottla.controller import znodes
@@ -215,7 +215,7 @@ class SimBroker:
                     lambda _code: None,
                 )
         states = [
-            PartitionState(
+            ReplicaRole(
                 topic=topic.name, topic_id=topic.topic_id, partition=partition, is_new=self.epoch == 0, configs=self.topic_configs
             )
             for topic in topics

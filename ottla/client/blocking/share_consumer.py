@@ -20,7 +20,7 @@ from ottla.client.blocking.admin import refusal
 from ottla.client.blocking.cluster import Cluster
 from ottla.client.blocking.connection import Connection
 from ottla.client.blocking.share_membership import ShareMembership
-from ottla.client.core.share_session import ACCEPT, BATCH_OPTIMIZED, FIRST_EPOCH, Delivery, FetchLimits, Run, ShareSession
+from ottla.client.core.share_session import ACCEPT, BATCH_OPTIMIZED, FIRST_EPOCH, Delivery, Run, ShareFetchLimits, ShareSession
 from ottla.client.errors import RETRIABLE, KafkaError, MalformedResponseError, TransportError, refused
 
 MAX_POLL_RECORDS = 500
@@ -54,7 +54,7 @@ class ShareConsumer:
         self.cluster = cluster
         self.group_id = group_id
         self.is_explicit = is_explicit
-        self.limits = FetchLimits(max_wait_ms, min_bytes, max_bytes, records_max, acquire_mode)
+        self.limits = ShareFetchLimits(max_wait_ms, min_bytes, max_bytes, records_max, acquire_mode)
         self.rack = rack
         self.lock_timeout_ms: int | None = None
         """For how long a record stays acquired, once a broker has announced it."""

@@ -14,7 +14,7 @@ from ottla.base.errors import ApiError, ErrorCode, error_code
 from ottla.base.types import TopicPartition
 from ottla.client.addresses import Address
 from ottla.client.core.backoff import Backoff
-from ottla.client.core.metadata import MetadataCache
+from ottla.client.core.metadata import ClientMetadata
 from ottla.client.core.procedure import Ask, Open, Pause, Procedure
 from ottla.client.errors import (
     COORDINATOR_MOVED,
@@ -45,7 +45,7 @@ class ClusterCore:
         self.bootstrap = list(bootstrap)
         self.now = now
         self.timeout_s = timeout_s
-        self.metadata = MetadataCache()
+        self.metadata = ClientMetadata()
         self._links: dict[Address, Link] = {}
         self._idle: dict[Address, list[Link]] = {}
         self._first: Link | None = None

@@ -14,7 +14,7 @@ NO_LEADER = -1
 UNKNOWN_LEADER = -2
 
 
-class MetadataCache:
+class ClientMetadata:
     """See the module. Pure: `learn` takes in an answer to Metadata, `forget` drops what proved wrong."""
 
     def __init__(self) -> None:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from ottla.base.errors import ErrorCode, error_code
 from ottla.base.types import TopicPartition
-from ottla.client.core.metadata import MetadataCache
+from ottla.client.core.metadata import ClientMetadata
 from ottla.client.errors import RETRIABLE, KafkaError, TransportError, refused
 from ottla.wire.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 from ottla.wire.records import Record
@@ -49,7 +49,7 @@ class Outcome(NamedTuple):
 class SendQueue:
     """See the module."""
 
-    def __init__(self, metadata: MetadataCache, *, acks: int, is_idempotent: bool) -> None:
+    def __init__(self, metadata: ClientMetadata, *, acks: int, is_idempotent: bool) -> None:
         self.metadata = metadata
         self.acks = acks
         self.is_idempotent = is_idempotent

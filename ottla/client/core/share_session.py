@@ -42,7 +42,7 @@ class Delivery(NamedTuple):
     number: int
 
 
-class FetchLimits(NamedTuple):
+class ShareFetchLimits(NamedTuple):
     """The bounds of a ShareFetch: records, bytes, milliseconds."""
 
     max_wait_ms: int
@@ -109,7 +109,7 @@ class ShareSession:
 
     # Requests
 
-    def fetch_request(self, wanted: Mapping[TopicPartition, Uuid], limits: FetchLimits) -> share_fetch.ShareFetchRequest:
+    def fetch_request(self, wanted: Mapping[TopicPartition, Uuid], limits: ShareFetchLimits) -> share_fetch.ShareFetchRequest:
         """Fetches `wanted` and carries their acknowledgements; those of other partitions go by `acknowledge_request`."""
         self._learn(wanted)
         sent = self._take_acknowledgements()

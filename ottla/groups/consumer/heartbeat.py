@@ -49,7 +49,7 @@ from ottla.groups.consumer.subscriptions import (
     resolve_regexes,
     update_target,
 )
-from ottla.groups.epoch_group import JOINING_EPOCH, LEAVING_EPOCH
+from ottla.groups.epoch_group import JOINING_EPOCH, LEAVING_EPOCH, fenced, find_facts, merged_topics
 from ottla.groups.epoch_topics import metadata_hash
 from ottla.groups.shard import GroupShard, Session
 from ottla.groups.share.group import ShareGroup
@@ -166,14 +166,9 @@ def _find_member(shard: GroupShard, change: ConsumerChange, command: ConsumerHea
             return _take_place(change, command.instance_id, current_id, member_id)
         if current_id is None and epoch != JOINING_EPOCH:
             raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID, f"instance {command.instance_id} is not in the group")
-    facts = group.facts.get(member_id)
-    if facts is None:
-        if epoch != JOINING_EPOCH:
-            raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID, f"member {member_id} is not in the group")
-        if len(group.facts) >= shard.settings.consumer_members_max:
-            raise ApiError(ErrorCode.GROUP_MAX_SIZE_REACHED, f"the group has {len(group.facts)} members already")
-        return None
-    _check_epoch(group.position(member_id), command)
+    facts = find_facts(group, member_id, epoch, shard.settings.consumer_members_max)
+    if facts is not None:
+        _check_epoch(group.position(member_id), command)
     return facts
 
 
@@ -185,7 +180,7 @@ def _check_epoch(position: Position, command: ConsumerHeartbeat) -> None:
         owned = command.owned.items()
         if all(partition in position.assigned.get(topic_id, ()) for topic_id, partitions in owned for partition in partitions):
             return  # the answer with the member's new epoch was lost
-    raise ApiError(ErrorCode.FENCED_MEMBER_EPOCH, f"epoch {epoch} is not the member's epoch {position.epoch}; it must join again")
+    raise fenced(position, epoch)
 
 
 def _take_place(change: ConsumerChange, instance_id: str, old_id: str, member_id: str) -> MemberFacts:
@@ -209,13 +204,13 @@ def _merge(before: MemberFacts | None, command: ConsumerHeartbeat) -> MemberFact
     if before is not None and _says_nothing(before, command):
         return before
     facts = before if before is not None else MemberFacts()
-    names, regex = command.topics, command.regex
+    regex = command.regex
     return MemberFacts(
         instance_id=command.instance_id if command.instance_id is not None else facts.instance_id,
         rack_id=command.rack_id if command.rack_id is not None else facts.rack_id,
         client_id=command.caller.client_id,
         client_host=command.caller.client_host,
-        topics=facts.topics if names is None else tuple(sorted(dict.fromkeys(names))),
+        topics=merged_topics(facts.topics, command.topics),
         regex=facts.regex if regex is None else (regex or None),
         rebalance_timeout_ms=command.rebalance_timeout_ms if command.rebalance_timeout_ms != -1 else facts.rebalance_timeout_ms,
         assignor=command.assignor if command.assignor is not None else facts.assignor,

@@ -18,7 +18,7 @@ from __future__ import annotations
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.groups.answers import Beat, refuse_beat
 from ottla.groups.commands import ShareHeartbeat
-from ottla.groups.epoch_group import JOINING_EPOCH, LEAVING_EPOCH, Assignment
+from ottla.groups.epoch_group import JOINING_EPOCH, LEAVING_EPOCH, Assignment, fenced, find_facts, merged_topics
 from ottla.groups.epoch_topics import TopicIds, metadata_hash, must_look_up, refresh_of
 from ottla.groups.shard import GroupShard
 from ottla.groups.share.assignor import SHARE_ASSIGNORS, ShareMember
@@ -97,29 +97,22 @@ def _find_group(shard: GroupShard, command: ShareHeartbeat) -> ShareChange:
 
 def _find_member(shard: GroupShard, group: ShareGroup, command: ShareHeartbeat) -> ShareFacts | None:
     """Returns the member that sent the heartbeat, after all checks; None if it is new."""
-    member_id, epoch = command.member_id, command.member_epoch
-    facts = group.facts.get(member_id)
-    if facts is None:
-        if epoch != JOINING_EPOCH:
-            raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID, f"member {member_id} is not in the group")
-        if len(group.facts) >= shard.settings.share_members_max:
-            raise ApiError(ErrorCode.GROUP_MAX_SIZE_REACHED, f"the group has {len(group.facts)} members already")
-        return None
-    position = group.position(member_id)
-    if epoch not in (JOINING_EPOCH, position.epoch, position.previous_epoch):
-        raise ApiError(ErrorCode.FENCED_MEMBER_EPOCH, f"epoch {epoch} is not the member's epoch {position.epoch}; it must join again")
+    epoch = command.member_epoch
+    facts = find_facts(group, command.member_id, epoch, shard.settings.share_members_max)
+    position = group.position(command.member_id)
+    if facts is not None and epoch not in (JOINING_EPOCH, position.epoch, position.previous_epoch):
+        raise fenced(position, epoch)
     return facts
 
 
 def _merge(before: ShareFacts | None, command: ShareHeartbeat) -> ShareFacts:
     """What the member says now, over what it said before; a field that is null is as before."""
     facts = before if before is not None else ShareFacts()
-    names = command.topics
     return ShareFacts(
         rack_id=command.rack_id if command.rack_id is not None else facts.rack_id,
         client_id=command.caller.client_id,
         client_host=command.caller.client_host,
-        topics=facts.topics if names is None else tuple(sorted(dict.fromkeys(names))),
+        topics=merged_topics(facts.topics, command.topics),
     )
 
 

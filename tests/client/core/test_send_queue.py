@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ottla.base.errors import ErrorCode
 from ottla.base.types import TopicPartition
-from ottla.client.core.metadata import MetadataCache
+from ottla.client.core.metadata import ClientMetadata
 from ottla.client.core.send_queue import REQUEST_BYTES_MAX, Batch, Outcome, SendQueue
 from ottla.client.errors import ConnectError
 from ottla.wire.messages.metadata import MetadataResponse, MetadataResponsePartition, MetadataResponseTopic
@@ -15,7 +15,7 @@ LEADERS = {A: 1, B: 1, C: 2}
 
 
 def _queue(*, acks: int = -1, is_idempotent: bool = True) -> SendQueue:
-    queue = SendQueue(MetadataCache(), acks=acks, is_idempotent=is_idempotent)
+    queue = SendQueue(ClientMetadata(), acks=acks, is_idempotent=is_idempotent)
     _learn(queue)
     return queue
 

@@ -8,7 +8,7 @@ import pytest
 
 from ottla.base.errors import WireError
 from ottla.base.types import TopicPartition
-from ottla.client.core.share_session import ACCEPT, FINAL_EPOCH, GAP, REJECT, RELEASE, RENEW, FetchLimits, ShareSession
+from ottla.client.core.share_session import ACCEPT, FINAL_EPOCH, GAP, REJECT, RELEASE, RENEW, ShareFetchLimits, ShareSession
 from ottla.wire.messages.share_fetch import AcquiredRecords, PartitionData
 from ottla.wire.records import CONTROL_COMMIT, Record, encode_batch, encode_control_batch
 
@@ -16,7 +16,7 @@ TOPIC_ID = b"\x11" * 16
 OTHER_ID = b"\x22" * 16
 ZERO, ONE, OTHER = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 0)
 IDS = {ZERO: TOPIC_ID, ONE: TOPIC_ID, OTHER: OTHER_ID}
-LIMITS = FetchLimits(500, 1, 1000, 10, 1)
+LIMITS = ShareFetchLimits(500, 1, 1000, 10, 1)
 
 
 def wanted(*partitions: TopicPartition) -> dict[TopicPartition, bytes]:
