@@ -7,7 +7,7 @@ them costs as much as copying the batch.
 
 All buffers of their own together stay below `bytes_max`: a frame that would have to grow beyond it is not read on until others have left.
 A frame that is alone may always grow, so none is too large to come through. When one has to wait, the frames that came the slowest for
-their age are dropped, so a crowd of peers that begin requests and never finish them starves nobody. When every frame waits for another and
+their age are dropped, so a crowd of peers that begin requests and never finish them starves none. When every frame waits for another and
 nothing moves, `relieve` drops the connection that holds the most. Small unfinished frames count, too; their connections keep them.
 """
 

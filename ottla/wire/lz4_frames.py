@@ -6,7 +6,7 @@ MiB is up to three times as fast to write, most of all for data that hardly shri
 Written: magic, flags (version 1, independent blocks, no checksums), block size, the header's checksum, then blocks, each behind its size,
 then a size of 0. A block that does not shrink is stored as it is. Small data is one block of at most 64 KiB, so that readers which
 allocate a whole block at once (Java's) do not take more.
-Read here: one frame of that kind, whoever wrote it. Everything else, also what is damaged, is for `compression.decompress`.
+Read here: one frame of that kind, by any writer. Everything else, also what is damaged, is for `compression.decompress`.
 """
 
 from __future__ import annotations

@@ -99,7 +99,7 @@ def read_zigzag(data: Buffer, position: int, bits: int = 32) -> tuple[int, int]:
 
 
 def _walk_records(data: Buffer, header: BatchHeader, is_key_required: bool, fields_left: int) -> RecordsSummary:
-    """Reading behind the end raises IndexError; a length beyond it moves `position` away from the record's end, which is checked."""
+    """Checks the form of every record. Reading behind the end raises IndexError; a length beyond it moves `position`, which is checked."""
     min_delta = max_delta = 0
     data_end, position, zigzag_before = len(data), 0, -1
     keyless, keyless_count = list[int](), 0

@@ -288,7 +288,7 @@ def test_i46_a_standstill_ends() -> None:
     assert any(world.channel.is_reading for world in worlds), "others go on with what it had"
 
 
-def test_i46_silent_peers_with_a_piece_of_a_frame_starve_nobody() -> None:
+def test_i46_silent_peers_with_a_piece_of_a_frame_starve_no_other() -> None:
     buffers, worlds = shares(4 << 20, 201)
     *silent, honest = worlds
     for world in silent:

@@ -20,7 +20,7 @@ CONFIG = log_settings(is_compacted=True)
 
 
 class Bench:
-    """Inspections over threads that run when they are told to."""
+    """Inspections over threads that run when the test says so."""
 
     def __init__(self) -> None:
         self.clock = ManualClock(wall_ms=1)

@@ -1,8 +1,8 @@
 """A world in which most records are staged first, and attached to their transactions by manifests; brokers crash as ever.
 
-The clients are those of `clients.py`; what they would produce they stage in chunks, also under attempts that fail and whose records nobody
-may ever see, and attach. A broker that restarts has lost the stage and keeps what was attached, so a retry of an attach is where most can
-go wrong: I48 is judged at each refusal, I47 by the history, in which no record may be missing, doubled or out of place.
+The clients are those of `clients.py`; what they would produce they stage in chunks, also under attempts that fail and whose records no
+reader may ever get, and attach. A broker that restarts has lost the stage and keeps what was attached, so a retry of an attach is where
+most can go wrong: I48 is judged at each refusal, I47 by the history, in which no record may be missing, doubled or out of place.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class StagedProducer(Producer):
             history.promise(values[:1], base_offset)
 
     def _lost_values(self, partition: TopicPartition) -> list[str]:
-        """Those of a task that failed after it had staged them: of a transaction that nobody ever commits."""
+        """Those of a task that failed after it had staged them: of a transaction that is never committed."""
         lost: Transaction = self.world.history.begin("failed")
         return [self.world.history.new_value(lost, partition) for _ in range(self.chance.randint(1, 3))]
 
