@@ -14,7 +14,6 @@ import pytest
 import ottla.client
 from ottla.client import Client, KafkaError, TopicPartition
 from ottla.spark import staging
-from ottla.spark.connections import close_clients
 from ottla.spark.errors import FencedDriverError, OptionError, SpoolError
 from ottla.spark.options import Connection
 from ottla.spark.staging import StagedWriter, Task
@@ -23,6 +22,7 @@ from ottla.testing.broker import Broker
 from ottla.testing.handle import BrokerHandle
 from tests.clients.broker_process import BrokerProcess
 from tests.spark.encoded import encode, values
+from tests.spark.kept_connections import close_clients
 from tests.spark.pipeline import Pipeline, wait_for_topic
 from tests.spark.relay_by_hand import batch_of
 from tests.spark.test_failure_matrix import eventually, kill_driver, state

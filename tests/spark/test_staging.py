@@ -193,8 +193,9 @@ def test_the_steps_follow_the_order_of_the_tasks(client: StagingClient) -> None:
     assert carried_out(tasks, client) == (logs_of(rows), digest_of(rows))
 
 
+@pytest.mark.usefixtures("own_temporary_directory")
 def test_where_a_task_writes(tmp_path: Path, client: StagingClient) -> None:
-    here = Spool.create(None, parent=tmp_path)
+    here = Spool.create(None)
     away = here._replace(token="00" * 16)
 
     def kind(way: str, spool: Spool) -> str:
