@@ -6,8 +6,8 @@ from ottla.spark import connections, relay
 
 
 def close_clients() -> None:
-    for _, connection in list(connections._clients):
-        connections.forget(connection)
+    while connections._clients:
+        connections._clients.popitem()[1].close()
 
 
 def close_relays() -> None:
