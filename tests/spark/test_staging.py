@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ottla.client import ConnectError, ErrorCode, KafkaError, Staged, StagedChunk, TopicPartition
-from ottla.spark import staging
+from ottla.spark import sending, staging
 from ottla.spark.errors import BrokerError, OptionError, OutputError
 from ottla.spark.options import Connection
 from ottla.spark.output_digest import OutputDigest
@@ -172,7 +172,8 @@ def test_an_output_beyond_its_bound_is_refused(client: StagingClient) -> None:
             writer.append(partition, encode(value), 1)
 
 
-def test_the_steps_follow_the_order_of_the_tasks(client: StagingClient) -> None:
+def test_the_steps_follow_the_order_of_the_tasks(client: StagingClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sending, "SLICE_BYTES_MAX", sum(len(encode(value)) for _, value in many(A, 5)))
     def relayed(rows: list[tuple[TopicPartition, bytes]]) -> TaskOutput:
         writer = SpoolWriter("x", None)
         for partition, value in rows:
