@@ -50,7 +50,7 @@ demo-pipeline: $(SPARK)
 	@$(BIN)/python -m tools.demo_pipeline
 
 test: $(SPARK)
-	@$(PYTEST) -n $(WORKERS) --dist loadgroup
+	@$(PYTEST) -n $(WORKERS)
 
 check: $(STAMP)
 	@$(BIN)/ruff check --quiet --output-format concise .

@@ -14,6 +14,7 @@ import shutil
 import signal
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -32,28 +33,38 @@ TESTS = Path(__file__).parent
 LONG = ("spark_jobs", "clients")
 """Folders whose tests mostly wait for foreign processes: they begin first, so that the short ones run beside them."""
 
+TOGETHER = "spark_jobs"
+"""The folder whose tests stay in one worker of pytest-xdist, because they share a Spark session."""
+
 ONE_BY_ONE = "sim"
 """The folder whose tests are handed out singly: they compute, share nothing, and all of a file would keep one worker busy for long."""
 
 
-@pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Puts the long folders first and says which tests stay in one worker of pytest-xdist (`--dist loadgroup`).
-
-    Those of a file share what is made for it, such as a broker. Spark's share a session.
-    """
-    items.sort(key=lambda item: _rank(_folder(item)))
-    for item in items:
-        folder = _folder(item)
-        if folder != ONE_BY_ONE:
-            item.add_marker(pytest.mark.xdist_group(folder if folder == "spark_jobs" else str(item.path.relative_to(TESTS))))
+    """Puts the long folders first."""
+    items.sort(key=lambda item: _rank(item.nodeid))
 
 
-def _folder(item: pytest.Item) -> str:
-    return item.path.relative_to(TESTS).parts[0]
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> object:
+    """Hands out tests in the order of their collection, a file at a time: its tests share what is made for it, such as a broker."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class Scheduling(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            folder = _folder(nodeid)
+            return folder if folder == TOGETHER else nodeid if folder == ONE_BY_ONE else nodeid.partition("::")[0]
+
+    config.option.loadscopereorder = False
+    return Scheduling(config, log)
 
 
-def _rank(folder: str) -> int:
+def _folder(nodeid: str) -> str:
+    return nodeid.removeprefix("tests/").partition("/")[0]
+
+
+def _rank(nodeid: str) -> int:
+    folder = _folder(nodeid)
     return LONG.index(folder) if folder in LONG else len(LONG)
 
 
