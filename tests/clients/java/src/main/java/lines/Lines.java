@@ -6,6 +6,8 @@ import java.io.PrintStream;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.Arrays;
+import java.util.Queue;
+import java.util.concurrent.ConcurrentLinkedQueue;
 import java.util.concurrent.atomic.AtomicReference;
 import org.apache.kafka.common.utils.Exit;
 
@@ -15,6 +17,7 @@ import org.apache.kafka.common.utils.Exit;
  */
 public final class Lines {
     private static final long LIMIT_MS = 30_000;
+    private static final Queue<Runnable> hooks = new ConcurrentLinkedQueue<>();
 
     private static final class Ended extends RuntimeException {
         Ended() {
@@ -33,7 +36,7 @@ public final class Lines {
             exit.compareAndSet(null, code);
             throw new Ended();
         });
-        Exit.setShutdownHookAdder((name, runnable) -> { });
+        Exit.setShutdownHookAdder((name, hook) -> hooks.add(hook));
         for (String line : Files.readAllLines(Path.of(arguments[0]))) {
             String[] words = line.split("\t", -1);
             exit.set(null);
@@ -54,6 +57,7 @@ public final class Lines {
         thread.start();
         thread.join(LIMIT_MS);
         Integer code = thread.isAlive() ? Integer.valueOf(-1) : exit.get();
+        end();
         System.out.flush();
         System.err.flush();
         Files.write(Path.of(words[0] + ".out"), out.toByteArray());
@@ -71,6 +75,16 @@ public final class Lines {
                 exit.compareAndSet(null, 1);
                 failure.printStackTrace();
             }
+        }
+    }
+
+    /** What the end of a tool's process would do: the console producer sends what it has and closes in such a hook. */
+    private static void end() throws InterruptedException {
+        for (Runnable hook; (hook = hooks.poll()) != null; ) {
+            Thread thread = new Thread(hook);
+            thread.setDaemon(true);
+            thread.start();
+            thread.join(LIMIT_MS);
         }
     }
 
