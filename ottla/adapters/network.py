@@ -26,6 +26,9 @@ ACCEPT_PAUSE_SECONDS = 0.1
 OUT_OF_DESCRIPTORS = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 CONNECT_SECONDS_MAX = 10.0
 SLICE_PIECE_BYTES = 1 << 20
+JOINED_BYTES_MAX = 1 << 20
+SENT_BYTES_PER_TURN = 8 << 20
+"""A receiver that keeps up with the loop does not keep it: the rest goes in its next turn."""
 """A slice that cannot go by sendfile is read and sent in pieces of this size."""
 MORE = getattr(socket, "MSG_MORE", 0)
 
@@ -35,7 +38,7 @@ class SocketChannel:
 
     __slots__ = (
         "_buffer", "_descriptor", "_file_position", "_is_closed", "_is_reading", "_is_writing", "_loop", "_queue", "_receive_into",
-        "_received", "_receiver", "_socket", "bytes_sent", "peer_host", "peer_port", "queued_bytes",
+        "_received", "_receiver", "_socket", "_turn_end", "bytes_sent", "peer_host", "peer_port", "queued_bytes",
     )  # fmt: skip
 
     def __init__(self, loop: AbstractEventLoop, sock: socket.socket, peer_host: str = "", peer_port: int = 0) -> None:
@@ -46,6 +49,7 @@ class SocketChannel:
         self._receiver: Receiver | None = None
         self._queue: deque[Part] = deque()
         self._file_position = 0  # bytes of the slice at the head of the queue that are sent
+        self._turn_end = 0  # how far `bytes_sent` may come in this turn
         self._is_reading = False
         self._is_writing = False
         self._is_closed = False
@@ -164,9 +168,12 @@ class SocketChannel:
         self._loop.add_writer(self._descriptor, self._on_writable)
 
     def _drain(self) -> bool:
-        """Sends until the queue is empty (True) or the socket is full (False)."""
+        """Sends until the queue is empty (True) or the socket is full (False), or others shall have their turn (False)."""
         queue = self._queue
+        self._turn_end = self.bytes_sent + SENT_BYTES_PER_TURN
         while queue:
+            if self.bytes_sent >= self._turn_end:
+                return False
             part = queue[0]
             if isinstance(part, Slice):
                 if not self._send_slice(part):
@@ -195,8 +202,11 @@ class SocketChannel:
 
     def _join_run(self) -> None:
         run: list[bytes | bytearray | memoryview] = []
-        while self._queue and not isinstance(self._queue[0], Slice):
-            run.append(self._queue.popleft())  # type: ignore[arg-type]
+        size = 0
+        while self._queue and not isinstance(part := self._queue[0], Slice) and (not run or size + len(part) <= JOINED_BYTES_MAX):
+            run.append(part)
+            size += len(part)
+            self._queue.popleft()
         self._queue.appendleft(b"".join(run))
 
     def _send_slice(self, part: Slice) -> bool:
@@ -212,6 +222,8 @@ class SocketChannel:
             self._file_position += sent
             self._count(sent)
             left -= sent
+            if left and self.bytes_sent >= self._turn_end:
+                return False
         self._file_position = 0
         self._queue.popleft()
         return True

@@ -170,10 +170,16 @@ class WireError(OttlaError):
     """Bytes that are not a message of the protocol; the connection that brought them is closed."""
 
 
+MESSAGE_LENGTH_MAX = 4000
+"""A longer message quotes a name of tens of thousands of letters, and might not fit into an answer's string."""
+
+
 class ApiError(OttlaError):
     """An expected refusal: `code` goes to the client, `message` says in one sentence what was refused and why."""
 
     def __init__(self, code: ErrorCode, message: str = "") -> None:
+        if len(message) > MESSAGE_LENGTH_MAX:
+            message = message[:MESSAGE_LENGTH_MAX] + "..."
         super().__init__(f"{code.name}: {message}" if message else code.name)
         self.code = code
         self.message = message

@@ -2,7 +2,8 @@
 
 Long work is an iterator that does a little at each step. The first piece runs at once, so small work is done
 before `add` returns, as if there were no turns; what remains goes on in later turns, between which the loop serves other work. What
-comes while something is unfinished waits behind it, and `call_when_idle` calls back when all of it has been done.
+comes while something is unfinished waits behind it, and `call_when_idle` calls back when all of it has been done. Where the pieces of
+work need not be in order (`is_fair`), whatever has had its piece goes behind what waits.
 
 Until `begin` nothing is bounded: no client waits for a loop that does not run yet. An iterator that raises is dropped, what stands behind
 it goes on, and the loop gets the exception.
@@ -11,7 +12,7 @@ it goes on, and the loop gets the exception.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sized
 
 from ottla.base.ports import Clock, Timers
 
@@ -22,15 +23,21 @@ PIECE_MS = 15
 class Turns:
     """A queue of iterators on one loop."""
 
-    def __init__(self, clock: Clock, timers: Timers, piece_ms: int | None = None) -> None:
+    def __init__(self, clock: Clock, timers: Timers, piece_ms: int | None = None, *, is_fair: bool = False) -> None:
         self.piece_ms = piece_ms
         """The time of a piece, where it is not `PIECE_MS`."""
         self._clock = clock
         self._timers = timers
+        self._is_fair = is_fair
         self._work: deque[Iterator[object]] = deque()
         self._is_bounded = False
         self._is_running = False
         self._is_scheduled = False
+
+    @property
+    def unfinished(self) -> Sized:
+        """What is unfinished, now and whenever it is looked at."""
+        return self._work
 
     @property
     def is_idle(self) -> bool:
@@ -51,6 +58,13 @@ class Turns:
         self._work.append(steps)
         if not self._is_scheduled:
             self._run()
+
+    def add_later(self, steps: Iterator[object]) -> None:
+        """Adds what has had its piece in this turn already."""
+        self._work.append(steps)
+        if not self._is_scheduled and not self._is_running:
+            self._is_scheduled = True
+            self._timers.call_soon(self._run)
 
     def call_when_idle(self, function: Callable[[], object]) -> None:
         """Calls `function` when all that has been asked for before is done; at once if that is so already."""
@@ -81,6 +95,8 @@ class Turns:
             try:
                 for _ in self._work[0]:
                     if self._is_bounded and self._clock.monotonic_ms() >= end_ms:
+                        if self._is_fair:
+                            self._work.rotate(-1)
                         return
             except BaseException:
                 self._work.popleft()

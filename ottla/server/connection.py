@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from struct import Struct
 from typing import Protocol
@@ -63,7 +63,11 @@ class Slot:
 class Executor(Protocol):
     """`server/dispatch.py`: runs one request frame."""
 
-    def execute(self, connection: Connection, frame: memoryview) -> None: ...
+    def execute(self, connection: Connection, frame: memoryview) -> bool:
+        """Returns whether the connection must let others go first."""
+
+    def resume_later(self, connection: Connection) -> None:
+        """Has the steps of `connection.resumed` run in a later turn of the loop."""
 
     def before_batch(self) -> None:
         """Called before a connection executes what one read brought."""
@@ -115,6 +119,7 @@ class Connection:
         self._has_slices = False
         self._is_executing = False
         self._is_choked = False
+        self.is_held = False  # a request is executed in turns, or others go first: nothing further may be executed yet
         self._failed_correlation_id: int | None = None
         self._on_idle: Callable[[Connection], None] | None = None
         self.is_closed = False
@@ -171,6 +176,35 @@ class Connection:
         self._park(slot)
         return slot
 
+    def hold(self, size: int) -> Slot:
+        """Keeps the place of the request that is being executed, and executes no further one until `release`."""
+        self.is_held = True
+        return self.reserve(size)
+
+    def kept(self, frame: memoryview) -> memoryview:
+        """The frame that is being executed, where it stays until `release`: small frames lie in a buffer that all connections share."""
+        return frame if self._large is not None else memoryview(bytes(frame))
+
+    def release(self) -> None:
+        """The request that was executed in turns needs its frame no longer, and the next may be executed."""
+        self.is_held = False
+        if self._large is not None and self._large.is_whole():
+            self._drop_large(self._large)
+        self.unchoke()
+
+    def resumed(self) -> Iterator[None]:
+        """The step that lets this connection go on after others have had their turn."""
+        self.is_held = False
+        self.unchoke()
+        yield
+
+    def guarded(self, steps: Iterator[object]) -> Iterator[object]:
+        """The same steps of a request; a failure closes the connection, as it does in one that is executed at once."""
+        try:
+            yield from steps
+        except Exception as error:
+            self._fail(error)
+
     def _park(self, slot: Slot) -> None:
         self._slots.append(slot)
         self._parked_bytes += slot.size
@@ -201,7 +235,7 @@ class Connection:
         if self._on_idle is not None:
             self._look_whether_idle()
             return
-        if self._is_over_bounds():
+        if self.is_held or self._is_over_bounds():
             return
         if self._is_refused():
             self._close_when_answered()
@@ -253,8 +287,7 @@ class Connection:
         self._limits.unsent.forget(self)
         self._take_held()
         if self._large is not None:
-            self._large.release()
-            self._large = None
+            self._drop_large(self._large)
         for slot in self._slots:
             if slot.abandon is not None:
                 slot.abandon()
@@ -299,12 +332,20 @@ class Connection:
         except Exception:
             self._note_failed(large.frame(), 0)
             raise
-        self._large = None
-        large.release()
+        if self.is_held:
+            self._buffers.end(large)  # it is no unfinished request
+            self._choke(b"")
+            return
+        if self._large is not None:
+            self._drop_large(large)
         if not self.info.is_authenticated and self._must_stop(b""):
             return
         if self._is_over_bounds() and not self._has_made_room():
             self._choke(b"")
+
+    def _drop_large(self, large: LargeFrame) -> None:
+        self._large = None
+        large.release()
 
     def _execute_held(self, held: bytes) -> None:
         try:
@@ -337,13 +378,23 @@ class Connection:
                 self._choke(bytes(view[at:end]))
                 return
             try:
-                execute(self, view[at + 4 : at + 4 + size])
+                must_yield = execute(self, view[at + 4 : at + 4 + size])
             except Exception:
                 self._note_failed(view, at + 4)
                 raise
             at += 4 + size
+            if must_yield and (self.is_held or at < end):
+                self._yield(bytes(view[at:end]))
+                return
         if at < end:
             self._keep_tail(view, at, end)
+
+    def _yield(self, held: bytes) -> None:
+        """Executes what is left when the request that goes in turns is done, or when others have had their turn."""
+        self._choke(held)
+        if not self.is_held:
+            self.is_held = True
+            self._executor.resume_later(self)
 
     def _consume_unauthenticated(self, view: memoryview, end: int) -> int:
         """Executes the frames of an authentication, one at a time; returns where the frames behind it begin, which is the end unless it is

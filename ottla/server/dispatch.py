@@ -1,6 +1,7 @@
 """From a request frame to the answer's bytes: header, decode, handler, encode.
 
-A route is the compiled way of one (key, version); it is made at the first request of its kind, from the line of `requests/apis.py`. A key
+A route (`route.py`) is the compiled way of one (key, version); it is made at the first request of its kind, from the line of
+`requests/apis.py`. Requests that name many things go in turns of the loop (`long_requests.py`). A key
 or version outside the table closes the connection, save ApiVersions, which answers any version (error 35 in a body of version 0), so that
 a newer client can find out what we speak. The keys of our extensions are outside for connections that have not asked for them.
 """
@@ -13,56 +14,24 @@ from struct import Struct
 from typing import Any
 
 from ottla.base.errors import WireError
-from ottla.base.ports import Part
 from ottla.requests.apis import ServedApi
 from ottla.requests.context import Broker, Pending, RequestContext
 from ottla.requests.levels import served
+from ottla.requests.pieces import has_many_items
 from ottla.server.connection import Connection
-from ottla.server.histogram import new_buckets
+from ottla.server.long_requests import LongRequest, LongRequests
+from ottla.server.receive_buffer import SHARED_BYTES
+from ottla.server.route import ANY_BYTES, Route
 from ottla.server.waiters import Waiters
-from ottla.wire.codec import decoder, encoder_parts
-from ottla.wire.framing import API_VERSIONS, has_client_id, is_flexible, load, response_head, write_response
+from ottla.wire.decoding import ManyObjects
+from ottla.wire.framing import API_VERSIONS, has_client_id
 from ottla.wire.primitives import read_skipped_tags
 
 read_header = Struct(">hhih").unpack_from
 HEADER_BYTES = 10
 NO_TAGS = b"\0"
-DECODED_FACTOR = 8
-"""Roughly how much more room a request takes once decoded."""
-
-
-class Route:
-    """How one (key, version) is decoded, handled and encoded, and what it has cost so far."""
-
-    __slots__ = (
-        "api_name", "decode", "deferred", "encode_parts", "handle", "has_request_tags", "immediate", "key", "may_have_stray_bytes",
-        "nanoseconds", "parked_factor", "parked_nanoseconds", "version", "waited", "write",
-    )  # fmt: skip
-
-    def __init__(self, api: ServedApi, version: int, handle: Callable[..., Any]) -> None:
-        key = api.key
-        request_class, response_class = load(key)
-        self.key = key
-        self.version = version
-        self.api_name = api.name
-        self.may_have_stray_bytes = api.may_have_stray_bytes
-        self.parked_factor = 1 if api.is_dropped_when_parked else DECODED_FACTOR
-        self.handle = handle
-        self.decode: Callable[[memoryview, int], tuple[Any, int]] = decoder(request_class, version)
-        self.write = write_response(response_class, version)
-        self.encode_parts = encoder_parts(response_class, version) if api.has_file_slices else None
-        self.has_request_tags = is_flexible(key, version)
-        self.nanoseconds = 0
-        self.parked_nanoseconds = 0
-        # How many requests took a time of so many bits of nanoseconds: answered at once; worked on and answered later; until that answer.
-        self.immediate = new_buckets()
-        self.deferred = new_buckets()
-        self.waited = new_buckets()
-
-    @property
-    def count(self) -> int:
-        return sum(self.immediate) + sum(self.deferred)
-
+TURN_NS = 10_000_000
+"""A connection whose requests have taken so long lets the others go first."""
 
 class Dispatcher:
     """Executes the request frames of all connections."""
@@ -71,12 +40,18 @@ class Dispatcher:
         self._broker = broker
         self._waiters = waiters
         self.routes: dict[int, Route] = {}
+        self.long_requests = LongRequests(broker.clock, broker.timers)
+        self.resume_later = self.long_requests.resume_later
+        self._unfinished = self.long_requests.turns.unfinished
         self._now_ns = broker.clock.nanoseconds
         self._last_ns = 0
+        self._turn_end_ns = 0
 
     def before_batch(self) -> None:
         self._waiters.begin_batch()
-        self._last_ns = self._now_ns()
+        now_ns = self._last_ns = self._now_ns()
+        unfinished = self._unfinished
+        self._turn_end_ns = now_ns + (TURN_NS // (1 + len(unfinished)) if unfinished else TURN_NS)
 
     def after_batch(self) -> None:
         self._waiters.run()
@@ -84,8 +59,9 @@ class Dispatcher:
     def flush_later(self, flush: Callable[[], None]) -> bool:
         return self._waiters.after_wakes(flush)
 
-    def execute(self, connection: Connection, frame: memoryview) -> None:
-        """Runs one request; its answer goes to the connection now or later. Raises `WireError` for a malformed one."""
+    def execute(self, connection: Connection, frame: memoryview) -> bool:
+        """Runs one request; its answer goes to the connection now or later. Returns whether the connection must let others go first.
+        Raises `WireError` for a malformed request."""
         key, version, correlation_id, client_length = read_header(frame, 0)
         route = self.routes.get(key << 16 | version)
         if route is None:
@@ -95,32 +71,54 @@ class Dispatcher:
             self._name_client(connection, frame, client_length)
         if route.has_request_tags:
             at = at + 1 if frame[at : at + 1] == NO_TAGS else read_skipped_tags(frame, at)
-        body, end = route.decode(frame, at)
-        if end != len(frame) and not route.may_have_stray_bytes:
-            # The two sides disagree about the message, so what was read may not be what was meant.
-            raise WireError(f"{len(frame) - end} bytes behind the end of a {route.api_name} request")
+        size = len(frame)
         request = connection.contexts.get(version)
         if request is None:
             request = connection.contexts[version] = RequestContext(version, connection.client_id, connection.info)
+        try:
+            body, end = (route.decode if size <= route.plain_bytes_max else route.bounded_decoder)(frame, at)
+        except ManyObjects:
+            return self._begin_long(connection, route, request, correlation_id, frame, at, None)
+        if end != size:
+            route.check_end(end, size)
+        if route.is_amplified and has_many_items(body, route.items):
+            return self._begin_long(connection, route, request, correlation_id, frame, at, body)
         response = route.handle(self._broker, request, body)
         buckets = route.immediate
         if type(response) is Pending:
-            buckets = self._answer_later(connection, route, correlation_id, response, len(frame))
+            buckets = self._answer_later(connection, route, correlation_id, response, size)
         elif response is not None:
             if route.encode_parts is None:
                 connection.answer_whole(route.write(response, correlation_id))
             else:
-                connection.answer(self._encode(route, correlation_id, response))
+                connection.answer(route.encode(response, correlation_id))
         now_ns = self._now_ns()
         elapsed_ns = now_ns - self._last_ns
         buckets[elapsed_ns.bit_length()] += 1
         route.nanoseconds += elapsed_ns
         self._last_ns = now_ns
+        return now_ns > self._turn_end_ns
+
+    def _begin_long(
+        self, connection: Connection, route: Route, request: RequestContext, correlation_id: int, frame: memoryview, at: int, body: Any
+    ) -> bool:
+        """Executes a request that names many things in turns; `body` is None where it is not decoded yet."""
+        started_ns, size = self._last_ns, len(frame)
+        slot = connection.hold(size * route.parked_factor)
+        long = LongRequest(self.long_requests, self._broker, connection, route, request, correlation_id, slot)
+        if body is None:
+            long.decode_in_steps(connection.kept(frame), at, is_large=size > SHARED_BYTES)
+        self.long_requests.begin(long, body)
+        now_ns = self._last_ns = self._now_ns()
+        elapsed_ns = now_ns - started_ns
+        route.deferred[elapsed_ns.bit_length()] += 1
+        route.nanoseconds += elapsed_ns
+        return connection.is_held or now_ns > self._turn_end_ns
 
     def _answer_later(self, connection: Connection, route: Route, correlation_id: int, pending: Pending, size: int) -> list[int]:
         """Answers once the response is there; returns the buckets in which the request's own work is counted."""
         if pending.is_done:
-            connection.answer(self._encode(route, correlation_id, pending.response))
+            connection.answer(route.encode(pending.response, correlation_id))
             return route.immediate
         slot = connection.reserve(size * route.parked_factor)
         slot.abandon = pending.abandon
@@ -130,20 +128,10 @@ class Dispatcher:
             now_ns = self._now_ns()
             route.parked_nanoseconds += now_ns - parked_ns
             route.waited[(now_ns - started_ns).bit_length()] += 1
-            connection.fill(slot, self._encode(route, correlation_id, response))
+            connection.fill(slot, route.encode(response, correlation_id))
 
         pending.then(answer)
         return route.deferred
-
-    def _encode(self, route: Route, correlation_id: int, response: Any) -> list[Part]:
-        """The answer's parts: one piece of bytes, or for Fetch also slices of files in their places."""
-        if response is None:
-            return []
-        if route.encode_parts is None:
-            return [route.write(response, correlation_id)]
-        parts: list[Part] = route.encode_parts(response)
-        parts[0] = response_head(route.key, route.version, correlation_id, sum(map(len, parts))) + parts[0]  # type: ignore[operator]
-        return parts
 
     def _route(self, key: int, version: int) -> Route:
         """Makes the route of a kind of request that comes for the first time."""
@@ -162,6 +150,7 @@ class Dispatcher:
             # The one request without a client id: what was read as its length are the body's first bytes.
             decode = route.decode
             route.decode = lambda frame, _at: decode(frame, HEADER_BYTES - 2)
+            route.plain_bytes_max = ANY_BYTES
         self.routes[key << 16 | version] = route
         return route
 
@@ -199,5 +188,6 @@ def unsupported_api_versions(api: ServedApi) -> Route:
 
     route = Route(api, 0, handle_unsupported_version)
     route.decode = lambda frame, _at: (None, len(frame))
+    route.plain_bytes_max = ANY_BYTES
     route.has_request_tags = False
     return route

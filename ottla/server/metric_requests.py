@@ -11,11 +11,12 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from ottla.server.dispatch import Dispatcher, Route
+from ottla.server.dispatch import Dispatcher
 from ottla.server.histogram import Recent, add_up, new_buckets, quantile_ns
 from ottla.server.listener import Listeners
 from ottla.server.metric_families import REQUESTS
 from ottla.server.metric_page import Page, labels_text
+from ottla.server.route import Route
 
 QUANTILES = (("0.50", 0.5), ("0.75", 0.75), ("0.95", 0.95), ("0.98", 0.98), ("0.99", 0.99), ("0.999", 0.999))
 NOTHING = ("requestqueuetimems", "responsequeuetimems", "responsesendtimems")

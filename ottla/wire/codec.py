@@ -1,4 +1,4 @@
-"""The compiled codec of a message in one version: `decoder`, `encoder`, `encoder_parts` and `writer`.
+"""The compiled codec of a message in one version: `decoder`, `encoder`, `encoder_parts` and `writer`; for large ones also in steps.
 
 Each (message, version) is compiled when it is first used (`decoding.py`, `encoding.py`) and kept; the compilers are imported then, too,
 so that a start does not wait for them.
@@ -6,7 +6,7 @@ so that a start does not wait for them.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator, Iterator
 from typing import Any, TypeVar
 
 from ottla.base.errors import ApiError, ErrorCode
@@ -15,7 +15,12 @@ from ottla.wire.schema import Buffer, Message
 StructT = TypeVar("StructT", bound=Message)
 
 _decoders: dict[tuple[type[Message], int], Any] = {}
+_bounded_decoders: dict[tuple[type[Message], int], Any] = {}
+_step_decoders: dict[tuple[type[Message], int], Any] = {}
 _writers: dict[tuple[type[Message], int], Any] = {}
+_step_writers: dict[tuple[type[Message], int], Any] = {}
+_element_writers: dict[tuple[type[Message], int, str], Any] = {}
+_spliced_writers: dict[tuple[type[Message], int, str], Any] = {}
 _encoders: dict[tuple[type[Message], int], Any] = {}
 _part_encoders: dict[tuple[type[Message], int], Any] = {}
 
@@ -28,6 +33,28 @@ def decoder(cls: type[StructT], version: int) -> Callable[[Buffer, int], tuple[S
 
         _check_version(cls, version)
         decode = _decoders[cls, version] = compile_decoder(cls, version)
+    return decode
+
+
+def bounded_decoder(cls: type[StructT], version: int, objects_max: int) -> Callable[[Buffer, int], tuple[StructT, int]]:
+    """The same; raises `decoding.ManyObjects` for a message of more than `objects_max` objects, the same for each use of a class."""
+    decode = _bounded_decoders.get((cls, version))
+    if decode is None:
+        from ottla.wire.decoding import compile_bounded_decoder
+
+        _check_version(cls, version)
+        decode = _bounded_decoders[cls, version] = compile_bounded_decoder(cls, version, objects_max)
+    return decode
+
+
+def step_decoder(cls: type[StructT], version: int) -> Callable[[Buffer, int], Generator[None, None, tuple[StructT, int]]]:
+    """The same as a generator that returns the message; a step is a bounded number of elements."""
+    decode = _step_decoders.get((cls, version))
+    if decode is None:
+        from ottla.wire.decoding import compile_step_decoder
+
+        _check_version(cls, version)
+        decode = _step_decoders[cls, version] = compile_step_decoder(cls, version)
     return decode
 
 
@@ -77,6 +104,39 @@ def writer(cls: type[StructT], version: int) -> Callable[[StructT, list[Any]], N
 
         _check_version(cls, version)
         write = _writers[cls, version] = compile_writer(cls, version)
+    return write
+
+
+def step_writer(cls: type[StructT], version: int) -> Callable[[StructT, list[Any]], Iterator[None]]:
+    """The same as a generator; a step is a bounded number of elements."""
+    write = _step_writers.get((cls, version))
+    if write is None:
+        from ottla.wire.encoding import compile_step_writer
+
+        _check_version(cls, version)
+        write = _step_writers[cls, version] = compile_step_writer(cls, version)
+    return write
+
+
+def element_writer(cls: type[Message], version: int, name: str) -> Callable[[list[Any], list[Any]], Iterator[None]]:
+    """(elements, parts) -> appends the encoding of elements of the array `name`, without a count, in steps."""
+    write = _element_writers.get((cls, version, name))
+    if write is None:
+        from ottla.wire.encoding import compile_element_writer
+
+        _check_version(cls, version)
+        write = _element_writers[cls, version, name] = compile_element_writer(cls, version, name)
+    return write
+
+
+def spliced_writer(cls: type[StructT], version: int, name: str) -> Callable[[StructT, int, list[Any], list[Any]], None]:
+    """(message, count, written, parts) -> appends the encoding of a message whose array `name` is written already: so many elements."""
+    write = _spliced_writers.get((cls, version, name))
+    if write is None:
+        from ottla.wire.encoding import compile_spliced_writer
+
+        _check_version(cls, version)
+        write = _spliced_writers[cls, version, name] = compile_spliced_writer(cls, version, name)
     return write
 
 

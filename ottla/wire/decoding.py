@@ -6,7 +6,12 @@ by one precompiled `struct.Struct`; nested structs and arrays are inlined, so th
 - Offsets only grow, and a slice past the end is merely short, so one comparison of the final offset with the buffer's length finds every
   string, blob or tag that claims more bytes than there are. Reads of single bytes and fixed widths raise IndexError or struct.error there.
 - An element of an array takes at least one byte, so a message cannot hold more objects than bytes. That bounds small messages; those
-  larger than `OBJECTS_MAX` bytes go through a second form of the same function that counts structs and strings against `OBJECTS_MAX`.
+  larger than `OBJECTS_MAX` bytes go through a second form of the same function that counts against `OBJECTS_MAX`: a struct, string or
+  uuid is one object, four numbers are one.
+
+Two more forms serve large requests. One counts against a small bound and raises `ManyObjects` beyond it. The other is a generator, so that
+a loop that others wait for decodes a large request in turns: it yields after each `ELEMENTS_PER_STEP` elements of an array, and returns
+what the others return.
 
 Whatever the bytes are, the caller sees WireError or a message. Messages without `records` are decoded from `bytes` (faster to index than a
 memoryview); those with them from a memoryview, of which each `records` is a slice.
@@ -15,7 +20,7 @@ memoryview); those with them from a memoryview, of which each `records` is a sli
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from typing import Any, NoReturn
 
 from ottla.base.errors import WireError
@@ -23,13 +28,37 @@ from ottla.wire.primitives import check_tag, read_long_string_length, read_long_
 from ottla.wire.schema import FIXED, Field, Message, Struct, is_flexible, shared_default
 
 OBJECTS_MAX = 1_000_000
+REQUEST_OBJECTS_MAX = 500_000
+"""What one request may hold: some 60 to 100 MiB once decoded."""
+ELEMENTS_PER_STEP = 512
+NUMBERS_PER_STEP = 1 << 14
+NUMBERS_PER_OBJECT_BITS = 2
 
 CACHED_COUNTS_MAX = 64
 
 
-def compile_decoder(cls: type[Message], version: int, *, is_counted: bool = False) -> Callable[[Any, int], tuple[Any, int]]:
-    """The decoder of `cls` at `version`: (buffer, offset) -> (message, end)."""
-    return _DecoderSource(cls, version, is_counted=is_counted).compile()
+class ManyObjects(Exception):
+    """A message holds more objects than it may when decoded at once."""
+
+
+def compile_decoder(cls: type[Message], version: int, *, objects_max: int | None = None) -> Callable[[Any, int], tuple[Any, int]]:
+    """The decoder of `cls` at `version`: (buffer, offset) -> (message, end). With `objects_max` it raises WireError beyond."""
+    return _DecoderSource(cls, version, objects_max=objects_max).compile()
+
+
+def compile_bounded_decoder(cls: type[Message], version: int, objects_max: int) -> Callable[[Any, int], tuple[Any, int]]:
+    """The same, which raises `ManyObjects` for a message of more objects."""
+    return _DecoderSource(cls, version, objects_max=objects_max, refuse_count=give_up).compile()
+
+
+def compile_step_decoder(cls: type[Message], version: int) -> Callable[[Any, int], Generator[None, None, tuple[Any, int]]]:
+    """The same as a generator: a step is a bounded number of elements."""
+    source = _DecoderSource(cls, version, objects_max=REQUEST_OBJECTS_MAX, is_stepwise=True)
+    return source.compile()  # type: ignore[return-value]
+
+
+def give_up(name: str, count: int) -> NoReturn:
+    raise ManyObjects
 
 
 def refuse_null(name: str) -> NoReturn:
@@ -82,12 +111,21 @@ _array_readers = {letter: ArrayReaders(letter) for letter in FIXED.values()}
 class _DecoderSource:
     """Writes the source of one decoder. Variables of the source are numbered, so that inlined structs do not clash."""
 
-    def __init__(self, cls: type[Message], version: int, *, is_counted: bool) -> None:
+    def __init__(
+        self,
+        cls: type[Message],
+        version: int,
+        *,
+        objects_max: int | None,
+        is_stepwise: bool = False,
+        refuse_count: Callable[[str, int], NoReturn] = refuse_count,
+    ) -> None:
         self.cls = cls
         self.version = version
         self.is_flexible = is_flexible(cls, version)
-        self.is_counted = is_counted
-        self.is_view = holds_records(cls, version)
+        self.objects_max = objects_max
+        self.is_stepwise = is_stepwise
+        self.is_view = is_stepwise or holds_records(cls, version)  # a large request is not copied as a whole
         self.lines: list[str] = []
         self.depth = 0
         self.numbers = 0
@@ -100,7 +138,8 @@ class _DecoderSource:
             "skip_tags": read_skipped_tags,
             "check_tag": check_tag,
             "refuse_null": refuse_null,
-            "refuse_count": refuse_count,
+            "refuse_count": globals()["refuse_count"],
+            "refuse_more": refuse_count,
             "refuse_tag_size": refuse_tag_size,
             "refuse_bytes": refuse_bytes,
             "refuse_end": refuse_end,
@@ -114,11 +153,13 @@ class _DecoderSource:
         kind = "memoryview" if self.is_view else "bytes"
         self.emit(f"if type(buf) is not {kind}: buf = {kind}(buf)")
         self.emit("size = len(buf)")
-        if self.is_counted:
-            self.emit(f"budget = {OBJECTS_MAX}")
+        if self.objects_max is not None:
+            self.emit(f"budget = {self.objects_max}")
         else:
             self.names["decode_counted"] = _counted(self.cls, self.version)
             self.emit(f"if size - pos > {OBJECTS_MAX}: return decode_counted(buf, pos)")
+        if self.is_stepwise:
+            self.emit("step = 0")
         self.emit("try:")
         self.depth += 1
         self.struct(self.cls, "message")
@@ -126,6 +167,8 @@ class _DecoderSource:
         self.emit("except BadBytes as error:")
         self.emit(f"    refuse_bytes('{name}', error)")
         self.emit(f"if pos > size: refuse_end('{name}')")
+        if self.is_stepwise:
+            self.emit("yield")
         self.emit("return message, pos")
         source = "\n".join(self.lines)
         exec(compile(source, f"<decoder of {name} {self.version}>", "exec"), self.names)
@@ -314,6 +357,10 @@ class _DecoderSource:
     def fixed_elements(self, name: str, letter: str, place: str, count: str) -> None:
         width = struct.calcsize(">" + letter)
         self.emit(f"if {count} * {width} > size - pos: refuse_count('{name}', {count})")
+        self.charge(name, count if width == 16 else f"({count} >> {NUMBERS_PER_OBJECT_BITS})", count)
+        if self.is_stepwise and width != 16:
+            self.numbers_in_steps(letter, place, count, width)
+            return
         if width == 16:
             self.emit(f"{place} = [bytes(buf[at:at + 16]) for at in range(pos, pos + {count} * 16, 16)]")
         else:
@@ -321,16 +368,30 @@ class _DecoderSource:
             self.emit(f"{place} = list({readers}[{count}](buf, pos)) if {count} else []")
         self.emit(f"pos += {count} * {width}")
 
+    def numbers_in_steps(self, letter: str, place: str, count: str, width: int) -> None:
+        readers, numbers, some = self.constant("readers", _array_readers[letter]), self.fresh("numbers"), self.fresh("some")
+        self.emit(f"{place} = {numbers} = []")
+        self.emit(f"while {count}:")
+        self.emit(f"    {some} = {count} if {count} < {NUMBERS_PER_STEP} else {NUMBERS_PER_STEP}")
+        self.emit(f"    {numbers} += {readers}[{some}](buf, pos); pos += {some} * {width}; {count} -= {some}")
+        self.emit(f"    if {count}: yield")
+
+    def charge(self, name: str, cost: str, count: str) -> None:
+        """Counts the elements of an array against the budget, if there is one."""
+        if self.objects_max is not None:
+            self.emit(f"budget -= {cost}")
+            self.emit(f"if budget < 0: refuse_more('{name}', {count})")
+
     def elements(self, name: str, element: Field, place: str, count: str, is_compact: bool) -> None:
         items = self.fresh("items")
         self.emit(f"if {count} > size - pos: refuse_count('{name}', {count})")
-        if self.is_counted:
-            self.emit(f"budget -= {count}")
-            self.emit(f"if budget < 0: refuse_count('{name}', {count})")
+        self.charge(name, count, count)
         self.emit(f"{place} = {items} = []")
         self.emit(f"while {count}:")
         self.depth += 1
         self.emit(f"{count} -= 1")
+        if self.is_stepwise:
+            self.emit(f"step += 1\n{'    ' * self.depth}if not step % {ELEMENTS_PER_STEP}: yield")
         if element.kind == "nested":
             target = self.fresh("struct")
             self.struct(element.struct, target)
@@ -349,7 +410,7 @@ def _counted(cls: type[Message], version: int) -> Callable[[Any, int], tuple[Any
 
     def decode(buffer: Any, offset: int) -> tuple[Any, int]:
         if not compiled:
-            compiled.append(compile_decoder(cls, version, is_counted=True))
+            compiled.append(compile_decoder(cls, version, objects_max=OBJECTS_MAX))
         return compiled[0](buffer, offset)
 
     return decode

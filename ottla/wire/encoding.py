@@ -12,7 +12,7 @@ whatever Python raises.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, NoReturn
 
 from ottla.base.errors import ApiError, ErrorCode
@@ -23,6 +23,7 @@ CACHED_STRINGS_MAX = 4096
 CACHED_STRING_LENGTH_MAX = 128
 CACHED_COUNTS_MAX = 1024
 CACHED_SHAPES_MAX = 512
+ELEMENTS_PER_STEP = 256
 
 # Below this many bytes a copy into the joined piece is cheaper than a piece of its own.
 SEPARATE_RECORDS_BYTES = 32 * 1024
@@ -137,6 +138,21 @@ def compile_split_writer(cls: type[Message], version: int) -> Callable[[Any, lis
     return _WriterSource(cls, version, is_split=True).compile()
 
 
+def compile_step_writer(cls: type[Message], version: int) -> Callable[[Any, list[Any]], Iterator[None]]:
+    """(message, parts) -> as the first, as a generator that yields after each `ELEMENTS_PER_STEP` elements of an array."""
+    return _WriterSource(cls, version, is_split=False, is_stepwise=True).compile()  # type: ignore[return-value]
+
+
+def compile_element_writer(cls: type[Message], version: int, name: str) -> Callable[[Any, list[Any]], Iterator[None]]:
+    """(elements, parts) -> writes elements of the array `name` of a message, without their count, as such a generator."""
+    return _WriterSource(cls, version, is_split=False, is_stepwise=True).compile_elements(name)
+
+
+def compile_spliced_writer(cls: type[Message], version: int, name: str) -> Callable[[Any, int, list[Any], list[Any]], None]:
+    """(message, count, written, parts) -> writes a message whose array `name` is written already, as so many elements."""
+    return _WriterSource(cls, version, is_split=False, spliced=name).compile()
+
+
 def refuse_value(message: str, name: str, version: int) -> NoReturn:
     raise ApiError(ErrorCode.UNSUPPORTED_VERSION, f"{message} version {version} has no place for this {name}")
 
@@ -147,9 +163,12 @@ class _WriterSource:
     `row` gathers the expressions of pieces to be appended by the next statement, `pending` the fixed-width values of the next such piece.
     """
 
-    def __init__(self, cls: type[Message], version: int, *, is_split: bool) -> None:
+    def __init__(self, cls: type[Message], version: int, *, is_split: bool, is_stepwise: bool = False, spliced: str = "") -> None:
         self.cls = cls
         self.is_split = is_split
+        self.spliced = spliced
+        self.is_stepwise = is_stepwise
+        self.is_outside_of_tags = True  # a tag section is written by a function of its own
         self.version = version
         self.is_flexible = is_flexible(cls, version)
         self.lines: list[str] = []
@@ -171,10 +190,27 @@ class _WriterSource:
         }
 
     def compile(self) -> Callable[..., None]:
-        self.emit("def write(message, parts, out):" if self.is_split else "def write(message, parts):")
+        more = "message, parts, out" if self.is_split else "message, count, written, parts" if self.spliced else "message, parts"
+        self.emit(f"def write({more}):")
         self.depth += 1
+        if self.is_stepwise:
+            self.emit("step = 0")
         self.struct(self.cls, "message")
         self.flush()
+        if self.is_stepwise:
+            self.emit("yield")
+        return self.compiled()
+
+    def compile_elements(self, name: str) -> Callable[..., Iterator[None]]:
+        (field,) = [field for field in self.cls.__fields__ if field.name == name]
+        self.emit("def write(elements, parts):")
+        self.depth += 1
+        self.emit("step = 0")
+        self.loop(field.element, "elements", self.is_flexible and not field.classic)
+        self.emit("yield")
+        return self.compiled()  # type: ignore[return-value]
+
+    def compiled(self) -> Callable[..., None]:
         self.emit("return None")
         source = "\n".join(self.functions + self.lines)
         exec(compile(source, f"<encoder of {self.cls.__name__} {self.version}>", "exec"), self.names)
@@ -271,6 +307,7 @@ class _WriterSource:
         """A function of its own for the rare tag section that is not empty: struct -> its bytes."""
         name = self.fresh("write_tags")
         outer = self.lines, self.depth, self.row, self.pending
+        self.is_outside_of_tags = False
         self.lines, self.depth, self.row, self.pending = [], 0, [], []
         self.emit(f"def {name}(struct):")
         self.depth = 1
@@ -288,6 +325,7 @@ class _WriterSource:
         self.emit("return uvarint(count) + join(section)")
         self.functions += self.lines
         self.lines, self.depth, self.row, self.pending = outer
+        self.is_outside_of_tags = True
         return name
 
     # Fields
@@ -301,6 +339,10 @@ class _WriterSource:
             self.blob(field, value, is_compact)
         elif field.kind == "nested":
             self.nested(field, value)
+        elif field.name == self.spliced and value == f"message.{field.name}":
+            self.piece("compact_counts[count]" if is_compact else "count.to_bytes(4, 'big')")
+            self.flush()
+            self.emit("parts += written")
         else:
             self.array(field, value, is_compact)
 
@@ -397,6 +439,9 @@ class _WriterSource:
         item = self.fresh("item")
         self.emit(f"for {item} in {items}:")
         self.depth += 1
+        if self.is_stepwise and self.is_outside_of_tags:
+            self.emit("step += 1")
+            self.emit(f"if not step % {ELEMENTS_PER_STEP}: yield")
         if element.kind == "nested":
             self.struct(element.struct, item)
         else:

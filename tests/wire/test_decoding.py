@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import tracemalloc
+from collections.abc import Generator
 from random import Random
+from typing import Any
 
 import pytest
 
 from ottla.base.errors import WireError
 from ottla.wire import decoding
-from ottla.wire.codec import decoder, encoder
+from ottla.wire.codec import bounded_decoder, decoder, encoder, step_decoder
 from ottla.wire.decoding import compile_decoder, holds_records
+from ottla.wire.messages import describe_producers
 from ottla.wire.messages.api_versions import ApiVersionsResponse
 from ottla.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from ottla.wire.messages.group_records import ConsumerGroupMemberMetadataValue
 from ottla.wire.messages.heartbeat import HeartbeatRequest
 from ottla.wire.messages.join_group import JoinGroupRequest
-from ottla.wire.messages.metadata import MetadataRequest, MetadataResponse
+from ottla.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from ottla.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from ottla.wire.messages.streams_group_heartbeat import StreamsGroupHeartbeatRequest
 from ottla.wire.messages.write_txn_markers import WriteTxnMarkersRequest
@@ -145,14 +148,43 @@ def test_claims_allocate_nothing() -> None:
 # Large messages count their objects
 
 
-def test_the_counting_form_reads_the_same() -> None:
+def test_the_other_forms_read_the_same() -> None:
     random = Random(1)
     for cls in all_messages():
         version = cls.VERSIONS[1]
         message = sample(cls, version, random)
         encoded = encoder(cls, version)(message)
-        decode = compile_decoder(cls, version, is_counted=True)
-        assert decode(encoded, 0) == (message, len(encoded))
+        expected = (message, len(encoded))
+        assert compile_decoder(cls, version, objects_max=1000)(encoded, 0) == expected
+        assert bounded_decoder(cls, version, 2000)(encoded, 0) == expected
+        read, end = finished(step_decoder(cls, version)(memoryview(encoded), 0))
+        assert (read, end) == expected
+
+
+def finished(steps: Generator[None, None, Any]) -> Any:
+    while True:
+        try:
+            next(steps)
+        except StopIteration as over:
+            return over.value
+
+
+def test_numbers_count_against_the_bound_and_come_in_steps() -> None:
+    """Fixed-width arrays: two million numbers in 8 MB were 1.2 GiB of objects."""
+    topic = describe_producers.TopicRequest(name="t", partition_indexes=list(range(100_000)))
+    request = describe_producers.DescribeProducersRequest(topics=[topic])
+    encoded = memoryview(encoder(describe_producers.DescribeProducersRequest, 0)(request))
+    assert len(list(step_decoder(describe_producers.DescribeProducersRequest, 0)(encoded, 0))) > 4
+    with pytest.raises(decoding.ManyObjects):
+        bounded_decoder(describe_producers.DescribeProducersRequest, 0, 2000)(encoded, 0)
+    with pytest.raises(WireError, match="partition_indexes claims 100000"):
+        compile_decoder(describe_producers.DescribeProducersRequest, 0, objects_max=20_000)(bytes(encoded), 0)
+
+
+def test_many_objects_come_in_steps() -> None:
+    request = MetadataRequest(topics=[MetadataRequestTopic(name=str(number)) for number in range(5000)])
+    steps = step_decoder(MetadataRequest, 12)(memoryview(encoder(MetadataRequest, 12)(request)), 0)
+    assert sum(1 for _ in steps) >= 5000 // decoding.ELEMENTS_PER_STEP
 
 
 def test_more_elements_than_a_message_may_hold_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:

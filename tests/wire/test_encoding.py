@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import struct
+from random import Random
+from typing import Any
 
 import pytest
 
 from ottla.base.errors import ApiError
 from ottla.wire import encoding
-from ottla.wire.codec import decoder, encoder
+from ottla.wire.codec import decoder, element_writer, encoder, spliced_writer, step_writer
 from ottla.wire.encoding import ClassicStrings, CompactCounts, CompactStrings, Shapes
 from ottla.wire.messages.api_versions import ApiVersionsResponse
 from ottla.wire.messages.assign_replicas_to_dirs import AssignReplicasToDirsRequest
@@ -18,7 +20,8 @@ from ottla.wire.messages.heartbeat import HeartbeatRequest
 from ottla.wire.messages.metadata import MetadataRequest, MetadataResponse, MetadataResponsePartition, MetadataResponseTopic
 from ottla.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
 from ottla.wire.primitives import uvarint
-from ottla.wire.schema import Message
+from ottla.wire.schema import Message, StructType
+from tests.wire.samples import all_messages, sample
 
 
 def check_refused(message: Message, version: int, reason: str) -> None:
@@ -115,3 +118,27 @@ def test_strings_beyond_the_protocols_limit_are_refused() -> None:
 def test_a_message_without_fields_in_a_version_is_empty() -> None:
     assert encoder(ApiVersionsResponse, 0)(ApiVersionsResponse()) == bytes(6)
     assert encoder(AssignReplicasToDirsRequest, 0)(AssignReplicasToDirsRequest()) == bytes.fromhex("00000000 ffffffffffffffff 01 00")
+
+
+def test_the_forms_in_steps_write_the_same() -> None:
+    random = Random(2)
+    for cls in all_messages():
+        version = cls.VERSIONS[1]
+        message = sample(cls, version, random)
+        encoded = encoder(cls, version)(message)
+        parts: list[Any] = []
+        assert list(step_writer(cls, version)(message, parts))
+        assert b"".join(parts) == encoded
+        for field in cls.__fields__:
+            elements = getattr(message, field.name)
+            if not field.is_in(version) or field.is_tagged(version) or not isinstance(field.of, StructType) or not elements:
+                continue
+            if field.kind != "array":
+                continue
+            written: list[Any] = []
+            assert list(element_writer(cls, version, field.name)(elements, written))
+            setattr(message, field.name, [])
+            spliced: list[Any] = []
+            spliced_writer(cls, version, field.name)(message, len(elements), written, spliced)
+            assert b"".join(spliced) == encoded, field.name
+            setattr(message, field.name, elements)

@@ -103,6 +103,12 @@ class NetworkSettings:
         "ottla.connection.memory.max.bytes", 8388608, "Bytes of unsent answers and waiting requests of a connection before reading stops.",
         valid=at_least(65536),
     )  # fmt: skip
+    ottla_response_max_bytes = long(
+        "ottla.response.max.bytes",
+        67108864,
+        "Bytes of an answer about many things, fetched records aside; what is named beyond is refused with POLICY_VIOLATION.",
+        valid=at_least(65536),
+    )
     ottla_memory_max_bytes = long(
         "ottla.memory.max.bytes", 1073741824, "Bytes of requests and answers in flight on all connections before reading stops.",
         valid=at_least(1048576),

@@ -1,0 +1,76 @@
+"""The answer of a request that was cut into pieces: encoded as it comes, so that only bytes are kept.
+
+An answer about ten thousand things would be a million objects, which take ten times as much memory as their bytes and which the garbage
+collector walks again and again. So the elements of each piece's answer are encoded as soon as they are there, and the whole answer is put
+together from bytes. Only the answers about one element that was cut wait for each other, as objects, and are joined.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from ottla.requests.items import Items
+from ottla.requests.pieces import join_rest, joined
+from ottla.server.route import Route
+
+
+class LongAnswer:
+    """Collects the answers of pieces by their numbers."""
+
+    def __init__(self, route: Route, items: Items) -> None:
+        self._route = route
+        self._items = items
+        self._shell: Any = None
+        self._run_of: list[int] = []  # by number of a piece: the first piece of the element that it is about
+        self._missing: dict[int, int] = {}  # by run: the pieces whose answers are not there yet
+        self._is_open = False
+        self._waiting: dict[int, dict[int, list[Any]]] = {}  # by run and number: elements that are not encoded yet
+        self._written: dict[int, list[Any]] = {}  # by run
+        self._count = 0
+        self.size = 0
+        """Bytes so far."""
+
+    def expect(self, *, is_end: bool) -> int:
+        """Announces a piece, the last of its element or not; returns its number."""
+        number = len(self._run_of)
+        run = self._run_of[-1] if self._is_open else number
+        self._run_of.append(run)
+        self._missing[run] = self._missing.get(run, 0) + 1
+        self._is_open = not is_end
+        return number
+
+    def add(self, number: int, response: Any) -> Iterator[None]:
+        """Adds the answer of a piece; None where no answer is wanted."""
+        run = self._run_of[number]
+        self._missing[run] -= 1
+        if response is not None:
+            name = self._items.response
+            elements = getattr(response, name) or []
+            setattr(response, name, [])
+            if self._shell is None:
+                self._shell = response
+            else:
+                join_rest(self._shell, response)
+            self._waiting.setdefault(run, {})[number] = elements
+        is_whole = not self._missing[run] and not (self._is_open and run == self._run_of[-1])
+        if is_whole and run in self._waiting:
+            yield from self._encode(run, self._waiting.pop(run))
+
+    def _encode(self, run: int, parts: dict[int, list[Any]]) -> Iterator[None]:
+        elements = next(iter(parts.values()))
+        if len(parts) > 1:
+            elements = yield from joined([parts[number] for number in sorted(parts)], self._items)
+        written: list[Any] = []
+        yield from self._route.element_writer(elements, written)
+        data = b"".join(written)
+        self._written[run] = [data]
+        self._count += len(elements)
+        self.size += len(data)
+
+    def frame(self, correlation_id: int) -> list[Any]:
+        """The whole frame; empty if no answer is wanted."""
+        if self._shell is None:
+            return []
+        written = [piece for run in sorted(self._written) for piece in self._written[run]]
+        return self._route.spliced_frame(self._shell, self._count, written, correlation_id)

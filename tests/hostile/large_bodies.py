@@ -1,0 +1,98 @@
+"""The largest legal bodies of every API: its sample request with one array filled up, by one name or by as many different ones.
+
+Bodies are made from the messages' declarations, so that an API that is new is attacked as well. Which array: the first of the request that
+its version has; and, where its elements have an array themselves, that of one element.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from ottla.wire.codec import encoder
+from ottla.wire.schema import Field, Request, Struct, StructType
+
+REPEATED, DIFFERENT = "one name repeated", "all names different"
+
+
+def large_bodies(request: Request, version: int, bytes_max: int) -> Iterator[tuple[str, Request]]:
+    """What it is, and the body; each has about `bytes_max` bytes once encoded, or fewer where numbers fill it."""
+    for path in array_paths(type(request), version):
+        for kind in (REPEATED, DIFFERENT):
+            yield f"{'.'.join(path)}, {kind}", filled(request, version, path, kind, bytes_max)
+
+
+def array_paths(cls: type[Struct], version: int, depth: int = 0) -> list[list[str]]:
+    """The arrays of a struct and those of their elements."""
+    found = []
+    for field in cls.__fields__:
+        if field.kind == "array" and field.is_in(version) and not field.is_tagged(version):
+            found.append([field.name])
+            if isinstance(field.of, StructType) and depth < 2:
+                found += [[field.name, *rest] for rest in array_paths(field.struct, version, depth + 1)]
+    return found
+
+
+def filled(request: Request, version: int, path: list[str], kind: str, bytes_max: int) -> Request:
+    """A copy of the request with the array at the path filled up."""
+    whole: Request = copied(request)
+    owner: Any = whole
+    for name in path[:-1]:
+        elements = getattr(owner, name) or [example(field_of(type(owner), name), version)]
+        owner_next = copied(elements[0])
+        setattr(owner, name, [owner_next])
+        owner = owner_next
+    field = field_of(type(owner), path[-1])
+    known = getattr(owner, field.name)
+    element = known[0] if known else example(field, version)
+    setattr(owner, field.name, [element] * 1000)
+    at_thousand = len(encoder(type(request), version)(whole))
+    setattr(owner, field.name, [element])
+    element_bytes = max(1, (at_thousand - len(encoder(type(request), version)(whole))) // 999)
+    count = bytes_max // (element_bytes + 6 if kind == DIFFERENT else element_bytes)
+    if kind == REPEATED:
+        setattr(owner, field.name, [element] * count)
+    else:
+        setattr(owner, field.name, [renamed(element, number, version, field) for number in range(count)])
+    return whole
+
+
+def copied(struct: Any) -> Any:
+    copy = object.__new__(type(struct))
+    for field in struct.__fields__:
+        setattr(copy, field.name, getattr(struct, field.name))
+    return copy
+
+
+def field_of(cls: type[Struct], name: str) -> Field:
+    (field,) = [field for field in cls.__fields__ if field.name == name]
+    return field
+
+
+def example(field: Field, version: int) -> Any:
+    """An element of an array of which the sample has none."""
+    if isinstance(field.of, StructType):
+        return field.struct()
+    kind = field.element.kind
+    return "" if kind == "string" else b"" if kind == "octets" else bytes(16) if kind == "uuid" else 0
+
+
+def renamed(element: Any, number: int, version: int, array: Field) -> Any:
+    """Another element of the same kind: the first of its names or numbers is different."""
+    if isinstance(element, str):
+        return f"{element}{number}"
+    if isinstance(element, bytes):
+        return number.to_bytes(16, "big")
+    if isinstance(element, int):
+        return number % 100 if array.element.kind in ("i8", "boolean") else number
+    copy = copied(element)
+    for field in copy.__fields__:
+        value = getattr(copy, field.name)
+        if field.is_in(version) and field.kind == "string" and value is not None:
+            setattr(copy, field.name, f"{value}{number}")
+            return copy
+    for field in copy.__fields__:
+        if field.is_in(version) and field.kind in ("i32", "uuid"):
+            setattr(copy, field.name, number.to_bytes(16, "big") if field.kind == "uuid" else number)
+            return copy
+    return copy

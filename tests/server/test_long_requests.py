@@ -1,0 +1,160 @@
+"""Long requests: answered as short ones are, in order within their connection, in turns with others, and bounded."""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from ottla.base.errors import ErrorCode
+from ottla.server.app import BrokerServer
+from ottla.server.long_requests import LARGE_AT_ONCE_MAX
+from ottla.wire.codec import decoder, encoder
+from ottla.wire.framing import load, read_response_header, write_request
+from ottla.wire.messages import delete_records, describe_configs, metadata, produce
+from ottla.wire.schema import Request
+from tests.clients.sample_requests import batch
+from tests.server.conftest import MakeServer
+
+BROKER, GROUP = 4, 32
+Ask = Callable[..., list[Any]]
+
+
+@pytest.fixture
+def server(make_server: MakeServer) -> BrokerServer:
+    return make_server("ottla.response.max.bytes=200000", "num.partitions=2")
+
+
+@pytest.fixture
+def ask(loop: asyncio.AbstractEventLoop, server: BrokerServer) -> Ask:
+    """`ask((request, version), ...)` sends all on one connection and returns the answers in the order in which they come."""
+
+    async def talk(requests: tuple[tuple[Request, int], ...]) -> list[Any]:
+        reader, writer = await asyncio.open_connection("127.0.0.1", server.node.endpoints[0].port)
+        for number, (request, version) in enumerate(requests):
+            body = encoder(type(request), version)(request)
+            writer.write(write_request(type(request).API_KEY, version, number, "test", body))
+        answers = []
+        for number, (request, version) in enumerate(requests):
+            (size,) = struct.unpack(">i", await reader.readexactly(4))
+            data = await reader.readexactly(size)
+            correlation_id, at = read_response_header(type(request).API_KEY, version, data)
+            assert correlation_id == number
+            answers.append(decoder(load(type(request).API_KEY)[1], version)(data, at)[0])
+        writer.close()
+        return answers
+
+    return lambda *requests: loop.run_until_complete(asyncio.wait_for(talk(requests), 60))
+
+
+def describe(*names: str, kind: int = GROUP) -> tuple[Request, int]:
+    resources = [
+        describe_configs.DescribeConfigsResource(resource_type=kind, resource_name=name, configuration_keys=None) for name in names
+    ]
+    return describe_configs.DescribeConfigsRequest(resources=resources), 4
+
+
+def topics(count: int) -> tuple[Request, int]:
+    wanted = [metadata.MetadataRequestTopic(name=f"topic-{number}") for number in range(count)]
+    return metadata.MetadataRequest(topics=wanted, allow_auto_topic_creation=False), 9
+
+
+def test_what_is_named_often_is_answered_once(ask: Ask) -> None:
+    (answer,) = ask(describe(*["0"] * 5000, kind=BROKER))
+    assert [(found.resource_name, found.error_code) for found in answer.results] == [("0", 0)]
+
+
+def test_a_long_request_is_answered_as_the_short_ones_that_it_is_made_of(ask: Ask) -> None:
+    names = [f"group-{number}" for number in range(12)]
+    (whole,) = ask(describe(*names))
+    alone = ask(*(describe(name) for name in names))
+    assert whole.results == [answer.results[0] for answer in alone]
+
+
+def test_requests_behind_a_long_one_are_executed_after_it(ask: Ask) -> None:
+    """A produce that is cut into pieces, then a deletion of what it has written."""
+    ask((metadata.MetadataRequest(topics=[metadata.MetadataRequestTopic(name="t")], allow_auto_topic_creation=True), 9))
+    data = [produce.PartitionProduceData(index=0, records=batch(1)) for _ in range(1200)]
+    written = produce.ProduceRequest(acks=-1, timeout_ms=5000, topic_data=[produce.TopicProduceData(name="t", partition_data=data)])
+    cut = delete_records.DeleteRecordsPartition(partition_index=0, offset=-1)
+    deletion = delete_records.DeleteRecordsRequest(topics=[delete_records.DeleteRecordsTopic(name="t", partitions=[cut])], timeout_ms=5000)
+    produced, deleted, unknown, version = ask((written, 9), (deletion, 2), topics(3000), (load(18)[0](), 0))
+    results = produced.responses[0].partition_responses
+    assert len(produced.responses) == 1 and [result.base_offset for result in results] == list(range(1200))
+    assert deleted.topics[0].partitions[0].low_watermark == 1200
+    assert [topic.name for topic in unknown.topics] == [f"topic-{number}" for number in range(3000)]
+    assert version.error_code == 0
+
+
+def test_the_answer_has_a_maximum_and_says_so(ask: Ask) -> None:
+    (answer,) = ask(describe(*(f"group-{number}" for number in range(1000))))
+    codes = [found.error_code for found in answer.results]
+    assert len(codes) == 1000 and codes[0] == 0 and codes[-1] == ErrorCode.POLICY_VIOLATION
+    assert codes == sorted(codes), "what comes first is answered"
+    assert len(encoder(type(answer), 4)(answer)) < 400_000
+    assert "ottla.response.max.bytes" in answer.results[-1].error_message
+
+
+def test_others_are_served_while_a_long_request_goes_on(loop: asyncio.AbstractEventLoop, server: BrokerServer, ask: Ask) -> None:
+    """A request of seconds, and a bystander whose answers come in between."""
+    request, version = topics(60_000)
+    long_frame = write_request(3, version, 1, "long", encoder(type(request), version)(request))
+    short_frame = write_request(18, 0, 1, "short", b"")
+
+    async def talk() -> int:
+        long_reader, long_writer = await asyncio.open_connection("127.0.0.1", server.node.endpoints[0].port)
+        reader, writer = await asyncio.open_connection("127.0.0.1", server.node.endpoints[0].port)
+        answered = 0
+        long_writer.write(long_frame)
+        whole = asyncio.ensure_future(long_reader.readexactly(4))
+        while not whole.done():
+            writer.write(short_frame)
+            (size,) = struct.unpack(">i", await reader.readexactly(4))
+            await reader.readexactly(size)
+            answered += 1
+        long_writer.close()
+        writer.close()
+        return answered
+
+    assert loop.run_until_complete(asyncio.wait_for(talk(), 60)) > 10
+
+
+def test_a_client_that_goes_away_leaves_nothing(loop: asyncio.AbstractEventLoop, server: BrokerServer, ask: Ask) -> None:
+    """More large requests than are decoded at a time, all of whose clients go: the next one is served."""
+    request, version = topics(50_000)
+    frame = write_request(3, version, 1, "gone", encoder(type(request), version)(request))
+
+    async def go() -> None:
+        for _ in range(LARGE_AT_ONCE_MAX + 2):
+            _reader, writer = await asyncio.open_connection("127.0.0.1", server.node.endpoints[0].port)
+            writer.write(frame)
+            await writer.drain()
+            writer.transport.abort()
+
+    loop.run_until_complete(asyncio.wait_for(go(), 60))
+    (answer,) = ask((request, version))
+    assert len(answer.topics) == 50_000
+    turns = server.node.dispatcher.long_requests.turns
+
+    async def until_idle() -> None:
+        while not turns.is_idle:
+            await asyncio.sleep(0)
+
+    loop.run_until_complete(asyncio.wait_for(until_idle(), 60))
+
+
+def test_a_long_request_that_ends_too_late_closes_the_connection(loop: asyncio.AbstractEventLoop, server: BrokerServer) -> None:
+    request, version = describe(*(f"group-{number}" for number in range(3000)))
+    frame = write_request(32, version, 1, "stray", encoder(type(request), version)(request) + b"\0")
+
+    async def talk() -> bytes:
+        reader, writer = await asyncio.open_connection("127.0.0.1", server.node.endpoints[0].port)
+        writer.write(frame)
+        data = await reader.read()
+        writer.close()
+        return data
+
+    assert loop.run_until_complete(asyncio.wait_for(talk(), 60)) == b""
