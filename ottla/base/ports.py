@@ -17,7 +17,8 @@ Result = TypeVar("Result")
 
 
 class Clock(Protocol):
-    """`monotonic_ms` for every interval and deadline, `wall_ms` only for timestamps and retention, `nanoseconds` only for metrics."""
+    """`monotonic_ms` for every interval and deadline, `wall_ms` only for timestamps and retention, `nanoseconds` only for metrics and for
+    how long work has held the loop."""
 
     def monotonic_ms(self) -> int: ...
 

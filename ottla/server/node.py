@@ -90,7 +90,7 @@ class Node:
         self.advertised: dict[str, tuple[str, int]] = {}
         self.cluster_id = claim_directories(ports, config, self.directories, store_name)
         self.metadata = MetadataCache()
-        self.waiters = Waiters(ports.timers)
+        self.waiters = Waiters(ports.clock, ports.timers)
         self.inspections = Inspections(ports.threads, ports.timers)
         self.flusher = Flusher(ports.threads.run, self._partition_failed, ports.clock.nanoseconds)
         # The same two methods for all partitions: a bound one for each would be 128 bytes.

@@ -3,15 +3,23 @@
 A partition's notifier calls the watches whenever its high watermark, last stable offset, log end or role moves. A watch that is called is
 only marked; it is woken once, after the connection that caused the change has sent its own answers. So a producer's acknowledgement is
 not held up by the readers that it wakes, and a reader that waits for many appends of one read is woken once.
+
+A round of wakes is bounded in time: of ten thousand readers that wait for one partition the later ones are woken in later turns of the
+loop. Requests that wait for an acknowledgement are woken before readers, so that readers cannot hold them up.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Sequence
 
-from ottla.base.ports import TimerHandle, Timers
+from ottla.base.ports import Clock, TimerHandle, Timers
 from ottla.replication.leader import Leader
 from ottla.requests.context import Watched
+
+ROUND_NS_MAX = 10_000_000
+WAKES_PER_LOOK = 16
+"""The clock is looked at after so many wakes."""
 
 
 class Watch:
@@ -43,6 +51,11 @@ class Watch:
         self._appended.append(leader)
         leader.call_when_acknowledged(last_offset, acks, self.mark)
 
+    @property
+    def is_reader(self) -> bool:
+        """It waits for partitions to move, not for an acknowledgement."""
+        return bool(self._watched)
+
     def mark(self) -> None:
         if not self._is_marked:
             self._is_marked = True
@@ -70,11 +83,14 @@ class Watch:
 class Waiters:
     """All watches of this broker."""
 
-    def __init__(self, timers: Timers) -> None:
+    def __init__(self, clock: Clock, timers: Timers) -> None:
         self.timers = timers
+        self._now_ns = clock.nanoseconds
         self.watches: dict[Watch, None] = {}
-        self._ready: list[Watch] = []
+        self._ready: deque[Watch] = deque()
+        self._acknowledged: deque[Watch] = deque()
         self._is_batching = False
+        self._is_scheduled = False
         self._is_waking = False
         self._finishing: dict[Callable[[], None], None] = {}
 
@@ -85,9 +101,18 @@ class Waiters:
         return watch
 
     def add_ready(self, watch: Watch) -> None:
-        if not self._ready and not self._is_batching:
-            self.timers.call_soon(self.run)
-        self._ready.append(watch)
+        (self._ready if watch.is_reader else self._acknowledged).append(watch)
+        if not self._is_batching:
+            self._schedule()
+
+    def _schedule(self) -> None:
+        if not self._is_scheduled:
+            self._is_scheduled = True
+            self.timers.call_soon(self._run_scheduled)
+
+    def _run_scheduled(self) -> None:
+        self._is_scheduled = False
+        self.run()
 
     def begin_batch(self) -> None:
         """Holds all wakes back until `run`: a connection is executing what one read brought."""
@@ -99,23 +124,34 @@ class Waiters:
             watch.expire()
 
     def run(self) -> None:
-        """Wakes every marked watch. If one fails, the others are woken in the next turn of the loop."""
+        """Wakes the marked watches, or as many as a round has time for. If one fails, the others are woken in the next turn of the loop."""
         self._is_batching = False
-        if not self._ready:
+        if not self._ready and not self._acknowledged:
             return
-        ready, self._ready = iter(self._ready), []
         self._is_waking = True
         try:
-            for watch in ready:
-                watch.unmark()
-                if not watch.is_cancelled:
-                    watch.wake()
+            self._wake(self._acknowledged)
+            if not self._is_scheduled:  # else readers have their turn then
+                self._wake(self._ready)
         finally:
             self._is_waking = False
-            for watch in ready:
-                self.add_ready(watch)
+            if self._ready or self._acknowledged:
+                self._schedule()
             if self._finishing:
                 self._finish()
+
+    def _wake(self, marked: deque[Watch]) -> None:
+        """Wakes what is marked now; what is marked meanwhile is woken in the next round."""
+        left = len(marked)
+        end_ns = self._now_ns() + ROUND_NS_MAX if left > WAKES_PER_LOOK else 0
+        while left:
+            watch = marked.popleft()
+            watch.unmark()
+            if not watch.is_cancelled:
+                watch.wake()
+            left -= 1
+            if left and not left % WAKES_PER_LOOK and self._now_ns() >= end_ns:
+                return
 
     def _finish(self) -> None:
         """Calls what follows the wakes; if one function fails, the others are called in the next turn of the loop."""

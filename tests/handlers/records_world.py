@@ -52,7 +52,7 @@ class World:
         self.disk = MemDisk("/data")
         self.clock = ManualClock(wall_ms=NOW_MS)
         self.timers = ManualTimers(self.clock)
-        self.waiters = Waiters(self.timers)
+        self.waiters = Waiters(self.clock, self.timers)
         self.threads = ManualThreads()
         self.flushes: list[Partition] = []
         self.partitions = [self._lead(index, is_flush_on_ack, config or log_settings()) for index in range(partitions)]

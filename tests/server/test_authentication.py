@@ -45,10 +45,12 @@ class World:
     def __init__(self, *, is_slow: bool = False, is_open: bool = False) -> None:
         self.exchange = FakeExchange(is_slow=is_slow)
         self.channel = FakeChannel()
-        waiters = Waiters(ManualTimers(ManualClock()))
+        clock = ManualClock()
+        timers = ManualTimers(clock)
+        waiters = Waiters(clock, timers)
         broker: Any = SimpleNamespace(
-            config=BrokerConfig(), clock=ManualClock(), authorizer=AllowClients(), metadata=SimpleNamespace(cluster_id="c"), broker_id=1,
-            groups=SimpleNamespace(all_hosts=list),
+            config=BrokerConfig(), clock=clock, timers=timers, authorizer=AllowClients(),
+            metadata=SimpleNamespace(cluster_id="c"), broker_id=1, groups=SimpleNamespace(all_hosts=list),
         )  # fmt: skip
         authentication = None if is_open else Authentication({"FAKE": lambda: self.exchange})
         self.info = ConnectionInfo(identity="test:1", host="test", listener="SASL", authentication=authentication)
@@ -223,8 +225,11 @@ class Network:
 def test_a_connection_authenticates_in_time_or_is_closed(caplog: pytest.LogCaptureFixture) -> None:
     config = BrokerConfig()
     network = Network()
+    clock = ManualClock()
+    timers = ManualTimers(clock)
+    broker: Any = SimpleNamespace(config=config, clock=clock, timers=timers)
     listeners = Listeners(
-        network, config, Dispatcher(SimpleNamespace(config=config, clock=ManualClock()), Waiters(ManualTimers(ManualClock()))),  # type: ignore[arg-type]
+        network, config, Dispatcher(broker, Waiters(clock, timers)),
         lambda error: None, lambda error: None, mechanisms={"PLAINTEXT": {"FAKE": FakeExchange}},
     )  # fmt: skip
     listeners.bind(Endpoint("PLAINTEXT", "127.0.0.1", 0))
