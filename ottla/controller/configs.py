@@ -8,6 +8,7 @@ written; a list grows from the value in force, as it does in Kafka. Values that 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import islice
 
 from ottla.base.cluster_metadata import ALL_BROKERS, CONFIG_BROKER, CONFIG_GROUP, CONFIG_TOPIC, ConfigPut, QuotaEntity, QuotaPut
 from ottla.base.config import BROKER_SETTINGS, GROUP_SETTINGS, TOPIC_SETTINGS, BrokerConfig, Setting, Type
@@ -144,9 +145,9 @@ def decide_alter_quotas(state: ClusterState, requests: Sequence[QuotaRequest], *
             results.append(QuotaResult(entity=request.entity, error=refusal.code, message=refusal.message))
             continue
         results.append(QuotaResult(entity=request.entity))
-        known = dict(made)
+        made_before = len(made)
         operations = _quota_writes(state, request.entity, quotas, made)
-        parents = [QuotaPut(entity, {}) for entity in made if entity not in known and entity != request.entity]
+        parents = [QuotaPut(entity, {}) for entity in islice(made, made_before, None) if entity != request.entity]
         units.append(Unit(operations, [*parents, QuotaPut(request.entity, quotas)]))
     if validate_only:
         return Plan(answer=results)

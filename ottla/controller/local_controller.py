@@ -5,7 +5,7 @@ interrupted creations and deletions, sends every live broker its replicas and th
 (`command_queue.py`). Its state is its own: also the broker in the same process learns only what it is sent (`announcements.py`).
 
 With the embedded store a request is answered before the method returns, unless it is large: topics with thousands of partitions are
-written a thousand or so at a time, with turns of the loop between the writes, and the answer waits for the brokers to open their logs.
+written some hundreds at a time, with turns of the loop between the writes, and the answer waits for the brokers to open their logs.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from ottla.controller.state import ClusterState
 
 log = logging.getLogger("ottla.controller")
 
-PARTITIONS_PER_WRITE = 1000
+PARTITIONS_PER_WRITE = 500
 """Topics of one request are created together up to so many partitions; each takes some 30 us of the loop before its log is made."""
 
 MOVES_PER_WRITE = 500
@@ -228,7 +228,7 @@ class LocalController:
     # The controller's interface
 
     def create_topics(self, requests: Sequence[NewTopic], validate_only: bool, done: Callable[[list[TopicResult]], None]) -> None:
-        groups = [requests] if validate_only else topics.in_groups(requests, self._config, PARTITIONS_PER_WRITE)
+        groups = topics.in_groups(requests, self._config, PARTITIONS_PER_WRITE)
         self._create_groups(groups, validate_only, [], done)
 
     def _create_groups(
@@ -240,7 +240,8 @@ class LocalController:
     ) -> None:
         """Creates the first group, then the others in later turns of the loop; `before` are the results of the earlier ones."""
         requests = groups[0]
-        made = sum(result.num_partitions for result in before if result.error is ErrorCode.NONE)
+        valid = [result for result in before if result.error is ErrorCode.NONE]
+        made = sum(result.num_partitions for result in valid)
 
         def created(results: list[TopicResult]) -> None:
             results = before + results
@@ -251,8 +252,9 @@ class LocalController:
 
         def decide(state: ClusterState) -> Plan:
             return topics.decide_create_topics(
-                state, self._config, self._random, requests, validate_only=validate_only, partitions_before=made
-            )
+                state, self._config, self._random, requests, validate_only=validate_only, partitions_before=made,
+                names_before=[result.name for result in valid] if validate_only else (),
+            )  # fmt: skip
 
         def failed(code: ErrorCode) -> None:
             done(before + [TopicResult(name=request.name, error=code) for group in groups for request in group])

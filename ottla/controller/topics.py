@@ -8,7 +8,7 @@ its logs. A restart between the two finds the mark and continues (I41).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from ottla.base.cluster_metadata import (
@@ -45,8 +45,13 @@ class _Batch:
         self.units: list[Unit] = []
         self.results: list[TopicResult] = []
         self.names: dict[str, None] = {}
+        self.names_by_metric: dict[str, str] = {}
         self.partition_count = partition_count  # of this request, also in the writes before this one
         self.partitions_before = partition_count
+
+    def add_name(self, name: str) -> None:
+        self.names[name] = None
+        self.names_by_metric.setdefault(metric_name(name), name)
 
     def refuse(self, name: str, refusal: ApiError) -> None:
         self.results.append(TopicResult(name=name, error=refusal.code, message=refusal.message))
@@ -68,10 +73,13 @@ def in_groups(requests: Sequence[NewTopic], config: BrokerConfig, partitions_max
 
 def decide_create_topics(
     state: ClusterState, config: BrokerConfig, random: Random, requests: Sequence[NewTopic], *, validate_only: bool,
-    partitions_before: int = 0,
+    partitions_before: int = 0, names_before: Iterable[str] = (),
 ) -> Plan:  # fmt: skip
-    """`partitions_before`: what the same request has created in earlier writes."""
+    """`partitions_before`: what the same request has created in earlier writes; `names_before`: what it has found valid, where it creates
+    nothing."""
     batch = _Batch(partitions_before)
+    for name in names_before:
+        batch.add_name(name)
     for request in requests:
         try:
             _create(state, config, random, request, batch)
@@ -99,7 +107,7 @@ def _create(state: ClusterState, config: BrokerConfig, random: Random, request: 
     ]
     changes: list[Change] = [TopicPut(topic), ConfigPut(CONFIG_TOPIC, topic.name, configs)]
     batch.units += _topic_units(of_topic, _partition_nodes(topic.name, partitions), changes)
-    batch.names[topic.name] = None
+    batch.add_name(topic.name)
     batch.partition_count += len(partitions)
     batch.results.append(
         TopicResult(
@@ -168,7 +176,7 @@ def _check_name(state: ClusterState, name: str, batch: _Batch) -> None:
         raise ApiError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' is marked for deletion.")
     if "." in name or "_" in name:
         alike = metric_name(name)
-        other = state.name_like(alike) or next((made for made in batch.names if metric_name(made) == alike), None)
+        other = state.name_like(alike) or batch.names_by_metric.get(alike)
         if other is not None:
             raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic '{name}' collides with existing topic: {other}")
 

@@ -10,6 +10,7 @@ Not done: quotas are stored and described, but not enforced. The answer cannot s
 
 from __future__ import annotations
 
+from ottla.base.cluster_metadata import QuotaEntity
 from ottla.base.errors import ErrorCode
 from ottla.controller.api import QuotaRequest, QuotaResult
 from ottla.requests.context import Broker, Pending, RequestContext
@@ -29,11 +30,13 @@ def handle(broker: Broker, request: RequestContext, body: AlterClientQuotasReque
         return AlterClientQuotasResponse(entries=[_answer(entry, ErrorCode.CLUSTER_AUTHORIZATION_FAILED) for entry in body.entries])
     wanted: dict[int, QuotaRequest] = {}
     repeated: dict[int, None] = {}
+    entities: dict[QuotaEntity, None] = {}
     for index, entry in enumerate(body.entries):
         request_of_entry = _wanted(entry)
-        if request_of_entry is None or any(other.entity == request_of_entry.entity for other in wanted.values()):
+        if request_of_entry is None or request_of_entry.entity in entities:
             repeated[index] = None
         else:
+            entities[request_of_entry.entity] = None
             wanted[index] = request_of_entry
     pending = Pending()
 

@@ -25,6 +25,9 @@ from ottla.wire.messages.create_topics import (
     CreateTopicsResponse,
 )
 
+Entries = dict[tuple[tuple[str, str], ...], list[CreatableTopicConfigs]]
+"""Settings in force, by those that were given."""
+
 
 def handle(broker: Broker, request: RequestContext, body: CreateTopicsRequest) -> Pending:
     answers: dict[str, CreatableTopicResult] = {}
@@ -40,8 +43,9 @@ def handle(broker: Broker, request: RequestContext, body: CreateTopicsRequest) -
     pending = Pending()
 
     def created(results: list[TopicResult]) -> None:
+        entries: Entries = {}
         for result in results:
-            answers[result.name] = _answer(broker, request, result, body.validate_only)
+            answers[result.name] = _answer(broker, request, result, body.validate_only, entries)
         order = dict.fromkeys(topic.name for topic in body.topics)
         pending.complete(CreateTopicsResponse(topics=[answers[name] for name in order]))
 
@@ -71,11 +75,13 @@ def _refused(name: str, code: ErrorCode, message: str | None) -> CreatableTopicR
     return CreatableTopicResult(name=name, error_code=code, error_message=message, configs=[])
 
 
-def _answer(broker: Broker, request: RequestContext, result: TopicResult, validate_only: bool) -> CreatableTopicResult:
+def _answer(
+    broker: Broker, request: RequestContext, result: TopicResult, validate_only: bool, entries: Entries
+) -> CreatableTopicResult:
     if result.error is not ErrorCode.NONE:
         return _refused(result.name, result.error, result.message)
     if is_allowed(broker, request, AclOperation.DESCRIBE_CONFIGS, ResourceType.TOPIC, result.name):
-        answer = _described(broker, result)
+        answer = _described(broker, result, entries)
     else:
         hidden = ErrorCode.TOPIC_AUTHORIZATION_FAILED
         answer = CreatableTopicResult(name=result.name, error_message=None, topic_config_error_code=hidden, configs=[])
@@ -84,8 +90,23 @@ def _answer(broker: Broker, request: RequestContext, result: TopicResult, valida
     return answer
 
 
-def _described(broker: Broker, result: TopicResult) -> CreatableTopicResult:
-    configs = [
+def _described(broker: Broker, result: TopicResult, entries: Entries) -> CreatableTopicResult:
+    """Topics that were given the same settings share their entries: those of thousands of topics would be seconds of work."""
+    given = tuple(result.configs.items())
+    configs = entries.get(given)
+    if configs is None:
+        configs = entries[given] = _entries(broker, result)
+    return CreatableTopicResult(
+        name=result.name,
+        error_message=None,
+        num_partitions=result.num_partitions,
+        replication_factor=result.replication_factor,
+        configs=configs,
+    )
+
+
+def _entries(broker: Broker, result: TopicResult) -> list[CreatableTopicConfigs]:
+    return [
         CreatableTopicConfigs(
             name=entry.setting.name,
             value=shown(entry.setting, entry.value),
@@ -95,10 +116,3 @@ def _described(broker: Broker, result: TopicResult) -> CreatableTopicResult:
         )
         for entry in topic_entries(broker.config, result.configs)
     ]
-    return CreatableTopicResult(
-        name=result.name,
-        error_message=None,
-        num_partitions=result.num_partitions,
-        replication_factor=result.replication_factor,
-        configs=configs,
-    )

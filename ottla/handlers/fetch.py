@@ -15,11 +15,11 @@ Not done: reading from the closest replica, which needs more than one broker; no
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.base.types import READ_COMMITTED
-from ottla.replication.fetch_sessions import FetchPlan, Wanted
+from ottla.replication.fetch_sessions import SESSION_PARTITIONS_MAX, FetchPlan, Key, Wanted, wanted_of
 from ottla.replication.partition import Partition, PartitionRead
 from ottla.replication.progress import UNKNOWN_EPOCH, FollowerFetch
 from ottla.requests.context import Broker, Pending, RequestContext, Watch
@@ -37,6 +37,9 @@ from ottla.wire.messages.fetch import (
 from ottla.wire.schema import maker
 
 TOPIC_IDS_SINCE = 13
+PARTITIONS_PER_STEP = 200
+PARTITIONS_MAX = 20_000
+"""A fetch of more different partitions is refused."""
 
 make_response = maker(FetchResponse)
 make_topic = maker(FetchableTopicResponse)
@@ -56,6 +59,30 @@ def handle(broker: Broker, request: RequestContext, body: FetchRequest) -> Fetch
     if answer is not None or body.max_wait_ms <= 0:
         return answer or fetch.answer()
     return fetch.wait()
+
+
+def handle_in_steps(broker: Broker, request: RequestContext, body: FetchRequest) -> Generator[None, None, FetchResponse | Pending]:
+    """The same for a request of thousands of partitions: it looks at a few of them in each step. It waits for its time to be over or for
+    the first move of a partition, and then answers whatever there is."""
+    wanted: dict[Key, Wanted] = {}
+    for number, entry in enumerate(wanted_of(body), 1):
+        wanted[entry.key()] = entry
+        if len(wanted) > PARTITIONS_MAX:
+            return FetchResponse(error_code=ErrorCode.INVALID_REQUEST)
+        if not number % PARTITIONS_PER_STEP:
+            yield
+    if body.session_epoch > 0 or len(wanted) <= SESSION_PARTITIONS_MAX:
+        return handle(broker, request, body)
+    replica_id = body.replica_state.replica_id if request.version >= 15 else body.replica_id
+    if replica_id >= 0 and not may_replicate(broker, request):
+        return FetchResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    replica = (replica_id, body.replica_state.replica_epoch if request.version >= 15 else UNKNOWN_EPOCH)
+    plan = broker.fetch_sessions.plan(body, request.version >= TOPIC_IDS_SINCE, request.connection.principal, list(wanted.values()))
+    if plan.error:
+        return FetchResponse(error_code=plan.error)
+    fetch = Fetch(broker, request, body, plan, replica)
+    is_enough = yield from fetch.attempt_in_steps()
+    return fetch.answer() if is_enough or body.max_wait_ms <= 0 else fetch.wait_for_a_move()
 
 
 def may_replicate(broker: Broker, request: RequestContext) -> bool:
@@ -111,6 +138,43 @@ class Fetch:
                 is_urgent = True
         self._has_records = size > 0
         return self.answer() if is_urgent or size >= body.min_bytes else None
+
+    def attempt_in_steps(self) -> Generator[None, None, bool]:
+        """The same in steps; returns whether there is an answer."""
+        wanted, partitions, self._reads = self._plan.wanted, self._partitions, []
+        left = min(self._body.max_bytes, self._broker.config.fetch_max_bytes)
+        size, is_urgent, reads = 0, False, self._reads
+        reads_all = self._replica[0] >= 0 or self._broker.authorizer.allows_clients_everything(self._request.connection)
+        for number, (entry, partition) in enumerate(zip(wanted, partitions, strict=True), 1):
+            is_allowed_here = reads_all or self._may_read(entry, partition)
+            read = self._read(entry, partition, left - size, size == 0) if is_allowed_here else ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            reads.append(read)
+            if type(read) is PartitionRead and read.slice is not None:
+                size += read.slice.length
+            else:
+                is_urgent = is_urgent or type(read) is not PartitionRead or read.diverging_epoch is not None
+            if not number % PARTITIONS_PER_STEP:
+                yield
+        self._has_records = size > 0
+        return is_urgent or size >= self._body.min_bytes
+
+    def wait_for_a_move(self) -> Pending:
+        """Answers, in steps, when the first of the partitions moves or the time is over."""
+        self._pending = Pending()
+        watched = [partition.notifier for partition in self._partitions if partition is not None]
+        self._watch = self._broker.waiters.watch(watched, self._body.max_wait_ms, self._finish_in_steps, self._finish_in_steps)
+        self._pending.abandon = self._watch.cancel
+        return self._pending
+
+    def _finish_in_steps(self) -> None:
+        assert self._watch is not None and self._pending is not None
+        if not self._watch.is_cancelled:
+            self._watch.cancel()
+            self._pending.complete(self._answer_in_steps())
+
+    def _answer_in_steps(self) -> Generator[None, None, FetchResponse]:
+        yield from self.attempt_in_steps()
+        return self.answer()
 
     def wait(self) -> Pending:
         """Answers when there are enough bytes, or after `max_wait_ms`."""

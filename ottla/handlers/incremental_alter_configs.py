@@ -30,9 +30,16 @@ OPERATIONS = {int(operation): operation for operation in ConfigOperation}
 
 
 def handle(broker: Broker, request: RequestContext, body: IncrementalAlterConfigsRequest) -> Pending:
-    known = [resource for resource in body.resources if all(config.config_operation in OPERATIONS for config in resource.configs)]
-    unknown = [resource for resource in body.resources if resource not in known]
-    loggers = [resource for resource in known if resource.resource_type == CONFIG_BROKER_LOGGER]
+    known: list[AlterConfigsResource] = []
+    unknown: list[AlterConfigsResource] = []
+    loggers: list[AlterConfigsResource] = []
+    for resource in body.resources:
+        if not all(config.config_operation in OPERATIONS for config in resource.configs):
+            unknown.append(resource)
+        elif resource.resource_type == CONFIG_BROKER_LOGGER:
+            loggers.append(resource)
+        else:
+            known.append(resource)
     logger_answers = [_alter_loggers(broker, request, resource, body.validate_only) for resource in loggers]
     pending = Pending()
 
@@ -46,7 +53,7 @@ def handle(broker: Broker, request: RequestContext, body: IncrementalAlterConfig
         responses += [*logger_answers, *(_answered(resource, ErrorCode.INVALID_REQUEST, "Unknown operation.") for resource in unknown)]
         pending.complete(IncrementalAlterConfigsResponse(responses=responses))
 
-    alter(broker, request, [_wanted(resource) for resource in known if resource not in loggers], body.validate_only, altered)
+    alter(broker, request, list(map(_wanted, known)), body.validate_only, altered)
     return pending
 
 

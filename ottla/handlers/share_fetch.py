@@ -140,7 +140,9 @@ def enter(
         session = found
     if body.share_session_epoch != FINAL_EPOCH:
         added = [(topic.topic_id, partition.partition_index) for topic in body.topics for partition in topic.partitions]
-        session.update(added, [(topic.topic_id, index) for topic in body.forgotten_topics_data for index in topic.partitions])
+        forgotten = [(topic.topic_id, index) for topic in body.forgotten_topics_data for index in topic.partitions]
+        if not sessions.update(session, added, forgotten):
+            raise ApiError(ErrorCode.SHARE_SESSION_LIMIT_REACHED, "too many partitions in share sessions")
     return session, stated
 
 

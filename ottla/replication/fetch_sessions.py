@@ -2,8 +2,11 @@
 
 A session is a map of wanted partitions in the order in which they are served; partitions that just gave data move to the end, so that a
 byte limit starves none of them. It belongs to the principal that opened it, is found by its random id and used by one request at a time,
-guarded by an epoch that counts up. The number of sessions is bounded: a new one evicts the least recently used; a client whose session is
-gone starts again, which costs it one full request.
+guarded by an epoch that counts up. The number of sessions is bounded, and so are the partitions of one and of all together: a new one
+evicts the least recently used; a client whose session is gone starts again, which costs it one full request. A fetch of more partitions
+than a session may have gets none, and names them each time.
+
+A partition that a request names twice is fetched once, as its last mention says (Kafka keeps them in a map).
 """
 
 from __future__ import annotations
@@ -18,6 +21,10 @@ INITIAL_EPOCH = 0
 FINAL_EPOCH = -1
 NO_SESSION = 0
 EPOCH_MAX = 0x7FFFFFFF
+SESSION_PARTITIONS_MAX = 5000
+"""An empty request for a session reads all of its partitions at once: some ms for a thousand."""
+PARTITIONS_MAX = 250_000
+"""Of all sessions together; each takes some 300 bytes."""
 
 Key = tuple[str | bytes, int]
 """Topic name (below version 13) or topic id, and partition."""
@@ -92,20 +99,25 @@ class FetchSessions:
         self._random = random
         self._sessions_max = sessions_max
         self._sessions: dict[int, FetchSession] = {}
+        self._partition_count = 0
 
     def __len__(self) -> int:
         return len(self._sessions)
 
-    def plan(self, body: FetchRequest, has_topic_ids: bool, principal: str) -> FetchPlan:
-        """Resolves a request: a full fetch without a session, a new session, or the next step of one."""
+    def plan(self, body: FetchRequest, has_topic_ids: bool, principal: str, given: list[Wanted] | None = None) -> FetchPlan:
+        """Resolves a request: a full fetch without a session, a new session, or the next step of one. `given`: what the request wants, each
+        once, if that has been gathered before."""
         session = self._sessions.get(body.session_id)
         if session is not None and session.principal != principal:
             session = None
         if body.session_epoch in (FINAL_EPOCH, INITIAL_EPOCH):
             if session is not None:
                 del self._sessions[session.session_id]
-            wanted = list(wanted_of(body))
-            if body.session_epoch == FINAL_EPOCH or self._sessions_max < 1:
+                self._partition_count -= len(session.wanted)
+            wanted = list(wanted_of(body)) if given is None else given
+            if len(wanted) > 1 and given is None:
+                wanted = list({entry.key(): entry for entry in wanted}.values())
+            if body.session_epoch == FINAL_EPOCH or self._sessions_max < 1 or len(wanted) > SESSION_PARTITIONS_MAX:
                 return FetchPlan(wanted)
             return FetchPlan(wanted, self._create(wanted, has_topic_ids, principal))
         return self._step(session, body, has_topic_ids)
@@ -120,7 +132,13 @@ class FetchSessions:
         del self._sessions[session.session_id]
         self._sessions[session.session_id] = session  # now the most recently used
         if body.topics or body.forgotten_topics_data:
+            count = len(session.wanted)
             session.update(body)
+            self._partition_count += len(session.wanted) - count
+            if len(session.wanted) > SESSION_PARTITIONS_MAX:
+                self._remove(session.session_id)
+                return FetchPlan([], error=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+            self._make_room()
         if not session.wanted:  # no partition is left; the next fetch opens a new session
             del self._sessions[session.session_id]
             return FetchPlan([])
@@ -129,7 +147,7 @@ class FetchSessions:
 
     def _create(self, wanted: list[Wanted], has_topic_ids: bool, principal: str) -> FetchSession:
         while len(self._sessions) >= self._sessions_max:
-            del self._sessions[next(iter(self._sessions))]
+            self._remove(next(iter(self._sessions)))
         session_id = self._random.randrange(EPOCH_MAX - 1) + 1
         while session_id in self._sessions:
             session_id = self._random.randrange(EPOCH_MAX - 1) + 1
@@ -137,7 +155,17 @@ class FetchSessions:
         session.wanted = {entry.key(): entry for entry in wanted}
         session.epoch = next_epoch(INITIAL_EPOCH)
         self._sessions[session_id] = session
+        self._partition_count += len(session.wanted)
+        self._make_room()
         return session
+
+    def _remove(self, session_id: int) -> None:
+        self._partition_count -= len(self._sessions.pop(session_id).wanted)
+
+    def _make_room(self) -> None:
+        """Evicts the least recently used sessions while all together have too many partitions."""
+        while self._partition_count > PARTITIONS_MAX:
+            self._remove(next(iter(self._sessions)))
 
 
 def next_epoch(epoch: int) -> int:

@@ -138,14 +138,15 @@ class Dispatcher:
         api = served(self._broker.config.ottla_advertise_level).get(key)
         if api is None:
             raise unknown_key(key)
-        handle = importlib.import_module(f"ottla.handlers.{api.module}").handle
+        module = importlib.import_module(f"ottla.handlers.{api.module}")
+        handle = module.handle
         if api.is_extension:
             handle = for_extended_connections(key, handle)
         if not api.min_version <= version <= api.max_version:
             if key != API_VERSIONS:
                 raise WireError(f"version {version} of api key {key} is outside {api.min_version}..{api.max_version}")
             return unsupported_api_versions(api)
-        route = Route(api, version, handle)
+        route = Route(api, version, handle, getattr(module, "handle_in_steps", None))
         if not has_client_id(key, version):
             # The one request without a client id: what was read as its length are the body's first bytes.
             decode = route.decode

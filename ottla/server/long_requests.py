@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Generator, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ottla.base.errors import ErrorCode
 from ottla.base.ports import Clock, Part, Timers
@@ -22,12 +22,10 @@ from ottla.base.turns import Turns
 from ottla.requests.context import Broker, Pending, RequestContext
 from ottla.requests.items import Items
 from ottla.requests.pieces import cut, gather, item_count, refuse
+from ottla.server.connection import Connection, Slot
 from ottla.server.long_answer import LongAnswer
+from ottla.server.route import Route
 from ottla.wire.framing import load
-
-if TYPE_CHECKING:
-    from ottla.server.connection import Connection, Slot
-    from ottla.server.route import Route
 
 PIECE_MS = 10
 FIRST_PIECE_NS = 5_000_000
@@ -135,8 +133,12 @@ class LongRequest:
 
     # A request that cannot be cut
 
-    def _execute_whole(self, body: Any) -> Iterator[None]:
-        response = self._route.handle(self._broker, self._context, body)
+    def _execute_whole(self, body: Any) -> Generator[None, None, None]:
+        route = self._route
+        if route.handle_in_steps is not None:
+            response = yield from route.handle_in_steps(self._broker, self._context, body)
+        else:
+            response = route.handle(self._broker, self._context, body)
         del body
         self._let_connection_go_on()
         if type(response) is Pending and not response.is_done:
@@ -145,9 +147,11 @@ class LongRequest:
         else:
             yield from self._encode_whole(response.response if type(response) is Pending else response)
 
-    def _encode_whole(self, response: Any) -> Iterator[None]:
+    def _encode_whole(self, response: Any) -> Generator[None, None, None]:
         self._outstanding.clear()
         route = self._route
+        if isinstance(response, Generator):  # an answer that is made in steps
+            response = yield from response
         if response is None or route.encode_parts is not None:
             self._respond(route.encode(response, self._correlation_id))
             return

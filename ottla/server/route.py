@@ -29,7 +29,7 @@ PLAIN_BYTES_MAX_OF_ITEMS = 512
 class Route:
     """The compiled way of one (key, version)."""
 
-    def __init__(self, api: ServedApi, version: int, handle: Callable[..., Any]) -> None:
+    def __init__(self, api: ServedApi, version: int, handle: Callable[..., Any], handle_in_steps: Callable[..., Any] | None = None) -> None:
         key = api.key
         request_class, response_class = load(key)
         self.key = key
@@ -38,6 +38,8 @@ class Route:
         self.may_have_stray_bytes = api.may_have_stray_bytes
         self.parked_factor = 1 if api.is_dropped_when_parked else DECODED_FACTOR
         self.handle = handle
+        self.handle_in_steps = handle_in_steps
+        """For large requests that cannot be cut: a generator that returns what `handle` does."""
         self.decode: Callable[[memoryview, int], tuple[Any, int]] = decoder(request_class, version)
         self.write = write_response(response_class, version)
         self.encode_parts = encoder_parts(response_class, version) if api.has_file_slices else None

@@ -7,8 +7,9 @@ is available again; the group's share partitions are closed with its last sessio
 A session is found by group and member alone, as in Kafka: a member may come by another connection, or as another principal. Each request
 needs READ on its group, and member ids are random uuids.
 
-The number of sessions is bounded by `group.share.max.share.sessions`. Left out: what is read and acknowledged (`share_fetch.py`,
-`share_acknowledge.py`).
+The number of sessions is bounded by `group.share.max.share.sessions`, and so are the partitions of one and of all together.
+
+Left out: what is read and acknowledged (`share_fetch.py`, `share_acknowledge.py`).
 """
 
 from __future__ import annotations
@@ -23,6 +24,9 @@ INITIAL_EPOCH = 0
 FINAL_EPOCH = -1
 EPOCH_MAX = 0x7FFFFFFF
 MEMBER_ID_LENGTH_MAX = 36
+SESSION_PARTITIONS_MAX = 5000
+PARTITIONS_MAX = 250_000
+"""Of all sessions together."""
 
 Place = tuple[bytes, int]
 """Topic id and partition."""
@@ -75,6 +79,7 @@ class ShareSessions:
         self._sessions_max = sessions_max
         self._groups: dict[str, dict[str, ShareSession]] = {}
         self._count = 0
+        self._partition_count = 0
 
     def __len__(self) -> int:
         return self._count
@@ -94,6 +99,16 @@ class ShareSessions:
         self._count += 1
         connection.call_when_closed(session, self._on_connection_closed)
         return session
+
+    def update(self, session: ShareSession, added: Iterable[Place], forgotten: Iterable[Place]) -> bool:
+        """Applies the additions and removals of a request; ends the session and returns False where it would have too many partitions."""
+        count = len(session.wanted)
+        session.update(added, forgotten)
+        self._partition_count += len(session.wanted) - count
+        if len(session.wanted) <= SESSION_PARTITIONS_MAX and self._partition_count <= PARTITIONS_MAX:
+            return True
+        self.end(session)
+        return False
 
     def step(self, group_id: str, member_id: str, epoch: int) -> tuple[ShareSession | None, ErrorCode]:
         """The session that a request of this epoch belongs to, ready for the next one; a final epoch changes nothing yet."""
@@ -124,6 +139,7 @@ class ShareSessions:
         if not group:
             del self._groups[session.group_id]
         self._count -= 1
+        self._partition_count -= len(session.wanted)
 
     def _on_connection_closed(self, session: object) -> None:
         assert isinstance(session, ShareSession)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ottla.base.errors import ErrorCode
-from ottla.replication.fetch_sessions import EPOCH_MAX, FetchSessions, next_epoch
+from ottla.replication.fetch_sessions import EPOCH_MAX, PARTITIONS_MAX, SESSION_PARTITIONS_MAX, FetchSessions, next_epoch
 from ottla.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
 from tests.fakes.randomness import SeededRandom
 
@@ -108,3 +108,35 @@ def test_a_session_belongs_to_the_principal_that_opened_it() -> None:
     for ending in (0, -1):
         cache.plan(body(session.session_id, ending, {"t": {0: 5}}), has_topic_ids=False, principal=MALLORY)
     assert cache.plan(body(session.session_id, 1, {}), has_topic_ids=False, principal=ALICE).error == ErrorCode.NONE
+
+
+def test_the_partitions_of_a_session_and_of_all_are_bounded() -> None:
+    """A fetch of 10 MB of names kept 98 MiB for each of a thousand sessions."""
+    cache = sessions(1000)
+    wide = {"t": dict.fromkeys(range(SESSION_PARTITIONS_MAX + 1), 0)}
+    plan = cache.plan(body(0, 0, wide), has_topic_ids=False, principal=ALICE)
+    assert plan.session is None and len(plan.wanted) == SESSION_PARTITIONS_MAX + 1 and len(cache) == 0
+    full = {"t": dict.fromkeys(range(SESSION_PARTITIONS_MAX), 0)}
+    first = cache.plan(body(0, 0, full), has_topic_ids=False, principal=ALICE).session
+    assert first is not None
+    for _ in range(PARTITIONS_MAX // SESSION_PARTITIONS_MAX):
+        assert cache.plan(body(0, 0, full), has_topic_ids=False, principal=ALICE).session is not None
+    assert len(cache) == PARTITIONS_MAX // SESSION_PARTITIONS_MAX
+    assert cache.plan(body(first.session_id, 1, {}), has_topic_ids=False, principal=ALICE).error is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+
+
+def test_a_session_that_grows_too_wide_ends() -> None:
+    cache = sessions()
+    session = cache.plan(body(0, 0, {"t": {0: 0}}), has_topic_ids=False, principal=ALICE).session
+    assert session is not None
+    more = {"u": dict.fromkeys(range(SESSION_PARTITIONS_MAX), 0)}
+    plan = cache.plan(body(session.session_id, 1, more), has_topic_ids=False, principal=ALICE)
+    assert plan.error is ErrorCode.FETCH_SESSION_ID_NOT_FOUND and len(cache) == 0
+
+
+def test_a_partition_named_twice_is_fetched_once_as_its_last_mention_says() -> None:
+    cache = sessions()
+    request = body(0, -1, {"t": {0: 5}})
+    request.topics += body(0, -1, {"u": {0: 1}, "t": {0: 7}}).topics
+    plan = cache.plan(request, has_topic_ids=False, principal=ALICE)
+    assert [(wanted.topic, wanted.partition.fetch_offset) for wanted in plan.wanted] == [("t", 7), ("u", 1)]

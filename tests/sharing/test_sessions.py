@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ottla.base.errors import ErrorCode
-from ottla.sharing.sessions import EPOCH_MAX, ShareSession, ShareSessions, is_member_id
+from ottla.sharing.sessions import EPOCH_MAX, PARTITIONS_MAX, SESSION_PARTITIONS_MAX, ShareSession, ShareSessions, is_member_id
 from tests.handlers.share_world import ShareWorld, connection
 
 TOPIC = b"t" * 16
@@ -78,3 +78,27 @@ def test_partitions_are_named_once_and_forgotten_once() -> None:
 @pytest.mark.parametrize(("text", "is_one"), [("a", True), ("x" * 36, True), ("x" * 37, False), ("", False), (None, False)])
 def test_member_ids(text: str | None, is_one: bool) -> None:
     assert is_member_id(text) is is_one
+
+
+def test_the_partitions_of_a_session_are_bounded() -> None:
+    known = sessions()
+    session = known.open("g", "a", connection())
+    assert session is not None
+    places = [(TOPIC, index) for index in range(SESSION_PARTITIONS_MAX)]
+    assert known.update(session, places, [])
+    assert known.update(session, [(TOPIC, -1)], places[:1])
+    assert not known.update(session, places, [])
+    assert known.find("g", "a") is None and len(known) == 0
+
+
+def test_the_partitions_of_all_sessions_are_bounded() -> None:
+    known = sessions(1000)
+    places = [(TOPIC, index) for index in range(SESSION_PARTITIONS_MAX)]
+    opened = [known.open("g", f"m{number}", connection()) for number in range(PARTITIONS_MAX // SESSION_PARTITIONS_MAX + 1)]
+    grown = [known.update(session, places, []) for session in opened if session is not None]
+    assert grown == [True] * (len(opened) - 1) + [False]
+    first = opened[0]
+    assert first is not None
+    known.end(first)
+    again = known.open("g", "again", connection())
+    assert again is not None and known.update(again, places, []), "what a session had is free again"
