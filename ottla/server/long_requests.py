@@ -1,9 +1,9 @@
 """Requests that are too much for one turn of the loop: decoded, executed and encoded in steps, in order within their connection.
 
 A request that names many things is cut into requests of a few (`requests/pieces.py`), each of which its handler answers; the answers are
-put together (`long_answer.py`). The first piece of time is spent at once, so that what is small is answered as if there were no turns.
-What remains goes on in fair turns with all others that are unfinished (`base/turns.py`), and until all of it is executed its connection
-executes nothing else. The answer may be given later still, as that of any request.
+put together (`requests/long_answer.py`). The first piece of time is spent at once, so that what is small is answered as if there were no
+turns. What remains goes on in fair turns with all others that are unfinished (`base/turns.py`), and until all of it is executed its
+connection executes nothing else. The answer may be given later still, as that of any request.
 
 Bounds. Of large frames, which hold many objects once decoded, only so many are decoded and answered at a time; others wait with their
 bytes alone. At most `PIECES_OUTSTANDING_MAX` pieces of a request wait for others (a replica, the controller). Once the answer's elements
@@ -21,9 +21,9 @@ from ottla.base.ports import Clock, Part, Timers
 from ottla.base.turns import Turns
 from ottla.requests.context import Broker, Pending, RequestContext
 from ottla.requests.items import Items
+from ottla.requests.long_answer import LongAnswer
 from ottla.requests.pieces import cut, gather, item_count, refuse
 from ottla.server.connection import Connection, Slot
-from ottla.server.long_answer import LongAnswer
 from ottla.server.route import Route
 from ottla.wire.framing import load
 

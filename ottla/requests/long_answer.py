@@ -7,18 +7,26 @@ together from bytes. Only the answers about one element that was cut wait for ea
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, Protocol
 
 from ottla.requests.items import Items
 from ottla.requests.pieces import join_rest, joined
-from ottla.server.route import Route
+
+
+class Encoder(Protocol):
+    """`server/route.py`: the encoding of one API's answers."""
+
+    @property
+    def element_writer(self) -> Callable[[list[Any], list[Any]], Iterator[None]]: ...
+
+    def spliced_frame(self, shell: Any, count: int, written: list[Any], correlation_id: int) -> list[Any]: ...
 
 
 class LongAnswer:
     """Collects the answers of pieces by their numbers."""
 
-    def __init__(self, route: Route, items: Items) -> None:
+    def __init__(self, route: Encoder, items: Items) -> None:
         self._route = route
         self._items = items
         self._shell: Any = None
