@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
-from ottla.wire.messages import describe_configs, describe_producers, incremental_alter_configs, offset_fetch
+from ottla.wire.messages import alter_client_quotas as quotas
+from ottla.wire.messages import (
+    create_topics,
+    describe_configs,
+    describe_producers,
+    fetch,
+    incremental_alter_configs,
+    metadata,
+    offset_fetch,
+)
+from tests.clients.wire_client import In
 from tests.hostile.attacks import Target, attack
 
 BROKER_RESOURCE = 4
@@ -53,3 +63,56 @@ def many_numbers(target: Target) -> None:
     frame = target.request(61, 0, topics=[topic])
     target.begin()
     target.send(frame)
+
+
+@attack("AlterClientQuotas of 25,641 clients, nothing altered")
+def alter_many_quotas(target: Target) -> None:
+    entries = [
+        quotas.EntryData(
+            entity=[quotas.EntityData(entity_type="client-id", entity_name=str(number))],
+            ops=[quotas.OpData(key="producer_byte_rate", value=1e6)],
+        )
+        for number in range(25_641)
+    ]
+    frame = target.request(49, 1, entries=entries, validate_only=True)
+    target.begin()
+    target.send(frame)
+
+
+@attack("CreateTopics of 9,900 names with an underscore, nothing created")
+def create_many_topics(target: Target) -> None:
+    topics = [create_topics.CreatableTopic(name=f"a_{number}", num_partitions=1, replication_factor=1) for number in range(9900)]
+    frame = target.request(19, 7, topics=topics, validate_only=True)
+    target.begin()
+    target.send(frame)
+
+
+@attack("2,000 Metadata requests of 2,000 partitions in one read")
+def many_requests_in_a_read(target: Target) -> None:
+    topic = create_topics.CreatableTopic(name="wide", num_partitions=2000, replication_factor=1)
+    target.client.ask(create_topics.CreateTopicsRequest(topics=[topic], timeout_ms=60_000), 7)
+    frame = target.request(3, 8, topics=[metadata.MetadataRequestTopic(name="wide")])
+    target.begin()
+    target.send(*[frame] * 2000)
+
+
+@attack("a fetch of 10 MB of names, then 20 empty ones of its session")
+def large_session(target: Target) -> None:
+    topics = [fetch.FetchTopic(topic=f"t{number}", partitions=[fetch.FetchPartition(partition=0)]) for number in range(150_000)]
+    frame = target.request(1, 12, max_wait_ms=0, min_bytes=0, max_bytes=1, session_id=0, session_epoch=0, topics=topics)
+    empty = target.request(1, 12, max_wait_ms=0, min_bytes=0, max_bytes=1, session_id=1, session_epoch=1, topics=[])
+    target.begin()
+    target.send(frame, *[empty] * 20)
+
+
+@attack("20 connections of 900 waiting fetches each of one partition, and 20 produces to it")
+def many_waiting_fetches(target: Target) -> None:
+    partition = fetch.FetchPartition(partition=0, fetch_offset=3, partition_max_bytes=1 << 20)
+    topics = [fetch.FetchTopic(topic=target.world.topic, partitions=[partition])]
+    waiting = target.request(1, 12, max_wait_ms=60_000, min_bytes=1 << 20, max_bytes=1 << 20, session_epoch=-1, topics=topics)
+    for _ in range(20):
+        target.connect().send(waiting * 900)
+    target.client.ask(target.world.produce(In(9), target.world.topic), 9)
+    target.begin()
+    for _ in range(20):
+        target.client.ask(target.world.produce(In(9), target.world.topic), 9)

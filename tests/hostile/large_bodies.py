@@ -6,20 +6,12 @@ its version has; and, where its elements have an array themselves, that of one e
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 from ottla.wire.codec import encoder
 from ottla.wire.schema import Field, Request, Struct, StructType
 
 REPEATED, DIFFERENT = "one name repeated", "all names different"
-
-
-def large_bodies(request: Request, version: int, bytes_max: int) -> Iterator[tuple[str, Request]]:
-    """What it is, and the body; each has about `bytes_max` bytes once encoded, or fewer where numbers fill it."""
-    for path in array_paths(type(request), version):
-        for kind in (REPEATED, DIFFERENT):
-            yield f"{'.'.join(path)}, {kind}", filled(request, version, path, kind, bytes_max)
 
 
 def array_paths(cls: type[Struct], version: int, depth: int = 0) -> list[list[str]]:
