@@ -13,13 +13,13 @@ Not done: nothing.
 from __future__ import annotations
 
 from ottla.base.errors import ApiError, ErrorCode
-from ottla.base.types import INTERNAL_TOPICS, TopicPartition
+from ottla.base.types import TopicPartition
 from ottla.replication.attaching import UNKNOWN_OFFSET, Attached, Attaching, Manifest
 from ottla.replication.leader import ALL_IN_SYNC, Leader
 from ottla.replication.stages import Token
 from ottla.replication.verification import VerificationGuard
 from ottla.requests.context import Broker, Pending, RequestContext, Watch
-from ottla.requests.rights import require
+from ottla.requests.rights import refusal_to_write, require
 from ottla.security.acl import AclOperation, ResourceType
 from ottla.wire.messages.attach_records import (
     AttachPartition,
@@ -69,7 +69,7 @@ class Attach:
         for topic in self._body.topics:
             results = [AttachPartitionResult(index=data.index) for data in topic.partitions]
             self._topics.append(AttachTopicResult(name=topic.name, partitions=results))
-            refused = refusal or self._refusal_of(topic.name)
+            refused = refusal or refusal_to_write(self._broker, self._request, topic.name)
             for data, result in zip(topic.partitions, results, strict=True):
                 try:
                     if refused is not None:
@@ -96,16 +96,6 @@ class Attach:
             require(self._broker, self._request, AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, body.transactional_id)
         except ApiError as error:
             return error
-        return None
-
-    def _refusal_of(self, topic: str) -> ApiError | None:
-        """The reason to refuse every manifest for a topic; None if there is none."""
-        try:
-            require(self._broker, self._request, AclOperation.WRITE, ResourceType.TOPIC, topic)
-        except ApiError as error:
-            return error
-        if topic in INTERNAL_TOPICS:
-            return ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic} is written by its coordinator only")
         return None
 
     def _take(self, topic: str, data: AttachPartition, result: AttachPartitionResult) -> None:

@@ -18,12 +18,12 @@ from collections.abc import Sequence
 
 from ottla.base.errors import ApiError, ErrorCode, RecordsRefused, WireError
 from ottla.base.log_config import LogConfig
-from ottla.base.types import INTERNAL_TOPICS, TopicPartition
+from ottla.base.types import TopicPartition
 from ottla.replication.leader import Leader
 from ottla.replication.traffic import Traffic
 from ottla.replication.verification import VerificationGuard
 from ottla.requests.context import Broker, Pending, RequestContext, Watch
-from ottla.requests.rights import require
+from ottla.requests.rights import refusal_to_write, require
 from ottla.security.acl import AclOperation, ResourceType
 from ottla.storage.inspection import (
     Demands,
@@ -122,7 +122,7 @@ class Produce:
                 name = partitions.topic_name(topic.topic_id) or ""
                 if not name:
                     refusal = ApiError(ErrorCode.UNKNOWN_TOPIC_ID)
-            refusal = refusal or self._refusal_of(name)
+            refusal = refusal or refusal_to_write(self._broker, self._request, name)
             for data in topic.partition_data:
                 result = make_result(index=data.index, base_offset=-1)
                 results.append(result)
@@ -168,14 +168,6 @@ class Produce:
         if self.refusals and self._request.version >= LEADER_HINT_SINCE:
             self._hint_leaders(response)
         return response
-
-    def _refusal_of(self, topic: str) -> ApiError | None:
-        """The reason to refuse every batch for a topic; None if there is none."""
-        if not self._broker.authorizer.is_allowed(self._request.connection, AclOperation.WRITE, ResourceType.TOPIC, topic):
-            return ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, f"{self._request.connection.principal} may not write to {topic!r}")
-        if topic in INTERNAL_TOPICS:
-            return ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic} is written by its coordinator only")
-        return None
 
     def _check_unusual(self, records: memoryview | bytearray) -> None:
         """Refuses requests that only unusual or very old clients send."""

@@ -13,12 +13,10 @@ Not done: nothing.
 from __future__ import annotations
 
 from ottla.base.errors import ApiError, ErrorCode
-from ottla.base.types import INTERNAL_TOPICS
 from ottla.base.uuids import ZERO_UUID
 from ottla.replication.stages import Token
 from ottla.requests.context import Broker, RequestContext
-from ottla.requests.rights import require
-from ottla.security.acl import AclOperation, ResourceType
+from ottla.requests.rights import refusal_to_write
 from ottla.storage.staged_chunk import CHUNK_BATCHES_MAX
 from ottla.wire.messages.stage_records import (
     StagePartition,
@@ -70,13 +68,7 @@ class Staging:
         """The reason to refuse every chunk for a topic; None if there is none."""
         if self._token.secret == ZERO_UUID:
             return ApiError(ErrorCode.INVALID_REQUEST, "a batch token of zeroes")
-        try:
-            require(self._broker, self._request, AclOperation.WRITE, ResourceType.TOPIC, topic)
-        except ApiError as error:
-            return error
-        if topic in INTERNAL_TOPICS:
-            return ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic} is written by its coordinator only")
-        return None
+        return refusal_to_write(self._broker, self._request, topic)
 
     def _stage(self, topic: str, data: StagePartition) -> None:
         partitions, size = self._broker.partitions, len(data.records)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ottla.base.errors import ApiError
+from ottla.base.errors import ApiError, ErrorCode
+from ottla.base.types import INTERNAL_TOPICS
 from ottla.requests.context import Broker, RequestContext
 from ottla.security.acl import CLUSTER_NAME, DENIED, AclOperation, ResourceType
 
@@ -34,6 +35,15 @@ def may_create(broker: Broker, request: RequestContext, topic: str) -> bool:
     return is_allowed_on_cluster(broker, request, AclOperation.CREATE) or is_allowed(
         broker, request, AclOperation.CREATE, ResourceType.TOPIC, topic
     )
+
+
+def refusal_to_write(broker: Broker, request: RequestContext, topic: str) -> ApiError | None:
+    """The reason to refuse every record that a client sends to a topic; None if there is none."""
+    if not broker.authorizer.is_allowed(request.connection, AclOperation.WRITE, ResourceType.TOPIC, topic):
+        return ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, f"{request.connection.principal} may not write to {topic!r}")
+    if topic in INTERNAL_TOPICS:
+        return ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic} is written by its coordinator only")
+    return None
 
 
 def require(broker: Broker, request: RequestContext, operation: AclOperation, resource_type: ResourceType, name: str) -> None:

@@ -63,6 +63,13 @@ class Honest:
         self._thread.start()
         return self
 
+    def wait_for_answers(self, count: int) -> None:
+        """Waits until so many further answers have come, or the client has failed (`Target.end` reports that)."""
+        wanted, deadline = len(self.waits_ms) + count, time.monotonic() + ANSWER_SECONDS_MAX
+        while len(self.waits_ms) < wanted and self.failure is None:
+            assert time.monotonic() < deadline, "the honest client was not served"
+            time.sleep(PAUSE_SECONDS)
+
     def stop(self) -> None:
         self._stop.set()
         self._thread.join()
@@ -108,7 +115,7 @@ class Target:
         self.outcome.rss_before_bytes = memory_bytes(self.pid, "VmRSS")
         reset_peak(self.pid)
         self._honest = Honest(self.port).start()
-        time.sleep(0.05)  # some answers without an attack
+        self._honest.wait_for_answers(5)
         self._began = time.perf_counter()
 
     def send(self, *frames: bytes) -> list[bytes | None]:
@@ -119,6 +126,11 @@ class Target:
         except OSError:
             return [None] * len(frames)
         return [client.receive() for _ in frames]
+
+    def hold(self, answers: int) -> None:
+        """Keeps the attack up until the honest client has had so many further answers."""
+        assert self._honest is not None, "an attack that never began"
+        self._honest.wait_for_answers(answers)
 
     def end(self) -> Outcome:
         """The attack is over. Raises AssertionError if the honest client was not served."""

@@ -97,7 +97,7 @@ def produce_to_a_topic_with_a_codec(target: Target) -> None:
     frame = produce_frame(target, "packed", zeros())
     target.begin()
     target.send(*[frame] * 80)
-    time.sleep(0.5)
+    target.hold(100)
 
 
 @attack("ListOffsets by time over 4 batches of 4 million records that lie about their time, twice")
@@ -141,7 +141,7 @@ def many_half_sent_frames(target: Target) -> None:
             target.connect().send(start)
         except OSError:
             pass  # the broker may drop it
-    time.sleep(2)
+    target.hold(400)
 
 
 @attack("300 connections that ask for 8 MB of records each and never read")
@@ -157,4 +157,4 @@ def never_read(target: Target) -> None:
                 client.send(frame * 500)
         except OSError:
             continue
-    time.sleep(1)
+    target.hold(200)

@@ -32,6 +32,7 @@ from ottla.transactions.markers import LocalMarkers
 from ottla.transactions.metadata import TransactionMetadata, prepared
 from ottla.transactions.routing import TransactionCoordinators
 from ottla.wire.batch_header import BatchHeader
+from tests.sim.seed_search import catch_seed
 from tests.sim.world import World
 
 
@@ -288,10 +289,4 @@ def planted(name: str) -> Iterator[None]:
 
 def catch(name: str, seeds: int, first: int = 1) -> tuple[int, str]:
     """The first seed that fails under the fault, and how; (0, "") if none does."""
-    with planted(name):
-        for seed in range(first, first + seeds):
-            try:
-                World(seed).run()
-            except AssertionError as failure:
-                return seed, str(failure).split("\n", 1)[0]
-    return 0, ""
+    return catch_seed(planted(name), lambda seed: World(seed).run(), seeds, first)

@@ -20,6 +20,7 @@ from ottla.sharing.pruning import Pruner
 from ottla.sharing.share_partition import SharePartition
 from ottla.sharing.state_machine import ShareStateMachine
 from ottla.sharing.state_shard import ShareStateShard, StoredShare
+from tests.sim.seed_search import catch_seed
 from tests.sim.share_world import ShareWorld
 
 
@@ -203,10 +204,4 @@ def planted(name: str) -> Iterator[None]:
 
 def catch(name: str, seeds: int, first: int = 1) -> tuple[int, str]:
     """The first seed that fails under the fault, and how; (0, "") if none does."""
-    with planted(name):
-        for seed in range(first, first + seeds):
-            try:
-                ShareWorld(seed).run()
-            except AssertionError as failure:
-                return seed, str(failure).split("\n", 1)[0]
-    return 0, ""
+    return catch_seed(planted(name), lambda seed: ShareWorld(seed).run(), seeds, first)

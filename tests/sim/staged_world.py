@@ -29,6 +29,7 @@ from tests.sim.broker import SimBroker, SimNode
 from tests.sim.clients import Producer
 from tests.sim.history import Transaction
 from tests.sim.process import Steps
+from tests.sim.seed_search import catch_seed
 from tests.sim.world import World
 
 STAGED = 0.8
@@ -223,10 +224,4 @@ def planted(name: str) -> Iterator[None]:
 
 def catch(name: str, seeds: int, first: int = 1) -> tuple[int, str]:
     """The first seed that fails under the fault, and how; (0, "") if none does."""
-    with planted(name):
-        for seed in range(first, first + seeds):
-            try:
-                StagedWorld(seed).run()
-            except AssertionError as failure:
-                return seed, str(failure).split("\n", 1)[0]
-    return 0, ""
+    return catch_seed(planted(name), lambda seed: StagedWorld(seed).run(), seeds, first)
