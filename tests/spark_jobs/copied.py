@@ -13,9 +13,9 @@ import ottla.client
 from ottla.client import Client, ClientError, TopicPartition
 from ottla.spark.verify import verify
 from ottla.wire.records import Record, encode_batch
-from tests.spark.encoded import values
 from tests.spark.pipeline import wait_for_markers, wait_for_topic
 from tests.spark_jobs.cluster_program import WINDOW_S, Job
+from tests.spark_jobs.queries import committed_records
 
 SOURCE_PARTITIONS = 4
 SINK_PARTITIONS = 3
@@ -80,10 +80,10 @@ class Copy:
         return False
 
     def check(self) -> None:
-        """The sink has what it should have once, and the log proves it."""
+        """The sink has what it should have once, as a stock client reads it, and the log proves it."""
         with ottla.client.connect(self.bootstrap) as client:
             wait_for_markers(client, f"eos/{self.group}")
-            self.check_values(values(client, self.sink))
+            self.check_values([message.value() for message in committed_records(self.bootstrap, self.sink)])
             proof = verify(client, self.group, [self.sink])
             assert proof.is_proved, proof.faults
 

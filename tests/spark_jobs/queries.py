@@ -65,10 +65,15 @@ def write_numbers(broker: Broker, topic: str, numbers: Iterable[int], *, partiti
 
 
 def stock_records(broker: Broker, topic: str) -> list[Any]:
+    """All committed records of a topic of this broker, as `committed_records` gives them."""
+    return committed_records(broker.direct_server, topic)
+
+
+def committed_records(bootstrap: str, topic: str) -> list[Any]:
     """All committed records of a topic as librdkafka reads them, by partition and offset."""
     consumer = Consumer(
         {
-            "bootstrap.servers": broker.direct_server,
+            "bootstrap.servers": bootstrap,
             "group.id": "stock",
             "isolation.level": "read_committed",
             "enable.partition.eof": True,
