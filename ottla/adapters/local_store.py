@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
+from math import inf
 
 from ottla.adapters.node_journal import NodeJournal
 from ottla.adapters.node_tree import NodeTree, Ringing, Staged
@@ -169,6 +170,9 @@ class LocalStore:
 
     def session_id(self) -> int:
         return self._session_id
+
+    def lease_ends_ms(self) -> float:
+        return inf
 
     def close(self) -> None:
         if not self.is_closed:

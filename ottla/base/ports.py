@@ -389,6 +389,11 @@ class MetadataStore(Protocol):
     def session_id(self) -> int:
         """The owner of the ephemeral nodes that this session creates."""
 
+    def lease_ends_ms(self) -> float:
+        """The monotonic time before which this session cannot have expired: when the last request that was answered had been sent, plus
+        the session's timeout. The store keeps asking by itself while it is connected. Infinite where a session never expires.
+        """
+
     def close(self) -> None:
         """Ends the session and removes its ephemeral nodes; every later request answers SESSION_EXPIRED."""
 

@@ -14,10 +14,12 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from math import inf
 
 from ottla.adapters.node_tree import NodeTree, Ringing
 from ottla.base.ports import (
     MULTI_BYTES_MAX,
+    Clock,
     Create,
     Operation,
     Outcome,
@@ -46,8 +48,10 @@ class ZooKeeperModel:
         self._next_session = first_session
         self._zxid = first_session << SESSION_SHIFT
 
-    def session(self, timers: Timers | None = None, delay_ms: Callable[[], int] = lambda: 1) -> MemoryStore:
-        return MemoryStore(model=self, timers=timers, delay_ms=delay_ms)
+    def session(
+        self, timers: Timers | None = None, delay_ms: Callable[[], int] = lambda: 1, *, lease: Lease | None = None
+    ) -> MemoryStore:
+        return MemoryStore(model=self, timers=timers, delay_ms=delay_ms, lease=lease)
 
     def admit(self, store: MemoryStore) -> int:
         session_id, self._next_session = self._next_session, self._next_session + 1
@@ -81,6 +85,14 @@ class ZooKeeperModel:
             self.sessions[session_id].on_watch(watch, event)
 
 
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """What a session's lease is counted by: the client's clock, and the timeout after which the server may end the session."""
+
+    clock: Clock
+    session_timeout_ms: int
+
+
 @dataclass(slots=True)
 class Request:
     """One request on its way: `execute` runs at the server and returns the answer, `lost` answers in its place."""
@@ -88,6 +100,7 @@ class Request:
     execute: Callable[[], Thunk]
     lost: Thunk
     is_write: bool
+    sent_ms: float = 0
     is_executed: bool = False
     is_answered: bool = False
 
@@ -107,7 +120,9 @@ class MemoryStore:
         model: ZooKeeperModel | None = None,
         timers: Timers | None = None,
         delay_ms: Callable[[], int] = lambda: 1,
+        lease: Lease | None = None,
     ) -> None:
+        """With a `lease` and `timers` the session asks the server by itself three times within its timeout."""
         self.model = model if model is not None else ZooKeeperModel(nodes)
         self._timers = timers
         self._delay_ms = delay_ms
@@ -122,6 +137,10 @@ class MemoryStore:
         self._is_failure_late = False
         self._under_way: list[Request] = []
         self._to_client: deque[Thunk] = deque()
+        self._lease = lease
+        self._answered_sent_ms = self._now_ms()
+        if lease is not None and timers is not None:
+            self._keep_asking(lease.session_timeout_ms / 3)
 
     # The port
 
@@ -169,6 +188,9 @@ class MemoryStore:
 
     def session_id(self) -> int:
         return self._session
+
+    def lease_ends_ms(self) -> float:
+        return inf if self._lease is None else self._answered_sent_ms + self._lease.session_timeout_ms
 
     def close(self) -> None:
         self._is_over = True
@@ -225,6 +247,7 @@ class MemoryStore:
 
     def _begin_session(self) -> None:
         self._is_over = False
+        self._answered_sent_ms = self._now_ms()
         self._late = []
         self._session = self.model.admit(self)
 
@@ -313,8 +336,10 @@ class MemoryStore:
         return None if self._is_connected else StoreResult.CONNECTION_LOST
 
     def _send(self, request: Request) -> None:
+        request.sent_ms = self._now_ms()
         if self._timers is None:
             request.execute()()
+            self._answered_sent_ms = request.sent_ms
             return
         self._under_way.append(request)
         self._timers.call_later(self._delay_ms(), self._execute_next)
@@ -331,7 +356,18 @@ class MemoryStore:
     def _arrive(self, request: Request, answer: Thunk) -> None:
         if request in self._under_way:
             self._under_way.remove(request)
+            if self._session in self.model.sessions:
+                self._answered_sent_ms = request.sent_ms
         request.answer(answer)
+
+    def _now_ms(self) -> float:
+        return 0 if self._lease is None else self._lease.clock.monotonic_ms()
+
+    def _keep_asking(self, every_ms: float) -> None:
+        assert self._timers is not None
+        if self.is_connected():
+            self._send(Request(lambda: lambda: None, lambda: None, is_write=False))
+        self._timers.call_later(every_ms, lambda: self._keep_asking(every_ms))
 
     def _answer(self, thunk: Thunk) -> None:
         if self._timers is None:

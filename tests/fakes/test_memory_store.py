@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ottla.base.ports import Create, Outcome, SessionEvent, Set, StoreNode, StoreResult, WatchEvent
-from tests.fakes.memory_store import MemoryStore, ZooKeeperModel
+from tests.fakes.memory_store import Lease, MemoryStore, ZooKeeperModel
 from tests.fakes.timers import ManualTimers
 
 
@@ -100,3 +100,25 @@ def test_reads_fail_when_the_test_says_so() -> None:
     store.exists("/n", answers.append)
     store.exists("/n", answers.append)
     assert answers == [StoreResult.CONNECTION_LOST, StoreResult.NO_NODE]
+
+
+def test_a_lease_counts_from_the_sending_of_the_last_answered_request() -> None:
+    timers = ManualTimers()
+    store = ZooKeeperModel().session(timers, delay_ms=lambda: 10, lease=Lease(timers.clock, 6000))
+    start_ms = timers.clock.monotonic_ms()
+    timers.advance(1000)
+    assert store.lease_ends_ms() == start_ms + 6000, "the session's own request at the start was sent then"
+    write(store, "/n")
+    timers.advance(19)
+    assert store.lease_ends_ms() == start_ms + 6000, "sent, not answered yet"
+    timers.advance(1)
+    assert store.lease_ends_ms() == start_ms + 1000 + 6000
+    timers.advance(4000)
+    assert store.lease_ends_ms() == start_ms + 4000 + 6000, "the session asks by itself every third of its timeout"
+    store.disconnect()
+    timers.advance(60_000)
+    assert store.lease_ends_ms() == start_ms + 4000 + 6000
+
+
+def test_without_a_clock_a_lease_never_ends() -> None:
+    assert MemoryStore().lease_ends_ms() == float("inf")
