@@ -237,14 +237,19 @@ Locate = Callable[[int], tuple[str, int] | None]
 """The address at which other brokers reach a broker, None if it is not known."""
 
 
+DEFAULT_LANE, CONTROL_LANE, FETCH_LANE = "default", "control", "fetch"
+"""The connections to another broker: for most requests, for what passes between the controller and brokers, for followers' fetches."""
+
+
 class Peers(Protocol):
     """Requests to other brokers."""
 
     def start(self, locate: Locate) -> None:
         """Called once, when the addresses of brokers can be looked up."""
 
-    def send(self, broker_id: int, request: Any, done: Callable[[Any, int], None]) -> None:
-        """Sends a request message of `wire/messages`; calls `done(response, 0)` or `done(None, error code)`, once, now or later."""
+    def send(self, broker_id: int, request: Any, done: Callable[[Any, int], None], *, lane: str = DEFAULT_LANE) -> None:
+        """Sends a request message of `wire/messages`; calls `done(response, 0)` or `done(None, error code)`, once, now or later. A broker
+        answers the requests of one lane in their order, so one that waits there holds up those behind it, and none of another lane."""
 
     def close(self) -> None:
         """Closes all connections; what waits for an answer gets NETWORK_EXCEPTION."""

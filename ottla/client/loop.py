@@ -54,6 +54,7 @@ class LoopConnection:
         self.address = address
         self.protocol = ConnectionProtocol(str(address), client_id=client_id, sasl=sasl)
         self.version_of = self.protocol.versions.version_of
+        self.newest_of = self.protocol.versions.newest_of
         self.offers = self.protocol.versions.offers
         self.feature_level = self.protocol.versions.feature_level
         self._network = network

@@ -305,8 +305,11 @@ class Node:
         self.internal_topics.ensure(topic, done)
 
     def _locate(self, broker_id: int) -> tuple[str, int] | None:
-        """The address at which another broker listens for brokers."""
-        known = self.metadata.brokers.get(broker_id)
+        """The address at which another broker listens for brokers: as the controller here knows it, or as controllers have sent it."""
+        brokers = self.metadata.brokers
+        if self.controller.is_active:
+            brokers = self.controller.state.brokers
+        known = brokers.get(broker_id)
         if known is None or broker_id == self.config.this_broker_id:
             return None
         return known.endpoints.get(self.config.inter_broker_listener_name or self.endpoints[0].name)

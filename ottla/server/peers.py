@@ -1,8 +1,8 @@
-"""Requests to other brokers: `ports.Peers` over the client's shell for event loops.
+"""Requests to other brokers: `ports.Peers` over connections of the client for event loops.
 
-One connection a broker, opened when it is first needed and again after it has closed; answers come in the order of the requests. A broker
-whose address is not known is BROKER_NOT_AVAILABLE. One that cannot be reached, or does not answer within `request.timeout.ms`, is
-NETWORK_EXCEPTION: it may have done what was asked.
+One connection a broker and lane, opened when it is first needed and again after it has closed; answers come in the order of the requests. A
+broker whose address is not known is BROKER_NOT_AVAILABLE. One that cannot be reached, or does not answer within `request.timeout.ms`, is
+NETWORK_EXCEPTION: it may have done what was asked. A connection to an address that a broker has left is closed.
 """
 
 from __future__ import annotations
@@ -12,19 +12,18 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ottla.base.errors import ErrorCode, OttlaError
-from ottla.base.ports import Clock, Locate, Network, Timers
-from ottla.client.addresses import Address
-from ottla.client.errors import KafkaError
-from ottla.wire.apis import API_VERSION_RANGES
+from ottla.base.ports import DEFAULT_LANE, Clock, Locate, Network, Timers
 
 if TYPE_CHECKING:
-    from ottla.client.loop import LoopClient
+    from ottla.client.loop import LoopConnection
 
 log = logging.getLogger("ottla.peers")
 
+Answered = Callable[[Any, int], None]
+
 
 class BrokerPeers:
-    """`ports.Peers`: one connection to each other broker. `timeout_ms` is called for each request."""
+    """`ports.Peers`. `timeout_ms` is called for each request."""
 
     def __init__(self, network: Network, clock: Clock, timers: Timers, *, client_id: str, timeout_ms: Callable[[], int]) -> None:
         self._network = network
@@ -32,39 +31,65 @@ class BrokerPeers:
         self._timers = timers
         self._client_id = client_id
         self._timeout_ms = timeout_ms
-        self._client: LoopClient | None = None
+        self._connections: dict[tuple[int, str], LoopConnection] = {}
         self._locate: Locate = lambda _broker_id: None
+        self._is_closed = False
 
     def start(self, locate: Locate) -> None:
         self._locate = locate
 
-    def send(self, broker_id: int, request: Any, done: Callable[[Any, int], None]) -> None:
+    def send(self, broker_id: int, request: Any, done: Answered, *, lane: str = DEFAULT_LANE) -> None:
         address = self._locate(broker_id)
         if address is None:
             done(None, ErrorCode.BROKER_NOT_AVAILABLE)
+            return
+        if self._is_closed:
+            done(None, ErrorCode.NETWORK_EXCEPTION)
             return
 
         def answered(response: Any, error: OttlaError | None) -> None:
             if error is None:
                 done(response, ErrorCode.NONE)
             else:
-                log.info("broker %d: %s", broker_id, error)
-                done(None, error.code if isinstance(error, KafkaError) else ErrorCode.NETWORK_EXCEPTION)
+                self._refuse(broker_id, error, done)
 
-        key = request.API_KEY
-        from ottla.client.core.versions import CEILINGS
+        def opened(connection: LoopConnection | None, error: OttlaError | None) -> None:
+            if connection is None:
+                answered(None, error)
+            else:
+                ask(connection)
 
-        # The newest version of all: the ceilings of ordinary clients are not meant for brokers of one cluster.
-        version = API_VERSION_RANGES[key][1] if key in CEILINGS else None
-        if self._client is None:
-            self._client = self._new_client()
-        self._client.ask(Address(*address), request, answered, version=version, timeout_s=self._timeout_ms() / 1000)
+        def ask(connection: LoopConnection) -> None:
+            version = connection.newest_of(request.API_KEY)
+            connection.request(request, answered, version=version, timeout_s=self._timeout_ms() / 1000)
+
+        connection = self._connection(broker_id, lane, address)
+        if connection.is_open:
+            ask(connection)
+        else:
+            connection.open(opened, self._timeout_ms() / 1000)
 
     def close(self) -> None:
-        if self._client is not None:
-            self._client.close()
+        self._is_closed = True
+        connections, self._connections = self._connections, {}
+        for connection in connections.values():
+            connection.close()
 
-    def _new_client(self) -> LoopClient:
-        from ottla.client.loop import LoopClient  # on use: a broker by itself asks no other
+    def _connection(self, broker_id: int, lane: str, address: tuple[str, int]) -> LoopConnection:
+        known = self._connections.get((broker_id, lane))
+        if known is not None and not known.is_closed and known.address == address:
+            return known
+        from ottla.client.addresses import Address
+        from ottla.client.loop import LoopConnection  # on use: a broker by itself asks no other
 
-        return LoopClient(self._network, self._timers, self._clock, client_id=self._client_id)
+        connection = LoopConnection(Address(*address), self._network, self._timers, self._clock, client_id=self._client_id)
+        self._connections[broker_id, lane] = connection
+        if known is not None:
+            known.close()  # what waits there is answered, and may send again
+        return connection
+
+    def _refuse(self, broker_id: int, error: OttlaError, done: Answered) -> None:
+        from ottla.client.errors import KafkaError
+
+        log.info("broker %d: %s", broker_id, error)
+        done(None, error.code if isinstance(error, KafkaError) else ErrorCode.NETWORK_EXCEPTION)

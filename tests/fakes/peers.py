@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from ottla.base.errors import ErrorCode
-from ottla.base.ports import Locate
+from ottla.base.ports import DEFAULT_LANE, Locate
 from ottla.base.types import TopicPartition
 from ottla.sharing.commands import Command, DoneResult
 from ottla.sharing.remote import OtherShareCoordinators
@@ -21,6 +21,7 @@ class Asked(NamedTuple):
     broker_id: int
     request: Any
     done: Callable[[Any, int], None]
+    lane: str
 
 
 class HeldPeers:
@@ -33,8 +34,8 @@ class HeldPeers:
     def start(self, locate: Locate) -> None:
         pass
 
-    def send(self, broker_id: int, request: Any, done: Callable[[Any, int], None]) -> None:
-        self.asked.append(Asked(broker_id, request, done))
+    def send(self, broker_id: int, request: Any, done: Callable[[Any, int], None], *, lane: str = DEFAULT_LANE) -> None:
+        self.asked.append(Asked(broker_id, request, done, lane))
 
     def close(self) -> None:
         self.is_closed = True

@@ -9,9 +9,11 @@ from ottla.adapters.clock import SystemClock
 from ottla.adapters.network import SocketNetwork
 from ottla.adapters.timers import LoopTimers
 from ottla.base.errors import ErrorCode
-from ottla.server.app import close_loop
+from ottla.base.ports import DEFAULT_LANE, FETCH_LANE
+from ottla.server.app import BrokerServer, close_loop
 from ottla.server.peers import BrokerPeers
 from ottla.wire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest
+from ottla.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from ottla.wire.messages.write_txn_markers import WritableTxnMarker, WritableTxnMarkerTopic, WriteTxnMarkersRequest
 from tests.server.conftest import MakeServer
 from tests.server.threads import run_until
@@ -27,8 +29,17 @@ class Asker:
         self.peers.start({OTHER: ("127.0.0.1", port)}.get)
         self.answers: list[tuple[Any, int]] = []
 
-    def send(self, request: Any, broker_id: int = OTHER) -> None:
-        self.peers.send(broker_id, request, lambda response, code: self.answers.append((response, code)))
+    def send(self, request: Any, broker_id: int = OTHER, lane: str = DEFAULT_LANE) -> None:
+        self.peers.send(broker_id, request, lambda response, code: self.answers.append((response, code)), lane=lane)
+
+
+def waiting_fetch(server: BrokerServer) -> FetchRequest:
+    """A request that is not answered within the test: the partition has no records."""
+    server.node.create_topics([("waits", 1)])
+    topic = server.node.metadata.topic("waits")
+    assert topic is not None
+    wanted = FetchTopic(topic_id=topic.topic_id, partitions=[FetchPartition(partition=0, partition_max_bytes=1)])
+    return FetchRequest(max_wait_ms=600_000, min_bytes=1, topics=[wanted])
 
 
 MARKER = WritableTxnMarker(
@@ -49,6 +60,35 @@ def test_another_broker_answers_in_order(make_server: MakeServer, loop: asyncio.
     assert second.results_by_transaction == [], "spoken in a version that only brokers use"
     assert len(server.node.listeners.connections) == 1
     asker.peers.close()
+
+
+def test_a_request_that_waits_holds_up_no_other_lane(make_server: MakeServer, loop: asyncio.AbstractEventLoop) -> None:
+    server = make_server()
+    asker = Asker(loop, server.node.endpoints[0].port)
+    asker.send(waiting_fetch(server), lane=FETCH_LANE)
+    asker.send(WriteTxnMarkersRequest(markers=[MARKER]), lane=FETCH_LANE)
+    asker.send(WriteTxnMarkersRequest(markers=[]))
+    run_until(loop, lambda: asker.answers)
+    assert [(response.markers, code) for response, code in asker.answers] == [([], 0)], "that of the other lane"
+    assert len(server.node.listeners.connections) == 2
+    asker.peers.close()
+    run_until(loop, lambda: len(asker.answers) == 3)
+    assert [code for _, code in asker.answers] == [0, ErrorCode.NETWORK_EXCEPTION, ErrorCode.NETWORK_EXCEPTION]
+
+
+def test_a_broker_that_has_moved_is_asked_at_its_new_address(make_server: MakeServer, loop: asyncio.AbstractEventLoop) -> None:
+    server = make_server()
+    listener = SocketNetwork(loop).listen("127.0.0.1", 0, 10)  # it never accepts
+    addresses = {OTHER: ("127.0.0.1", listener.port)}
+    asker = Asker(loop, 1)
+    asker.peers.start(addresses.get)
+    asker.send(WriteTxnMarkersRequest(markers=[]))
+    addresses[OTHER] = ("127.0.0.1", server.node.endpoints[0].port)
+    asker.send(WriteTxnMarkersRequest(markers=[]))
+    run_until(loop, lambda: len(asker.answers) == 2)
+    assert [code for _, code in asker.answers] == [ErrorCode.NETWORK_EXCEPTION, 0]
+    asker.peers.close()
+    listener.close()
 
 
 def test_a_broker_that_is_not_known(loop: asyncio.AbstractEventLoop) -> None:

@@ -43,6 +43,13 @@ class Versions:
             )
         return version
 
+    def newest_of(self, key: int) -> int:
+        """The version for requests between brokers of one cluster: the newest that both know. What only brokers may send is not
+        advertised, so it is sent in this program's newest version."""
+        ours = API_VERSION_RANGES[key][1]
+        theirs = self._offered.get(key)
+        return ours if theirs is None else min(ours, theirs[1])
+
     def offers(self, key: int, version: int = 0) -> bool:
         """Whether the broker serves an API, at least in this version."""
         theirs = self._offered.get(key)
