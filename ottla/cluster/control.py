@@ -40,12 +40,15 @@ class ControlReceiver:
         replicas: ReplicaListener,
         broker_epoch: Callable[[], int],
         on_broker_configs: Callable[[], object],
+        on_roles_taken: Callable[[], object],
     ) -> None:
+        """`on_roles_taken` is called each time that this broker has carried out a LeaderAndIsr."""
         self.controller_epoch = -1
         self._metadata = metadata
         self._replicas = replicas
         self._broker_epoch = broker_epoch
         self._on_broker_configs = on_broker_configs
+        self._on_roles_taken = on_roles_taken
         self._last_broker_epoch = -1
         self._states: dict[tuple[bytes, int], PartitionMetadata] = {}
 
@@ -83,7 +86,12 @@ class ControlReceiver:
             self._take_configs(message)
             done(ErrorCode.NONE)
             return
-        self._replicas.call_when_settled(lambda: done(code))
+        self._replicas.call_when_settled(lambda: self._carried_out(message, code, done))
+
+    def _carried_out(self, message: ControlMessage, code: ErrorCode, done: Done) -> None:
+        done(code)
+        if isinstance(message, LeaderAndIsr):
+            self._on_roles_taken()
 
     def _is_news(self, state: ReplicaRole) -> bool:
         key, new = (state.topic_id, state.partition.index), state.partition

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from ottla.base.cluster_metadata import ALL_BROKERS, CONFIG_BROKER, BrokerMetadata
 from ottla.base.config import BrokerConfig
 from ottla.base.control_messages import BrokerMessenger, ControlMessage, ReplicaListener
-from ottla.base.errors import ErrorCode, StorageError
+from ottla.base.errors import ErrorCode
 from ottla.base.ports import Clock, MetadataStore, Random, Timers
 from ottla.base.store_retries import StoreRetries
 from ottla.cluster.control import ControlReceiver
@@ -55,35 +55,35 @@ class ClusterMember:
         self._clock = clock
         self._remote = remote if remote is not None else NoOtherBrokers()
         self._retries = StoreRetries(store, timers)
-        self._on_begun: Callable[[], object] | None = None
+        self._on_registered: Callable[[], object] | None = None
+        self._on_ready: Callable[[], object] | None = None
         self.receiver = ControlReceiver(
-            metadata=metadata, replicas=replicas, broker_epoch=self.broker_epoch, on_broker_configs=self._take_broker_configs
-        )
+            metadata=metadata, replicas=replicas, broker_epoch=self.broker_epoch, on_broker_configs=self._take_broker_configs,
+            on_roles_taken=self._roles_taken,
+        )  # fmt: skip
         self.controller = LocalController(
             store=store, retries=self._retries, config=config, clock=clock, random=random, messenger=self,
             is_own_broker_new=lambda: self.receiver.is_new_to_controllers, later=later,
         )  # fmt: skip
 
-    def start(self, registration: Registration, on_begun: Callable[[], object], refused: Callable[[str], object]) -> None:
-        """Registers and stands for election; `on_begun` is called when this broker has begun as controller, `refused` with the reason if it
-        cannot register."""
-        self._on_begun = on_begun
+    def start(
+        self, registration: Registration, *, on_registered: Callable[[], object], refused: Callable[[str], object]
+    ) -> None:
+        """Registers and stands for election; `on_registered` is called once, `refused` with the reason in one line if that is impossible.
+        Both are called before this returns where the store answers at once, as the embedded one does."""
+        self._on_registered = on_registered
         self.session = BrokerSession(
             store=self._store,
             retries=self._retries,
             registrar=Registrar(self._store, self._retries, self._clock, registration),
-            on_registered=self._on_registered,
+            on_registered=self._registered,
             on_expired=lambda: None,
         )
         self.session.begin(refused)
 
-    def join(self, registration: Registration) -> None:
-        """`start` on the embedded store, which answers at once. Raises `StorageError` unless this broker is the controller afterwards."""
-        reasons: list[str] = []
-        has_begun: list[bool] = []
-        self.start(registration, lambda: has_begun.append(True), reasons.append)
-        if not has_begun:
-            raise StorageError(reasons[0] if reasons else "the controller cannot begin: the metadata store cannot be written")
+    def call_when_ready(self, function: Callable[[], object]) -> None:
+        """Calls `function` once, when a controller has sent this broker the metadata and its replicas and they are open."""
+        self._on_ready = function
 
     def broker_epoch(self) -> int:
         return self.session.broker_epoch if self.session is not None else NO_EPOCH
@@ -95,11 +95,18 @@ class ClusterMember:
         else:
             self._remote.send(broker, message, done)
 
-    def _on_registered(self) -> None:
+    def _registered(self) -> None:
         assert self.session is not None
         self.metadata.cluster_id = self.session.cluster_id
-        on_begun, self._on_begun = self._on_begun, None
-        self.controller.stand_for_election(on_begun)
+        on_registered, self._on_registered = self._on_registered, None
+        if on_registered is not None:
+            on_registered()
+        self.controller.stand_for_election()
+
+    def _roles_taken(self) -> None:
+        on_ready, self._on_ready = self._on_ready, None
+        if on_ready is not None:
+            on_ready()
 
     def _take_broker_configs(self) -> None:
         """Applies the settings of all brokers and of this one."""

@@ -77,7 +77,6 @@ class LocalController:
         self._broker_id = config.this_broker_id
         self._mandate: Mandate | None = None
         self._live: dict[int, BrokerMetadata] | None = None
-        self._on_begun: Callable[[], object] | None = None
         self._is_announcing = False
         self._announcements = Announcements(messenger)
         self._brokers = BrokerWatch(store, retries, self._on_brokers)
@@ -96,9 +95,8 @@ class LocalController:
     def state(self) -> ClusterState:
         return self._queue.state
 
-    def stand_for_election(self, on_begun: Callable[[], object] | None = None) -> None:
-        """Calls `on_begun` when this broker has become the controller and has sent everything for the first time, if it ever does."""
-        self._on_begun = on_begun
+    def stand_for_election(self) -> None:
+        """Becomes the controller, now or when the present one goes."""
         self._election.run()
 
     # Becoming controller, and ceasing to be
@@ -160,14 +158,9 @@ class LocalController:
     def _announce_all(self) -> None:
         self._is_announcing = True
         self._announcements.everything(self.state, self.state.brokers.values())
-        self._complete_interrupted(self._begun)
+        self._complete_interrupted(lambda: None)
         if self._live is not None:
             self._on_brokers(self._live)
-
-    def _begun(self) -> None:
-        on_begun, self._on_begun = self._on_begun, None
-        if on_begun is not None:
-            on_begun()
 
     def _complete_interrupted(self, done: Callable[[], object]) -> None:
         """Ends creations and deletions that were interrupted between two writes."""

@@ -68,6 +68,7 @@ class BrokerServer:
         self.network = SocketNetwork(loop)
         paths = map(os.path.abspath, config.data_directories)
         self.directories = [LogDirectoryState(self.disk, path, DirectoryLock) for path in paths]
+        self.ready: asyncio.Future[None] = loop.create_future()
         self.stopped: asyncio.Future[int] = loop.create_future()
         self.http: HttpPort | None = None
         self._is_stopping = False
@@ -78,16 +79,29 @@ class BrokerServer:
     # Starting
 
     def start(self) -> None:
-        """Brings the broker up to its first request. Raises `StartRefused` with one line."""
+        """Brings the broker up to its first request, or on its way there (`ready`). Raises `StartRefused` with one line."""
         try:
             lock_directories(self.directories)
             self._open_store()
             self.node = self._make_node()
-            self.node.start()
+            self.node.start(self._become_ready, self._refuse)
         except (StorageError, AddressError) as error:
             self.release()
             raise StartRefused(str(error)) from error
+        if self.config.is_single_broker and not self.ready.done():
+            self._refuse("the controller cannot begin: the metadata store cannot be written")
+        if self.ready.done() and (refusal := self.ready.exception()) is not None:
+            self.release()
+            raise refusal
         self.node.listeners.on_arrival = Arrivals(self.node.advertised).note
+
+    def _become_ready(self) -> None:
+        if not self.ready.done():
+            self.ready.set_result(None)
+
+    def _refuse(self, reason: str) -> None:
+        if not self.ready.done():
+            self.ready.set_exception(StartRefused(reason))
 
     def _open_store(self) -> None:
         home = online(self.directories)[0]
@@ -221,8 +235,7 @@ def run(
     signal.signal(signal.SIGTERM, early.on_signal)
     try:
         server.start()
-        server.node.create_topics(seed_topics)
-        return loop.run_until_complete(serve(server, early, started, on_ready))
+        return loop.run_until_complete(serve(server, early, started, seed_topics, on_ready))
     finally:
         close_loop(loop)
 
@@ -246,14 +259,20 @@ class EarlyStop:
         return StartRefused("stopped by SIGTERM before it was ready")
 
 
-async def serve(server: BrokerServer, early: EarlyStop, started: float, on_ready: Callable[[str], object] | None = None) -> int:
+async def serve(
+    server: BrokerServer, early: EarlyStop, started: float, seed_topics: Sequence[tuple[str, int]],
+    on_ready: Callable[[str], object] | None = None,
+) -> int:  # fmt: skip
     """Runs the broker from READY to the stop. All of it on the running loop: uvloop loses signals that come while it is stopped."""
     await server.open_http()
     on_signals(server.loop, server.begin_stop, server.reload)
+    if not server.ready.done() and not early.is_asked:
+        await wait_until_ready(server, early)
     if early.is_asked:
         server.begin_stop()
         await server.stopped
         raise early.refusal()
+    server.node.create_topics(seed_topics)
     gc.freeze()  # what start-up has made stays: no collection walks over it again, which would stall the loop for 10 ms and more
     first = server.node.endpoints[0]
     address = f"{server.node.reachable_host(first.host)}:{first.port}"
@@ -264,6 +283,19 @@ async def serve(server: BrokerServer, early: EarlyStop, started: float, on_ready
     notify_ready(f"listening on {first}")
     feed_watchdog(server.loop)
     return await server.stopped
+
+
+async def wait_until_ready(server: BrokerServer, early: EarlyStop) -> None:
+    """Waits for the cluster: until a controller has sent this broker its replicas. Raises `StartRefused` if it has no place there, or is
+    stopped before."""
+    server.begin_turns()
+    either: set[asyncio.Future[Any]] = {server.ready, server.stopped}
+    await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+    if server.stopped.done():
+        raise early.refusal()
+    if server.ready.exception() is not None:
+        await server.stop()
+    server.ready.result()
 
 
 def close_loop(loop: asyncio.AbstractEventLoop) -> None:

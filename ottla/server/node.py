@@ -217,13 +217,19 @@ class Node:
 
     # Life
 
-    def start(self) -> None:
-        """Brings the broker up to its first request. Raises `StorageError` or `AddressError` with one line."""
+    def start(self, on_ready: Callable[[], object], on_refused: Callable[[str], object]) -> None:
+        """Brings the broker up to its first request, then calls `on_ready`; `on_refused` with one line if the metadata store has no place
+        for it. Both before this returns where the store answers at once and this broker becomes the controller. Raises `StorageError` or
+        `AddressError` with one line.
+        """
         self.endpoints = [self.listeners.bind(endpoint) for endpoint in self.config.endpoints]
-        self._register()
-        self.housekeeping.start()
-        self.listeners.start()
-        self.is_ready = True
+
+        def ready() -> None:
+            self.is_ready = True
+            on_ready()
+
+        self.member.call_when_ready(ready)
+        self._register(on_refused)
 
     def begin_turns(self) -> None:
         """The loop runs and clients wait for it: from here on long work is cut into pieces."""
@@ -250,7 +256,7 @@ class Node:
         """The address to advertise for a listener on `host` when none is set: one that clients can connect to."""
         return self.ports.network.host_name() if host in EVERY_ADDRESS else host
 
-    def _register(self) -> None:
+    def _register(self, on_refused: Callable[[str], object]) -> None:
         self.advertised = {endpoint.name: (endpoint.host, endpoint.port) for endpoint in self.config.advertised_endpoints}
         for endpoint in self.endpoints:
             self.advertised.setdefault(endpoint.name, (self.reachable_host(endpoint.host), endpoint.port))
@@ -261,7 +267,12 @@ class Node:
             rack=self.config.broker_rack,
             cluster_id=self.cluster_id,
         )
-        self.member.join(registration)
+        self.member.start(registration, on_registered=self._serve, refused=on_refused)
+
+    def _serve(self) -> None:
+        """Accepts connections: from now on the controller, which may be another broker, sends this one its replicas."""
+        self.housekeeping.start()
+        self.listeners.start()
 
     # Failures
 

@@ -249,8 +249,11 @@ class PartitionTable:
         ]
 
     def is_whole(self, directory: LogDirectoryState) -> bool:
-        """Whether every log in this directory is open and works."""
+        """Whether every log in this directory works: it is open, or has been left alone since the last stop, which was clean."""
         is_missing = any(directory in self._found.get(str(key), ()) for key in self._unopened)
+        if not is_missing and not directory.was_clean:
+            is_open = {str(found.topic_partition) for found in self.all()}
+            is_missing = any(directory in places and name not in is_open for name, places in self._found.items())
         return not is_missing and all(found.is_online or self.directory_of(found) is not directory for found in self.all())
 
     def _locate(self, key: TopicPartition, topic_id: bytes, is_new: bool) -> LogDirectoryState:

@@ -50,7 +50,12 @@ class Member:
             cluster_id=CLUSTER_ID,
         )
         world.members[broker_id] = self
-        self.member.start(registration, lambda: None, self.refusals.append)
+        self.readied = 0
+        self.member.call_when_ready(self._ready)
+        self.member.start(registration, on_registered=lambda: None, refused=self.refusals.append)
+
+    def _ready(self) -> None:
+        self.readied += 1
 
     def create(self, name: str, *, partitions: int = 2, replicas: int = 1) -> list[TopicResult]:
         """The answer, which is complete when the world has settled."""

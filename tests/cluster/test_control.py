@@ -54,8 +54,9 @@ class Receiver:
         self.cache = MetadataCache()
         self.configured = 0
         self.receiver = ControlReceiver(
-            metadata=self.cache, replicas=self.replicas, broker_epoch=lambda: 100, on_broker_configs=self._on_broker_configs
-        )
+            metadata=self.cache, replicas=self.replicas, broker_epoch=lambda: 100, on_broker_configs=self._on_broker_configs,
+            on_roles_taken=lambda: None,
+        )  # fmt: skip
         assert self.receive(leader_and_isr(3, 7)) == [ErrorCode.NONE]
 
     def _on_broker_configs(self) -> None:

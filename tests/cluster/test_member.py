@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.base.errors import ErrorCode, StorageError
+from ottla.base.errors import ErrorCode
 from ottla.base.ports import Create, Delete, Outcome, Set, StoreResult
-from ottla.cluster.registration import Registration
 from ottla.controller import znodes
 from tests.cluster.brokers import Brokers, Member
 from tests.controller.cluster import Cluster
@@ -83,9 +82,7 @@ def test_joining_a_store_that_cannot_be_written_fails_with_one_line() -> None:
     store.fail_next(StoreResult.DISK_FAILED)
     refused = Cluster(store)
     assert refused.refusals == ["broker 0 cannot register: DISK_FAILED in the metadata store"]
-    registration = Registration(broker_id=0, endpoints={}, protocols={}, cluster_id="another")
-    with pytest.raises(StorageError, match="belongs to cluster"):
-        refused.member.join(registration)
+    assert not refused.is_started
 
 
 def test_the_next_controller_comes_when_the_session_of_the_last_one_expires() -> None:
@@ -106,6 +103,14 @@ def test_the_next_controller_comes_when_the_session_of_the_last_one_expires() ->
     assert epoch is None and old.member.broker_epoch() == controller.cache.brokers[0].epoch
     assert old.cache.topic("a") == controller.cache.topic("a") and old.cache.controller_id == controller.broker_id
     assert world.active() == [controller.broker_id]
+
+
+def test_each_broker_is_ready_once_when_a_controller_has_sent_it_its_replicas() -> None:
+    world = Brokers(3)
+    assert [member.readied for member in world.members.values()] == [1, 1, 1]
+    world.controller.create("a", partitions=3, replicas=3)
+    world.settle()
+    assert [member.readied for member in world.members.values()] == [1, 1, 1]
 
 
 @pytest.mark.parametrize("fault", [{}, {"is_late": True}])

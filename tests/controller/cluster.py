@@ -85,7 +85,8 @@ class Cluster:
             protocols={"PLAINTEXT": "PLAINTEXT"},
             cluster_id=cluster_id,
         )
-        self.member.start(registration, self._started, self.refusals.append)
+        self.member.call_when_ready(self._started)
+        self.member.start(registration, on_registered=lambda: None, refused=self.refusals.append)
 
     def _started(self) -> None:
         self.is_started = True

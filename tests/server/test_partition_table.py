@@ -254,3 +254,18 @@ def test_i41_what_an_earlier_topic_left_behind_is_set_aside_for_a_new_one(tmp_pa
     assert new.log.log_end_offset == 0 and new.topic_id == SECOND
     (stray,) = (tmp_path / "a").glob("*-stray")
     assert any(file.stat().st_size for file in stray.glob("*.log")), "what it is, and whether it may go, is for people to say"
+
+
+def test_a_log_that_was_never_opened_is_whole_only_after_a_clean_stop(tmp_path: Path) -> None:
+    """A broker that is stopped before a controller has sent it its replicas must not call logs clean that a crash left as they are."""
+    (directory,) = directories_of(tmp_path, "d")
+    append(table_of([directory]).open(TopicPartition("a", 0), FIRST, log_settings(), is_new=True), 1)
+    directory.release()
+    (directory,) = directories_of(tmp_path, "d")
+    table = table_of([directory])
+    assert not table.is_whole(directory)
+    table.open(TopicPartition("a", 0), FIRST, log_settings(), is_new=False)
+    assert table.is_whole(directory)
+    directory.close(is_clean=True)
+    (directory,) = directories_of(tmp_path, "d")
+    assert table_of([directory]).is_whole(directory)

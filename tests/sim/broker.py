@@ -94,8 +94,9 @@ class SimNode(Node):
         self._broker.recovered_ends[opened.topic_partition] = opened.log_end_offset
         return super()._make_partition(opened, high_watermark)
 
-    def _register(self) -> None:
+    def _register(self, on_refused: Callable[[str], object]) -> None:
         self.metadata.cluster_id = self.cluster_id
+        self._serve()
         self._broker.publish()
 
     def _arrived(self, listener: str, local_host: str, peer_host: str) -> None:
@@ -106,6 +107,10 @@ class SimNode(Node):
 
 def fail(error: AssertionError) -> None:
     raise error
+
+
+def refuse(reason: str) -> None:
+    raise AssertionError(reason)
 
 
 def host_of(broker_id: int) -> str:
@@ -147,7 +152,7 @@ class SimBroker:
         )
         self.node = SimNode(self, ports, LogDirectoryState(self.disk, "/data"))
         self.prepare(self.node)
-        self.node.start()
+        self.node.start(lambda: None, refuse)
         self.node.begin_turns()
         self._checkpoint_later()
 
