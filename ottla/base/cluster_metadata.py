@@ -27,7 +27,11 @@ QuotaEntity = tuple[tuple[str, str | None], ...]
 
 @immutable(kw_only=True)
 class PartitionMetadata:
-    """One partition as the controller last wrote it. `partition_epoch` is the version of its state node."""
+    """One partition as the controller last wrote it. `partition_epoch` is the version of its state node.
+
+    `eligible` (KIP-966): replicas that left the in-sync set below `min.insync.replicas` and have not lost their logs since; they hold all
+    that was acknowledged. `last_leader`: which broker led last, while none leads.
+    """
 
     index: int
     leader: int
@@ -39,6 +43,8 @@ class PartitionMetadata:
     controller_epoch: int = 0
     adding_replicas: tuple[int, ...] = ()
     removing_replicas: tuple[int, ...] = ()
+    eligible: tuple[int, ...] = ()
+    last_leader: int = NO_LEADER
 
 
 @immutable(kw_only=True)
@@ -55,12 +61,14 @@ class TopicMetadata:
 
 @immutable(kw_only=True)
 class BrokerMetadata:
-    """A live broker: where each of its listeners is reached. `epoch` is new with every registration."""
+    """A live broker: where each of its listeners is reached. `epoch` is new with every registration. `is_clean`: it has proved that its
+    logs lost nothing since its last life."""
 
     broker_id: int
     endpoints: Mapping[str, tuple[str, int]]
     rack: str | None = None
     epoch: int = -1
+    is_clean: bool = False
 
 
 @immutable

@@ -101,7 +101,7 @@ class IsrChangeRequest:
 
 @immutable(kw_only=True)
 class PartitionResult:
-    """The result for one partition; on success its new state."""
+    """The result for one partition; on success its new state. While there are `eligible` replicas the leader's watermark stands still."""
 
     topic: str
     topic_id: bytes = NO_TOPIC_ID
@@ -112,6 +112,7 @@ class PartitionResult:
     leader_epoch: int = -1
     isr: Sequence[int] = ()
     partition_epoch: int = -1
+    eligible: Sequence[int] = ()
 
 
 class ElectionType(IntEnum):

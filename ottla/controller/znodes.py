@@ -1,6 +1,7 @@
 """The nodes of the metadata store: their paths and their JSON, as Kafka lays them out in ZooKeeper.
 
-Writers give exactly the fields that Kafka writes. Readers take any order and unknown fields, and raise `NodeError` for bytes that are not
+Writers give exactly the fields that Kafka writes, and only where they say something these of our own: `clean` and `incarnation` of a
+broker, `eligible` and `last_leader` of a partition. Readers take any order and unknown fields, and raise `NodeError` for bytes that are not
 what the path promises; loading ignores such a node with a line in the log, so that garbage in the store never stops a broker for
 good.
 """
@@ -16,6 +17,7 @@ from ottla.base.cluster_metadata import (
     CONFIG_BROKER,
     CONFIG_GROUP,
     CONFIG_TOPIC,
+    NO_LEADER,
     BrokerMetadata,
     PartitionMetadata,
     QuotaEntity,
@@ -168,8 +170,9 @@ def read_cluster_id(data: bytes) -> str:
     return str(_field(_read(data), "id"))
 
 
-def broker_bytes(broker: BrokerMetadata, protocols: Mapping[str, str], now_ms: int) -> bytes:
-    """A registration. `host` and `port` are those of a PLAINTEXT listener, for clients older than listeners."""
+def broker_bytes(broker: BrokerMetadata, protocols: Mapping[str, str], now_ms: int, *, incarnation: str = "") -> bytes:
+    """A registration. `host` and `port` are those of a PLAINTEXT listener, for clients older than listeners; `incarnation` names the data
+    directory of the broker."""
     plain = next((address for name, address in broker.endpoints.items() if protocols[name] == "PLAINTEXT"), (None, -1))
     value: dict[str, Any] = {
         "features": {},
@@ -183,7 +186,16 @@ def broker_bytes(broker: BrokerMetadata, protocols: Mapping[str, str], now_ms: i
     }
     if broker.rack is not None:
         value["rack"] = broker.rack
+    if broker.is_clean:
+        value["clean"] = True
+    if incarnation:
+        value["incarnation"] = incarnation
     return _write(value)
+
+
+def read_incarnation(data: bytes) -> str:
+    """The data directory of the broker that registered; empty if it names none."""
+    return str(_read(data).get("incarnation", ""))
 
 
 def read_broker(broker_id: int, data: bytes, epoch: int) -> BrokerMetadata:
@@ -196,7 +208,13 @@ def read_broker(broker_id: int, data: bytes, epoch: int) -> BrokerMetadata:
             raise NodeError(f"broker {broker_id} is registered with the endpoint {text!r}")
         endpoints[name] = (host.strip("[]"), int(port))
     rack = value.get("rack")
-    return BrokerMetadata(broker_id=broker_id, endpoints=endpoints, rack=None if rack is None else str(rack), epoch=epoch)
+    return BrokerMetadata(
+        broker_id=broker_id,
+        endpoints=endpoints,
+        rack=None if rack is None else str(rack),
+        epoch=epoch,
+        is_clean=value.get("clean") is True,
+    )
 
 
 def topic_bytes(topic: TopicMetadata) -> bytes:
@@ -228,7 +246,7 @@ def read_topic(name: str, data: bytes, version: int, states: Mapping[int, Partit
         partitions.append(
             PartitionMetadata(
                 index=index,
-                leader=state.leader if state else -1,
+                leader=state.leader if state else NO_LEADER,
                 leader_epoch=state.leader_epoch if state else -1,
                 replicas=assignment[index],
                 isr=state.isr if state else (),
@@ -236,21 +254,26 @@ def read_topic(name: str, data: bytes, version: int, states: Mapping[int, Partit
                 controller_epoch=state.controller_epoch if state else 0,
                 adding_replicas=adding.get(index, ()),
                 removing_replicas=removing.get(index, ()),
+                eligible=state.eligible if state else (),
+                last_leader=state.last_leader if state else NO_LEADER,
             )
         )
     return TopicMetadata(name=name, topic_id=topic_id, partitions=tuple(partitions), version=version)
 
 
 def partition_bytes(partition: PartitionMetadata) -> bytes:
-    return _write(
-        {
-            "controller_epoch": partition.controller_epoch,
-            "leader": partition.leader,
-            "version": 1,
-            "leader_epoch": partition.leader_epoch,
-            "isr": list(partition.isr),
-        }
-    )
+    value: dict[str, Any] = {
+        "controller_epoch": partition.controller_epoch,
+        "leader": partition.leader,
+        "version": 1,
+        "leader_epoch": partition.leader_epoch,
+        "isr": list(partition.isr),
+    }
+    if partition.eligible:
+        value["eligible"] = list(partition.eligible)
+    if partition.last_leader != NO_LEADER:
+        value["last_leader"] = partition.last_leader
+    return _write(value)
 
 
 def read_partition(index: int, data: bytes, version: int) -> PartitionMetadata:
@@ -265,6 +288,8 @@ def read_partition(index: int, data: bytes, version: int) -> PartitionMetadata:
         replicas=(),
         isr=isr,
         partition_epoch=version,
+        eligible=_integers(_list(value, "eligible"), "eligible") if "eligible" in value else (),
+        last_leader=_integer(value, "last_leader") if "last_leader" in value else NO_LEADER,
     )
 
 

@@ -376,8 +376,9 @@ class Leader:
         if state.on_isr_proposal is not None:
             state.on_isr_proposal(proposal)
 
-    def on_isr_answer(self, isr: Sequence[int] | None, *, leader_epoch: int, partition_epoch: int) -> None:
-        """The controller's definite answer to a proposal: the ISR as it stands now, or None when the proposal was refused.
+    def on_isr_answer(self, isr: Sequence[int] | None, *, leader_epoch: int, partition_epoch: int, eligible: Sequence[int] = ()) -> None:
+        """The controller's definite answer to a proposal: the ISR and the eligible replicas as they stand now, or None when the proposal
+        was refused.
 
         A proposal whose outcome is unknown stays pending. An answer with older epochs than ours is ignored.
         """
@@ -385,6 +386,9 @@ class Leader:
         if self.is_over or leader_epoch != self.epoch or partition_epoch < state.partition_epoch:
             return
         state.isr_state = IsrState(members=state.isr_state.members if isr is None else tuple(isr))
+        if isr is not None:
+            state.is_below_min_insync = bool(eligible)
+            self._configure()
         state.partition_epoch = partition_epoch
         self.advance_high_watermark()
         state.notify()

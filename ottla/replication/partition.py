@@ -119,8 +119,18 @@ class Partition:
 
     # Roles
 
-    def become_leader(self, *, leader_epoch: int, partition_epoch: int, replicas: Sequence[int], isr: Sequence[int], now_ms: int) -> None:
-        """Starts a term of leadership, or takes a new ISR or replica set within the same epoch. `now_ms` is monotonic.
+    def become_leader(
+        self,
+        *,
+        leader_epoch: int,
+        partition_epoch: int,
+        replicas: Sequence[int],
+        isr: Sequence[int],
+        now_ms: int,
+        eligible: Sequence[int] = (),
+    ) -> None:
+        """Starts a term of leadership, or takes a new ISR or replica set within the same epoch. `now_ms` is monotonic. While there are
+        `eligible` replicas the watermark stands still (KIP-966).
 
         A request that repeats or is older than what is known of this epoch changes nothing: a proposal that is pending stays so. Raises
         `ApiError` FENCED_LEADER_EPOCH for an older epoch, INVALID_REQUEST for an ISR without this broker.
@@ -132,7 +142,10 @@ class Partition:
         is_same_term = leader is not None and leader.epoch == leader_epoch
         if is_same_term and partition_epoch <= state.partition_epoch:
             return
-        state.assign(leader_id=state.broker_id, leader_epoch=leader_epoch, partition_epoch=partition_epoch, replicas=replicas, isr=isr)
+        state.assign(
+            leader_id=state.broker_id, leader_epoch=leader_epoch, partition_epoch=partition_epoch,
+            replicas=replicas, isr=isr, eligible=eligible,
+        )  # fmt: skip
         if state.offline_reason:
             return
         if leader is None or not is_same_term:

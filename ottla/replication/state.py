@@ -45,6 +45,7 @@ class PartitionState:
         "broker_epoch_of",
         "broker_id",
         "high_watermark",
+        "is_below_min_insync",
         "is_flush_on_ack",
         "is_verification_required",
         "isr_state",
@@ -82,6 +83,8 @@ class PartitionState:
         self.partition_epoch = NO_EPOCH
         self.replicas: tuple[int, ...] = ()
         self.isr_state = IsrState(members=())
+        self.is_below_min_insync = False
+        """The controller keeps eligible replicas for this in-sync set: whatever the settings here are, it is too small to commit."""
         self.is_flush_on_ack = is_flush_on_ack
         self.is_verification_required = is_verification_required
         self.offline_reason = ""
@@ -112,14 +115,27 @@ class PartitionState:
 
     @property
     def min_insync(self) -> int:
-        """`min.insync.replicas`, or all replicas if there are fewer."""
+        """`min.insync.replicas`, or all replicas if there are fewer; more than are in sync while the controller holds those to be too
+        few."""
+        if self.is_below_min_insync:
+            return len(self.isr_state.members) + 1
         return min(self.log.config.min_insync_replicas, max(1, len(self.replicas)))
 
-    def assign(self, *, leader_id: int, leader_epoch: int, partition_epoch: int, replicas: Sequence[int], isr: Sequence[int]) -> None:
+    def assign(
+        self,
+        *,
+        leader_id: int,
+        leader_epoch: int,
+        partition_epoch: int,
+        replicas: Sequence[int],
+        isr: Sequence[int],
+        eligible: Sequence[int] = (),
+    ) -> None:
         """Takes what the controller has decided; that ends a pending proposal of this leader."""
         self.leader_id, self.leader_epoch, self.partition_epoch = leader_id, leader_epoch, partition_epoch
         self.replicas = tuple(replicas)
         self.isr_state = IsrState(members=tuple(isr))
+        self.is_below_min_insync = bool(eligible)
 
     def refusal(self) -> ApiError:
         """Why this replica does not serve as the leader."""

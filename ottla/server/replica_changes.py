@@ -218,6 +218,7 @@ class ReplicaChanges:
             partition_epoch=wanted.partition_epoch,
             replicas=wanted.replicas,
             isr=wanted.isr,
+            eligible=wanted.eligible,
             now_ms=self._clock.monotonic_ms(),
         )
         if is_new_term:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -48,6 +49,24 @@ def test_a_partition_as_kafka_writes_it() -> None:
     data = znodes.partition_bytes(partition)
     assert data == b'{"controller_epoch":3,"leader":1,"version":1,"leader_epoch":2,"isr":[1,2]}'
     assert znodes.read_partition(0, data, 9) == partition
+
+
+def test_what_kafka_does_not_know_stands_in_a_partition_only_where_it_says_something() -> None:
+    partition = PartitionMetadata(
+        index=0, leader=-1, leader_epoch=2, replicas=(), isr=(1,), partition_epoch=9, controller_epoch=3, eligible=(2, 3), last_leader=1
+    )
+    data = znodes.partition_bytes(partition)
+    assert data.endswith(b'"isr":[1],"eligible":[2,3],"last_leader":1}')
+    assert znodes.read_partition(0, data, 9) == partition
+    topic = TopicMetadata(name="t", topic_id=TOPIC_ID, partitions=(replace(partition, replicas=(1, 2, 3)),), version=4)
+    assert znodes.read_topic("t", znodes.topic_bytes(topic), 4, {0: partition}) == topic
+
+
+def test_a_broker_that_came_back_whole_and_its_data_directory() -> None:
+    broker = BrokerMetadata(broker_id=1, endpoints={"IN": ("h", 9)}, epoch=5, is_clean=True)
+    data = znodes.broker_bytes(broker, {"IN": "PLAINTEXT"}, 77, incarnation="abc")
+    assert (znodes.read_broker(1, data, 5), znodes.read_incarnation(data)) == (broker, "abc")
+    assert znodes.read_incarnation(b"{}") == ""
 
 
 def test_a_broker_as_kafka_writes_it() -> None:
@@ -121,6 +140,7 @@ GARBAGE = [
     b'{"partitions":{},"topic_id":"short"}',
     b'{"leader":"1","leader_epoch":0,"isr":[1],"controller_epoch":1}',
     b'{"leader":1,"leader_epoch":0,"isr":1,"controller_epoch":1}',
+    b'{"leader":1,"leader_epoch":0,"isr":[1],"controller_epoch":1,"eligible":7}',
     b'{"endpoints":["nowhere"]}',
     b'{"config":[]}',
     b'{"config":{"producer_byte_rate":"fast"}}',

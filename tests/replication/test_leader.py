@@ -163,6 +163,25 @@ def test_i14_too_few_in_sync_is_refused_before_and_after(open_log: OpenLog) -> N
     assert partition.high_watermark == 1, "KIP-966: it stands still"
 
 
+def test_kip_966_the_watermark_stands_still_while_there_are_eligible_replicas(open_log: OpenLog) -> None:
+    """The setting may reach the controller before this leader: what counts is that the controller keeps others eligible."""
+    partition = three(open_log, min_insync=1, isr=(1, 2))
+    append(partition, batch("a"), acks=-1)
+    partition.require_leading().on_isr_answer([1], leader_epoch=4, partition_epoch=11, eligible=[2])
+    assert partition.high_watermark == 0 and partition.require_leading().acknowledgement(0, -1) is None
+    assert refusal(lambda: append(partition, batch("b"), acks=-1)) is ErrorCode.NOT_ENOUGH_REPLICAS
+    partition.require_leading().on_isr_answer(None, leader_epoch=4, partition_epoch=12)
+    assert partition.high_watermark == 0, "a refusal says nothing of them"
+    partition.become_leader(leader_epoch=4, partition_epoch=13, replicas=[1, 2, 3], isr=[1], now_ms=0)
+    assert partition.high_watermark == 1
+    partition.become_leader(leader_epoch=5, partition_epoch=14, replicas=[1, 2, 3], isr=[1], eligible=[3], now_ms=0)
+    append(partition, batch("b"))
+    assert partition.high_watermark == 1
+    partition.require_leading().on_isr_answer([1, 2], leader_epoch=5, partition_epoch=15)
+    fetch(partition, 2, 2, epoch=5)
+    assert partition.high_watermark == 2
+
+
 def test_i11_i12_a_pending_member_holds_the_high_watermark(open_log: OpenLog) -> None:
     partition = three(open_log, isr=(1, 2))
     proposals: list[IsrProposal] = []
