@@ -14,7 +14,7 @@ import shutil
 import signal
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -74,13 +74,29 @@ def need_program() -> Callable[[str], str]:
 
     def need(name: str) -> str:
         found = shutil.which(name)
-        if found is not None:
-            return found
-        if os.environ.get("CI"):
-            pytest.fail(f"{name} is not installed, and in CI it has to be")
-        pytest.skip(f"{name} is not installed")
+        if found is None:
+            _end_test(f"{name} is not installed")
+        return found
 
     return need
+
+
+@pytest.fixture(scope="session")
+def need_zookeeper() -> None:
+    """Ends the test if there is no ZooKeeper: skipped for a person, failed in CI."""
+    from ottla.testing.zookeeper_process import ZooKeeperMissing, class_path, java
+
+    try:
+        java()
+        class_path()
+    except ZooKeeperMissing as error:
+        _end_test(str(error))
+
+
+def _end_test(reason: str) -> NoReturn:
+    if os.environ.get("CI"):
+        pytest.fail(f"{reason}, and in CI it has to be")
+    pytest.skip(reason)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

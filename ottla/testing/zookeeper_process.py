@@ -1,0 +1,315 @@
+"""A real ZooKeeper as processes of this machine: one server or an ensemble, for tests, `ottla dev --brokers` and the demo.
+
+The jars are Debian's (package `zookeeper`, in `/usr/share/java`) or those below `ZOOKEEPER_HOME`, the folder of a release of Apache.
+Servers listen on the loopback address only, on ports below the range from which the system takes those of outgoing connections, so that
+a stopped server finds its port free again. Each has a directory of its own with `zoo.cfg`, data and log, and goes on with its data when it
+is started again.
+
+A server is ready when it answers that it takes writes, which an ensemble does once it has a leader. Ticks are short (500 ms), so sessions
+of a second are possible; writes are not synced, which survives the kill of a process but not that of the machine.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+from ottla.testing.process import resume, suspend
+
+HOST = "127.0.0.1"
+TICK_MS = 500
+PORTS = range(20_000, 32_000)
+PORT_ATTEMPTS = 200
+START_ATTEMPTS = 5
+START_SECONDS_MAX = 60.0
+STOP_SECONDS_MAX = 10.0
+ANSWER_SECONDS_MAX = 2.0
+POLL_SECONDS = 0.02
+LOG_TAIL_BYTES = 4000
+
+DEBIAN_JARS = Path("/usr/share/java")
+DEBIAN_JAR = "zookeeper.jar"  # its manifest names most of the others
+DEBIAN_OTHER_JARS = ("log4j-1.2.jar", "slf4j-simple.jar", "netty-all.jar")
+MAIN_CLASS = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
+JVM_OPTIONS = (
+    "-Xmx64m",
+    "-XX:+UseSerialGC",
+    "-XX:TieredStopAtLevel=1",
+    "-Dzookeeper.forceSync=no",
+    "-Dzookeeper.preAllocSize=512",
+    "-Dzookeeper.jmx.log4j.disable=true",
+    "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
+)
+CHANCE = random.SystemRandom()
+"""Not the seeded generator: processes that run the same tests beside each other must not draw the same ports."""
+
+ADDRESS_IN_USE = "Address already in use"
+
+
+class ZooKeeperMissing(Exception):
+    """No ZooKeeper or no Java on this machine; the message is one line that names the package."""
+
+
+class ZooKeeperDidNotStart(Exception):
+    """The server ended or did not answer; the message has the end of its log."""
+
+
+class PortTaken(ZooKeeperDidNotStart):
+    """Another process has one of the server's ports."""
+
+
+def class_path(environment: Mapping[str, str] = os.environ, debian: Path = DEBIAN_JARS) -> str:
+    """Where the JVM finds ZooKeeper. Raises `ZooKeeperMissing`."""
+    home = environment.get("ZOOKEEPER_HOME")
+    if home:
+        if not any(Path(home, "lib").glob("zookeeper*.jar")):
+            raise ZooKeeperMissing(f"ZOOKEEPER_HOME={home} has no lib/zookeeper*.jar; unset it and install the package zookeeper")
+        return os.pathsep.join((f"{home}/lib/*", f"{home}/*"))
+    if not (debian / DEBIAN_JAR).exists():
+        raise ZooKeeperMissing("there is no ZooKeeper here: install the package zookeeper (apt install zookeeper), or set ZOOKEEPER_HOME")
+    found = [debian / name for name in (DEBIAN_JAR, *DEBIAN_OTHER_JARS)]
+    return os.pathsep.join(str(path) for path in found if path.exists())
+
+
+def java(environment: Mapping[str, str] = os.environ) -> str:
+    """The Java program. Raises `ZooKeeperMissing`."""
+    home = environment.get("JAVA_HOME")
+    found = shutil.which("java", path=f"{home}/bin" if home else environment.get("PATH"))
+    if found is None:
+        raise ZooKeeperMissing("ZooKeeper needs Java: install the package default-jre-headless")
+    return found
+
+
+def free_port() -> int:
+    """A port of the loopback address on which nothing listens now."""
+    for _ in range(PORT_ATTEMPTS):
+        port = CHANCE.choice(PORTS)
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind((HOST, port))
+            except OSError:
+                continue
+        return port
+    raise ZooKeeperDidNotStart(f"no free port found between {PORTS.start} and {PORTS.stop}")
+
+
+class ZooKeeperProcess:
+    """One server process. A server of an ensemble is made by `ZooKeeperEnsemble`, which gives it the members' ports."""
+
+    def __init__(self, directory: Path, settings: Mapping[str, str] | None = None) -> None:
+        """`settings` are further lines of `zoo.cfg`. Raises `ZooKeeperMissing`."""
+        self.directory = directory
+        self.data = directory / "data"
+        self.log_file = directory / "zookeeper.log"
+        self.port = free_port()
+        self.server_id = 0
+        self._members: dict[str, str] = {}
+        self._settings = dict(settings or {})
+        self._command = [java(), *JVM_OPTIONS, "-cp", class_path(), MAIN_CLASS, str(directory / "zoo.cfg")]
+        self._process: subprocess.Popen[bytes] | None = None
+        self._has_started = False
+        self.data.mkdir(parents=True, exist_ok=True)
+
+    @property
+    def connect(self) -> str:
+        """The value of `zookeeper.connect` for this server."""
+        return f"{HOST}:{self.port}"
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None, "the server is not running"
+        return self._process.pid
+
+    @property
+    def is_running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    def join(self, server_id: int, members: Mapping[str, str]) -> None:
+        """Makes it a server of an ensemble; `members` are the `server.N` lines."""
+        self.server_id = server_id
+        self._members = dict(members)
+
+    def start(self, seconds_max: float = START_SECONDS_MAX) -> ZooKeeperProcess:
+        """Starts the server and waits until it takes writes. A port that was taken in the meantime is replaced at the first start and
+        waited for at later ones. Raises `ZooKeeperDidNotStart`.
+        """
+        deadline = time.monotonic() + seconds_max
+        for attempt in range(START_ATTEMPTS):
+            self.launch()
+            try:
+                self.wait_until_ready(deadline - time.monotonic())
+            except PortTaken:
+                if attempt + 1 == START_ATTEMPTS or self._members:
+                    raise
+                if not self._has_started:
+                    self.port = free_port()
+            else:
+                return self
+        raise AssertionError("the last attempt returns or raises")
+
+    def launch(self) -> None:
+        """Starts the process without waiting."""
+        assert not self.is_running
+        self._write_config()
+        with self.log_file.open("wb") as log:
+            self._process = subprocess.Popen(
+                self._command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=self.directory, start_new_session=True
+            )
+
+    def wait_until_ready(self, seconds_max: float = START_SECONDS_MAX) -> None:
+        """Raises `ZooKeeperDidNotStart` if the server ends or does not take writes in time; it is not running then."""
+        deadline = time.monotonic() + seconds_max
+        while self.ask("isro") != "rw":
+            has_ended = not self.is_running
+            if has_ended or time.monotonic() > deadline:
+                self.kill()
+                log = self.log_tail()
+                failure = PortTaken if ADDRESS_IN_USE in log else ZooKeeperDidNotStart
+                raise failure(f"ZooKeeper {'ended' if has_ended else 'did not become ready'}: {log or 'it said nothing'}")
+            time.sleep(POLL_SECONDS)
+        self._has_started = True
+
+    def ask(self, word: str) -> str:
+        """The server's answer to one of its four-letter words; empty if there is none."""
+        try:
+            with socket.create_connection((HOST, self.port), ANSWER_SECONDS_MAX) as connection:
+                connection.sendall(word.encode())
+                return b"".join(iter(lambda: connection.recv(65536), b"")).decode(errors="replace").strip()
+        except OSError:
+            return ""
+
+    @property
+    def is_leader(self) -> bool:
+        return "Mode: leader" in self.ask("srvr")
+
+    def stop(self) -> None:
+        """SIGTERM, and SIGKILL when that does not end it in time."""
+        if self._process is None:
+            return
+        if self.is_running:
+            resume(self.pid)  # a suspended process would not receive the next signal
+            self._process.terminate()
+            try:
+                self._process.wait(STOP_SECONDS_MAX)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+        self._process.wait()
+        self._process = None
+
+    def kill(self) -> None:
+        """`kill -9`."""
+        if self._process is not None:
+            self._process.send_signal(signal.SIGKILL)
+            self._process.wait()
+            self._process = None
+
+    def restart(self) -> None:
+        """Stopped and started again on the same data and port."""
+        self.stop()
+        self.start()
+
+    def suspend(self) -> None:
+        """SIGSTOP: connections stay open and nothing is answered."""
+        suspend(self.pid)
+
+    def resume(self) -> None:
+        resume(self.pid)
+
+    def log_tail(self) -> str:
+        return self.log_file.read_bytes()[-LOG_TAIL_BYTES:].decode(errors="replace").strip() if self.log_file.exists() else ""
+
+    def __enter__(self) -> ZooKeeperProcess:
+        return self.start()
+
+    def __exit__(self, *_: object) -> None:
+        self.kill()
+
+    def _write_config(self) -> None:
+        lines = {
+            "tickTime": str(TICK_MS),
+            "dataDir": str(self.data),
+            "clientPort": str(self.port),
+            "clientPortAddress": HOST,
+            "admin.enableServer": "false",
+            "4lw.commands.whitelist": "isro,mntr,ruok,srvr",
+            "minSessionTimeout": str(TICK_MS),
+            "maxSessionTimeout": "120000",
+            "maxClientCnxns": "0",
+            **self._members,
+            **self._settings,
+        }
+        if self._members:
+            lines = {"initLimit": "20", "syncLimit": "4", **lines}
+            (self.data / "myid").write_text(f"{self.server_id}\n")
+        (self.directory / "zoo.cfg").write_text("".join(f"{name}={value}\n" for name, value in lines.items()))
+
+
+class ZooKeeperEnsemble:
+    """Several servers with one leader among them."""
+
+    def __init__(self, directory: Path, size: int = 3, settings: Mapping[str, str] | None = None) -> None:
+        """Raises `ZooKeeperMissing`."""
+        self.servers = [ZooKeeperProcess(directory / f"server-{number}", settings) for number in range(1, size + 1)]
+        self._give_ports()
+
+    @property
+    def connect(self) -> str:
+        """The value of `zookeeper.connect`: all servers."""
+        return ",".join(server.connect for server in self.servers)
+
+    def start(self, seconds_max: float = START_SECONDS_MAX) -> ZooKeeperEnsemble:
+        """Starts all servers and waits until each takes writes. Raises `ZooKeeperDidNotStart`."""
+        for attempt in range(START_ATTEMPTS):
+            for server in self.servers:
+                server.launch()
+            try:
+                for server in self.servers:
+                    server.wait_until_ready(seconds_max)
+            except ZooKeeperDidNotStart as error:
+                self.kill()
+                if attempt + 1 == START_ATTEMPTS or not isinstance(error, PortTaken):
+                    raise
+                self._give_ports()
+            else:
+                return self
+        raise AssertionError("the last attempt returns or raises")
+
+    def leader(self) -> ZooKeeperProcess | None:
+        """The server that leads now, None while there is an election."""
+        return next((server for server in self.servers if server.is_running and server.is_leader), None)
+
+    def stop(self) -> None:
+        for server in self.servers:
+            server.stop()
+
+    def kill(self) -> None:
+        for server in self.servers:
+            server.kill()
+
+    def __enter__(self) -> ZooKeeperEnsemble:
+        return self.start()
+
+    def __exit__(self, *_: object) -> None:
+        self.kill()
+
+    def _give_ports(self) -> None:
+        taken: set[int] = set()
+
+        def port() -> int:
+            while (found := free_port()) in taken:
+                pass
+            taken.add(found)
+            return found
+
+        members = {f"server.{number}": f"{HOST}:{port()}:{port()}" for number in range(1, len(self.servers) + 1)}
+        for number, server in enumerate(self.servers, 1):
+            server.port = port()
+            server.join(number, members)
