@@ -95,6 +95,15 @@ class ClusterMember:
         else:
             self._remote.send(broker, message, done)
 
+    def is_current(self, broker_id: int, message: ControlMessage) -> bool:
+        """Whether a message to another broker still matters: this broker is the controller that sent it, and that one is registered as it
+        was then."""
+        controller = self.controller
+        if not controller.is_active or controller.state.controller_epoch != message.controller_epoch:
+            return False
+        broker = controller.state.brokers.get(broker_id)
+        return broker is not None and broker.epoch == message.broker_epoch
+
     def _registered(self) -> None:
         assert self.session is not None
         self.metadata.cluster_id = self.session.cluster_id

@@ -102,7 +102,7 @@ class MetadataCache(ClusterMetadata):
             if known.topic_id == topic.topic_id:
                 topic = _newest(known, topic)
             else:
-                del self._names_by_id[known.topic_id]
+                self._forget_id(known)
                 self._offline.pop(topic.name, None)  # those were another topic's
         self.partition_count += len(topic.partitions)
         self._topics[topic.name] = topic
@@ -116,11 +116,16 @@ class MetadataCache(ClusterMetadata):
         if known is None or known.topic_id != topic_id:
             return False
         del self._topics[name]
-        del self._names_by_id[topic_id]
+        self._forget_id(known)
         self._offline.pop(name, None)
         self._sent.pop(name, None)
         self.partition_count -= len(known.partitions)
         return True
+
+    def _forget_id(self, topic: TopicMetadata) -> None:
+        """The id may be another topic's by now, if a peer has sent nonsense."""
+        if self._names_by_id.get(topic.topic_id) == topic.name:
+            del self._names_by_id[topic.topic_id]
 
     def _put_configs(self, change: ConfigPut) -> None:
         key = (change.resource_type, change.name)

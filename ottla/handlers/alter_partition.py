@@ -66,6 +66,7 @@ def _response(error: ErrorCode, results: list[api.PartitionResult]) -> AlterPart
                 leader_epoch=result.leader_epoch,
                 isr=list(result.isr),
                 partition_epoch=result.partition_epoch,
+                eligible_replicas=list(result.eligible),
             )
         )
     return AlterPartitionResponse(error_code=error, topics=list(topics.values()))

@@ -1,22 +1,28 @@
 """LeaderAndIsr: the controller makes replicas leaders or followers.
 
-Behaviour: only brokers may send it: CLUSTER_AUTHORIZATION_FAILED for clients. A broker that is its own controller
-answers STALE_CONTROLLER_EPOCH to any other.
+Behaviour: only brokers may send it: CLUSTER_AUTHORIZATION_FAILED for clients. STALE_CONTROLLER_EPOCH from a controller that was replaced,
+STALE_BROKER_EPOCH for an earlier life of this broker, INVALID_REQUEST for what no controller sends. Otherwise the answer comes when
+the replicas of the message are open and play their parts.
 
-Version notes: the form of Kafka's ZooKeeper mode, last in 3.9; 2 and later carry the broker epoch (KIP-380).
+Version notes: the form of Kafka's ZooKeeper mode, last in 3.9; 2 and later carry the broker epoch (KIP-380), 5 topic ids. Tagged
+fields of our own carry what Kafka's form has no place for (`cluster/control_wire.py`).
 
-Not done: being led by another broker's controller; not advertised.
+Not done: not advertised; versions before the newest, which no broker of this program sends.
 """
 
 from __future__ import annotations
 
 from ottla.base.errors import ErrorCode
-from ottla.requests.context import Broker, RequestContext
+from ottla.requests.context import Broker, Pending, RequestContext
 from ottla.requests.rights import is_broker
 from ottla.wire.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
 
 
-def handle(broker: Broker, request: RequestContext, body: LeaderAndIsrRequest) -> LeaderAndIsrResponse:
+def handle(broker: Broker, request: RequestContext, body: LeaderAndIsrRequest) -> LeaderAndIsrResponse | Pending:
     if not is_broker(broker, request):
         return LeaderAndIsrResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
-    return LeaderAndIsrResponse(error_code=ErrorCode.STALE_CONTROLLER_EPOCH)
+    if request.version != LeaderAndIsrRequest.VERSIONS[1]:
+        return LeaderAndIsrResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
+    pending = Pending()
+    broker.control.take(body, lambda code: pending.complete(LeaderAndIsrResponse(error_code=code)))
+    return pending

@@ -1,22 +1,28 @@
 """StopReplica: the controller stops replicas.
 
-Behaviour: only brokers may send it: CLUSTER_AUTHORIZATION_FAILED for clients. A broker that is its own controller
-answers STALE_CONTROLLER_EPOCH to any other.
+Behaviour: only brokers may send it: CLUSTER_AUTHORIZATION_FAILED for clients. STALE_CONTROLLER_EPOCH from a controller that was replaced,
+STALE_BROKER_EPOCH for an earlier life of this broker, INVALID_REQUEST for what no controller sends. Otherwise the answer comes when
+the replicas are stopped.
 
-Version notes: the form of Kafka's ZooKeeper mode, last in 3.9; 1 and later carry the broker epoch (KIP-380).
+Version notes: the form of Kafka's ZooKeeper mode, last in 3.9; 1 and later carry the broker epoch (KIP-380). Tagged
+fields of our own carry what Kafka's form has no place for (`cluster/control_wire.py`).
 
-Not done: being led by another broker's controller; not advertised.
+Not done: not advertised; versions before the newest, which no broker of this program sends.
 """
 
 from __future__ import annotations
 
 from ottla.base.errors import ErrorCode
-from ottla.requests.context import Broker, RequestContext
+from ottla.requests.context import Broker, Pending, RequestContext
 from ottla.requests.rights import is_broker
 from ottla.wire.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
 
 
-def handle(broker: Broker, request: RequestContext, body: StopReplicaRequest) -> StopReplicaResponse:
+def handle(broker: Broker, request: RequestContext, body: StopReplicaRequest) -> StopReplicaResponse | Pending:
     if not is_broker(broker, request):
         return StopReplicaResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
-    return StopReplicaResponse(error_code=ErrorCode.STALE_CONTROLLER_EPOCH)
+    if request.version != StopReplicaRequest.VERSIONS[1]:
+        return StopReplicaResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
+    pending = Pending()
+    broker.control.take(body, lambda code: pending.complete(StopReplicaResponse(error_code=code)))
+    return pending

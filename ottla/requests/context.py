@@ -212,6 +212,13 @@ class InternalTopics(Protocol):
         """Creates an internal topic if it is missing; `done` is called when its partitions have leaders (or with the error)."""
 
 
+class ControlRequests(Protocol):
+    """The controller's requests to this broker (`cluster/control_inbox.py`)."""
+
+    def take(self, request: Any, done: Callable[[ErrorCode], object]) -> None:
+        """Carries out LeaderAndIsr, StopReplica or UpdateMetadata in their newest versions; `done` gets the answer's code."""
+
+
 @dataclass(slots=True)
 class Broker:
     """Everything that handlers may use; filled once by `server/node.py`."""
@@ -223,6 +230,7 @@ class Broker:
     random: Random
     metadata: ClusterMetadata
     controller: Controller
+    control: ControlRequests
     partitions: Partitions
     groups: GroupCoordinators
     transactions: TransactionCoordinators

@@ -15,10 +15,13 @@ import logging
 from collections.abc import Callable, Sequence
 
 from ottla.base.config import BrokerConfig, Endpoint
+from ottla.base.control_messages import ControlMessage
 from ottla.base.errors import DamagedLogError, ErrorCode, StorageError
 from ottla.base.ports import Peers, Ports
 from ottla.base.types import GROUP_METADATA_TOPIC, SHARE_GROUP_STATE_TOPIC, TRANSACTION_STATE_TOPIC
+from ottla.cluster.control_inbox import ControlInbox
 from ottla.cluster.member import ClusterMember
+from ottla.cluster.messenger import PeerMessenger
 from ottla.cluster.metadata_cache import MetadataCache
 from ottla.cluster.peer_share_states import PeerShareStates
 from ottla.cluster.peer_transactions import PeerTransactions
@@ -98,9 +101,7 @@ class Node:
         self.partitions = PartitionTable(ports.disk, ports.clock, self.directories, self._make_partition, files_max=files_max)
         self.peers = ports.peers if ports.peers is not None else self._make_peers()
         self.peers.start(self._locate)
-        self.stages = StageSpace(
-            config=config, disk=ports.disk, clock=ports.clock, timers=ports.timers, remove_later=self._remove_files
-        )
+        self.stages = StageSpace(config=config, disk=ports.disk, clock=ports.clock, timers=ports.timers, remove_later=self._remove_files)
         self._make_coordinators()
         self._make_controller()
         self.broker = self._make_broker()
@@ -174,9 +175,13 @@ class Node:
         self.member = ClusterMember(
             store=ports.store, config=config, clock=ports.clock, timers=ports.timers, random=ports.random, metadata=self.metadata,
             replicas=self.replicas, later=self.replicas.turns.call_next,
+            remote=PeerMessenger(self.peers, ports.timers, self._is_current),
         )  # fmt: skip
         self.controller = self.member.controller
         self.internal_topics = InternalTopics(self.controller, self.metadata, config)
+
+    def _is_current(self, broker_id: int, message: ControlMessage) -> bool:
+        return self.member.is_current(broker_id, message)
 
     def _make_broker(self) -> Broker:
         ports, config = self.ports, self.config
@@ -188,6 +193,7 @@ class Node:
             random=ports.random,
             metadata=self.metadata,
             controller=self.controller,
+            control=ControlInbox(self.member.receiver),
             partitions=self.partitions,
             groups=self.groups,
             transactions=self.transactions,

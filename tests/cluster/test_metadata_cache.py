@@ -164,3 +164,13 @@ def test_settings_that_came_with_the_topic_leave_it_the_same_object() -> None:
     update(cache, first)
     configs(cache, ConfigPut(CONFIG_TOPIC, "a", {"y": "2"}))
     assert cache.topic("a") is first
+
+
+def test_two_topics_of_one_id_do_not_break_the_cache() -> None:
+    """No controller sends that; whatever does must meet no error of lookups."""
+    cache = updated(MetadataCache(), topic(), replace(topic(), name="other"))
+    assert cache.topic_by_id(FIRST) == replace(topic(), name="other")
+    updated(cache, replace(topic(), name="other"))
+    assert cache.topic("t") is None and cache.topic_by_id(FIRST) == replace(topic(), name="other")
+    updated(cache)
+    assert cache.topic_by_id(FIRST) is None and cache.partition_count == 0

@@ -11,6 +11,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from ottla.base.config import BrokerConfig
+from ottla.cluster.control_inbox import ControlInbox
 from ottla.requests.apis import TABLE
 from ottla.requests.context import ConnectionInfo, Pending, RequestContext
 from ottla.security.acl import AclOperation, ResourceType
@@ -46,6 +47,7 @@ class AdminWorld:
             config=self.cluster.config,
             metadata=self.cluster.cache,
             controller=self.cluster.loop,
+            control=ControlInbox(self.cluster.member.receiver),
             partitions=None,
             authorizer=authorizer if authorizer is not None else AllowClients(),
         )

@@ -46,6 +46,16 @@ def test_a_broker_that_controls_itself_takes_no_orders(request_type: Any) -> Non
     assert as_broker().ask(request_type()).error_code == ErrorCode.STALE_CONTROLLER_EPOCH
 
 
+@pytest.mark.parametrize("request_type", [LeaderAndIsrRequest, StopReplicaRequest, UpdateMetadataRequest])
+def test_the_next_controller_is_obeyed(request_type: Any) -> None:
+    world = as_broker()
+    epoch = world.cluster.metadata.brokers[0].epoch
+    assert world.ask(request_type(controller_epoch=9, broker_epoch=epoch)).error_code == ErrorCode.NONE
+    assert world.ask(request_type(controller_epoch=8, broker_epoch=epoch)).error_code == ErrorCode.STALE_CONTROLLER_EPOCH
+    assert world.ask(request_type(controller_epoch=9, broker_epoch=epoch - 1)).error_code == ErrorCode.STALE_BROKER_EPOCH
+    assert world.ask(request_type(controller_epoch=9), request_type.VERSIONS[1] - 1).error_code == ErrorCode.UNSUPPORTED_VERSION
+
+
 def test_controlled_shutdown_names_what_stays() -> None:
     world = as_broker()
     world.cluster.create("a")

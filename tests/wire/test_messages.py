@@ -30,7 +30,7 @@ from ottla.wire.messages.heartbeat import HeartbeatRequest
 from ottla.wire.messages.metadata import MetadataRequest
 from ottla.wire.messages.produce import ProduceRequest
 from ottla.wire.messages.transaction_records import TransactionLogValue
-from ottla.wire.schema import Data, Message, Request, Response, Struct, StructType
+from ottla.wire.schema import Data, Field, Message, Request, Response, Struct, StructType
 from tests.wire.samples import all_messages, message_versions, sample, versions
 
 MESSAGES = all_messages()
@@ -152,22 +152,24 @@ def plain(value: Any) -> Any:
     return value
 
 
-OURS = "ottla_"  # tagged fields of our own, which the judge refuses; they are sent to our own tools only
+def is_ours(field: Field) -> bool:
+    """Tagged fields of our own, which the judge refuses; they are sent to our own brokers and tools only."""
+    return field.tag is not None and field.tag >= 20_000
 
 
 def clear_ours(value: Any) -> None:
     for item in value if isinstance(value, list) else ():
         clear_ours(item)
     for field in value.__fields__ if isinstance(value, Struct) else ():
-        if field.name.startswith(OURS):
-            setattr(value, field.name, field.default)
+        if is_ours(field):
+            setattr(value, field.name, [] if field.kind == "array" else field.default)
         else:
             clear_ours(getattr(value, field.name))
 
 
 def ours(value: Any, version: int) -> Any:
     if isinstance(value, Struct):
-        fields = [field for field in value.__fields__ if field.is_in(version) and not field.name.startswith(OURS)]
+        fields = [field for field in value.__fields__ if field.is_in(version) and not is_ours(field)]
         return [ours(getattr(value, field.name), version) for field in fields]
     if isinstance(value, list):
         return [ours(item, version) for item in value]

@@ -1,4 +1,4 @@
-"""AlterPartition: a leader asks the controller to change its ISR."""
+"""AlterPartition: a leader asks the controller to change its ISR. The tagged field from 20000 on is our own."""
 
 from __future__ import annotations
 
@@ -38,6 +38,7 @@ class AlterPartitionResponsePartitionData(Struct):
     isr: list[int] = array(i32)
     leader_recovery_state: int = i8(ignorable=True)
     partition_epoch: int = i32()
+    eligible_replicas: list[int] = array(i32, since=3, tag=20000, ignorable=True)
 
 
 class AlterPartitionResponseTopicData(Struct):

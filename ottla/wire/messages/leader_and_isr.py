@@ -1,4 +1,7 @@
-"""LeaderAndIsr: the controller assigns a broker the partitions that it leads or follows."""
+"""LeaderAndIsr: the controller assigns a broker the partitions that it leads or follows.
+
+The tagged fields from 20000 on are our own: what our controllers send beyond Kafka's form.
+"""
 
 from __future__ import annotations
 
@@ -18,12 +21,21 @@ class LeaderAndIsrPartitionState(Struct):
     removing_replicas: list[int] = array(i32, since=3, ignorable=True)
     is_new: bool = boolean(since=1, ignorable=True)
     leader_recovery_state: int = i8(since=6)
+    offline_replicas: list[int] = array(i32, since=7, tag=20000, ignorable=True)
+    eligible_replicas: list[int] = array(i32, since=7, tag=20001, ignorable=True)
+    last_leader: int = i32(since=7, tag=20002, default=-1, ignorable=True)
+
+
+class LeaderAndIsrConfig(Struct):
+    name: str = string()
+    value: str = string()
 
 
 class LeaderAndIsrTopicState(Struct):
     topic_name: str = string(since=2)
     topic_id: Uuid = uuid(since=5, ignorable=True)
     partition_states: list[LeaderAndIsrPartitionState] = array(LeaderAndIsrPartitionState, since=2)
+    configs: list[LeaderAndIsrConfig] = array(LeaderAndIsrConfig, since=7, tag=20000, ignorable=True)
 
 
 class LeaderAndIsrLiveLeader(Struct):
@@ -41,6 +53,9 @@ class LeaderAndIsrRequest(Request):
     ungrouped_partition_states: list[LeaderAndIsrPartitionState] = array(LeaderAndIsrPartitionState, until=1)
     topic_states: list[LeaderAndIsrTopicState] = array(LeaderAndIsrTopicState, since=2)
     live_leaders: list[LeaderAndIsrLiveLeader] = array(LeaderAndIsrLiveLeader)
+    sequence: int = i64(since=7, tag=20000, default=-1, ignorable=True)
+    part: int = i32(since=7, tag=20001, ignorable=True)
+    has_more_parts: bool = boolean(since=7, tag=20002, ignorable=True)
 
 
 class LeaderAndIsrPartitionError(Struct):

@@ -1,8 +1,11 @@
-"""StopReplica: the controller has a broker stop replicas, and perhaps delete them."""
+"""StopReplica: the controller has a broker stop replicas, and perhaps delete them.
+
+The tagged fields from 20000 on are our own: what our controllers send beyond Kafka's form.
+"""
 
 from __future__ import annotations
 
-from ottla.wire.schema import Request, Response, Struct, array, boolean, i16, i32, i64, string
+from ottla.wire.schema import Request, Response, Struct, Uuid, array, boolean, i16, i32, i64, string, uuid
 
 
 class StopReplicaPartitionV0(Struct):
@@ -24,6 +27,7 @@ class StopReplicaPartitionState(Struct):
 class StopReplicaTopicState(Struct):
     topic_name: str = string(since=3)
     partition_states: list[StopReplicaPartitionState] = array(StopReplicaPartitionState, since=3)
+    topic_id: Uuid = uuid(since=4, tag=20000, ignorable=True)
 
 
 class StopReplicaRequest(Request):
@@ -35,6 +39,9 @@ class StopReplicaRequest(Request):
     ungrouped_partitions: list[StopReplicaPartitionV0] = array(StopReplicaPartitionV0, until=0)
     topics: list[StopReplicaTopicV1] = array(StopReplicaTopicV1, since=1, until=2)
     topic_states: list[StopReplicaTopicState] = array(StopReplicaTopicState, since=3)
+    sequence: int = i64(since=4, tag=20000, default=-1, ignorable=True)
+    part: int = i32(since=4, tag=20001, ignorable=True)
+    has_more_parts: bool = boolean(since=4, tag=20002, ignorable=True)
 
 
 class StopReplicaPartitionError(Struct):

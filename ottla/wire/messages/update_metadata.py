@@ -1,4 +1,7 @@
-"""UpdateMetadata: the controller sends a broker what it may answer to Metadata requests."""
+"""UpdateMetadata: the controller sends a broker what it may answer to Metadata requests.
+
+The tagged fields from 20000 on are our own: what our controllers send beyond Kafka's form.
+"""
 
 from __future__ import annotations
 
@@ -15,12 +18,23 @@ class UpdateMetadataPartitionState(Struct):
     zk_version: int = i32()
     replicas: list[int] = array(i32)
     offline_replicas: list[int] = array(i32, since=4, ignorable=True)
+    adding_replicas: list[int] = array(i32, since=8, tag=20000, ignorable=True)
+    removing_replicas: list[int] = array(i32, since=8, tag=20001, ignorable=True)
+    eligible_replicas: list[int] = array(i32, since=8, tag=20002, ignorable=True)
+    last_leader: int = i32(since=8, tag=20003, default=-1, ignorable=True)
+
+
+class UpdateMetadataConfig(Struct):
+    name: str = string()
+    value: str = string()
 
 
 class UpdateMetadataTopicState(Struct):
     topic_name: str = string(since=5)
     topic_id: Uuid = uuid(since=7, ignorable=True)
     partition_states: list[UpdateMetadataPartitionState] = array(UpdateMetadataPartitionState, since=5)
+    configs: list[UpdateMetadataConfig] = array(UpdateMetadataConfig, since=8, tag=20000, ignorable=True)
+    version: int = i32(since=8, tag=20001, ignorable=True)
 
 
 class UpdateMetadataEndpoint(Struct):
@@ -36,6 +50,13 @@ class UpdateMetadataBroker(Struct):
     v0_port: int = i32(until=0, ignorable=True)
     endpoints: list[UpdateMetadataEndpoint] = array(UpdateMetadataEndpoint, since=1, ignorable=True)
     rack: str | None = string(since=2, nullable=True, ignorable=True)
+    epoch: int = i64(since=8, tag=20000, default=-1, ignorable=True)
+    is_clean: bool = boolean(since=8, tag=20001, ignorable=True)
+
+
+class UpdateMetadataRemovedTopic(Struct):
+    name: str = string()
+    topic_id: Uuid = uuid()
 
 
 class UpdateMetadataRequest(Request):
@@ -47,6 +68,11 @@ class UpdateMetadataRequest(Request):
     ungrouped_partition_states: list[UpdateMetadataPartitionState] = array(UpdateMetadataPartitionState, until=4)
     topic_states: list[UpdateMetadataTopicState] = array(UpdateMetadataTopicState, since=5)
     live_brokers: list[UpdateMetadataBroker] = array(UpdateMetadataBroker)
+    sequence: int = i64(since=8, tag=20000, default=-1, ignorable=True)
+    part: int = i32(since=8, tag=20001, ignorable=True)
+    has_more_parts: bool = boolean(since=8, tag=20002, ignorable=True)
+    removed: list[UpdateMetadataRemovedTopic] = array(UpdateMetadataRemovedTopic, since=8, tag=20003, ignorable=True)
+    is_complete: bool = boolean(since=8, tag=20004, ignorable=True)
 
 
 class UpdateMetadataResponse(Response):
