@@ -127,7 +127,34 @@ class BrokerRemoved:
     broker_id: int
 
 
-Change = TopicPut | TopicRemoved | TopicDeleted | PartitionPut | ConfigPut | QuotaPut | BrokerPut | BrokerRemoved
+@immutable
+class BrokerLeaving:
+    """The broker of this epoch is about to stop."""
+
+    broker_id: int
+    epoch: int
+
+
+@immutable
+class BrokerEpochsNoted:
+    """The epochs of the live brokers that the partitions' states take into account; `version` is that of their node."""
+
+    epochs: Mapping[int, int]
+    version: int
+
+
+Change = (
+    TopicPut
+    | TopicRemoved
+    | TopicDeleted
+    | PartitionPut
+    | ConfigPut
+    | QuotaPut
+    | BrokerPut
+    | BrokerRemoved
+    | BrokerLeaving
+    | BrokerEpochsNoted
+)
 
 
 class ClusterMetadata:

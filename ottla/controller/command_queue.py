@@ -126,6 +126,8 @@ class CommandQueue:
     def _write(self, command: Command, plan: Plan, index: int) -> None:
         if index == len(plan.parts):
             self._current = None
+            for note in plan.notes:
+                log.warning(note)
             command.done(plan.answer)
             self._run()
             return

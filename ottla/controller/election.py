@@ -1,15 +1,40 @@
-"""Leader election: pure choices from the replicas in order, the in-sync set and the live brokers.
+"""Leader election: pure choices from a partition's replicas in order, its in-sync set, its eligible replicas, and the brokers' standing.
 
-A clean choice is the first live replica, in replica order, that is in sync. Only where the topic allows it may a replica out of sync lead
-when no other is left; records may be lost then, so the result says that it was unclean and the caller logs it (P10). An in-sync set never
-becomes empty: the last member stays in it, dead or not, because it alone holds what was acknowledged.
+Who is elected after a failure, in this order (KIP-966, for a store in which an in-sync set never becomes empty):
+
+1. an in-sync replica whose broker has run on, or has restarted and proved that its logs are whole;
+2. an eligible replica;
+3. a last member of the in-sync set that restarted without a proof, if no other replica could hold more; the last leader first;
+4. where the topic allows it, any live replica, the last leader first. Records may be lost then: the result says so, and it is logged (P10).
+
+A last leader that is intact needs no rule of its own, because it is still in sync or eligible. If none of them can lead, the partition
+waits for a replica that may hold more than those that are there.
+
+Who is in sync (`in_sync_after`). A broker that is gone, or that restarted, leaves the set unless it is the last member. Of several last
+members those count that have proved their logs, then those that are still away (they may come back whole), then the others.
+
+Who is eligible (`eligible_after`). Below `min.insync.replicas` a leader's watermark stands still, so a replica that was in sync when the
+set became so small holds all that is ever acknowledged: it stays eligible after it has left. It is no longer when the set is large
+enough again, when its broker restarts without a proof or its directory fails, when it is no replica any more, and after elections of the
+kinds 3 and 4, whose leader may hold less. So the in-sync set becomes smaller than `min.insync.replicas` only into the eligible set.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
+from enum import Enum
 
+from ottla.base.cluster_metadata import PartitionMetadata
 from ottla.base.immutable import immutable
+
+
+class Choice(Enum):
+    """From where a leader was elected."""
+
+    IN_SYNC = "in sync"
+    ELIGIBLE = "eligible"
+    UNPROVED = "the last in sync, without a proof that its log is whole"
+    UNCLEAN = "not in sync"
 
 
 @immutable
@@ -18,48 +43,115 @@ class Elected:
 
     leader: int
     isr: tuple[int, ...]
-    is_unclean: bool = False
+    choice: Choice = Choice.IN_SYNC
+
+    @property
+    def is_lossless(self) -> bool:
+        """The leader holds all that was acknowledged."""
+        return self.choice in (Choice.IN_SYNC, Choice.ELIGIBLE)
 
 
-def elect_after_failure(
-    replicas: Sequence[int], isr: Sequence[int], live: Collection[int], *, is_unclean_allowed: bool = False
-) -> Elected | None:
-    """Elects a leader for a partition whose leader is gone; None: no replica may lead."""
-    for replica in replicas:
-        if replica in live and replica in isr:
-            return Elected(replica, live_members(isr, live))
+@immutable(kw_only=True)
+class Standing:
+    """The brokers as an election regards them. `restarted` are live under a new epoch, `lost` are those of them that have not proved that
+    their logs are whole (and replicas whose directory has failed), `leaving` are live and stop soon."""
+
+    live: Collection[int]
+    restarted: Collection[int] = ()
+    lost: Collection[int] = ()
+    leaving: Collection[int] = ()
+
+    def without(self, failed: Collection[int]) -> Standing:
+        """For a partition whose replicas on these brokers have failed."""
+        live = [broker_id for broker_id in self.live if broker_id not in failed]
+        return Standing(live=live, restarted=self.restarted, lost=[*self.lost, *failed], leaving=self.leaving)
+
+    def has_run_on(self, broker_id: int) -> bool:
+        return broker_id in self.live and broker_id not in self.restarted
+
+    def is_proved(self, broker_id: int) -> bool:
+        """Live, and all that it held it still holds."""
+        return broker_id in self.live and broker_id not in self.lost
+
+    def may_lead(self, broker_id: int) -> bool:
+        return broker_id in self.live and broker_id not in self.leaving
+
+
+def elect_after_failure(partition: PartitionMetadata, standing: Standing, *, is_unclean_allowed: bool = False) -> Elected | None:
+    """Elects a leader for a partition whose leader is gone or has restarted; None: no replica may lead."""
+    isr = in_sync_after(partition.isr, standing)
+    for replica in partition.replicas:
+        if replica in isr and standing.is_proved(replica) and standing.may_lead(replica):
+            return Elected(replica, tuple(member for member in isr if standing.is_proved(member)))
+    eligible = [replica for replica in partition.eligible if replica not in standing.lost]
+    for replica in partition.replicas:
+        if replica in eligible and standing.may_lead(replica):
+            return Elected(replica, (replica,), Choice.ELIGIBLE)
+    last_first = _last_leader_first(partition)
+    if not eligible and all(member in standing.live and member in standing.lost for member in isr):
+        for replica in last_first:
+            if replica in isr and standing.may_lead(replica):
+                return Elected(replica, (replica,), Choice.UNPROVED)
     if is_unclean_allowed:
-        for replica in replicas:
-            if replica in live:
-                return Elected(replica, (replica,), is_unclean=True)
+        for replica in last_first:
+            if standing.may_lead(replica):
+                return Elected(replica, (replica,), Choice.UNCLEAN)
     return None
 
 
-def elect_preferred(replicas: Sequence[int], isr: Sequence[int], live: Collection[int]) -> Elected | None:
+def elect_preferred(partition: PartitionMetadata, standing: Standing) -> Elected | None:
     """The first replica, if it is live and in sync."""
-    preferred = replicas[0]
-    return Elected(preferred, tuple(isr)) if preferred in live and preferred in isr else None
+    preferred = partition.replicas[0]
+    return Elected(preferred, partition.isr) if preferred in partition.isr and standing.may_lead(preferred) else None
 
 
-def elect_for_shutdown(replicas: Sequence[int], isr: Sequence[int], live: Collection[int], leaving: int) -> Elected | None:
-    """Another in-sync replica for a broker that is about to stop; None: the partition must stay where it is."""
-    staying = tuple(member for member in isr if member != leaving)
-    for replica in replicas:
-        if replica in live and replica in staying:
+def elect_for_shutdown(partition: PartitionMetadata, standing: Standing) -> Elected | None:
+    """Another in-sync replica for brokers that are about to stop; None: the partition must stay where it is."""
+    staying = tuple(member for member in partition.isr if member not in standing.leaving)
+    for replica in partition.replicas:
+        if replica in staying and standing.may_lead(replica):
             return Elected(replica, staying)
     return None
 
 
-def elect_reassigned(target: Sequence[int], isr: Sequence[int], live: Collection[int]) -> Elected | None:
+def elect_reassigned(target: Sequence[int], isr: Sequence[int], standing: Standing) -> Elected | None:
     """The first of the new replicas that is live and in sync; the others leave the in-sync set."""
     staying = tuple(member for member in isr if member in target)
     for replica in target:
-        if replica in live and replica in staying:
+        if replica in staying and standing.may_lead(replica):
             return Elected(replica, staying)
     return None
 
 
-def live_members(isr: Sequence[int], live: Collection[int]) -> tuple[int, ...]:
-    """The in-sync set without the dead, but never empty."""
-    members = tuple(member for member in isr if member in live)
-    return members or tuple(isr)
+def in_sync_after(isr: Sequence[int], standing: Standing) -> tuple[int, ...]:
+    """The members that remain; never none."""
+    for remains in (standing.has_run_on, standing.is_proved, lambda member: member not in standing.live):
+        members = tuple(filter(remains, isr))
+        if members:
+            return members
+    return tuple(isr)
+
+
+def in_sync_without_leader(partition: PartitionMetadata, standing: Standing) -> tuple[int, ...]:
+    """The in-sync set of a partition that no broker can lead. If its last members restarted without a proof, the eligible replicas that it
+    waits for take their place."""
+    isr = in_sync_after(partition.isr, standing)
+    if all(member in standing.live and member in standing.lost for member in isr):
+        return tuple(replica for replica in partition.eligible if replica not in standing.lost) or isr
+    return isr
+
+
+def eligible_after(partition: PartitionMetadata, isr: Collection[int], in_sync_min: int, lost: Collection[int] = ()) -> tuple[int, ...]:
+    """The eligible replicas when `isr` follows on the partition's present in-sync set. `in_sync_min`: `min.insync.replicas`."""
+    if len(isr) >= min(in_sync_min, len(partition.replicas)):
+        return ()
+    return tuple(
+        replica
+        for replica in partition.replicas
+        if replica not in isr and replica not in lost and (replica in partition.isr or replica in partition.eligible)
+    )
+
+
+def _last_leader_first(partition: PartitionMetadata) -> Iterable[int]:
+    last = max(partition.leader, partition.last_leader)  # one of them is NO_LEADER
+    return sorted(partition.replicas, key=lambda replica: replica != last)

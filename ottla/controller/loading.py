@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 from ottla.base.cluster_metadata import (
     CONFIG_TOPIC,
+    BrokerEpochsNoted,
     BrokerPut,
     Change,
     ConfigPut,
@@ -109,6 +110,7 @@ def build_state(nodes: Mapping[str, StoreNode]) -> tuple[ClusterState, list[str]
     state = ClusterState(cluster_id(nodes, notes))
     names = _names(nodes)
     changes = _brokers(nodes, names, notes)
+    changes += _noted_epochs(nodes, notes)
     changes += _topics(nodes, names, notes)
     state.apply(changes)
     state.apply(_configs(nodes, names, state, notes))
@@ -151,6 +153,14 @@ def _brokers(nodes: Mapping[str, StoreNode], names: Mapping[str, list[str]], not
         if broker is not None:
             changes.append(BrokerPut(broker))
     return changes
+
+
+def _noted_epochs(nodes: Mapping[str, StoreNode], notes: list[str]) -> list[Change]:
+    """A damaged node counts as empty: then every broker counts as restarted."""
+    node = nodes.get(znodes.BROKER_EPOCHS)
+    if node is None:
+        return []
+    return [BrokerEpochsNoted(_tried(notes, znodes.BROKER_EPOCHS, znodes.read_broker_epochs, node.data) or {}, node.version)]
 
 
 def _topics(nodes: Mapping[str, StoreNode], names: Mapping[str, list[str]], notes: list[str]) -> list[Change]:

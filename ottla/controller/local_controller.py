@@ -20,7 +20,7 @@ from ottla.base.control_messages import BrokerMessenger
 from ottla.base.errors import ErrorCode
 from ottla.base.ports import Clock, MetadataStore, Random, StoreNode, StoreResult
 from ottla.base.store_retries import StoreRetries
-from ottla.controller import configs, machine, topics
+from ottla.controller import configs, machine, membership, topics
 from ottla.controller.announcements import Announcements
 from ottla.controller.api import (
     AlterPartitionDone,
@@ -42,6 +42,7 @@ from ottla.controller.controller_election import ControllerElection, Mandate
 from ottla.controller.loading import ROOTS, build_state, read_nodes
 from ottla.controller.plans import Plan
 from ottla.controller.state import ClusterState
+from ottla.controller.topic_rules import ConfiguredRules
 
 log = logging.getLogger("ottla.controller")
 
@@ -75,6 +76,7 @@ class LocalController:
         self._is_own_broker_new = is_own_broker_new
         self._later = later
         self._broker_id = config.this_broker_id
+        self._rules = ConfiguredRules(config)
         self._mandate: Mandate | None = None
         self._live: dict[int, BrokerMetadata] | None = None
         self._is_announcing = False
@@ -140,11 +142,11 @@ class LocalController:
         own = state.brokers.get(self._broker_id)
         if own is not None:
             self._announcements.settings(state, own)  # They may say how leaders are elected.
-        restarted = [own] if own is not None and self._is_own_broker_new() else []
+        restarted = membership.restarted_brokers(state, self._broker_id, is_own_new=self._is_own_broker_new())
         self._is_announcing = False  # until everything is sent at once
         self._queue.open(state)
         self._submit(
-            lambda state: machine.decide_brokers_changed(state, restarted, [], self._may_elect_uncleanly),
+            lambda state: membership.decide_brokers_changed(state, restarted, [], self._rules),
             lambda _answer: self._announce_all(),
             self._on_begin_failed,
         )
@@ -155,10 +157,18 @@ class LocalController:
             log.error("the controller cannot begin: %s", code.name)
             self._retries.again(lambda: self._read_state(self._begin) if mandate is self._mandate else None)
 
+    def _review_eligible(self) -> None:
+        self._submit(
+            lambda state: machine.decide_eligible(state, self._rules),
+            lambda _answer: None,
+            lambda code: log.error("eligible replicas: %s", code.name),
+        )
+
     def _announce_all(self) -> None:
         self._is_announcing = True
         self._announcements.everything(self.state, self.state.brokers.values())
         self._complete_interrupted(lambda: None)
+        self._review_eligible()
         if self._live is not None:
             self._on_brokers(self._live)
 
@@ -177,9 +187,10 @@ class LocalController:
             finish_deletions()
 
     def _read_again(self, done: Callable[[ClusterState], object]) -> None:
-        known = dict(self.state.brokers)
+        known, leaving = dict(self.state.brokers), self.state.leaving
 
         def loaded(state: ClusterState) -> None:
+            state.take_leaving(leaving)
             # The state that was read names brokers whose coming nothing has been decided about yet.
             joined = [broker for broker_id, broker in sorted(state.brokers.items()) if known.get(broker_id) != broker]
             if self._is_announcing:
@@ -211,12 +222,9 @@ class LocalController:
         def decide(state: ClusterState) -> Plan:
             joined, left = changed(state)
             registered.update((broker.broker_id, broker) for broker in joined)
-            return machine.decide_brokers_changed(state, list(registered.values()), left, self._may_elect_uncleanly)
+            return membership.decide_brokers_changed(state, list(registered.values()), left, self._rules)
 
         self._submit(decide, lambda _answer: None, lambda code: log.error("brokers have changed: %s", code.name))
-
-    def _may_elect_uncleanly(self, topic: TopicMetadata) -> bool:
-        return bool(self._config.topic_value("unclean.leader.election.enable", topic.configs))
 
     # The controller's interface
 
@@ -276,9 +284,16 @@ class LocalController:
         )
 
     def alter_configs(self, requests: Sequence[ConfigRequest], validate_only: bool, done: Callable[[list[ConfigResult]], None]) -> None:
+        def altered(results: list[ConfigResult]) -> None:
+            done(results)
+            if any(entry.name == "min.insync.replicas" for request in requests for entry in request.entries) or any(
+                request.is_replacing for request in requests
+            ):
+                self._review_eligible()
+
         self._submit(
             lambda state: configs.decide_alter_configs(state, self._config, requests, validate_only=validate_only),
-            done,
+            altered,
             lambda code: done([ConfigResult(resource_type=asked.resource_type, name=asked.name, error=code) for asked in requests]),
         )
 
@@ -304,7 +319,7 @@ class LocalController:
                     done(code, results)
 
             self._submit(
-                lambda state: machine.decide_alter_partition(state, broker_id, broker_epoch, piece),
+                lambda state: machine.decide_alter_partition(state, broker_id, broker_epoch, piece, self._rules),
                 changed,
                 lambda code: done(code, []),
             )
@@ -315,7 +330,7 @@ class LocalController:
         self, kind: ElectionType, partitions: Sequence[tuple[str, int]] | None, done: Callable[[list[PartitionResult]], None]
     ) -> None:
         self._submit(
-            lambda state: machine.decide_elect_leaders(state, kind, partitions),
+            lambda state: machine.decide_elect_leaders(state, kind, partitions, self._rules),
             done,
             lambda code: done([PartitionResult(topic=topic, partition=index, error=code) for topic, index in partitions or ()]),
         )
@@ -337,13 +352,13 @@ class LocalController:
                 rest = [PartitionResult(topic=asked.topic, partition=asked.partition, error=code) for asked in requests[start:]]
                 done([*results, *rest])
 
-            self._submit(lambda state: machine.decide_reassign(state, piece), moved, failed)
+            self._submit(lambda state: machine.decide_reassign(state, piece, self._rules), moved, failed)
 
         move(0)
 
     def controlled_shutdown(self, broker_id: int, broker_epoch: int, done: Callable[[ErrorCode, list[tuple[str, int]]], None]) -> None:
         self._submit(
-            lambda state: machine.decide_controlled_shutdown(state, broker_id, broker_epoch),
+            lambda state: membership.decide_controlled_shutdown(state, broker_id, broker_epoch, self._rules),
             lambda answer: done(*answer),
             lambda code: done(code, []),
         )

@@ -1,170 +1,51 @@
-"""What the controller decides when brokers come and go, when a leader reports its in-sync set, and when an election is requested.
+"""What the controller decides when a leader reports its in-sync set, and when elections or moves of replicas are requested.
 
 Each `decide_*` is pure: it reads `ClusterState` and answers a `Plan`, the operations of one multi and the changes to apply once the store
 has taken it. Every plan that writes begins with a check of `/controller_epoch`, and sets each partition state under the version last
-read, so a controller that was replaced writes nothing (I9, I38, I39). Leader epochs rise with each change of leader and with each restart
-of a leader (I15).
+read, so a controller that was replaced writes nothing (I9, I38, I39).
 
-Topics are decided in `topics.py`, configurations in `configs.py`, moves of replicas in `reassignment.py`.
+Brokers that come and go are decided in `membership.py`, topics in `topics.py`, configurations in `configs.py`; `reassignment.py` has the
+steps of a move, `partition_states.py` the next states of a partition.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
-from ottla.base.cluster_metadata import (
-    NO_LEADER,
-    BrokerMetadata,
-    BrokerPut,
-    BrokerRemoved,
-    Change,
-    PartitionMetadata,
-    PartitionPut,
-    TopicMetadata,
-    TopicPut,
-)
+from ottla.base.cluster_metadata import NO_LEADER, PartitionMetadata, TopicMetadata
 from ottla.base.errors import ApiError, ErrorCode
-from ottla.base.ports import Operation, Set
-from ottla.controller import election, znodes
+from ottla.controller import election
 from ottla.controller.api import ElectionType, IsrChangeRequest, PartitionResult, Reassignment
-from ottla.controller.plans import Plan, Unit, planned
+from ottla.controller.partition_states import Elections, NamedPartition, led, partitions_plan, with_isr
+from ottla.controller.plans import Plan
 from ottla.controller.reassignment import begun, check_target, finished, is_moving, origin_of
 from ottla.controller.state import ClusterState
-
-MayElectUncleanly = Callable[[TopicMetadata], bool]
-
-
-def moved(state: ClusterState, partition: PartitionMetadata, leader: int, isr: Sequence[int]) -> PartitionMetadata:
-    """The next state of a partition under a new leader epoch."""
-    return replace(
-        partition,
-        leader=leader,
-        isr=tuple(isr),
-        leader_epoch=partition.leader_epoch + 1,
-        partition_epoch=partition.partition_epoch + 1,
-        controller_epoch=state.controller_epoch,
-    )
+from ottla.controller.topic_rules import TopicRules
 
 
-def state_write(topic: str, new: PartitionMetadata) -> Operation:
-    """The conditional write of a state whose `partition_epoch` is already the next one."""
-    return Set(znodes.state_path(topic, new.index), znodes.partition_bytes(new), new.partition_epoch - 1)
-
-
-def partitions_plan(
-    state: ClusterState, new: Sequence[tuple[str, PartitionMetadata]], extra: Sequence[Change] = (), answer: Any = None
+def decide_elect_leaders(
+    state: ClusterState, kind: ElectionType, partitions: Sequence[tuple[str, int]] | None, rules: TopicRules
 ) -> Plan:
-    """The new states of several partitions, and the assignments of the topics in which replicas changed: those go with their partitions."""
-    by_topic: dict[str, dict[int, PartitionMetadata]] = {}
-    for name, partition in new:
-        by_topic.setdefault(name, {})[partition.index] = partition
-    units: list[Unit] = []
-    for name, changed_partitions in by_topic.items():
-        of_partitions = [Unit([state_write(name, new)], [PartitionPut(name, new)]) for new in changed_partitions.values()]
-        of_topic = _assignment_unit(state, name, changed_partitions)
-        units += of_partitions if of_topic is None else [_joined(of_partitions, of_topic)]
-    return planned(state, units, at_once=extra, answer=answer)
-
-
-def _assignment_unit(state: ClusterState, name: str, changed_partitions: Mapping[int, PartitionMetadata]) -> Unit | None:
-    topic = state.topic(name)
-    assert topic is not None, f"{name} is not a topic"
-    partitions = {partition.index: partition for partition in topic.partitions} | dict(changed_partitions)
-    if all(_assignment(partitions[old.index]) == _assignment(old) for old in topic.partitions):
-        return None
-    changed = replace(topic, partitions=tuple(partitions[index] for index in sorted(partitions)), version=topic.version + 1)
-    return Unit([Set(znodes.topic_path(name), znodes.topic_bytes(changed), topic.version)], [TopicPut(changed)])
-
-
-def _joined(units: Sequence[Unit], last: Unit) -> Unit:
-    every = [*units, last]
-    return Unit([operation for unit in every for operation in unit.operations], [change for unit in every for change in unit.changes])
-
-
-def _assignment(partition: PartitionMetadata) -> tuple[tuple[int, ...], ...]:
-    """The part of a partition's state that stands in its topic's node."""
-    return partition.replicas, partition.adding_replicas, partition.removing_replicas
-
-
-def decide_brokers_changed(
-    state: ClusterState,
-    joined: Sequence[BrokerMetadata],
-    left: Sequence[int],
-    may_elect_uncleanly: MayElectUncleanly,
-) -> Plan:
-    """Brokers registered (anew) or went away. A broker that restarted leads nothing until it is elected again, under a new epoch."""
-    changes: list[Change] = [BrokerRemoved(broker_id) for broker_id in left]
-    changes += [BrokerPut(broker) for broker in joined]
-    live = {broker_id: None for broker_id in state.brokers if broker_id not in left} | {broker.broker_id: None for broker in joined}
-    restarted = {broker.broker_id for broker in joined}
-    new: list[tuple[str, PartitionMetadata]] = []
-    for topic, partition in state.partitions():
-        changed = _after_membership(state, topic, partition, live, restarted, may_elect_uncleanly)
-        if changed is not None:
-            new.append((topic.name, changed))
-    return partitions_plan(state, new, changes)
-
-
-def _after_membership(
-    state: ClusterState,
-    topic: TopicMetadata,
-    partition: PartitionMetadata,
-    live: Collection[int],
-    restarted: Collection[int],
-    may_elect_uncleanly: MayElectUncleanly,
-) -> PartitionMetadata | None:
-    if partition.leader in live and partition.leader not in restarted:
-        isr = election.live_members(partition.isr, live)
-        if isr == partition.isr:
-            return None
-        return moved(state, partition, partition.leader, isr)
-    elected = election.elect_after_failure(partition.replicas, partition.isr, live, is_unclean_allowed=may_elect_uncleanly(topic))
-    if elected is not None:
-        return moved(state, partition, elected.leader, elected.isr)
-    if partition.leader == NO_LEADER:
-        return None
-    return moved(state, partition, NO_LEADER, partition.isr)
-
-
-def decide_controlled_shutdown(state: ClusterState, leaving: int, broker_epoch: int) -> Plan:
-    """Hands the partitions of a stopping broker to others; the answer is (error, the partitions that only it can lead)."""
-    registered = state.brokers.get(leaving)
-    if registered is None or broker_epoch not in (-1, registered.epoch):
-        return Plan(answer=(ErrorCode.STALE_BROKER_EPOCH, []))
-    live = [broker_id for broker_id in state.brokers if broker_id != leaving]
-    new, remaining = [], []
-    for topic, partition in state.partitions():
-        if partition.leader == leaving:
-            elected = election.elect_for_shutdown(partition.replicas, partition.isr, live, leaving)
-            if elected is None:
-                remaining.append((topic.name, partition.index))
-            else:
-                new.append((topic.name, moved(state, partition, elected.leader, elected.isr)))
-        elif leaving in partition.isr and len(partition.isr) > 1:
-            isr = tuple(member for member in partition.isr if member != leaving)
-            new.append((topic.name, moved(state, partition, partition.leader, isr)))
-    return partitions_plan(state, new, answer=(ErrorCode.NONE, remaining))
-
-
-def decide_elect_leaders(state: ClusterState, kind: ElectionType, partitions: Sequence[tuple[str, int]] | None) -> Plan:
     """Elections on request; without a list, of all partitions that need one."""
     wanted = partitions if partitions is not None else [(topic.name, partition.index) for topic, partition in state.partitions()]
-    new, results = [], []
+    new: list[NamedPartition] = []
+    results = []
+    elections = Elections()
     for name, index in dict.fromkeys(wanted):
-        partition = state.partition(name, index)
-        if partition is None:
+        topic, partition = state.topic(name), state.partition(name, index)
+        if topic is None or partition is None:
             message = f"No such partition as {name}-{index}"
             results.append(PartitionResult(topic=name, partition=index, error=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, message=message))
             continue
         elected, error = _elect_on_request(state, kind, partition)
         if elected is not None:
-            new.append((name, moved(state, partition, elected.leader, elected.isr)))
+            new.append((name, led(state, partition, elected, rules.in_sync_min(topic))))
+            elections.note(name, partition, elected)
         elif error is ErrorCode.ELECTION_NOT_NEEDED and partitions is None:
             continue
         results.append(PartitionResult(topic=name, partition=index, error=error, message=ELECTION_MESSAGES.get(error)))
-    return partitions_plan(state, new, answer=results)
+    return partitions_plan(state, new, answer=results, notes=elections.notes)
 
 
 ELECTION_MESSAGES = {
@@ -175,25 +56,27 @@ ELECTION_MESSAGES = {
 
 
 def _elect_on_request(state: ClusterState, kind: ElectionType, partition: PartitionMetadata) -> tuple[election.Elected | None, ErrorCode]:
-    replicas, isr, live = partition.replicas, partition.isr, state.brokers
+    standing = state.standing()
     if kind is ElectionType.PREFERRED:
-        if partition.leader == replicas[0]:
+        if partition.leader == partition.replicas[0]:
             return None, ErrorCode.ELECTION_NOT_NEEDED
-        elected, refusal = election.elect_preferred(replicas, isr, live), ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
+        elected, refusal = election.elect_preferred(partition, standing), ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
     else:
         if partition.leader != NO_LEADER:
             return None, ErrorCode.ELECTION_NOT_NEEDED
-        elected = election.elect_after_failure(replicas, isr, live, is_unclean_allowed=True)
+        elected = election.elect_after_failure(partition, standing, is_unclean_allowed=True)
         refusal = ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE
     return elected, ErrorCode.NONE if elected is not None else refusal
 
 
-def decide_alter_partition(state: ClusterState, broker_id: int, broker_epoch: int, changes: Sequence[IsrChangeRequest]) -> Plan:
+def decide_alter_partition(
+    state: ClusterState, broker_id: int, broker_epoch: int, changes: Sequence[IsrChangeRequest], rules: TopicRules
+) -> Plan:
     """A leader's new in-sync sets (KIP-497, KIP-903). The answer is (error of the whole request, results)."""
     broker = state.brokers.get(broker_id)
     if broker is None or broker.epoch != broker_epoch:
         return Plan(answer=(ErrorCode.STALE_BROKER_EPOCH, []))
-    new: list[tuple[str, PartitionMetadata]] = []
+    new: list[NamedPartition] = []
     results = []
     for change in changes:
         topic = state.topic_by_id(change.topic_id)
@@ -205,7 +88,7 @@ def decide_alter_partition(state: ClusterState, broker_id: int, broker_epoch: in
         is_repeated = any(name == topic.name and other.index == partition.index for name, other in new)
         error = ErrorCode.INVALID_REQUEST if is_repeated else _isr_refusal(state, broker_id, partition, change)
         if error is ErrorCode.NONE:
-            changed = _with_isr(state, partition, [member for member, _ in change.isr])
+            changed = _with_isr(state, partition, [member for member, _ in change.isr], rules.in_sync_min(topic))
             if changed is not partition:
                 new.append((topic.name, changed))
             partition = changed
@@ -228,19 +111,44 @@ def _isr_refusal(state: ClusterState, broker_id: int, partition: PartitionMetada
     if len(dict.fromkeys(members)) != len(members):
         return ErrorCode.INVALID_REQUEST
     for member, epoch in change.isr:
-        registered = state.brokers.get(member)
-        # A member that restarted since its last fetch may have come back empty (KIP-903, I13).
-        if registered is None or epoch not in (-1, registered.epoch):
+        if not _may_be_in_sync(state, member, epoch, is_joining=member not in partition.isr):
             return ErrorCode.INELIGIBLE_REPLICA
     return ErrorCode.NONE
 
 
-def _with_isr(state: ClusterState, partition: PartitionMetadata, isr: Sequence[int]) -> PartitionMetadata:
+def _may_be_in_sync(state: ClusterState, member: int, epoch: int, *, is_joining: bool) -> bool:
+    """A member that restarted since its last fetch may have come back empty (KIP-903, I13), so one that joins names its epoch; one that is
+    about to stop does not join."""
+    registered = state.brokers.get(member)
+    if registered is None:
+        return False
+    if is_joining:
+        return epoch == registered.epoch and member not in state.leaving
+    return epoch in (UNKNOWN_EPOCH, registered.epoch)
+
+
+UNKNOWN_EPOCH = -1
+"""Of a member in requests older than version 3, and of one that has not fetched from this leader yet."""
+
+
+def _with_isr(state: ClusterState, partition: PartitionMetadata, isr: Sequence[int], in_sync_min: int) -> PartitionMetadata:
     """The state with this in-sync set: the same leader epoch, because the leader stays; a move of replicas that is now complete ends."""
     if tuple(isr) == partition.isr:
         return partition
-    changed = replace(partition, isr=tuple(isr), partition_epoch=partition.partition_epoch + 1, controller_epoch=state.controller_epoch)
-    return finished(changed, state.brokers)
+    changed = with_isr(state, partition, isr, in_sync_min)
+    assert changed is not None, f"partition {partition.index}: {isr} is another in-sync set"
+    return finished(changed, state.standing(), in_sync_min)
+
+
+def decide_eligible(state: ClusterState, rules: TopicRules) -> Plan:
+    """`min.insync.replicas` may have changed: eligible replicas are so only while too few are in sync."""
+    new: list[NamedPartition] = []
+    for topic, partition in state.partitions():
+        if partition.eligible:
+            changed = with_isr(state, partition, partition.isr, rules.in_sync_min(topic))
+            if changed is not None:
+                new.append((topic.name, changed))
+    return partitions_plan(state, new)
 
 
 def partition_result(topic: TopicMetadata, partition: PartitionMetadata, error: ErrorCode = ErrorCode.NONE) -> PartitionResult:
@@ -253,10 +161,11 @@ def partition_result(topic: TopicMetadata, partition: PartitionMetadata, error: 
         leader_epoch=partition.leader_epoch,
         isr=partition.isr,
         partition_epoch=partition.partition_epoch,
+        eligible=partition.eligible,
     )
 
 
-def decide_reassign(state: ClusterState, requests: Sequence[Reassignment]) -> Plan:
+def decide_reassign(state: ClusterState, requests: Sequence[Reassignment], rules: TopicRules) -> Plan:
     """Begins, changes or cancels moves of replicas."""
     new: dict[tuple[str, int], PartitionMetadata] = {}
     results = []
@@ -265,7 +174,7 @@ def decide_reassign(state: ClusterState, requests: Sequence[Reassignment]) -> Pl
         try:
             if key in new:
                 raise ApiError(ErrorCode.INVALID_REQUEST, "The partition is named twice.")
-            changed = _reassigned(state, request)
+            changed = _reassigned(state, request, rules)
         except ApiError as refusal:
             results.append(PartitionResult(topic=key[0], partition=key[1], error=refusal.code, message=refusal.message))
             continue
@@ -275,10 +184,10 @@ def decide_reassign(state: ClusterState, requests: Sequence[Reassignment]) -> Pl
     return partitions_plan(state, [(name, partition) for (name, _), partition in new.items()], answer=results)
 
 
-def _reassigned(state: ClusterState, request: Reassignment) -> PartitionMetadata | None:
+def _reassigned(state: ClusterState, request: Reassignment, rules: TopicRules) -> PartitionMetadata | None:
     """The partition's next state, or None if it is as wanted already."""
-    partition = state.partition(request.topic, request.partition)
-    if partition is None:
+    topic, partition = state.topic(request.topic), state.partition(request.topic, request.partition)
+    if topic is None or partition is None:
         raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "The partition does not exist.")
     target = request.replicas
     if target is None:
@@ -288,4 +197,5 @@ def _reassigned(state: ClusterState, request: Reassignment) -> PartitionMetadata
     check_target(target, state.brokers)
     if not is_moving(partition) and tuple(target) == partition.replicas:
         return None
-    return replace(begun(partition, target, state.brokers), controller_epoch=state.controller_epoch)
+    moved = begun(partition, target, state.standing(), rules.in_sync_min(topic))
+    return replace(moved, controller_epoch=state.controller_epoch)

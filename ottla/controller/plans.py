@@ -37,11 +37,12 @@ class Part:
 
 @immutable(kw_only=True)
 class Plan:
-    """The changes that need no write, the parts in order, and the answer to the request."""
+    """The changes that need no write, the parts in order, the answer to the request, and lines for the log once all is written."""
 
     at_once: tuple[Change, ...] = ()
     parts: tuple[Part, ...] = ()
     answer: Any = None
+    notes: tuple[str, ...] = ()
 
     @property
     def operations(self) -> tuple[Operation, ...]:
@@ -55,7 +56,9 @@ class Plan:
 Decide = Callable[[ClusterState], Plan]
 
 
-def planned(state: ClusterState, units: Iterable[Unit], *, at_once: Sequence[Change] = (), answer: Any = None) -> Plan:
+def planned(
+    state: ClusterState, units: Iterable[Unit], *, at_once: Sequence[Change] = (), answer: Any = None, notes: Sequence[str] = ()
+) -> Plan:
     """The units in parts, each behind the check that this is still the controller."""
     guard = Check(znodes.CONTROLLER_EPOCH, state.controller_epoch_version)
     parts: list[Part] = []
@@ -75,7 +78,7 @@ def planned(state: ClusterState, units: Iterable[Unit], *, at_once: Sequence[Cha
         parts.append(Part((guard, *operations), tuple(meant)))
     elif meant:
         at_once = (*at_once, *meant)
-    return Plan(at_once=tuple(at_once), parts=tuple(parts), answer=answer)
+    return Plan(at_once=tuple(at_once), parts=tuple(parts), answer=answer, notes=tuple(notes))
 
 
 UNIT_BYTES_MAX = MULTI_BYTES_MAX - 1024

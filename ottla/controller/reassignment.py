@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 
-from ottla.base.cluster_metadata import PartitionMetadata
+from ottla.base.cluster_metadata import NO_LEADER, PartitionMetadata
 from ottla.base.errors import ApiError, ErrorCode
-from ottla.controller.election import elect_reassigned
+from ottla.controller.election import Standing, elect_reassigned, eligible_after
 
 
 def check_target(target: Sequence[int], brokers: Collection[int]) -> None:
@@ -39,8 +39,9 @@ def origin_of(partition: PartitionMetadata) -> tuple[int, ...]:
     return tuple(replica for replica in partition.replicas if replica not in partition.adding_replicas)
 
 
-def begun(partition: PartitionMetadata, target: Sequence[int], live: Collection[int]) -> PartitionMetadata:
-    """The partition on its way to `target`, or there already if nothing has to be copied. Its partition epoch is the next one."""
+def begun(partition: PartitionMetadata, target: Sequence[int], standing: Standing, in_sync_min: int) -> PartitionMetadata:
+    """The partition on its way to `target`, or there already if nothing has to be copied. Its partition epoch is the next one. Raises
+    `ApiError` INVALID_REPLICA_ASSIGNMENT if replicas that an earlier move has added cannot be given up: only they can lead."""
     origin = origin_of(partition)
     moving = replace(
         partition,
@@ -49,19 +50,38 @@ def begun(partition: PartitionMetadata, target: Sequence[int], live: Collection[
         removing_replicas=tuple(replica for replica in origin if replica not in target),
         partition_epoch=partition.partition_epoch + 1,
     )
-    return finished(moving, live)
+    return finished(_without_former(moving, standing, in_sync_min), standing, in_sync_min)
 
 
-def finished(partition: PartitionMetadata, live: Collection[int]) -> PartitionMetadata:
+def _without_former(partition: PartitionMetadata, standing: Standing, in_sync_min: int) -> PartitionMetadata:
+    """Takes those that are replicas no longer out of the in-sync set, and of leadership: an earlier move had added them."""
+    if all(member in partition.replicas for member in (*partition.isr, *partition.eligible)):
+        return partition
+    narrowed = _narrowed(partition, partition.replicas, standing, in_sync_min)
+    if narrowed is None:
+        raise ApiError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, "No other replica is in sync and can lead.")
+    return narrowed
+
+
+def finished(partition: PartitionMetadata, standing: Standing, in_sync_min: int) -> PartitionMetadata:
     """The end of a move whose target is wholly in sync; otherwise the partition as it is."""
     target = target_of(partition)
     if not is_moving(partition) or any(replica not in partition.isr for replica in target):
         return partition
-    isr = tuple(member for member in partition.isr if member in target)
+    narrowed = _narrowed(partition, target, standing, in_sync_min)
+    return partition if narrowed is None else replace(narrowed, replicas=target, adding_replicas=(), removing_replicas=())
+
+
+def _narrowed(
+    partition: PartitionMetadata, replicas: Sequence[int], standing: Standing, in_sync_min: int
+) -> PartitionMetadata | None:
+    """The partition with the in-sync and eligible ones of these replicas alone, led by one of them; None if none of them can lead."""
+    isr = tuple(member for member in partition.isr if member in replicas)
     leader, leader_epoch = partition.leader, partition.leader_epoch
-    if leader not in target:
-        elected = elect_reassigned(target, partition.isr, live)
+    if leader not in replicas:
+        elected = elect_reassigned(replicas, partition.isr, standing)
         if elected is None:
-            return partition
+            return None
         leader, isr, leader_epoch = elected.leader, elected.isr, leader_epoch + 1
-    return replace(partition, replicas=target, isr=isr, leader=leader, leader_epoch=leader_epoch, adding_replicas=(), removing_replicas=())
+    eligible = eligible_after(replace(partition, replicas=tuple(replicas)), isr, in_sync_min)
+    return replace(partition, isr=isr, eligible=eligible, leader=leader, leader_epoch=leader_epoch, last_leader=NO_LEADER)

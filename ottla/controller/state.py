@@ -8,13 +8,16 @@ Left out: how the state is kept in the store (`znodes.py`), and who decides (`ma
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ottla.base.cluster_metadata import (
     CONFIG_TOPIC,
     NO_LEADER,
+    BrokerEpochsNoted,
+    BrokerLeaving,
     BrokerPut,
+    BrokerRemoved,
     Change,
     ClusterMetadata,
     ConfigPut,
@@ -28,6 +31,7 @@ from ottla.base.cluster_metadata import (
     TopicRemoved,
 )
 from ottla.base.types import INTERNAL_TOPICS
+from ottla.controller.election import Standing
 from ottla.controller.topic_names import metric_name
 
 
@@ -50,6 +54,9 @@ class ClusterState(ClusterMetadata):
         self.missing_nodes: dict[str, MissingNodes] = {}  # as read from the store
         self.config_nodes: dict[tuple[int, str], None] = {}
         self.quota_nodes: dict[QuotaEntity, None] = {}
+        self.leaving: dict[int, int] = {}  # brokers that are about to stop, with their epochs
+        self.noted_epochs: Mapping[int, int] = {}  # of brokers, taken into account in all partitions' states
+        self.noted_version = -1
         self._names_by_metric: dict[str, str] = {}
 
     def name_like(self, metric_name: str) -> str | None:
@@ -76,15 +83,34 @@ class ClusterState(ClusterMetadata):
                 self._put_configs(change)
             elif isinstance(change, QuotaPut):
                 self._put_quotas(change)
-            elif isinstance(change, BrokerPut):
-                self.brokers[change.broker.broker_id] = change.broker
-                is_membership_changed = True
+            elif isinstance(change, BrokerEpochsNoted):
+                self.noted_epochs, self.noted_version = change.epochs, change.version
+            elif isinstance(change, BrokerLeaving):
+                self.leaving[change.broker_id] = change.epoch
             else:
-                self.brokers.pop(change.broker_id, None)
+                self._change_membership(change)
                 is_membership_changed = True
         self._put_partitions(moved)
         if is_membership_changed:
             self._renew_offline_replicas()
+
+    def standing(self, *leaving: int) -> Standing:
+        """The registered brokers as elections regard them, with `leaving` as brokers that are about to stop."""
+        return Standing(live=self.brokers, leaving=(*self.leaving, *leaving))
+
+    def take_leaving(self, leaving: Mapping[int, int]) -> None:
+        """Takes over which brokers are about to stop: that stands in no node."""
+        epochs = {broker_id: broker.epoch for broker_id, broker in self.brokers.items()}
+        self.leaving = {broker_id: epoch for broker_id, epoch in leaving.items() if epochs.get(broker_id) == epoch}
+
+    def _change_membership(self, change: BrokerPut | BrokerRemoved) -> None:
+        broker_id = change.broker.broker_id if isinstance(change, BrokerPut) else change.broker_id
+        if isinstance(change, BrokerPut):
+            self.brokers[broker_id] = change.broker
+        else:
+            self.brokers.pop(broker_id, None)
+        if not isinstance(change, BrokerPut) or self.leaving.get(broker_id) != change.broker.epoch:
+            self.leaving.pop(broker_id, None)
 
     def partitions(self) -> Iterator[tuple[TopicMetadata, PartitionMetadata]]:
         for topic in self._topics.values():

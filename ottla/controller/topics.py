@@ -122,7 +122,7 @@ def _create(state: ClusterState, config: BrokerConfig, random: Random, request: 
 
 def new_partition(state: ClusterState, index: int, replicas: Sequence[int]) -> PartitionMetadata:
     """The first state: all live replicas are in sync, because all are empty; the first of them leads."""
-    live = tuple(replica for replica in replicas if replica in state.brokers)
+    live = tuple(replica for replica in replicas if replica in state.brokers and replica not in state.leaving)
     return PartitionMetadata(
         index=index,
         leader=live[0] if live else NO_LEADER,

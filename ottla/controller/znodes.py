@@ -26,6 +26,8 @@ from ottla.base.cluster_metadata import (
 from ottla.base.uuids import uuid_from_text, uuid_to_text
 
 BROKER_IDS = "/brokers/ids"
+BROKER_EPOCHS = "/brokers/epochs"
+"""Of our own: the epochs that the partitions' states take into account (`membership.py`); absent while a broker is alone."""
 TOPICS = "/brokers/topics"
 CONTROLLER = "/controller"
 CONTROLLER_EPOCH = "/controller_epoch"
@@ -215,6 +217,17 @@ def read_broker(broker_id: int, data: bytes, epoch: int) -> BrokerMetadata:
         epoch=epoch,
         is_clean=value.get("clean") is True,
     )
+
+
+def broker_epochs_bytes(epochs: Mapping[int, int]) -> bytes:
+    return _write({"version": 1, "epochs": {str(broker_id): epochs[broker_id] for broker_id in sorted(epochs)}})
+
+
+def read_broker_epochs(data: bytes) -> dict[int, int]:
+    epochs = _field(_read(data), "epochs")
+    if not isinstance(epochs, dict) or not all(key.isdigit() and isinstance(epoch, int) for key, epoch in epochs.items()):
+        raise NodeError("the field epochs is no map of broker ids to numbers")
+    return {int(key): epoch for key, epoch in epochs.items()}
 
 
 def topic_bytes(topic: TopicMetadata) -> bytes:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from ottla.base.cluster_metadata import BrokerMetadata, BrokerPut, Change
+from ottla.base.cluster_metadata import BrokerMetadata, BrokerPut, Change, PartitionMetadata, TopicMetadata, TopicPut
 from ottla.base.config import BrokerConfig
 from ottla.base.control_messages import ReplicaRole, StoppedReplica, UpdateMetadata
 from ottla.cluster.member import ClusterMember
 from ottla.cluster.metadata_cache import MetadataCache
 from ottla.cluster.registration import Registration
-from ottla.controller.api import NewTopic, TopicResult
+from ottla.controller.api import IsrChangeRequest, NewTopic, TopicResult
+from ottla.controller.plans import Plan
 from ottla.controller.state import ClusterState
 from tests.fakes.memory_store import MemoryStore
 from tests.fakes.randomness import SeededRandom
@@ -122,6 +123,52 @@ class Cluster:
         answers: list[list[TopicResult]] = []
         self.loop.delete_topics(names, answers.append)
         return answers[0]
+
+
+class Rules:
+    """`TopicRules` that are the same for all topics."""
+
+    def __init__(self, *, is_unclean_allowed: bool = False, in_sync_min: int = 1) -> None:
+        self._is_unclean_allowed = is_unclean_allowed
+        self._in_sync_min = in_sync_min
+
+    def is_unclean_allowed(self, topic: TopicMetadata) -> bool:
+        return self._is_unclean_allowed
+
+    def in_sync_min(self, topic: TopicMetadata) -> int:
+        return self._in_sync_min
+
+
+TOPIC_ID = bytes(range(16))
+
+
+def with_topic(state: ClusterState, *partitions: tuple[int, tuple[int, ...], tuple[int, ...]]) -> ClusterState:
+    """Adds topic `t`; each partition is (leader, replicas, isr), with leader epoch 5 and partition epoch 9."""
+    made = tuple(
+        PartitionMetadata(index=index, leader=leader, leader_epoch=5, replicas=replicas, isr=isr, partition_epoch=9, controller_epoch=1)
+        for index, (leader, replicas, isr) in enumerate(partitions)
+    )
+    state.apply([TopicPut(TopicMetadata(name="t", topic_id=TOPIC_ID, partitions=made))])
+    return state
+
+
+def applied(state: ClusterState, plan: Plan) -> list[tuple[int, int, int, tuple[int, ...]]]:
+    """(leader, leader epoch, partition epoch, isr) of each partition after the plan."""
+    state.apply(plan.changes)
+    topic = state.topic("t")
+    assert topic is not None
+    return [(part.leader, part.leader_epoch, part.partition_epoch, part.isr) for part in topic.partitions]
+
+
+def joined(broker_id: int, *, is_clean: bool = True, epoch: int | None = None) -> BrokerMetadata:
+    """A broker that has registered anew."""
+    return BrokerMetadata(broker_id=broker_id, endpoints={}, epoch=500 + broker_id if epoch is None else epoch, is_clean=is_clean)
+
+
+def isr_change(
+    isr: list[tuple[int, int]], *, leader_epoch: int = 5, partition_epoch: int = 9, topic_id: bytes = TOPIC_ID, partition: int = 0
+) -> IsrChangeRequest:
+    return IsrChangeRequest(topic_id=topic_id, partition=partition, leader_epoch=leader_epoch, partition_epoch=partition_epoch, isr=isr)
 
 
 def state_of(*brokers: int, racks: dict[int, str] | None = None, epoch: int = 7) -> ClusterState:

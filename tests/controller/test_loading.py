@@ -128,3 +128,10 @@ def test_an_empty_store() -> None:
     assert answers == [(StoreResult.OK, {}), (StoreResult.OK, {})]
     state, notes = build_state({})
     assert (list(state.topics()), state.cluster_id, notes) == ([], "", [])
+
+
+def test_noted_epochs_and_a_damaged_node_counts_as_empty() -> None:
+    """Then every broker counts as restarted."""
+    for data, epochs in ((znodes.broker_epochs_bytes({2: 7, 11: 9}), {2: 7, 11: 9}), (b"garbage", {}), (b'{"epochs":{"x":1}}', {})):
+        state, notes = build_state({znodes.BROKER_EPOCHS: StoreNode(data=data, version=4, czxid=1)})
+        assert (state.noted_epochs, state.noted_version, len(notes)) == (epochs, 4, 0 if epochs else 1)

@@ -8,16 +8,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla.base.cluster_metadata import PartitionMetadata
+from ottla.controller.election import Standing
 from ottla.controller.reassignment import begun, finished, is_moving, origin_of, target_of
 
-BROKERS = range(5)
+BROKERS = Standing(live=range(5))
 REPLICAS = st.lists(st.integers(0, 4), min_size=1, max_size=4, unique=True)
 
 
 @given(REPLICAS, REPLICAS)
 def test_a_move_knows_where_it_came_from_and_goes_to(origin: list[int], target: list[int]) -> None:
     start = PartitionMetadata(index=0, leader=origin[0], leader_epoch=0, replicas=tuple(origin), isr=tuple(origin))
-    moving = begun(start, target, BROKERS)
+    moving = begun(start, target, BROKERS, 1)
     if set(target) <= set(origin):
         assert not is_moving(moving)
         assert moving.replicas == tuple(target)
@@ -33,8 +34,8 @@ def test_a_move_knows_where_it_came_from_and_goes_to(origin: list[int], target: 
 @given(REPLICAS, REPLICAS)
 def test_a_move_ends_when_all_of_the_target_are_in_sync(origin: list[int], target: list[int]) -> None:
     start = PartitionMetadata(index=0, leader=origin[0], leader_epoch=0, replicas=tuple(origin), isr=tuple(origin))
-    moving = begun(start, target, BROKERS)
-    ended = finished(replace(moving, isr=moving.replicas), BROKERS)
+    moving = begun(start, target, BROKERS, 1)
+    ended = finished(replace(moving, isr=moving.replicas), BROKERS, 1)
     assert (is_moving(ended), ended.replicas) == (False, tuple(target))
     assert ended.leader in target
     assert (ended.leader_epoch > 0) is (origin[0] not in target)
@@ -42,4 +43,4 @@ def test_a_move_ends_when_all_of_the_target_are_in_sync(origin: list[int], targe
 
 def test_a_move_does_not_end_without_a_leader_to_take_over() -> None:
     moving = PartitionMetadata(index=0, leader=1, leader_epoch=0, replicas=(2, 1), isr=(1, 2), adding_replicas=(2,), removing_replicas=(1,))
-    assert finished(moving, [1]) is moving
+    assert finished(moving, Standing(live=[1]), 1) is moving

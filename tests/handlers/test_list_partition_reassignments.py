@@ -24,7 +24,7 @@ def world() -> AdminWorld:
     made.cluster.show(BrokerPut(BrokerMetadata(broker_id=1, endpoints={}, epoch=2)))
     partition = state.partition("a", 1)
     assert partition is not None
-    made.cluster.show(PartitionPut("a", begun(partition, [1], state.brokers)))
+    made.cluster.show(PartitionPut("a", begun(partition, [1], state.standing(), 1)))
     return made
 
 

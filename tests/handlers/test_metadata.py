@@ -9,9 +9,10 @@ from ottla.base.errors import ErrorCode
 from ottla.base.types import GROUP_METADATA_TOPIC
 from ottla.base.uuids import ZERO_UUID
 from ottla.controller.api import NewTopic
-from ottla.controller.machine import decide_brokers_changed
+from ottla.controller.membership import decide_brokers_changed
 from ottla.security.acl import AclOperation
 from ottla.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from tests.controller.cluster import Rules
 from tests.handlers.admin_world import AdminWorld, DenyAll
 
 ZERO = bytes(16)
@@ -142,7 +143,7 @@ def test_a_request_that_needs_ids_is_refused_whole_before_their_version(wrong: M
 def test_a_partition_without_a_leader_is_leader_not_available() -> None:
     world = AdminWorld()
     world.cluster.create("a")
-    world.cluster.show(*decide_brokers_changed(world.cluster.metadata, [], [0], lambda topic: False).changes)
+    world.cluster.show(*decide_brokers_changed(world.cluster.metadata, [], [0], Rules()).changes)
     (topic,) = world.ask(named("a")).topics
     assert (topic.error_code, topic.partitions[0].error_code, topic.partitions[0].leader_id, topic.partitions[0].offline_replicas) == (
         0,

@@ -1,0 +1,119 @@
+"""What the controller decides when brokers come, go, restart or are about to stop.
+
+A broker that registers anew takes part under its new epoch from then on: in the write in which the controller takes note of it, it leaves
+every in-sync set of which it is not the last member, and its leadership; one that has not proved that its logs are whole leaves the
+eligible replicas as well (KIP-903, KIP-966; `election.py` has the rules). So what is known of an epoch never counts for the next one.
+
+Which epochs the partitions' states take into account stands in a node of its own (`znodes.BROKER_EPOCHS`), written after the last state:
+a broker that restarts while one controller follows another would otherwise look to the new one as if it had run on. A controller that
+finds another epoch registered than noted, or none noted, decides as for a restart. A broker that is alone needs no such note.
+
+A broker that asks to stop is leaving until it is gone or registers anew: it enters no in-sync set and is elected nowhere. That is the
+controller's own knowledge; after a change of controllers the broker asks again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ottla.base.cluster_metadata import (
+    BrokerEpochsNoted,
+    BrokerLeaving,
+    BrokerMetadata,
+    BrokerPut,
+    BrokerRemoved,
+    Change,
+    PartitionMetadata,
+    TopicMetadata,
+)
+from ottla.base.errors import ErrorCode
+from ottla.base.ports import Create, Operation, Set
+from ottla.controller import election, znodes
+from ottla.controller.election import Standing
+from ottla.controller.partition_states import Elections, NamedPartition, leaderless, led, partitions_plan, with_isr
+from ottla.controller.plans import Plan, Unit
+from ottla.controller.state import ClusterState
+from ottla.controller.topic_rules import TopicRules
+
+
+def restarted_brokers(state: ClusterState, own_id: int, *, is_own_new: bool) -> list[BrokerMetadata]:
+    """The registered brokers whose epochs the partitions' states do not take into account yet, as a new controller finds them. Nothing is
+    noted of a broker that is alone: whether it restarted it knows by itself."""
+    if not state.noted_epochs and list(state.brokers) == [own_id]:
+        return [state.brokers[own_id]] if is_own_new else []
+    return [broker for broker_id, broker in sorted(state.brokers.items()) if state.noted_epochs.get(broker_id) != broker.epoch]
+
+
+def decide_brokers_changed(
+    state: ClusterState, joined: Sequence[BrokerMetadata], left: Sequence[int], rules: TopicRules
+) -> Plan:
+    """Brokers registered (anew) or went away."""
+    at_once: list[Change] = [BrokerRemoved(broker_id) for broker_id in left]
+    at_once += [BrokerPut(broker) for broker in joined]
+    epochs = {broker_id: broker.epoch for broker_id, broker in state.brokers.items() if broker_id not in left}
+    epochs.update((broker.broker_id, broker.epoch) for broker in joined)
+    standing = Standing(
+        live=epochs,
+        restarted={broker.broker_id: None for broker in joined},
+        lost={broker.broker_id: None for broker in joined if not broker.is_clean},
+        leaving=[broker_id for broker_id in state.leaving if epochs.get(broker_id) == state.leaving[broker_id]],
+    )
+    elections = Elections()
+    new: list[NamedPartition] = []
+    for topic, partition in state.partitions():
+        changed = _after_membership(state, topic, partition, standing, rules, elections)
+        if changed is not None:
+            new.append((topic.name, changed))
+    return partitions_plan(state, new, at_once=at_once, last=_noted(state, epochs), notes=elections.notes)
+
+
+def _after_membership(
+    state: ClusterState,
+    topic: TopicMetadata,
+    partition: PartitionMetadata,
+    standing: Standing,
+    rules: TopicRules,
+    elections: Elections,
+) -> PartitionMetadata | None:
+    in_sync_min = rules.in_sync_min(topic) if len(partition.replicas) > 1 else 1
+    if standing.has_run_on(partition.leader):
+        return with_isr(state, partition, election.in_sync_after(partition.isr, standing), in_sync_min, standing.lost)
+    elected = election.elect_after_failure(partition, standing, is_unclean_allowed=rules.is_unclean_allowed(topic))
+    if elected is None:
+        return leaderless(state, partition, standing, in_sync_min)
+    elections.note(topic.name, partition, elected)
+    return led(state, partition, elected, in_sync_min, standing.lost)
+
+
+def _noted(state: ClusterState, epochs: dict[int, int]) -> list[Unit]:
+    """The write of the epochs that the partitions' states take into account from now on."""
+    if epochs == state.noted_epochs or (state.noted_version < 0 and len(epochs) < 2):
+        return []
+    data = znodes.broker_epochs_bytes(epochs)
+    version = state.noted_version
+    write: Operation = Create(znodes.BROKER_EPOCHS, data) if version < 0 else Set(znodes.BROKER_EPOCHS, data, version)
+    return [Unit([write], [BrokerEpochsNoted(epochs, version + 1)])]
+
+
+def decide_controlled_shutdown(state: ClusterState, leaving: int, broker_epoch: int, rules: TopicRules) -> Plan:
+    """Hands the partitions of a stopping broker to others; the answer is (error, the partitions that only it can lead)."""
+    registered = state.brokers.get(leaving)
+    if registered is None or broker_epoch not in (-1, registered.epoch):
+        return Plan(answer=(ErrorCode.STALE_BROKER_EPOCH, []))
+    standing = state.standing(leaving)
+    new: list[NamedPartition] = []
+    remaining = []
+    for topic, partition in state.partitions():
+        if partition.leader == leaving:
+            elected = election.elect_for_shutdown(partition, standing)
+            if elected is None:
+                remaining.append((topic.name, partition.index))
+            else:
+                new.append((topic.name, led(state, partition, elected, rules.in_sync_min(topic))))
+        elif leaving in partition.isr and len(partition.isr) > 1:
+            isr = [member for member in partition.isr if member != leaving]
+            changed = with_isr(state, partition, isr, rules.in_sync_min(topic))
+            assert changed is not None, f"{topic.name}-{partition.index}: {leaving} was in sync"
+            new.append((topic.name, changed))
+    mark = BrokerLeaving(leaving, registered.epoch)
+    return partitions_plan(state, new, at_once=[mark], answer=(ErrorCode.NONE, remaining))

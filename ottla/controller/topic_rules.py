@@ -1,0 +1,31 @@
+"""The settings of topics that elections and in-sync sets depend on, as the controller has them."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from ottla.base.cluster_metadata import TopicMetadata
+from ottla.base.config import BrokerConfig
+
+
+class TopicRules(Protocol):
+    """What decisions about partitions ask."""
+
+    def is_unclean_allowed(self, topic: TopicMetadata) -> bool:
+        """`unclean.leader.election.enable`."""
+
+    def in_sync_min(self, topic: TopicMetadata) -> int:
+        """`min.insync.replicas`."""
+
+
+class ConfiguredRules:
+    """`TopicRules` from the settings of the topics and the defaults of this broker."""
+
+    def __init__(self, config: BrokerConfig) -> None:
+        self._config = config
+
+    def is_unclean_allowed(self, topic: TopicMetadata) -> bool:
+        return bool(self._config.topic_value("unclean.leader.election.enable", topic.configs))
+
+    def in_sync_min(self, topic: TopicMetadata) -> int:
+        return int(self._config.topic_value("min.insync.replicas", topic.configs))

@@ -1,0 +1,209 @@
+"""Decisions about brokers that come, go, restart and stop. Ids of correctness.md stand with the tests."""
+
+from __future__ import annotations
+
+from ottla.base.cluster_metadata import NO_LEADER, BrokerEpochsNoted, BrokerLeaving, PartitionMetadata
+from ottla.base.errors import ErrorCode
+from ottla.base.ports import Check, Create, Set
+from ottla.controller import znodes
+from ottla.controller.api import ElectionType
+from ottla.controller.machine import decide_elect_leaders
+from ottla.controller.membership import decide_brokers_changed, decide_controlled_shutdown, restarted_brokers
+from ottla.controller.plans import Plan
+from ottla.controller.state import ClusterState
+from tests.controller.cluster import Rules, applied, joined, state_of, with_topic
+
+RULES = Rules()
+TWO = Rules(in_sync_min=2)
+
+
+def partition(state: ClusterState, index: int = 0) -> PartitionMetadata:
+    found = state.partition("t", index)
+    assert found is not None
+    return found
+
+
+def test_every_write_begins_with_the_controllers_epoch_and_names_versions() -> None:
+    """I9, I39."""
+    state = with_topic(state_of(1, 2), (1, (1, 2), (1, 2)), (2, (2, 1), (1, 2)))
+    plan = decide_brokers_changed(state, [], [1], RULES)
+    check, *writes = plan.operations
+    assert check == Check(znodes.CONTROLLER_EPOCH, 7)
+    assert [write.version for write in writes if isinstance(write, Set)] == [9, 9]
+    assert len(writes) == 2
+
+
+def test_a_dead_leader_is_replaced_and_the_dead_leave_the_isr() -> None:
+    """KAFKA-15021: where only the ISR changes the leader epoch stays."""
+    state = with_topic(state_of(1, 2, 3), (1, (1, 2, 3), (1, 2, 3)), (2, (2, 1), (2, 1)), (3, (3,), (3,)))
+    plan = decide_brokers_changed(state, [], [1], RULES)
+    assert applied(state, plan) == [(2, 6, 10, (2, 3)), (2, 5, 10, (2,)), (3, 5, 9, (3,))]
+    assert 1 not in state.brokers
+
+
+def test_no_replica_in_sync_leaves_no_leader_and_keeps_the_isr() -> None:
+    """P10: the replica with the acknowledged records stays the only one that may lead."""
+    state = with_topic(state_of(1, 2), (1, (1, 2), (1,)))
+    assert applied(state, decide_brokers_changed(state, [], [1], RULES)) == [(NO_LEADER, 6, 10, (1,))]
+    assert partition(state).last_leader == 1
+    assert applied(state, decide_brokers_changed(state, [], [], RULES)) == [(NO_LEADER, 6, 10, (1,))]
+    assert applied(state, decide_brokers_changed(state, [joined(1)], [], RULES)) == [(1, 7, 11, (1,))]
+    assert partition(state).last_leader == NO_LEADER
+
+
+def test_unclean_only_where_allowed_and_logged_with_what_may_be_lost() -> None:
+    """P10."""
+    state = with_topic(state_of(1, 2), (1, (1, 2), (1,)))
+    plan = decide_brokers_changed(state, [], [1], Rules(is_unclean_allowed=True))
+    assert applied(state, plan) == [(2, 6, 10, (2,))]
+    (note,) = plan.notes
+    assert note == (
+        "unclean election: t-0 is led by broker 2 from leader epoch 6, which was not in sync; "
+        "acknowledged records that only brokers [1] held may be lost"
+    )
+
+
+def test_many_unclean_elections_are_counted() -> None:
+    state = with_topic(state_of(1, 2), *[(1, (1, 2), (1,))] * 150)
+    notes = decide_brokers_changed(state, [], [1], Rules(is_unclean_allowed=True)).notes
+    assert (len(notes), notes[-1]) == (101, "50 more elections of this kind")
+
+
+def test_a_restarted_leader_leads_under_a_new_epoch() -> None:
+    """I15."""
+    state = with_topic(state_of(1), (1, (1,), (1,)))
+    plan = decide_brokers_changed(state, [joined(1, is_clean=False)], [], RULES)
+    assert applied(state, plan) == [(1, 6, 10, (1,))]
+    assert state.brokers[1].epoch == 501
+    assert plan.notes == (), "there was no choice"
+
+
+def test_a_restarted_broker_leaves_every_isr_of_which_it_is_not_the_last_member_and_its_leadership() -> None:
+    """KIP-903: also when it was away for so short a time that no controller noticed."""
+    state = with_topic(state_of(1, 2), (1, (1, 2), (1, 2)), (2, (2, 1), (2, 1)), (1, (1, 2), (1,)), (2, (2, 1), (2,)))
+    for is_clean in (True, False):
+        plan = decide_brokers_changed(state, [joined(1, is_clean=is_clean)], [], RULES)
+        new = [change.partition for change in plan.changes if hasattr(change, "partition")]
+        assert [(part.index, part.leader, part.leader_epoch, part.isr) for part in new] == [
+            (0, 2, 6, (2,)),
+            (1, 2, 5, (2,)),
+            (2, 1, 6, (1,)),
+        ]
+
+
+def test_one_that_is_not_clean_leaves_the_eligible_as_well() -> None:
+    state = with_topic(state_of(1, 2), (1, (1, 2), (1, 2)))
+    state.apply(decide_brokers_changed(state, [], [2], TWO).changes)
+    assert (partition(state).isr, partition(state).eligible) == ((1,), (2,))
+    clean = decide_brokers_changed(state, [joined(2)], [], TWO)
+    assert [change for change in clean.changes if hasattr(change, "partition")] == []
+    state.apply(decide_brokers_changed(state, [joined(2, is_clean=False)], [], TWO).changes)
+    assert (partition(state).isr, partition(state).eligible, partition(state).leader_epoch) == ((1,), (), 5)
+
+
+def test_brokers_that_stopped_together_and_come_back_clean_one_by_one() -> None:
+    state = with_topic(state_of(1, 2, 3), (1, (1, 2, 3), (1, 2, 3)))
+    state.apply(decide_brokers_changed(state, [], [1, 2, 3], TWO).changes)
+    assert (partition(state).leader, partition(state).isr) == (NO_LEADER, (1, 2, 3))
+    state.apply(decide_brokers_changed(state, [joined(2)], [], TWO).changes)
+    assert (partition(state).leader, partition(state).isr, partition(state).eligible) == (2, (2,), (1, 3))
+
+
+def test_brokers_that_lost_power_together_wait_for_the_last_and_its_log_may_be_short() -> None:
+    """A set of which all lost their tails has no better one; but as long as one is away, it may come back whole."""
+    state = with_topic(state_of(1, 2, 3), (1, (1, 2, 3), (1, 2, 3)))
+    state.apply(decide_brokers_changed(state, [], [1, 2, 3], TWO).changes)
+    state.apply(decide_brokers_changed(state, [joined(1, is_clean=False)], [], TWO).changes)
+    assert (partition(state).leader, partition(state).isr, partition(state).last_leader) == (NO_LEADER, (2, 3), 1)
+    state.apply(decide_brokers_changed(state, [joined(2, is_clean=False)], [], TWO).changes)
+    assert (partition(state).leader, partition(state).isr) == (NO_LEADER, (3,))
+    plan = decide_brokers_changed(state, [joined(3, is_clean=False)], [], TWO)
+    state.apply(plan.changes)
+    assert (partition(state).leader, partition(state).isr, partition(state).eligible) == (3, (3,), ())
+    assert "the last in sync, without a proof that its log is whole" in plan.notes[0]
+
+
+def test_the_last_leader_is_preferred_among_those_that_lost() -> None:
+    state = with_topic(state_of(1, 2, 3), (2, (1, 2, 3), (1, 2, 3)))
+    state.apply(decide_brokers_changed(state, [], [1, 2, 3], RULES).changes)
+    state.apply(decide_brokers_changed(state, [joined(2, is_clean=False)], [], RULES).changes)
+    assert (partition(state).leader, partition(state).isr) == (NO_LEADER, (1, 3))
+    state.apply(decide_brokers_changed(state, [joined(1, is_clean=False)], [], RULES).changes)
+    plan = decide_elect_leaders(state, ElectionType.UNCLEAN, [("t", 0)], RULES)
+    state.apply(plan.changes)
+    assert (partition(state).leader, partition(state).isr) == (2, (2,))
+    assert plan.notes[0].startswith("unclean election: t-0 is led by broker 2")
+
+
+def test_offline_replicas_follow_the_live_brokers() -> None:
+    state = with_topic(state_of(1, 2), (1, (1, 2), (1, 2)))
+    state.apply(decide_brokers_changed(state, [], [2], RULES).changes)
+    assert partition(state).offline_replicas == (2,)
+    state.apply(decide_brokers_changed(state, [joined(2)], [], RULES).changes)
+    assert partition(state).offline_replicas == ()
+
+
+# Which epochs the states take into account
+
+
+def test_the_epochs_are_noted_after_the_states_and_not_for_a_broker_that_is_alone() -> None:
+    state = with_topic(state_of(1), (1, (1, 2), (1, 2)))
+    alone = decide_brokers_changed(state, [joined(1)], [], RULES)
+    assert all(operation.path != znodes.BROKER_EPOCHS for operation in alone.operations)
+    plan = decide_brokers_changed(state, [joined(2)], [], RULES)
+    assert plan.operations[-1] == Create(znodes.BROKER_EPOCHS, znodes.broker_epochs_bytes({1: 101, 2: 502}))
+    state.apply(plan.changes)
+    assert (state.noted_epochs, state.noted_version) == ({1: 101, 2: 502}, 0)
+    plan = decide_brokers_changed(state, [], [2], RULES)
+    assert plan.operations[-1] == Set(znodes.BROKER_EPOCHS, znodes.broker_epochs_bytes({1: 101}), 0)
+    state.apply(plan.changes)
+    assert decide_brokers_changed(state, [], [], RULES) == Plan()
+
+
+def test_a_new_controller_finds_who_restarted_by_the_noted_epochs() -> None:
+    """A broker that restarts while one controller follows another does not look as if it had run on."""
+    state = state_of(1, 2, 3)
+    state.apply([BrokerEpochsNoted({1: 101, 2: 77, 4: 104}, 3)])
+    assert [broker.broker_id for broker in restarted_brokers(state, 1, is_own_new=False)] == [2, 3]
+    assert [broker.broker_id for broker in restarted_brokers(state_of(1, 2), 1, is_own_new=False)] == [1, 2], "nothing is noted"
+    assert [broker.broker_id for broker in restarted_brokers(state_of(1), 1, is_own_new=True)] == [1]
+    assert restarted_brokers(state_of(1), 1, is_own_new=False) == []
+
+
+# Controlled shutdown
+
+
+def test_controlled_shutdown_hands_over_what_others_can_lead() -> None:
+    state = with_topic(state_of(1, 2), (1, (1, 2), (1, 2)), (1, (1, 2), (1,)), (2, (2, 1), (2, 1)), (1, (1,), (1,)))
+    plan = decide_controlled_shutdown(state, 1, 101, RULES)
+    assert plan.answer == (ErrorCode.NONE, [("t", 1), ("t", 3)])
+    assert applied(state, plan) == [(2, 6, 10, (2,)), (1, 5, 9, (1,)), (2, 5, 10, (2,)), (1, 5, 9, (1,))]
+
+
+def test_a_replica_that_stops_stays_eligible_below_the_minimum() -> None:
+    state = with_topic(state_of(1, 2), (1, (1, 2), (1, 2)), (2, (2, 1), (2, 1)))
+    state.apply(decide_controlled_shutdown(state, 1, 101, TWO).changes)
+    assert [(part.leader, part.isr, part.eligible) for part in (partition(state), partition(state, 1))] == [(2, (2,), (1,))] * 2
+
+
+def test_a_leaving_broker_is_elected_nowhere_until_it_registers_anew() -> None:
+    state = with_topic(state_of(1, 2, 3), (1, (1, 2), (1, 2)), (3, (2, 3), (2, 3)))
+    state.apply(decide_controlled_shutdown(state, 2, 102, RULES).changes)
+    assert (state.leaving, partition(state).isr, partition(state, 1).isr) == ({2: 102}, (1,), (3,))
+    state.apply([BrokerLeaving(3, 103)])
+    assert applied(state, decide_controlled_shutdown(state, 3, 103, RULES))[1] == (3, 5, 10, (3,))
+    assert decide_controlled_shutdown(state, 3, 103, RULES).answer == (ErrorCode.NONE, [("t", 1)])
+    state.apply(decide_brokers_changed(state, [joined(2)], [3], RULES).changes)
+    assert state.leaving == {}
+
+
+def test_two_that_stop_at_once_do_not_hand_over_to_each_other() -> None:
+    state = with_topic(state_of(1, 2, 3), (1, (1, 2, 3), (1, 2, 3)))
+    state.apply([BrokerLeaving(2, 102)])
+    assert applied(state, decide_controlled_shutdown(state, 1, 101, RULES)) == [(3, 6, 10, (3,))]
+
+
+def test_controlled_shutdown_of_an_earlier_incarnation() -> None:
+    """P4, KIP-380."""
+    plan = decide_controlled_shutdown(state_of(1), 1, 99, RULES)
+    assert plan == Plan(answer=(ErrorCode.STALE_BROKER_EPOCH, []))
