@@ -33,6 +33,11 @@ class MetadataCache(ClusterMetadata):
         self._offline: dict[str, dict[int, int]] = {}  # topic -> partition -> the broker whose replica of it cannot be served
         self._sent: dict[str, TopicMetadata] = {}  # those topics as controllers have sent them
 
+    def broker_epoch(self, broker_id: int) -> int | None:
+        """The epoch under which a broker is registered, as far as controllers have sent it."""
+        broker = self.brokers.get(broker_id)
+        return None if broker is None else broker.epoch
+
     def mark_offline(self, broker_id: int, replicas: Iterable[TopicPartition]) -> None:
         """Shows these replicas of this broker as offline: they cannot be served."""
         topics: dict[str, None] = {}

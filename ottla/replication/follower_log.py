@@ -8,7 +8,7 @@ Invariant: nothing below the high watermark is truncated, unless elections may b
 
 from __future__ import annotations
 
-from ottla.base.errors import StorageError
+from ottla.base.errors import ApiError, ErrorCode, StorageError, WireError
 from ottla.replication.high_watermark import move_high_watermark
 from ottla.replication.state import PartitionState
 
@@ -25,7 +25,8 @@ class FollowerLog:
         self.is_over = False
 
     def append(self, batches: memoryview, *, high_watermark: int, leader_log_start: int) -> None:
-        """Appends what the leader sent, and takes over its bounds as far as this log reaches."""
+        """Appends what the leader sent, and takes over its bounds as far as this log reaches. Raises `ApiError`: CORRUPT_MESSAGE for what
+        no leader may send (nothing is appended then), KAFKA_STORAGE_ERROR when the disk failed."""
         if self.is_over:
             return
         state, log = self._state, self._log
@@ -34,6 +35,9 @@ class FollowerLog:
                 log.append_as_follower(batches)
             if leader_log_start > log.log_start_offset:
                 log.advance_log_start(min(leader_log_start, log.log_end_offset))
+        except WireError as error:
+            message = f"{state.topic_partition}: the leader sent bytes that are no batches: {error}"
+            raise ApiError(ErrorCode.CORRUPT_MESSAGE, message) from None
         except StorageError as error:
             raise state.owner.fail(error) from error
         known = max(state.high_watermark, log.log_start_offset)

@@ -20,7 +20,7 @@ from ottla.base.errors import ApiError, ErrorCode, StorageError
 from ottla.base.log_config import LogConfig
 from ottla.machine.contract import LogRecord, Transactional
 from ottla.replication.high_watermark import move_high_watermark, next_high_watermark
-from ottla.replication.isr import IsrProposal, IsrState, lagging, may_join
+from ottla.replication.isr import IsrPhase, IsrProposal, IsrState, lagging, may_join
 from ottla.replication.progress import UNKNOWN_EPOCH, FollowerFetch, FollowerProgress
 from ottla.replication.stages import PartitionStages
 from ottla.replication.state import PartitionState
@@ -34,6 +34,8 @@ from ottla.wire.records import CONTROL_ABORT, CONTROL_COMMIT, Record, encode_bat
 ALL_IN_SYNC = -1
 NOTHING_COMMITTED = -1
 HERE = InspectHere()
+REFUSED_MS = 1_000
+"""A follower that the controller has refused for the ISR is not proposed for so long."""
 
 _new_tuple = tuple.__new__
 
@@ -339,14 +341,15 @@ class Leader:
         if not start <= fetch.offset <= end:
             raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE, f"{state.topic_partition} reaches from {start} to {end}")
         follower.on_fetch(fetch, end)
-        self._maybe_expand_isr(follower)
+        self.maybe_expand_isr(follower, fetch.now_ms)
         if self.advance_high_watermark():
             state.notify()
 
-    def _maybe_expand_isr(self, follower: FollowerProgress) -> None:
+    def maybe_expand_isr(self, follower: FollowerProgress, now_ms: int) -> None:
+        """Proposes a follower that has come far enough; called at its fetches (`now_ms` is monotonic)."""
         state = self._state
         isr_state = state.isr_state
-        if follower.broker_id in isr_state.members or isr_state.moving:
+        if follower.broker_id in isr_state.members or isr_state.moving or now_ms < follower.refused_until_ms:
             return
         known = follower.broker_epoch if state.broker_epoch_of is None else state.broker_epoch_of(follower.broker_id)
         if may_join(follower, high_watermark=state.high_watermark, epoch_start_offset=self.epoch_start_offset, known_broker_epoch=known):
@@ -374,7 +377,13 @@ class Leader:
         members = tuple((member, epochs.get(member, UNKNOWN_EPOCH)) for member in state.isr_state.proposed)
         proposal = IsrProposal(members=members, leader_epoch=self.epoch, partition_epoch=state.partition_epoch)
         if state.on_isr_proposal is not None:
-            state.on_isr_proposal(proposal)
+            state.on_isr_proposal(state, proposal)
+
+    def has_proposed(self, proposal: IsrProposal) -> bool:
+        """Whether this proposal is pending: neither answered nor ended by newer state."""
+        state = self._state
+        is_of_now = proposal.leader_epoch == self.epoch and proposal.partition_epoch == state.partition_epoch
+        return is_of_now and not self.is_over and bool(state.isr_state.moving)
 
     def on_isr_answer(self, isr: Sequence[int] | None, *, leader_epoch: int, partition_epoch: int, eligible: Sequence[int] = ()) -> None:
         """The controller's definite answer to a proposal: the ISR and the eligible replicas as they stand now, or None when the proposal
@@ -385,6 +394,8 @@ class Leader:
         state = self._state
         if self.is_over or leader_epoch != self.epoch or partition_epoch < state.partition_epoch:
             return
+        if isr is None:
+            self._note_refusal(state.isr_state)
         state.isr_state = IsrState(members=state.isr_state.members if isr is None else tuple(isr))
         if isr is not None:
             state.is_below_min_insync = bool(eligible)
@@ -392,3 +403,10 @@ class Leader:
         state.partition_epoch = partition_epoch
         self.advance_high_watermark()
         state.notify()
+
+    def _note_refusal(self, isr_state: IsrState) -> None:
+        """The controller knows better whether they may join; they are not proposed again at each of their fetches."""
+        for replica_id in isr_state.moving if isr_state.phase is IsrPhase.PENDING_EXPAND else ():
+            follower = self.followers.get(replica_id)
+            if follower is not None:
+                follower.refused_until_ms = follower.last_fetch_ms + REFUSED_MS

@@ -37,6 +37,7 @@ class FollowerProgress:
         "last_fetch_ms",
         "log_end_offset",
         "log_start_offset",
+        "refused_until_ms",
     )
 
     def __init__(self, broker_id: int, *, now_ms: int, is_in_sync: bool) -> None:
@@ -48,10 +49,15 @@ class FollowerProgress:
         self.last_caught_up_ms = now_ms if is_in_sync else -(1 << 62)
         self.last_fetch_leader_end = 0
         self.last_fetch_ms = -(1 << 62)
+        self.refused_until_ms = -(1 << 62)
+        """Until then it is not proposed for the ISR again: the controller has refused it."""
 
     def on_fetch(self, fetch: FollowerFetch, leader_end_offset: int) -> None:
         """A fetch arrived while the leader's log ended at `leader_end_offset`."""
-        _, self.broker_epoch, offset, self.log_start_offset, now_ms = fetch
+        _, broker_epoch, offset, self.log_start_offset, now_ms = fetch
+        if broker_epoch != self.broker_epoch:
+            self.broker_epoch = broker_epoch
+            self.refused_until_ms = now_ms
         if offset >= leader_end_offset:
             self.last_caught_up_ms = max(self.last_caught_up_ms, now_ms)
         elif offset >= self.last_fetch_leader_end:

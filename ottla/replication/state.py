@@ -94,7 +94,7 @@ class PartitionState:
         self.owner = owner
         self.broker_epoch_of: Callable[[int], int | None] | None = None
         """By broker id, as the controller knows it."""
-        self.on_isr_proposal: Callable[[IsrProposal], None] | None = None
+        self.on_isr_proposal: Callable[[PartitionState, IsrProposal], None] | None = None
         self._durable_end = log.recovery_point
         self._flush_end_max = _NEVER  # a flush that began before a truncation does not cover what was appended after it
         # A checkpoint may be older than the log's start or, after a crash, ahead of its end.

@@ -15,6 +15,8 @@ from ottla.base.config import BrokerConfig
 from ottla.base.errors import StorageError
 from ottla.base.ports import Peers, Ports
 from ottla.base.turns import Turns
+from ottla.cluster.isr_changes import IsrChanges
+from ottla.cluster.replica_fetchers import ReplicaFetchers
 from ottla.replication.stage_space import StageSpace
 from ottla.server.coordinator_hosts import CoordinatorHosts
 from ottla.server.flusher import Flusher
@@ -52,6 +54,8 @@ class Parts(Protocol):
     housekeeping: Housekeeping
     listeners: Listeners
     peers: Peers
+    fetchers: ReplicaFetchers
+    isr_changes: IsrChanges
     stages: StageSpace
     is_ready: bool
 
@@ -96,6 +100,8 @@ class CleanStop:
         node.share_persister.close()
         node.hosts.close()
         node.stages.close()
+        node.fetchers.close()
+        node.isr_changes.close()
         node.peers.close()
         self._go_on_when(node.listeners.finish, self._close_connections)
 

@@ -20,15 +20,18 @@ from ottla.base.errors import DamagedLogError, ErrorCode, StorageError
 from ottla.base.ports import Peers, Ports
 from ottla.base.types import GROUP_METADATA_TOPIC, SHARE_GROUP_STATE_TOPIC, TRANSACTION_STATE_TOPIC
 from ottla.cluster.control_inbox import ControlInbox
+from ottla.cluster.isr_changes import IsrChanges, Key
 from ottla.cluster.member import ClusterMember
 from ottla.cluster.messenger import PeerMessenger
 from ottla.cluster.metadata_cache import MetadataCache
 from ottla.cluster.peer_share_states import PeerShareStates
 from ottla.cluster.peer_transactions import PeerTransactions
 from ottla.cluster.registration import Registration
+from ottla.cluster.replica_fetchers import ReplicaFetchers
 from ottla.controller.api import NewTopic, TopicResult
 from ottla.controller.internal_topics import InternalTopics
 from ottla.replication.fetch_sessions import FetchSessions
+from ottla.replication.leader import Leader
 from ottla.replication.partition import Partition
 from ottla.replication.stage_space import StageSpace
 from ottla.requests.context import Broker
@@ -98,6 +101,7 @@ class Node:
         self.flusher = Flusher(ports.threads.run, self._partition_failed, ports.clock.nanoseconds)
         # The same two methods for all partitions: a bound one for each would be 128 bytes.
         self._request_flush, self._on_partition_failed = self.flusher.request, self._partition_failed
+        self._broker_epoch_of = self.metadata.broker_epoch
         self.partitions = PartitionTable(ports.disk, ports.clock, self.directories, self._make_partition, files_max=files_max)
         self.peers = ports.peers if ports.peers is not None else self._make_peers()
         self.peers.start(self._locate)
@@ -167,10 +171,13 @@ class Node:
 
     def _make_controller(self) -> None:
         ports, config = self.ports, self.config
+        self.fetchers = ReplicaFetchers(
+            peers=self.peers, clock=ports.clock, timers=ports.timers, config=config, broker_epoch=self._broker_epoch
+        )
         self.replicas = ReplicaChanges(
             config=config, clock=ports.clock, timers=ports.timers, partitions=self.partitions, metadata=self.metadata, hosts=self.hosts,
             groups=self.groups, share_states=self.share_state_hosts,
-            share_partitions=self.share_partitions, remove_later=self._remove_later,
+            share_partitions=self.share_partitions, fetchers=self.fetchers, remove_later=self._remove_later,
         )  # fmt: skip
         self.member = ClusterMember(
             store=ports.store, config=config, clock=ports.clock, timers=ports.timers, random=ports.random, metadata=self.metadata,
@@ -178,6 +185,11 @@ class Node:
             remote=PeerMessenger(self.peers, ports.timers, self._is_current),
         )  # fmt: skip
         self.controller = self.member.controller
+        self.isr_changes = IsrChanges(
+            self.controller, broker_id=config.this_broker_id, broker_epoch=self._broker_epoch, leader_of=self._leader_of,
+            timers=ports.timers,
+        )  # fmt: skip
+        self._propose_isr = self.isr_changes.propose
         self.internal_topics = InternalTopics(self.controller, self.metadata, config)
 
     def _is_current(self, broker_id: int, message: ControlMessage) -> bool:
@@ -219,6 +231,8 @@ class Node:
             is_verification_required=self.config.transaction_partition_verification_enable,
         )
         partition.on_storage_error = self._on_partition_failed
+        partition.state.broker_epoch_of = self._broker_epoch_of
+        partition.state.on_isr_proposal = self._propose_isr
         return partition
 
     # Life
@@ -295,12 +309,14 @@ class Node:
         if isinstance(error, DamagedLogError):
             log.error("%s goes offline: %s", partition.topic_partition, error)
             self.hosts.resign(*partition.topic_partition)
+            self.fetchers.stop(partition.topic_partition)
             self.replicas.mark_offline([partition.topic_partition])
             return
         directory = self.partitions.directory_of(partition)
         stopped = [found.topic_partition for found in self.partitions.take_offline(directory, str(error))]
         for key in stopped:
             self.hosts.resign(*key)
+            self.fetchers.stop(key)
         self.replicas.mark_offline(stopped)
 
     # For the parts
@@ -317,6 +333,13 @@ class Node:
         self.groups.configure(group_settings(self.config))
         self.transactions.configure(transaction_settings(self.config))
         self.share_state_hosts.configure(share_state_settings(self.config))
+
+    def _broker_epoch(self) -> int:
+        return self.member.broker_epoch()
+
+    def _leader_of(self, key: Key) -> Leader | None:
+        partition = self.partitions.get_by_id(*key)
+        return None if partition is None else partition.leader
 
     def _ensure_internal_topic(self, topic: str, done: Callable[[ErrorCode], None]) -> None:
         self.internal_topics.ensure(topic, done)

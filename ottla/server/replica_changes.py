@@ -1,4 +1,4 @@
-"""Carries out what the controller sends: opens and leads replicas, stops and deletes them, applies new settings.
+"""Carries out what the controller sends: opens replicas, leads with them or follows, stops and deletes them, applies new settings.
 
 The controller sends after its write is committed. Thousands of logs take seconds to open, so that is done in turns of the loop, in the
 order of the requests; a replica whose turn has not come answers NOT_LEADER_OR_FOLLOWER, which clients try again. A replica whose
@@ -21,6 +21,7 @@ from ottla.base.ports import Clock, Timers
 from ottla.base.turns import Turns
 from ottla.base.types import TopicPartition
 from ottla.cluster.metadata_cache import MetadataCache
+from ottla.cluster.replica_fetchers import ReplicaFetchers
 from ottla.replication.partition import Partition
 from ottla.server.coordinator_hosts import CoordinatorHosts, GroupHosts, ShareStateHosts
 from ottla.server.log_directories import LogDirectoryState
@@ -52,6 +53,7 @@ class ReplicaChanges:
         groups: GroupHosts,
         share_states: ShareStateHosts,
         share_partitions: SharePartitions,
+        fetchers: ReplicaFetchers,
         remove_later: Callable[[str, int], None],
     ) -> None:
         self._config = config
@@ -63,6 +65,7 @@ class ReplicaChanges:
         self._groups = groups
         self._share_states = share_states
         self._share_partitions = share_partitions
+        self._fetchers = fetchers
         self._remove_later = remove_later
         self._broker_id = config.this_broker_id
         self._missing: dict[TopicPartition, ReplicaRole] = {}
@@ -156,6 +159,7 @@ class ReplicaChanges:
         key = TopicPartition(replica.topic, replica.partition)
         self._missing.pop(key, None)
         self._hosts.resign(*key)
+        self._fetchers.stop(key)
         partition = self._partitions.get(*key)
         if partition is not None:
             # Requests that wait here for records or for an acknowledgement get Kafka's error: no disk has failed.
@@ -209,10 +213,12 @@ class ReplicaChanges:
             isr=wanted.isr,
         )
         self._hosts.resign(state.topic, wanted.index)
+        self._fetchers.follow(partition)
 
     def _lead(self, partition: Partition, state: ReplicaRole) -> None:
         wanted = state.partition
         is_new_term = not partition.is_leading or wanted.leader_epoch > partition.leader_epoch
+        self._fetchers.stop(partition.topic_partition)
         partition.become_leader(
             leader_epoch=wanted.leader_epoch,
             partition_epoch=wanted.partition_epoch,

@@ -14,6 +14,7 @@ from ottla.replication.high_watermark import move_high_watermark
 from ottla.replication.isr import IsrProposal
 from ottla.replication.partition import Partition
 from ottla.replication.progress import FollowerFetch
+from ottla.replication.state import PartitionState
 from ottla.storage.epochs import LeaderEpochs
 from ottla.storage.log import Log
 from ottla.wire.records import Record, encode_batch
@@ -298,7 +299,7 @@ class History:
         self.committed: dict[int, bytes] = {}
         self.elect(1)
 
-    def on_proposal(self, proposal: IsrProposal) -> None:
+    def on_proposal(self, _state: PartitionState, proposal: IsrProposal) -> None:
         """The controller agrees at once; its answer reaches the leader in a later step."""
         self.isr = sorted(member for member, _ in proposal.members)
         self.partition_epoch += 1

@@ -185,7 +185,7 @@ def test_kip_966_the_watermark_stands_still_while_there_are_eligible_replicas(op
 def test_i11_i12_a_pending_member_holds_the_high_watermark(open_log: OpenLog) -> None:
     partition = three(open_log, isr=(1, 2))
     proposals: list[IsrProposal] = []
-    partition.state.on_isr_proposal = proposals.append
+    partition.state.on_isr_proposal = lambda _state, proposal: proposals.append(proposal)
     append(partition, batch("a"))
     fetch(partition, 2, 1)
     fetch(partition, 3, 1, replica_epoch=77)
@@ -222,7 +222,7 @@ def test_i13_a_replica_below_the_leaders_epoch_start_stays_out(open_log: OpenLog
 def test_a_laggard_is_proposed_to_leave_and_counts_until_the_answer(open_log: OpenLog) -> None:
     partition = three(open_log)
     proposals: list[IsrProposal] = []
-    partition.state.on_isr_proposal = proposals.append
+    partition.state.on_isr_proposal = lambda _state, proposal: proposals.append(proposal)
     append(partition, batch("a"))
     fetch(partition, 2, 1, now_ms=900)
     partition.require_leading().maybe_shrink_isr(1_000, 1_000)

@@ -1,0 +1,161 @@
+"""Takes the proposals of this broker's leaders for other in-sync sets to the controller, all in one AlterPartition at a time.
+
+A proposal stays pending until a definite answer or newer state ends it (KIP-497), and until then it is asked again: the controller has
+moved, the answer was lost, the broker was registered anew. To ask twice does no harm, since each change names the partition epoch that it
+was proposed from. How the controller's answers are taken:
+
+    NONE                                        the ISR is as the answer says
+    INVALID_UPDATE_VERSION with a newer state   an earlier request was executed, or the controller has changed the partition: that state
+    INELIGIBLE_REPLICA, INVALID_REQUEST,
+    OPERATION_NOT_ATTEMPTED                     refused: the ISR is what it was (KIP-903); a refused replica is not proposed for a while
+    FENCED_LEADER_EPOCH, NEW_LEADER_ELECTED,
+    UNKNOWN_TOPIC_OR_PARTITION and others       nothing is known: pending until the controller's next message, asked again meanwhile
+
+Left out: what is proposed (`replication/leader.py`), and the way to the controller.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from ottla.base.errors import ErrorCode
+from ottla.base.ports import Timers
+from ottla.controller.api import AlterPartitionDone, IsrChangeRequest, PartitionResult
+from ottla.replication.isr import IsrProposal
+from ottla.replication.leader import Leader
+from ottla.replication.state import PartitionState
+
+log = logging.getLogger("ottla.replication")
+
+RETRY_MS_MIN = 10
+RETRY_MS_MAX = 1_000
+
+REFUSALS = frozenset({ErrorCode.INELIGIBLE_REPLICA, ErrorCode.INVALID_REQUEST, ErrorCode.OPERATION_NOT_ATTEMPTED})
+
+Key = tuple[bytes, int]
+"""Topic id and partition."""
+
+
+class AltersPartitions(Protocol):
+    """The part of `controller.api.Controller` that is used here."""
+
+    def alter_partition(self, broker_id: int, broker_epoch: int, changes: Sequence[IsrChangeRequest], done: AlterPartitionDone) -> None: ...
+
+
+class IsrChanges:
+    """What the leaders on this broker have proposed; see above."""
+
+    def __init__(
+        self,
+        controller: AltersPartitions,
+        *,
+        broker_id: int,
+        broker_epoch: Callable[[], int],
+        leader_of: Callable[[Key], Leader | None],
+        timers: Timers,
+    ) -> None:
+        self.controller = controller
+        self._broker_id = broker_id
+        self._broker_epoch = broker_epoch
+        self._leader_of = leader_of
+        self._timers = timers
+        self._pending: dict[Key, IsrProposal] = {}
+        self._failures = 0
+        self._is_asking = False
+        self._is_scheduled = False
+        self._is_closed = False
+
+    def propose(self, state: PartitionState, proposal: IsrProposal) -> None:
+        """`PartitionState.on_isr_proposal`: what is proposed within one turn of the loop goes into one request."""
+        self._pending[(state.log.topic_id or bytes(16), state.topic_partition.partition)] = proposal
+        if not self._is_asking and not self._is_scheduled:
+            self._schedule(0)
+
+    def close(self) -> None:
+        self._is_closed = True
+        self._pending.clear()
+
+    def _schedule(self, delay_ms: int) -> None:
+        self._is_scheduled = True
+        self._timers.call_later(delay_ms, self._ask)
+
+    def _ask(self) -> None:
+        self._is_scheduled = False
+        self._drop_ended()
+        if self._is_closed or not self._pending:
+            return
+        asked = dict(self._pending)
+        changes = [
+            IsrChangeRequest(
+                topic_id=topic_id,
+                partition=index,
+                leader_epoch=proposal.leader_epoch,
+                partition_epoch=proposal.partition_epoch,
+                isr=proposal.members,
+            )
+            for (topic_id, index), proposal in asked.items()
+        ]
+        self._is_asking = True
+        self.controller.alter_partition(
+            self._broker_id, self._broker_epoch(), changes, lambda code, results: self._answered(asked, code, results)
+        )
+
+    def _drop_ended(self) -> None:
+        """Drops proposals that newer state of their partitions has ended."""
+        self._pending = {key: proposal for key, proposal in self._pending.items() if self._is_open(key, proposal)}
+
+    def _is_open(self, key: Key, proposal: IsrProposal) -> bool:
+        leader = self._leader_of(key)
+        return leader is not None and leader.has_proposed(proposal)
+
+    def _answered(self, asked: dict[Key, IsrProposal], code: ErrorCode, results: Sequence[PartitionResult]) -> None:
+        self._is_asking = False
+        if self._is_closed:
+            return
+        answered = False
+        if code is ErrorCode.NONE:
+            for result in results:
+                key = (result.topic_id, result.partition)
+                if key in asked and self._take(key, asked[key], result):
+                    answered = True
+                    if self._pending.get(key) is asked[key]:
+                        del self._pending[key]
+        elif not self._failures:
+            log.info("the in-sync sets of %d partitions are proposed again: %s", len(asked), code.name)
+        self._failures = 0 if answered else self._failures + 1
+        if self._pending and not self._is_scheduled:
+            is_new = any(asked.get(key) is not proposal for key, proposal in self._pending.items())
+            self._schedule(0 if is_new and not self._failures else self._delay_ms())
+
+    def _delay_ms(self) -> int:
+        return min(RETRY_MS_MIN << min(self._failures, 20), RETRY_MS_MAX)
+
+    def _take(self, key: Key, proposal: IsrProposal, result: PartitionResult) -> bool:
+        """Passes a definite answer to the leader; whether it was one."""
+        leader = self._leader_of(key)
+        if leader is None or not leader.has_proposed(proposal):
+            return True
+        code = result.error
+        is_newer = result.leader_epoch == leader.epoch and result.partition_epoch > proposal.partition_epoch
+        if code is ErrorCode.NONE or (code is ErrorCode.INVALID_UPDATE_VERSION and is_newer):
+            if not _is_sound(result, self._broker_id, proposal):
+                return False
+            leader.on_isr_answer(result.isr, leader_epoch=result.leader_epoch, partition_epoch=result.partition_epoch)
+            return True
+        if code in REFUSALS:
+            log.info("%s: the controller refuses the in-sync set %s: %s", leader.log.topic_partition, proposal.members, code.name)
+            leader.on_isr_answer(None, leader_epoch=proposal.leader_epoch, partition_epoch=proposal.partition_epoch)
+            return True
+        return False
+
+
+def _is_sound(result: PartitionResult, broker_id: int, proposal: IsrProposal) -> bool:
+    """Whether a partition that this broker leads in the proposal's epoch can be in the state of the answer."""
+    return (
+        broker_id in result.isr
+        and result.leader_epoch == proposal.leader_epoch
+        and result.partition_epoch >= proposal.partition_epoch
+        and result.leader == broker_id
+    )

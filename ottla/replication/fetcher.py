@@ -1,0 +1,453 @@
+"""What this broker asks one leader next, for all partitions that follow it, and what it does with the answers.
+
+One incremental fetch session (KIP-227) covers all of these partitions: a request names those whose log has changed since they were last
+named, an answer those that have something new. So an idle partition costs nothing. Each partition of an answer goes through its `Follower`
+machine, and what that decides is done by the partition's `FollowerLog`; records are appended as the leader sent them, without a copy.
+
+A request waits at the leader until there is something to send. If meanwhile a partition has to be named (it begins to follow), the next
+request is sent behind it, and the leader ends the wait of the first; more than two are never under way. An answer counts for a partition
+only if its request was sent after the partition was first named in its present term (I18) and names the offset where the log ends now.
+
+Errors of one partition take it out of the session for a while: from `RETRY_MS_MIN` on for a leader that does not know its epoch yet or
+has not opened its log, `replica.fetch.backoff.ms` for others. An error of the whole request ends the session, and the next one names
+everything.
+
+Left out: sending and timers (`cluster/replica_fetchers.py`).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable, Iterable
+from heapq import heappop, heappush
+
+from ottla.base.errors import ApiError, ErrorCode, error_code
+from ottla.base.immutable import immutable
+from ottla.replication.follower import AskBounds, FetchAt, Follower, FollowerState, Step, Todo
+from ottla.replication.follower_log import FollowerLog
+from ottla.replication.partition import Partition
+from ottla.replication.reads import EARLIEST_LOCAL, LATEST
+from ottla.wire.messages.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    ForgottenTopic,
+    PartitionData,
+    ReplicaState,
+)
+from ottla.wire.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
+
+log = logging.getLogger("ottla.replication")
+
+RETRY_MS_MIN = 10
+UNDER_WAY_MAX = 2
+NO_SESSION = 0
+FINAL_EPOCH = -1
+EPOCH_MAX = 0x7FFFFFFF
+
+SOON_OVER = frozenset(
+    {
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.UNKNOWN_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.INCONSISTENT_TOPIC_ID,
+    }
+)
+"""The controller's message has reached this broker and not yet the leader."""
+
+ABOUT_THE_OFFSET = frozenset({ErrorCode.NONE, ErrorCode.OFFSET_OUT_OF_RANGE})
+"""Such an answer counts only where the log still ends at the offset that was asked for."""
+
+SESSION_IS_GONE = frozenset({ErrorCode.FETCH_SESSION_ID_NOT_FOUND, ErrorCode.INVALID_FETCH_SESSION_EPOCH})
+
+Key = tuple[bytes, int]
+"""Topic id and partition."""
+
+
+@immutable(kw_only=True)
+class FetchLimits:
+    """The settings `replica.fetch.*`."""
+
+    bytes_max: int
+    response_bytes_max: int
+    bytes_min: int
+    wait_ms_max: int
+    backoff_ms: int
+
+
+class Sent:
+    """A request that is to be sent, or is under way. `session`: which of the sessions with this leader it belongs to."""
+
+    __slots__ = ("body", "number", "session")
+
+    def __init__(self, number: int, session: int, body: FetchRequest | ListOffsetsRequest) -> None:
+        self.number = number
+        self.session = session
+        self.body = body
+
+
+class Followed:
+    """One partition that follows the leader, in one term."""
+
+    __slots__ = ("asked_offset", "bounds_start", "failures", "follower", "follower_log", "is_resting", "key", "named_in", "partition")
+
+    def __init__(self, key: Key, partition: Partition, follower_log: FollowerLog) -> None:
+        self.key = key
+        self.partition = partition
+        self.follower_log = follower_log
+        self.follower = Follower(leader_id=partition.leader_id, leader_epoch=follower_log.epoch)
+        self.named_in: int | None = None
+        """The number of the first request that named it in this term."""
+        self.asked_offset = -1
+        self.bounds_start = -1
+        self.failures = 0
+        self.is_resting = False
+
+
+class Fetcher:
+    """All partitions of this broker that follow broker `leader_id`; see above."""
+
+    def __init__(self, leader_id: int, *, broker_id: int, broker_epoch: Callable[[], int], limits: Callable[[], FetchLimits]) -> None:
+        self.leader_id = leader_id
+        self._broker_id = broker_id
+        self._broker_epoch = broker_epoch
+        self._limits = limits
+        self._followed: dict[Key, Followed] = {}
+        self._changed: dict[Followed, None] = {}
+        self._asking: dict[Followed, None] = {}
+        self._resting: list[tuple[int, int, Followed]] = []
+        self._under_way: deque[Sent] = deque()
+        self._count = 0
+        self._rest_count = 0
+        self._failures = 0
+        self._rest_until_ms = 0
+        # The session: what the leader knows of it.
+        self._session = 0
+        self._session_id = NO_SESSION
+        self._session_epoch = 0
+        self._named: dict[Key, None] = {}
+        self._forgotten: dict[Key, None] = {}
+
+    # The partitions
+
+    @property
+    def is_idle(self) -> bool:
+        """Nothing follows this leader, and it has been notified of that."""
+        return not self._followed and not self._under_way and self._session_id == NO_SESSION
+
+    def partitions(self) -> Iterable[Partition]:
+        return (followed.partition for followed in self._followed.values())
+
+    def follow(self, partition: Partition) -> None:
+        """The partition follows this leader now; a repetition within the same term changes nothing."""
+        follower_log, key = partition.follower_log, (partition.topic_id, partition.topic_partition.partition)
+        if follower_log is None:
+            return
+        known = self._followed.get(key)
+        if known is not None and known.follower_log is follower_log:
+            return
+        if known is not None:
+            self._drop(known)
+        followed = self._followed[key] = Followed(key, partition, follower_log)
+        self._changed[followed] = None
+
+    def stop(self, key: Key) -> None:
+        """The partition follows this leader no longer."""
+        followed = self._followed.get(key)
+        if followed is not None:
+            self._drop(followed)
+
+    def touch(self, key: Key) -> None:
+        """Names the partition in the next request: something that the leader should know has moved."""
+        followed = self._followed.get(key)
+        if followed is not None and not followed.is_resting and followed.follower.state is FollowerState.FETCHING:
+            self._changed[followed] = None
+
+    def _drop(self, followed: Followed) -> None:
+        if self._followed.get(followed.key) is followed:
+            del self._followed[followed.key]
+        self._changed.pop(followed, None)
+        self._asking.pop(followed, None)
+        self._forget(followed.key)
+
+    def _forget(self, key: Key) -> None:
+        if key in self._named:
+            del self._named[key]
+            self._forgotten[key] = None
+
+    # Requests
+
+    def next_request(self, now_ms: int) -> Sent | None:
+        """The request to send now; None before an answer, a change, or `wake_at_ms`."""
+        if now_ms < self._rest_until_ms or len(self._under_way) >= UNDER_WAY_MAX:
+            return None
+        self._end_rests(now_ms)
+        self._drop_ended()
+        if self._asking:
+            return None if self._under_way else self._send(self._ask_bounds())
+        is_asking = bool(self._under_way) and isinstance(self._under_way[0].body, ListOffsetsRequest)
+        body = None if is_asking else self._fetch()
+        return None if body is None else self._send(body)
+
+    def wake_at_ms(self, now_ms: int) -> int | None:
+        """When `next_request` should be called again, whatever happens; None: only after an answer or a change."""
+        if now_ms < self._rest_until_ms:
+            return self._rest_until_ms
+        return self._resting[0][0] if self._resting else None
+
+    def _end_rests(self, now_ms: int) -> None:
+        while self._resting and self._resting[0][0] <= now_ms:
+            followed = heappop(self._resting)[2]
+            followed.is_resting = False
+            if self._followed.get(followed.key) is followed:
+                self._plan(followed)
+
+    def _drop_ended(self) -> None:
+        """Drops what went offline, or into another term, since it was planned."""
+        ended = [followed for followed in (*self._changed, *self._asking) if followed.follower_log.is_over]
+        for followed in ended:
+            self._drop(followed)
+
+    def _send(self, body: FetchRequest | ListOffsetsRequest) -> Sent:
+        self._count += 1
+        sent = Sent(self._count, self._session, body)
+        self._under_way.append(sent)
+        return sent
+
+    def _fetch(self) -> FetchRequest | None:
+        if self._session_id == NO_SESSION:
+            if self._under_way or not self._changed:
+                return None
+            return self._named_fetch(session_epoch=0, wait_ms=0)  # the answer brings the session, which nothing should hold up
+        if not self._followed:
+            return None if self._under_way else self._close_session()
+        if self._under_way and not self._changed and not self._forgotten:
+            return None
+        self._session_epoch = 1 if self._session_epoch == EPOCH_MAX else self._session_epoch + 1
+        return self._named_fetch(session_epoch=self._session_epoch, wait_ms=self._limits().wait_ms_max)
+
+    def _named_fetch(self, *, session_epoch: int, wait_ms: int) -> FetchRequest:
+        limits = self._limits()
+        changed, self._changed = self._changed, {}
+        topics: dict[bytes, FetchTopic] = {}
+        for followed in changed:
+            topic_id = followed.key[0]
+            topic = topics.get(topic_id)
+            if topic is None:
+                topic = topics[topic_id] = FetchTopic(topic_id=topic_id)
+            topic.partitions.append(self._name(followed, limits.bytes_max))
+        return FetchRequest(
+            replica_state=ReplicaState(replica_id=self._broker_id, replica_epoch=self._broker_epoch()),
+            max_wait_ms=wait_ms,
+            min_bytes=limits.bytes_min,
+            max_bytes=limits.response_bytes_max,
+            session_id=self._session_id,
+            session_epoch=session_epoch,
+            topics=list(topics.values()),
+            forgotten_topics_data=self._take_forgotten(),
+        )
+
+    def _name(self, followed: Followed, bytes_max: int) -> FetchPartition:
+        own = followed.partition.log
+        asked = followed.follower.next_request(own.epochs, own.log_end_offset)
+        assert isinstance(asked, FetchAt), f"{followed.partition.topic_partition} is not ready to fetch"
+        if followed.named_in is None:
+            followed.named_in = self._count + 1
+        followed.asked_offset = asked.offset
+        self._named[followed.key] = None
+        self._forgotten.pop(followed.key, None)
+        return FetchPartition(
+            partition=followed.key[1],
+            current_leader_epoch=asked.current_leader_epoch,
+            fetch_offset=asked.offset,
+            last_fetched_epoch=asked.last_fetched_epoch,
+            log_start_offset=own.log_start_offset,
+            partition_max_bytes=bytes_max,
+        )
+
+    def _take_forgotten(self) -> list[ForgottenTopic]:
+        forgotten, self._forgotten = self._forgotten, {}
+        by_topic: dict[bytes, ForgottenTopic] = {}
+        for topic_id, index in forgotten:
+            by_topic.setdefault(topic_id, ForgottenTopic(topic_id=topic_id)).partitions.append(index)
+        return list(by_topic.values())
+
+    def _close_session(self) -> FetchRequest:
+        replica = ReplicaState(replica_id=self._broker_id, replica_epoch=self._broker_epoch())
+        session_id = self._session_id
+        self._end_session()
+        return FetchRequest(replica_state=replica, max_wait_ms=0, min_bytes=0, session_id=session_id, session_epoch=FINAL_EPOCH)
+
+    def _ask_bounds(self) -> ListOffsetsRequest:
+        """Asks for the leader's log start, or, where that is known, for its log end."""
+        topics: dict[str, ListOffsetsTopic] = {}
+        for followed in self._asking:
+            key = followed.partition.topic_partition
+            asked = followed.follower.next_request(followed.partition.log.epochs, followed.partition.log.log_end_offset)
+            assert isinstance(asked, AskBounds), f"{key} does not ask for bounds"
+            timestamp = EARLIEST_LOCAL if followed.bounds_start < 0 else LATEST
+            wanted = ListOffsetsPartition(
+                partition_index=key.partition, current_leader_epoch=asked.current_leader_epoch, timestamp=timestamp
+            )
+            topics.setdefault(key.topic, ListOffsetsTopic(name=key.topic)).partitions.append(wanted)
+        return ListOffsetsRequest(replica_id=self._broker_id, topics=list(topics.values()))
+
+    # Answers
+
+    def on_answer(self, sent: Sent, response: FetchResponse | ListOffsetsResponse, now_ms: int) -> None:
+        """Answers come in the order of the requests; what came of another session is passed over."""
+        self._end(sent)
+        if sent.session != self._session:
+            return
+        if isinstance(response, ListOffsetsResponse):
+            self._on_bounds(response, now_ms)
+            return
+        code = error_code(response.error_code)
+        if code is not ErrorCode.NONE:
+            self._fail(code, now_ms)
+            return
+        self._failures = 0
+        session_epoch = sent.body.session_epoch if isinstance(sent.body, FetchRequest) else FINAL_EPOCH
+        if session_epoch == FINAL_EPOCH:
+            return
+        if session_epoch == 0:
+            self._session_id = response.session_id
+        for topic in response.responses:
+            for data in topic.partitions:
+                followed = self._followed.get((topic.topic_id, data.partition_index))
+                if followed is not None and followed.named_in is not None and followed.named_in <= sent.number:
+                    self._take(followed, data, now_ms)
+        if self._session_id == NO_SESSION:
+            self._fail(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, now_ms)
+
+    def on_failure(self, sent: Sent, code: ErrorCode, now_ms: int) -> None:
+        """The request was not answered: the leader may have executed it. The session is over with its connection."""
+        self._end(sent)
+        if sent.session == self._session:
+            self._fail(code, now_ms)
+
+    def _end(self, sent: Sent) -> None:
+        if sent in self._under_way:  # compared by identity
+            self._under_way.remove(sent)
+
+    def _fail(self, code: ErrorCode, now_ms: int) -> None:
+        """Ends the session and rests: longer from failure to failure, not at all when only the session is gone."""
+        self._failures += 1
+        is_only_gone = code in SESSION_IS_GONE and self._failures == 1
+        rest_ms = 0 if is_only_gone else min(RETRY_MS_MIN << min(self._failures - 1, 20), self._limits().backoff_ms)
+        self._rest_until_ms = now_ms + rest_ms
+        if not is_only_gone and self._failures == 1:
+            log.info("broker %d does not answer fetches: %s", self.leader_id, code.name)
+        self._end_session()
+        for followed in self._followed.values():
+            if not followed.is_resting:
+                self._plan(followed)
+
+    def _end_session(self) -> None:
+        self._session += 1
+        self._session_id, self._session_epoch = NO_SESSION, 0
+        self._named.clear()
+        self._forgotten.clear()
+
+    def _take(self, followed: Followed, data: PartitionData, now_ms: int) -> None:
+        own = followed.partition.log
+        if followed.is_resting or followed.follower.state is not FollowerState.FETCHING:
+            return
+        if followed.follower_log.is_over:
+            self._drop(followed)
+            return
+        code = error_code(data.error_code)
+        end = own.log_end_offset
+        if code in ABOUT_THE_OFFSET and followed.asked_offset != end:
+            self._changed[followed] = None
+            return
+        diverging = data.diverging_epoch
+        is_diverging = diverging.epoch >= 0 or diverging.end_offset >= 0
+        todo = followed.follower.on_fetched(
+            code, (diverging.epoch, diverging.end_offset) if is_diverging else None, epochs=own.epochs, log_end_offset=end
+        )
+        if todo.step is Step.WAIT:
+            self._rest(followed, code, now_ms)
+        elif self._carry_out(followed, todo, data, now_ms):
+            self._plan(followed)
+
+    def _carry_out(self, followed: Followed, todo: Todo, data: PartitionData | None, now_ms: int) -> bool:
+        """Changes the log; whether the partition has to be named again now."""
+        follower_log, own = followed.follower_log, followed.partition.log
+        end, start = own.log_end_offset, own.log_start_offset
+        try:
+            if todo.step is Step.TRUNCATE:
+                follower_log.truncate(todo.offset)
+            elif todo.step is Step.RESTART:
+                follower_log.restart(todo.offset)
+            elif todo.step is Step.APPEND and data is not None:
+                records = memoryview(data.records or b"")
+                follower_log.append(records, high_watermark=data.high_watermark, leader_log_start=data.log_start_offset)
+                if records and own.log_end_offset == end:
+                    raise ApiError(ErrorCode.CORRUPT_MESSAGE, "no whole batch")
+        except ApiError as error:
+            log.error("%s follows broker %d: %s", followed.partition.topic_partition, self.leader_id, error.message)
+            self._rest(followed, error.code, now_ms)
+            return False
+        followed.failures = 0
+        return todo.step is not Step.APPEND or own.log_end_offset != end or own.log_start_offset != start
+
+    def _on_bounds(self, response: ListOffsetsResponse, now_ms: int) -> None:
+        by_name = {followed.partition.topic_partition: followed for followed in self._asking}
+        for topic in response.topics:
+            for answer in topic.partitions:
+                followed = by_name.pop((topic.name, answer.partition_index), None)  # type: ignore[call-overload]
+                if followed is not None:
+                    self._take_bound(followed, answer, now_ms)
+        for followed in by_name.values():  # an answer that leaves a partition out
+            self._rest(followed, ErrorCode.UNKNOWN_SERVER_ERROR, now_ms)
+
+    def _take_bound(self, followed: Followed, answer: ListOffsetsPartitionResponse, now_ms: int) -> None:
+        code = error_code(answer.error_code)
+        if code is ErrorCode.NONE and followed.bounds_start < 0 <= answer.offset:
+            followed.bounds_start = answer.offset
+            return
+        start, followed.bounds_start = followed.bounds_start, -1
+        end = followed.partition.log.log_end_offset
+        todo = followed.follower.on_leader_bounds(code, start=start, end=answer.offset, log_end_offset=end)
+        if todo.step is Step.WAIT:
+            self._rest(followed, code, now_ms)
+        elif self._carry_out(followed, todo, None, now_ms):
+            self._plan(followed)
+
+    # Planning
+
+    def _plan(self, followed: Followed) -> None:
+        """What the partition asks next."""
+        self._asking.pop(followed, None)
+        self._changed.pop(followed, None)
+        if followed.follower.state is FollowerState.FETCHING:
+            self._changed[followed] = None
+        elif followed.follower.state is FollowerState.ASKING_BOUNDS:
+            self._forget(followed.key)
+            self._asking[followed] = None
+
+    def _rest(self, followed: Followed, code: ErrorCode, now_ms: int) -> None:
+        """Takes the partition out of the session until it is tried again; for good if a newer leader is known."""
+        self._asking.pop(followed, None)
+        self._changed.pop(followed, None)
+        self._forget(followed.key)
+        followed.failures += 1
+        if followed.failures == 1:
+            log.info("%s cannot be fetched from broker %d: %s", followed.partition.topic_partition, self.leader_id, code.name)
+        if followed.follower.state is FollowerState.STOPPED:
+            return
+        backoff_ms = self._limits().backoff_ms
+        rest_ms = min(RETRY_MS_MIN << min(followed.failures - 1, 20), backoff_ms) if code in SOON_OVER else backoff_ms
+        followed.is_resting = True
+        self._rest_count += 1
+        heappush(self._resting, (now_ms + rest_ms, self._rest_count, followed))

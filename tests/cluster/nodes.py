@@ -1,0 +1,168 @@
+"""Several production nodes in one process: real logs on disks in memory, a simulated network, one model of ZooKeeper, manual time.
+
+Registration, election, the controller and replication are the production code. The controller's messages to other brokers are calls, and
+so is a leader's way to the controller; fetches go over the network.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ottla.base.cluster_metadata import BrokerMetadata
+from ottla.base.config import load
+from ottla.base.control_messages import ControlMessage
+from ottla.base.errors import ErrorCode
+from ottla.base.ports import Ports
+from ottla.base.types import TopicPartition
+from ottla.controller.api import IsrChangeRequest, NewTopic, TopicResult
+from ottla.replication.leader import AppendResult
+from ottla.replication.partition import Partition
+from ottla.server.log_directories import LogDirectoryState
+from ottla.server.node import Node
+from ottla.wire.records import Record, encode_batch
+from tests.fakes.disk import MemDisk
+from tests.fakes.memory_store import MemoryStore
+from tests.fakes.randomness import SeededRandom
+from tests.fakes.timers import ManualTimers
+from tests.sim.broker import store_model
+from tests.sim.machine import LifeThreads, LifeTimers
+from tests.sim.network import Host, SimNetwork
+
+LISTENER, PORT = "PLAINTEXT", 9092
+DIRECTORY = "/data"
+
+
+def host_of(broker_id: int) -> str:
+    return f"broker-{broker_id}"
+
+
+class ClusterNode(Node):
+    """A node to which the controller's messages come by calls."""
+
+    def __init__(self, world: Nodes, ports: Ports, *assignments: str, broker_id: int) -> None:
+        self.world = world
+        basis = (f"broker.id={broker_id}", f"listeners={LISTENER}://{host_of(broker_id)}:{PORT}", f"log.dirs={DIRECTORY}")
+        config = load(assignments=(*basis, *assignments))[0]
+        super().__init__(ports, config, [LogDirectoryState(ports.disk, DIRECTORY)], on_broken_invariant=fail)
+        self.listeners.on_arrival = self._arrived
+        self.member._remote = world
+        self.isr_changes.controller = world
+
+    def _arrived(self, listener: str, local_host: str, peer_host: str) -> None:
+        """Brokers are known by their addresses."""
+        connection = next(reversed(self.listeners.connections))
+        connection.info.is_inter_broker = peer_host in map(host_of, self.world.disks)
+
+
+def fail(error: AssertionError) -> None:
+    raise error
+
+
+class Nodes:
+    """The cluster; also `BrokerMessenger` and the controller's interface for all of its brokers."""
+
+    def __init__(self, count: int, *assignments: str) -> None:
+        self.timers = ManualTimers()
+        self.chance = random.Random(7)
+        self.network = SimNetwork(self.chance, self.timers)
+        self.network.is_kind = True
+        self.model = store_model()
+        self.assignments = assignments
+        self.disks: dict[int, MemDisk] = {}
+        self.lives: dict[int, LifeTimers] = {}
+        self.nodes: dict[int, ClusterNode] = {}
+        self.refusals: list[str] = []
+        for broker_id in range(1, count + 1):
+            self.disks[broker_id] = MemDisk(DIRECTORY)
+            self.start(broker_id)
+
+    # Life
+
+    def start(self, broker_id: int) -> ClusterNode:
+        life = self.lives[broker_id] = LifeTimers(self.timers)
+        ports = Ports(
+            clock=self.timers.clock,
+            timers=life,
+            random=SeededRandom(broker_id),
+            disk=self.disks[broker_id],
+            threads=LifeThreads(life, self.chance),
+            network=Host(self.network, host_of(broker_id), life),
+            store=MemoryStore(model=self.model),
+        )
+        node = self.nodes[broker_id] = ClusterNode(self, ports, *self.assignments, broker_id=broker_id)
+        ready: list[ClusterNode] = []
+        node.start(lambda: ready.append(node), self.refusals.append)
+        node.begin_turns()
+        self.until(lambda: ready or self.refusals)
+        return node
+
+    def kill(self, broker_id: int) -> None:
+        """The process ends with its power: what was not synced is lost, its connections and its session end."""
+        node = self.nodes.pop(broker_id)
+        self.lives.pop(broker_id).is_over = True
+        self.network.listening.pop(host_of(broker_id), None)
+        self.disks[broker_id].crash(SeededRandom(broker_id))
+        store = node.ports.store
+        assert isinstance(store, MemoryStore)
+        store.expire()
+
+    def settle(self, ms: int = 1_000) -> None:
+        self.timers.advance(ms)
+
+    def until(self, condition: Callable[[], Any], ms: int = 60_000) -> None:
+        """Runs until the condition holds."""
+        end_ms = self.timers.clock.monotonic_ms() + ms
+        while not condition():
+            assert self.timers.clock.monotonic_ms() < end_ms, "it does not come about"
+            self.settle(1)
+
+    # Messages
+
+    def send(self, broker: BrokerMetadata, message: ControlMessage, done: Callable[[ErrorCode], object]) -> None:
+        node = self.nodes.get(broker.broker_id)
+        if node is None:
+            done(ErrorCode.NETWORK_EXCEPTION)
+        else:
+            node.member.receiver.receive(message, done)
+
+    def alter_partition(self, broker_id: int, broker_epoch: int, changes: Sequence[IsrChangeRequest], done: Callable[..., None]) -> None:
+        for node in self.nodes.values():
+            if node.controller.is_active:
+                node.controller.alter_partition(broker_id, broker_epoch, changes, done)
+                return
+        done(ErrorCode.NOT_CONTROLLER, [])
+
+    # Topics
+
+    def create(self, name: str, replicas: Sequence[int], *, partitions: int = 1, **configs: str) -> None:
+        answers: list[TopicResult] = []
+        controller = next(node.controller for node in self.nodes.values() if node.controller.is_active)
+        topic = NewTopic(
+            name=name,
+            assignments={index: list(replicas) for index in range(partitions)},
+            configs={key.replace("_", "."): value for key, value in configs.items()},
+        )
+        controller.create_topics([topic], False, answers.extend)
+        self.until(lambda: answers)
+        assert answers[0].error is ErrorCode.NONE, answers
+
+    def replica(self, broker_id: int, topic: str = "t", index: int = 0) -> Partition:
+        found = self.nodes[broker_id].partitions.get(topic, index)
+        assert found is not None, f"broker {broker_id} has no replica of {TopicPartition(topic, index)}"
+        return found
+
+    def leader(self, topic: str = "t", index: int = 0) -> Partition:
+        found = [node.partitions.get(topic, index) for node in self.nodes.values()]
+        return max((one for one in found if one is not None and one.is_leading), key=lambda one: one.leader_epoch)
+
+    def write(self, *values: str, topic: str = "t", index: int = 0) -> AppendResult:
+        records = [Record(0, self.timers.clock.wall_ms(), None, value.encode()) for value in values]
+        return self.leader(topic, index).require_leading().append(encode_batch(records), acks=1, now_ms=self.timers.clock.wall_ms())
+
+
+def content(partition: Partition) -> bytes:
+    """The bytes of the whole log."""
+    found = partition.log.read(partition.log.log_start_offset, 1 << 30, end_offset=partition.log.log_end_offset)
+    return b"" if found is None else found.read()

@@ -1,0 +1,68 @@
+"""Followers fetch from their leaders over the network: several production nodes, killed and started again."""
+
+from __future__ import annotations
+
+from tests.cluster.nodes import Nodes, content
+
+
+def test_followers_get_what_their_leader_has_appended() -> None:
+    nodes = Nodes(3)
+    nodes.create("t", [1, 2, 3])
+    nodes.write("a", "b")
+    nodes.write("c")
+    nodes.until(lambda: nodes.leader().high_watermark == 3)
+    nodes.until(lambda: all(nodes.replica(number).high_watermark == 3 for number in (2, 3)))
+    assert content(nodes.replica(2)) == content(nodes.replica(3)) == content(nodes.leader())
+
+
+def test_a_restarted_follower_catches_up_and_is_in_sync_again() -> None:
+    nodes = Nodes(3)
+    nodes.create("t", [1, 2, 3])
+    nodes.write("a")
+    nodes.until(lambda: nodes.replica(3).high_watermark == 1)
+    nodes.kill(3)
+    nodes.until(lambda: nodes.leader().isr == (1, 2))
+    nodes.write("b", "c")
+    nodes.until(lambda: nodes.leader().high_watermark == 3)
+    nodes.start(3)
+    nodes.until(lambda: nodes.leader().isr == (1, 2, 3))
+    nodes.until(lambda: nodes.replica(3).high_watermark == 3)
+    assert content(nodes.replica(3)) == content(nodes.leader())
+
+
+def test_a_new_leader_is_followed_and_nothing_acknowledged_is_lost() -> None:
+    nodes = Nodes(3, "ottla.flush.on.ack=true")
+    nodes.create("t", [2, 1, 3])
+    nodes.write("a")
+    nodes.until(lambda: nodes.leader().high_watermark == 1)
+    nodes.kill(2)
+    nodes.until(lambda: nodes.leader().broker_id == 1)
+    nodes.write("b")
+    nodes.until(lambda: nodes.leader().high_watermark == 2 and nodes.replica(3).high_watermark == 2)
+    nodes.start(2)
+    nodes.until(lambda: nodes.leader().isr == (1, 3, 2))
+    assert content(nodes.replica(2)) == content(nodes.replica(3)) == content(nodes.leader())
+
+
+def test_a_follower_that_has_more_is_cut_where_the_logs_part() -> None:
+    """The records that only the old leader has are gone when it follows; what the others have stays."""
+    nodes = Nodes(3)
+    nodes.create("t", [2, 1, 3])
+    nodes.write("a")
+    nodes.until(lambda: nodes.leader().high_watermark == 1)
+    nodes.network.listening.pop("broker-2")  # no other broker reaches it
+    for number in (1, 3):
+        nodes.nodes[number].fetchers.stop(nodes.replica(number).topic_partition)
+    nodes.write("only here")
+    nodes.write("and this")
+    old = nodes.replica(2)
+    assert (old.log.log_end_offset, old.high_watermark) == (3, 1)
+    store = nodes.nodes[2].ports.store
+    store.expire()  # type: ignore[attr-defined]
+    nodes.until(lambda: nodes.replica(1).is_leading)
+    assert nodes.replica(1).log.log_end_offset == 1
+    nodes.write("b")
+    nodes.until(lambda: nodes.replica(3).log.log_end_offset == 2)
+    store.renew()  # type: ignore[attr-defined]
+    nodes.until(lambda: not nodes.replica(2).is_leading and nodes.replica(2).high_watermark == 2)
+    assert content(nodes.replica(2)) == content(nodes.replica(1))
