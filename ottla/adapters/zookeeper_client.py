@@ -37,8 +37,12 @@ from ottla.base.ports import WatchEvent
 log = logging.getLogger("ottla.zookeeper")
 
 RETRY_SECONDS = 0.1
-RETRY_SECONDS_MAX = 1.0
-CONNECT_SECONDS_MIN = 0.2
+RETRY_SECONDS_MAX = 0.5
+ANSWER_SECONDS_MIN = 1.0
+"""How long a server is waited for, at first, when a connection is opened; doubled each time in vain. One that is starting may take a
+connection and never answer on it, and must not cost the session.
+"""
+
 KAZOO_LOGGER = "ottla.zookeeper.kazoo"
 
 EVENTS = {
@@ -121,9 +125,8 @@ class Multi(Transaction):
 class _Handler(SequentialThreadingHandler):
     """No worker threads: callbacks run at once in the connection thread, where they only post."""
 
-    def __init__(self, connect_seconds: float, tls: ssl.SSLContext | None) -> None:
+    def __init__(self, tls: ssl.SSLContext | None) -> None:
         super().__init__()
-        self._connect_seconds = connect_seconds
         self._tls = tls
 
     def start(self) -> None:
@@ -135,9 +138,11 @@ class _Handler(SequentialThreadingHandler):
     def dispatch_callback(self, callback: Any) -> None:
         callback.func(*callback.args)
 
-    def create_connection(self, address: tuple[str, int], hostname: str | None = None, **_: Any) -> socket.socket:
-        """Connects within a part of the session's timeout, so that a host that is gone leaves time for the others."""
-        plain = socket.create_connection(address, self._connect_seconds)
+    def create_connection(
+        self, address: tuple[str, int], hostname: str | None = None, timeout: float = ANSWER_SECONDS_MIN, **_: Any
+    ) -> socket.socket:
+        """Connects within a short time: a host that is gone leaves time for the others."""
+        plain = socket.create_connection(address, min(timeout, ANSWER_SECONDS_MIN))
         plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if self._tls is None:
             return plain
@@ -153,13 +158,16 @@ class _Connection(ConnectionHandler):
 
     granted_ms = 0
     asked_ms = 0
+    patience_seconds = ANSWER_SECONDS_MIN
 
     def _invoke(self, timeout: float, request: Any, xid: int | None = None) -> Any:
-        if isinstance(request, Connect):
-            self.asked_ms = self.client.now_ms()
-        answer = super()._invoke(timeout, request, xid)
-        if isinstance(request, Connect):
-            self.granted_ms = answer[0].time_out
+        if not isinstance(request, Connect):
+            return super()._invoke(timeout, request, xid)
+        self.asked_ms = self.client.now_ms()
+        patience_seconds, self.patience_seconds = self.patience_seconds, self.patience_seconds * 2
+        answer = super()._invoke(min(timeout, patience_seconds), request, xid)
+        self.patience_seconds = ANSWER_SECONDS_MIN
+        self.granted_ms = answer[0].time_out
         return answer
 
     def _connect_attempt(self, host: str, hostip: str, port: int, retry: Any) -> Any:
@@ -189,13 +197,12 @@ class ZooKeeperClient(KazooClient):
         self._on_link = on_link
         self._links = 0
         self._is_up = False
-        servers = hosts.count(",") + 1
         logger = logging.getLogger(KAZOO_LOGGER)
         logger.setLevel(logging.CRITICAL)  # the store logs what matters once; kazoo would log every attempt
         super().__init__(
             hosts,
             timeout=session_timeout_ms / 1000,
-            handler=_Handler(max(CONNECT_SECONDS_MIN, session_timeout_ms / 2000 / servers), tls),
+            handler=_Handler(tls),
             auth_data=[("digest", digest)] if digest else None,
             connection_retry=KazooRetry(
                 max_tries=-1, delay=RETRY_SECONDS, backoff=2, max_delay=RETRY_SECONDS_MAX,
