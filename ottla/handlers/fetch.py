@@ -1,10 +1,11 @@
 """Fetch: reads records for consumers and followers, and waits for more.
 
 Behaviour: reads each wanted partition up to the reader's bound (high watermark, or last stable offset for read_committed; log end for a
-replica). Records are slices of segment files, never copied here. If the answer holds fewer than `min_bytes` and no error, it waits up to
-`max_wait_ms` for one of its partitions to move, and then the same code runs again. `max_bytes` bounds the answer, except that the first
-partition that has data gives at least one whole batch, so that a batch larger than the limit cannot stop a reader. A replica needs the
-right to CLUSTER_ACTION; any other reader needs READ on each topic, checked again whenever the request is tried.
+replica, whose requests `requests/follower_fetches.py` answers). Records are slices of segment files, never copied here. If the answer holds
+fewer than `min_bytes` and no error, it waits up to `max_wait_ms` for one of its partitions to move, and then the same code runs again.
+`max_bytes` bounds the answer, except that the first partition that has data gives at least one whole batch, so that a batch larger than the
+limit cannot stop a reader. A replica needs the right to CLUSTER_ACTION; any other reader needs READ on each topic, checked again whenever
+the request is tried.
 
 Version notes: 7 sessions (KIP-227, `replication/fetch_sessions.py`); 9 leader epoch fencing (KIP-320); 11 rack of the reader (KIP-392); 12
 diverging epoch for followers (KIP-595); 13 topic ids (KIP-516); 15 replica state (KIP-903); 16 endpoints of new leaders (KIP-951); 18 the
@@ -21,15 +22,14 @@ from ottla.base.errors import ApiError, ErrorCode
 from ottla.base.types import READ_COMMITTED
 from ottla.replication.fetch_sessions import SESSION_PARTITIONS_MAX, FetchPlan, Key, Wanted, wanted_of
 from ottla.replication.partition import Partition, PartitionRead
-from ottla.replication.progress import UNKNOWN_EPOCH, FollowerFetch
+from ottla.requests import follower_fetches
 from ottla.requests.context import Broker, Pending, RequestContext, Watch
-from ottla.requests.rights import is_allowed, is_broker
+from ottla.requests.rights import is_allowed
 from ottla.security.acl import AclOperation, ResourceType
 from ottla.wire.messages.fetch import (
     AbortedTransaction,
     EpochEndOffset,
     FetchableTopicResponse,
-    FetchPartition,
     FetchRequest,
     FetchResponse,
     PartitionData,
@@ -47,14 +47,12 @@ make_result = maker(PartitionData)
 
 
 def handle(broker: Broker, request: RequestContext, body: FetchRequest) -> FetchResponse | Pending:
-    replica_id = body.replica_state.replica_id if request.version >= 15 else body.replica_id
-    if replica_id >= 0 and not may_replicate(broker, request):
-        return FetchResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
-    replica = (replica_id, body.replica_state.replica_epoch if request.version >= 15 else UNKNOWN_EPOCH)
+    if (body.replica_state.replica_id if request.version >= follower_fetches.STATE_SINCE else body.replica_id) >= 0:
+        return follower_fetches.fetch(broker, request, body)
     plan = broker.fetch_sessions.plan(body, request.version >= TOPIC_IDS_SINCE, request.connection.principal)
     if plan.error:
         return FetchResponse(error_code=plan.error)
-    fetch = Fetch(broker, request, body, plan, replica)
+    fetch = Fetch(broker, request, body, plan)
     answer = fetch.attempt()
     if answer is not None or body.max_wait_ms <= 0:
         return answer or fetch.answer()
@@ -71,42 +69,32 @@ def handle_in_steps(broker: Broker, request: RequestContext, body: FetchRequest)
             return FetchResponse(error_code=ErrorCode.INVALID_REQUEST)
         if not number % PARTITIONS_PER_STEP:
             yield
-    if body.session_epoch > 0 or len(wanted) <= SESSION_PARTITIONS_MAX:
+    is_of_follower = follower_fetches.replica_of(request, body) >= 0
+    if is_of_follower or body.session_epoch > 0 or len(wanted) <= SESSION_PARTITIONS_MAX:
         return handle(broker, request, body)
-    replica_id = body.replica_state.replica_id if request.version >= 15 else body.replica_id
-    if replica_id >= 0 and not may_replicate(broker, request):
-        return FetchResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
-    replica = (replica_id, body.replica_state.replica_epoch if request.version >= 15 else UNKNOWN_EPOCH)
     plan = broker.fetch_sessions.plan(body, request.version >= TOPIC_IDS_SINCE, request.connection.principal, list(wanted.values()))
     if plan.error:
         return FetchResponse(error_code=plan.error)
-    fetch = Fetch(broker, request, body, plan, replica)
+    fetch = Fetch(broker, request, body, plan)
     is_enough = yield from fetch.attempt_in_steps()
     return fetch.answer() if is_enough or body.max_wait_ms <= 0 else fetch.wait_for_a_move()
 
 
-def may_replicate(broker: Broker, request: RequestContext) -> bool:
-    return is_broker(broker, request)
-
-
 class Fetch:
-    """One Fetch request: tried at once, and again whenever one of its partitions has moved.
+    """One Fetch request of a consumer: tried at once, and again whenever one of its partitions has moved.
 
     An attempt only reads; the answer's partitions are made when there is an answer, and in a session only for those that changed.
     """
 
     __slots__ = (
-        "_body", "_broker", "_has_records", "_has_topic_ids", "_partitions", "_pending", "_plan", "_reads", "_replica", "_request",
-        "_watch",
+        "_body", "_broker", "_has_records", "_has_topic_ids", "_partitions", "_pending", "_plan", "_reads", "_request", "_watch",
     )  # fmt: skip
 
-    def __init__(self, broker: Broker, request: RequestContext, body: FetchRequest, plan: FetchPlan, replica: tuple[int, int]) -> None:
+    def __init__(self, broker: Broker, request: RequestContext, body: FetchRequest, plan: FetchPlan) -> None:
         self._broker = broker
         self._request = request
         self._body = body
         self._plan = plan
-        self._replica = replica
-        """Broker id and epoch of a follower; the id of a consumer is negative."""
         self._has_topic_ids = request.version >= TOPIC_IDS_SINCE
         self._partitions = [self._find(wanted) for wanted in plan.wanted]
         self._reads: list[PartitionRead | ErrorCode] = []
@@ -121,8 +109,7 @@ class Fetch:
         size = 0
         is_urgent = not self._plan.wanted
         reads = self._reads = []
-        # A replica's right was checked for the whole request.
-        reads_all = self._replica[0] >= 0 or self._broker.authorizer.allows_clients_everything(self._request.connection)
+        reads_all = self._broker.authorizer.allows_clients_everything(self._request.connection)
         for wanted, partition in zip(self._plan.wanted, self._partitions, strict=True):
             if reads_all or self._may_read(wanted, partition):
                 read = self._read(wanted, partition, left, size == 0)
@@ -144,7 +131,7 @@ class Fetch:
         wanted, partitions, self._reads = self._plan.wanted, self._partitions, []
         left = min(self._body.max_bytes, self._broker.config.fetch_max_bytes)
         size, is_urgent, reads = 0, False, self._reads
-        reads_all = self._replica[0] >= 0 or self._broker.authorizer.allows_clients_everything(self._request.connection)
+        reads_all = self._broker.authorizer.allows_clients_everything(self._request.connection)
         for number, (entry, partition) in enumerate(zip(wanted, partitions, strict=True), 1):
             is_allowed_here = reads_all or self._may_read(entry, partition)
             read = self._read(entry, partition, left - size, size == 0) if is_allowed_here else ErrorCode.TOPIC_AUTHORIZATION_FAILED
@@ -247,8 +234,6 @@ class Fetch:
         partition.traffic.fetches += 1
         bytes_max = max(0, min(asked.partition_max_bytes, left))
         try:
-            if self._replica[0] >= 0:
-                return self._read_as_follower(asked, partition, bytes_max, is_first)
             return partition.read(
                 asked.fetch_offset,
                 bytes_max,
@@ -260,18 +245,6 @@ class Fetch:
         except ApiError as error:
             partition.traffic.count_refused_fetch(error.code)
             return error.code
-
-    def _read_as_follower(self, asked: FetchPartition, partition: Partition, bytes_max: int, is_first: bool) -> PartitionRead:
-        """Reads for a follower. Only the first attempt updates its progress; later ones are the same request."""
-        broker_id, broker_epoch = self._replica
-        return partition.read_as_follower(
-            FollowerFetch(broker_id, broker_epoch, asked.fetch_offset, asked.log_start_offset, self._broker.clock.monotonic_ms()),
-            bytes_max,
-            min_one=is_first,
-            current_leader_epoch=asked.current_leader_epoch,
-            last_fetched_epoch=asked.last_fetched_epoch,
-            is_repeated=self._watch is not None,
-        )
 
     def _result(self, wanted: Wanted, read: PartitionRead | ErrorCode) -> PartitionData:
         index = wanted.index

@@ -3,8 +3,8 @@
 Behaviour: per partition, the first record at or after a timestamp, or a special one: -1 latest (high watermark, or last stable offset for
 read_committed), -2 earliest, -3 the record with the largest timestamp, -4 earliest local, -5 latest tiered, -6 earliest pending upload.
 A stored batch that cannot be read is passed over, with a line in the log. Unknown special timestamps and those a version does not know are
-refused with UNSUPPORTED_VERSION. Nothing found: offset -1 and timestamp -1. A look-up that must read many records goes on in a worker
-process, and the answer waits for it.
+refused with UNSUPPORTED_VERSION. Nothing found: offset -1 and timestamp -1. To a follower latest is the log end. A look-up that must read
+many records goes on in a worker process, and the answer waits for it.
 
 Version notes: 2 isolation level; 4 leader epochs (KIP-320); 7 max timestamp (KIP-734); 8 earliest local (KIP-405); 9 latest tiered
 (KIP-1005); 11 earliest pending upload (KIP-1023).
@@ -19,8 +19,9 @@ from collections import Counter
 
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.base.types import TopicPartition
+from ottla.replication.reads import LATEST
 from ottla.requests.context import Broker, Pending, RequestContext
-from ottla.requests.rights import require
+from ottla.requests.rights import is_broker, require
 from ottla.security.acl import AclOperation, ResourceType
 from ottla.storage.time_search import BatchTimes, FindTime, SearchPaused, TimeBudget, TimeSearch
 from ottla.wire.messages.list_offsets import (
@@ -50,6 +51,7 @@ class LookUps:
         self._broker = broker
         self._request = request
         self._isolation = body.isolation_level
+        self._is_of_follower = body.replica_id >= 0 and is_broker(broker, request)
         self._budget = TimeBudget()
         self._unfinished = 0
         self._is_abandoned = False
@@ -104,6 +106,8 @@ class LookUps:
         partition = broker.partitions.get(topic, index)
         if partition is None:
             raise ApiError(broker.partitions.absence(topic, index))
+        if self._is_of_follower and asked.timestamp == LATEST:
+            return partition.log_end(asked.current_leader_epoch)
         return partition.list_offset(asked.timestamp, self._isolation, asked.current_leader_epoch, search)
 
     def _go_on_later(

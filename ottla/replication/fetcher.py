@@ -21,6 +21,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Iterable
 from heapq import heappop, heappush
+from itertools import islice
 
 from ottla.base.errors import ApiError, ErrorCode, error_code
 from ottla.base.immutable import immutable
@@ -49,6 +50,8 @@ log = logging.getLogger("ottla.replication")
 
 RETRY_MS_MIN = 10
 UNDER_WAY_MAX = 2
+NAMED_MAX = 500
+"""A request names so many partitions at most; the leader takes some 10 us for each, and others wait for that."""
 NO_SESSION = 0
 FINAL_EPOCH = -1
 EPOCH_MAX = 0x7FFFFFFF
@@ -237,9 +240,10 @@ class Fetcher:
 
     def _named_fetch(self, *, session_epoch: int, wait_ms: int) -> FetchRequest:
         limits = self._limits()
-        changed, self._changed = self._changed, {}
+        changed = list(islice(self._changed, NAMED_MAX))
         topics: dict[bytes, FetchTopic] = {}
         for followed in changed:
+            del self._changed[followed]
             topic_id = followed.key[0]
             topic = topics.get(topic_id)
             if topic is None:
@@ -272,6 +276,7 @@ class Fetcher:
             last_fetched_epoch=asked.last_fetched_epoch,
             log_start_offset=own.log_start_offset,
             partition_max_bytes=bytes_max,
+            high_watermark=followed.partition.high_watermark,
         )
 
     def _take_forgotten(self) -> list[ForgottenTopic]:

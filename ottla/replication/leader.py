@@ -337,6 +337,9 @@ class Leader:
         if follower is None:
             message = f"broker {fetch.replica_id} has no replica of {state.topic_partition}"
             raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, message)
+        if 0 <= fetch.broker_epoch < follower.broker_epoch:
+            message = f"broker {fetch.replica_id} was registered anew after epoch {fetch.broker_epoch}"
+            raise ApiError(ErrorCode.STALE_BROKER_EPOCH, message)
         start, end = self.log.log_start_offset, self.log.log_end_offset
         if not start <= fetch.offset <= end:
             raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE, f"{state.topic_partition} reaches from {start} to {end}")

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from ottla.base.errors import ApiError, ErrorCode, StorageError
+from ottla.base.types import NO_TIMESTAMP
 from ottla.replication import reads
 from ottla.replication.follower_log import FollowerLog
 from ottla.replication.isr import IsrState
@@ -264,6 +265,37 @@ class Partition:
         except StorageError as error:
             raise self.fail(error) from error
 
+    def note_follower(
+        self, fetch: FollowerFetch, *, current_leader_epoch: int = -1, last_fetched_epoch: int = -1
+    ) -> tuple[int, int] | None:
+        """Notes the progress that a follower's Fetch shows, once for each of its requests. If its log has parted from this one, nothing is
+        noted, and the answer is where: (epoch, end offset)."""
+        leader = self.require_leading(current_leader_epoch)
+        if last_fetched_epoch >= 0:
+            diverging = reads.find_divergence(self.state, fetch.offset, last_fetched_epoch)
+            if diverging is not None:
+                return diverging
+        leader.take_progress(fetch)
+        return None
+
+    def read_beyond(
+        self,
+        offset: int,
+        bytes_max: int,
+        *,
+        min_one: bool = True,
+        current_leader_epoch: int = -1,
+        diverging_epoch: tuple[int, int] | None = None,
+    ) -> PartitionRead:
+        """Reads for a follower's Fetch, to the end of the log; nothing if its log has parted from this one (`diverging_epoch`)."""
+        self.require_leading(current_leader_epoch)
+        if diverging_epoch is not None:
+            return reads.nothing_but(self.state, diverging_epoch)
+        try:
+            return reads.read_as_follower(self.state, offset, bytes_max, min_one)
+        except StorageError as error:
+            raise self.fail(error) from error
+
     def read_as_follower(
         self,
         fetch: FollowerFetch,
@@ -272,22 +304,10 @@ class Partition:
         min_one: bool = True,
         current_leader_epoch: int = -1,
         last_fetched_epoch: int = -1,
-        is_repeated: bool = False,
     ) -> PartitionRead:
-        """Reads for a follower's Fetch. Its progress is noted, unless the same request was tried before (`is_repeated`) or its log has
-        parted from this one."""
-        leader = self.require_leading(current_leader_epoch)
-        state = self.state
-        if last_fetched_epoch >= 0:
-            diverging = reads.find_divergence(state, fetch.offset, last_fetched_epoch)
-            if diverging is not None:
-                return reads.nothing_but(state, diverging)
-        if not is_repeated:
-            leader.take_progress(fetch)
-        try:
-            return reads.read_as_follower(state, fetch.offset, bytes_max, min_one)
-        except StorageError as error:
-            raise self.fail(error) from error
+        """Both in one."""
+        diverging = self.note_follower(fetch, current_leader_epoch=current_leader_epoch, last_fetched_epoch=last_fetched_epoch)
+        return self.read_beyond(fetch.offset, bytes_max, min_one=min_one, diverging_epoch=diverging)
 
     def list_offset(
         self, timestamp: int, isolation: int, current_leader_epoch: int = -1, search: TimeSearch | None = None
@@ -299,6 +319,11 @@ class Partition:
             return reads.list_offset(self.state, leader.epoch_start_offset, timestamp, isolation, search)
         except StorageError as error:
             raise self.fail(error) from error
+
+    def log_end(self, current_leader_epoch: int = -1) -> tuple[int, int, int]:
+        """What `list_offset` answers a follower for the latest offset: (-1, log end, leader epoch)."""
+        leader = self.require_leading(current_leader_epoch)
+        return NO_TIMESTAMP, self.log.log_end_offset, leader.epoch
 
     def end_offset_for_epoch(self, leader_epoch: int, current_leader_epoch: int = -1) -> tuple[int, int]:
         """The largest epoch not above `leader_epoch` and where it ends; (-1, -1) when nothing is known of it."""

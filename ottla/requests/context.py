@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from ottla.controller.api import Controller
     from ottla.machine.host import MachineHost
     from ottla.replication.fetch_sessions import FetchSessions
+    from ottla.replication.follower_sessions import FollowerSessions
     from ottla.replication.leader import Leader
     from ottla.replication.partition import Partition
     from ottla.replication.stage_space import StageSpace
@@ -164,6 +165,9 @@ class Watch(Protocol):
 
     is_cancelled: bool
 
+    def mark(self) -> None:
+        """Has it woken soon."""
+
     def add_acknowledgement(self, leader: Leader, last_offset: int, acks: int) -> None:
         """Adds a wake for the moment when the leader acknowledges what was just appended up to `last_offset`, or cannot any more."""
 
@@ -244,3 +248,4 @@ class Broker:
     fetch_sessions: FetchSessions
     stages: StageSpace
     authorizer: Authorizer
+    follower_sessions: FollowerSessions

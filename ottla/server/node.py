@@ -31,6 +31,7 @@ from ottla.cluster.replica_fetchers import ReplicaFetchers
 from ottla.controller.api import NewTopic, TopicResult
 from ottla.controller.internal_topics import InternalTopics
 from ottla.replication.fetch_sessions import FetchSessions
+from ottla.replication.follower_sessions import FollowerSessions
 from ottla.replication.leader import Leader
 from ottla.replication.partition import Partition
 from ottla.replication.stage_space import StageSpace
@@ -197,6 +198,7 @@ class Node:
 
     def _make_broker(self) -> Broker:
         ports, config = self.ports, self.config
+        self.follower_sessions = FollowerSessions()
         return Broker(
             broker_id=config.this_broker_id,
             config=config,
@@ -219,6 +221,7 @@ class Node:
             fetch_sessions=FetchSessions(ports.random, config.max_incremental_fetch_session_cache_slots),
             stages=self.stages,
             authorizer=AllowClients(),
+            follower_sessions=self.follower_sessions,
         )
 
     def _make_partition(self, opened: Log, high_watermark: int) -> Partition:

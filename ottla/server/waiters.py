@@ -57,6 +57,7 @@ class Watch:
         return bool(self._watched)
 
     def mark(self) -> None:
+        """Has it woken soon."""
         if not self._is_marked:
             self._is_marked = True
             self._waiters.add_ready(self)

@@ -66,3 +66,31 @@ def test_a_follower_that_has_more_is_cut_where_the_logs_part() -> None:
     store.renew()  # type: ignore[attr-defined]
     nodes.until(lambda: not nodes.replica(2).is_leading and nodes.replica(2).high_watermark == 2)
     assert content(nodes.replica(2)) == content(nodes.replica(1))
+
+
+def test_a_partition_that_begins_to_follow_does_not_wait_for_the_request_under_way() -> None:
+    """Its leader's acknowledgements wait for it: a session that is idle must not hold it up."""
+    nodes = Nodes(2, "replica.fetch.wait.max.ms=20000")
+    nodes.create("idle", [1, 2])
+    nodes.settle(200)
+    before_ms = nodes.timers.clock.monotonic_ms()
+    nodes.create("t", [1, 2])
+    nodes.write("a")
+    nodes.until(lambda: nodes.replica(2).high_watermark == 1)
+    assert nodes.timers.clock.monotonic_ms() - before_ms < 1_000
+
+
+def test_a_follower_that_has_fallen_out_of_the_log_begins_where_it_starts_now() -> None:
+    nodes = Nodes(2, "log.retention.check.interval.ms=1000000")
+    nodes.create("t", [1, 2])
+    nodes.write("a", "b")
+    nodes.until(lambda: nodes.replica(2).high_watermark == 2)
+    nodes.kill(2)
+    nodes.until(lambda: nodes.leader().isr == (1,))
+    nodes.write("c", "d")
+    nodes.leader().require_leading().delete_records(4)
+    nodes.write("e")
+    nodes.start(2)
+    nodes.until(lambda: nodes.leader().isr == (1, 2))
+    replica = nodes.replica(2)
+    assert (replica.log.log_start_offset, replica.log.log_end_offset) == (4, 5)

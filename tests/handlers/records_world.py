@@ -10,6 +10,7 @@ from ottla.base.errors import ErrorCode
 from ottla.base.log_config import LogConfig
 from ottla.base.types import TopicPartition
 from ottla.replication.fetch_sessions import FetchSessions
+from ottla.replication.follower_sessions import FollowerSessions
 from ottla.replication.partition import Partition
 from ottla.replication.stage_space import StageSpace
 from ottla.requests.context import ConnectionInfo, RequestContext
@@ -66,6 +67,7 @@ class World:
             waiters=self.waiters,
             inspections=Inspections(self.threads, self.timers),
             fetch_sessions=FetchSessions(SeededRandom(1), 10),
+            follower_sessions=FollowerSessions(),
             authorizer=AllowClients(),
             stages=self.stage_space(BrokerConfig()),
         )

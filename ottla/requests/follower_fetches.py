@@ -1,0 +1,254 @@
+"""Fetch of a follower: notes how far it is, reads what it has not, and waits until there is something.
+
+An answer is due at once when a partition diverges or refuses, or when its high watermark or log start is another than the follower knows;
+so the followers' watermarks follow the leader's within a round trip. Else it waits for `min_bytes` of records. The next request of the same
+session ends a wait. Records are slices of segment files, never copied here.
+
+What a request costs depends on what it names and on what has moved (`replication/follower_sessions.py`).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ottla.base.errors import ApiError, ErrorCode
+from ottla.replication.follower_sessions import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION, FollowedPartition, FollowerSession
+from ottla.replication.partition import PartitionRead
+from ottla.requests.context import Broker, Pending, RequestContext, Watch
+from ottla.requests.rights import is_broker
+from ottla.wire.messages.fetch import (
+    EpochEndOffset,
+    FetchableTopicResponse,
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    PartitionData,
+)
+from ottla.wire.schema import maker
+
+TOPIC_IDS_SINCE = 13
+STATE_SINCE = 15
+BY_ITSELF = -1
+"""The session id of a request without a session."""
+
+make_response = maker(FetchResponse)
+make_topic = maker(FetchableTopicResponse)
+make_result = maker(PartitionData)
+
+
+def replica_of(request: RequestContext, body: FetchRequest) -> int:
+    """The follower's broker id; negative for consumers."""
+    return body.replica_state.replica_id if request.version >= STATE_SINCE else body.replica_id
+
+
+def fetch(broker: Broker, request: RequestContext, body: FetchRequest) -> FetchResponse | Pending:
+    """`handlers/fetch.py` for a request that names a replica id."""
+    if not is_broker(broker, request):
+        return FetchResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    session = _session_of(broker, request, body)
+    if isinstance(session, ErrorCode):
+        return FetchResponse(error_code=session)
+    if session is None:
+        return FetchResponse()
+    if session.end_wait is not None:
+        session.end_wait()
+    return FollowerRequest(broker, request, body, session).answer_or_wait()
+
+
+def _session_of(broker: Broker, request: RequestContext, body: FetchRequest) -> FollowerSession | ErrorCode | None:
+    """None if the request only ends a session."""
+    replica_id = replica_of(request, body)
+    broker_epoch = body.replica_state.replica_epoch if request.version >= STATE_SINCE else -1
+    known = broker.metadata.brokers.get(replica_id)
+    if known is not None and 0 <= broker_epoch < known.epoch:
+        return ErrorCode.STALE_BROKER_EPOCH
+    sessions, connection = broker.follower_sessions, request.connection
+    if body.session_epoch == FINAL_EPOCH:
+        if body.session_id != NO_SESSION:
+            sessions.close(connection)
+        return FollowerSession(BY_ITSELF, replica_id, broker_epoch) if body.topics else None
+    if body.session_epoch == INITIAL_EPOCH:
+        connection.call_when_closed(sessions, lambda _: sessions.drop(connection))
+        return sessions.open(connection, replica_id, broker_epoch)
+    return sessions.next(connection, body.session_id, body.session_epoch, broker_epoch)
+
+
+class FollowerRequest:
+    """One Fetch of a follower: tried at once, and again when a partition of its session has moved."""
+
+    __slots__ = ("_body", "_broker", "_by_ids", "_is_full", "_pending", "_session", "_watch")
+
+    def __init__(self, broker: Broker, request: RequestContext, body: FetchRequest, session: FollowerSession) -> None:
+        self._broker = broker
+        self._body = body
+        self._session = session
+        self._by_ids = request.version >= TOPIC_IDS_SINCE
+        self._is_full = body.session_epoch in (FINAL_EPOCH, INITIAL_EPOCH)
+        self._pending: Pending | None = None
+        self._watch: Watch | None = None
+
+    def answer_or_wait(self) -> FetchResponse | Pending:
+        session, body = self._session, self._body
+        session.last_fetch_ms = self._broker.clock.monotonic_ms()
+        for forgotten in body.forgotten_topics_data:
+            session.forget((forgotten.topic_id if self._by_ids else forgotten.topic, index) for index in forgotten.partitions)
+        for topic in body.topics:
+            for asked in topic.partitions:
+                self._name(topic.topic, topic.topic_id, asked)
+        if session.outside:
+            session.judge_outsiders()
+        answer = self._attempt(is_last=body.max_wait_ms <= 0)
+        if answer is None:
+            return self._wait()
+        self._end()
+        return answer
+
+    def _name(self, name: str, topic_id: bytes, asked: FetchPartition) -> None:
+        index, partitions = asked.partition, self._broker.partitions
+        partition = partitions.get_by_id(topic_id, index) if self._by_ids else partitions.get(name, index)
+        absence = ErrorCode.NONE
+        if partition is None:
+            known = partitions.topic_name(topic_id) if self._by_ids else name
+            absence = ErrorCode.UNKNOWN_TOPIC_ID if known is None else partitions.absence(known, index)
+        self._session.name((topic_id if self._by_ids else name, index), asked, partition, absence)
+
+    # Waiting
+
+    def _wait(self) -> Pending:
+        session = self._session
+        pending = self._pending = Pending()
+        watch = self._watch = self._broker.waiters.watch((), self._body.max_wait_ms, self._woken, self._give_up)
+        pending.abandon = self._abandon
+        session.wake = watch.mark
+        session.end_wait = self._give_up
+        return pending
+
+    def _woken(self) -> None:
+        answer = self._attempt(is_last=False)
+        if answer is not None:
+            self._complete(answer)
+
+    def _give_up(self) -> None:
+        """The time is over, or the follower has sent its next request."""
+        answer = self._attempt(is_last=True)
+        assert answer is not None, "the last attempt answers"
+        self._complete(answer)
+
+    def _complete(self, answer: FetchResponse) -> None:
+        pending = self._pending
+        self._end()
+        if pending is not None and not pending.is_done:
+            pending.complete(answer)
+
+    def _abandon(self) -> None:
+        """The connection is gone."""
+        self._end()
+
+    def _end(self) -> None:
+        session, watch = self._session, self._watch
+        session.wake = session.end_wait = None
+        if watch is not None:
+            watch.cancel()
+        if session.session_id == BY_ITSELF:
+            session.close()
+
+    # Answering
+
+    def _attempt(self, *, is_last: bool) -> FetchResponse | None:
+        """Looks at what is dirty; None if the request should wait for more."""
+        body, session = self._body, self._session
+        left = min(body.max_bytes, self._broker.config.fetch_max_bytes)
+        dirty, session.dirty = session.dirty, []
+        found: list[tuple[FollowedPartition, PartitionRead | ErrorCode]] = []
+        size, is_urgent = 0, is_last
+        for entry in dirty:
+            if session.followed.get(entry.key) is not entry:
+                continue
+            read = self._read(entry, left - size, size == 0)
+            if type(read) is PartitionRead and read.slice is not None:
+                size += read.slice.length
+            elif type(read) is not PartitionRead or read.diverging_epoch is not None or has_moved(entry, read):
+                is_urgent = True
+            found.append((entry, read))
+        if not is_urgent and size < body.min_bytes:
+            self._keep(found)
+            return None
+        self._broker.follower_sessions.bytes_out += size
+        return self._answer(found)
+
+    def _read(self, entry: FollowedPartition, left: int, is_first: bool) -> PartitionRead | ErrorCode:
+        partition, asked = entry.partition, entry.asked
+        if entry.error or partition is None:
+            return entry.error
+        try:
+            return partition.read_beyond(
+                asked.fetch_offset,
+                max(0, min(asked.partition_max_bytes, left)),
+                min_one=is_first,
+                current_leader_epoch=asked.current_leader_epoch,
+                diverging_epoch=entry.diverging_epoch,
+            )
+        except ApiError as error:
+            return error.code
+
+    def _keep(self, found: list[tuple[FollowedPartition, PartitionRead | ErrorCode]]) -> None:
+        """No answer yet: what has records stays dirty."""
+        for entry, read in found:
+            entry.is_dirty = type(read) is PartitionRead and read.slice is not None
+            if entry.is_dirty:
+                self._session.dirty.append(entry)
+            self._session.note_membership(entry)
+
+    def _answer(self, found: list[tuple[FollowedPartition, PartitionRead | ErrorCode]]) -> FetchResponse:
+        session, is_full = self._session, self._is_full
+        topics: dict[Any, list[PartitionData]] = {}
+        for entry, read in found:
+            entry.is_dirty = False
+            if type(read) is not PartitionRead:
+                assert isinstance(read, ErrorCode)
+                entry.is_answered = True
+                result = make_result(
+                    partition_index=entry.key[1], error_code=read, high_watermark=-1, aborted_transactions=None, records=b""
+                )
+            else:
+                is_changed = is_full or read.slice is not None or read.diverging_epoch is not None or has_moved(entry, read)
+                self._note_answered(entry, read)
+                if not is_changed:
+                    continue
+                result = data_of(entry, read)
+            topics.setdefault(entry.key[0], []).append(result)
+            session.note_membership(entry)
+        responses = [
+            make_topic(topic="" if self._by_ids else name, topic_id=name if self._by_ids else bytes(16), partitions=results)
+            for name, results in topics.items()
+        ]
+        session_id = NO_SESSION if session.session_id == BY_ITSELF else session.session_id
+        return make_response(session_id=session_id, responses=responses)
+
+    def _note_answered(self, entry: FollowedPartition, read: PartitionRead) -> None:
+        partition = entry.partition
+        entry.known_watermark, entry.known_log_start = read.high_watermark, read.log_start_offset
+        entry.is_answered = read.slice is not None or read.diverging_epoch is not None
+        if not entry.is_answered and partition is not None and entry.asked.fetch_offset < partition.log.log_end_offset:
+            entry.is_dirty = True  # there was no room for its records in this answer
+            self._session.dirty.append(entry)
+        self._session.note_membership(entry)
+
+
+def has_moved(entry: FollowedPartition, read: PartitionRead) -> bool:
+    """Whether the leader's bounds have moved beyond those that the follower knows."""
+    return read.high_watermark > entry.known_watermark or read.log_start_offset > entry.known_log_start
+
+
+def data_of(entry: FollowedPartition, read: PartitionRead) -> PartitionData:
+    result = make_result(
+        partition_index=entry.key[1],
+        high_watermark=read.high_watermark,
+        last_stable_offset=read.last_stable_offset,
+        log_start_offset=read.log_start_offset,
+        records=read.slice if read.slice is not None else b"",
+        aborted_transactions=None,
+    )
+    if read.diverging_epoch is not None:
+        result.diverging_epoch = EpochEndOffset(epoch=read.diverging_epoch[0], end_offset=read.diverging_epoch[1])
+    return result
