@@ -153,6 +153,10 @@ AlterPartitionDone = Callable[[ErrorCode, list[PartitionResult]], None]
 class Controller(Protocol):
     """The one broker that changes the cluster's metadata; on another broker every answer is NOT_CONTROLLER."""
 
+    @property
+    def is_active(self) -> bool:
+        """Whether this broker is that one."""
+
     def create_topics(self, topics: Sequence[NewTopic], validate_only: bool, done: Callable[[list[TopicResult]], None]) -> None: ...
 
     def delete_topics(self, names: Sequence[str], done: Callable[[list[TopicResult]], None]) -> None: ...

@@ -64,7 +64,7 @@ def handle(broker: Broker, request: RequestContext, body: MetadataRequest) -> Me
             answers[result.name] = _after_creation(broker, request, body, result)
         pending.complete(_response(broker, request, body, answers.values()))
 
-    broker.controller.create_topics(to_create, False, created)
+    broker.controller_route.create_topics(to_create, False, created)
     return pending
 
 

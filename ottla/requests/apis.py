@@ -44,6 +44,8 @@ class ServedApi(NamedTuple):
     """Bytes behind the end of the request are passed over."""
     has_file_slices: bool = False
     """Its answers carry slices of files."""
+    is_forwarded: bool = False
+    """For the controller: a broker that is not the controller forwards it (KIP-590)."""
     is_dropped_when_parked: bool = False
     """A request that waits for its answer keeps nothing of what was decoded."""
 
@@ -100,8 +102,8 @@ TABLE: dict[int, ServedApi] = {
         _line("ListGroups", DESCRIBE_CLUSTER, DESCRIBE_GROUP),
         _line("SaslHandshake", is_before_authentication=True),
         _line("ApiVersions", is_before_authentication=True),
-        _line("CreateTopics", CREATE_CLUSTER, CREATE_TOPIC, DESCRIBE_CONFIGS[0]),
-        _line("DeleteTopics", DELETE_TOPIC, DESCRIBE_TOPIC),
+        _line("CreateTopics", CREATE_CLUSTER, CREATE_TOPIC, DESCRIBE_CONFIGS[0], is_forwarded=True),
+        _line("DeleteTopics", DELETE_TOPIC, DESCRIBE_TOPIC, is_forwarded=True),
         _line("DeleteRecords", DELETE_TOPIC),
         _line("InitProducerId", WRITE_TRANSACTIONAL_ID, TWO_PHASE_COMMIT, IDEMPOTENT_WRITE, WRITE_TOPIC),
         _line("OffsetForLeaderEpoch", CLUSTER_ACTION, DESCRIBE_TOPIC),
@@ -112,26 +114,27 @@ TABLE: dict[int, ServedApi] = {
         _line("TxnOffsetCommit", WRITE_TRANSACTIONAL_ID, READ_GROUP, READ_TOPIC),
         # segmentio's kafka-go leaves one byte behind a DescribeAcls request.
         _line("DescribeAcls", DESCRIBE_CLUSTER, may_have_stray_bytes=True),
-        _line("CreateAcls", ALTER_CLUSTER),
-        _line("DeleteAcls", ALTER_CLUSTER),
+        _line("CreateAcls", ALTER_CLUSTER, is_forwarded=True),
+        _line("DeleteAcls", ALTER_CLUSTER, is_forwarded=True),
         _line("DescribeConfigs", *DESCRIBE_CONFIGS),
-        _line("AlterConfigs", *ALTER_CONFIGS),
+        _line("AlterConfigs", *ALTER_CONFIGS, is_forwarded=True),
         _line("AlterReplicaLogDirs", ALTER_CLUSTER),
         _line("DescribeLogDirs", DESCRIBE_CLUSTER),
         _line("SaslAuthenticate", is_before_authentication=True),
-        _line("CreatePartitions", ALTER_TOPIC),
+        _line("CreatePartitions", ALTER_TOPIC, is_forwarded=True),
         _line("DeleteGroups", DELETE_GROUP),
-        _line("ElectLeaders", ALTER_CLUSTER),
-        _line("IncrementalAlterConfigs", *ALTER_CONFIGS),
-        _line("AlterPartitionReassignments", ALTER_CLUSTER),
-        _line("ListPartitionReassignments", DESCRIBE_CLUSTER),
+        _line("ElectLeaders", ALTER_CLUSTER, is_forwarded=True),
+        _line("IncrementalAlterConfigs", *ALTER_CONFIGS, is_forwarded=True),
+        _line("AlterPartitionReassignments", ALTER_CLUSTER, is_forwarded=True),
+        _line("ListPartitionReassignments", DESCRIBE_CLUSTER, is_forwarded=True),
         _line("OffsetDelete", DELETE_GROUP, READ_TOPIC),
         _line("DescribeClientQuotas", DESCRIBE_CONFIGS[1]),
-        _line("AlterClientQuotas", ALTER_CONFIGS[1]),
+        _line("AlterClientQuotas", ALTER_CONFIGS[1], is_forwarded=True),
         _line("DescribeUserScramCredentials", DESCRIBE_CLUSTER),
         _line("DescribeQuorum", DESCRIBE_CLUSTER),
         _line("AlterPartition", CLUSTER_ACTION, is_advertised=False),
-        _line("UpdateFeatures", ALTER_CLUSTER),
+        _line("UpdateFeatures", ALTER_CLUSTER, is_forwarded=True),
+        _line("Envelope", CLUSTER_ACTION, is_advertised=False),
         _line("DescribeCluster", DESCRIBE_CLUSTER),
         _line("DescribeProducers", READ_TOPIC),
         _line("DescribeTransactions", DESCRIBE_TRANSACTIONAL_ID, DESCRIBE_TOPIC),

@@ -223,6 +223,14 @@ class ControlRequests(Protocol):
         """Carries out LeaderAndIsr, StopReplica or UpdateMetadata in their newest versions; `done` gets the answer's code."""
 
 
+class ForwardedRequests(Protocol):
+    """Executes requests of clients that another broker has forwarded (`server/dispatch.py`)."""
+
+    def execute_forwarded(self, request: bytes, client: ConnectionInfo, done: Callable[[bytes], None]) -> None:
+        """Calls `done` with the answer's bytes. Raises `ApiError` for a request that is not for the controller, `WireError` for a
+        malformed one."""
+
+
 @dataclass(slots=True)
 class Broker:
     """Everything that handlers may use; filled once by `server/node.py`."""
@@ -234,7 +242,11 @@ class Broker:
     random: Random
     metadata: ClusterMetadata
     controller: Controller
+    """This broker's: requests that were sent or forwarded to it."""
+    controller_route: Controller
+    """The controller wherever it is: what this broker needs of it."""
     control: ControlRequests
+    forwarded: ForwardedRequests
     partitions: Partitions
     groups: GroupCoordinators
     transactions: TransactionCoordinators

@@ -8,6 +8,16 @@ ANONYMOUS = "User:ANONYMOUS"
 """The principal of a connection that has not authenticated."""
 
 
+def split_principal(principal: str) -> tuple[str, str]:
+    """Type and name, which travel apart."""
+    kind, _, name = principal.partition(":")
+    return kind, name
+
+
+def join_principal(kind: str, name: str) -> str:
+    return f"{kind}:{name}"
+
+
 class Requester(Protocol):
     """Where a request comes from, as an authorizer sees it."""
 

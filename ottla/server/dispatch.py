@@ -13,9 +13,10 @@ from collections.abc import Callable
 from struct import Struct
 from typing import Any
 
-from ottla.base.errors import WireError
+from ottla.base.errors import ApiError, ErrorCode, WireError
 from ottla.requests.apis import ServedApi
-from ottla.requests.context import Broker, Pending, RequestContext
+from ottla.requests.context import Broker, ConnectionInfo, Pending, RequestContext
+from ottla.requests.forwarding import Forwarder
 from ottla.requests.levels import served
 from ottla.requests.pieces import has_many_items
 from ottla.server.connection import Connection
@@ -24,7 +25,7 @@ from ottla.server.receive_buffer import SHARED_BYTES
 from ottla.server.route import ANY_BYTES, Route
 from ottla.server.waiters import Waiters
 from ottla.wire.decoding import ManyObjects
-from ottla.wire.framing import API_VERSIONS, has_client_id
+from ottla.wire.framing import API_VERSIONS, FRAME_SIZE_BYTES, has_client_id, read_request_header
 from ottla.wire.primitives import read_skipped_tags
 
 read_header = Struct(">hhih").unpack_from
@@ -36,8 +37,10 @@ TURN_NS = 10_000_000
 class Dispatcher:
     """Executes the request frames of all connections."""
 
-    def __init__(self, broker: Broker, waiters: Waiters) -> None:
+    def __init__(self, broker: Broker, waiters: Waiters, forwarder: Forwarder | None = None) -> None:
+        """`forwarder`: None where this broker is the controller."""
         self._broker = broker
+        self._forwarder = forwarder
         self._waiters = waiters
         self.routes: dict[int, Route] = {}
         self.long_requests = LongRequests(broker.clock, broker.timers)
@@ -142,6 +145,8 @@ class Dispatcher:
         handle = module.handle
         if api.is_extension:
             handle = for_extended_connections(key, handle)
+        if api.is_forwarded and self._forwarder is not None:
+            handle = self._forwarder.forwarding(api, version, handle)
         if not api.min_version <= version <= api.max_version:
             if key != API_VERSIONS:
                 raise WireError(f"version {version} of api key {key} is outside {api.min_version}..{api.max_version}")
@@ -154,6 +159,26 @@ class Dispatcher:
             route.plain_bytes_max = ANY_BYTES
         self.routes[key << 16 | version] = route
         return route
+
+    def execute_forwarded(self, request: bytes, client: ConnectionInfo, done: Callable[[bytes], None]) -> None:
+        """A request of a client of another broker: `done` gets the answer without its size. Raises `ApiError`, `WireError`."""
+        frame = memoryview(request)
+        key, version, correlation_id, client_id, at = read_request_header(frame)
+        api = served(self._broker.config.ottla_advertise_level).get(key)
+        if api is None or not api.is_forwarded or not api.min_version <= version <= api.max_version:
+            raise ApiError(ErrorCode.INVALID_REQUEST, f"version {version} of api key {key} is not for the controller")
+        route = self.routes.get(key << 16 | version) or self._route(key, version)
+        body, end = route.decode(frame, at)
+        route.check_end(end, len(frame))
+        response = route.handle(self._broker, RequestContext(version, client_id, client), body)
+
+        def answer(found: Any) -> None:
+            done(bytes(route.write(found, correlation_id)[FRAME_SIZE_BYTES:]))
+
+        if isinstance(response, Pending):
+            response.then(answer)
+        else:
+            answer(response)
 
     def _name_client(self, connection: Connection, frame: memoryview, length: int) -> None:
         """Remembers the client id, which is the same in every request of a connection."""

@@ -20,6 +20,7 @@ from ottla.base.errors import DamagedLogError, ErrorCode, StorageError
 from ottla.base.ports import Peers, Ports
 from ottla.base.types import GROUP_METADATA_TOPIC, SHARE_GROUP_STATE_TOPIC, TRANSACTION_STATE_TOPIC
 from ottla.cluster.control_inbox import ControlInbox
+from ottla.cluster.controller_route import ControllerRoute
 from ottla.cluster.isr_changes import IsrChanges, Key
 from ottla.cluster.member import ClusterMember
 from ottla.cluster.messenger import PeerMessenger
@@ -35,7 +36,8 @@ from ottla.replication.follower_sessions import FollowerSessions
 from ottla.replication.leader import Leader
 from ottla.replication.partition import Partition
 from ottla.replication.stage_space import StageSpace
-from ottla.requests.context import Broker
+from ottla.requests.context import Broker, ConnectionInfo
+from ottla.requests.forwarding import Forwarder
 from ottla.security.authorizer import AllowClients
 from ottla.server.closing import CleanStop
 from ottla.server.coordinator_hosts import CoordinatorHosts, GroupHosts, ShareStateHosts, TransactionHosts
@@ -110,7 +112,7 @@ class Node:
         self._make_coordinators()
         self._make_controller()
         self.broker = self._make_broker()
-        self.dispatcher = Dispatcher(self.broker, self.waiters)
+        self.dispatcher = Dispatcher(self.broker, self.waiters, Forwarder(self.route))
         self.listeners = Listeners(
             ports.network, config, self.dispatcher, self.storage_failed, on_broken_invariant, connections_max=connections_max
         )
@@ -186,12 +188,16 @@ class Node:
             remote=PeerMessenger(self.peers, ports.timers, self._is_current),
         )  # fmt: skip
         self.controller = self.member.controller
+        self.route = ControllerRoute(
+            self.controller, broker_id=config.this_broker_id, metadata=self.metadata, peers=self.peers, timers=ports.timers,
+            timeout_ms=lambda: config.request_timeout_ms,
+        )  # fmt: skip
         self.isr_changes = IsrChanges(
-            self.controller, broker_id=config.this_broker_id, broker_epoch=self._broker_epoch, leader_of=self._leader_of,
+            self.route, broker_id=config.this_broker_id, broker_epoch=self._broker_epoch, leader_of=self._leader_of,
             timers=ports.timers,
         )  # fmt: skip
         self._propose_isr = self.isr_changes.propose
-        self.internal_topics = InternalTopics(self.controller, self.metadata, config)
+        self.internal_topics = InternalTopics(self.route, self.metadata, config)
 
     def _is_current(self, broker_id: int, message: ControlMessage) -> bool:
         return self.member.is_current(broker_id, message)
@@ -207,7 +213,9 @@ class Node:
             random=ports.random,
             metadata=self.metadata,
             controller=self.controller,
+            controller_route=self.route,
             control=ControlInbox(self.member.receiver),
+            forwarded=self,
             partitions=self.partitions,
             groups=self.groups,
             transactions=self.transactions,
@@ -273,7 +281,7 @@ class Node:
                     log.error("topic %s was not created: %s", result.name, result.message or result.error.name)
 
         if wanted:
-            self.controller.create_topics(wanted, False, created)
+            self.route.create_topics(wanted, False, created)
 
     def reachable_host(self, host: str) -> str:
         """The address to advertise for a listener on `host` when none is set: one that clients can connect to."""
@@ -323,6 +331,10 @@ class Node:
         self.replicas.mark_offline(stopped)
 
     # For the parts
+
+    def execute_forwarded(self, request: bytes, client: ConnectionInfo, done: Callable[[bytes], None]) -> None:
+        """`requests.context.ForwardedRequests`."""
+        self.dispatcher.execute_forwarded(request, client, done)
 
     def _remove_later(self, path: str, delay_ms: int) -> None:
         self.housekeeping.remove_tree_later(path, delay_ms)

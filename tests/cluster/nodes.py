@@ -1,7 +1,7 @@
 """Several production nodes in one process: real logs on disks in memory, a simulated network, one model of ZooKeeper, manual time.
 
-Registration, election, the controller and replication are the production code. The controller's messages to other brokers are calls, and
-so is a leader's way to the controller; fetches go over the network.
+Registration, election, the controller, its messages and replication are the production code; everything between brokers goes over the
+network.
 """
 
 from __future__ import annotations
@@ -10,25 +10,24 @@ import random
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ottla.base.cluster_metadata import BrokerMetadata
 from ottla.base.config import load
-from ottla.base.control_messages import ControlMessage
 from ottla.base.errors import ErrorCode
 from ottla.base.ports import Ports
 from ottla.base.types import TopicPartition
-from ottla.controller.api import IsrChangeRequest, NewTopic, TopicResult
+from ottla.controller.api import NewTopic, TopicResult
 from ottla.replication.leader import AppendResult
 from ottla.replication.partition import Partition
 from ottla.server.log_directories import LogDirectoryState
 from ottla.server.node import Node
 from ottla.wire.records import Record, encode_batch
+from ottla.wire.schema import Request
 from tests.fakes.disk import MemDisk
 from tests.fakes.memory_store import MemoryStore
 from tests.fakes.randomness import SeededRandom
 from tests.fakes.timers import ManualTimers
 from tests.sim.broker import store_model
 from tests.sim.machine import LifeThreads, LifeTimers
-from tests.sim.network import Host, SimNetwork
+from tests.sim.network import Call, Host, SimNetwork
 
 LISTENER, PORT = "PLAINTEXT", 9092
 DIRECTORY = "/data"
@@ -39,7 +38,7 @@ def host_of(broker_id: int) -> str:
 
 
 class ClusterNode(Node):
-    """A node to which the controller's messages come by calls."""
+    """A node that knows brokers by their addresses."""
 
     def __init__(self, world: Nodes, ports: Ports, *assignments: str, broker_id: int) -> None:
         self.world = world
@@ -47,8 +46,6 @@ class ClusterNode(Node):
         config = load(assignments=(*basis, *assignments))[0]
         super().__init__(ports, config, [LogDirectoryState(ports.disk, DIRECTORY)], on_broken_invariant=fail)
         self.listeners.on_arrival = self._arrived
-        self.member._remote = world
-        self.isr_changes.controller = world
 
     def _arrived(self, listener: str, local_host: str, peer_host: str) -> None:
         """Brokers are known by their addresses."""
@@ -61,7 +58,7 @@ def fail(error: AssertionError) -> None:
 
 
 class Nodes:
-    """The cluster; also `BrokerMessenger` and the controller's interface for all of its brokers."""
+    """The cluster."""
 
     def __init__(self, count: int, *assignments: str) -> None:
         self.timers = ManualTimers()
@@ -118,21 +115,24 @@ class Nodes:
             assert self.timers.clock.monotonic_ms() < end_ms, "it does not come about"
             self.settle(1)
 
-    # Messages
+    # Clients
 
-    def send(self, broker: BrokerMetadata, message: ControlMessage, done: Callable[[ErrorCode], object]) -> None:
-        node = self.nodes.get(broker.broker_id)
-        if node is None:
-            done(ErrorCode.NETWORK_EXCEPTION)
-        else:
-            node.member.receiver.receive(message, done)
+    def send(self, broker_id: int, body: Request, version: int | None = None) -> list[Any]:
+        """Sends a client's request; the list has the answer when it has come."""
+        answers: list[Any] = []
+        call = Call(None, type(body).VERSIONS[1] if version is None else version, lambda: body, TopicPartition("", 0))
+        self.network.send(call, host_of(broker_id), answers.append)
+        return answers
 
-    def alter_partition(self, broker_id: int, broker_epoch: int, changes: Sequence[IsrChangeRequest], done: Callable[..., None]) -> None:
-        for node in self.nodes.values():
-            if node.controller.is_active:
-                node.controller.alter_partition(broker_id, broker_epoch, changes, done)
-                return
-        done(ErrorCode.NOT_CONTROLLER, [])
+    def ask(self, broker_id: int, body: Request, version: int | None = None) -> Any:
+        answers = self.send(broker_id, body, version)
+        self.until(lambda: answers)
+        return answers[0]
+
+    @property
+    def controller_id(self) -> int:
+        (active,) = (broker_id for broker_id, node in self.nodes.items() if node.controller.is_active)
+        return active
 
     # Topics
 

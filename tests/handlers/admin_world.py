@@ -47,6 +47,7 @@ class AdminWorld:
             config=self.cluster.config,
             metadata=self.cluster.cache,
             controller=self.cluster.loop,
+            controller_route=self.cluster.loop,
             control=ControlInbox(self.cluster.member.receiver),
             partitions=None,
             authorizer=authorizer if authorizer is not None else AllowClients(),

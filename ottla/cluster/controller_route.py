@@ -1,0 +1,211 @@
+"""The way to the controller, wherever it is: `api.Controller` for this broker's own needs.
+
+While this broker is the controller, and where there is no other broker, every request is a call. Else AlterPartition, ControlledShutdown
+and the creation of topics (internal ones, and those that a client's metadata request creates) go as requests to the broker that the
+metadata names as the controller. What clients ask of the controller is forwarded whole (`requests/forwarding.py`); here the answer to
+that is NOT_CONTROLLER, as a broker gives it that cannot reach the controller.
+
+`ask` sends a request again after lost connections and after NOT_CONTROLLER, with rising pauses, until its time is over: meanwhile another
+controller is elected, and this broker learns which. A request may so be executed twice, as with Kafka's own way to the controller.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ottla.base.cluster_metadata import ClusterMetadata
+from ottla.base.errors import ErrorCode, error_code
+from ottla.base.ports import CONTROL_LANE, DEFAULT_LANE, Peers, Timers
+from ottla.controller.api import (
+    AlterPartitionDone,
+    ConfigRequest,
+    ConfigResult,
+    ElectionType,
+    IsrChangeRequest,
+    NewPartitions,
+    NewTopic,
+    PartitionResult,
+    QuotaRequest,
+    QuotaResult,
+    Reassignment,
+    TopicResult,
+)
+from ottla.controller.local_controller import LocalController
+
+log = logging.getLogger("ottla.cluster")
+
+RETRY_FIRST_MS = 10
+RETRY_MAX_MS = 500
+NOT_TAKEN = frozenset({ErrorCode.NOT_CONTROLLER, ErrorCode.CLUSTER_AUTHORIZATION_FAILED})
+"""Answers of a broker that has not executed the request: it is not the controller, or does not take this one for a broker yet."""
+
+WholeCode = Callable[[Any], int]
+"""The error code of a whole answer."""
+
+
+class Asking:
+    """One request on its way to the controller; `cancel` ends the attempts."""
+
+    def __init__(
+        self,
+        route: ControllerRoute,
+        request: Any,
+        whole_code: WholeCode,
+        answered: Callable[[Any], object],
+        here: Callable[[], object],
+        timeout_ms: int,
+        lane: str,
+    ) -> None:
+        self._route = route
+        self._request = request
+        self._whole_code = whole_code
+        self._answered = answered
+        self._here = here
+        self._lane = lane
+        self._pause_ms = RETRY_FIRST_MS
+        self._deadline = route.timers.call_later(timeout_ms, self._answer_here)
+        self.is_over = False
+
+    def cancel(self) -> None:
+        self.is_over = True
+        self._deadline.cancel()
+
+    def attempt(self) -> None:
+        if self.is_over:
+            return
+        route = self._route
+        if route.is_here:
+            self._answer_here()
+        else:
+            route.peers.send(route.metadata.controller_id, self._request, self._on_answer, lane=self._lane)
+
+    def _on_answer(self, response: Any, code: int) -> None:
+        if self.is_over:
+            return
+        if not code and error_code(self._whole_code(response)) not in NOT_TAKEN:
+            self.cancel()
+            self._answered(response)
+            return
+        pause_ms, self._pause_ms = self._pause_ms, min(2 * self._pause_ms, RETRY_MAX_MS)
+        self._route.timers.call_later(pause_ms, self.attempt)
+
+    def _answer_here(self) -> None:
+        self.cancel()
+        self._here()
+
+
+class ControllerRoute:
+    """`api.Controller`: this broker's controller while it is elected, else another broker's."""
+
+    def __init__(
+        self,
+        local: LocalController,
+        *,
+        broker_id: int,
+        metadata: ClusterMetadata,
+        peers: Peers,
+        timers: Timers,
+        timeout_ms: Callable[[], int],
+    ) -> None:
+        """`timeout_ms`: how long requests of this broker itself are tried."""
+        self.local = local
+        self.metadata = metadata
+        self.peers = peers
+        self.timers = timers
+        self._broker_id = broker_id
+        self._timeout_ms = timeout_ms
+
+    @property
+    def is_active(self) -> bool:
+        """Whether this broker is the controller."""
+        return self.local.is_active
+
+    @property
+    def is_here(self) -> bool:
+        """Whether requests are answered here: this broker is the controller, or knows no other."""
+        return self.local.is_active or self.metadata.brokers.keys() <= {self._broker_id}
+
+    def ask(
+        self,
+        request: Any,
+        whole_code: WholeCode,
+        answered: Callable[[Any], object],
+        here: Callable[[], object],
+        *,
+        timeout_ms: int | None = None,
+        lane: str = DEFAULT_LANE,
+    ) -> Asking:
+        """Calls `answered` with the controller's answer; or `here`, if this broker has become the controller or the time is over."""
+        asking = Asking(self, request, whole_code, answered, here, self._timeout_ms() if timeout_ms is None else timeout_ms, lane)
+        asking.attempt()
+        return asking
+
+    # The requests of this broker
+
+    def alter_partition(self, broker_id: int, broker_epoch: int, changes: Sequence[IsrChangeRequest], done: AlterPartitionDone) -> None:
+        """One attempt: its sender tries again, with what it wants by then."""
+        if self.is_here:
+            self.local.alter_partition(broker_id, broker_epoch, changes, done)
+            return
+        from ottla.cluster.controller_requests import alter_partition_request, partition_results
+
+        def answered(response: Any, code: int) -> None:
+            if response is None:
+                done(error_code(code), [])
+            else:
+                done(error_code(response.error_code), partition_results(response, self.metadata))
+
+        request = alter_partition_request(broker_id, broker_epoch, changes)
+        self.peers.send(self.metadata.controller_id, request, answered, lane=CONTROL_LANE)
+
+    def controlled_shutdown(self, broker_id: int, broker_epoch: int, done: Callable[[ErrorCode, list[tuple[str, int]]], None]) -> None:
+        def here() -> None:
+            self.local.controlled_shutdown(broker_id, broker_epoch, done)
+
+        if self.is_here:
+            here()
+            return
+        from ottla.wire.messages.controlled_shutdown import ControlledShutdownRequest
+
+        def answered(response: Any) -> None:
+            remaining = [(left.topic_name, left.partition_index) for left in response.remaining_partitions]
+            done(error_code(response.error_code), remaining)
+
+        request = ControlledShutdownRequest(broker_id=broker_id, broker_epoch=broker_epoch)
+        self.ask(request, lambda response: response.error_code, answered, here, lane=CONTROL_LANE)
+
+    def create_topics(self, topics: Sequence[NewTopic], validate_only: bool, done: Callable[[list[TopicResult]], None]) -> None:
+        def here() -> None:
+            self.local.create_topics(topics, validate_only, done)
+
+        if self.is_here:
+            here()
+            return
+        from ottla.cluster.controller_requests import create_topics_request, refusal_of_all, topic_results
+
+        request = create_topics_request(topics, validate_only, self._timeout_ms())
+        self.ask(request, refusal_of_all, lambda response: done(topic_results(response, topics)), here)
+
+    # What only clients ask, whose requests are forwarded whole
+
+    def delete_topics(self, names: Sequence[str], done: Callable[[list[TopicResult]], None]) -> None:
+        self.local.delete_topics(names, done)
+
+    def create_partitions(self, topics: Sequence[NewPartitions], validate_only: bool, done: Callable[[list[TopicResult]], None]) -> None:
+        self.local.create_partitions(topics, validate_only, done)
+
+    def alter_configs(self, requests: Sequence[ConfigRequest], validate_only: bool, done: Callable[[list[ConfigResult]], None]) -> None:
+        self.local.alter_configs(requests, validate_only, done)
+
+    def alter_quotas(self, requests: Sequence[QuotaRequest], validate_only: bool, done: Callable[[list[QuotaResult]], None]) -> None:
+        self.local.alter_quotas(requests, validate_only, done)
+
+    def elect_leaders(
+        self, kind: ElectionType, partitions: Sequence[tuple[str, int]] | None, done: Callable[[list[PartitionResult]], None]
+    ) -> None:
+        self.local.elect_leaders(kind, partitions, done)
+
+    def alter_reassignments(self, requests: Sequence[Reassignment], done: Callable[[list[PartitionResult]], None]) -> None:
+        self.local.alter_reassignments(requests, done)
