@@ -63,7 +63,7 @@ from tests.clients.wire_client import In, WireClient, error_codes
 
 TOPIC_RESOURCE, CLUSTER_NAME = 2, "kafka-cluster"
 NEVER_EXPIRES_MS = 60_000
-ONLY_FROM_BROKERS = {4, 5, 6, 7, 27, 56, 83, 84, 85, 86, 87}
+ONLY_FROM_BROKERS = {4, 5, 6, 7, 27, 56, 58, 83, 84, 85, 86, 87}
 
 # What a right answer may say besides NONE.
 MAY_ANSWER: dict[int, set[ErrorCode]] = {
@@ -507,6 +507,13 @@ def _alter_partition(world: World, make: In, cls: Any) -> Any:
     state = make(alter_partition.BrokerState, broker_id=1, broker_epoch=1)
     partition = make(alter_partition.PartitionData, partition_index=0, leader_epoch=0, new_isr=[1], new_isr_with_epochs=[state])
     return make(cls, broker_id=1, broker_epoch=1, topics=[make(alter_partition.TopicData, topic_id=world.topic_id, partitions=[partition])])
+
+
+@api(58)
+def _envelope(_world: World, make: In, cls: Any) -> Any:
+    """With a request that is not for the controller."""
+    principal = bytes.fromhex("0000 05 55736572 02 61 00 00")
+    return make(cls, request_data=bytes(20), request_principal=principal, client_host_address=bytes(4))
 
 
 @api(57)

@@ -81,6 +81,7 @@ KAFKA: dict[str, set[tuple[str, str]]] = {
     "DescribeQuorum": {("DESCRIBE", CLUSTER)},
     "AlterPartition": {("CLUSTER_ACTION", CLUSTER)},
     "UpdateFeatures": {("ALTER", CLUSTER)},
+    "Envelope": {("CLUSTER_ACTION", CLUSTER)},
     "DescribeCluster": {("DESCRIBE", CLUSTER)},
     "DescribeProducers": {("READ", TOPIC)},
     "DescribeTransactions": {("DESCRIBE", TRANSACTIONAL_ID)},
