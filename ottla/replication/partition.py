@@ -133,7 +133,8 @@ class Partition:
         """Starts a term of leadership, or takes a new ISR or replica set within the same epoch. `now_ms` is monotonic. While there are
         `eligible` replicas the watermark stands still (KIP-966).
 
-        A request that repeats or is older than what is known of this epoch changes nothing: a proposal that is pending stays so. Raises
+        A request that repeats or is older than what is known of this epoch changes nothing: a proposal that is pending stays so. Only the
+        replica set is taken from a state whose ISR is known already: the controller's answer to a proposal does not name it. Raises
         `ApiError` FENCED_LEADER_EPOCH for an older epoch, INVALID_REQUEST for an ISR without this broker.
         """
         state, leader = self.state, self.leader
@@ -141,7 +142,10 @@ class Partition:
         if state.broker_id not in isr:
             raise ApiError(ErrorCode.INVALID_REQUEST, f"{self.topic_partition}: a leader outside of its ISR {isr} (I9)")
         is_same_term = leader is not None and leader.epoch == leader_epoch
-        if is_same_term and partition_epoch <= state.partition_epoch:
+        if leader is not None and is_same_term and partition_epoch <= state.partition_epoch:
+            if partition_epoch == state.partition_epoch and tuple(replicas) != state.replicas:
+                state.replicas = tuple(replicas)
+                leader.on_assigned(now_ms)
             return
         state.assign(
             leader_id=state.broker_id, leader_epoch=leader_epoch, partition_epoch=partition_epoch,

@@ -134,6 +134,20 @@ def test_a_repeated_request_keeps_a_pending_isr_and_a_newer_one_ends_it(open_log
     assert partition.isr_state == IsrState(members=(1, 2, 3))
 
 
+def test_a_state_whose_isr_was_answered_already_still_brings_its_replicas(open_log: OpenLog) -> None:
+    """A move of replicas begins between a leader's proposal and its answer: the answer has the move's partition epoch, not its replicas."""
+    partition = three(open_log, isr=(1, 2))
+    fetch(partition, 3, 0)
+    leader = partition.require_leading()
+    leader.on_isr_answer([1, 2], leader_epoch=4, partition_epoch=11)
+    partition.become_leader(leader_epoch=4, partition_epoch=11, replicas=[4, 1, 2, 3], isr=[1, 2], now_ms=0)
+    assert partition.state.replicas == (4, 1, 2, 3) and sorted(leader.followers) == [2, 3, 4]
+    fetch(partition, 4, 0)
+    pending = partition.isr_state
+    partition.become_leader(leader_epoch=4, partition_epoch=10, replicas=[1, 2, 3], isr=[1, 2], now_ms=0)
+    assert partition.state.replicas == (4, 1, 2, 3) and partition.isr_state is pending
+
+
 # Several replicas
 
 
