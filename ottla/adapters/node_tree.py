@@ -107,14 +107,15 @@ class NodeTree:
         changed: dict[str, WatchEvent] = {}
         changed_parents: dict[str, None] = {}
         for path, node in staged.nodes.items():
-            was_there = path in self._nodes
+            before = self._nodes.get(path)
+            is_replaced = before is not None and node is not None and before.czxid != node.czxid
             if node is not None:
                 self._put(path, node)
-                changed[path] = WatchEvent.CHANGED if was_there else WatchEvent.CREATED
-            elif was_there:
+                changed[path] = WatchEvent.CREATED if before is None else WatchEvent.DELETED if is_replaced else WatchEvent.CHANGED
+            elif before is not None:
                 self._remove(path)
                 changed[path] = WatchEvent.DELETED
-            if was_there != (node is not None):
+            if is_replaced or (before is None) != (node is None):
                 changed_parents[parent_of(path)] = None
         self._sequences.update((path, number) for path, number in staged.sequences.items() if path in self._nodes)
         return [*self._ring_nodes(changed), *self._ring_parents(changed_parents, changed)]
