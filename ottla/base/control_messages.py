@@ -101,5 +101,8 @@ class ReplicaListener(Protocol):
     def on_update_metadata(self, topics: Sequence[str], removed: Sequence[str]) -> None:
         """Called when metadata has changed: of `topics`, which are changed or new, and of `removed`, which no longer exist."""
 
+    def on_session_expired(self) -> None:
+        """Stops leading at once, until the controller says anew what this broker leads: others may lead it already."""
+
     def on_configs(self, resource_type: int, name: str) -> None:
         """Called when the settings of a topic, a broker or a group have changed; they stand in the metadata."""

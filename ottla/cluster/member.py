@@ -13,6 +13,7 @@ from ottla.base.cluster_metadata import ALL_BROKERS, CONFIG_BROKER, BrokerMetada
 from ottla.base.config import BrokerConfig
 from ottla.base.control_messages import BrokerMessenger, ControlMessage, ReplicaListener
 from ottla.base.errors import ErrorCode
+from ottla.base.lease import Lease
 from ottla.base.ports import Clock, MetadataStore, Random, Timers
 from ottla.base.store_retries import StoreRetries
 from ottla.cluster.control import ControlReceiver
@@ -53,8 +54,10 @@ class ClusterMember:
         self._store = store
         self._config = config
         self._clock = clock
+        self._replicas = replicas
         self._remote = remote if remote is not None else NoOtherBrokers()
         self._retries = StoreRetries(store, timers)
+        self.lease = Lease(store, clock, timers)
         self._on_registered: Callable[[], object] | None = None
         self._on_ready: Callable[[], object] | None = None
         self.receiver = ControlReceiver(
@@ -62,7 +65,7 @@ class ClusterMember:
             on_roles_taken=self._roles_taken,
         )  # fmt: skip
         self.controller = LocalController(
-            store=store, retries=self._retries, config=config, clock=clock, random=random, messenger=self,
+            store=store, retries=self._retries, lease=self.lease, config=config, clock=clock, random=random, messenger=self,
             is_own_broker_new=lambda: self.receiver.is_new_to_controllers, later=later,
         )  # fmt: skip
 
@@ -77,7 +80,7 @@ class ClusterMember:
             retries=self._retries,
             registrar=Registrar(self._store, self._retries, self._clock, registration),
             on_registered=self._registered,
-            on_expired=lambda: None,
+            on_expired=self._replicas.on_session_expired,
         )
         self.session.begin(refused)
 

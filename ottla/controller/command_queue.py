@@ -7,6 +7,7 @@ that the decision read. What may come back:
 - taken: the changes hold and are announced; the next part of the plan, or the answer.
 - another epoch, or an expired session: the controller resigns; nothing is written any more, all waiting commands get NOT_CONTROLLER.
 - another version: the state is read anew and the command decided again, `ATTEMPTS_MAX` times at most.
+- late, when the session may be over: nothing is known of the answer's worth; the queue is closed.
 - unknown: first a write that only checks the epoch, which the store orders behind the one whose answer was lost; then the nodes of the
   write are read. If they are as it leaves them it counts as taken; if not, the state is read anew and the command decided again.
 """
@@ -60,8 +61,10 @@ class CommandQueue:
         on_applied: Callable[[Sequence[Change], Mapping[str, TopicMetadata | None]], object],
         read_state: Callable[[Callable[[ClusterState], object]], object],
         resign: Callable[[StoreResult], object],
+        may_act: Callable[[], bool],
     ) -> None:
-        """`on_applied` gets the changes and the topics as they were before; `read_state` reads everything anew."""
+        """`on_applied` gets the changes and the topics as they were before; `read_state` reads everything anew. `may_act` is asked before
+        each step; where it says no it has closed the queue."""
         self.state = ClusterState()
         self.is_open = False
         self._store = store
@@ -70,6 +73,7 @@ class CommandQueue:
         self._on_applied = on_applied
         self._read_state = read_state
         self._resign = resign
+        self._may_act = may_act
         self._queue: deque[Command] = deque()
         self._current: Command | None = None
         self._is_running = False
@@ -91,7 +95,7 @@ class CommandQueue:
             command.failed(ErrorCode.NOT_CONTROLLER)
 
     def submit(self, command: Command, *, is_urgent: bool = False) -> None:
-        if not self.is_open:
+        if not self.is_open or not self._may_act():
             command.failed(ErrorCode.NOT_CONTROLLER)
         elif is_urgent:
             self._queue.appendleft(command)
@@ -108,7 +112,7 @@ class CommandQueue:
             return
         self._is_running = True
         try:
-            while self._queue and self._current is None:
+            while self._queue and self._current is None and self._may_act():
                 self._begin(self._queue.popleft())
         finally:
             self._is_running = False
@@ -134,7 +138,7 @@ class CommandQueue:
         part, term = plan.parts[index], self._term
 
         def written(outcome: Outcome) -> None:
-            if term == self._term:
+            if term == self._term and self._may_act():
                 self._on_written(command, plan, index, outcome)
 
         self._store.multi(part.operations, written)

@@ -65,6 +65,14 @@ class ControllerElection:
             self._on_lost()
             self.run()
 
+    def lapse(self) -> None:
+        """The session may be over: ends the mandate until the store says whose `/controller` is. If it is still this session's, and the
+        epoch is as the claim left it, the mandate goes on."""
+        if self._mandate is not None:
+            self._mandate = None
+            self._on_lost()
+            self.run()
+
     def _on_session(self, event: SessionEvent) -> None:
         if event is not SessionEvent.EXPIRED:
             return

@@ -18,6 +18,7 @@ from ottla.base.cluster_metadata import BrokerMetadata, Change, TopicMetadata
 from ottla.base.config import BrokerConfig
 from ottla.base.control_messages import BrokerMessenger
 from ottla.base.errors import ErrorCode
+from ottla.base.lease import Lease
 from ottla.base.ports import Clock, MetadataStore, Random, StoreNode, StoreResult
 from ottla.base.store_retries import StoreRetries
 from ottla.controller import configs, machine, membership, topics
@@ -61,6 +62,7 @@ class LocalController:
         *,
         store: MetadataStore,
         retries: StoreRetries,
+        lease: Lease,
         config: BrokerConfig,
         clock: Clock,
         random: Random,
@@ -71,6 +73,7 @@ class LocalController:
         """`is_own_broker_new`: no controller has sent this broker anything since it registered. `later` calls in a turn of its own."""
         self._store = store
         self._retries = retries
+        self._lease = lease
         self._config = config
         self._random = random
         self._is_own_broker_new = is_own_broker_new
@@ -84,6 +87,7 @@ class LocalController:
         self._brokers = BrokerWatch(store, retries, self._on_brokers)
         self._queue = CommandQueue(
             store=store, retries=retries, later=later, on_applied=self._on_applied, read_state=self._read_again, resign=self._resign,
+            may_act=self._may_act,
         )  # fmt: skip
         self._election = ControllerElection(
             store=store, retries=retries, clock=clock, broker_id=self._broker_id, on_elected=self._on_elected, on_lost=self._on_lost,
@@ -91,7 +95,7 @@ class LocalController:
 
     @property
     def is_active(self) -> bool:
-        return self._queue.is_open
+        return self._queue.is_open and self._lease.is_held()
 
     @property
     def state(self) -> ClusterState:
@@ -107,6 +111,7 @@ class LocalController:
         log.info("broker %d is the controller, epoch %d", self._broker_id, mandate.epoch)
         self._mandate = mandate
         self._live = None
+        self._lease.call_when_lapsed(self._lapse, is_wanted=lambda: mandate is self._mandate)
         self._brokers.start()
         self._read_state(self._begin)
 
@@ -118,6 +123,17 @@ class LocalController:
     def _resign(self, result: StoreResult) -> None:
         log.warning("broker %d is no longer the controller (%s)", self._broker_id, result.name)
         self._election.give_up()
+
+    def _may_act(self) -> bool:
+        """Whether the session certainly lives. If not, another broker may be the controller: this one stops until the store has said."""
+        if self._lease.is_held():
+            return True
+        self._lapse()
+        return False
+
+    def _lapse(self) -> None:
+        log.warning("broker %d stops acting as the controller: its session with the metadata store may be over", self._broker_id)
+        self._election.lapse()
 
     def _read_state(self, done: Callable[[ClusterState], object]) -> None:
         """Reads until it succeeds, or the mandate is over."""

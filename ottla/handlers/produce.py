@@ -100,6 +100,8 @@ class Produce:
         self._timeout_ms = body.timeout_ms
         self._budget: LoopBudget | None = None
         self._acks = body.acks
+        if body.acks == LEADER and broker.lease is not None and not broker.lease.is_held():
+            self._acks = ALL  # Another broker may lead by now: what the in-sync replicas confirm has not been lost to it (I40).
         self._is_unusual = request.version < ZSTD_SINCE or not -1 <= body.acks <= 1
         self._is_v2 = request.version >= TRANSACTIONS_V2_SINCE
         self._topics: list[TopicProduceResponse] = []

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ottla.base.errors import ErrorCode
+from ottla.base.lease import Lease
 from ottla.base.ports import Clock, Random, Timers
 from ottla.security.authentication import Authentication
 from ottla.security.authorizer import Authorizer
@@ -261,3 +262,5 @@ class Broker:
     stages: StageSpace
     authorizer: Authorizer
     follower_sessions: FollowerSessions
+    lease: Lease | None = None
+    """None where the session with the metadata store never ends: the embedded one."""

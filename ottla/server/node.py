@@ -230,6 +230,7 @@ class Node:
             stages=self.stages,
             authorizer=AllowClients(),
             follower_sessions=self.follower_sessions,
+            lease=self.member.lease if self.member.lease.may_lapse else None,
         )
 
     def _make_partition(self, opened: Log, high_watermark: int) -> Partition:

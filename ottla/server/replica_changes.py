@@ -12,7 +12,7 @@ import gc
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from ottla.base.cluster_metadata import CONFIG_TOPIC
+from ottla.base.cluster_metadata import CONFIG_TOPIC, NO_LEADER
 from ottla.base.config import BrokerConfig
 from ottla.base.control_messages import ReplicaRole, StoppedReplica
 from ottla.base.errors import ApiError, ErrorCode, StorageError
@@ -89,6 +89,18 @@ class ReplicaChanges:
             self._groups.forget_topics(removed)
             self._share_states.forget_topics()
             self._share_partitions.close_where(lambda share: self._metadata.topic_by_id(share.key.topic_id) is None)
+
+    def on_session_expired(self) -> None:
+        for partition in self._partitions.all():
+            if partition.is_leading:
+                partition.become_follower(
+                    leader_id=NO_LEADER,
+                    leader_epoch=partition.leader_epoch,
+                    partition_epoch=partition.partition_epoch,
+                    replicas=partition.state.replicas,
+                    isr=partition.isr,
+                )
+                self._hosts.resign(*partition.topic_partition)
 
     def on_configs(self, resource_type: int, name: str) -> None:
         if resource_type == CONFIG_TOPIC:

@@ -13,7 +13,7 @@ from ottla.cluster.metadata_cache import MetadataCache
 from ottla.cluster.registration import Registration
 from ottla.controller.api import NewTopic, TopicResult
 from tests.controller.cluster import RecordingReplicas
-from tests.fakes.memory_store import MemoryStore, ZooKeeperModel
+from tests.fakes.memory_store import Lease, MemoryStore, ZooKeeperModel
 from tests.fakes.randomness import SeededRandom
 from tests.fakes.timers import ManualTimers
 
@@ -67,15 +67,19 @@ class Member:
 
 
 class Brokers:
-    """The cluster. `is_timed`: requests to the store take time, so that a test can stop between them."""
+    """The cluster. `is_timed`: requests to the store take time, so that a test can stop between them; with a `session_timeout_ms` they
+    also keep up the sessions' leases."""
 
-    def __init__(self, count: int, *, is_timed: bool = False, delay_ms: Callable[[], int] = lambda: 1) -> None:
+    def __init__(
+        self, count: int, *, is_timed: bool = False, delay_ms: Callable[[], int] = lambda: 1, session_timeout_ms: int = 0
+    ) -> None:
         self.timers = ManualTimers()
         self.model = ZooKeeperModel()
         self.sent: list[tuple[int, ControlMessage]] = []
         self.members: dict[int, Member] = {}
         for broker_id in range(count):
-            Member(self, broker_id, self.model.session(self.timers if is_timed else None, delay_ms))
+            lease = Lease(self.timers.clock, session_timeout_ms) if session_timeout_ms else None
+            Member(self, broker_id, self.model.session(self.timers if is_timed else None, delay_ms, lease=lease))
             self.settle()
 
     def settle(self, ms: int = 5_000) -> None:

@@ -27,6 +27,7 @@ class RecordingReplicas:
         self.updated: list[str] = []
         self.removed: list[str] = []
         self.configs: list[tuple[int, str]] = []
+        self.expiries = 0
         self.is_settled = True
         self.waiting: list[Callable[[], object]] = []
 
@@ -45,6 +46,9 @@ class RecordingReplicas:
     def on_update_metadata(self, topics: Sequence[str], removed: Sequence[str]) -> None:
         self.updated += topics
         self.removed += removed
+
+    def on_session_expired(self) -> None:
+        self.expiries += 1
 
     def on_configs(self, resource_type: int, name: str) -> None:
         self.configs.append((resource_type, name))

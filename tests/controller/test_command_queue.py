@@ -40,6 +40,7 @@ class World:
         self.answers: list[object] = []
         self.applied: list[tuple[Sequence[Change], dict[str, TopicMetadata | None]]] = []
         self.resigned: list[StoreResult] = []
+        self.may_act = True
         self.reads: list[Callable[[ClusterState], object]] = []
         self.later: list[Callable[[], object]] = []
         self.decided: list[str] = []
@@ -50,6 +51,7 @@ class World:
             on_applied=lambda changes, before: self.applied.append((changes, dict(before))),
             read_state=self.reads.append,
             resign=self.resigned.append,
+            may_act=lambda: self.may_act,
         )
         self.queue.open(elected())
 
@@ -127,6 +129,18 @@ def test_a_queue_that_is_not_open_has_no_controller() -> None:
     world.queue.close()
     world.submit("a", Create("/a"))
     assert world.answers == [ErrorCode.NOT_CONTROLLER] and not world.decided
+
+
+def test_without_a_lease_nothing_is_decided_and_an_answer_is_not_acted_upon() -> None:
+    """The queue is closed by who answers that it may not act; here it stays open, and nothing of it moves."""
+    world = World()
+    world.store.hold()
+    world.submit("written", Create("/a"))
+    world.submit("waits", Create("/b"))
+    world.may_act = False
+    world.submit("late", Create("/c"))
+    world.store.release()
+    assert world.decided == ["written"] and world.answers == [ErrorCode.NOT_CONTROLLER] and world.applied == []
 
 
 def test_closing_answers_all_that_waits_and_ignores_the_write_under_way() -> None:

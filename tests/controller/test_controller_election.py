@@ -96,6 +96,27 @@ def test_a_connection_that_breaks_ends_no_mandate() -> None:
     assert candidate.news == [Mandate(1, 0), None, Mandate(2, 1)], "it watches again"
 
 
+def test_a_mandate_that_lapsed_goes_on_if_controller_is_still_this_sessions() -> None:
+    model = ZooKeeperModel()
+    candidate = Candidate(model)
+    candidate.store.disconnect()
+    candidate.election.lapse()
+    assert candidate.news == [Mandate(1, 0), None]
+    candidate.election.lapse()
+    candidate.store.reconnect()
+    assert candidate.news == [Mandate(1, 0), None, Mandate(1, 0)]
+
+
+def test_a_mandate_that_lapsed_is_over_if_another_was_elected_meanwhile() -> None:
+    model = ZooKeeperModel()
+    candidate, other = Candidate(model, 1), Candidate(model, 2)
+    candidate.store.disconnect()
+    candidate.election.lapse()
+    candidate.store.expire()
+    candidate.store.reconnect()
+    assert candidate.news == [Mandate(1, 0), None] and other.news == [Mandate(2, 1)]
+
+
 def test_a_candidate_that_was_cut_off_notices_that_the_controller_has_gone() -> None:
     model = ZooKeeperModel()
     first, second = Candidate(model, 1), Candidate(model, 2)

@@ -70,6 +70,7 @@ class World:
             follower_sessions=FollowerSessions(),
             authorizer=AllowClients(),
             stages=self.stage_space(BrokerConfig()),
+            lease=None,
         )
 
     def stage_space(self, config: BrokerConfig) -> StageSpace:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 
 from ottla.base.errors import ErrorCode, WireError
@@ -77,6 +79,18 @@ def test_topics_by_id_since_version_13() -> None:
     assert codes(handle(world.broker, request(13), body({0: batch(b"x")}, topic=""))) == [0]
     answer = handle(world.broker, request(13), body({0: batch(b"x")}, topic="", topic_id=bytes(16)))
     assert codes(answer) == [ErrorCode.UNKNOWN_TOPIC_ID]
+
+
+def test_i40_without_a_lease_acks_1_waits_for_the_in_sync_replicas() -> None:
+    """Another broker may lead by then, and would not have the record."""
+    world = World()
+    partition = world.partitions[0]
+    partition.become_leader(leader_epoch=0, partition_epoch=1, replicas=(0, 1), isr=(0, 1), now_ms=0)
+    assert codes(handle(world.broker, request(9), body({0: batch(b"x")}, acks=1))) == [0]
+    world.broker.lease = SimpleNamespace(is_held=lambda: True)
+    assert codes(handle(world.broker, request(9), body({0: batch(b"x")}, acks=1))) == [0]
+    world.broker.lease = SimpleNamespace(is_held=lambda: False)
+    assert isinstance(handle(world.broker, request(9), body({0: batch(b"x")}, acks=1)), Pending)
 
 
 def test_acks_0_has_no_answer_and_a_refusal_closes_the_connection() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -91,6 +92,21 @@ def test_a_role_of_an_older_epoch_changes_nothing(
     run_until(loop, lambda: done)
     assert partition.is_leading and partition.leader_epoch == epoch
     assert "t-0 stays as it is" in caplog.text
+
+
+def test_i40_a_broker_whose_session_is_over_leads_nothing_until_it_is_said_again(make_server: MakeServer) -> None:
+    """What waits for an acknowledgement of the term is refused; the controller's next epoch makes it lead again."""
+    server = make_server()
+    server.node.create_topics([("t", 1)])
+    partition = server.node.partitions.get("t", 0)
+    topic = server.node.metadata.topic("t")
+    assert partition is not None and topic is not None and partition.is_leading
+    leader = partition.require_leading()
+    server.node.replicas.on_session_expired()
+    assert leader.is_over and not partition.is_leading and leader.acknowledgement(0, 1) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    again = replace(topic.partitions[0], leader_epoch=partition.leader_epoch + 1, partition_epoch=partition.partition_epoch + 1)
+    server.node.replicas.on_leader_and_isr([ReplicaRole(topic="t", topic_id=topic.topic_id, partition=again)])
+    assert partition.is_leading
 
 
 def test_a_deletion_in_the_middle_of_a_creation_leaves_nothing(
