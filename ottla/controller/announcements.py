@@ -74,7 +74,7 @@ class Announcements:
     def changes(self, state: ClusterState, changes: Sequence[Change], before: Before) -> None:
         """`before`: the topics that the changes are about, as they were."""
         joined = [change.broker for change in changes if isinstance(change, BrokerPut)]
-        self._replicas(state, before)
+        self._replicas(state, before, [broker for broker in state.brokers.values() if broker not in joined])
         if any(isinstance(change, BrokerPut | BrokerRemoved) for change in changes):
             # Replicas of many topics have come online or gone offline.
             self.everything(state, joined)
@@ -106,8 +106,8 @@ class Announcements:
         if settings:
             self._to_all(state, brokers, UpdateConfigs, changes=settings)
 
-    def _replicas(self, state: ClusterState, before: Before) -> None:
-        """What the changes mean for the replicas of each broker."""
+    def _replicas(self, state: ClusterState, before: Before, receivers: Iterable[BrokerMetadata]) -> None:
+        """What the changes mean for the replicas of each of these brokers."""
         hosted: dict[int, list[ReplicaRole]] = {}
         stopped: dict[int, list[StoppedReplica]] = {}
         for name, old in before.items():
@@ -125,7 +125,7 @@ class Announcements:
                 for replica in previous.replicas if previous is not None else ():
                     if replica not in partition.replicas:
                         stopped.setdefault(replica, []).append(_stopped(new, partition))
-        for broker in state.brokers.values():
+        for broker in receivers:
             if broker.broker_id in hosted:
                 self._send(state, broker, LeaderAndIsr, states=hosted[broker.broker_id])
             if broker.broker_id in stopped:

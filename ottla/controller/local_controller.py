@@ -14,7 +14,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ottla.base.cluster_metadata import BrokerMetadata, Change, TopicMetadata
+from ottla.base.cluster_metadata import BrokerMetadata, BrokerRemoved, Change, TopicMetadata
 from ottla.base.config import BrokerConfig
 from ottla.base.control_messages import BrokerMessenger
 from ottla.base.errors import ErrorCode
@@ -158,11 +158,16 @@ class LocalController:
         own = state.brokers.get(self._broker_id)
         if own is not None:
             self._announcements.settings(state, own)  # They may say how leaders are elected.
-        restarted = membership.restarted_brokers(state, self._broker_id, is_own_new=self._is_own_broker_new())
         self._is_announcing = False  # until everything is sent at once
         self._queue.open(state)
+        is_own_new = self._is_own_broker_new()
+
+        def decide(state: ClusterState) -> Plan:
+            restarted = membership.restarted_brokers(state, self._broker_id, is_own_new=is_own_new)
+            return membership.decide_brokers_changed(state, restarted, [], self._rules)
+
         self._submit(
-            lambda state: membership.decide_brokers_changed(state, restarted, [], self._rules),
+            decide,
             lambda _answer: self._announce_all(),
             self._on_begin_failed,
         )
@@ -207,14 +212,16 @@ class LocalController:
 
         def loaded(state: ClusterState) -> None:
             state.take_leaving(leaving)
-            # The state that was read names brokers whose coming nothing has been decided about yet.
+            if not self._is_announcing:
+                done(state)  # What the brokers' coming means is about to be decided.
+                return
+            # The state that was read names brokers whose coming nothing has been decided about yet: they are sent nothing before.
             joined = [broker for broker_id, broker in sorted(state.brokers.items()) if known.get(broker_id) != broker]
-            if self._is_announcing:
-                self._announcements.everything(state, state.brokers.values())
+            state.apply([BrokerRemoved(broker.broker_id) for broker in joined])
+            self._announcements.everything(state, state.brokers.values())
             done(state)
-            if self._is_announcing:
-                self._submit_membership(lambda _state: (joined, []))
-                self._complete_interrupted(lambda: None)
+            self._submit_membership(lambda state: (_unknown_of(state, joined), []))
+            self._complete_interrupted(lambda: None)
 
         self._read_state(loaded)
 
@@ -225,20 +232,17 @@ class LocalController:
             return
 
         def changed(state: ClusterState) -> tuple[list[BrokerMetadata], list[int]]:
-            joined = [broker for broker_id, broker in sorted(live.items()) if state.brokers.get(broker_id) != broker]
+            joined = _unknown_of(state, [live[broker_id] for broker_id in sorted(live)])
             return joined, [broker_id for broker_id in sorted(state.brokers) if broker_id not in live]
 
         self._submit_membership(changed)
 
     def _submit_membership(self, changed: Callable[[ClusterState], tuple[list[BrokerMetadata], list[int]]]) -> None:
-        """`changed` names the brokers that have registered and those that are gone. The former are kept for a second attempt: the
-        state knows those brokers by then, and not yet what their coming means for the partitions."""
-        registered: dict[int, BrokerMetadata] = {}
+        """`changed` names the brokers that have registered and those that are gone."""
 
         def decide(state: ClusterState) -> Plan:
             joined, left = changed(state)
-            registered.update((broker.broker_id, broker) for broker in joined)
-            return membership.decide_brokers_changed(state, list(registered.values()), left, self._rules)
+            return membership.decide_brokers_changed(state, joined, left, self._rules)
 
         self._submit(decide, lambda _answer: None, lambda code: log.error("brokers have changed: %s", code.name))
 
@@ -406,3 +410,8 @@ class LocalController:
             )
 
         self._announcements.call_when_settled(remove_nodes)
+
+
+def _unknown_of(state: ClusterState, brokers: Sequence[BrokerMetadata]) -> list[BrokerMetadata]:
+    """The registrations about whose coming nothing has been decided."""
+    return [broker for broker in brokers if state.brokers.get(broker.broker_id) != broker]

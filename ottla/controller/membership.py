@@ -47,9 +47,10 @@ def restarted_brokers(state: ClusterState, own_id: int, *, is_own_new: bool) -> 
 def decide_brokers_changed(
     state: ClusterState, joined: Sequence[BrokerMetadata], left: Sequence[int], rules: TopicRules
 ) -> Plan:
-    """Brokers registered (anew) or went away."""
-    at_once: list[Change] = [BrokerRemoved(broker_id) for broker_id in left]
-    at_once += [BrokerPut(broker) for broker in joined]
+    """Brokers registered (anew) or went away. The state names them, and a broker that has registered is sent anything, only when all is
+    written: until then it would be sent the roles of its former life."""
+    members: list[Change] = [BrokerRemoved(broker_id) for broker_id in left]
+    members += [BrokerPut(broker) for broker in joined]
     epochs = {broker_id: broker.epoch for broker_id, broker in state.brokers.items() if broker_id not in left}
     epochs.update((broker.broker_id, broker.epoch) for broker in joined)
     standing = Standing(
@@ -64,7 +65,7 @@ def decide_brokers_changed(
         changed = _after_membership(state, topic, partition, standing, rules, elections)
         if changed is not None:
             new.append((topic.name, changed))
-    return partitions_plan(state, new, at_once=at_once, last=_noted(state, epochs), notes=elections.notes)
+    return partitions_plan(state, new, last=[_noted(state, epochs, members)], notes=elections.notes)
 
 
 def _after_membership(
@@ -85,14 +86,14 @@ def _after_membership(
     return led(state, partition, elected, in_sync_min, standing.lost)
 
 
-def _noted(state: ClusterState, epochs: dict[int, int]) -> list[Unit]:
-    """The write of the epochs that the partitions' states take into account from now on."""
+def _noted(state: ClusterState, epochs: dict[int, int], members: Sequence[Change]) -> Unit:
+    """The write of the epochs that the partitions' states take into account from now on, and the brokers that they belong to."""
     if epochs == state.noted_epochs or (state.noted_version < 0 and len(epochs) < 2):
-        return []
+        return Unit([], members)
     data = znodes.broker_epochs_bytes(epochs)
     version = state.noted_version
     write: Operation = Create(znodes.BROKER_EPOCHS, data) if version < 0 else Set(znodes.BROKER_EPOCHS, data, version)
-    return [Unit([write], [BrokerEpochsNoted(epochs, version + 1)])]
+    return Unit([write], [BrokerEpochsNoted(epochs, version + 1), *members])
 
 
 def decide_controlled_shutdown(state: ClusterState, leaving: int, broker_epoch: int, rules: TopicRules) -> Plan:

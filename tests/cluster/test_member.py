@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from ottla.base.control_messages import LeaderAndIsr
 from ottla.base.errors import ErrorCode
 from ottla.base.ports import Create, Delete, Outcome, Set, StoreResult
 from ottla.controller import znodes
@@ -220,6 +221,38 @@ def test_a_broker_that_leaves_leads_nothing_and_one_that_is_back_gets_everything
     topic = back.cache.topic("a")
     assert topic is not None and not any(part.offline_replicas for part in topic.partitions)
     assert [state.partition.index for state in back.replicas.states] == [part.index for part in topic.partitions if 2 in part.replicas]
+
+
+@pytest.mark.parametrize("fault", [StoreResult.OK, StoreResult.UNKNOWN, StoreResult.NODE_EXISTS])
+def test_a_broker_that_restarted_is_sent_nothing_of_its_former_life(fault: StoreResult) -> None:
+    """I15: it would lead again in the epoch in which it led, and may have lost what it wrote there."""
+    world = Brokers(3, is_timed=True)
+    assert world.active() == [0]
+    world.controller.create("a", partitions=6, replicas=2)
+    world.settle()
+    restarted = world.members[2]
+    topic = world.controller.controller.state.topic("a")
+    assert topic is not None
+    former = {partition.index: partition for partition in topic.partitions}
+    assert any(partition.leader == restarted.broker_id for partition in topic.partitions)
+    restarted.store.expire()
+    restarted.store.renew()
+    if fault is not StoreResult.OK:
+        world.controller.store.fail_next(fault)
+    world.settle()
+    epoch = restarted.member.broker_epoch()
+    roles = [
+        role
+        for broker_id, message in world.sent
+        if broker_id == restarted.broker_id and message.broker_epoch == epoch and isinstance(message, LeaderAndIsr)
+        for role in message.states
+        if role.topic == "a"
+    ]
+    assert roles
+    for role in roles:
+        before = former[role.partition.index]
+        assert role.partition.leader != restarted.broker_id or role.partition.leader_epoch > before.leader_epoch
+        assert restarted.broker_id not in role.partition.isr or role.partition.partition_epoch > before.partition_epoch
 
 
 def test_topics_that_are_deleted_go_from_every_broker() -> None:
