@@ -18,7 +18,8 @@ from ottla.base.types import TopicPartition
 from ottla.replication.partition import Partition
 
 if TYPE_CHECKING:
-    from ottla.replication.fetcher import Fetcher, FetchLimits, Key, Sent
+    from ottla.replication.fetcher import Fetcher, FetchLimits, Sent
+    from ottla.replication.followed import Key
 
 
 class ReplicaFetchers:
@@ -69,8 +70,14 @@ class ReplicaFetchers:
 
         driven = self._driven.get(leader_id)
         if driven is None:
-            fetcher = Fetcher(leader_id, broker_id=self._config.this_broker_id, broker_epoch=self._broker_epoch, limits=self._limits)
-            driven = self._driven[leader_id] = _Driven(fetcher, self._peers, self._clock, self._timers, self._ended)
+            driven = self._driven[leader_id] = _Driven(self._peers, self._clock, self._timers, self._ended)
+            driven.fetcher = Fetcher(
+                leader_id,
+                broker_id=self._config.this_broker_id,
+                broker_epoch=self._broker_epoch,
+                limits=self._limits,
+                wake=driven.schedule,
+            )
         return driven
 
     def _limits(self) -> FetchLimits:
@@ -92,8 +99,9 @@ class ReplicaFetchers:
 class _Driven:
     """One fetcher with its timer."""
 
-    def __init__(self, fetcher: Fetcher, peers: Peers, clock: Clock, timers: Timers, ended: Callable[[int], None]) -> None:
-        self.fetcher = fetcher
+    fetcher: Fetcher
+
+    def __init__(self, peers: Peers, clock: Clock, timers: Timers, ended: Callable[[int], None]) -> None:
         self._peers = peers
         self._clock = clock
         self._timers = timers

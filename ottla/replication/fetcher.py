@@ -20,13 +20,14 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable, Iterable
+from functools import partial
 from heapq import heappop, heappush
 from itertools import islice
 
 from ottla.base.errors import ApiError, ErrorCode, error_code
 from ottla.base.immutable import immutable
-from ottla.replication.follower import AskBounds, FetchAt, Follower, FollowerState, Step, Todo
-from ottla.replication.follower_log import FollowerLog
+from ottla.replication.followed import Followed, Key, position
+from ottla.replication.follower import AskBounds, FollowerState, Step, Todo
 from ottla.replication.partition import Partition
 from ottla.replication.reads import EARLIEST_LOCAL, LATEST
 from ottla.wire.messages.fetch import (
@@ -72,10 +73,6 @@ ABOUT_THE_OFFSET = frozenset({ErrorCode.NONE, ErrorCode.OFFSET_OUT_OF_RANGE})
 
 SESSION_IS_GONE = frozenset({ErrorCode.FETCH_SESSION_ID_NOT_FOUND, ErrorCode.INVALID_FETCH_SESSION_EPOCH})
 
-Key = tuple[bytes, int]
-"""Topic id and partition."""
-
-
 @immutable(kw_only=True)
 class FetchLimits:
     """The settings `replica.fetch.*`."""
@@ -98,34 +95,27 @@ class Sent:
         self.body = body
 
 
-class Followed:
-    """One partition that follows the leader, in one term."""
-
-    __slots__ = ("asked_offset", "bounds_start", "failures", "follower", "follower_log", "is_resting", "key", "named_in", "partition")
-
-    def __init__(self, key: Key, partition: Partition, follower_log: FollowerLog) -> None:
-        self.key = key
-        self.partition = partition
-        self.follower_log = follower_log
-        self.follower = Follower(leader_id=partition.leader_id, leader_epoch=follower_log.epoch)
-        self.named_in: int | None = None
-        """The number of the first request that named it in this term."""
-        self.asked_offset = -1
-        self.bounds_start = -1
-        self.failures = 0
-        self.is_resting = False
-
-
 class Fetcher:
     """All partitions of this broker that follow broker `leader_id`; see above."""
 
-    def __init__(self, leader_id: int, *, broker_id: int, broker_epoch: Callable[[], int], limits: Callable[[], FetchLimits]) -> None:
+    def __init__(
+        self,
+        leader_id: int,
+        *,
+        broker_id: int,
+        broker_epoch: Callable[[], int],
+        limits: Callable[[], FetchLimits],
+        wake: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`wake` is called when there is something to send that no call from outside has brought about."""
         self.leader_id = leader_id
+        self._wake = wake
         self._broker_id = broker_id
         self._broker_epoch = broker_epoch
         self._limits = limits
         self._followed: dict[Key, Followed] = {}
         self._changed: dict[Followed, None] = {}
+        self._reports: dict[Followed, None] = {}
         self._asking: dict[Followed, None] = {}
         self._resting: list[tuple[int, int, Followed]] = []
         self._under_way: deque[Sent] = deque()
@@ -161,6 +151,7 @@ class Fetcher:
         if known is not None:
             self._drop(known)
         followed = self._followed[key] = Followed(key, partition, follower_log)
+        follower_log.on_durable = partial(self._report, followed)
         self._changed[followed] = None
 
     def stop(self, key: Key) -> None:
@@ -169,17 +160,19 @@ class Fetcher:
         if followed is not None:
             self._drop(followed)
 
-    def touch(self, key: Key) -> None:
-        """Names the partition in the next request: something that the leader should know has moved."""
-        followed = self._followed.get(key)
-        if followed is not None and not followed.is_resting and followed.follower.state is FollowerState.FETCHING:
-            self._changed[followed] = None
+    def _report(self, followed: Followed) -> None:
+        """More of its log is durable: the leader's acknowledgements wait for that. What is named anyway has it."""
+        if followed.key in self._named and followed not in self._changed:
+            self._reports[followed] = None
+            self._wake()
 
     def _drop(self, followed: Followed) -> None:
         if self._followed.get(followed.key) is followed:
             del self._followed[followed.key]
+        followed.follower_log.on_durable = None
         self._changed.pop(followed, None)
         self._asking.pop(followed, None)
+        self._reports.pop(followed, None)
         self._forget(followed.key)
 
     def _forget(self, key: Key) -> None:
@@ -233,7 +226,7 @@ class Fetcher:
             return self._named_fetch(session_epoch=0, wait_ms=0)  # the answer brings the session, which nothing should hold up
         if not self._followed:
             return None if self._under_way else self._close_session()
-        if self._under_way and not self._changed and not self._forgotten:
+        if self._under_way and not (self._changed or self._forgotten or self._reports):
             return None
         self._session_epoch = 1 if self._session_epoch == EPOCH_MAX else self._session_epoch + 1
         return self._named_fetch(session_epoch=self._session_epoch, wait_ms=self._limits().wait_ms_max)
@@ -249,6 +242,10 @@ class Fetcher:
             if topic is None:
                 topic = topics[topic_id] = FetchTopic(topic_id=topic_id)
             topic.partitions.append(self._name(followed, limits.bytes_max))
+        reports, self._reports = self._reports, {}
+        for followed in reports:
+            topic = topics.setdefault(followed.key[0], FetchTopic(topic_id=followed.key[0]))
+            topic.partitions.append(position(followed, 0))
         return FetchRequest(
             replica_state=ReplicaState(replica_id=self._broker_id, replica_epoch=self._broker_epoch()),
             max_wait_ms=wait_ms,
@@ -261,23 +258,14 @@ class Fetcher:
         )
 
     def _name(self, followed: Followed, bytes_max: int) -> FetchPartition:
-        own = followed.partition.log
-        asked = followed.follower.next_request(own.epochs, own.log_end_offset)
-        assert isinstance(asked, FetchAt), f"{followed.partition.topic_partition} is not ready to fetch"
         if followed.named_in is None:
             followed.named_in = self._count + 1
-        followed.asked_offset = asked.offset
         self._named[followed.key] = None
         self._forgotten.pop(followed.key, None)
-        return FetchPartition(
-            partition=followed.key[1],
-            current_leader_epoch=asked.current_leader_epoch,
-            fetch_offset=asked.offset,
-            last_fetched_epoch=asked.last_fetched_epoch,
-            log_start_offset=own.log_start_offset,
-            partition_max_bytes=bytes_max,
-            high_watermark=followed.partition.high_watermark,
-        )
+        self._reports.pop(followed, None)
+        named = position(followed, bytes_max)
+        followed.asked_offset = named.fetch_offset
+        return named
 
     def _take_forgotten(self) -> list[ForgottenTopic]:
         forgotten, self._forgotten = self._forgotten, {}
@@ -360,6 +348,7 @@ class Fetcher:
     def _end_session(self) -> None:
         self._session += 1
         self._session_id, self._session_epoch = NO_SESSION, 0
+        self._reports.clear()
         self._named.clear()
         self._forgotten.clear()
 
@@ -435,6 +424,7 @@ class Fetcher:
         """What the partition asks next."""
         self._asking.pop(followed, None)
         self._changed.pop(followed, None)
+        self._reports.pop(followed, None)
         if followed.follower.state is FollowerState.FETCHING:
             self._changed[followed] = None
         elif followed.follower.state is FollowerState.ASKING_BOUNDS:
@@ -445,6 +435,7 @@ class Fetcher:
         """Takes the partition out of the session until it is tried again; for good if a newer leader is known."""
         self._asking.pop(followed, None)
         self._changed.pop(followed, None)
+        self._reports.pop(followed, None)
         self._forget(followed.key)
         followed.failures += 1
         if followed.failures == 1:

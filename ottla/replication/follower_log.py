@@ -8,6 +8,8 @@ Invariant: nothing below the high watermark is truncated, unless elections may b
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from ottla.base.errors import ApiError, ErrorCode, StorageError, WireError
 from ottla.replication.high_watermark import move_high_watermark
 from ottla.replication.state import PartitionState
@@ -16,13 +18,15 @@ from ottla.replication.state import PartitionState
 class FollowerLog:
     """Applies the answers of the leader of `epoch` to the log."""
 
-    __slots__ = ("_log", "_state", "epoch", "is_over")
+    __slots__ = ("_log", "_state", "epoch", "is_over", "on_durable")
 
     def __init__(self, state: PartitionState, epoch: int) -> None:
         self._state = state
         self._log = state.log
         self.epoch = epoch
         self.is_over = False
+        self.on_durable: Callable[[], None] | None = None
+        """Called when more of the log is durable, and acknowledgements wait for that."""
 
     def append(self, batches: memoryview, *, high_watermark: int, leader_log_start: int) -> None:
         """Appends what the leader sent, and takes over its bounds as far as this log reaches. Raises `ApiError`: CORRUPT_MESSAGE for what

@@ -4,6 +4,8 @@ A session lives as long as its connection, so no client can evict it. Each of it
 what moves puts it on the session's list of dirty ones, once, and wakes the request that waits. A request names the partitions whose logs
 have changed at the follower, and only those and the dirty ones are looked at; the others cost nothing, however many there are.
 
+A mention with `partition_max_bytes` 0 reports a position and asks for nothing: more of the follower's log is durable.
+
 A partition that has given records or an error is *answered*, and left alone until the follower names it again: it must, because its log
 has changed or it has to decide when to try again. So a request that is sent behind one that waits does not get the same records twice.
 
@@ -16,6 +18,7 @@ Left out: reading, answers and waiting (`requests/follower_fetches.py`), the rul
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 
 from ottla.base.errors import ApiError, ErrorCode
 from ottla.replication.partition import Partition
@@ -118,6 +121,9 @@ class FollowerSession:
     def name(self, key: Key, asked: FetchPartition, partition: Partition | None, absence: ErrorCode) -> None:
         """The follower has named a partition: its position is noted, and it will be looked at. `absence`: the error if there is none."""
         entry = self.followed.get(key)
+        if entry is not None and asked.partition_max_bytes == 0 and partition is not None and partition is entry.partition:
+            self._take_report(asked, partition)
+            return
         if entry is None:
             entry = self.followed[key] = FollowedPartition(self, key, asked)
         entry.asked = asked
@@ -134,14 +140,25 @@ class FollowerSession:
         hw, start = asked.high_watermark, asked.log_start_offset
         entry.known_watermark = partition.high_watermark if hw == UNKNOWN_HIGH_WATERMARK else hw
         entry.known_log_start = partition.log.log_start_offset if start < 0 else start
-        fetch = FollowerFetch(self.replica_id, self.broker_epoch, asked.fetch_offset, asked.log_start_offset, self.last_fetch_ms)
         try:
             entry.diverging_epoch = partition.note_follower(
-                fetch, current_leader_epoch=asked.current_leader_epoch, last_fetched_epoch=asked.last_fetched_epoch
+                self._position(asked), current_leader_epoch=asked.current_leader_epoch, last_fetched_epoch=asked.last_fetched_epoch
             )
         except ApiError as error:
             return error.code
         return ErrorCode.NONE
+
+    def _take_report(self, asked: FetchPartition, partition: Partition) -> None:
+        """A refusal is answered where the partition is fetched."""
+        with suppress(ApiError):
+            partition.note_follower(
+                self._position(asked), current_leader_epoch=asked.current_leader_epoch, last_fetched_epoch=asked.last_fetched_epoch
+            )
+
+    def _position(self, asked: FetchPartition) -> FollowerFetch:
+        return FollowerFetch(
+            self.replica_id, self.broker_epoch, asked.fetch_offset, asked.log_start_offset, self.last_fetch_ms, asked.durable_end
+        )
 
     def judge_outsiders(self) -> None:
         """Proposes those that have come far enough meanwhile, and could not be proposed when they were named."""

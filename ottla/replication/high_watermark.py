@@ -2,9 +2,9 @@
 
 A leader moves it to the smallest end of all replicas that are in sync or may be held to be so (`IsrState.maximal`). It never goes back
 while this leader leads (I11), and it stands still while fewer than `min.insync.replicas` are in sync, so that what was acknowledged always
-stands on that many replicas (I12, KIP-966). The leader's own end is where its log is durable when acknowledgements wait for the disk, else
-where its log ends. A follower adopts its leader's, as far as its own log reaches. Only opening or truncating a log may move it
-back.
+stands on that many replicas (I12, KIP-966). A replica's end is where its log is durable when acknowledgements wait for the disk, else
+where its log ends: a follower names both in its fetches, since what it has still to sync must not be sent again. A follower adopts its
+leader's watermark, as far as its own log reaches. Only opening or truncating a log may move it back.
 
 Invariant, asserted here because nothing else assigns the attribute (a tidy test looks): log start <= high watermark <= log end (I2).
 """
@@ -27,7 +27,7 @@ class HasHighWatermark(Protocol):
 
 
 def next_high_watermark(current: int, *, own_end: int, remote_ends: Iterable[int], in_sync: int, in_sync_min: int) -> int:
-    """A leader's new high watermark. `remote_ends`: log ends of the other members of the maximal ISR; `in_sync` counts the confirmed."""
+    """A leader's new high watermark. `remote_ends`: the ends of the other members of the maximal ISR; `in_sync` counts the confirmed."""
     if in_sync < in_sync_min:
         return current
     lowest = own_end

@@ -13,7 +13,7 @@ Left out: roles and reading (`partition.py`), the rules of the ISR (`isr.py`), b
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from typing import NamedTuple
 
 from ottla.base.errors import ApiError, ErrorCode, StorageError
@@ -292,12 +292,12 @@ class Leader:
 
     def advance_high_watermark(self) -> bool:
         """Moves the high watermark as far as the rule allows; whether it has moved."""
-        state, followers = self._state, self.followers
+        state = self._state
         isr_state = state.isr_state
         moved = next_high_watermark(
             state.high_watermark,
             own_end=state.durable_end,
-            remote_ends=[followers[member].log_end_offset for member in isr_state.maximal if member in followers],
+            remote_ends=self._remote_ends(isr_state.maximal),
             in_sync=len(isr_state.members),
             in_sync_min=self._min_insync,
         )
@@ -306,10 +306,16 @@ class Leader:
         move_high_watermark(state, moved)
         return True
 
+    def _remote_ends(self, members: Sequence[int]) -> list[int]:
+        followers = [self.followers[member] for member in members if member in self.followers]
+        if self._state.is_flush_on_ack:
+            return [follower.durable_end for follower in followers]
+        return [follower.log_end_offset for follower in followers]
+
     # The start of the log
 
     def delete_records(self, offset: int) -> int:
-        """Raises the log's start (-1: to the high watermark), never above the high watermark (I7); the new low watermark."""
+        """Raises the log's start (-1: to the high watermark), never above the high watermark (I7); the offset that it now has reached."""
         state = self._state
         if self.is_over:
             raise state.refusal()
@@ -320,13 +326,13 @@ class Leader:
         if target > self.log.log_start_offset:
             self.log.advance_log_start(target)
             state.notify()
-        return self.low_watermark
+        return target
 
-    @property
-    def low_watermark(self) -> int:
-        """The smallest log start of all replicas, as far as their followers have named it."""
-        starts = [follower.log_start_offset for follower in self.followers.values() if follower.log_start_offset >= 0]
-        return min(self.log.log_start_offset, *starts) if starts else self.log.log_start_offset
+    def low_watermark(self, live: Container[int] | None = None) -> int:
+        """The smallest log start of the replicas on these brokers (None: on all); -1 while one of them has not named it in this term."""
+        followers = self.followers.items()
+        starts = [follower.log_start_offset for replica_id, follower in followers if live is None or replica_id in live]
+        return min([self.log.log_start_offset, *starts])
 
     # Followers and the ISR
 
@@ -343,9 +349,10 @@ class Leader:
         start, end = self.log.log_start_offset, self.log.log_end_offset
         if not start <= fetch.offset <= end:
             raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE, f"{state.topic_partition} reaches from {start} to {end}")
+        has_start_moved = fetch.log_start_offset > follower.log_start_offset >= 0
         follower.on_fetch(fetch, end)
         self.maybe_expand_isr(follower, fetch.now_ms)
-        if self.advance_high_watermark():
+        if self.advance_high_watermark() or has_start_moved:
             state.notify()
 
     def maybe_expand_isr(self, follower: FollowerProgress, now_ms: int) -> None:

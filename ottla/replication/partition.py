@@ -173,6 +173,7 @@ class Partition:
         if not is_same_term and not state.offline_reason:
             self._end_term()
             self.follower_log = FollowerLog(state, leader_epoch)
+        state.ask_flush()
         state.notify()
 
     def _require_epoch(self, leader_epoch: int) -> None:
@@ -232,7 +233,13 @@ class Partition:
         if self.state.note_flushed(end):
             if self.leader is not None:
                 self.leader.advance_high_watermark()
+            if self.state.is_flush_on_ack:
+                self._report_durable()
             self.state.notify()
+
+    def _report_durable(self) -> None:
+        if self.follower_log is not None and self.follower_log.on_durable is not None:
+            self.follower_log.on_durable()
 
     def set_flush_on_ack(self, is_on: bool) -> None:
         """Sets whether acknowledgements wait for the disk. What was acknowledged before stays so."""
@@ -242,6 +249,7 @@ class Partition:
         self.state.ask_flush()
         if self.leader is not None:
             self.leader.advance_high_watermark()
+        self._report_durable()
         self.state.notify()
 
     # Reading (`reads.py`)

@@ -17,13 +17,15 @@ UNKNOWN_EPOCH = -1
 
 
 class FollowerFetch(NamedTuple):
-    """The position of a follower in one Fetch, for one partition; `now_ms` is when it arrived."""
+    """The position of a follower in one Fetch, for one partition; `now_ms` is when it arrived. Below `durable_end` its log is synced, -1 if
+    it does not wait for its disk."""
 
     replica_id: int
     broker_epoch: int
     offset: int
     log_start_offset: int
     now_ms: int
+    durable_end: int = UNKNOWN_OFFSET
 
 
 class FollowerProgress:
@@ -32,6 +34,7 @@ class FollowerProgress:
     __slots__ = (
         "broker_epoch",
         "broker_id",
+        "durable_end",
         "last_caught_up_ms",
         "last_fetch_leader_end",
         "last_fetch_ms",
@@ -44,6 +47,8 @@ class FollowerProgress:
         self.broker_id = broker_id
         self.broker_epoch = UNKNOWN_EPOCH
         self.log_end_offset = UNKNOWN_OFFSET
+        self.durable_end = UNKNOWN_OFFSET
+        """What counts for the high watermark where acknowledgements wait for the disk."""
         self.log_start_offset = UNKNOWN_OFFSET
         # A member of the ISR has the full lag time to fetch from a new leader.
         self.last_caught_up_ms = now_ms if is_in_sync else -(1 << 62)
@@ -54,7 +59,8 @@ class FollowerProgress:
 
     def on_fetch(self, fetch: FollowerFetch, leader_end_offset: int) -> None:
         """A fetch arrived while the leader's log ended at `leader_end_offset`."""
-        _, broker_epoch, offset, self.log_start_offset, now_ms = fetch
+        _, broker_epoch, offset, self.log_start_offset, now_ms, durable_end = fetch
+        self.durable_end = offset if durable_end < 0 else min(durable_end, offset)
         if broker_epoch != self.broker_epoch:
             self.broker_epoch = broker_epoch
             self.refused_until_ms = now_ms

@@ -94,3 +94,15 @@ def test_a_follower_that_has_fallen_out_of_the_log_begins_where_it_starts_now() 
     nodes.until(lambda: nodes.leader().isr == (1, 2))
     replica = nodes.replica(2)
     assert (replica.log.log_start_offset, replica.log.log_end_offset) == (4, 5)
+
+
+def test_p1_with_flush_on_ack_no_watermark_is_above_what_every_replica_has_synced() -> None:
+    nodes = Nodes(3, "ottla.flush.on.ack=true")
+    nodes.create("t", [1, 2, 3])
+    for number in range(20):
+        nodes.write(f"{number}")
+        for _ in range(5):
+            nodes.settle(3)
+            high_watermark = nodes.leader().high_watermark
+            assert all(nodes.replica(broker_id).log.recovery_point >= high_watermark for broker_id in (1, 2, 3))
+    nodes.until(lambda: nodes.leader().high_watermark == 20)

@@ -32,7 +32,7 @@ BACKOFF_MS = 1_000
 def partition(index: int, broker_id: int = OWN, topic_id: bytes = TOPIC_ID) -> Partition:
     key = TopicPartition("t", index)
     log = Log.open(MemDisk("/data"), f"/data/{key}", key, log_settings(), now_ms=0, was_clean=False, topic_id=topic_id)
-    return Partition(log, broker_id=broker_id)
+    return Partition(log, broker_id=broker_id, request_flush=lambda _partition: None)
 
 
 def follower(index: int, epoch: int = EPOCH) -> Partition:
@@ -155,13 +155,37 @@ def test_i18_an_answer_of_an_earlier_term_changes_nothing(fetcher: Fetcher) -> N
 def test_records_that_are_sent_twice_are_appended_once(fetcher: Fetcher) -> None:
     replica = follower(0)
     waiting = opened(fetcher, replica)
-    fetcher.touch((TOPIC_ID, 0))
+    replica.set_flush_on_ack(True)
     behind = fetcher.next_request(0)
     assert behind is not None
     fetcher.on_answer(waiting, answer(data(0, batches=records("a"))), 0)
     fetcher.on_answer(behind, answer(data(0, batches=records("a"))), 0)
     assert replica.log.log_end_offset == 1
     assert named(fetcher.next_request(0)) == {0: (1, EPOCH)}
+
+
+def test_what_is_durable_is_reported_and_nothing_is_asked_for_with_it(fetcher: Fetcher) -> None:
+    replica = follower(0)
+    sent = opened(fetcher, replica)
+    replica.set_flush_on_ack(True)
+    fetcher.on_answer(sent, answer(data(0, batches=records("a", "b"))), 0)
+    reports = []
+    for step in (lambda: None, lambda: replica.on_flushed(2)):
+        step()
+        sent = fetcher.next_request(0) or sent
+        [one] = [one for topic in fetch_of(sent).topics for one in topic.partitions]
+        reports.append((one.fetch_offset, one.durable_end, one.partition_max_bytes))
+    assert reports == [(2, 0, 1 << 20), (2, 2, 0)], "the second behind the first, which waits"
+
+
+def test_a_follower_that_does_not_wait_for_its_disk_reports_nothing(fetcher: Fetcher) -> None:
+    replica = follower(0)
+    sent = opened(fetcher, replica)
+    fetcher.on_answer(sent, answer(data(0, batches=records("a"))), 0)
+    sent = fetcher.next_request(0) or sent
+    assert [one.durable_end for topic in fetch_of(sent).topics for one in topic.partitions] == [-1]
+    replica.on_flushed(1)
+    assert fetcher.next_request(0) is None
 
 
 def test_a_diverging_epoch_cuts_and_asks_again(fetcher: Fetcher) -> None:

@@ -10,6 +10,7 @@ from ottla.base.errors import ErrorCode
 from ottla.machine.contract import LogRecord, Transactional
 from ottla.replication.isr import IsrProposal, IsrState
 from ottla.replication.partition import AppendResult, Partition
+from ottla.replication.progress import FollowerFetch
 from ottla.wire.records import CODEC_GZIP, iter_batches
 from tests.fakes.log_settings import log_settings
 from tests.replication.records import NOW, OpenLog, append, batch, fetch, mine, refusal, three, values
@@ -405,8 +406,22 @@ def test_delete_records_moves_the_start_up_to_the_high_watermark(open_log: OpenL
         fetch(partition, replica_id, 2, log_start_offset=0)
     assert refusal(lambda: partition.require_leading().delete_records(3)) is ErrorCode.OFFSET_OUT_OF_RANGE
     assert refusal(lambda: partition.require_leading().delete_records(-2)) is ErrorCode.OFFSET_OUT_OF_RANGE
-    assert partition.require_leading().delete_records(-1) == 0, "the followers have not deleted yet"
+    assert partition.require_leading().delete_records(-1) == 2
     assert partition.log.log_start_offset == 2
+    assert partition.require_leading().low_watermark() == 0, "the followers have not deleted yet"
     fetch(partition, 2, 3, log_start_offset=2)
     fetch(partition, 3, 3, log_start_offset=1)
-    assert partition.require_leading().low_watermark == 1
+    assert partition.require_leading().low_watermark() == 1
+    assert partition.require_leading().low_watermark([1, 2]) == 2, "3 is not alive"
+
+
+def test_p1_the_high_watermark_counts_what_followers_have_synced(open_log: OpenLog) -> None:
+    partition = Partition(open_log(), broker_id=1, is_flush_on_ack=True, request_flush=lambda _partition: None)
+    partition.become_leader(leader_epoch=4, partition_epoch=0, replicas=[1, 2, 3], isr=[1, 2, 3], now_ms=0)
+    append(partition, batch("a", "b"))
+    partition.on_flushed(2)
+    partition.note_follower(FollowerFetch(2, 1, 2, 0, 0, 1))
+    partition.note_follower(FollowerFetch(3, 1, 2, 0, 0))
+    assert partition.high_watermark == 1, "of 2 one is durable; 3 does not wait for its disk, as its operator wants it"
+    partition.note_follower(FollowerFetch(2, 1, 2, 0, 0, 9))
+    assert partition.high_watermark == 2, "no more than it has"

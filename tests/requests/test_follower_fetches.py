@@ -272,3 +272,15 @@ def test_a_partition_that_is_not_named_and_has_not_moved_is_not_looked_at(monkey
     leader.append(33, b"a")
     leader.send(one(7, 0))
     assert looked == [leader.world.partitions[33], leader.world.partitions[7]]
+
+
+def test_a_report_counts_and_does_not_bring_records_twice(leader: Leader) -> None:
+    leader.world.partitions[0].set_flush_on_ack(True)
+    leader.append(0, b"a")
+    leader.world.flush()
+    assert answered(leader.send())[0].records
+    leader.append(0, b"b")
+    reported = one(0, 1)
+    reported.durable_end, reported.partition_max_bytes = 1, 0
+    assert isinstance(leader.send(reported), Pending), "it has not been named since it was sent something"
+    assert leader.world.partitions[0].high_watermark == 1

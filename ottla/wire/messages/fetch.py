@@ -1,4 +1,7 @@
-"""Fetch: a consumer or a follower reads record batches. From version 13 topics go by id; from 7 on a session may name only what changed."""
+"""Fetch: a consumer or a follower reads record batches. From version 13 topics go by id; from 7 on a session may name only what changed.
+
+The tagged field from 20000 on is our own: how much of its log a follower has synced, where acknowledgements wait for the disk.
+"""
 
 from __future__ import annotations
 
@@ -19,6 +22,7 @@ class FetchPartition(Struct):
     partition_max_bytes: int = i32()
     replica_directory_id: Uuid = uuid(since=17, tag=0, ignorable=True)
     high_watermark: int = i64(since=18, tag=1, default=0x7FFFFFFFFFFFFFFF, ignorable=True)
+    durable_end: int = i64(since=12, tag=20000, default=-1, ignorable=True)
 
 
 class FetchTopic(Struct):

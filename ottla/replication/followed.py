@@ -1,0 +1,47 @@
+"""One partition that a broker follows, in one term, as its fetcher keeps it; and how it is named in a Fetch."""
+
+from __future__ import annotations
+
+from ottla.base.types import NO_OFFSET
+from ottla.replication.follower import FetchAt, Follower
+from ottla.replication.follower_log import FollowerLog
+from ottla.replication.partition import Partition
+from ottla.wire.messages.fetch import FetchPartition
+
+Key = tuple[bytes, int]
+"""Topic id and partition."""
+
+
+class Followed:
+    """One partition that follows the leader, in one term."""
+
+    __slots__ = ("asked_offset", "bounds_start", "failures", "follower", "follower_log", "is_resting", "key", "named_in", "partition")
+
+    def __init__(self, key: Key, partition: Partition, follower_log: FollowerLog) -> None:
+        self.key = key
+        self.partition = partition
+        self.follower_log = follower_log
+        self.follower = Follower(leader_id=partition.leader_id, leader_epoch=follower_log.epoch)
+        self.named_in: int | None = None
+        """The number of the first request that named it in this term."""
+        self.asked_offset = -1
+        self.bounds_start = -1
+        self.failures = 0
+        self.is_resting = False
+
+
+def position(followed: Followed, bytes_max: int) -> FetchPartition:
+    """Where the partition is, and what it asks for."""
+    state, own = followed.partition.state, followed.partition.log
+    asked = followed.follower.next_request(own.epochs, own.log_end_offset)
+    assert isinstance(asked, FetchAt), f"{state.topic_partition} is not ready to fetch"
+    return FetchPartition(
+        partition=followed.key[1],
+        current_leader_epoch=asked.current_leader_epoch,
+        fetch_offset=asked.offset,
+        last_fetched_epoch=asked.last_fetched_epoch,
+        log_start_offset=own.log_start_offset,
+        partition_max_bytes=bytes_max,
+        high_watermark=state.high_watermark,
+        durable_end=state.durable_end if state.is_flush_on_ack else NO_OFFSET,
+    )
