@@ -30,7 +30,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 
 TESTS = Path(__file__).parent
-LONG = ("spark_jobs", "clients")
+LONG = ("spark_jobs", "clients", "clusters")
 """Folders whose tests mostly wait for foreign processes: they begin first, so that the short ones run beside them."""
 
 TOGETHER = "spark_jobs"

@@ -29,6 +29,7 @@ from ottla.base.settings.share_coordinator import ShareCoordinatorSettings
 from ottla.base.settings.sharing import ShareSettings
 from ottla.base.settings.staging import StagingSettings
 from ottla.base.settings.topics import GROUP_SETTINGS, TOPIC_SETTINGS
+from ottla.base.settings.zookeeper import ZooKeeperAddress, ZooKeeperSettings, parse_connect
 
 __all__ = [
     "BROKER_SETTINGS",
@@ -74,7 +75,7 @@ class Synonym(NamedTuple):
 
 class _AllSettings(
     NetworkSettings, LogSettings, ReplicationSettings, GroupSettings, ShareSettings, ShareCoordinatorSettings, TransactionSettings,
-    StagingSettings,
+    StagingSettings, ZooKeeperSettings,
 ):  # fmt: skip
     """The broker's settings in one class."""
 
@@ -151,6 +152,11 @@ class BrokerConfig(_AllSettings):
     def advertised_endpoints(self) -> list[Endpoint]:
         """The addresses advertised to clients, as written; empty when those of `endpoints` are advertised."""
         return parse_endpoints("advertised.listeners", self.advertised_listeners, self._protocols(), self.controller_listener_names)
+
+    @property
+    def zookeeper_address(self) -> ZooKeeperAddress:
+        """Where ZooKeeper is; only with `zookeeper.connect`."""
+        return parse_connect(self.zookeeper_connect or "")
 
     # Changing while the broker runs
 
@@ -361,9 +367,8 @@ class BrokerConfig(_AllSettings):
 
     def _check(self) -> None:
         """The rules that join several settings."""
-        if not self.is_single_broker:
-            raise ConfigError("zookeeper.connect: this version runs one broker by itself, it cannot join a cluster; remove the setting")
         try:
+            self._check_cluster()
             if not self.endpoints:
                 raise ConfigError("listeners: there must be at least one address to listen on")
             names = {endpoint.name for endpoint in self.endpoints}
@@ -379,6 +384,15 @@ class BrokerConfig(_AllSettings):
         if self.group_min_session_timeout_ms > self.group_max_session_timeout_ms:
             raise ConfigError("group.min.session.timeout.ms is larger than group.max.session.timeout.ms")
         self._check_share_groups()
+
+    def _check_cluster(self) -> None:
+        if self.is_single_broker:
+            return
+        assert self.zookeeper_address.servers
+        if self.broker_id < 0 and self.node_id < 0:
+            raise ConfigError("broker.id: with zookeeper.connect each broker needs a number of its own")
+        if self.zookeeper_set_acl and not self.ottla_zookeeper_digest:
+            raise ConfigError("zookeeper.set.acl: needs an identity that the nodes belong to; set ottla.zookeeper.digest=user:password")
 
     def _check_share_groups(self) -> None:
         for setting in GROUP_SETTINGS.values():

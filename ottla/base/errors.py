@@ -201,6 +201,10 @@ class StorageError(OttlaError):
         self.path = path
 
 
+class StoreUnreachable(OttlaError):
+    """No session with the cluster's metadata store within the time that was given."""
+
+
 class DiskError(StorageError):
     """The system refused a read, write or sync: the log directory goes offline, and comes back when that has passed (a full disk does)."""
 

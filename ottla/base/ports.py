@@ -267,7 +267,7 @@ class StoreResult(IntEnum):
 
     `CONNECTION_LOST`: there was no connection, so a read has no value and a write was not sent. `UNKNOWN`: a write was sent and its answer
     was lost; it has happened, or has not, or may still happen before the next write of the same session. `DISK_FAILED`: the embedded
-    store cannot write; nothing has changed.
+    store cannot write; nothing has changed. `REFUSED`: this identity may not do it, or no store would; trying again does not help.
     """
 
     OK = 0
@@ -281,6 +281,7 @@ class StoreResult(IntEnum):
     EPHEMERAL_PARENT = 8
     TOO_LARGE = 9
     DISK_FAILED = 10
+    REFUSED = 11
 
 
 class SessionEvent(IntEnum):

@@ -36,6 +36,10 @@ class Refused(Exception):
         self.name = name
 
 
+class NotReached(Exception):
+    """Something that is needed did not answer: exit code 3, one line."""
+
+
 def no_arguments(_: argparse.ArgumentParser) -> None:
     """Adds nothing: for commands without options of their own."""
 

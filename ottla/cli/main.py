@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ottla.base.errors import ApiError, OttlaError
-from ottla.cli.command import Command, Refused, UsageError
+from ottla.cli.command import Command, NotReached, Refused, UsageError
 from ottla.cli.command_groups import ABSENT, GROUPS, load_commands
 
 EXIT_DONE = 0
@@ -159,6 +159,8 @@ def _run_guarded(command: Command, args: argparse.Namespace, argv: list[str]) ->
         return _report(argv, str(error), "USAGE", EXIT_USAGE)
     except Refused as error:
         return _report(argv, str(error), error.name, EXIT_REFUSED)
+    except NotReached as error:
+        return _report(argv, str(error), "NETWORK_EXCEPTION", EXIT_NO_CONNECTION)
     except ApiError as error:
         return _report(argv, f"{error.message} ({error.code.name})" if error.message else error.code.name, error.code.name, EXIT_REFUSED)
     except OttlaError as error:

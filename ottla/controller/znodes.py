@@ -59,6 +59,9 @@ BASE_PATHS = (
 )
 """Nodes that must be there before anything else is written, parents first."""
 
+SENSITIVE_PATHS = ("/cluster/secret", USERS)
+"""Nodes with secrets, and all below them: where access lists are set, only brokers may read them."""
+
 PLAIN_LETTERS = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789.-_")
 
 

@@ -28,11 +28,11 @@ from ottla.adapters.randomness import SystemRandom
 from ottla.adapters.threads import LoopThreads
 from ottla.adapters.timers import LoopTimers
 from ottla.base.config import BROKER_SETTINGS, BrokerConfig, ConfigError, Notice
-from ottla.base.errors import StorageError
-from ottla.base.ports import AddressError, Ports
+from ottla.base.errors import StorageError, StoreUnreachable
+from ottla.base.ports import AddressError, MetadataStore, Ports
 from ottla.base.turns import Turns
 from ottla.server.arrivals import Arrivals
-from ottla.server.directory_claims import lock_directories, online
+from ottla.server.directory_claims import known_cluster, lock_directories, online
 from ottla.server.log_directories import LogDirectoryState
 from ottla.server.logging_setup import sources_line
 from ottla.server.node import Node
@@ -48,6 +48,10 @@ BROKEN_INVARIANT_EXIT_CODE = 70
 
 class StartRefused(Exception):
     """Why the broker does not start, in one line."""
+
+
+class StoreNotReached(StartRefused):
+    """ZooKeeper did not answer in time."""
 
 
 class BrokerServer:
@@ -70,6 +74,10 @@ class BrokerServer:
         self.directories = [LogDirectoryState(self.disk, path, DirectoryLock) for path in paths]
         self.ready: asyncio.Future[None] = loop.create_future()
         self.stopped: asyncio.Future[int] = loop.create_future()
+        self.store: MetadataStore
+        self.store_name = ""
+        self.cluster_id = ""
+        self.store_turns: Turns | None = None
         self.http: HttpPort | None = None
         self._is_stopping = False
         self._held = ExitStack()  # released by a refused start and by a stop
@@ -104,10 +112,28 @@ class BrokerServer:
             self.ready.set_exception(StartRefused(reason))
 
     def _open_store(self) -> None:
+        if not self.config.is_single_broker:
+            self._open_zookeeper()
+            return
         home = online(self.directories)[0]
         self.store_turns = Turns(self.clock, self.timers)
         self.store = LocalStore(f"{home.path}/{FILE_NAME}", self.store_turns)
+        self.store_name = f"{home.path}/{FILE_NAME}"
         self._held.callback(self.store.close)
+
+    def _open_zookeeper(self) -> None:
+        """Waits for a session and the cluster's id. Raises `StoreNotReached` or `StorageError`."""
+        from ottla.adapters.zookeeper_start import find_cluster_id, open_store
+
+        try:
+            store = open_store(self.config, self.clock, self.timers, self.loop.call_soon_threadsafe)
+            self._held.callback(store.close)
+            self.cluster_id = find_cluster_id(store, self.config, known_cluster(online(self.directories)), SystemRandom())
+        except StoreUnreachable as error:
+            self.release()
+            raise StoreNotReached(str(error)) from None
+        self.store = store
+        self.store_name = f"ZooKeeper at {self.config.zookeeper_connect}"
 
     def _make_node(self) -> Node:
         descriptors = share_out(raise_limit(), self.config.ottla_open_files_max)
@@ -125,7 +151,8 @@ class BrokerServer:
             self.config,
             self.directories,
             on_broken_invariant=self.stop_at_once,
-            store_name=self.store.path,
+            store_name=self.store_name,
+            cluster_id=self.cluster_id,
             files_max=descriptors.files,
             connections_max=descriptors.connections,
         )
@@ -150,7 +177,8 @@ class BrokerServer:
     def begin_turns(self) -> None:
         """Cuts long work into pieces from here on, because clients wait for the loop."""
         self.loop.set_exception_handler(self._on_loop_failure)
-        self.store_turns.begin()
+        if self.store_turns is not None:
+            self.store_turns.begin()
         self.node.begin_turns()
 
     def _on_loop_failure(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:

@@ -1,7 +1,8 @@
 """Claims the log directories of a broker at its start, and finds out which cluster they belong to.
 
 A directory that cannot be read is offline, unless all of them are. A directory of another broker or cluster refuses the start. The cluster
-id comes from the directories, else from the metadata store, else from the configuration, else it is a new one.
+id comes from the directories, else from the metadata store, else from the configuration, else it is a new one. In a cluster of several
+brokers the metadata store decides, which is asked before (`cluster/cluster_id.py`).
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from ottla.base.config import BrokerConfig
 from ottla.base.errors import DirectoryRefused, StorageError
 from ottla.base.ports import MetadataStore, Ports
 from ottla.base.uuids import fresh_uuid, uuid_to_text
+from ottla.cluster.cluster_id import KnownCluster
 from ottla.controller import znodes
 from ottla.server.log_directories import LogDirectoryState
 
@@ -29,9 +31,23 @@ def online(directories: Sequence[LogDirectoryState]) -> list[LogDirectoryState]:
     return [directory for directory in directories if directory.is_online]
 
 
-def claim_directories(ports: Ports, config: BrokerConfig, directories: Sequence[LogDirectoryState], store_name: str) -> str:
-    """Makes the directories this broker's and reads their checkpoints; returns the cluster id. Raises `StorageError`."""
-    cluster_id = _find_cluster_id(ports.store, online(directories), store_name)
+def known_cluster(directories: Sequence[LogDirectoryState]) -> KnownCluster | None:
+    """The cluster that the directories belong to, None if all are new. Raises `StorageError`."""
+    for directory in directories:
+        found = directory.cluster_id()
+        if found is not None:
+            return KnownCluster(cluster_id=found, directory=directory.path, has_logs=bool(directory.partition_names()))
+    return None
+
+
+def claim_directories(
+    ports: Ports, config: BrokerConfig, directories: Sequence[LogDirectoryState], store_name: str, cluster_id: str = ""
+) -> str:
+    """Makes the directories this broker's and reads their checkpoints; returns the cluster id. Raises `StorageError`.
+
+    `cluster_id` is that of the metadata store where it is known already; without it the store is asked, which then answers at once.
+    """
+    cluster_id = cluster_id or _find_cluster_id(ports.store, online(directories), store_name)
     cluster_id = cluster_id or config.ottla_cluster_id or uuid_to_text(fresh_uuid(ports.random.token_bytes(16)))
     for directory in directories:
         directory.belong_to(config.this_broker_id, cluster_id, ports.random)
@@ -44,14 +60,13 @@ def _find_cluster_id(store: MetadataStore, directories: Sequence[LogDirectorySta
     """The cluster id that is known already, else an empty string."""
     stored: list[str] = []
     store.get(znodes.CLUSTER_ID, lambda _result, node: stored.append(znodes.read_cluster_id(node.data)) if node else None)
-    for directory in directories:
-        found = directory.cluster_id()
-        if found is not None and not stored and directory.partition_names():
-            message = f"{store_name} is new, but {directory.path} holds logs of cluster {found}"
-            raise StorageError(f"{message}; restore the file from a copy, or start in an empty directory")
-        if found is not None:
-            return found
-    return stored[0] if stored else ""
+    known = known_cluster(directories)
+    if known is None:
+        return stored[0] if stored else ""
+    if known.has_logs and not stored:
+        message = f"{store_name} is new, but {known.directory} holds logs of cluster {known.cluster_id}"
+        raise StorageError(f"{message}; restore the file from a copy, or start in an empty directory")
+    return known.cluster_id
 
 
 def _try(directory: LogDirectoryState, directories: Sequence[LogDirectoryState], work: Callable[[], None]) -> None:

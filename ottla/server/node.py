@@ -87,17 +87,18 @@ class Node:
         *,
         on_broken_invariant: Callable[[AssertionError], None],
         store_name: str = "the metadata store",
+        cluster_id: str = "",
         files_max: int = SEALED_FILES_MAX,
         connections_max: int = CONNECTIONS_MAX,
     ) -> None:
-        """Raises `StorageError` if the directories cannot be claimed."""
+        """`cluster_id` is empty where the metadata store answers at once. Raises `StorageError` if the directories cannot be claimed."""
         self.ports = ports
         self.config = config
         self.directories = list(directories)
         self.is_ready = False
         self.endpoints: list[Endpoint] = []
         self.advertised: dict[str, tuple[str, int]] = {}
-        self.cluster_id = claim_directories(ports, config, self.directories, store_name)
+        self.cluster_id = claim_directories(ports, config, self.directories, store_name, cluster_id)
         self.metadata = MetadataCache()
         self.waiters = Waiters(ports.clock, ports.timers)
         self.inspections = Inspections(ports.threads, ports.timers)

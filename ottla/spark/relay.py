@@ -372,7 +372,7 @@ def _relay(target: Target, may_use_v2: bool) -> Relay:
     with _relays_lock:
         found = _relays.pop(key, None) or Relay(target, may_use_v2=may_use_v2)
         _relays[key] = found
-        if len(_relays) > RELAYS_MAX:
+        while len(_relays) > RELAYS_MAX:
             _, oldest = _relays.popitem(last=False)
             oldest.close()
     return found

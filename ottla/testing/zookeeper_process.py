@@ -18,7 +18,7 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from ottla.testing.process import resume, suspend
@@ -36,7 +36,7 @@ LOG_TAIL_BYTES = 4000
 
 DEBIAN_JARS = Path("/usr/share/java")
 DEBIAN_JAR = "zookeeper.jar"  # its manifest names most of the others
-DEBIAN_OTHER_JARS = ("log4j-1.2.jar", "slf4j-simple.jar", "netty-all.jar")
+DEBIAN_OTHER_JARS = ("log4j-1.2.jar", "slf4j-simple.jar", "netty-codec.jar", "netty-resolver.jar")
 MAIN_CLASS = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
 JVM_OPTIONS = (
     "-Xmx64m",
@@ -104,7 +104,7 @@ def free_port() -> int:
 class ZooKeeperProcess:
     """One server process. A server of an ensemble is made by `ZooKeeperEnsemble`, which gives it the members' ports."""
 
-    def __init__(self, directory: Path, settings: Mapping[str, str] | None = None) -> None:
+    def __init__(self, directory: Path, settings: Mapping[str, str] | None = None, jvm_options: Sequence[str] = ()) -> None:
         """`settings` are further lines of `zoo.cfg`. Raises `ZooKeeperMissing`."""
         self.directory = directory
         self.data = directory / "data"
@@ -113,7 +113,7 @@ class ZooKeeperProcess:
         self.server_id = 0
         self._members: dict[str, str] = {}
         self._settings = dict(settings or {})
-        self._command = [java(), *JVM_OPTIONS, "-cp", class_path(), MAIN_CLASS, str(directory / "zoo.cfg")]
+        self._command = [java(), *JVM_OPTIONS, *jvm_options, "-cp", class_path(), MAIN_CLASS, str(directory / "zoo.cfg")]
         self._process: subprocess.Popen[bytes] | None = None
         self._has_started = False
         self.data.mkdir(parents=True, exist_ok=True)
@@ -255,9 +255,12 @@ class ZooKeeperProcess:
 class ZooKeeperEnsemble:
     """Several servers with one leader among them."""
 
-    def __init__(self, directory: Path, size: int = 3, settings: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, directory: Path, size: int = 3, settings: Mapping[str, str] | None = None, jvm_options: Sequence[str] = ()
+    ) -> None:
         """Raises `ZooKeeperMissing`."""
-        self.servers = [ZooKeeperProcess(directory / f"server-{number}", settings) for number in range(1, size + 1)]
+        numbers = range(1, size + 1)
+        self.servers = [ZooKeeperProcess(directory / f"server-{number}", settings, jvm_options) for number in numbers]
         self._give_ports()
 
     @property

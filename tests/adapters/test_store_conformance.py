@@ -1,4 +1,4 @@
-"""What every metadata store does, whatever keeps its tree: one suite over the embedded store and the model of ZooKeeper.
+"""What every metadata store does, whatever keeps its tree: one suite over the embedded store, the model of ZooKeeper, and a real one.
 
 Another adapter is added by a `Backing`: it opens sessions on one tree, and runs what is pending until all answers have come.
 """
@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from typing import Protocol
+from uuid import uuid4
 
 import pytest
 
 from ottla.adapters.local_store import LocalStore
+from ottla.adapters.zookeeper import ZooKeeperStore
 from ottla.base.ports import (
     MULTI_BYTES_MAX,
     Check,
@@ -25,6 +27,8 @@ from ottla.base.ports import (
     WatchEvent,
     operation_bytes,
 )
+from ottla.testing.zookeeper_process import ZooKeeperProcess
+from tests.adapters.zookeeper_session import WAIT_MS, open_store
 from tests.fakes.memory_store import ZooKeeperModel
 from tests.fakes.timers import ManualTimers
 
@@ -64,11 +68,42 @@ class Model:
             pass
 
 
+class RealZooKeeper:
+    """A folder of a real ZooKeeper. A server sends a watch before the answer to the write that called it, so a read flushes them."""
+
+    def __init__(self, connect: str) -> None:
+        self._connect, self._chroot = connect, f"/{uuid4().hex}"
+        self._stores: list[ZooKeeperStore] = []
+
+    def session(self) -> MetadataStore:
+        store = open_store(self._connect + self._chroot)
+        self._stores.append(store)
+        return store
+
+    def settle(self) -> None:
+        for _ in range(2):
+            for store in self._stores:
+                answers: list[StoreResult] = []
+                store.exists("/", answers.append)
+                assert store.wait(lambda: bool(answers), WAIT_MS)  # noqa: B023
+
+    def close(self) -> None:
+        for store in self._stores:
+            store.close()
+
+
+@pytest.fixture(scope="module")
+def zookeeper(need_zookeeper: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeperProcess]:
+    with ZooKeeperProcess(tmp_path_factory.mktemp("zookeeper")) as server:
+        yield server
+
+
 BACKINGS: dict[str, Callable[[], Backing]] = {
     "embedded": Embedded,
     "model": lambda: Model(None),
     "model with delays": lambda: Model(ManualTimers()),
 }
+REAL = "zookeeper"
 
 
 class Session:
@@ -111,9 +146,14 @@ class Session:
         return None if label is None else lambda event: self.log.append((label, event))
 
 
-@pytest.fixture(params=list(BACKINGS))
+@pytest.fixture(params=[*BACKINGS, REAL])
 def backing(request: pytest.FixtureRequest) -> Iterator[Backing]:
-    yield BACKINGS[request.param]()
+    if request.param != REAL:
+        yield BACKINGS[request.param]()
+        return
+    real = RealZooKeeper(request.getfixturevalue("zookeeper").connect)
+    yield real
+    real.close()
 
 
 @pytest.fixture

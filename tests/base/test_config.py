@@ -224,7 +224,9 @@ def test_unserved_names_never_stop_a_start(name: str, is_warning: bool, words: s
             "listener.security.protocol.map=OTHER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
             ["OTHER"],
         ),
-        ("zookeeper.connect=zoo:2181", ["zookeeper.connect", "one broker"]),
+        ("zookeeper.connect=zoo:2181", ["broker.id", "number of its own"]),
+        ("zookeeper.connect=zoo:port\nbroker.id=1", ["zookeeper.connect", "host:port"]),
+        ("zookeeper.connect=zoo:2181\nbroker.id=1\nzookeeper.set.acl=true", ["zookeeper.set.acl", "ottla.zookeeper.digest"]),
         ("broker.id=1\nnode.id=2", ["broker.id", "node.id"]),
         ("a=\\u00zz", ["server.properties", "escape"]),
     ],
@@ -433,14 +435,15 @@ def test_without_listeners_the_ports_are_those_that_are_advertised() -> None:
         load(assignments=["advertised.listeners=nonsense"])
 
 
-def test_a_zookeeper_beside_a_single_copy_of_the_offsets_means_one_broker() -> None:
-    environment = {"KAFKA_ZOOKEEPER_CONNECT": "zookeeper:2181", "KAFKA_OFFSETS_TOPIC_REPLICATION_FACTOR": "1"}
-    config, notices = load(environment=environment)
-    assert config.is_single_broker and config.zookeeper_connect is None
-    (notice,) = notices
-    assert notice.is_warning and "zookeeper.connect has no effect" in notice.text
-    with pytest.raises(ConfigError, match="cannot join a cluster"):
-        load(environment={**environment, "KAFKA_OFFSETS_TOPIC_REPLICATION_FACTOR": "3"})
+def test_with_a_zookeeper_kafkas_own_defaults_hold() -> None:
+    alone, _ = load()
+    member, notices = load(environment={"KAFKA_ZOOKEEPER_CONNECT": "zookeeper:2181/kafka", "KAFKA_BROKER_ID": "7"})
+    assert alone.is_single_broker and not member.is_single_broker and notices == []
+    names = ("offsets.topic.replication.factor", "transaction.state.log.min.isr", "group.initial.rebalance.delay.ms")
+    assert [alone.value(name) for name in names] == [1, 1, 0] and [member.value(name) for name in names] == [3, 2, 3000]
+    assert member.zookeeper_address == ((("zookeeper", 2181),), "/kafka") and member.this_broker_id == 7
+    assert [endpoint.host for endpoint in member.endpoints] == [""]
+
 
 
 def test_users_that_an_image_would_make_are_missed_aloud() -> None:

@@ -116,7 +116,7 @@ def test_settings_that_are_not_understood_are_reported_and_do_not_stop_the_start
     [
         ({"KAFKA_NUM_PARTITIONS": "x"}, "error: Invalid value x for configuration num.partitions: Not a number of type INT (environment)"),
         ({"KAFKA_LISTENERS": "PLAINTEXT:9092"}, "error: Invalid value PLAINTEXT:9092 for configuration listeners: Expected NAME://host:port"),
-        ({"KAFKA_ZOOKEEPER_CONNECT": "zk:2181"}, "error: zookeeper.connect: this version runs one broker by itself"),
+        ({"KAFKA_ZOOKEEPER_CONNECT": "zk:2181"}, "error: broker.id: with zookeeper.connect each broker needs a number of its own"),
         ({"KAFKA_LISTENERS": "PLAINTEXT://nowhere.invalid:9092"}, "error: cannot listen on nowhere.invalid:9092: "),
     ],
 )  # fmt: skip

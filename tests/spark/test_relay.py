@@ -191,6 +191,8 @@ def test_the_relay_of_a_process_is_kept_and_a_forked_child_makes_its_own(pipelin
 
 
 def test_a_process_keeps_a_bounded_number_of_relays(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in range(4):
+        commit_batch(pipeline.target(retry_s=float(5 + number)), [], batch_id=0, query_id="q", batch_range=BatchRange({}, {}))
     monkeypatch.setattr(relay, "RELAYS_MAX", 2)
     for number in range(4):
         target = pipeline.target(retry_s=float(10 + number))

@@ -61,7 +61,6 @@ def gather(
             else:
                 notices.append(_unserved(name, where, names))
     _listen_as_advertised(given, notices)
-    _stay_alone(given, notices)
     return given, notices
 
 
@@ -74,15 +73,6 @@ def _listen_as_advertised(given: dict[str, Given], notices: list[Notice]) -> Non
     text = ",".join(f"{entry.partition('://')[0]}://:{entry.rpartition(':')[2]}" for entry in entries)
     given["listeners"] = Given(text, advertised.where)
     notices.append(Notice(False, f"{advertised.where}: listeners is not set, its ports are those of advertised.listeners: {text}"))
-
-
-def _stay_alone(given: dict[str, Given], notices: list[Notice]) -> None:
-    """Drops `zookeeper.connect` when committed offsets are to have one replica: that is a single broker, which needs no ZooKeeper."""
-    zookeeper, factor = given.get("zookeeper.connect"), given.get("offsets.topic.replication.factor")
-    if zookeeper is not None and zookeeper.text.strip() and factor is not None and factor.text.strip() == "1":
-        del given["zookeeper.connect"]
-        text = "zookeeper.connect has no effect: this version runs one broker by itself, as offsets.topic.replication.factor=1 has it"
-        notices.append(Notice(True, f"{zookeeper.where}: {text}"))
 
 
 def _unserved(name: str, where: str, names: Sequence[str]) -> Notice:

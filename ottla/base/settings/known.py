@@ -106,11 +106,9 @@ super.users
 telemetry.max.bytes
 unclean.leader.election.interval.ms
 unstable.api.versions.enable unstable.feature.versions.enable
-zookeeper.clientCnxnSocket zookeeper.connection.timeout.ms zookeeper.max.in.flight.requests zookeeper.metadata.migration.enable
-zookeeper.session.timeout.ms zookeeper.set.acl zookeeper.ssl.cipher.suites zookeeper.ssl.client.enable zookeeper.ssl.crl.enable
-zookeeper.ssl.enabled.protocols zookeeper.ssl.endpoint.identification.algorithm zookeeper.ssl.keystore.location
-zookeeper.ssl.keystore.password zookeeper.ssl.keystore.type zookeeper.ssl.ocsp.enable zookeeper.ssl.protocol
-zookeeper.ssl.truststore.location zookeeper.ssl.truststore.password zookeeper.ssl.truststore.type zookeeper.sync.time.ms
+zookeeper.clientCnxnSocket zookeeper.max.in.flight.requests zookeeper.metadata.migration.enable zookeeper.ssl.cipher.suites
+zookeeper.ssl.crl.enable zookeeper.ssl.enabled.protocols zookeeper.ssl.ocsp.enable zookeeper.ssl.protocol
+zookeeper.ssl.truststore.password zookeeper.sync.time.ms
 """
 
 KNOWN_TO_KAFKA = frozenset(_NAMES.split())

@@ -1,4 +1,4 @@
-"""Settings of the network side: identity, listeners, connections, requests, and the metadata store.
+"""Settings of the network side: identity, listeners, connections, requests.
 
 Every limit of the network side is here, each with its unit in the name or the sentence.
 """
@@ -83,9 +83,6 @@ class NetworkSettings:
     request_timeout_ms = integer("request.timeout.ms", 30000, "How long this broker waits for the answer of another one.")
     sasl_enabled_mechanisms = words(
         "sasl.enabled.mechanisms", ("GSSAPI",), "Mechanisms offered on a SASL listener.", update=Update.PER_BROKER
-    )
-    zookeeper_connect = maybe_string(
-        "zookeeper.connect", "ZooKeeper servers of a cluster, host:port,.../chroot; not set: one broker by itself."
     )
     quota_window_num = integer("quota.window.num", 11, "Samples kept to measure a quota.", valid=at_least(1))
     quota_window_size_seconds = integer("quota.window.size.seconds", 1, "Length of one sample of a quota.", valid=at_least(1))

@@ -15,7 +15,7 @@ import time
 from collections.abc import Sequence
 
 from ottla.base.config import BrokerConfig, ConfigError, Notice, load
-from ottla.cli.command import Command, Refused, UsageError
+from ottla.cli.command import Command, NotReached, Refused, UsageError
 
 SNIPPETS = """
   kcat                 kcat -b {address} -L
@@ -115,7 +115,7 @@ def run_broker(args: argparse.Namespace) -> int:
 def _run(args: argparse.Namespace, seed_topics: list[tuple[str, int]], started: float) -> int:
     config, notices = read_config(args)
     os.umask(int(config.ottla_umask, 8))
-    from ottla.server.app import StartRefused, run
+    from ottla.server.app import StartRefused, StoreNotReached, run
     from ottla.server.logging_setup import set_up_logging
 
     set_up_logging(config.ottla_log_format, config.ottla_log_level, config.this_broker_id)
@@ -124,6 +124,8 @@ def _run(args: argparse.Namespace, seed_topics: list[tuple[str, int]], started: 
             config, notices, seed_topics=seed_topics, started=started, read_again=lambda: read_config_again(args),
             on_ready=lambda address: _ready(config.data_directories, address, is_quiet=getattr(args, "quiet", False)),
         )  # fmt: skip
+    except StoreNotReached as error:
+        raise NotReached(str(error)) from None
     except StartRefused as error:
         raise StartError(str(error)) from error
 

@@ -1,0 +1,69 @@
+"""Settings of the metadata store of a cluster, and the form of `zookeeper.connect`: `host:port,host:port/chroot`."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from ottla.base.settings.setting import OneOf, SettingError, at_least, boolean, integer, maybe_integer, maybe_password, maybe_string, string
+
+PORT = 2181
+PEM = OneOf("PEM", any_case=True)
+
+
+class ZooKeeperSettings:
+    """Where ZooKeeper is, and how a broker proves itself to it."""
+
+    zookeeper_connect = maybe_string(
+        "zookeeper.connect", "ZooKeeper servers of a cluster, host:port,.../chroot; not set: one broker by itself."
+    )
+    zookeeper_session_timeout_ms = integer(
+        "zookeeper.session.timeout.ms", 18000, "A broker without a connection to ZooKeeper for this long is out.", valid=at_least(1)
+    )
+    zookeeper_connection_timeout_ms = maybe_integer(
+        "zookeeper.connection.timeout.ms", "How long a start waits for ZooKeeper; not set: zookeeper.session.timeout.ms."
+    )
+    zookeeper_set_acl = boolean(
+        "zookeeper.set.acl", False, "Whether only this identity (ottla.zookeeper.digest) may change what brokers write to ZooKeeper."
+    )
+    zookeeper_ssl_client_enable = boolean("zookeeper.ssl.client.enable", False, "Whether ZooKeeper is reached over TLS.")
+    zookeeper_ssl_keystore_location = maybe_string(
+        "zookeeper.ssl.keystore.location", "PEM file with the private key and the certificate that ZooKeeper is shown."
+    )
+    zookeeper_ssl_keystore_password = maybe_password("zookeeper.ssl.keystore.password", "Password of the private key.")
+    zookeeper_ssl_keystore_type = string("zookeeper.ssl.keystore.type", "PEM", "Form of the file; only PEM is served.", valid=PEM)
+    zookeeper_ssl_truststore_location = maybe_string(
+        "zookeeper.ssl.truststore.location", "PEM file with the authorities that sign ZooKeeper's certificates; not set: the system's."
+    )
+    zookeeper_ssl_truststore_type = string("zookeeper.ssl.truststore.type", "PEM", "Form of the file; only PEM is served.", valid=PEM)
+    zookeeper_ssl_endpoint_identification_algorithm = string(
+        "zookeeper.ssl.endpoint.identification.algorithm",
+        "HTTPS",
+        "HTTPS: ZooKeeper's certificate must name its host; empty: it need not.",
+        valid=OneOf("HTTPS", "", any_case=True),
+    )
+    ottla_zookeeper_digest = maybe_password("ottla.zookeeper.digest", "Identity of the brokers in ZooKeeper, user:password.")
+
+
+class ZooKeeperAddress(NamedTuple):
+    """Servers and chroot; the chroot is empty or begins with a slash."""
+
+    servers: tuple[tuple[str, int], ...]
+    chroot: str
+
+
+def parse_connect(text: str) -> ZooKeeperAddress:
+    """Raises `SettingError` with one sentence."""
+    hosts, slash, path = text.strip().partition("/")
+    chroot = (slash + path).rstrip("/")
+    if "//" in chroot or any(part in (".", "..") for part in chroot.split("/")):
+        raise SettingError(f"Invalid value {text} for configuration zookeeper.connect: {chroot} is no path of ZooKeeper's")
+    return ZooKeeperAddress(tuple(_server(entry.strip(), text) for entry in hosts.split(",")), chroot)
+
+
+def _server(entry: str, text: str) -> tuple[str, int]:
+    host, colon, port = entry.rpartition(":")
+    if not colon or entry.endswith("]"):
+        host, port = entry, str(PORT)
+    if not host or not port.isdecimal() or not 0 < int(port) < 1 << 16 or (":" in host and not host.startswith("[")):
+        raise SettingError(f"Invalid value {text} for configuration zookeeper.connect: Expected host:port,host:port/chroot")
+    return host.strip("[]"), int(port)

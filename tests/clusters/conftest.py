@@ -1,0 +1,33 @@
+"""A ZooKeeper for the folder, and broker processes that are ended whatever happens."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from ottla.testing.zookeeper_process import ZooKeeperProcess
+from tests.clients.broker_process import BrokerProcess
+
+
+@pytest.fixture(scope="module")
+def zookeeper(need_zookeeper: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeperProcess]:
+    with ZooKeeperProcess(tmp_path_factory.mktemp("zookeeper")) as server:
+        yield server
+
+
+@pytest.fixture
+def make_broker(tmp_path: Path) -> Iterator[Callable[..., BrokerProcess]]:
+    """`make_broker(directory name, settings)`: a broker that is not started yet."""
+    made: list[BrokerProcess] = []
+
+    def make(name: str, **settings: object) -> BrokerProcess:
+        broker = BrokerProcess(tmp_path / name, [f"{key.replace('_', '.')}={value}" for key, value in settings.items()])
+        made.append(broker)
+        return broker
+
+    yield make
+    for broker in made:
+        if broker.process is not None:
+            broker.kill()

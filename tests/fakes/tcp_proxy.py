@@ -1,0 +1,124 @@
+"""A TCP proxy between a client and a server: it can hold back what either sends, close connections, and refuse new ones.
+
+Threads forward the bytes; the methods may be called in any thread. `hold` keeps what arrives, so it is delivered after `release`, or
+never if the connections are cut before.
+"""
+
+from __future__ import annotations
+
+import select
+import socket
+import threading
+
+HOST = "127.0.0.1"
+POLL_SECONDS = 0.01
+PIECE_BYTES = 65536
+
+
+class TcpProxy:
+    """Forwards connections to a port of the loopback address."""
+
+    def __init__(self, target_port: int) -> None:
+        self._target_port = target_port
+        self._listener = socket.create_server((HOST, 0))
+        self.port: int = self._listener.getsockname()[1]
+        self._lock = threading.Lock()
+        self._pairs: list[tuple[socket.socket, socket.socket]] = []
+        self._holds_requests = self._holds_answers = self._refuses = self._is_closed = False
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    @property
+    def address(self) -> str:
+        return f"{HOST}:{self.port}"
+
+    def hold(self, *, requests: bool = True, answers: bool = True) -> None:
+        """Forwards nothing any more in these directions; connections stay open, new ones are accepted and held as well."""
+        with self._lock:
+            self._holds_requests, self._holds_answers = requests, answers
+
+    def held(self) -> bytes:
+        """What clients have sent and the proxy holds back, up to a piece of each connection."""
+        with self._lock:
+            return b"".join(self._peek(client) for client, _ in self._pairs)
+
+    def release(self) -> None:
+        """Forwards everything again and accepts connections."""
+        with self._lock:
+            self._holds_requests = self._holds_answers = self._refuses = False
+
+    def cut(self, *, refuse: bool = False) -> None:
+        """Closes all connections; what is held is lost. With `refuse` new ones are closed at once until `release`."""
+        with self._lock:
+            self._refuses = refuse
+            for pair in self._pairs:
+                for end in pair:
+                    end.close()
+            self._pairs.clear()
+
+    def close(self) -> None:
+        self._is_closed = True
+        self._thread.join()
+        self._listener.close()
+        self.cut()
+
+    def __enter__(self) -> TcpProxy:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _run(self) -> None:
+        while not self._is_closed:
+            with self._lock:
+                watched = self._watched()
+            try:
+                readable = select.select([self._listener, *watched], [], [], POLL_SECONDS)[0]
+            except (OSError, ValueError):
+                continue  # a connection was cut in the meantime
+            with self._lock:
+                if self._listener in readable:
+                    self._accept()
+                for end in readable:
+                    self._forward(end)
+
+    def _watched(self) -> list[socket.socket]:
+        return [
+            end
+            for client, server in self._pairs
+            for end, is_held in ((client, self._holds_requests), (server, self._holds_answers))
+            if not is_held
+        ]
+
+    def _peek(self, end: socket.socket) -> bytes:
+        try:
+            return end.recv(PIECE_BYTES, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+        except OSError:
+            return b""
+
+    def _accept(self) -> None:
+        client, _ = self._listener.accept()
+        if self._refuses:
+            client.close()
+            return
+        try:
+            server = socket.create_connection((HOST, self._target_port), 5)
+        except OSError:
+            client.close()
+            return
+        self._pairs.append((client, server))
+
+    def _forward(self, end: socket.socket) -> None:
+        pair = next((pair for pair in self._pairs if end in pair), None)
+        if pair is None or end not in self._watched():
+            return
+        other = pair[1] if end is pair[0] else pair[0]
+        try:
+            piece = end.recv(PIECE_BYTES)
+            other.sendall(piece)
+        except OSError:
+            piece = b""
+        if not piece:
+            self._pairs.remove(pair)
+            end.close()
+            other.close()
