@@ -14,12 +14,13 @@ from ottla.base.config import BrokerConfig
 from ottla.base.control_messages import BrokerMessenger, ControlMessage, ReplicaListener
 from ottla.base.errors import ErrorCode
 from ottla.base.lease import Lease
-from ottla.base.ports import Clock, MetadataStore, Random, Timers
+from ottla.base.ports import Clock, Delete, MetadataStore, Random, Timers
 from ottla.base.store_retries import StoreRetries
 from ottla.cluster.control import ControlReceiver
 from ottla.cluster.metadata_cache import MetadataCache
 from ottla.cluster.registration import Registrar, Registration
 from ottla.cluster.session import NO_EPOCH, BrokerSession
+from ottla.controller import znodes
 from ottla.controller.local_controller import LocalController
 
 log = logging.getLogger("ottla.cluster")
@@ -66,7 +67,7 @@ class ClusterMember:
         )  # fmt: skip
         self.controller = LocalController(
             store=store, retries=self._retries, lease=self.lease, config=config, clock=clock, random=random, messenger=self,
-            is_own_broker_new=lambda: self.receiver.is_new_to_controllers, later=later,
+            is_own_broker_new=lambda: self.receiver.is_new_to_controllers, later=later, timers=timers,
         )  # fmt: skip
 
     def start(
@@ -87,6 +88,17 @@ class ClusterMember:
     def call_when_ready(self, function: Callable[[], object]) -> None:
         """Calls `function` once, when a controller has sent this broker the metadata and its replicas and they are open."""
         self._on_ready = function
+
+    @property
+    def is_registered(self) -> bool:
+        return self.broker_epoch() != NO_EPOCH
+
+    def leave(self, done: Callable[[], object]) -> None:
+        """Unregisters, and gives up the controller's office in the same write; whatever comes of it, the session's end does the same."""
+        assert self.session is not None, "a broker that has not started leaves"
+        self.session.leave()
+        operations = [*self.controller.stop(), Delete(znodes.broker_path(self._config.this_broker_id))]
+        self._store.multi(operations, lambda _outcome: done())
 
     def broker_epoch(self) -> int:
         return self.session.broker_epoch if self.session is not None else NO_EPOCH

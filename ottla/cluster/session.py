@@ -26,6 +26,7 @@ class SessionState(Enum):
     REGISTERED = "registered"
     SUSPENDED = "suspended"
     EXPIRED = "expired"
+    LEFT = "left"
 
 
 class BrokerSession:
@@ -54,12 +55,18 @@ class BrokerSession:
         """Registers for the first time; `refused` gets the reason if that is impossible."""
         self._registrar.register(self._register_done, refused)
 
+    def leave(self) -> None:
+        """The broker stops: it does not register again."""
+        self.state = SessionState.LEFT
+
     def _register_done(self, broker_epoch: int, cluster_id: str) -> None:
         self.state = SessionState.REGISTERED
         self.broker_epoch, self.cluster_id = broker_epoch, cluster_id
         self._on_registered()
 
     def _on_event(self, event: SessionEvent) -> None:
+        if self.state is SessionState.LEFT:
+            return
         if event is SessionEvent.SUSPENDED and self.state is SessionState.REGISTERED:
             self.state = SessionState.SUSPENDED
         elif event is SessionEvent.CONNECTED and self.state is SessionState.SUSPENDED:

@@ -178,6 +178,6 @@ class Controller(Protocol):
     ) -> None: ...
 
     def controlled_shutdown(self, broker_id: int, broker_epoch: int, done: Callable[[ErrorCode, list[tuple[str, int]]], None]) -> None:
-        """Hands over what a stopping broker leads; the answer names the partitions that no other broker can lead."""
+        """Hands over what a stopping broker leads; the answer names the partitions that no other live replica can lead yet."""
 
     def alter_reassignments(self, requests: Sequence[Reassignment], done: Callable[[list[PartitionResult]], None]) -> None: ...

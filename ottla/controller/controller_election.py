@@ -11,7 +11,20 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ottla.base.immutable import immutable
-from ottla.base.ports import Clock, Create, MetadataStore, Operation, Outcome, SessionEvent, Set, StoreNode, StoreResult, WatchEvent
+from ottla.base.ports import (
+    Check,
+    Clock,
+    Create,
+    Delete,
+    MetadataStore,
+    Operation,
+    Outcome,
+    SessionEvent,
+    Set,
+    StoreNode,
+    StoreResult,
+    WatchEvent,
+)
 from ottla.base.store_retries import StoreRetries
 from ottla.controller import znodes
 
@@ -64,6 +77,15 @@ class ControllerElection:
             self._mandate = self._claim = None
             self._on_lost()
             self.run()
+
+    def stop(self) -> list[Operation]:
+        """Stands no more; returns the operations that give up the office, if it is held."""
+        self._round += 1
+        mandate, self._mandate, self._claim = self._mandate, None, None
+        if mandate is None:
+            return []
+        self._on_lost()
+        return [Check(znodes.CONTROLLER_EPOCH, mandate.version), Delete(znodes.CONTROLLER)]
 
     def lapse(self) -> None:
         """The session may be over: ends the mandate until the store says whose `/controller` is. If it is still this session's, and the

@@ -19,7 +19,7 @@ from ottla.base.config import BrokerConfig
 from ottla.base.control_messages import BrokerMessenger
 from ottla.base.errors import ErrorCode
 from ottla.base.lease import Lease
-from ottla.base.ports import Clock, MetadataStore, Random, StoreNode, StoreResult
+from ottla.base.ports import Clock, MetadataStore, Operation, Random, StoreNode, StoreResult, Timers
 from ottla.base.store_retries import StoreRetries
 from ottla.controller import configs, machine, membership, topics
 from ottla.controller.announcements import Announcements
@@ -37,6 +37,7 @@ from ottla.controller.api import (
     Reassignment,
     TopicResult,
 )
+from ottla.controller.balance import decide_balance
 from ottla.controller.broker_watch import BrokerWatch
 from ottla.controller.command_queue import Command, CommandQueue
 from ottla.controller.controller_election import ControllerElection, Mandate
@@ -49,6 +50,9 @@ log = logging.getLogger("ottla.controller")
 
 PARTITIONS_PER_WRITE = 500
 """Topics of one request are created together up to so many partitions; each takes some 30 us of the loop before its log is made."""
+
+FIRST_BALANCE_MS = 5_000
+"""After an election brokers have so long to register before leadership is balanced."""
 
 MOVES_PER_WRITE = 500
 """So many partitions of one request get other replicas in one write: with the nodes of their topics they fit into it."""
@@ -69,6 +73,7 @@ class LocalController:
         messenger: BrokerMessenger,
         is_own_broker_new: Callable[[], bool],
         later: Callable[[Callable[[], object]], object],
+        timers: Timers,
     ) -> None:
         """`is_own_broker_new`: no controller has sent this broker anything since it registered. `later` calls in a turn of its own."""
         self._store = store
@@ -78,6 +83,7 @@ class LocalController:
         self._random = random
         self._is_own_broker_new = is_own_broker_new
         self._later = later
+        self._timers = timers
         self._broker_id = config.this_broker_id
         self._rules = ConfiguredRules(config)
         self._mandate: Mandate | None = None
@@ -104,6 +110,14 @@ class LocalController:
     def stand_for_election(self) -> None:
         """Becomes the controller, now or when the present one goes."""
         self._election.run()
+
+    def stop(self) -> list[Operation]:
+        """Ends for good; returns the operations that give up the office, if it is held."""
+        return self._election.stop()
+
+    def call_when_announced(self, function: Callable[[], object]) -> None:
+        """Calls `function` when the brokers have carried out all that was sent to them before, at once if they have."""
+        self._announcements.call_when_settled(function)
 
     # Becoming controller, and ceasing to be
 
@@ -190,8 +204,29 @@ class LocalController:
         self._announcements.everything(self.state, self.state.brokers.values())
         self._complete_interrupted(lambda: None)
         self._review_eligible()
+        if self._lease.may_lapse:  # there may be other brokers
+            self._balance_later(self._mandate, FIRST_BALANCE_MS)
         if self._live is not None:
             self._on_brokers(self._live)
+
+    def _balance_later(self, mandate: Mandate | None, delay_ms: int) -> None:
+        self._timers.call_later(delay_ms, lambda: self._balance(mandate) if mandate is self._mandate else None)
+
+    def _balance(self, mandate: Mandate | None) -> None:
+        """Leadership goes back to preferred replicas, now and from time to time."""
+
+        def moved(count: int) -> None:
+            if count:
+                log.info("leadership of %d partitions goes back to their preferred replicas", count)
+
+        if self._config.auto_leader_rebalance_enable:
+            percentage = self._config.leader_imbalance_per_broker_percentage
+            self._submit(
+                lambda state: decide_balance(state, percentage, self._rules),
+                moved,
+                lambda code: log.error("balance of leadership: %s", code.name),
+            )
+        self._balance_later(mandate, 1000 * self._config.leader_imbalance_check_interval_seconds)
 
     def _complete_interrupted(self, done: Callable[[], object]) -> None:
         """Ends creations and deletions that were interrupted between two writes."""

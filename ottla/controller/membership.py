@@ -97,7 +97,7 @@ def _noted(state: ClusterState, epochs: dict[int, int], members: Sequence[Change
 
 
 def decide_controlled_shutdown(state: ClusterState, leaving: int, broker_epoch: int, rules: TopicRules) -> Plan:
-    """Hands the partitions of a stopping broker to others; the answer is (error, the partitions that only it can lead)."""
+    """Hands the partitions of a stopping broker to others; the answer is (error, the partitions that another broker may yet take over)."""
     registered = state.brokers.get(leaving)
     if registered is None or broker_epoch not in (-1, registered.epoch):
         return Plan(answer=(ErrorCode.STALE_BROKER_EPOCH, []))
@@ -107,10 +107,10 @@ def decide_controlled_shutdown(state: ClusterState, leaving: int, broker_epoch: 
     for topic, partition in state.partitions():
         if partition.leader == leaving:
             elected = election.elect_for_shutdown(partition, standing)
-            if elected is None:
-                remaining.append((topic.name, partition.index))
-            else:
+            if elected is not None:
                 new.append((topic.name, led(state, partition, elected, rules.in_sync_min(topic))))
+            elif any(standing.may_lead(replica) for replica in partition.replicas):
+                remaining.append((topic.name, partition.index))  # A replica may come into sync.
         elif leaving in partition.isr and len(partition.isr) > 1:
             isr = [member for member in partition.isr if member != leaving]
             changed = with_isr(state, partition, isr, rules.in_sync_min(topic))

@@ -12,7 +12,7 @@ write or sync takes the log directory offline; a log that is only damaged goes o
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from ottla.base.config import BrokerConfig, Endpoint
 from ottla.base.control_messages import ControlMessage
@@ -21,6 +21,7 @@ from ottla.base.ports import Peers, Ports
 from ottla.base.types import GROUP_METADATA_TOPIC, SHARE_GROUP_STATE_TOPIC, TRANSACTION_STATE_TOPIC
 from ottla.cluster.control_inbox import ControlInbox
 from ottla.cluster.controller_route import ControllerRoute
+from ottla.cluster.handover import Handover
 from ottla.cluster.isr_changes import IsrChanges, Key
 from ottla.cluster.member import ClusterMember
 from ottla.cluster.messenger import PeerMessenger
@@ -270,8 +271,15 @@ class Node:
         self.stages.turns.begin()
 
     def stop(self, done: Callable[[bool], object]) -> None:
-        """The clean stop; `done` is given whether everything was closed cleanly."""
-        CleanStop(self, done).begin()
+        """The clean stop, after others have taken over; `done` is given whether everything was closed cleanly."""
+        self.is_ready = False
+        Handover(
+            self.route, self.member, self._led_partitions, config=self.config, timers=self.ports.timers,
+            done=lambda: CleanStop(self, done).begin(),
+        ).begin()  # fmt: skip
+
+    def _led_partitions(self) -> Iterator[Partition]:
+        return (partition for partition in self.partitions.all() if partition.is_leading)
 
     def create_topics(self, topics: Sequence[tuple[str, int]]) -> None:
         """Creates the topics that are missing (`--seed-topic`)."""

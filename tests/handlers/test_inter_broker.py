@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from ottla.base.cluster_metadata import BrokerMetadata, BrokerPut, PartitionPut
 from ottla.base.errors import ErrorCode
 from ottla.handlers.api_versions import advertised
 from ottla.requests.apis import TABLE
@@ -59,6 +61,10 @@ def test_the_next_controller_is_obeyed(request_type: Any) -> None:
 def test_controlled_shutdown_names_what_stays() -> None:
     world = as_broker()
     world.cluster.create("a")
+    partition = world.cluster.metadata.partition("a", 0)
+    assert partition is not None
+    other = BrokerMetadata(broker_id=1, endpoints={}, epoch=2)
+    world.cluster.show(BrokerPut(other), PartitionPut("a", replace(partition, replicas=(0, 1))))
     epoch = world.cluster.metadata.brokers[0].epoch
     answer = world.ask(ControlledShutdownRequest(broker_id=0, broker_epoch=epoch))
     assert answer.error_code == 0

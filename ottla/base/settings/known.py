@@ -20,7 +20,6 @@ config.providers
 connection.failed.authentication.delay.ms
 connections.max.reauth.ms
 control.plane.listener.name
-controlled.shutdown.max.retries controlled.shutdown.retry.backoff.ms
 controller.performance.always.log.threshold.ms controller.performance.sample.period.ms controller.quorum.append.linger.ms
 controller.quorum.auto.join.enable controller.quorum.bootstrap.servers controller.quorum.election.backoff.max.ms
 controller.quorum.election.timeout.ms controller.quorum.fetch.max.bytes controller.quorum.fetch.snapshot.max.bytes
@@ -48,7 +47,7 @@ initial.broker.registration.timeout.ms
 inter.broker.protocol.version
 internal.metadata.delete.delay.millis internal.metadata.log.segment.bytes internal.metadata.max.batch.size.in.bytes
 kafka.csv.metrics.dir kafka.metrics.polling.interval.secs kafka.metrics.reporters
-leader.imbalance.per.broker.percentage leader.replication.throttled.rate
+leader.replication.throttled.rate
 log.cleaner.io.buffer.load.factor log.cleaner.io.buffer.size log.dir.failure.timeout.ms log.initial.task.delay.ms
 log.message.downconversion.enable log.message.format.version log.message.timestamp.difference.max.ms
 max.connection.creation.rate

@@ -213,7 +213,16 @@ class ReplicationSettings:
     leader_imbalance_check_interval_seconds = long(
         "leader.imbalance.check.interval.seconds", 300, "How often leadership is compared with the preferred replicas.", valid=at_least(1)
     )
+    leader_imbalance_per_broker_percentage = integer(
+        "leader.imbalance.per.broker.percentage", 10, "So much of a broker's leadership may be elsewhere.", valid=at_least(0)
+    )
     controlled_shutdown_enable = boolean("controlled.shutdown.enable", True, "A stopping broker hands over its partitions first.")
+    controlled_shutdown_max_retries = integer(
+        "controlled.shutdown.max.retries", 3, "With the pause: how long a stopping broker tries to hand over.", valid=at_least(0)
+    )
+    controlled_shutdown_retry_backoff_ms = long(
+        "controlled.shutdown.retry.backoff.ms", 5000, "With the retries: how long a stopping broker tries to hand over.", valid=at_least(0)
+    )
     ottla_topics_partitions_max = integer("ottla.topics.partitions.max", 200000, "Partitions of all topics together.", valid=at_least(1))
     ottla_create_topics_partitions_max = integer(
         "ottla.create.topics.partitions.max", 10000, "New partitions in one CreateTopics or CreatePartitions request.", valid=at_least(1)

@@ -1,0 +1,38 @@
+"""Automatic balance: leadership goes back to the preferred replicas of brokers that lead too few of their partitions.
+
+A replica is preferred if it stands first in its partition's assignment, so leadership spreads as evenly as partitions were placed; after
+failures and restarts it does not. A broker's imbalance is the share of the partitions that prefer it and are led by others. Above
+`leader.imbalance.per.broker.percentage` its partitions go back to it, as far as it is in sync, and not about to stop. Partitions whose
+replicas are moving keep their leader.
+"""
+
+from __future__ import annotations
+
+from ottla.controller.election import elect_preferred
+from ottla.controller.partition_states import NamedPartition, led, partitions_plan
+from ottla.controller.plans import Plan
+from ottla.controller.reassignment import is_moving
+from ottla.controller.state import ClusterState
+from ottla.controller.topic_rules import TopicRules
+
+
+def decide_balance(state: ClusterState, imbalance_percentage: int, rules: TopicRules) -> Plan:
+    """Moves leadership back where the imbalance is above this; the answer is how many partitions go back."""
+    preferring: dict[int, int] = {}
+    elsewhere: dict[int, list[NamedPartition]] = {}
+    for topic, partition in state.partitions():
+        preferred = partition.replicas[0]
+        preferring[preferred] = preferring.get(preferred, 0) + 1
+        if partition.leader != preferred:
+            elsewhere.setdefault(preferred, []).append((topic.name, partition))
+    standing = state.standing()
+    new: list[NamedPartition] = []
+    for broker_id, away in elsewhere.items():
+        if 100 * len(away) <= imbalance_percentage * preferring[broker_id]:
+            continue
+        for name, partition in away:
+            elected = None if is_moving(partition) else elect_preferred(partition, standing)
+            topic_of = state.topic(name)
+            if elected is not None and topic_of is not None:
+                new.append((name, led(state, partition, elected, rules.in_sync_min(topic_of))))
+    return partitions_plan(state, new, answer=len(new))

@@ -1,0 +1,66 @@
+"""A broker stops in a cluster of production nodes: others lead before its listeners close, and it is gone from ZooKeeper at once."""
+
+from __future__ import annotations
+
+import pytest
+
+from ottla.controller import znodes
+from tests.cluster.nodes import Nodes, host_of
+
+
+def listens(world: Nodes, broker_id: int) -> bool:
+    return host_of(broker_id) in world.network.listening
+
+
+@pytest.mark.parametrize("leaving", [1, 2])
+def test_leadership_and_the_controllers_office_move_before_the_listeners_close(leaving: int) -> None:
+    world = Nodes(3)
+    assert world.controller_id == 1
+    world.create("t", [leaving, 3], partitions=3)
+    world.create("alone", [leaving])
+    world.write("a", "b")
+    world.until(lambda: world.replica(leaving).high_watermark == 2)
+    node, closed, registered_at_closing = world.nodes[leaving], [], []
+    stop_accepting = node.listeners.stop_accepting
+
+    def stopping() -> None:
+        registered_at_closing.append(znodes.broker_path(leaving) in world.model.tree.nodes())
+        stop_accepting()
+
+    node.listeners.stop_accepting = stopping  # type: ignore[method-assign]
+    node.stop(closed.append)
+    assert not node.is_ready
+    world.until(lambda: znodes.broker_path(leaving) not in world.model.tree.nodes())
+    assert all(world.replica(3, index=index).is_leading for index in range(3)), "they moved before it left"
+    assert not any(world.replica(leaving, index=index).is_leading for index in range(3))
+    world.until(lambda: closed)
+    assert closed == [True] and registered_at_closing == [False] and not listens(world, leaving)
+    world.nodes.pop(leaving)
+    assert world.controller_id != leaving
+    world.until(lambda: all(leaving not in other.metadata.brokers for other in world.nodes.values()))
+    world.write("c")
+    world.until(lambda: world.leader().high_watermark == 3)
+    assert world.leader().leader_epoch == 1, "one election for each"
+
+
+def test_the_last_broker_of_a_cluster_stops_at_once() -> None:
+    world = Nodes(1)
+    world.create("t", [1])
+    closed: list[bool] = []
+    began_ms = world.timers.clock.monotonic_ms()
+    world.nodes[1].stop(closed.append)
+    world.until(lambda: closed)
+    assert closed == [True] and world.timers.clock.monotonic_ms() - began_ms < 100
+
+
+def test_a_broker_that_left_does_not_register_again() -> None:
+    world = Nodes(2)
+    world.create("t", [2, 1])
+    closed: list[bool] = []
+    store = world.nodes[2].ports.store
+    world.nodes[2].stop(closed.append)
+    world.until(lambda: closed)
+    store.expire()  # type: ignore[attr-defined]
+    store.renew()  # type: ignore[attr-defined]
+    world.settle()
+    assert znodes.broker_path(2) not in world.model.tree.nodes()
