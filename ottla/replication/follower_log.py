@@ -3,16 +3,20 @@
 `follower.py` decides which of these; a `FollowerLog` lives as long as one term of one leader. After that it does nothing, so an answer
 of an earlier leader changes nothing (I18).
 
-Invariant: nothing below the high watermark is truncated, unless elections may be unclean (I17).
+Invariant: nothing below the high watermark is truncated, unless elections may be unclean (I17). A replica that would have to be goes
+offline with its log as it is: another leader, or leave to lose records (`unclean.leader.election.enable`), brings it back.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 
 from ottla.base.errors import ApiError, ErrorCode, StorageError, WireError
 from ottla.replication.high_watermark import move_high_watermark
 from ottla.replication.state import PartitionState
+
+log = logging.getLogger("ottla.replication")
 
 
 class FollowerLog:
@@ -33,33 +37,35 @@ class FollowerLog:
         no leader may send (nothing is appended then), KAFKA_STORAGE_ERROR when the disk failed."""
         if self.is_over:
             return
-        state, log = self._state, self._log
+        state, own = self._state, self._log
         try:
             if len(batches):
-                log.append_as_follower(batches)
-            if leader_log_start > log.log_start_offset:
-                log.advance_log_start(min(leader_log_start, log.log_end_offset))
+                own.append_as_follower(batches)
+            if leader_log_start > own.log_start_offset:
+                own.advance_log_start(min(leader_log_start, own.log_end_offset))
         except WireError as error:
             message = f"{state.topic_partition}: the leader sent bytes that are no batches: {error}"
             raise ApiError(ErrorCode.CORRUPT_MESSAGE, message) from None
         except StorageError as error:
             raise state.owner.fail(error) from error
-        known = max(state.high_watermark, log.log_start_offset)
-        move_high_watermark(state, max(known, min(high_watermark, log.log_end_offset)))
+        known = max(state.high_watermark, own.log_start_offset)
+        move_high_watermark(state, max(known, min(high_watermark, own.log_end_offset)))
         state.ask_flush()
         if state.notifier.watchers:
             state.notify()
 
     def truncate(self, offset: int) -> None:
         """Truncates the log where it diverges from the leader's; goes offline where that is forbidden."""
-        state, log = self._state, self._log
-        if self.is_over or offset >= log.log_end_offset:
+        state, own = self._state, self._log
+        if self.is_over or offset >= own.log_end_offset:
             return
-        if offset < state.high_watermark and not log.config.is_unclean_election_enabled:
-            state.owner.go_offline(f"the leader's log diverges at {offset}, below the high watermark {state.high_watermark}")
+        if offset < state.high_watermark and not own.config.is_unclean_election_enabled:
+            reason = f"the leader's log diverges at {offset}, below the high watermark {state.high_watermark}"
+            log.error("%s goes offline, so that nothing is lost: %s", state.topic_partition, reason)
+            state.owner.go_offline(reason, may_revive=True)
             return
         try:
-            log.truncate_to(offset)
+            own.truncate_to(offset)
         except StorageError as error:
             raise state.owner.fail(error) from error
         state.note_truncated(state.high_watermark)

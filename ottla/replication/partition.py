@@ -181,18 +181,28 @@ class Partition:
         if leader_epoch < known:
             raise ApiError(ErrorCode.FENCED_LEADER_EPOCH, f"{self.topic_partition}: leader epoch {leader_epoch} after {known} (I15)")
 
-    def go_offline(self, reason: str, code: ErrorCode = ErrorCode.KAFKA_STORAGE_ERROR) -> None:
+    def go_offline(self, reason: str, code: ErrorCode = ErrorCode.KAFKA_STORAGE_ERROR, *, may_revive: bool = False) -> None:
         """Refuses reads, appends and acknowledgements until the log is opened again: its directory failed, or, with another `code`, the
-        replica was removed."""
+        replica was stopped or removed. With `may_revive` the log is sound, and `revive` is enough."""
         state = self.state
         if state.offline_reason:
+            state.may_revive = state.may_revive and may_revive
             return
+        state.may_revive = may_revive
         state.offline_reason = reason or "the log directory is offline"
         state.offline_code = code
         self._end_term()
         # The roles were all that used it; without it a partition is freed as soon as it is dropped.
         state.owner = OFFLINE
         state.notify()
+
+    def revive(self) -> None:
+        """Ends being offline where the log is sound: a role may begin. Does nothing where it is not."""
+        state = self.state
+        if state.offline_reason and state.may_revive:
+            state.offline_reason, state.offline_code = "", ErrorCode.KAFKA_STORAGE_ERROR
+            state.may_revive = False
+            state.owner = self
 
     def request_flush(self) -> None:
         """Asks for a group commit of this log, where the broker has a flusher."""
@@ -352,7 +362,7 @@ class _Offline:
     def fail(self, error: StorageError) -> ApiError:
         return ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(error))
 
-    def go_offline(self, _reason: str) -> None:
+    def go_offline(self, _reason: str, *, may_revive: bool = False) -> None:
         """Does nothing: the replica is offline."""
 
 

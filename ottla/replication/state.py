@@ -33,7 +33,7 @@ class Owner(Protocol):
     def fail(self, error: StorageError) -> ApiError:
         """The disk failed under this replica: it goes offline; returns what clients are answered."""
 
-    def go_offline(self, reason: str) -> None: ...
+    def go_offline(self, reason: str, *, may_revive: bool = False) -> None: ...
 
 
 class PartitionState:
@@ -52,6 +52,7 @@ class PartitionState:
         "leader_epoch",
         "leader_id",
         "log",
+        "may_revive",
         "notifier",
         "offline_code",
         "offline_reason",
@@ -89,6 +90,8 @@ class PartitionState:
         self.is_verification_required = is_verification_required
         self.offline_reason = ""
         self.offline_code = ErrorCode.KAFKA_STORAGE_ERROR
+        self.may_revive = False
+        """Offline, but its log is sound: the next role that the controller sends brings it back."""
         self.notifier = Notifier()
         self.traffic = Traffic()
         self.owner = owner

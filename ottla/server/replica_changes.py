@@ -119,6 +119,14 @@ class ReplicaChanges:
             for partition in self._partitions.of_topic(name):
                 partition.log.configure(config)
                 partition.set_flush_on_ack(self._config.is_flush_on_ack(config))
+            if config.is_unclean_election_enabled:
+                self._follow_again(name)
+
+    def _follow_again(self, name: str) -> None:
+        """Replicas of a topic that were not cut below their high watermark may be now: records may be lost."""
+        refused = [partition.topic_partition for partition in self._partitions.of_topic(name) if partition.state.may_revive]
+        states = [self._state_of(key) for key in refused]
+        self.on_leader_and_isr([state for state in states if state is not None])
 
     def reopen(self, directory: LogDirectoryState) -> None:
         """Recovers and leads anew the logs of a directory that was offline and can be written again."""
@@ -176,7 +184,7 @@ class ReplicaChanges:
         if partition is not None:
             # Requests that wait here for records or for an acknowledgement get Kafka's error: no disk has failed.
             gone = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if replica.is_deleted else ErrorCode.NOT_LEADER_OR_FOLLOWER
-            partition.go_offline("the replica was stopped", gone)
+            partition.go_offline("the replica was stopped", gone, may_revive=not replica.is_deleted)
         try:
             path = self._partitions.delete(key, replica.topic_id) if replica.is_deleted else None
         except StorageError as error:
@@ -207,6 +215,7 @@ class ReplicaChanges:
             self._missing[key] = state
             self.mark_offline([key])
             return
+        partition.revive()
         try:
             if state.partition.leader == self._broker_id:
                 self._lead(partition, state)

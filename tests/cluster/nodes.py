@@ -95,12 +95,12 @@ class Nodes:
         self.until(lambda: ready or self.refusals)
         return node
 
-    def kill(self, broker_id: int) -> None:
-        """The process ends with its power: what was not synced is lost, its connections and its session end."""
+    def kill(self, broker_id: int, *, keeps_some: bool = True) -> None:
+        """The process ends with its power: some or all of what was not synced is lost, its connections and its session end."""
         node = self.nodes.pop(broker_id)
         self.lives.pop(broker_id).is_over = True
         self.network.listening.pop(host_of(broker_id), None)
-        self.disks[broker_id].crash(SeededRandom(broker_id))
+        self.disks[broker_id].crash(SeededRandom(broker_id) if keeps_some else None)
         store = node.ports.store
         assert isinstance(store, MemoryStore)
         store.expire()

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
+
+from ottla.base.cluster_metadata import CONFIG_TOPIC, ConfigPut
+from ottla.base.control_messages import ReplicaRole, StoppedReplica, UpdateConfigs
 from tests.cluster.nodes import Nodes, content
 
 
@@ -106,3 +110,61 @@ def test_p1_with_flush_on_ack_no_watermark_is_above_what_every_replica_has_synce
             high_watermark = nodes.leader().high_watermark
             assert all(nodes.replica(broker_id).log.recovery_point >= high_watermark for broker_id in (1, 2, 3))
     nodes.until(lambda: nodes.leader().high_watermark == 20)
+
+
+@pytest.fixture
+def refused() -> Nodes:
+    """Both brokers have lost their power: that of the leader has lost what the follower has below its high watermark, and leads again."""
+    nodes = Nodes(2)
+    nodes.create("t", [1, 2])
+    nodes.write("a")
+    nodes.until(lambda: nodes.replica(2).high_watermark == 1)
+    nodes.replica(2).log.flush()
+    nodes.nodes[2].housekeeping.write_checkpoints()
+    nodes.settle(100)
+    nodes.kill(2)
+    nodes.until(lambda: nodes.leader().isr == (1,))
+    nodes.kill(1, keeps_some=False)
+    nodes.start(1)
+    nodes.until(lambda: nodes.replica(1).is_leading)
+    nodes.write("b")
+    nodes.start(2)
+    nodes.until(lambda: not nodes.replica(2).is_online)
+    return nodes
+
+
+def test_i17_what_is_below_the_watermark_is_not_cut_without_leave(refused: Nodes) -> None:
+    replica = refused.replica(2)
+    refused.settle(5_000)
+    assert (replica.high_watermark, replica.log.log_end_offset) == (1, 1)
+    assert "below the high watermark" in replica.offline_reason and refused.leader().isr == (1,)
+
+
+def test_leave_to_lose_records_brings_a_refused_replica_back(refused: Nodes) -> None:
+    change = UpdateConfigs(
+        controller_id=1,
+        controller_epoch=refused.nodes[2].member.receiver.controller_epoch,
+        broker_epoch=refused.nodes[2].member.broker_epoch(),
+        changes=[ConfigPut(CONFIG_TOPIC, "t", {"unclean.leader.election.enable": "true"})],
+    )
+    refused.nodes[2].member.receiver.receive(change, lambda _code: None)
+    refused.until(lambda: refused.leader().isr == (1, 2))
+    assert content(refused.replica(2)) == content(refused.replica(1))
+
+
+def test_a_stopped_replica_follows_again_with_its_next_role() -> None:
+    """Without deletion: its log is as it was."""
+    nodes = Nodes(2)
+    nodes.create("t", [1, 2])
+    nodes.write("a")
+    nodes.until(lambda: nodes.replica(2).high_watermark == 1)
+    replica = nodes.replica(2)
+    stopped = StoppedReplica(topic="t", topic_id=replica.topic_id, partition=0, leader_epoch=replica.leader_epoch, is_deleted=False)
+    nodes.nodes[2].replicas.on_stop_replica([stopped])
+    assert not replica.is_online
+    topic = nodes.nodes[2].metadata.topic("t")
+    assert topic is not None
+    nodes.nodes[2].replicas.on_leader_and_isr([ReplicaRole(topic="t", topic_id=topic.topic_id, partition=topic.partitions[0])])
+    nodes.write("b")
+    nodes.until(lambda: replica.high_watermark == 2)
+    assert content(replica) == content(nodes.leader())
