@@ -16,7 +16,7 @@ from asyncio import AbstractEventLoop
 from collections import deque
 from collections.abc import Callable, Sequence
 
-from ottla.base.ports import AddressError, Channel, Part, Receiver, Slice
+from ottla.base.ports import REFUSED, AddressError, Channel, Part, Receiver, Slice
 
 log = logging.getLogger("ottla.network")
 
@@ -315,6 +315,9 @@ class SocketNetwork:
         try:
             async with asyncio.timeout(CONNECT_SECONDS_MAX):
                 sock = await self._connected_socket(host, port)
+        except ConnectionRefusedError:
+            failed(REFUSED)
+            return
         except OSError as error:  # a timeout is one, too
             failed(error.strerror or str(error) or "no answer")
             return

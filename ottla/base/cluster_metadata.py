@@ -137,10 +137,12 @@ class BrokerLeaving:
 
 @immutable
 class BrokerEpochsNoted:
-    """The epochs of the live brokers that the partitions' states take into account; `version` is that of their node."""
+    """The epochs of the live brokers that the partitions' states take into account, and the registrations that are marked as dead though
+    they still stand; `version` is that of their node."""
 
     epochs: Mapping[int, int]
     version: int
+    dead: Mapping[int, int] = field(default_factory=dict)
 
 
 Change = (

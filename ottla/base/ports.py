@@ -220,6 +220,10 @@ class AddressError(Exception):
     """An address that cannot be listened on: one line for the command line."""
 
 
+REFUSED = "connection refused"
+"""The reason for a connection that failed because nothing listens at the address of a host that answers."""
+
+
 class Network(Protocol):
     """Connections between machines."""
 
@@ -227,7 +231,7 @@ class Network(Protocol):
         """Binds an address (an empty host: all of them; port 0: any free one). Raises `AddressError`."""
 
     def connect(self, host: str, port: int, connected: Callable[[Channel], None], failed: Callable[[str], None]) -> None:
-        """Calls one of the two later: `connected` opens the channel or closes it, `failed` is given the reason."""
+        """Calls one of the two later: `connected` opens the channel or closes it, `failed` is given the reason (`REFUSED` for one)."""
 
     def host_name(self) -> str:
         """A name under which other machines may reach this one."""
@@ -250,6 +254,9 @@ class Peers(Protocol):
     def send(self, broker_id: int, request: Any, done: Callable[[Any, int], None], *, lane: str = DEFAULT_LANE) -> None:
         """Sends a request message of `wire/messages`; calls `done(response, 0)` or `done(None, error code)`, once, now or later. A broker
         answers the requests of one lane in their order, so one that waits there holds up those behind it, and none of another lane."""
+
+    def call_at_hang_up(self, function: Callable[[int], object]) -> None:
+        """Calls `function` with the id of a broker each time that an open connection to it was closed by the other side."""
 
     def close(self) -> None:
         """Closes all connections; what waits for an answer gets NETWORK_EXCEPTION."""

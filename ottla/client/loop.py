@@ -65,6 +65,8 @@ class LoopConnection:
         self._waiting: deque[_Waiting] = deque()
         self._timer: TimerHandle | None = None
         self.is_closed = False
+        self.on_hang_up: Callable[[], object] | None = None
+        """Called when the other side has closed the connection after it was open."""
 
     @property
     def is_open(self) -> bool:
@@ -183,7 +185,10 @@ class LoopConnection:
 
     def closed(self) -> None:
         error = ConnectError(f"{self.address} closed the connection")
+        was_open, on_hang_up = self.is_open, self.on_hang_up
         self._fail(self.protocol.hang_up_at_start(error) if self._opening else error)
+        if was_open and on_hang_up is not None:
+            on_hang_up()
 
     def _advance(self, frame: memoryview) -> None:
         data = self.protocol.advance(frame)

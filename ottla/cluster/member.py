@@ -17,6 +17,7 @@ from ottla.base.lease import Lease
 from ottla.base.ports import Clock, Delete, MetadataStore, Random, Timers
 from ottla.base.store_retries import StoreRetries
 from ottla.cluster.control import ControlReceiver
+from ottla.cluster.death_mark import DeathMark
 from ottla.cluster.metadata_cache import MetadataCache
 from ottla.cluster.registration import Registrar, Registration
 from ottla.cluster.session import NO_EPOCH, BrokerSession
@@ -59,6 +60,7 @@ class ClusterMember:
         self._remote = remote if remote is not None else NoOtherBrokers()
         self._retries = StoreRetries(store, timers)
         self.lease = Lease(store, clock, timers)
+        self._death_mark = DeathMark(store, self._retries, config.this_broker_id, self._marked_dead)
         self._on_registered: Callable[[], object] | None = None
         self._on_ready: Callable[[], object] | None = None
         self.receiver = ControlReceiver(
@@ -81,7 +83,7 @@ class ClusterMember:
             retries=self._retries,
             registrar=Registrar(self._store, self._retries, self._clock, registration),
             on_registered=self._registered,
-            on_expired=self._replicas.on_session_expired,
+            on_expired=self._expired,
         )
         self.session.begin(refused)
 
@@ -97,6 +99,7 @@ class ClusterMember:
         """Unregisters, and gives up the controller's office in the same write; whatever comes of it, the session's end does the same."""
         assert self.session is not None, "a broker that has not started leaves"
         self.session.leave()
+        self._death_mark.stop()
         operations = [*self.controller.stop(), Delete(znodes.broker_path(self._config.this_broker_id))]
         self._store.multi(operations, lambda _outcome: done())
 
@@ -122,10 +125,19 @@ class ClusterMember:
     def _registered(self) -> None:
         assert self.session is not None
         self.metadata.cluster_id = self.session.cluster_id
+        self._death_mark.watch(self.session.broker_epoch)
         on_registered, self._on_registered = self._on_registered, None
         if on_registered is not None:
             on_registered()
         self.controller.stand_for_election()
+
+    def _expired(self) -> None:
+        self._death_mark.stop()
+        self._replicas.on_session_expired()
+
+    def _marked_dead(self) -> None:
+        assert self.session is not None
+        self.session.register_again()
 
     def _roles_taken(self) -> None:
         on_ready, self._on_ready = self._on_ready, None

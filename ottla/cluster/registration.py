@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 
 from ottla.base.cluster_metadata import BrokerMetadata
 from ottla.base.immutable import immutable
-from ottla.base.ports import Clock, Create, MetadataStore, Operation, Outcome, StoreNode, StoreResult
+from ottla.base.ports import Clock, Create, Delete, MetadataStore, Operation, Outcome, StoreNode, StoreResult
 from ottla.base.store_retries import TRANSIENT, StoreRetries
 from ottla.controller import znodes
 from ottla.controller.loading import cluster_id, read_paths
@@ -49,6 +49,10 @@ class Registrar:
         """`refused` gets the reason in one line."""
         self._attempts = 0
         self._prepare(done, refused)
+
+    def withdraw(self, done: Callable[[Outcome], object]) -> None:
+        """Deletes the broker's node."""
+        self._store.multi([Delete(self._path)], done)
 
     def _prepare(self, done: Registered, refused: Callable[[str], object]) -> None:
         """Creates what every cluster has, then the broker's own node."""

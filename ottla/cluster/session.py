@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable
 from enum import Enum
 
-from ottla.base.ports import MetadataStore, SessionEvent
+from ottla.base.ports import MetadataStore, Outcome, SessionEvent, StoreResult
 from ottla.base.store_retries import StoreRetries
 from ottla.cluster.registration import Registrar
 
@@ -58,6 +58,24 @@ class BrokerSession:
     def leave(self) -> None:
         """The broker stops: it does not register again."""
         self.state = SessionState.LEFT
+
+    def register_again(self) -> None:
+        """The registration counts no longer though the session lives: registers under a new epoch."""
+        if self.state not in (SessionState.REGISTERED, SessionState.SUSPENDED):
+            return
+        log.warning("the controller took this broker for gone; the broker registers anew")
+        self.state, self.broker_epoch = SessionState.EXPIRED, NO_EPOCH
+        self._on_expired()
+        self._withdraw()
+
+    def _withdraw(self) -> None:
+        def withdrawn(outcome: Outcome) -> None:
+            if outcome.result in (StoreResult.OK, StoreResult.NO_NODE):
+                self._register_anew()
+            else:
+                self._retries.again(self._withdraw)
+
+        self._registrar.withdraw(withdrawn)
 
     def _register_done(self, broker_epoch: int, cluster_id: str) -> None:
         self.state = SessionState.REGISTERED

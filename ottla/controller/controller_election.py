@@ -8,7 +8,7 @@ is exactly as the claim left it. A candidate that is not elected waits until `/c
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from ottla.base.immutable import immutable
 from ottla.base.ports import (
@@ -77,6 +77,36 @@ class ControllerElection:
             self._mandate = self._claim = None
             self._on_lost()
             self.run()
+
+    def take_over(self, broker_id: int, broker_epoch: int) -> None:
+        """Takes over from a controller that is provably gone while its `/controller` still stands: deleted and created in one write,
+        which raises the epoch from the version that was read first. Without effect if another is the controller by now, or the gone one
+        has come back under another registration."""
+        if self._mandate is not None:
+            return
+        self._round += 1
+        number = self._round
+        paths = [znodes.CONTROLLER_EPOCH, znodes.CONTROLLER, znodes.broker_path(broker_id)]
+        found: list[StoreNode] = []
+
+        def read(result: StoreResult, node: StoreNode | None) -> None:
+            if number != self._round:
+                return
+            if node is None:
+                self.run()
+                return
+            found.append(node)
+            if len(found) < len(paths):
+                self._store.get(paths[len(found)], read)
+                return
+            epoch, controller, registration = found
+            is_its = controller.ephemeral_owner == registration.ephemeral_owner
+            if registration.czxid == broker_epoch and is_its and controller.ephemeral_owner != self._store.session_id():
+                self._claim_office(epoch, [Delete(znodes.CONTROLLER)])
+            else:
+                self.run()
+
+        self._store.get(paths[0], read)
 
     def stop(self) -> list[Operation]:
         """Stands no more; returns the operations that give up the office, if it is held."""
@@ -151,10 +181,15 @@ class ControllerElection:
         if node is None and result is not StoreResult.NO_NODE:
             self._retry(result)
             return
+        self._claim_office(node, [])
+
+    def _claim_office(self, node: StoreNode | None, before: Sequence[Operation]) -> None:
+        """`node`: the epoch as it was read; `before`: what makes room for `/controller`."""
         claim = Mandate(1, 0) if node is None else Mandate(_epoch_after(node), node.version + 1)
         data = znodes.controller_epoch_bytes(claim.epoch)
         operations: list[Operation] = [
             Create(znodes.CONTROLLER_EPOCH, data) if node is None else Set(znodes.CONTROLLER_EPOCH, data, node.version),
+            *before,
             Create(znodes.CONTROLLER, znodes.controller_bytes(self._broker_id, self._clock.wall_ms()), ephemeral=True),
         ]
         self._claim = claim

@@ -15,6 +15,7 @@ from ottla.base.cluster_metadata import (
     CONFIG_TOPIC,
     BrokerEpochsNoted,
     BrokerPut,
+    BrokerRemoved,
     Change,
     ConfigPut,
     PartitionMetadata,
@@ -113,6 +114,8 @@ def build_state(nodes: Mapping[str, StoreNode]) -> tuple[ClusterState, list[str]
     changes += _noted_epochs(nodes, notes)
     changes += _topics(nodes, names, notes)
     state.apply(changes)
+    marked = [broker_id for broker_id, broker in state.brokers.items() if state.dead.get(broker_id) == broker.epoch]
+    state.apply([BrokerRemoved(broker_id) for broker_id in marked])
     state.apply(_configs(nodes, names, state, notes))
     state.apply([TopicRemoved(name) for name in names.get(znodes.DELETE_TOPICS, []) if state.topic(name) is not None])
     state.missing_nodes = _missing_nodes(nodes, state)
@@ -160,7 +163,8 @@ def _noted_epochs(nodes: Mapping[str, StoreNode], notes: list[str]) -> list[Chan
     node = nodes.get(znodes.BROKER_EPOCHS)
     if node is None:
         return []
-    return [BrokerEpochsNoted(_tried(notes, znodes.BROKER_EPOCHS, znodes.read_broker_epochs, node.data) or {}, node.version)]
+    epochs, dead = _tried(notes, znodes.BROKER_EPOCHS, znodes.read_broker_epochs, node.data) or ({}, {})
+    return [BrokerEpochsNoted(epochs, node.version, dead)]
 
 
 def _topics(nodes: Mapping[str, StoreNode], names: Mapping[str, list[str]], notes: list[str]) -> list[Change]:

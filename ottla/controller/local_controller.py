@@ -88,6 +88,7 @@ class LocalController:
         self._rules = ConfiguredRules(config)
         self._mandate: Mandate | None = None
         self._live: dict[int, BrokerMetadata] | None = None
+        self._gone: dict[int, int] = {}  # brokers that are provably gone, with the epochs of their registrations
         self._is_announcing = False
         self._announcements = Announcements(messenger)
         self._brokers = BrokerWatch(store, retries, self._on_brokers)
@@ -118,6 +119,15 @@ class LocalController:
     def call_when_announced(self, function: Callable[[], object]) -> None:
         """Calls `function` when the brokers have carried out all that was sent to them before, at once if they have."""
         self._announcements.call_when_settled(function)
+
+    def on_broker_gone(self, broker_id: int, epoch: int) -> None:
+        """The process of a broker is provably gone, its registration under this epoch perhaps not. As the controller this broker elects
+        others; of the controller it takes over."""
+        self._gone[broker_id] = epoch
+        if self._mandate is not None:
+            self._brokers.start()  # What is decided rests on the registrations as they are now.
+        else:
+            self._election.take_over(broker_id, epoch)
 
     # Becoming controller, and ceasing to be
 
@@ -178,7 +188,10 @@ class LocalController:
 
         def decide(state: ClusterState) -> Plan:
             restarted = membership.restarted_brokers(state, self._broker_id, is_own_new=is_own_new)
-            return membership.decide_brokers_changed(state, restarted, [], self._rules)
+            left = [broker_id for broker_id in sorted(state.brokers) if self._is_gone(state, state.brokers[broker_id])]
+            return membership.decide_brokers_changed(
+                state, [broker for broker in restarted if broker.broker_id not in left], left, self._rules, self._gone
+            )
 
         self._submit(
             decide,
@@ -267,17 +280,21 @@ class LocalController:
             return
 
         def changed(state: ClusterState) -> tuple[list[BrokerMetadata], list[int]]:
-            joined = _unknown_of(state, [live[broker_id] for broker_id in sorted(live)])
-            return joined, [broker_id for broker_id in sorted(state.brokers) if broker_id not in live]
+            present = {broker_id: live[broker_id] for broker_id in sorted(live) if not self._is_gone(state, live[broker_id])}
+            left = [broker_id for broker_id in sorted(state.brokers) if broker_id not in present]
+            return _unknown_of(state, list(present.values())), left
 
         self._submit_membership(changed)
+
+    def _is_gone(self, state: ClusterState, broker: BrokerMetadata) -> bool:
+        return broker.epoch in (self._gone.get(broker.broker_id), state.dead.get(broker.broker_id))
 
     def _submit_membership(self, changed: Callable[[ClusterState], tuple[list[BrokerMetadata], list[int]]]) -> None:
         """`changed` names the brokers that have registered and those that are gone."""
 
         def decide(state: ClusterState) -> Plan:
             joined, left = changed(state)
-            return membership.decide_brokers_changed(state, joined, left, self._rules)
+            return membership.decide_brokers_changed(state, joined, left, self._rules, self._gone)
 
         self._submit(decide, lambda _answer: None, lambda code: log.error("brokers have changed: %s", code.name))
 

@@ -8,13 +8,18 @@ Which epochs the partitions' states take into account stands in a node of its ow
 a broker that restarts while one controller follows another would otherwise look to the new one as if it had run on. A controller that
 finds another epoch registered than noted, or none noted, decides as for a restart. A broker that is alone needs no such note.
 
+A broker whose process is provably gone (`cluster/failure_detector.py`) counts as one that left while its registration still stands. Its
+epoch is marked as dead in the same node, so no later controller takes it for live; if it lives after all, it finds the mark and registers
+anew.
+
 A broker that asks to stop is leaving until it is gone or registers anew: it enters no in-sync set and is elected nowhere. That is the
 controller's own knowledge; after a change of controllers the broker asks again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 from ottla.base.cluster_metadata import (
     BrokerEpochsNoted,
@@ -35,6 +40,8 @@ from ottla.controller.plans import Plan, Unit
 from ottla.controller.state import ClusterState
 from ottla.controller.topic_rules import TopicRules
 
+NONE_GONE: Mapping[int, int] = MappingProxyType({})
+
 
 def restarted_brokers(state: ClusterState, own_id: int, *, is_own_new: bool) -> list[BrokerMetadata]:
     """The registered brokers whose epochs the partitions' states do not take into account yet, as a new controller finds them. Nothing is
@@ -45,10 +52,15 @@ def restarted_brokers(state: ClusterState, own_id: int, *, is_own_new: bool) -> 
 
 
 def decide_brokers_changed(
-    state: ClusterState, joined: Sequence[BrokerMetadata], left: Sequence[int], rules: TopicRules
+    state: ClusterState,
+    joined: Sequence[BrokerMetadata],
+    left: Sequence[int],
+    rules: TopicRules,
+    gone: Mapping[int, int] = NONE_GONE,
 ) -> Plan:
     """Brokers registered (anew) or went away. The state names them, and a broker that has registered is sent anything, only when all is
-    written: until then it would be sent the roles of its former life."""
+    written: until then it would be sent the roles of its former life. `gone`: epochs of brokers that have left though they are still
+    registered; they are marked as dead."""
     members: list[Change] = [BrokerRemoved(broker_id) for broker_id in left]
     members += [BrokerPut(broker) for broker in joined]
     epochs = {broker_id: broker.epoch for broker_id, broker in state.brokers.items() if broker_id not in left}
@@ -65,7 +77,9 @@ def decide_brokers_changed(
         changed = _after_membership(state, topic, partition, standing, rules, elections)
         if changed is not None:
             new.append((topic.name, changed))
-    return partitions_plan(state, new, last=[_noted(state, epochs, members)], notes=elections.notes)
+    marks = {**state.dead, **{broker_id: gone[broker_id] for broker_id in left if broker_id in gone}}
+    dead = {broker_id: epoch for broker_id, epoch in marks.items() if broker_id not in epochs}
+    return partitions_plan(state, new, last=[_noted(state, epochs, dead, members)], notes=elections.notes)
 
 
 def _after_membership(
@@ -86,14 +100,15 @@ def _after_membership(
     return led(state, partition, elected, in_sync_min, standing.lost)
 
 
-def _noted(state: ClusterState, epochs: dict[int, int], members: Sequence[Change]) -> Unit:
+def _noted(state: ClusterState, epochs: dict[int, int], dead: dict[int, int], members: Sequence[Change]) -> Unit:
     """The write of the epochs that the partitions' states take into account from now on, and the brokers that they belong to."""
-    if epochs == state.noted_epochs or (state.noted_version < 0 and len(epochs) < 2):
+    is_noted = (epochs, dead) == (state.noted_epochs, state.dead)
+    if is_noted or (state.noted_version < 0 and len(epochs) < 2 and not dead):
         return Unit([], members)
-    data = znodes.broker_epochs_bytes(epochs)
+    data = znodes.broker_epochs_bytes(epochs, dead)
     version = state.noted_version
     write: Operation = Create(znodes.BROKER_EPOCHS, data) if version < 0 else Set(znodes.BROKER_EPOCHS, data, version)
-    return Unit([write], [BrokerEpochsNoted(epochs, version + 1), *members])
+    return Unit([write], [BrokerEpochsNoted(epochs, version + 1, dead), *members])
 
 
 def decide_controlled_shutdown(state: ClusterState, leaving: int, broker_epoch: int, rules: TopicRules) -> Plan:

@@ -57,6 +57,7 @@ class ClusterState(ClusterMetadata):
         self.leaving: dict[int, int] = {}  # brokers that are about to stop, with their epochs
         self.noted_epochs: Mapping[int, int] = {}  # of brokers, taken into account in all partitions' states
         self.noted_version = -1
+        self.dead: Mapping[int, int] = {}  # registrations that stand though their brokers are gone, by broker
         self._names_by_metric: dict[str, str] = {}
 
     def name_like(self, metric_name: str) -> str | None:
@@ -84,7 +85,7 @@ class ClusterState(ClusterMetadata):
             elif isinstance(change, QuotaPut):
                 self._put_quotas(change)
             elif isinstance(change, BrokerEpochsNoted):
-                self.noted_epochs, self.noted_version = change.epochs, change.version
+                self.noted_epochs, self.noted_version, self.dead = change.epochs, change.version, change.dead
             elif isinstance(change, BrokerLeaving):
                 self.leaving[change.broker_id] = change.epoch
             else:

@@ -222,15 +222,23 @@ def read_broker(broker_id: int, data: bytes, epoch: int) -> BrokerMetadata:
     )
 
 
-def broker_epochs_bytes(epochs: Mapping[int, int]) -> bytes:
-    return _write({"version": 1, "epochs": {str(broker_id): epochs[broker_id] for broker_id in sorted(epochs)}})
+def broker_epochs_bytes(epochs: Mapping[int, int], dead: Mapping[int, int]) -> bytes:
+    value: dict[str, Any] = {"version": 1, "epochs": {str(broker_id): epochs[broker_id] for broker_id in sorted(epochs)}}
+    if dead:
+        value["dead"] = {str(broker_id): dead[broker_id] for broker_id in sorted(dead)}
+    return _write(value)
 
 
-def read_broker_epochs(data: bytes) -> dict[int, int]:
-    epochs = _field(_read(data), "epochs")
-    if not isinstance(epochs, dict) or not all(key.isdigit() and isinstance(epoch, int) for key, epoch in epochs.items()):
-        raise NodeError("the field epochs is no map of broker ids to numbers")
-    return {int(key): epoch for key, epoch in epochs.items()}
+def read_broker_epochs(data: bytes) -> tuple[dict[int, int], dict[int, int]]:
+    """The epochs that are taken into account, and those that are marked as dead."""
+    value = _read(data)
+    return _epochs(_field(value, "epochs")), _epochs(value.get("dead", {}))
+
+
+def _epochs(value: Any) -> dict[int, int]:
+    if not isinstance(value, dict) or not all(key.isdigit() and isinstance(epoch, int) for key, epoch in value.items()):
+        raise NodeError("epochs are no map of broker ids to numbers")
+    return {int(key): epoch for key, epoch in value.items()}
 
 
 def topic_bytes(topic: TopicMetadata) -> bytes:

@@ -15,6 +15,7 @@ from ottla.base.config import BrokerConfig
 from ottla.base.errors import StorageError
 from ottla.base.ports import Peers, Ports
 from ottla.base.turns import Turns
+from ottla.cluster.failure_detector import FailureDetector
 from ottla.cluster.isr_changes import IsrChanges
 from ottla.cluster.replica_fetchers import ReplicaFetchers
 from ottla.replication.stage_space import StageSpace
@@ -54,6 +55,7 @@ class Parts(Protocol):
     housekeeping: Housekeeping
     listeners: Listeners
     peers: Peers
+    failure_detector: FailureDetector
     fetchers: ReplicaFetchers
     isr_changes: IsrChanges
     stages: StageSpace
@@ -102,6 +104,7 @@ class CleanStop:
         node.stages.close()
         node.fetchers.close()
         node.isr_changes.close()
+        node.failure_detector.close()
         node.peers.close()
         self._go_on_when(node.listeners.finish, self._close_connections)
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Sequence
 
+from ottla.base.cluster_metadata import NO_LEADER
 from ottla.base.config import BrokerConfig, Endpoint
 from ottla.base.control_messages import ControlMessage
 from ottla.base.errors import DamagedLogError, ErrorCode, StorageError
@@ -21,6 +22,7 @@ from ottla.base.ports import Peers, Ports
 from ottla.base.types import GROUP_METADATA_TOPIC, SHARE_GROUP_STATE_TOPIC, TRANSACTION_STATE_TOPIC
 from ottla.cluster.control_inbox import ControlInbox
 from ottla.cluster.controller_route import ControllerRoute
+from ottla.cluster.failure_detector import FailureDetector
 from ottla.cluster.handover import Handover
 from ottla.cluster.isr_changes import IsrChanges, Key
 from ottla.cluster.member import ClusterMember
@@ -194,12 +196,25 @@ class Node:
             self.controller, broker_id=config.this_broker_id, metadata=self.metadata, peers=self.peers, timers=ports.timers,
             timeout_ms=lambda: config.request_timeout_ms,
         )  # fmt: skip
+        self.failure_detector = FailureDetector(
+            self.peers, ports.network, ports.timers, locate=self._locate, epoch_of=self.metadata.broker_epoch, watched=self._watched,
+            on_gone=self.controller.on_broker_gone,
+        )  # fmt: skip
+        self.replicas.on_metadata = self.failure_detector.review
         self.isr_changes = IsrChanges(
             self.route, broker_id=config.this_broker_id, broker_epoch=self._broker_epoch, leader_of=self._leader_of,
             timers=ports.timers,
         )  # fmt: skip
         self._propose_isr = self.isr_changes.propose
         self.internal_topics = InternalTopics(self.route, self.metadata, config)
+
+    def _watched(self) -> list[int]:
+        """The brokers whose end this one has to notice at once."""
+        own = self.config.this_broker_id
+        if self.controller.is_active:
+            return [broker_id for broker_id in self.metadata.brokers if broker_id != own]
+        controller_id = self.metadata.controller_id
+        return [] if controller_id in (own, NO_LEADER) else [controller_id]
 
     def _is_current(self, broker_id: int, message: ControlMessage) -> bool:
         return self.member.is_current(broker_id, message)

@@ -34,6 +34,7 @@ class BrokerPeers:
         self._connections: dict[tuple[int, str], LoopConnection] = {}
         self._locate: Locate = lambda _broker_id: None
         self._is_closed = False
+        self._on_hang_up: Callable[[int], object] = lambda _broker_id: None
 
     def start(self, locate: Locate) -> None:
         self._locate = locate
@@ -69,6 +70,9 @@ class BrokerPeers:
         else:
             connection.open(opened, self._timeout_ms() / 1000)
 
+    def call_at_hang_up(self, function: Callable[[int], object]) -> None:
+        self._on_hang_up = function
+
     def close(self) -> None:
         self._is_closed = True
         connections, self._connections = self._connections, {}
@@ -83,6 +87,7 @@ class BrokerPeers:
         from ottla.client.loop import LoopConnection  # on use: a broker by itself asks no other
 
         connection = LoopConnection(Address(*address), self._network, self._timers, self._clock, client_id=self._client_id)
+        connection.on_hang_up = lambda: self._on_hang_up(broker_id)
         self._connections[broker_id, lane] = connection
         if known is not None:
             known.close()  # what waits there is answered, and may send again

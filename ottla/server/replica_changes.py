@@ -71,6 +71,7 @@ class ReplicaChanges:
         self._missing: dict[TopicPartition, ReplicaRole] = {}
         self._resolved: dict[tuple[tuple[str, str], ...], LogConfig] = {}
         self.turns = Turns(clock, timers)
+        self.on_metadata: Callable[[], object] = lambda: None
 
     def on_leader_and_isr(self, states: Sequence[ReplicaRole]) -> None:
         for state in states:
@@ -84,6 +85,7 @@ class ReplicaChanges:
         self.turns.call_when_idle(function)
 
     def on_update_metadata(self, topics: Sequence[str], removed: Sequence[str]) -> None:
+        self.on_metadata()
         self._groups.topics_changed()
         if removed:
             self._groups.forget_topics(removed)

@@ -27,7 +27,7 @@ from tests.fakes.randomness import SeededRandom
 from tests.fakes.timers import ManualTimers
 from tests.sim.broker import store_model
 from tests.sim.machine import LifeThreads, LifeTimers
-from tests.sim.network import Call, Host, SimNetwork
+from tests.sim.network import Call, Host, SimNetwork, Wire
 
 LISTENER, PORT = "PLAINTEXT", 9092
 DIRECTORY = "/data"
@@ -57,13 +57,33 @@ def fail(error: AssertionError) -> None:
     raise error
 
 
+class HostsNetwork(SimNetwork):
+    """A network whose hosts outlive their processes."""
+
+    def __init__(self, chance: random.Random, timers: ManualTimers) -> None:
+        super().__init__(chance, timers)
+        self._wires: list[tuple[LifeTimers | None, Wire]] = []
+
+    def join(self, host: str, peer_host: str, life: LifeTimers | None) -> Wire | None:
+        near = super().join(host, peer_host, life)
+        if near is not None:
+            self._wires += [(life, near.peer), (self.listening[host][0], near)]
+        return near
+
+    def end_of_process(self, life: LifeTimers) -> None:
+        """Closes the other ends of the connections of a process."""
+        for owner, other_end in self._wires:
+            if owner is life:
+                self.timers.call_later(self.delay_ms(), other_end.end)
+
+
 class Nodes:
     """The cluster."""
 
     def __init__(self, count: int, *assignments: str) -> None:
         self.timers = ManualTimers()
         self.chance = random.Random(7)
-        self.network = SimNetwork(self.chance, self.timers)
+        self.network = HostsNetwork(self.chance, self.timers)
         self.network.is_kind = True
         self.model = store_model()
         self.assignments = assignments
@@ -104,6 +124,18 @@ class Nodes:
         store = node.ports.store
         assert isinstance(store, MemoryStore)
         store.expire()
+
+    def kill_process(self, broker_id: int) -> MemoryStore:
+        """The process alone ends (kill -9): the host closes its connections and refuses new ones; its session goes on until it expires."""
+        node = self.nodes.pop(broker_id)
+        life = self.lives.pop(broker_id)
+        life.is_over = True
+        self.network.listening.pop(host_of(broker_id), None)
+        self.network.end_of_process(life)
+        store = node.ports.store
+        assert isinstance(store, MemoryStore)
+        self.model.tree.take_watches(store.session_id())
+        return store
 
     def settle(self, ms: int = 1_000) -> None:
         self.timers.advance(ms)

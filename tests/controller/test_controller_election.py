@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.base.ports import Delete, Set, StoreResult
+from ottla.base.ports import Create, Delete, Set, StoreResult
 from ottla.base.store_retries import RETRY_MS, StoreRetries
 from ottla.controller import znodes
 from ottla.controller.controller_election import ControllerElection, Mandate
@@ -115,6 +115,49 @@ def test_a_mandate_that_lapsed_is_over_if_another_was_elected_meanwhile() -> Non
     candidate.store.expire()
     candidate.store.reconnect()
     assert candidate.news == [Mandate(1, 0), None] and other.news == [Mandate(2, 1)]
+
+
+def register(candidate: Candidate, broker_id: int) -> int:
+    """The epoch of the broker's registration, in the candidate's session."""
+    path = znodes.broker_path(broker_id)
+    candidate.store.put(znodes.BROKER_IDS, b"")
+    candidate.store.multi([Create(path, b"{}", ephemeral=True)], lambda outcome: None)
+    return candidate.store.nodes()[path].czxid
+
+
+def test_an_office_is_taken_over_from_a_controller_that_is_gone_by_one_write() -> None:
+    model = ZooKeeperModel()
+    gone, other = Candidate(model, 1), Candidate(model, 2)
+    epoch = register(gone, 1)
+    other.election.take_over(1, epoch)
+    assert other.news == [Mandate(2, 1)] and other.controller() == 2
+    epoch_write, delete, create = model.multis[-1]
+    assert isinstance(epoch_write, Set) and epoch_write.version == 0 and isinstance(delete, Delete) and isinstance(create, Create)
+    gone.store.expire()
+    assert other.news == [Mandate(2, 1)], "its session's end takes nothing away"
+
+
+def test_no_office_is_taken_over_from_another_life_or_another_broker() -> None:
+    model = ZooKeeperModel()
+    controller, other = Candidate(model, 1), Candidate(model, 2)
+    epoch = register(controller, 1)
+    other.election.take_over(1, epoch - 1)
+    other.election.take_over(2, register(other, 2))
+    other.election.take_over(3, epoch)
+    assert other.news == [] and controller.news == [Mandate(1, 0)]
+    controller.election.take_over(1, epoch)
+    assert controller.news == [Mandate(1, 0)]
+    controller.store.expire()
+    assert other.news == [Mandate(2, 1)], "it still waits for the office"
+
+
+def test_of_two_that_take_over_one_is_elected() -> None:
+    model = ZooKeeperModel()
+    gone, first, second = Candidate(model, 1), Candidate(model, 2), Candidate(model, 3)
+    epoch = register(gone, 1)
+    first.election.take_over(1, epoch)
+    second.election.take_over(1, epoch)
+    assert first.news == [Mandate(2, 1)] and second.news == []
 
 
 def test_a_candidate_that_was_cut_off_notices_that_the_controller_has_gone() -> None:

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ottla.base.cluster_metadata import BrokerMetadata
 from ottla.base.ports import StoreNode, StoreResult, Watch
 from ottla.controller import znodes
 from ottla.controller.api import ConfigEntry, ConfigOperation, ConfigRequest, NewPartitions, NewTopic, QuotaRequest
@@ -132,6 +133,18 @@ def test_an_empty_store() -> None:
 
 def test_noted_epochs_and_a_damaged_node_counts_as_empty() -> None:
     """Then every broker counts as restarted."""
-    for data, epochs in ((znodes.broker_epochs_bytes({2: 7, 11: 9}), {2: 7, 11: 9}), (b"garbage", {}), (b'{"epochs":{"x":1}}', {})):
+    for data, epochs in ((znodes.broker_epochs_bytes({2: 7, 11: 9}, {3: 5}), {2: 7, 11: 9}), (b"garbage", {}), (b'{"epochs":{"x":1}}', {})):
         state, notes = build_state({znodes.BROKER_EPOCHS: StoreNode(data=data, version=4, czxid=1)})
         assert (state.noted_epochs, state.noted_version, len(notes)) == (epochs, 4, 0 if epochs else 1)
+
+
+def test_a_broker_whose_registration_is_marked_as_dead_is_not_live() -> None:
+    broker = BrokerMetadata(broker_id=3, endpoints={"A": ("h", 1)})
+    nodes = {
+        znodes.BROKER_EPOCHS: StoreNode(data=znodes.broker_epochs_bytes({}, {3: 5}), version=0, czxid=1),
+        znodes.BROKER_IDS: StoreNode(data=b"", version=0, czxid=1),
+    }
+    data = znodes.broker_bytes(broker, {"A": "PLAINTEXT"}, 1)
+    for epoch, is_live in ((5, False), (6, True)):
+        state, _ = build_state({**nodes, znodes.broker_path(3): StoreNode(data=data, version=0, czxid=epoch)})
+        assert (3 in state.brokers) is is_live and state.dead == {3: 5}

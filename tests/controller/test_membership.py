@@ -151,11 +151,11 @@ def test_the_epochs_are_noted_after_the_states_and_not_for_a_broker_that_is_alon
     alone = decide_brokers_changed(state, [joined(1)], [], RULES)
     assert all(operation.path != znodes.BROKER_EPOCHS for operation in alone.operations)
     plan = decide_brokers_changed(state, [joined(2)], [], RULES)
-    assert plan.operations[-1] == Create(znodes.BROKER_EPOCHS, znodes.broker_epochs_bytes({1: 101, 2: 502}))
+    assert plan.operations[-1] == Create(znodes.BROKER_EPOCHS, znodes.broker_epochs_bytes({1: 101, 2: 502}, {}))
     state.apply(plan.changes)
     assert (state.noted_epochs, state.noted_version) == ({1: 101, 2: 502}, 0)
     plan = decide_brokers_changed(state, [], [2], RULES)
-    assert plan.operations[-1] == Set(znodes.BROKER_EPOCHS, znodes.broker_epochs_bytes({1: 101}), 0)
+    assert plan.operations[-1] == Set(znodes.BROKER_EPOCHS, znodes.broker_epochs_bytes({1: 101}, {}), 0)
     state.apply(plan.changes)
     assert decide_brokers_changed(state, [], [], RULES) == Plan()
 
@@ -168,6 +168,18 @@ def test_a_new_controller_finds_who_restarted_by_the_noted_epochs() -> None:
     assert [broker.broker_id for broker in restarted_brokers(state_of(1, 2), 1, is_own_new=False)] == [1, 2], "nothing is noted"
     assert [broker.broker_id for broker in restarted_brokers(state_of(1), 1, is_own_new=True)] == [1]
     assert restarted_brokers(state_of(1), 1, is_own_new=False) == []
+
+
+def test_a_broker_that_is_provably_gone_is_marked_while_its_registration_stands() -> None:
+    state = with_topic(state_of(1, 2, 3), (1, (1, 2), (1, 2)))
+    plan = decide_brokers_changed(state, [], [1], RULES, {1: 101})
+    assert plan.operations[-1] == Create(znodes.BROKER_EPOCHS, znodes.broker_epochs_bytes({2: 102, 3: 103}, {1: 101}))
+    assert applied(state, plan) == [(2, 6, 10, (2,))]
+    assert (state.dead, 1 in state.brokers) == ({1: 101}, False)
+    state.apply(decide_brokers_changed(state, [], [3], RULES).changes)
+    assert state.dead == {1: 101}
+    state.apply(decide_brokers_changed(state, [joined(1)], [], RULES).changes)
+    assert state.dead == {}, "it has registered anew"
 
 
 # Controlled shutdown

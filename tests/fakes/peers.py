@@ -30,12 +30,16 @@ class HeldPeers:
     def __init__(self) -> None:
         self.asked: list[Asked] = []
         self.is_closed = False
+        self.hang_up: Callable[[int], object] = lambda _broker_id: None
 
     def start(self, locate: Locate) -> None:
         pass
 
     def send(self, broker_id: int, request: Any, done: Callable[[Any, int], None], *, lane: str = DEFAULT_LANE) -> None:
         self.asked.append(Asked(broker_id, request, done, lane))
+
+    def call_at_hang_up(self, function: Callable[[int], object]) -> None:
+        self.hang_up = function
 
     def close(self) -> None:
         self.is_closed = True

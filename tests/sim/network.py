@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from ottla.base.ports import Channel, Part, Receiver, Slice
+from ottla.base.ports import REFUSED, Channel, Part, Receiver, Slice
 from ottla.base.types import TopicPartition
 from ottla.client.core.frames import FrameReader
 from ottla.wire.codec import decoder, encoder
@@ -184,7 +184,7 @@ class Host:
 
         def arrive() -> None:
             wire = network.join(host, self._name, life)
-            life.call_later(network.delay_ms(), (lambda: failed("refused")) if wire is None else (lambda: connected(wire)))
+            life.call_later(network.delay_ms(), (lambda: failed(REFUSED)) if wire is None else (lambda: connected(wire)))
 
         network.timers.call_later(network.delay_ms(), arrive)
 
