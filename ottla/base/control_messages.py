@@ -7,7 +7,7 @@ StopReplica (5) and UpdateMetadata (6) carry it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import field
 from typing import Protocol
 
@@ -49,9 +49,10 @@ class ControlMessage:
 
 @immutable(kw_only=True)
 class LeaderAndIsr(ControlMessage):
-    """New states of replicas that the broker holds."""
+    """New states of replicas that the broker holds. `is_complete`: it is to hold no others."""
 
     states: Sequence[ReplicaRole]
+    is_complete: bool = False
 
 
 @immutable(kw_only=True)
@@ -89,6 +90,9 @@ class BrokerMessenger(Protocol):
 
 class ReplicaListener(Protocol):
     """The part of a broker that holds replicas, called with what has passed the epochs' check."""
+
+    def on_assignment(self, assigned: Collection[tuple[bytes, int]]) -> None:
+        """These (topic ids and partitions) are all replicas that the broker is to hold: logs of others may go. Called before the roles."""
 
     def on_leader_and_isr(self, states: Sequence[ReplicaRole]) -> None:
         """Makes replicas leaders or followers. May go on after it returns, in the order of the calls; so may stopping."""

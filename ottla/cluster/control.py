@@ -73,6 +73,8 @@ class ControlReceiver:
             self._last_broker_epoch = message.broker_epoch
             sound = _sound(message.states)
             code = ErrorCode.NONE if len(sound) == len(message.states) else ErrorCode.INVALID_REQUEST
+            if message.is_complete and code is ErrorCode.NONE:
+                self._replicas.on_assignment({(state.topic_id, state.partition.index) for state in message.states})
             self._replicas.on_leader_and_isr([state for state in sound if self._is_news(state)])
         elif isinstance(message, StopReplica):
             self._replicas.on_stop_replica([replica for replica in message.stopped if self._may_stop(replica)])

@@ -28,6 +28,8 @@ PART_BYTES_MAX = 256 * 1024
 PARTITION_BYTES = 40
 TOPIC_BYTES = 64
 PORT_MAX = 0xFFFF
+INCREMENTAL, COMPLETE = 1, 2
+"""The types of LeaderAndIsr: some replicas of a broker, or all of them."""
 
 ControlRequest = LeaderAndIsrRequest | StopReplicaRequest | UpdateMetadataRequest
 T = TypeVar("T")
@@ -39,7 +41,8 @@ T = TypeVar("T")
 def control_requests(message: ControlMessage, sequence: int, part_bytes_max: int = PART_BYTES_MAX) -> Iterator[ControlRequest]:
     """The parts of a message, made one by one as they are asked for."""
     if isinstance(message, LeaderAndIsr):
-        parts: Iterator[ControlRequest] = map(_leader_and_isr, _cut(message.states, _role_bytes, part_bytes_max))
+        kind = COMPLETE if message.is_complete else INCREMENTAL
+        parts: Iterator[ControlRequest] = (_leader_and_isr(roles, kind) for roles in _cut(message.states, _role_bytes, part_bytes_max))
     elif isinstance(message, StopReplica):
         parts = map(_stop_replica, _cut(message.stopped, lambda one: PARTITION_BYTES + len(one.topic), part_bytes_max))
     else:
@@ -82,13 +85,13 @@ def _role_bytes(role: ReplicaRole) -> int:
     return _state_bytes(role.partition) + len(role.topic) + _settings_bytes(role.configs)
 
 
-def _leader_and_isr(roles: Sequence[ReplicaRole]) -> LeaderAndIsrRequest:
+def _leader_and_isr(roles: Sequence[ReplicaRole], kind: int) -> LeaderAndIsrRequest:
     topics = []
     for (name, topic_id, configs), of_topic in groupby(roles, lambda role: (role.topic, role.topic_id, role.configs)):
         settings = [leader_and_isr.LeaderAndIsrConfig(name=key, value=value) for key, value in configs.items()]
         states = [_role_state(role) for role in of_topic]
         topics.append(leader_and_isr.LeaderAndIsrTopicState(topic_name=name, topic_id=topic_id, partition_states=states, configs=settings))
-    return LeaderAndIsrRequest(topic_states=topics)
+    return LeaderAndIsrRequest(topic_states=topics, type=kind)
 
 
 def _role_state(role: ReplicaRole) -> leader_and_isr.LeaderAndIsrPartitionState:
@@ -205,7 +208,7 @@ class MessageParts:
             "controller_id": last.controller_id, "controller_epoch": last.controller_epoch, "broker_epoch": last.broker_epoch,
         }  # fmt: skip
         if isinstance(last, LeaderAndIsrRequest):
-            return LeaderAndIsr(states=self._roles, **sender)
+            return LeaderAndIsr(states=self._roles, is_complete=last.type == COMPLETE, **sender)
         if isinstance(last, StopReplicaRequest):
             return StopReplica(stopped=self._stopped, **sender)
         topics = [_topic(head, partitions) for head, partitions in self._topics.values()]

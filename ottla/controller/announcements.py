@@ -69,7 +69,7 @@ class Announcements:
         for broker in receivers:
             self._send(state, broker, UpdateConfigs, changes=settings, is_complete=True)
             self._send(state, broker, UpdateMetadata, topics=topics, brokers=live, is_complete=True)
-            self._send(state, broker, LeaderAndIsr, states=hosted.get(broker.broker_id, ()))
+            self._send(state, broker, LeaderAndIsr, states=hosted.get(broker.broker_id, ()), is_complete=state.is_whole)
 
     def changes(self, state: ClusterState, changes: Sequence[Change], before: Before) -> None:
         """`before`: the topics that the changes are about, as they were."""

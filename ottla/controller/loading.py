@@ -112,7 +112,9 @@ def build_state(nodes: Mapping[str, StoreNode]) -> tuple[ClusterState, list[str]
     names = _names(nodes)
     changes = _brokers(nodes, names, notes)
     changes += _noted_epochs(nodes, notes)
-    changes += _topics(nodes, names, notes)
+    topics = _topics(nodes, names, notes)
+    state.is_whole = len(topics) == len(names.get(znodes.TOPICS, []))
+    changes += topics
     state.apply(changes)
     marked = [broker_id for broker_id, broker in state.brokers.items() if state.dead.get(broker_id) == broker.epoch]
     state.apply([BrokerRemoved(broker_id) for broker_id in marked])

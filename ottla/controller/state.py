@@ -51,6 +51,8 @@ class ClusterState(ClusterMetadata):
         self.controller_epoch = 0
         self.controller_epoch_version = -1
         self.deleting: dict[str, TopicMetadata] = {}
+        self.is_whole = True
+        """Every topic in the store could be read."""
         self.missing_nodes: dict[str, MissingNodes] = {}  # as read from the store
         self.config_nodes: dict[tuple[int, str], None] = {}
         self.quota_nodes: dict[QuotaEntity, None] = {}

@@ -9,7 +9,7 @@ paths of Produce and Fetch use.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 
 from ottla.base.errors import ApiError, DiskError, ErrorCode, StorageError
 from ottla.base.log_config import LogConfig
@@ -182,6 +182,22 @@ class PartitionTable:
         target = deleted_directory(self._disk, path, topic_id)
         self._disk.rename(path, target)
         return target
+
+    def strays(self, assigned: Collection[tuple[bytes, int]]) -> list[tuple[TopicPartition, bytes]]:
+        """The logs, open or not, of other partitions than these (topic ids and numbers), in directories that work. A log that names no
+        topic is not judged."""
+        found = []
+        for name, places in self._found.items():
+            topic, _, number = name.rpartition("-")
+            if not number.isdigit():
+                continue
+            key = TopicPartition(topic, int(number))
+            partition = self.get(*key)
+            for directory in [place for place in places if place.is_online]:
+                topic_id = partition.topic_id if partition is not None else read_topic_id(self._disk, f"{directory.path}/{name}")
+                if topic_id is not None and (topic_id, key.partition) not in assigned:
+                    found.append((key, topic_id))
+        return found
 
     def take_offline(self, directory: LogDirectoryState, reason: str) -> list[Partition]:
         """Stops every partition of a failed directory; returns those that were online."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import gc
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 from ottla.base.cluster_metadata import CONFIG_TOPIC, NO_LEADER
 from ottla.base.config import BrokerConfig
@@ -20,6 +20,7 @@ from ottla.base.log_config import LogConfig
 from ottla.base.ports import Clock, Timers
 from ottla.base.turns import Turns
 from ottla.base.types import TopicPartition
+from ottla.base.uuids import uuid_to_text
 from ottla.cluster.metadata_cache import MetadataCache
 from ottla.cluster.replica_fetchers import ReplicaFetchers
 from ottla.replication.partition import Partition
@@ -34,6 +35,7 @@ OPENED_PER_FREEZE = 500
 """After so many opened partitions their objects are frozen for the garbage collector: they have no cycles, and walking over ten thousand of
 them would hold the loop for a tenth of a second."""
 
+NO_EPOCH = -1
 RESOLVED_MAX = 1000
 """So many different settings of topics are kept resolved."""
 
@@ -72,6 +74,20 @@ class ReplicaChanges:
         self._resolved: dict[tuple[tuple[str, str], ...], LogConfig] = {}
         self.turns = Turns(clock, timers)
         self.on_metadata: Callable[[], object] = lambda: None
+
+    def on_assignment(self, assigned: Collection[tuple[bytes, int]]) -> None:
+        """Removes the logs of other partitions: they were deleted, or moved, while this broker was away (KIP-516). One that is alone keeps
+        them: where there is no other broker, a log that no topic claims is more likely to be wanted than not."""
+        if len(self._metadata.brokers) > 1:
+            self.turns.add(self._remove_strays(assigned))
+
+    def _remove_strays(self, assigned: Collection[tuple[bytes, int]]) -> Iterator[None]:
+        for key, topic_id in self._partitions.strays(assigned):
+            log.warning("%s of topic id %s is not assigned to this broker any more; its log goes", key, uuid_to_text(topic_id))
+            self._stop(
+                StoppedReplica(topic=key.topic, topic_id=topic_id, partition=key.partition, leader_epoch=NO_EPOCH, is_deleted=True)
+            )
+            yield
 
     def on_leader_and_isr(self, states: Sequence[ReplicaRole]) -> None:
         for state in states:

@@ -165,3 +165,14 @@ def test_settings_of_brokers_are_put_into_force_when_they_change() -> None:
     assert world.cache.configs(CONFIG_BROKER, "") == {"a": "b"} and world.replicas.configs == [(CONFIG_BROKER, "")]
     world.receive(UpdateConfigs(controller_id=1, controller_epoch=5, broker_epoch=100, changes=[], is_complete=True))
     assert (world.configured, world.cache.configs(CONFIG_BROKER, "")) == (2, {})
+
+
+def test_a_complete_message_names_all_replicas_of_the_broker_before_it_makes_any_of_them() -> None:
+    """KIP-516. The names are those of all its states, of which some may be no news; a state that is refused leaves the rest unjudged."""
+    world = Receiver()
+    states = [ReplicaRole(topic="t", topic_id=topic_id, partition=partition(3, 7)) for topic_id in (ID, ID2)]
+    message = LeaderAndIsr(controller_id=1, controller_epoch=5, broker_epoch=100, states=states, is_complete=True)
+    assert world.receive(replace(message, is_complete=False)) == [ErrorCode.NONE] and world.replicas.assigned == []
+    assert world.receive(message) == [ErrorCode.NONE] and world.replicas.assigned == [[(ID, 0), (ID2, 0)]]
+    bad = replace(states[0], partition=replace(partition(9), isr=()))
+    assert world.receive(replace(message, states=[bad])) == [ErrorCode.INVALID_REQUEST] and len(world.replicas.assigned) == 1

@@ -58,7 +58,12 @@ brokers = st.builds(
 roles = st.builds(ReplicaRole, topic=names, topic_id=topic_ids, partition=partitions(ids), is_new=st.booleans(), configs=configs)
 stopped = st.builds(StoppedReplica, topic=names, topic_id=topic_ids, partition=ids, leader_epoch=ids, is_deleted=st.booleans())
 messages = st.one_of(
-    st.builds(LeaderAndIsr, states=st.lists(roles, max_size=6), **{key: st.just(value) for key, value in SENDER.items()}),
+    st.builds(
+        LeaderAndIsr,
+        states=st.lists(roles, max_size=6),
+        is_complete=st.booleans(),
+        **{key: st.just(value) for key, value in SENDER.items()},
+    ),
     st.builds(StopReplica, stopped=st.lists(stopped, max_size=6), **{key: st.just(value) for key, value in SENDER.items()}),
     st.builds(
         UpdateMetadata,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from ottla.base.cluster_metadata import BrokerMetadata, BrokerPut, Change, PartitionMetadata, TopicMetadata, TopicPut
 from ottla.base.config import BrokerConfig
@@ -28,8 +28,12 @@ class RecordingReplicas:
         self.removed: list[str] = []
         self.configs: list[tuple[int, str]] = []
         self.expiries = 0
+        self.assigned: list[list[tuple[bytes, int]]] = []
         self.is_settled = True
         self.waiting: list[Callable[[], object]] = []
+
+    def on_assignment(self, assigned: Collection[tuple[bytes, int]]) -> None:
+        self.assigned.append(sorted(assigned))
 
     def on_leader_and_isr(self, states: Sequence[ReplicaRole]) -> None:
         self.states += states

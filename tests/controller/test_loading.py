@@ -148,3 +148,10 @@ def test_a_broker_whose_registration_is_marked_as_dead_is_not_live() -> None:
     for epoch, is_live in ((5, False), (6, True)):
         state, _ = build_state({**nodes, znodes.broker_path(3): StoreNode(data=data, version=0, czxid=epoch)})
         assert (3 in state.brokers) is is_live and state.dead == {3: 5}
+
+
+def test_a_topic_that_cannot_be_read_leaves_the_state_in_part() -> None:
+    nodes = {znodes.TOPICS: StoreNode(data=b"", version=0, czxid=1)}
+    assert build_state(nodes)[0].is_whole
+    state, notes = build_state({**nodes, znodes.topic_path("t"): StoreNode(data=b"garbage", version=0, czxid=2)})
+    assert not state.is_whole and len(notes) == 1
