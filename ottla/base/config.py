@@ -158,6 +158,15 @@ class BrokerConfig(_AllSettings):
         """Where ZooKeeper is; only with `zookeeper.connect`."""
         return parse_connect(self.zookeeper_connect or "")
 
+    @property
+    def inter_broker_listener(self) -> str:
+        """The name of the listener by which brokers speak to each other: as it is set, or the first with the protocol that is set."""
+        if self.inter_broker_listener_name:
+            return self.inter_broker_listener_name
+        endpoints = self.endpoints
+        protocol = self.security_inter_broker_protocol
+        return next((endpoint.name for endpoint in endpoints if endpoint.protocol == protocol), endpoints[0].name)
+
     # Changing while the broker runs
 
     def on_change(self, listener: Callable[[frozenset[str]], object]) -> None:

@@ -32,6 +32,8 @@ TOPICS = "/brokers/topics"
 CONTROLLER = "/controller"
 CONTROLLER_EPOCH = "/controller_epoch"
 CLUSTER_ID = "/cluster/id"
+CLUSTER_SECRET = "/cluster/secret"
+"""Of our own: by it brokers know each other (`security/cluster_identity.py`); absent while a broker is alone."""
 DELETE_TOPICS = "/admin/delete_topics"
 PRODUCER_ID_BLOCK = "/latest_producer_id_block"
 CONFIG_FOLDERS = {CONFIG_TOPIC: "/config/topics", CONFIG_BROKER: "/config/brokers", CONFIG_GROUP: "/config/groups"}

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from ottla.base.errors import ErrorCode
 from ottla.base.lease import Lease
 from ottla.base.ports import Clock, Random, Timers
-from ottla.security.authentication import Authentication
+from ottla.security.authentication import Authentication, Exchange
 from ottla.security.authorizer import Authorizer
 from ottla.security.principal import ANONYMOUS
 
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from ottla.replication.leader import Leader
     from ottla.replication.partition import Partition
     from ottla.replication.stage_space import StageSpace
+    from ottla.security.cluster_identity import ClusterIdentity, Peer
     from ottla.sharing.registry import SharePartitions
     from ottla.sharing.routing import ShareStateCoordinators
     from ottla.sharing.sessions import ShareSessions
@@ -70,7 +71,7 @@ class ConnectionInfo:
 
     __slots__ = (
         "_closing", "authentication", "client_software_name", "client_software_version", "has_extensions", "host", "identity",
-        "is_authenticated", "is_inter_broker", "listener", "principal",
+        "is_authenticated", "is_inter_broker", "listener", "peer", "peer_exchange", "principal",
     )  # fmt: skip
 
     def __init__(
@@ -84,6 +85,10 @@ class ConnectionInfo:
         """None on a listener that does not authenticate its clients."""
         self.is_authenticated = authentication is None
         self.is_inter_broker = False
+        """Whether the other end has proved to be a broker of this cluster."""
+        self.peer: Peer | None = None
+        self.peer_exchange: Exchange | None = None
+        """That proof, while it is going on."""
         self.has_extensions = False
         """Whether the client has asked for our own APIs (`wire.apis.EXTENSIONS_SINCE`)."""
         self.client_software_name = ""
@@ -94,6 +99,11 @@ class ConnectionInfo:
         """Notes that the client is authenticated: from now on it may send any request."""
         self.principal = principal
         self.is_authenticated = True
+
+    def proved_broker(self, peer: Peer) -> None:
+        """Notes that the other end is a broker of this cluster."""
+        self.peer = peer
+        self.is_inter_broker = True
 
     def call_when_closed(self, subject: object, function: Callable[[object], None]) -> None:
         """Calls `function(subject)` when the connection is closed, unless `forget_closing` was called before."""
@@ -248,6 +258,7 @@ class Broker:
     """The controller wherever it is: what this broker needs of it."""
     control: ControlRequests
     forwarded: ForwardedRequests
+    cluster_identity: ClusterIdentity
     partitions: Partitions
     groups: GroupCoordinators
     transactions: TransactionCoordinators

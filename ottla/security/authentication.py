@@ -89,6 +89,10 @@ class Authentication:
 
         exchange.step(token, stepped)
 
+    def refuse(self) -> None:
+        """Ends the authentication: the connection closes."""
+        self._move(AuthenticationState.REFUSED)
+
     def _move(self, state: AuthenticationState) -> None:
         assert state in ALLOWED[self.state], f"from {self.state} to {state}"
         self.state = state

@@ -14,12 +14,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Sequence
 
-from ottla.base.cluster_metadata import NO_LEADER
+from ottla.base.cluster_metadata import NO_LEADER, BrokerMetadata
 from ottla.base.config import BrokerConfig, Endpoint
 from ottla.base.control_messages import ControlMessage
 from ottla.base.errors import DamagedLogError, ErrorCode, StorageError
 from ottla.base.ports import Peers, Ports
 from ottla.base.types import GROUP_METADATA_TOPIC, SHARE_GROUP_STATE_TOPIC, TRANSACTION_STATE_TOPIC
+from ottla.cluster.cluster_secret import ClusterSecret
 from ottla.cluster.control_inbox import ControlInbox
 from ottla.cluster.controller_route import ControllerRoute
 from ottla.cluster.failure_detector import FailureDetector
@@ -42,6 +43,7 @@ from ottla.replication.stage_space import StageSpace
 from ottla.requests.context import Broker, ConnectionInfo
 from ottla.requests.forwarding import Forwarder
 from ottla.security.authorizer import AllowClients
+from ottla.security.cluster_identity import ClusterIdentity
 from ottla.server.closing import CleanStop
 from ottla.server.coordinator_hosts import CoordinatorHosts, GroupHosts, ShareStateHosts, TransactionHosts
 from ottla.server.coordinator_views import (
@@ -110,6 +112,10 @@ class Node:
         self._request_flush, self._on_partition_failed = self.flusher.request, self._partition_failed
         self._broker_epoch_of = self.metadata.broker_epoch
         self.partitions = PartitionTable(ports.disk, ports.clock, self.directories, self._make_partition, files_max=files_max)
+        self.identity = ClusterIdentity(
+            ports.random, ClusterSecret(ports.store, ports.random).read, broker_id=config.this_broker_id,
+            broker_epoch=self._broker_epoch, cluster_id=lambda: self.metadata.cluster_id, epoch_of=self._epoch_of,
+        )  # fmt: skip
         self.peers = ports.peers if ports.peers is not None else self._make_peers()
         self.peers.start(self._locate)
         self.stages = StageSpace(config=config, disk=ports.disk, clock=ports.clock, timers=ports.timers, remove_later=self._remove_files)
@@ -136,6 +142,7 @@ class Node:
             ports.timers,
             client_id=f"broker-{config.this_broker_id}",
             timeout_ms=lambda: config.request_timeout_ms,
+            identity=self.identity,
         )
 
     def _make_coordinators(self) -> None:
@@ -233,6 +240,7 @@ class Node:
             controller_route=self.route,
             control=ControlInbox(self.member.receiver),
             forwarded=self,
+            cluster_identity=self.identity,
             partitions=self.partitions,
             groups=self.groups,
             transactions=self.transactions,
@@ -386,13 +394,18 @@ class Node:
 
     def _locate(self, broker_id: int) -> tuple[str, int] | None:
         """The address at which another broker listens for brokers: as the controller here knows it, or as controllers have sent it."""
-        brokers = self.metadata.brokers
-        if self.controller.is_active:
-            brokers = self.controller.state.brokers
-        known = brokers.get(broker_id)
+        known = self._known_broker(broker_id)
         if known is None or broker_id == self.config.this_broker_id:
             return None
-        return known.endpoints.get(self.config.inter_broker_listener_name or self.endpoints[0].name)
+        return known.endpoints.get(self.config.inter_broker_listener)
+
+    def _epoch_of(self, broker_id: int) -> int:
+        known = self._known_broker(broker_id)
+        return known.epoch if known is not None else -1
+
+    def _known_broker(self, broker_id: int) -> BrokerMetadata | None:
+        brokers = self.controller.state.brokers if self.controller.is_active else self.metadata.brokers
+        return brokers.get(broker_id)
 
     def _partition_count(self, topic: str) -> int:
         known = self.metadata.topic(topic)

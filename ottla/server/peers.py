@@ -15,7 +15,9 @@ from ottla.base.errors import ErrorCode, OttlaError
 from ottla.base.ports import DEFAULT_LANE, Clock, Locate, Network, Timers
 
 if TYPE_CHECKING:
+    from ottla.client.core.sasl import SaslExchange
     from ottla.client.loop import LoopConnection
+    from ottla.security.cluster_identity import ClusterIdentity
 
 log = logging.getLogger("ottla.peers")
 
@@ -23,14 +25,24 @@ Answered = Callable[[Any, int], None]
 
 
 class BrokerPeers:
-    """`ports.Peers`. `timeout_ms` is called for each request."""
+    """`ports.Peers`. `timeout_ms` is called for each request; without `identity` the other brokers take this one for a client."""
 
-    def __init__(self, network: Network, clock: Clock, timers: Timers, *, client_id: str, timeout_ms: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        network: Network,
+        clock: Clock,
+        timers: Timers,
+        *,
+        client_id: str,
+        timeout_ms: Callable[[], int],
+        identity: ClusterIdentity | None = None,
+    ) -> None:
         self._network = network
         self._clock = clock
         self._timers = timers
         self._client_id = client_id
         self._timeout_ms = timeout_ms
+        self._identity = identity
         self._connections: dict[tuple[int, str], LoopConnection] = {}
         self._locate: Locate = lambda _broker_id: None
         self._is_closed = False
@@ -44,9 +56,43 @@ class BrokerPeers:
         if address is None:
             done(None, ErrorCode.BROKER_NOT_AVAILABLE)
             return
+        connection = self._connections.get((broker_id, lane))
+        if connection is not None and not connection.is_closed and connection.address == address:
+            self._ask(connection, broker_id, request, done)
+        elif self._identity is None:
+            self._open((broker_id, lane), address, request, done, None)
+        else:
+
+            def begin(exchange: SaslExchange | None) -> None:
+                if exchange is None:
+                    done(None, ErrorCode.NETWORK_EXCEPTION)
+                else:
+                    self._open((broker_id, lane), address, request, done, exchange)
+
+            self._identity.connecting(broker_id, begin)
+
+    def _open(self, key: tuple[int, str], address: tuple[str, int], request: Any, done: Answered, exchange: SaslExchange | None) -> None:
+        """Sends over a new connection, unless there is one by now."""
         if self._is_closed:
             done(None, ErrorCode.NETWORK_EXCEPTION)
             return
+        known = self._connections.get(key)
+        if known is not None and not known.is_closed and known.address == address:
+            self._ask(known, key[0], request, done)
+            return
+        from ottla.client.addresses import Address
+        from ottla.client.loop import LoopConnection  # on use: a broker by itself asks no other
+
+        connection = self._connections[key] = LoopConnection(
+            Address(*address), self._network, self._timers, self._clock, client_id=self._client_id, sasl=exchange
+        )
+        connection.on_hang_up = lambda: self._on_hang_up(key[0])
+        if known is not None:
+            known.close()  # what waits there is answered, and may send again
+        self._ask(connection, key[0], request, done)
+
+    def _ask(self, connection: LoopConnection, broker_id: int, request: Any, done: Answered) -> None:
+        timeout_s = self._timeout_ms() / 1000
 
         def answered(response: Any, error: OttlaError | None) -> None:
             if error is None:
@@ -54,21 +100,13 @@ class BrokerPeers:
             else:
                 self._refuse(broker_id, error, done)
 
-        def opened(connection: LoopConnection | None, error: OttlaError | None) -> None:
-            if connection is None:
-                answered(None, error)
-            else:
-                ask(connection)
+        def ask() -> None:
+            connection.request(request, answered, version=connection.newest_of(request.API_KEY), timeout_s=timeout_s)
 
-        def ask(connection: LoopConnection) -> None:
-            version = connection.newest_of(request.API_KEY)
-            connection.request(request, answered, version=version, timeout_s=self._timeout_ms() / 1000)
-
-        connection = self._connection(broker_id, lane, address)
         if connection.is_open:
-            ask(connection)
+            ask()
         else:
-            connection.open(opened, self._timeout_ms() / 1000)
+            connection.open(lambda _connection, error: ask() if error is None else answered(None, error), timeout_s)
 
     def call_at_hang_up(self, function: Callable[[int], object]) -> None:
         self._on_hang_up = function
@@ -78,20 +116,6 @@ class BrokerPeers:
         connections, self._connections = self._connections, {}
         for connection in connections.values():
             connection.close()
-
-    def _connection(self, broker_id: int, lane: str, address: tuple[str, int]) -> LoopConnection:
-        known = self._connections.get((broker_id, lane))
-        if known is not None and not known.is_closed and known.address == address:
-            return known
-        from ottla.client.addresses import Address
-        from ottla.client.loop import LoopConnection  # on use: a broker by itself asks no other
-
-        connection = LoopConnection(Address(*address), self._network, self._timers, self._clock, client_id=self._client_id)
-        connection.on_hang_up = lambda: self._on_hang_up(broker_id)
-        self._connections[broker_id, lane] = connection
-        if known is not None:
-            known.close()  # what waits there is answered, and may send again
-        return connection
 
     def _refuse(self, broker_id: int, error: OttlaError, done: Answered) -> None:
         from ottla.client.errors import KafkaError

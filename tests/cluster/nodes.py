@@ -38,19 +38,13 @@ def host_of(broker_id: int) -> str:
 
 
 class ClusterNode(Node):
-    """A node that knows brokers by their addresses."""
+    """One broker."""
 
     def __init__(self, world: Nodes, ports: Ports, *assignments: str, broker_id: int) -> None:
         self.world = world
         basis = (f"broker.id={broker_id}", f"listeners={LISTENER}://{host_of(broker_id)}:{PORT}", f"log.dirs={DIRECTORY}")
         config = load(assignments=(*basis, *assignments))[0]
         super().__init__(ports, config, [LogDirectoryState(ports.disk, DIRECTORY)], on_broken_invariant=fail)
-        self.listeners.on_arrival = self._arrived
-
-    def _arrived(self, listener: str, local_host: str, peer_host: str) -> None:
-        """Brokers are known by their addresses."""
-        connection = next(reversed(self.listeners.connections))
-        connection.info.is_inter_broker = peer_host in map(host_of, self.world.disks)
 
 
 def fail(error: AssertionError) -> None:

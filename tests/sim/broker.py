@@ -60,7 +60,8 @@ CLUSTER_ID = "simulated-cluster-id-0"
 
 def store_model() -> ZooKeeperModel:
     """A metadata store that knows the cluster."""
-    return ZooKeeperModel({znodes.CLUSTER_ID: store_ports.StoreNode(data=znodes.cluster_id_bytes(CLUSTER_ID), version=0, czxid=0)})
+    content = {znodes.CLUSTER_ID: znodes.cluster_id_bytes(CLUSTER_ID), znodes.CLUSTER_SECRET: bytes(range(32)).hex().encode()}
+    return ZooKeeperModel({path: store_ports.StoreNode(data=data, version=0, czxid=0) for path, data in content.items()})
 
 
 class Place(Protocol):
