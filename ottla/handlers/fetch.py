@@ -7,11 +7,14 @@ fewer than `min_bytes` and no error, it waits up to `max_wait_ms` for one of its
 limit cannot stop a reader. A replica needs the right to CLUSTER_ACTION; any other reader needs READ on each topic, checked again whenever
 the request is tried.
 
+A consumer that names its rack is sent to a replica there, where `replica.selector.class` is RackAware (KIP-392); a follower answers
+consumers up to the high watermark that it knows.
+
 Version notes: 7 sessions (KIP-227, `replication/fetch_sessions.py`); 9 leader epoch fencing (KIP-320); 11 rack of the reader (KIP-392); 12
 diverging epoch for followers (KIP-595); 13 topic ids (KIP-516); 15 replica state (KIP-903); 16 endpoints of new leaders (KIP-951); 18 the
 follower's high watermark.
 
-Not done: reading from the closest replica, which needs more than one broker; no `preferred_read_replica` is ever named.
+Not done: nothing.
 """
 
 from __future__ import annotations
@@ -22,6 +25,7 @@ from ottla.base.errors import ApiError, ErrorCode
 from ottla.base.types import READ_COMMITTED
 from ottla.replication.fetch_sessions import SESSION_PARTITIONS_MAX, FetchPlan, Key, Wanted, wanted_of
 from ottla.replication.partition import Partition, PartitionRead
+from ottla.replication.replica_selection import LEADER, RACK_AWARE, nearest_replica
 from ottla.requests import follower_fetches
 from ottla.requests.context import Broker, Pending, RequestContext, Watch
 from ottla.requests.rights import is_allowed
@@ -36,7 +40,9 @@ from ottla.wire.messages.fetch import (
 )
 from ottla.wire.schema import maker
 
+FROM_FOLLOWERS_SINCE = 11
 TOPIC_IDS_SINCE = 13
+NONE_PREFERRED: dict[Wanted, int] = {}
 PARTITIONS_PER_STEP = 200
 PARTITIONS_MAX = 20_000
 """A fetch of more different partitions is refused."""
@@ -87,7 +93,8 @@ class Fetch:
     """
 
     __slots__ = (
-        "_body", "_broker", "_has_records", "_has_topic_ids", "_partitions", "_pending", "_plan", "_reads", "_request", "_watch",
+        "_body", "_broker", "_has_records", "_has_topic_ids", "_may_follow", "_partitions", "_pending", "_plan", "_preferred", "_rack",
+        "_reads", "_request", "_watch",
     )  # fmt: skip
 
     def __init__(self, broker: Broker, request: RequestContext, body: FetchRequest, plan: FetchPlan) -> None:
@@ -96,6 +103,10 @@ class Fetch:
         self._body = body
         self._plan = plan
         self._has_topic_ids = request.version >= TOPIC_IDS_SINCE
+        self._may_follow = request.version >= FROM_FOLLOWERS_SINCE
+        self._rack = body.rack_id if body.rack_id and broker.config.replica_selector_class in RACK_AWARE else ""
+        self._preferred = NONE_PREFERRED
+        """The brokers that the reader is sent to."""
         self._partitions = [self._find(wanted) for wanted in plan.wanted]
         self._reads: list[PartitionRead | ErrorCode] = []
         self._has_records = False
@@ -124,7 +135,7 @@ class Fetch:
             elif read[5] is not None:
                 is_urgent = True
         self._has_records = size > 0
-        return self.answer() if is_urgent or size >= body.min_bytes else None
+        return self.answer() if is_urgent or size >= body.min_bytes or self._preferred else None
 
     def attempt_in_steps(self) -> Generator[None, None, bool]:
         """The same in steps; returns whether there is an answer."""
@@ -143,7 +154,7 @@ class Fetch:
             if not number % PARTITIONS_PER_STEP:
                 yield
         self._has_records = size > 0
-        return is_urgent or size >= self._body.min_bytes
+        return is_urgent or size >= self._body.min_bytes or bool(self._preferred)
 
     def wait_for_a_move(self) -> Pending:
         """Answers, in steps, when the first of the partitions moves or the time is over."""
@@ -181,7 +192,7 @@ class Fetch:
         is_incremental = self._plan.is_incremental
         answered: list[tuple[Wanted, PartitionRead | ErrorCode]] = []
         for wanted, read in zip(self._plan.wanted, self._reads, strict=True):
-            if is_incremental and not has_changed(wanted, read):
+            if is_incremental and not has_changed(wanted, read) and wanted not in self._preferred:
                 continue
             answered.append((wanted, read))
             if type(read) is not PartitionRead:
@@ -233,6 +244,11 @@ class Fetch:
         asked = wanted.partition
         partition.traffic.fetches += 1
         bytes_max = max(0, min(asked.partition_max_bytes, left))
+        if self._rack:
+            nearest = nearest_replica(partition, self._rack, asked.fetch_offset, self._broker.metadata.brokers)
+            if nearest != LEADER and asked.current_leader_epoch in (-1, partition.leader_epoch):
+                self._preferred = {**self._preferred, wanted: nearest}
+                return partition.bounds()
         try:
             return partition.read(
                 asked.fetch_offset,
@@ -241,6 +257,7 @@ class Fetch:
                 min_one=is_first,
                 current_leader_epoch=asked.current_leader_epoch,
                 last_fetched_epoch=asked.last_fetched_epoch,
+                may_follow=self._may_follow,
             )
         except ApiError as error:
             partition.traffic.count_refused_fetch(error.code)
@@ -263,6 +280,8 @@ class Fetch:
         )
         if self._body.isolation_level == READ_COMMITTED:
             result.aborted_transactions = [AbortedTransaction(producer_id=pid, first_offset=first) for pid, first in aborted or ()]
+        if self._preferred:
+            result.preferred_read_replica = self._preferred.get(wanted, LEADER)
         if diverging is not None:
             result.diverging_epoch = EpochEndOffset(epoch=diverging[0], end_offset=diverging[1])
         return result

@@ -227,6 +227,22 @@ class Partition:
 
     def require_leading(self, current_leader_epoch: int = -1) -> Leader:
         """The present term of leadership. Refuses what only the leader of this epoch may answer (I18)."""
+        self._require_term(current_leader_epoch)
+        if self.leader is None:
+            raise self.state.refusal()
+        return self.leader
+
+    def require_reading(self, current_leader_epoch: int = -1, *, may_follow: bool) -> None:
+        """Refuses what only a leader may answer, or else (`may_follow`) a follower of this epoch that has a leader (KIP-392)."""
+        self._require_term(current_leader_epoch)
+        if self.leader is None and not (may_follow and self.follower_log is not None and self.leader_id >= 0):
+            raise self.state.refusal()
+
+    def bounds(self) -> PartitionRead:
+        """What a read of nothing answers."""
+        return reads.nothing_but(self.state, None)
+
+    def _require_term(self, current_leader_epoch: int) -> None:
         state = self.state
         if state.offline_reason:
             raise state.refusal()
@@ -234,9 +250,6 @@ class Partition:
             is_old = current_leader_epoch < state.leader_epoch
             code = ErrorCode.FENCED_LEADER_EPOCH if is_old else ErrorCode.UNKNOWN_LEADER_EPOCH
             raise ApiError(code, f"leader epoch {current_leader_epoch} of {self.topic_partition}, here it is {state.leader_epoch}")
-        if self.leader is None:
-            raise state.refusal()
-        return self.leader
 
     def on_flushed(self, end: int) -> None:
         """A group commit has made everything below `end` durable."""
@@ -273,11 +286,12 @@ class Partition:
         min_one: bool = True,
         current_leader_epoch: int = -1,
         last_fetched_epoch: int = -1,
+        may_follow: bool = False,
     ) -> PartitionRead:
-        """Reads for a consumer's Fetch."""
+        """Reads for a consumer's Fetch. `may_follow`: a follower answers too."""
         state = self.state
         if self.leader is None or 0 <= current_leader_epoch != state.leader_epoch:
-            self.require_leading(current_leader_epoch)
+            self.require_reading(current_leader_epoch, may_follow=may_follow)
         if last_fetched_epoch >= 0:
             diverging = reads.find_divergence(state, offset, last_fetched_epoch)
             if diverging is not None:

@@ -82,7 +82,7 @@ def read_as_follower(state: PartitionState, offset: int, bytes_max: int, min_one
     return PartitionRead(found, state.high_watermark, state.last_stable_offset, log.log_start_offset, None, None)
 
 
-def nothing_but(state: PartitionState, diverging_epoch: tuple[int, int]) -> PartitionRead:
+def nothing_but(state: PartitionState, diverging_epoch: tuple[int, int] | None) -> PartitionRead:
     """The answer to a reader whose history has diverged: no records, only where."""
     return PartitionRead(None, state.high_watermark, state.last_stable_offset, state.log.log_start_offset, None, diverging_epoch)
 

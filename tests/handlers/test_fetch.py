@@ -6,9 +6,12 @@ from collections.abc import Generator
 
 import pytest
 
+from ottla.base.cluster_metadata import BrokerMetadata
+from ottla.base.config import BrokerConfig, load
 from ottla.base.errors import ErrorCode
 from ottla.handlers.fetch import PARTITIONS_MAX, handle, handle_in_steps
 from ottla.replication.fetch_sessions import SESSION_PARTITIONS_MAX
+from ottla.replication.progress import FollowerFetch
 from ottla.requests.context import Pending
 from ottla.security.acl import AclOperation
 from ottla.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData, ReplicaState
@@ -286,3 +289,70 @@ def test_a_wide_fetch_waits_for_the_first_move_or_its_time(monkeypatch: pytest.M
         assert pending.is_done
         found = results(run(pending.response))
         assert [values(result) for result in found] == [[], [b"b"] if is_moved else []]
+
+
+# Reading from the closest replica (KIP-392)
+
+RACK_AWARE = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
+RACKS = {0: "a", 1: "b", 2: "b", 3: "c"}
+
+
+@pytest.fixture
+def racks() -> World:
+    """Partition 0 is led by broker 0 in rack a and has five records; 1 and 2 in rack b are in sync, 3 in rack c is not."""
+    world = World()
+    world.broker.config = load(assignments=[f"replica.selector.class={RACK_AWARE}"])[0]
+    world.broker.metadata.brokers = {number: BrokerMetadata(broker_id=number, endpoints={}, rack=rack) for number, rack in RACKS.items()}
+    partition = world.partitions[0]
+    partition.become_leader(leader_epoch=1, partition_epoch=1, replicas=(0, 1, 2, 3), isr=(0, 1, 2), now_ms=0)
+    for value in (b"1", b"2", b"3", b"4", b"5"):
+        append(world, 0, value)
+    for replica_id, end in ((1, 4), (2, 5), (3, 5)):
+        partition.note_follower(FollowerFetch(replica_id, 1, end, 0, 0))
+    return world
+
+
+def preferred(world: World, offset: int, rack: str, version: int = 12) -> tuple[int, int]:
+    """The broker that is named, and how many bytes of records are sent."""
+    asked = body({0: offset}, wait_ms=500)
+    asked.rack_id = rack
+    (result,) = results(handle(world.broker, request(version), asked))
+    return result.preferred_read_replica, len(result.records or b"")
+
+
+def test_kip_392_a_reader_is_sent_to_the_replica_of_its_rack_that_is_furthest(racks: World) -> None:
+    assert preferred(racks, 0, "b") == (2, 0)
+    racks.partitions[0].require_leading().followers[2].log_start_offset = 3
+    assert preferred(racks, 0, "b") == (1, 0), "2 has the offset no more"
+    assert preferred(racks, 3, "b") == (2, 0)
+
+
+@pytest.mark.parametrize("rack", ["a", "c", "elsewhere", ""])
+def test_kip_392_the_leader_serves_its_own_rack_and_those_without_a_replica_in_sync(racks: World, rack: str) -> None:
+    named, size = preferred(racks, 0, rack)
+    assert named == -1 and size > 0
+
+
+def test_kip_392_without_the_selector_no_reader_is_sent_away(racks: World) -> None:
+    racks.broker.config = BrokerConfig()
+    assert preferred(racks, 0, "b")[0] == -1
+
+
+def test_kip_392_a_follower_answers_up_to_the_watermark_that_it_knows(racks: World) -> None:
+    partition = racks.partitions[0]
+    watermark = partition.high_watermark
+    assert watermark == 4
+    partition.become_follower(leader_id=1, leader_epoch=2, partition_epoch=2, replicas=(0, 1, 2, 3), isr=(0, 1, 2))
+    (result,) = results(handle(racks.broker, request(12), body({0: 0})))
+    assert (result.error_code, result.high_watermark) == (0, watermark)
+    (old,) = results(handle(racks.broker, request(10), body({0: 0})))
+    assert old.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER, "before version 11 readers know of leaders only"
+    (beyond,) = results(handle(racks.broker, request(12), body({0: 6})))
+    assert beyond.error_code == ErrorCode.OFFSET_OUT_OF_RANGE, "the reader goes back to the leader"
+    fenced = body({0: 0})
+    fenced.topics[0].partitions[0].current_leader_epoch = 1
+    (result,) = results(handle(racks.broker, request(12), fenced))
+    assert result.error_code == ErrorCode.FENCED_LEADER_EPOCH
+    partition.become_follower(leader_id=-1, leader_epoch=3, partition_epoch=3, replicas=(0, 1, 2, 3), isr=(0, 1, 2))
+    (result,) = results(handle(racks.broker, request(12), body({0: 0})))
+    assert result.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER, "no leader, no promise"

@@ -1,0 +1,35 @@
+"""Chooses the replica that a consumer should read from (KIP-392): one of its own rack, where there is one.
+
+The leader names it in place of records, and the consumer fetches there from then on, for as long as it likes to: a follower answers
+consumers too, up to the high watermark that it knows. Only members of the in-sync set that have the offset are chosen; among several the
+one that is furthest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ottla.base.cluster_metadata import BrokerMetadata
+from ottla.replication.partition import Partition
+
+LEADER = -1
+RACK_AWARE = ("org.apache.kafka.common.replica.RackAwareReplicaSelector", "RackAwareReplicaSelector")
+"""The values of `replica.selector.class` that turn this on."""
+
+
+def nearest_replica(partition: Partition, rack: str, offset: int, brokers: Mapping[int, BrokerMetadata]) -> int:
+    """The id of the broker to read from, `LEADER` for this one."""
+    leader, own = partition.leader, brokers.get(partition.broker_id)
+    if leader is None or (own is not None and own.rack == rack):
+        return LEADER
+    near = [
+        follower
+        for replica_id, follower in leader.followers.items()
+        if (broker := brokers.get(replica_id)) is not None
+        and broker.rack == rack
+        and replica_id in partition.isr
+        and 0 <= follower.log_start_offset <= offset <= follower.log_end_offset
+    ]
+    if not near:
+        return LEADER
+    return max(near, key=lambda follower: (follower.log_end_offset, follower.last_caught_up_ms, -follower.broker_id)).broker_id
