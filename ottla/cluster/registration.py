@@ -1,26 +1,37 @@
 """Registering a broker in the metadata store: the ephemeral node `/brokers/ids/N`, whose czxid is the broker's epoch.
 
-Before it the nodes that every cluster has are created where they are missing, and the cluster's id is compared with the broker's own. An
-id that another session holds is refused with one line. After a write whose outcome is unknown the node is
-read: one of the own session is the own registration.
+Before it the nodes that every cluster has are created where they are missing, and the cluster's id is compared with the broker's own. After
+a write whose outcome is unknown the node is read: one of the own session is the own registration.
+
+A process that was killed leaves its session behind, and with it its nodes, until the session times out. The registration names the data
+directories (`incarnation`), which this process has locked: a node that names one of them is that of an earlier life. It is replaced
+in one multi, with `/controller` if that belongs to the same session, on condition that there has been no election since. Any other node
+refuses the start with one line.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping
 
 from ottla.base.cluster_metadata import BrokerMetadata
 from ottla.base.immutable import immutable
-from ottla.base.ports import Clock, Create, Delete, MetadataStore, Operation, Outcome, StoreNode, StoreResult
+from ottla.base.ports import Check, Clock, Create, Delete, MetadataStore, Operation, Outcome, StoreNode, StoreResult
 from ottla.base.store_retries import TRANSIENT, StoreRetries
 from ottla.controller import znodes
 from ottla.controller.loading import cluster_id, read_paths
+
+log = logging.getLogger("ottla.cluster")
 
 ATTEMPTS_MAX = 16
 """Attempts to create the nodes: brokers that start together create the same ones, and each time one of them succeeds."""
 
 Registered = Callable[[int, str], object]
 """The broker's epoch and the cluster's id."""
+
+
+def _is_unproved() -> bool:
+    return False
 
 
 @immutable(kw_only=True)
@@ -32,6 +43,10 @@ class Registration:
     protocols: Mapping[str, str]
     cluster_id: str
     rack: str | None = None
+    incarnation: str = ""
+    """The ids of the data directories, separated by commas."""
+    is_clean: Callable[[], bool] = _is_unproved
+    """Whether the logs are proved to have lost nothing since the last registration that a controller has dealt with."""
 
 
 class Registrar:
@@ -85,17 +100,21 @@ class Registrar:
             self._again(outcome.result, lambda: self._prepare(done, refused), refused)
 
     def _create(self, done: Registered, refused: Callable[[str], object]) -> None:
-        registration = self._registration
-        broker = BrokerMetadata(broker_id=registration.broker_id, endpoints=registration.endpoints, rack=registration.rack)
-        data = znodes.broker_bytes(broker, registration.protocols, self._clock.wall_ms())
-
         def created(outcome: Outcome) -> None:
             if outcome.result in (StoreResult.OK, StoreResult.NODE_EXISTS):
                 self._look(done, refused)
             else:
                 self._again(outcome.result, lambda: self._create(done, refused), refused)
 
-        self._store.multi([Create(self._path, data, ephemeral=True)], created)
+        self._store.multi([self._node()], created)
+
+    def _node(self) -> Create:
+        registration = self._registration
+        broker = BrokerMetadata(
+            broker_id=registration.broker_id, endpoints=registration.endpoints, rack=registration.rack, is_clean=registration.is_clean()
+        )
+        data = znodes.broker_bytes(broker, registration.protocols, self._clock.wall_ms(), incarnation=registration.incarnation)
+        return Create(self._path, data, ephemeral=True)
 
     def _look(self, done: Registered, refused: Callable[[str], object]) -> None:
         """Looks which session owns the node."""
@@ -105,12 +124,49 @@ class Registrar:
                 self._create(done, refused)
             elif node is None:
                 self._again(result, lambda: self._look(done, refused), refused)
-            elif node.ephemeral_owner != self._store.session_id():
-                refused(f"broker.id {self._registration.broker_id} is in use: another broker is registered at {self._path}")
-            else:
+            elif node.ephemeral_owner == self._store.session_id():
                 done(node.czxid, self._registration.cluster_id)
+            elif self._is_own(node):
+                self._replace(node, done, refused)
+            else:
+                in_use = f"broker.id {self._registration.broker_id} is in use: another broker is registered at {self._path}"
+                refused(f"{in_use}, or was until a moment ago and its session has not ended yet")
 
         self._store.get(self._path, read)
+
+    def _is_own(self, node: StoreNode) -> bool:
+        """Whether the node is that of an earlier life: it names a directory that this process has locked."""
+        try:
+            theirs = znodes.read_incarnation(node.data).split(",")
+        except znodes.NodeError:
+            return False
+        return bool({*filter(None, theirs)} & {*filter(None, self._registration.incarnation.split(","))})
+
+    def _replace(self, left_over: StoreNode, done: Registered, refused: Callable[[str], object]) -> None:
+        """Registers in the place of the earlier life, and ends its controllership. The epoch is read before `/controller`: a successor that
+        is elected in between has raised it, and is left alone."""
+        epochs: list[StoreNode | None] = []
+
+        def read_epoch(result: StoreResult, node: StoreNode | None) -> None:
+            epochs.append(node)
+            self._store.get(znodes.CONTROLLER, read_controller)
+
+        def read_controller(result: StoreResult, node: StoreNode | None) -> None:
+            operations: list[Operation] = [Delete(self._path, left_over.version), self._node()]
+            epoch = epochs[0]
+            if epoch is not None and node is not None and node.ephemeral_owner == left_over.ephemeral_owner:
+                operations += [Check(znodes.CONTROLLER_EPOCH, epoch.version), Delete(znodes.CONTROLLER, node.version)]
+            self._store.multi(operations, replaced)
+
+        def replaced(outcome: Outcome) -> None:
+            if outcome.result is StoreResult.OK:
+                log.info("broker %d has replaced the registration that an earlier life of it left behind", self._registration.broker_id)
+            if outcome.result in (StoreResult.OK, StoreResult.NO_NODE, StoreResult.BAD_VERSION, StoreResult.NODE_EXISTS):
+                self._look(done, refused)
+            else:
+                self._again(outcome.result, lambda: self._look(done, refused), refused)
+
+        self._store.get(znodes.CONTROLLER_EPOCH, read_epoch)
 
     def _again(self, result: StoreResult, function: Callable[[], object], refused: Callable[[str], object]) -> None:
         if result in TRANSIENT and result is not StoreResult.DISK_FAILED:

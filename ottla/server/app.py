@@ -18,6 +18,7 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 from ottla._version import __version__
+from ottla.adapters.boot import boot_id
 from ottla.adapters.clock import SystemClock
 from ottla.adapters.descriptors import raise_limit, share_out
 from ottla.adapters.disk import OsDisk
@@ -71,7 +72,7 @@ class BrokerServer:
         self.threads = LoopThreads(loop)
         self.network = SocketNetwork(loop)
         paths = map(os.path.abspath, config.data_directories)
-        self.directories = [LogDirectoryState(self.disk, path, DirectoryLock) for path in paths]
+        self.directories = [LogDirectoryState(self.disk, path, DirectoryLock, boot_id()) for path in paths]
         self.ready: asyncio.Future[None] = loop.create_future()
         self.stopped: asyncio.Future[int] = loop.create_future()
         self.store: MetadataStore

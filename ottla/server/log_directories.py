@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from typing import Protocol
 
 from ottla.base.errors import DirectoryRefused, StorageError
@@ -42,8 +43,13 @@ TakeLock = Callable[[str], Lock]
 class LogDirectoryState:
     """One log directory. Without `take_lock` (a disk that no other process has) it is not locked."""
 
-    def __init__(self, disk: Disk, path: str, take_lock: TakeLock | None = None) -> None:
+    def __init__(self, disk: Disk, path: str, take_lock: TakeLock | None = None, boot_id: str = "") -> None:
+        """`boot_id` is different after each start of the machine; empty where that is not known."""
         self.path = path
+        self.directory_id = ""
+        """Names the directory itself, wherever it is mounted; empty until it is claimed."""
+        self.was_whole = False
+        """Whether its logs have certainly lost nothing since they were last written: closed cleanly, or the machine has run on."""
         self.is_online = True
         self.reason = ""
         self.was_clean = False
@@ -55,6 +61,7 @@ class LogDirectoryState:
         self.is_claimed = False
         """Whether its contents are known: not while it has been offline since the start."""
         self._disk = disk
+        self._boot_id = boot_id
         self._take_lock = take_lock
         self._lock: Lock | None = None
         self._owner: tuple[int, str, Random] | None = None
@@ -80,8 +87,15 @@ class LogDirectoryState:
         self.remove_deleted()
         sweep(self._disk, self.path)
         self.was_clean = small_files.take_clean_shutdown(self._disk, self.path)
+        self.was_whole = self.was_clean or (bool(self._boot_id) and small_files.read_boot(self._disk, self.path) == self._boot_id)
         self._closed = read_entries(self._disk, self.path, log.warning)
         self.is_claimed = True
+
+    def note_boot(self) -> None:
+        """A kill of the process loses nothing from now on. Only once what an earlier loss means has been dealt with: this ends its trace.
+        Raises `StorageError`."""
+        if self._boot_id and self.is_claimed and not self.has_failed and small_files.read_boot(self._disk, self.path) != self._boot_id:
+            small_files.write_boot(self._disk, self.path, self._boot_id)
 
     # What is noted of logs
 
@@ -126,6 +140,9 @@ class LogDirectoryState:
                 self._disk.remove_tree(f"{self.path}/{name}")
 
     def go_offline(self, reason: str) -> None:
+        if not self.has_failed and self.is_claimed:
+            with suppress(StorageError):
+                small_files.remove_boot(self._disk, self.path)  # after a failed sync the memory of the system proves nothing
         self.is_online = False
         self.has_failed = True
         self.reason = reason
@@ -187,7 +204,9 @@ class LogDirectoryState:
             directory_id = uuid_to_text(random.token_bytes(16))
             properties = MetaProperties(broker_id=broker_id, cluster_id=cluster_id, directory_id=directory_id)
             small_files.write_meta_properties(self._disk, self.path, properties)
+            self.directory_id = directory_id
             return
+        self.directory_id = found.directory_id
         if found.cluster_id != cluster_id:
             raise DirectoryRefused(
                 f"{self.path} belongs to cluster {found.cluster_id}, this broker to {cluster_id}; point log.dirs elsewhere", self.path
@@ -195,3 +214,6 @@ class LogDirectoryState:
         if found.broker_id not in (broker_id, -1):
             known = found.broker_id
             raise DirectoryRefused(f"{self.path} belongs to broker {known}, not {broker_id}; set broker.id={known}", self.path)
+        if not found.directory_id:
+            self.directory_id = found.directory_id = uuid_to_text(random.token_bytes(16))
+            small_files.write_meta_properties(self._disk, self.path, found)

@@ -54,7 +54,7 @@ from ottla.server.coordinator_views import (
     share_terms,
     transaction_settings,
 )
-from ottla.server.directory_claims import claim_directories
+from ottla.server.directory_claims import claim_directories, online
 from ottla.server.dispatch import Dispatcher
 from ottla.server.flusher import Flusher
 from ottla.server.housekeeping import Housekeeping
@@ -283,6 +283,7 @@ class Node:
 
         def ready() -> None:
             self.is_ready = True
+            self._note_boot()
             on_ready()
 
         self.member.call_when_ready(ready)
@@ -330,8 +331,22 @@ class Node:
             protocols={endpoint.name: endpoint.protocol for endpoint in self.endpoints},
             rack=self.config.broker_rack,
             cluster_id=self.cluster_id,
+            incarnation=",".join(directory.directory_id for directory in self.directories if directory.directory_id),
+            is_clean=self._is_clean,
         )
         self.member.start(registration, on_registered=self._serve, refused=on_refused)
+
+    def _is_clean(self) -> bool:
+        """Whether no log has lost anything: since the last life, or, once a controller has dealt with that, in this one."""
+        is_known = self.is_ready or all(directory.was_whole for directory in self.directories)
+        return is_known and not any(directory.has_failed or not directory.is_claimed for directory in self.directories)
+
+    def _note_boot(self) -> None:
+        for directory in online(self.directories):
+            try:
+                directory.note_boot()
+            except StorageError as error:
+                log.error("%s", error)
 
     def _serve(self) -> None:
         """Accepts connections: from now on the controller, which may be another broker, sends this one its replicas."""

@@ -26,6 +26,8 @@ LEADER_EPOCH_FILE = "leader-epoch-checkpoint"
 PARTITION_METADATA_FILE = "partition.metadata"
 META_PROPERTIES_FILE = "meta.properties"
 CLEAN_SHUTDOWN_FILE = ".kafka_cleanshutdown"
+BOOT_FILE = ".ottla-boot"
+"""The boot of the machine under which the logs of this directory were last written: a killed process loses nothing, a machine may."""
 
 _VERSION = "0"
 _CLEAN_SHUTDOWN_BODY = b'{"version":0,"brokerEpoch":-1}'
@@ -178,3 +180,17 @@ def take_clean_shutdown(disk: Disk, log_directory: str) -> bool:
 def write_clean_shutdown(disk: Disk, log_directory: str) -> None:
     """Writes the marker of a clean shutdown, last, when every log of the directory is closed and synced."""
     write_atomically(disk, f"{log_directory}/{CLEAN_SHUTDOWN_FILE}", _CLEAN_SHUTDOWN_BODY)
+
+
+def read_boot(disk: Disk, log_directory: str) -> str:
+    """The boot that `write_boot` noted; empty if there is none."""
+    return (read_whole(disk, f"{log_directory}/{BOOT_FILE}") or b"").decode(errors="replace").strip()
+
+
+def write_boot(disk: Disk, log_directory: str, boot_id: str) -> None:
+    write_atomically(disk, f"{log_directory}/{BOOT_FILE}", f"{boot_id}\n".encode())
+
+
+def remove_boot(disk: Disk, log_directory: str) -> None:
+    disk.remove(f"{log_directory}/{BOOT_FILE}")
+    disk.sync_directory(log_directory)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.base.ports import Create, StoreResult
+from ottla.base.ports import Create, Set, StoreResult
 from ottla.base.store_retries import RETRY_MS, StoreRetries
 from ottla.cluster.registration import Registrar, Registration
 from ottla.controller import znodes
@@ -17,14 +17,17 @@ PATH = znodes.broker_path(5)
 class World:
     """Broker 5 and its store. `done` has broker epoch and cluster id of each registration."""
 
-    def __init__(self, model: ZooKeeperModel | None = None, *, cluster_id: str = "c") -> None:
+    def __init__(
+        self, model: ZooKeeperModel | None = None, *, cluster_id: str = "c", incarnation: str = "", is_clean: bool = False
+    ) -> None:
         self.timers = ManualTimers()
         self.store: MemoryStore = (model or ZooKeeperModel()).session()
         self.done: list[tuple[int, str]] = []
         self.refused: list[str] = []
         registration = Registration(
-            broker_id=5, endpoints={"PLAINTEXT": ("h", 9092)}, protocols={"PLAINTEXT": "PLAINTEXT"}, cluster_id=cluster_id, rack="r"
-        )
+            broker_id=5, endpoints={"PLAINTEXT": ("h", 9092)}, protocols={"PLAINTEXT": "PLAINTEXT"}, cluster_id=cluster_id, rack="r",
+            incarnation=incarnation, is_clean=lambda: is_clean,
+        )  # fmt: skip
         self.registrar = Registrar(self.store, StoreRetries(self.store, self.timers), self.timers.clock, registration)
 
     def register(self) -> None:
@@ -75,7 +78,94 @@ def test_an_id_that_is_in_use_is_refused() -> None:
     first.register()
     second = World(first.store.model)
     second.register()
-    assert second.refused == ["broker.id 5 is in use: another broker is registered at /brokers/ids/5"] and not second.done
+    (reason,) = second.refused
+    assert reason.startswith("broker.id 5 is in use: another broker is registered at /brokers/ids/5") and not second.done
+
+
+@pytest.mark.parametrize(
+    ("former", "present", "is_replaced"),
+    [("d1", "d1", True), ("d1,d2", "d3,d2", True), ("d1", "d2", False), ("", "", False), ("d1", "", False), ("", "d1", False)],
+)
+def test_a_node_that_an_earlier_life_left_behind_is_replaced(former: str, present: str, is_replaced: bool) -> None:
+    first = World(incarnation=former, is_clean=True)
+    first.register()
+    second = World(first.store.model, incarnation=present)
+    second.register()
+    assert bool(second.done) is is_replaced and bool(second.refused) is not is_replaced
+    node = second.store.nodes()[PATH]
+    assert (node.ephemeral_owner == second.store.session_id()) is is_replaced
+    assert znodes.read_broker(5, node.data, node.czxid).is_clean is not is_replaced
+    if is_replaced:
+        assert second.done[0][0] > first.done[0][0], "a new broker epoch"
+
+
+def test_garbage_in_the_place_of_a_registration_is_no_earlier_life() -> None:
+    first = World()
+    first.register()
+    first.store.multi([Set(PATH, b"garbage")], lambda outcome: None)
+    second = World(first.store.model, incarnation="d1")
+    second.register()
+    assert second.refused and second.store.nodes()[PATH].data == b"garbage"
+
+
+def elect(world: World, epoch: int) -> None:
+    """The broker's session becomes controller, as an election does it."""
+    data = znodes.controller_epoch_bytes(epoch)
+    raised = Create(znodes.CONTROLLER_EPOCH, data) if epoch == 1 else Set(znodes.CONTROLLER_EPOCH, data, epoch - 2)
+    outcomes: list[StoreResult] = []
+    world.store.multi([raised, Create(znodes.CONTROLLER, b"", ephemeral=True)], lambda outcome: outcomes.append(outcome.result))
+    assert outcomes == [StoreResult.OK]
+
+
+def test_the_controllership_of_an_earlier_life_ends_with_it() -> None:
+    first = World(incarnation="d1")
+    first.register()
+    elect(first, 1)
+    second = World(first.store.model, incarnation="d1")
+    second.register()
+    assert second.is_registered() and znodes.CONTROLLER not in second.store.nodes()
+
+
+def test_the_controllership_of_another_broker_stays() -> None:
+    first = World(incarnation="d1")
+    first.register()
+    other = World(first.store.model)
+    elect(other, 1)
+    second = World(first.store.model, incarnation="d1")
+    second.register()
+    assert second.is_registered() and second.store.nodes()[znodes.CONTROLLER].ephemeral_owner == other.store.session_id()
+
+
+def test_a_controller_that_is_elected_in_the_meantime_stays() -> None:
+    """The left-over `/controller` was read, then its session ended and another broker was elected: the condition on the epoch holds."""
+    model, timers = ZooKeeperModel(), ManualTimers()
+    first = World(model, incarnation="d1")
+    first.register()
+    elect(first, 1)
+    other = World(model)
+    second = World(model, incarnation="d1")
+    second.store = model.session(timers)
+    second.registrar = Registrar(second.store, StoreRetries(second.store, timers), timers.clock, second.registrar._registration)
+    controllers: list[int] = []
+
+    def read(result: StoreResult, node: object) -> None:
+        controllers.append(1)
+        first.store.expire()
+        elect(other, 2)
+
+    get = second.store.get
+
+    def get_and_elect(path: str, done: object, **options: object) -> None:
+        if path != znodes.CONTROLLER or controllers:
+            get(path, done, **options)  # type: ignore[arg-type]
+            return
+        get(path, lambda result, node: (read(result, node), done(result, node)), **options)  # type: ignore[arg-type, func-returns-value, operator]
+
+    second.store.get = get_and_elect  # type: ignore[method-assign, assignment]
+    second.register()
+    timers.advance(60_000)
+    assert controllers and second.is_registered()
+    assert second.store.nodes()[znodes.CONTROLLER].ephemeral_owner == other.store.session_id()
 
 
 def test_a_broker_that_is_registered_by_this_session_is_registered() -> None:

@@ -220,6 +220,40 @@ def test_a_directory_belongs_to_one_broker_of_one_cluster(tmp_path: Path) -> Non
     third.release()
 
 
+def claimed(path: Path, boot_id: str) -> LogDirectoryState:
+    directory = LogDirectoryState(OsDisk(), str(path), boot_id=boot_id)
+    directory.lock()
+    directory.claim(1, "c", SystemRandom())
+    return directory
+
+
+def test_a_directory_is_whole_after_a_clean_close_or_while_the_machine_runs_on(tmp_path: Path) -> None:
+    assert not claimed(tmp_path, "boot-1").was_whole, "new: what was there before is unknown"
+    assert not claimed(tmp_path, "boot-1").was_whole, "killed before the loss had been dealt with"
+    directory = claimed(tmp_path, "boot-1")
+    directory.note_boot()
+    assert claimed(tmp_path, "boot-1").was_whole
+    assert not claimed(tmp_path, "boot-2").was_whole and not claimed(tmp_path, "").was_whole
+    claimed(tmp_path, "boot-2").close(is_clean=True)
+    assert claimed(tmp_path, "boot-3").was_whole
+
+
+def test_after_a_failed_write_the_memory_of_the_system_proves_nothing(tmp_path: Path) -> None:
+    directory = claimed(tmp_path, "boot-1")
+    directory.note_boot()
+    directory.go_offline("a failed sync")
+    directory.come_online()
+    directory.note_boot()
+    assert not claimed(tmp_path, "boot-1").was_whole
+
+
+def test_a_directory_has_an_id_of_its_own_also_one_of_an_older_kafka(tmp_path: Path) -> None:
+    (tmp_path / "meta.properties").write_text("version=0\nbroker.id=1\ncluster.id=c\n")
+    first = claimed(tmp_path, "")
+    assert first.directory_id and claimed(tmp_path, "").directory_id == first.directory_id
+    assert claimed(tmp_path / "other", "").directory_id not in ("", first.directory_id)
+
+
 @pytest.mark.parametrize("name", ["recovery-point-offset-checkpoint", "replication-offset-checkpoint", "cleaner-offset-checkpoint"])
 def test_a_damaged_checkpoint_is_logged_and_counts_as_lost(tmp_path: Path, name: str, caplog: pytest.LogCaptureFixture) -> None:
     (tmp_path / name).write_text("0\n7\nnonsense\n")

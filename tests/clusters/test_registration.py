@@ -1,0 +1,95 @@
+"""A broker that comes back: at once after a kill, although its old session still lives, and by itself after its session has ended."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from kazoo.client import KazooClient
+from kazoo.exceptions import NoNodeError
+
+from ottla.testing.zookeeper_process import ZooKeeperProcess
+from tests.clients.broker_process import BrokerProcess, eventually
+
+Make = Callable[..., BrokerProcess]
+LONG_SESSION_MS = 600_000
+
+
+@contextmanager
+def client_of(zookeeper: ZooKeeperProcess) -> Iterator[KazooClient]:
+    client = KazooClient(zookeeper.connect)
+    client.start()
+    try:
+        yield client
+    finally:
+        client.stop()
+        client.close()
+
+
+def registered(client: KazooClient, chroot: str, broker_id: int) -> tuple[dict[str, Any], Any] | None:
+    try:
+        data, stat = client.get(f"{chroot}/brokers/ids/{broker_id}")
+    except NoNodeError:
+        return None
+    return json.loads(data), stat
+
+
+def test_a_killed_broker_registers_again_although_its_session_lives(zookeeper: ZooKeeperProcess, make_broker: Make) -> None:
+    broker = make_broker(
+        "broker", broker_id=1, zookeeper_connect=f"{zookeeper.connect}/back", zookeeper_session_timeout_ms=LONG_SESSION_MS
+    ).start()
+    with client_of(zookeeper) as client:
+        first = registered(client, "/back", 1)
+        assert first is not None and "clean" not in first[0], "a new data directory proves nothing"
+        broker.kill()
+        left_over = registered(client, "/back", 1)
+        assert left_over is not None and left_over[1].czxid == first[1].czxid
+        broker.start()
+        second = registered(client, "/back", 1)
+        assert second is not None and second[1].czxid > first[1].czxid and second[1].ephemeralOwner != first[1].ephemeralOwner
+        assert second[0]["clean"] is True, "the machine has not been restarted: the process has lost nothing"
+        assert second[0]["incarnation"] == first[0]["incarnation"] != ""
+        assert client.get("/back/controller")[1].ephemeralOwner == second[1].ephemeralOwner
+        broker.stop()
+        assert registered(client, "/back", 1) is None
+        (broker.data / ".ottla-boot").unlink()
+        broker.start()
+        third = registered(client, "/back", 1)
+        assert third is not None and third[0]["clean"] is True, "it was stopped cleanly"
+        broker.kill()
+        (broker.data / ".ottla-boot").write_text("another boot\n")
+        broker.start()
+        fourth = registered(client, "/back", 1)
+        assert fourth is not None and "clean" not in fourth[0], "the machine has been restarted without a clean stop"
+    broker.stop()
+
+
+def test_a_broker_whose_session_has_expired_registers_anew(zookeeper: ZooKeeperProcess, make_broker: Make) -> None:
+    broker = make_broker("broker", broker_id=1, zookeeper_connect=f"{zookeeper.connect}/paused", zookeeper_session_timeout_ms=1_000).start()
+    with client_of(zookeeper) as client:
+        first = registered(client, "/paused", 1)
+        assert first is not None
+        os.kill(broker.pid, signal.SIGSTOP)
+        eventually(lambda: registered(client, "/paused", 1) is None)
+        os.kill(broker.pid, signal.SIGCONT)
+        eventually(lambda: registered(client, "/paused", 1))
+        second = registered(client, "/paused", 1)
+        assert second is not None and second[1].czxid > first[1].czxid
+        eventually(lambda: client.exists("/paused/controller") is not None)
+    broker.stop()
+
+
+def test_a_restart_of_zookeeper_ends_no_session(zookeeper: ZooKeeperProcess, make_broker: Make) -> None:
+    broker = make_broker("broker", broker_id=1, zookeeper_connect=f"{zookeeper.connect}/kept", zookeeper_session_timeout_ms=60_000).start()
+    with client_of(zookeeper) as client:
+        first = registered(client, "/kept", 1)
+    zookeeper.restart()
+    eventually(lambda: broker.log_text().count("connected to ZooKeeper") == 2)
+    with client_of(zookeeper) as client:
+        second = registered(client, "/kept", 1)
+    assert first is not None and second is not None and second[1].czxid == first[1].czxid
+    broker.stop()
