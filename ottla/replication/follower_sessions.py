@@ -189,8 +189,10 @@ class FollowerSessions:
         return len(self._sessions)
 
     def open(self, connection: object, replica_id: int, broker_epoch: int) -> FollowerSession:
-        """A new session; the one that the connection had is closed."""
-        self.close(connection)
+        """A new session in place of all that the follower had: what still arrives over an earlier connection is out of date, and would have
+        the leader know less than it knows."""
+        for earlier in [key for key, session in self._sessions.items() if key is connection or session.replica_id == replica_id]:
+            self.close(earlier)
         self._count = 1 if self._count == EPOCH_MAX else self._count + 1
         session = self._sessions[connection] = FollowerSession(self._count, replica_id, broker_epoch)
         return session

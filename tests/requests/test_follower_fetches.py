@@ -116,6 +116,18 @@ def test_records_that_were_sent_are_not_sent_again_before_the_follower_names_the
     assert answered(pending) == {}, "the next request of the session ends the wait"
 
 
+def test_what_arrives_late_over_an_earlier_connection_does_not_set_the_follower_back(leader: Leader) -> None:
+    leader.append(0, b"a")
+    leader.send()
+    earlier, session = leader.connection, (leader.session_id, leader.epoch)
+    leader.connection = leader.connect()
+    leader.open()
+    assert leader.progress().log_end_offset == 1
+    leader.connection, (leader.session_id, leader.epoch) = earlier, session
+    assert refusal(leader.send(one(0, 0))) == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    assert leader.progress().log_end_offset == 1
+
+
 def test_a_moved_watermark_is_an_answer(leader: Leader) -> None:
     """It is the follower's own fetch that moves it here."""
     leader.append(0, b"a")
