@@ -76,12 +76,14 @@ bench-spark: $(SPARK)
 sim: $(STAMP)
 	@$(BIN)/python -m tests.sim SEED=$(SEED) SEEDS=$(SEEDS)
 	@$(BIN)/python -m tests.sim --share SEED=$(SEED) SEEDS=$(SEEDS)
+	@$(BIN)/python -m tests.sim --cluster SEED=$(SEED) SEEDS=$(SEEDS)
 
 night: $(SPARK)
 	@HYPOTHESIS_PROFILE=night OTTLA_RELAY_SCHEDULES=20000 $(PYTEST) -n $(WORKERS) --timeout=7200 --ignore=tests/clients --ignore=tests/spark_jobs
 	@OTTLA_SPARK_KILL_RUNS=30 OTTLA_SPARK_KILL_SEED=$$(date +%s) $(PYTEST) tests/spark_jobs/test_kills.py
 	@if [ -f tests/sim/__main__.py ]; then $(BIN)/python -m tests.sim SEED=$$(date +%s) SEEDS=2000; fi
 	@if [ -f tests/sim/__main__.py ]; then $(BIN)/python -m tests.sim --share SEED=$$(date +%s) SEEDS=2000; fi
+	@if [ -f tests/sim/__main__.py ]; then $(BIN)/python -m tests.sim --cluster SEED=$$(date +%s) SEEDS=2000; fi
 
 rewrite: $(STAMP)
 	@$(BIN)/python -m tools.docs

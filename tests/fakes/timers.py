@@ -78,6 +78,15 @@ class ManualTimers:
         self.clock.advance(end_ms - self.clock.monotonic_ms())
         return runs
 
+    def advance_one(self) -> bool:
+        """Jumps to the next deadline and runs one function that is due there; `False` when nothing waits."""
+        deadline_ms = self.next_deadline_ms()
+        if deadline_ms is None:
+            return False
+        self.clock.advance(max(0, math.ceil(deadline_ms) - self.clock.monotonic_ms()))
+        heapq.heappop(self._queue).function()
+        return True
+
     def advance_to_next(self) -> bool:
         """Jumps to the next deadline and runs it; `False` when nothing waits."""
         deadline_ms = self.next_deadline_ms()

@@ -1,4 +1,5 @@
-"""`python -m tests.sim [--seed FIRST] [--seeds NUMBER] [--share | --staged] [--faults]`, or SEED=FIRST SEEDS=NUMBER as make gives them."""
+"""`python -m tests.sim [--seed FIRST] [--seeds NUMBER] [--share | --staged | --cluster] [--faults]`, or SEED=FIRST SEEDS=NUMBER as make
+gives them. `--seeds 5-20` is short for the first and the last seed."""
 
 from __future__ import annotations
 
@@ -7,7 +8,8 @@ import sys
 import traceback
 from collections.abc import Callable, Iterable
 
-from tests.sim import faults, share_faults, staged_world
+from tests.sim import cluster_faults, faults, share_faults, staged_world
+from tests.sim.cluster_world import ClusterWorld
 from tests.sim.share_world import ShareWorld
 from tests.sim.world import World
 
@@ -54,6 +56,29 @@ def run_share_seeds(first: int, number: int) -> int:
     return 0
 
 
+def run_cluster_seeds(first: int, number: int) -> int:
+    """The same for clusters."""
+    transactions = crashes = events = changes = 0
+    for seed in range(first, first + number):
+        world = ClusterWorld(seed)
+        try:
+            world.run()
+        except AssertionError:
+            traceback.print_exc()
+            print("\n".join(world.notes), file=sys.stderr)
+            print(f"seed {seed} failed after {world.events} events: python -m tests.sim --cluster --seed {seed} --seeds 1", file=sys.stderr)
+            return 1
+        transactions += len(world.history.transactions)
+        crashes += world.crashes
+        events += world.events
+        changes += world.checks.store.isr_changes
+        if (seed - first + 1) % PROGRESS_SEEDS == 0:
+            print(f"{seed - first + 1} of {number} seeds", file=sys.stderr, flush=True)
+    found = f"{transactions} transactions, {crashes} crashes, {changes} changes of in-sync sets, {events} events"
+    print(f"{number} clusters from {first}: {found}, no fault")
+    return 0
+
+
 def show_faults(seeds: int, names: Iterable[str], catch: Callable[[str, int], tuple[int, str]]) -> int:
     """A table of what is broken on purpose; the exit status is 1 if a fault is not caught."""
     print("| rule that is broken | seeds until it is noticed | by |\n| --- | --- | --- |")
@@ -69,20 +94,31 @@ def main(arguments: list[str]) -> int:
     words = [f"--{word.lower()}" if word.partition("=")[0] in ("SEED", "SEEDS") else word for word in arguments]
     parser = argparse.ArgumentParser(prog="python -m tests.sim")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--seeds", type=int, default=1)
+    parser.add_argument("--seeds", default="1", help="how many, or the first and the last with a dash between")
     parser.add_argument("--share", action="store_true", help="share groups instead of transactions")
     parser.add_argument("--staged", action="store_true", help="transactions whose records are staged first")
+    parser.add_argument("--cluster", action="store_true", help="clusters of three to five brokers")
     parser.add_argument("--faults", action="store_true", help="break one rule at a time and say which seed notices it")
     asked = parser.parse_args(words)
-    if asked.faults and asked.share:
-        return show_faults(max(asked.seeds, FAULT_SEEDS), share_faults.SHARE_FAULTS, share_faults.catch)
-    if asked.faults and asked.staged:
-        return show_faults(max(asked.seeds, FAULT_SEEDS), staged_world.FAULTS, staged_world.catch)
+    first, dash, last = asked.seeds.partition("-")
+    seed, seeds = (int(first), int(last) - int(first) + 1) if dash else (asked.seed, int(first))
     if asked.faults:
-        return show_faults(max(asked.seeds, FAULT_SEEDS), faults.FAULTS, faults.catch)
+        names, catch = planted_of(asked)
+        return show_faults(max(seeds, FAULT_SEEDS), names, catch)
     if asked.staged:
-        return run_seeds(asked.seed, asked.seeds, staged_world.StagedWorld, "--staged ")
-    return (run_share_seeds if asked.share else run_seeds)(asked.seed, asked.seeds)
+        return run_seeds(seed, seeds, staged_world.StagedWorld, "--staged ")
+    if asked.cluster:
+        return run_cluster_seeds(seed, seeds)
+    return (run_share_seeds if asked.share else run_seeds)(seed, seeds)
+
+
+def planted_of(asked: argparse.Namespace) -> tuple[Iterable[str], Callable[[str, int], tuple[int, str]]]:
+    """The faults of the world that was asked for."""
+    if asked.share:
+        return share_faults.SHARE_FAULTS, share_faults.catch
+    if asked.staged:
+        return staged_world.FAULTS, staged_world.catch
+    return (cluster_faults.FAULTS, cluster_faults.catch) if asked.cluster else (faults.FAULTS, faults.catch)
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ transaction, because only that is safe for them (docs/transactions.md); clients 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any
 
 from ottla.base.errors import ErrorCode
@@ -75,6 +75,10 @@ class Fenced(Exception):
 
 class Producer:
     """One process with a transactional id; several may have the same one. Its group is `group_id`."""
+
+    again: Collection[int] = AGAIN
+    """Errors after which a request is repeated."""
+    acks = -1
 
     def __init__(self, world: World, transactional_id: str, group_id: str, is_v2: bool) -> None:
         self.world = world
@@ -201,7 +205,7 @@ class Producer:
             12 if self.is_v2 else 9,
             lambda: ProduceRequest(
                 transactional_id=self.transactional_id or None,
-                acks=-1,
+                acks=self.acks,
                 timeout_ms=1_000,
                 topic_data=[
                     TopicProduceData(
@@ -279,7 +283,7 @@ class Producer:
         """Repeats the request until its answer is final."""
         while True:
             answer = yield Call(handler, version, body, place or PLACES.get(handler, TRANSACTIONS))
-            if answer is not None and code_of(answer) not in AGAIN:
+            if answer is not None and code_of(answer) not in self.again:
                 return answer
             yield self.chance.randint(1, 60)
 

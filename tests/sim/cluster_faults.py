@@ -1,0 +1,175 @@
+"""Rules of the cluster broken on purpose, each alone, to show that the checks and the verdicts notice it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+from unittest import mock
+
+from ottla.base.errors import ErrorCode
+from ottla.base.ports import Check
+from ottla.controller import plans
+from ottla.controller.command_queue import CommandQueue
+from ottla.replication import follower, leader
+from ottla.replication.isr import IsrPhase, IsrState
+from ottla.replication.leader import Leader
+from ottla.replication.partition import Partition
+from tests.sim.cluster_world import ClusterWorld
+from tests.sim.seed_search import catch_seed
+
+
+def watermark_over_shrunk_isr() -> Any:
+    """A member that the leader wants to drop counts no longer, before the controller has agreed."""
+    return mock.patch.object(IsrState, "maximal", property(_proposed))
+
+
+def _proposed(state: IsrState) -> tuple[int, ...]:
+    if state.phase is IsrPhase.PENDING_SHRINK:
+        return tuple(member for member in state.members if member not in state.moving)
+    return state.members + state.moving
+
+
+def watermark_without_pending() -> Any:
+    """A replica that the controller may hold to be in sync already does not count for the watermark."""
+    return mock.patch.object(IsrState, "maximal", property(lambda state: state.members))
+
+
+def watermark_below_min_insync() -> Any:
+    """The watermark advances although too few replicas are in sync (KIP-966)."""
+    advance = leader.next_high_watermark
+
+    def next_high_watermark(current: int, **bounds: Any) -> int:
+        return advance(current, **{**bounds, "in_sync_min": 0})
+
+    return mock.patch.object(leader, "next_high_watermark", next_high_watermark)
+
+
+def truncate_by_watermark() -> Any:
+    """A follower cuts its log to its own watermark when its leader changes, as before KIP-101."""
+    become = Partition.become_follower
+
+    def become_follower(partition: Partition, **role: Any) -> None:
+        is_new = role["leader_epoch"] > partition.leader_epoch
+        become(partition, **role)
+        if is_new and partition.follower_log is not None:
+            partition.follower_log.truncate(partition.high_watermark)
+
+    return mock.patch.object(Partition, "become_follower", become_follower)
+
+
+def diverge_to_watermark() -> Any:
+    """Where the histories part, the follower does not look for the common epoch, but keeps everything (KIP-101, case 2)."""
+    return mock.patch.object(follower, "divergence_point", lambda _epochs, log_end_offset, *_rest: log_end_offset)
+
+
+def isr_without_broker_epoch() -> Any:
+    """Who joins the ISR is not asked in which life it fetched (KIP-903)."""
+    from ottla.controller import machine
+
+    join, refuse = leader.may_join, machine._isr_refusal
+
+    def may_join(follower: Any, *, high_watermark: int, epoch_start_offset: int, known_broker_epoch: int | None) -> bool:
+        return bool(
+            join(
+                follower,
+                high_watermark=high_watermark,
+                epoch_start_offset=epoch_start_offset,
+                known_broker_epoch=follower.broker_epoch,
+            )
+        )
+
+    def isr_refusal(state: Any, broker_id: int, partition: Any, change: Any) -> ErrorCode:
+        known = [(member, state.brokers[member].epoch if member in state.brokers else epoch) for member, epoch in change.isr]
+        return refuse(state, broker_id, partition, replace(change, isr=known))
+
+    patches = [mock.patch.object(leader, "may_join", may_join), mock.patch.object(machine, "_isr_refusal", isr_refusal)]
+    return together(patches)
+
+
+def write_without_epoch_check() -> Any:
+    """What a controller writes does not depend on the epoch that it was elected with (I39)."""
+
+    def unchecked(path: str, _version: int) -> Check:
+        return Check(path, -1)
+
+    return mock.patch.object(plans, "Check", unchecked)
+
+
+def epoch_by_reading() -> Any:
+    """A controller that was replaced reads the epoch anew and goes on with that of its successor (I38)."""
+    works = CommandQueue._order_behind
+
+    def reads_the_epoch(queue: CommandQueue, *arguments: Any) -> None:
+        node = queue._store.model.tree.get("/controller_epoch")  # type: ignore[attr-defined]
+        queue.state.controller_epoch_version = node.version
+        works(queue, *arguments)
+
+    def read_again(queue: CommandQueue, command: Any, plan: Any, index: int, outcome: Any) -> None:
+        if outcome.result.name == "BAD_VERSION" and outcome.index == 0:
+            reads_the_epoch(queue, command, plan, index)
+        else:
+            written(queue, command, plan, index, outcome)
+
+    written = CommandQueue._on_written
+    return mock.patch.object(CommandQueue, "_on_written", read_again)
+
+
+def wipe_pending() -> Any:
+    """A repeated state of the same leader epoch takes effect, and what the leader has proposed is forgotten."""
+    become = Partition.become_leader
+
+    def become_leader(partition: Partition, **role: Any) -> None:
+        own = partition.leader
+        if own is not None and own.epoch == role["leader_epoch"] and role["partition_epoch"] <= partition.partition_epoch:
+            partition.state.isr_state = IsrState(members=partition.isr)
+            own.advance_high_watermark()
+            return
+        become(partition, **role)
+
+    return mock.patch.object(Partition, "become_leader", become_leader)
+
+
+def ack_of_another_term() -> Any:
+    """An append is acknowledged by whatever term of leadership there is when its offset is committed."""
+    works = Leader.acknowledgement
+
+    def acknowledgement(term: Leader, last_offset: int, acks: int) -> ErrorCode | None:
+        now = term._state.owner
+        present = now.leader if isinstance(now, Partition) and now.leader is not None else term
+        return works(present, last_offset, acks)
+
+    return mock.patch.object(Leader, "acknowledgement", acknowledgement)
+
+
+@contextmanager
+def together(patches: Sequence[Any]) -> Iterator[None]:
+    """Several replacements as one."""
+    if not patches:
+        yield
+        return
+    with patches[0], together(patches[1:]):
+        yield
+
+
+FAULTS: dict[str, Callable[[], Any]] = {
+    fault.__name__: fault
+    for fault in (
+        watermark_over_shrunk_isr,
+        watermark_without_pending,
+        watermark_below_min_insync,
+        truncate_by_watermark,
+        diverge_to_watermark,
+        isr_without_broker_epoch,
+        write_without_epoch_check,
+        epoch_by_reading,
+        wipe_pending,
+        ack_of_another_term,
+    )
+}
+
+
+def catch(name: str, seeds: int, first: int = 1) -> tuple[int, str]:
+    """The first seed that fails under the fault, and how; (0, "") if none does."""
+    return catch_seed(FAULTS[name](), lambda seed: ClusterWorld(seed).run(), seeds, first)

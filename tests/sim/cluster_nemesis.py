@@ -1,0 +1,178 @@
+"""What happens to a cluster: every now and then a random fault strikes a random subset of its brokers, the empty one included.
+
+Where nothing is synced before it is acknowledged, one machine may lose its power at a time, and the next only when every replica is in sync
+again: that is what a cluster promises to survive. Processes that are killed, pauses, partitions and expiries know no such bound.
+"""
+
+from __future__ import annotations
+
+import errno
+import random
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from tests.sim.cluster_broker import ClusterBroker, host_of
+from tests.sim.cluster_network import CALM, STORM
+from tests.sim.network import CLIENT_HOST
+
+if TYPE_CHECKING:
+    from tests.sim.cluster_world import ClusterWorld
+
+ROUND_MS = (200, 1_400)
+PAUSE_MS = (50, 3_500)
+CUT_MS = (100, 3_500)
+STORM_MS = (300, 2_000)
+DISK_MS = (200, 1_500)
+FUSE_MAX = 40
+WITHIN = 0.4
+CLOCK_JUMPS_MS = (-3_600_000, -30_000, 30_000, 3_600_000)
+
+
+class Nemesis:
+    """Draws and carries out the faults of one world."""
+
+    def __init__(self, world: ClusterWorld) -> None:
+        self.world = world
+        self.chance: random.Random = world.chance
+        self.counts: dict[str, int] = {}
+        self._cut_off: dict[int, int] = {}
+        self._lossy: int | None = None
+        self._kinds: list[tuple[int, str, Callable[[ClusterBroker], None]]] = [
+            (3, "kill", self._kill),
+            (3, "power", self._cut_power),
+            (2, "pause", self._pause),
+            (2, "isolate", self._isolate),
+            (3, "link", self._cut_link),
+            (3, "store", self._cut_store),
+            (1, "expire", lambda broker: broker.store.expire_now() if broker.is_up and not broker.is_paused else None),
+            (2, "unknown", lambda broker: broker.store.lose_an_answer() if broker.is_up else None),
+            (2, "stop", lambda broker: broker.stop()),
+            (1, "clock", lambda broker: broker.clock.jump_wall(self.chance.choice(CLOCK_JUMPS_MS))),
+            (1, "disk", self._fail_disk),
+        ]
+
+    def start(self) -> None:
+        self.world.later(*ROUND_MS, self._round)
+
+    def _round(self) -> None:
+        world = self.world
+        if world.is_ending:
+            return
+        world.later(*ROUND_MS, self._round)
+        if self.chance.random() < 0.15:
+            world.network.weather = STORM
+            world.later(*STORM_MS, lambda: setattr(world.network, "weather", CALM))
+        numbers = sorted(world.brokers)
+        size = self.chance.choice((0, 1, 1, 1, 2, len(numbers)) if self.chance.random() < 0.3 else (0, 1, 1))
+        weights = [weight for weight, _, _ in self._kinds]
+        for number in self.chance.sample(numbers, min(size, len(numbers))):
+            _, name, strike = self.chance.choices(self._kinds, weights)[0]
+            self.counts[name] = self.counts.get(name, 0) + 1
+            world.note(name, number)
+            strike(world.brokers[number])
+
+    # Processes and machines
+
+    def _kill(self, broker: ClusterBroker) -> None:
+        if not broker.is_up:
+            return
+        if self.chance.random() < WITHIN:
+            broker.is_kill_fused = True
+            broker.disk.fuse = self.chance.randint(1, FUSE_MAX)
+        else:
+            self.world.crashes += 1
+            broker.kill()
+
+    def _cut_power(self, broker: ClusterBroker) -> None:
+        if not broker.is_up or not self._may_lose(broker):
+            return
+        self._lossy = broker.broker_id
+        if self.chance.random() < WITHIN:
+            broker.is_kill_fused = False
+            broker.disk.fuse = self.chance.randint(1, FUSE_MAX)
+        else:
+            self.world.crashes += 1
+            broker.cut_power()
+
+    def _may_lose(self, broker: ClusterBroker) -> bool:
+        """Whether the power of this machine may be cut without more loss than the cluster promises to survive."""
+        world = self.world
+        if world.is_flushed or self._lossy in (None, broker.broker_id):
+            return True
+        if world.is_in_sync():
+            self._lossy = None
+            return True
+        return False
+
+    def fuse_burnt(self, broker: ClusterBroker) -> None:
+        """The power went, or the process died, in the middle of an event."""
+        broker.life.is_over = broker.disk.is_without_power = False
+        if broker.is_kill_fused:
+            broker.kill()
+        else:
+            broker.cut_power()
+
+    def _pause(self, broker: ClusterBroker) -> None:
+        broker.pause()
+        self.world.later(*PAUSE_MS, broker.resume)
+
+    def _fail_disk(self, broker: ClusterBroker) -> None:
+        if not broker.is_up:
+            return
+        kind = self.chance.choice(("full", "write", "sync"))
+        if kind == "full":
+            broker.disk.capacity_bytes = broker.disk.used_bytes + self.chance.randint(0, 500)
+        else:
+            broker.disk.fail_next(kind, errno.EIO, after=self.chance.randint(0, 20), count=self.chance.randint(1, 3))
+        self.world.later(*DISK_MS, lambda: self._heal_disk(broker))
+
+    def _heal_disk(self, broker: ClusterBroker) -> None:
+        broker.disk.capacity_bytes = 1 << 40
+        broker.disk.heal()
+
+    # Links
+
+    def _isolate(self, broker: ClusterBroker) -> None:
+        """This broker cannot be reached, or reaches no other, or neither."""
+        others = [host_of(number) for number in self.world.brokers if number != broker.broker_id]
+        if self.chance.random() < 0.3:
+            others.append(CLIENT_HOST)
+        self._cut([(broker.host, other) for other in others], [(other, broker.host) for other in others])
+
+    def _cut_link(self, broker: ClusterBroker) -> None:
+        other = self.chance.choice([host_of(number) for number in self.world.brokers if number != broker.broker_id])
+        self._cut([(broker.host, other)], [(other, broker.host)])
+
+    def _cut(self, ways_out: list[tuple[str, str]], ways_in: list[tuple[str, str]]) -> None:
+        links = self.chance.choice((ways_out, ways_in, [*ways_out, *ways_in]))
+        for link in links:
+            self.world.network.cut(*link)
+        self.world.later(*CUT_MS, lambda: self.world.network.mend(links))
+
+    def _cut_store(self, broker: ClusterBroker) -> None:
+        number = broker.broker_id
+        self._cut_off[number] = turn = self._cut_off.get(number, 0) + 1
+        if broker.is_up:
+            broker.store.cut()
+        self.world.later(*CUT_MS, lambda: self._mend_store(broker, turn))
+
+    def _mend_store(self, broker: ClusterBroker, turn: int) -> None:
+        if self._cut_off.get(broker.broker_id) == turn:
+            del self._cut_off[broker.broker_id]
+            if broker.is_up:
+                broker.store.mend()
+
+    def is_cut_from_store(self, broker_id: int) -> bool:
+        return broker_id in self._cut_off
+
+    # The end
+
+    def heal(self) -> None:
+        """Whatever was broken works; what is down comes up by itself."""
+        for broker in self.world.brokers.values():
+            broker.disk.fuse = None
+            self._heal_disk(broker)
+            broker.resume()
+            if self._cut_off.pop(broker.broker_id, None) is not None and broker.is_up:
+                broker.store.mend()
+        self.world.network.mend()

@@ -1,0 +1,43 @@
+"""Simulated clusters: nothing is wrong in what is right, what is broken on purpose is found, and a seed repeats its run."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.sim.__main__ import main, run_cluster_seeds
+from tests.sim.cluster_world import ClusterWorld
+
+SEEDS = 96
+PIECES = 8
+"""The seeds of one run of the tests, in pieces that run side by side."""
+
+
+@pytest.mark.parametrize("piece", range(PIECES))
+def test_what_is_right_has_no_fault(piece: int) -> None:
+    count = SEEDS // PIECES
+    assert run_cluster_seeds(1 + piece * count, count) == 0
+
+
+def test_the_program(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--cluster", "--seeds", "201-202"]) == 0
+    assert "2 clusters from 201" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("seed", [5, 6])
+def test_a_seed_repeats_its_run(seed: int) -> None:
+    """P13: the same events, the same bytes on the network and in the store."""
+    worlds = [ClusterWorld(seed), ClusterWorld(seed), ClusterWorld(seed + 100)]
+    for world in worlds:
+        world.run()
+    first, second, other = (world.trace for world in worlds)
+    assert first == second != other
+
+
+def test_the_runs_are_worth_something() -> None:
+    """Leaders change, brokers leave the in-sync sets and come back, and what is committed is read."""
+    worlds = [ClusterWorld(seed) for seed in (9, 11)]
+    for world in worlds:
+        world.run()
+    assert sum(world.crashes for world in worlds) > 2 and sum(world.checks.store.isr_changes for world in worlds) > 10
+    assert all(len(world.history.seen) > 20 and len(world.nemesis.counts) > 3 for world in worlds)
+    assert any(len(set(leaders.values())) > 2 for world in worlds for leaders in world.checks.store.leaders.values())
