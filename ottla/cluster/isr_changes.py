@@ -62,14 +62,20 @@ class IsrChanges:
         self._leader_of = leader_of
         self._timers = timers
         self._pending: dict[Key, IsrProposal] = {}
+        self._sizes: dict[Key, int] = {}
+        """Of the in-sync sets before what is proposed."""
         self._failures = 0
+        self.expansions = 0
+        self.shrinks = 0
+        """How often an in-sync set of a partition that this broker leads has grown or shrunk at its request."""
         self._is_asking = False
         self._is_scheduled = False
         self._is_closed = False
 
     def propose(self, state: PartitionState, proposal: IsrProposal) -> None:
         """`PartitionState.on_isr_proposal`: what is proposed within one turn of the loop goes into one request."""
-        self._pending[(state.log.topic_id or bytes(16), state.topic_partition.partition)] = proposal
+        key = (state.log.topic_id or bytes(16), state.topic_partition.partition)
+        self._pending[key], self._sizes[key] = proposal, len(state.isr_state.members)
         if not self._is_asking and not self._is_scheduled:
             self._schedule(0)
 
@@ -105,6 +111,7 @@ class IsrChanges:
     def _drop_ended(self) -> None:
         """Drops proposals that newer state of their partitions has ended."""
         self._pending = {key: proposal for key, proposal in self._pending.items() if self._is_open(key, proposal)}
+        self._sizes = {key: self._sizes[key] for key in self._pending if key in self._sizes}
 
     def _is_open(self, key: Key, proposal: IsrProposal) -> bool:
         leader = self._leader_of(key)
@@ -134,10 +141,11 @@ class IsrChanges:
 
     def _take(self, key: Key, proposal: IsrProposal, result: PartitionResult) -> bool:
         """Passes a definite answer to the leader; whether it was one."""
-        leader = self._leader_of(key)
+        leader, code = self._leader_of(key), result.error
+        if code is ErrorCode.NONE:
+            self._count(key, proposal)
         if leader is None or not leader.has_proposed(proposal):
             return True
-        code = result.error
         is_newer = result.leader_epoch == leader.epoch and result.partition_epoch > proposal.partition_epoch
         if code is ErrorCode.NONE or (code is ErrorCode.INVALID_UPDATE_VERSION and is_newer):
             if not _is_sound(result, self._broker_id, proposal):
@@ -149,6 +157,13 @@ class IsrChanges:
             leader.on_isr_answer(None, leader_epoch=proposal.leader_epoch, partition_epoch=proposal.partition_epoch)
             return True
         return False
+
+    def _count(self, key: Key, proposal: IsrProposal) -> None:
+        """The proposal has been accepted; the controller's message about it may have come before this answer."""
+        size = len(proposal.members)
+        grown = size - self._sizes.pop(key, size)
+        self.expansions += grown > 0
+        self.shrinks += grown < 0
 
 
 def _is_sound(result: PartitionResult, broker_id: int, proposal: IsrProposal) -> bool:

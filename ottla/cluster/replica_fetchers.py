@@ -34,6 +34,17 @@ class ReplicaFetchers:
         self._driven: dict[int, _Driven] = {}
         self._followed: dict[TopicPartition, tuple[_Driven, Key]] = {}
         self._is_closed = False
+        self._bytes_in = 0  # from leaders that are followed no longer
+
+    @property
+    def bytes_in(self) -> int:
+        """Bytes of records that leaders have sent this broker."""
+        return self._bytes_in + sum(driven.fetcher.bytes_in for driven in self._driven.values())
+
+    @property
+    def lag_max(self) -> int:
+        """The largest lag of a replica here behind its leader's high watermark, in records."""
+        return max((driven.fetcher.lag_max for driven in self._driven.values()), default=0)
 
     def follow(self, partition: Partition) -> None:
         """The partition follows `partition.leader_id` now; none if that is -1."""
@@ -93,7 +104,7 @@ class ReplicaFetchers:
         )
 
     def _ended(self, leader_id: int) -> None:
-        self._driven.pop(leader_id, None)
+        self._bytes_in += self._driven.pop(leader_id).fetcher.bytes_in
 
 
 class _Driven:

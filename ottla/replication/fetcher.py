@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import partial
 from heapq import heappop, heappush
 from itertools import islice
@@ -109,6 +109,8 @@ class Fetcher:
     ) -> None:
         """`wake` is called when there is something to send that no call from outside has brought about."""
         self.leader_id = leader_id
+        self.bytes_in = 0
+        """Bytes of records that the leader has sent."""
         self._wake = wake
         self._broker_id = broker_id
         self._broker_epoch = broker_epoch
@@ -137,8 +139,10 @@ class Fetcher:
         """Nothing follows this leader, and it has been notified of that."""
         return not self._followed and not self._under_way and self._session_id == NO_SESSION
 
-    def partitions(self) -> Iterable[Partition]:
-        return (followed.partition for followed in self._followed.values())
+    @property
+    def lag_max(self) -> int:
+        """The largest lag of all that follows this leader, in records."""
+        return max((followed.lag for followed in self._followed.values()), default=0)
 
     def follow(self, partition: Partition) -> None:
         """The partition follows this leader now; a repetition within the same term changes nothing."""
@@ -385,6 +389,8 @@ class Fetcher:
                 follower_log.restart(todo.offset)
             elif todo.step is Step.APPEND and data is not None:
                 records = memoryview(data.records or b"")
+                followed.leader_watermark = data.high_watermark
+                self.bytes_in += len(records)
                 follower_log.append(records, high_watermark=data.high_watermark, leader_log_start=data.log_start_offset)
                 if records and own.log_end_offset == end:
                     raise ApiError(ErrorCode.CORRUPT_MESSAGE, "no whole batch")

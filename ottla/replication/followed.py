@@ -15,7 +15,10 @@ Key = tuple[bytes, int]
 class Followed:
     """One partition that follows the leader, in one term."""
 
-    __slots__ = ("asked_offset", "bounds_start", "failures", "follower", "follower_log", "is_resting", "key", "named_in", "partition")
+    __slots__ = (
+        "asked_offset", "bounds_start", "failures", "follower", "follower_log", "is_resting", "key", "leader_watermark", "named_in",
+        "partition",
+    )  # fmt: skip
 
     def __init__(self, key: Key, partition: Partition, follower_log: FollowerLog) -> None:
         self.key = key
@@ -28,6 +31,13 @@ class Followed:
         self.bounds_start = -1
         self.failures = 0
         self.is_resting = False
+        self.leader_watermark = 0
+        """The leader's high watermark, as it was last answered."""
+
+    @property
+    def lag(self) -> int:
+        """The records below the leader's high watermark that are not here yet."""
+        return max(0, self.leader_watermark - self.partition.log.log_end_offset)
 
 
 def position(followed: Followed, bytes_max: int) -> FetchPartition:

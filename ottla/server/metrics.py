@@ -11,10 +11,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Protocol
 
 from ottla._version import __version__
-from ottla.base.immutable import immutable
 from ottla.base.types import GROUP_METADATA_TOPIC
+from ottla.cluster.isr_changes import IsrChanges
+from ottla.cluster.replica_fetchers import ReplicaFetchers
 from ottla.machine.host import MachineHost
 from ottla.requests.context import Broker
 from ottla.server.dispatch import Dispatcher
@@ -22,21 +24,22 @@ from ottla.server.flusher import Flusher
 from ottla.server.histogram import Histogram, Recent, quantile_ns
 from ottla.server.listener import Listeners
 from ottla.server.metric_coordinators import GroupMetrics, ShareStateMetrics, TransactionMetrics
-from ottla.server.metric_families import SESSION
+from ottla.server.metric_families import SESSION, TRAFFIC
 from ottla.server.metric_page import Page, labels_text
 from ottla.server.metric_process import LoopLag, ProcessMetrics
 from ottla.server.metric_requests import QUANTILES, RequestMetrics
 from ottla.server.metric_topics import TopicMetrics
 
 
-@immutable(kw_only=True)
-class BrokerParts:
-    """The parts of the broker that are read."""
+class BrokerParts(Protocol):
+    """The parts of `node.Node` that are read."""
 
     broker: Broker
     dispatcher: Dispatcher
     listeners: Listeners
     flusher: Flusher
+    fetchers: ReplicaFetchers
+    isr_changes: IsrChanges
 
 
 class Metrics:
@@ -46,6 +49,7 @@ class Metrics:
         broker = parts.broker
         self._broker = broker
         self._flusher = parts.flusher
+        self._fetchers, self._isr_changes = parts.fetchers, parts.isr_changes
         self._dialects: Sequence[str] = broker.config.ottla_metrics_aliases
         self._lag = LoopLag(broker.timers)
         self._lag_times = Recent()
@@ -79,6 +83,7 @@ class Metrics:
         yield from self._requests.collect(page)
         yield from self._process.collect(page)
         self._collect_cluster(page)
+        self._collect_replication(page)
         self._collect_stages(page)
         self._collect_histogram(page, "ottla_eventloop_lag_seconds", self._lag.histogram, self._lag_times)
         self._collect_histogram(page, "ottla_fsync_seconds", self._flusher.round_times, self._fsync_times)
@@ -108,13 +113,20 @@ class Metrics:
         page.put("kafka_controller_kafkacontroller_globaltopiccount", sum(1 for _ in metadata.topics()))
         page.put("kafka_controller_kafkacontroller_globalpartitioncount", metadata.partition_count)
         page.put("kafka_controller_controllerstats_uncleanleaderelections_total", 0)
-        page.put("kafka_server_replicafetchermanager_maxlag", 0, labels_text(clientid="Replica"))
         offline = sum(not directory.is_online for directory in broker.partitions.log_directories())
         page.put("kafka_log_logmanager_offlinelogdirectorycount", offline)
         for kind in ("produce", "fetch", "request"):
             page.put(f"kafka_server_{kind}_throttle_time", 0, labels_text(user="", client_id=""))
         for event in ("disconnects", "expires", "syncconnects"):
             page.put(f"{SESSION}{event}_total", 0)
+
+    def _collect_replication(self, page: Page) -> None:
+        fetchers, isr_changes = self._fetchers, self._isr_changes
+        page.put("kafka_server_replicafetchermanager_maxlag", fetchers.lag_max, labels_text(clientid="Replica"))
+        page.put("kafka_server_replicamanager_isrexpands_total", isr_changes.expansions)
+        page.put("kafka_server_replicamanager_isrshrinks_total", isr_changes.shrinks)
+        page.put(f"{TRAFFIC}replicationbytesin_total", fetchers.bytes_in)
+        page.put(f"{TRAFFIC}replicationbytesout_total", self._broker.follower_sessions.bytes_out)
 
     def _collect_stages(self, page: Page) -> None:
         stages = self._broker.stages

@@ -8,13 +8,13 @@ from __future__ import annotations
 from ottla.machine.host import HostState
 from ottla.server.health import Health
 from ottla.server.http import HttpPort
-from ottla.server.metrics import BrokerParts, Metrics
+from ottla.server.metrics import Metrics
 from ottla.server.node import Node
 
 
 def make_port(node: Node, listen: str) -> HttpPort:
     """The port, not open yet. Raises `AddressError`."""
-    metrics = Metrics(BrokerParts(broker=node.broker, dispatcher=node.dispatcher, listeners=node.listeners, flusher=node.flusher))
+    metrics = Metrics(node)
     health = make_health(node, metrics)
     return HttpPort(metrics, health, listen=listen, credentials=node.config.ottla_metrics_credentials or "")
 

@@ -168,3 +168,22 @@ def test_a_stopped_replica_follows_again_with_its_next_role() -> None:
     nodes.write("b")
     nodes.until(lambda: replica.high_watermark == 2)
     assert content(replica) == content(nodes.leader())
+
+
+def test_replication_is_counted_for_metrics() -> None:
+    nodes = Nodes(2, "replica.lag.time.max.ms=400")
+    nodes.create("t", [1, 2])
+    nodes.write("a")
+    nodes.until(lambda: nodes.replica(2).high_watermark == 1)
+    leader, follower = nodes.nodes[1], nodes.nodes[2]
+    assert leader.follower_sessions.bytes_out == follower.fetchers.bytes_in == len(content(nodes.leader()))
+    assert follower.fetchers.lag_max == 0
+    nodes.kill(2)
+    nodes.until(lambda: nodes.leader().isr == (1,))
+    nodes.start(2)
+    nodes.until(lambda: nodes.leader().isr == (1, 2))
+    assert leader.isr_changes.expansions == 1
+    nodes.nodes[2].fetchers.close()
+    nodes.write("b")
+    nodes.until(lambda: nodes.leader().isr == (1,))
+    assert leader.isr_changes.shrinks == 1

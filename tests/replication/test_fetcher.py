@@ -334,3 +334,9 @@ def test_a_refused_request_is_repeated_after_a_rest(fetcher: Fetcher, codes: Err
     fetcher.on_answer(sent, FetchResponse(error_code=codes), 0)
     assert fetcher.next_request(0) is None
     assert named(fetcher.next_request(10)) == {0: (0, -1)}
+
+
+def test_the_lag_is_what_the_leader_has_committed_and_this_log_has_not(fetcher: Fetcher) -> None:
+    sent = opened(fetcher, follower(0), follower(1))
+    fetcher.on_answer(sent, answer(data(1, high_watermark=9, batches=records("a", "b"))), 0)
+    assert fetcher.lag_max == 7 and fetcher.bytes_in == len(records("a", "b"))

@@ -19,7 +19,7 @@ from ottla.base.types import TopicPartition
 from ottla.server import app, log_directories
 from ottla.server.app import BrokerServer
 from ottla.server.log_directories import LogDirectoryState
-from ottla.server.metrics import BrokerParts, Metrics
+from ottla.server.metrics import Metrics
 from ottla.storage.offset_checkpoints import LogOffsets
 from ottla.storage.stage_file import SUFFIX, StageFile
 from ottla.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
@@ -289,7 +289,7 @@ def test_the_only_directory_fails_and_every_view_says_so(
 
     def offline_partitions() -> float:
         node = server.node
-        metrics = Metrics(BrokerParts(broker=node.broker, dispatcher=node.dispatcher, listeners=node.listeners, flusher=node.flusher))
+        metrics = Metrics(node)
         return float(re.findall(r"^kafka_controller_kafkacontroller_offlinepartitionscount (\S+)$", metrics.render().decode(), re.M)[0])
 
     def health(_client: WireClient) -> tuple[int, str]:

@@ -21,7 +21,7 @@ from ottla.replication.stages import Token
 from ottla.server.app import BrokerServer
 from ottla.server.metric_families import FAMILIES, GROUPS, SUMMARY
 from ottla.server.metric_page import Page, escape, labels_text
-from ottla.server.metrics import BrokerParts, Metrics
+from ottla.server.metrics import Metrics
 from ottla.wire.messages.metadata import MetadataRequest
 from ottla.wire.records import Record, encode_batch
 from tests.server.conftest import MakeServer
@@ -34,7 +34,7 @@ Sample = Callable[..., float]
 
 def metrics_of(server: BrokerServer) -> Metrics:
     node = server.node
-    return Metrics(BrokerParts(broker=node.broker, dispatcher=node.dispatcher, listeners=node.listeners, flusher=node.flusher))
+    return Metrics(node)
 
 
 def create(server: BrokerServer, name: str, partitions: int = 1) -> None:

@@ -21,7 +21,7 @@ from ottla.base.config import load
 from ottla.controller.api import NewTopic
 from ottla.server.app import BrokerServer, new_event_loop
 from ottla.server.metric_page import Page
-from ottla.server.metrics import BrokerParts, Metrics
+from ottla.server.metrics import Metrics
 from ottla.wire.records import Record, encode_batch
 
 TOPICS = 20
@@ -55,8 +55,7 @@ def _measure(server: BrokerServer, partitions: int, scrapes: int) -> list[Cost]:
     names = [NewTopic(name=f"topic-{number}", num_partitions=partitions // topics) for number in range(topics)]
     server.node.controller.create_topics(names, False, lambda _results: None)
     node = server.node
-    parts = BrokerParts(broker=node.broker, dispatcher=node.dispatcher, listeners=node.listeners, flusher=node.flusher)
-    metrics = Metrics(parts)
+    metrics = Metrics(node)
     write = _writer(server)
     first = scrape(metrics)
     resting = [scrape(metrics) for _ in range(scrapes)]
