@@ -129,9 +129,13 @@ class ClusterCore:
     # Metadata
 
     def refresh(self, topics: Iterable[str] | None = None, *, auto_create: bool = False) -> Procedure[MetadataResponse]:
-        """Asks for brokers and for some topics (None: all), learns the answer, and returns it as it came."""
-        link = yield from self.any_link()
+        """Asks for brokers and for some topics (None: all), learns the answer, and returns it as it came. A broker whose connection breaks
+        has perhaps gone: then another one is asked."""
         names = None if topics is None else sorted(set(topics))
+        return (yield from self.retrying(lambda: self._ask_metadata(names, auto_create), codes=frozenset()))
+
+    def _ask_metadata(self, names: Sequence[str] | None, auto_create: bool) -> Procedure[MetadataResponse]:
+        link = yield from self.any_link()
         wanted: list[MetadataRequestTopic] | None
         if link.version_of(MetadataRequest.API_KEY) == 0:
             wanted = [] if names is None else [MetadataRequestTopic(name=name) for name in names]

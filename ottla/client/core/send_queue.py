@@ -14,7 +14,7 @@ from typing import NamedTuple
 from ottla.base.errors import ErrorCode, error_code
 from ottla.base.types import TopicPartition
 from ottla.client.core.metadata import ClientMetadata
-from ottla.client.errors import RETRIABLE, KafkaError, TransportError, refused
+from ottla.client.errors import RETRIABLE, ConnectError, KafkaError, TransportError, refused
 from ottla.wire.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 from ottla.wire.records import Record
 
@@ -162,13 +162,16 @@ class SendQueue:
 
     def oldest_failed(self, error: KafkaError | TransportError, now: float) -> list[Outcome]:
         """The next batch could not be sent, because it has no leader or its broker is away."""
-        return self.failed([self._ready.popleft()] if self._ready else [], error, now)
+        return self.failed([self._ready.popleft()] if self._ready else [], error, now, is_unsent=True)
 
-    def failed(self, batches: Sequence[Batch], error: KafkaError | TransportError, now: float) -> list[Outcome]:
+    def failed(
+        self, batches: Sequence[Batch], error: KafkaError | TransportError, now: float, *, is_unsent: bool = False
+    ) -> list[Outcome]:
         """Queues failed batches again where that may help and there is time; the others end here."""
         outcomes = []
         for batch in batches:
-            if self._may_help(batch, error) and now < batch.deadline:
+            may_help = self._may_help(batch, error) or (is_unsent and isinstance(error, ConnectError))
+            if may_help and now < batch.deadline:
                 self._failed.append(batch)
                 self.metadata.forget([batch.partition])
             else:

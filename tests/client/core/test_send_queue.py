@@ -112,6 +112,16 @@ def test_a_batch_ends_at_its_deadline_and_without_sequences_with_its_connection(
     assert str(outcome.error) == "lost"
 
 
+def test_what_never_left_is_sent_to_the_next_leader_also_without_sequences() -> None:
+    queue = _queue(is_idempotent=False)
+    batch = _add(queue, A)
+    assert queue.oldest_failed(ConnectError("refused"), 0.0) == []
+    queue.retry_failed()
+    assert queue.oldest is batch and queue.metadata.leader_of(A) < 0
+    (outcome,) = queue.oldest_failed(ConnectError("refused"), 10.0)
+    assert outcome.batch is batch
+
+
 def test_without_acknowledgements_nothing_is_under_way() -> None:
     queue = _queue(acks=0, is_idempotent=False)
     batch = _add(queue, A)
