@@ -52,7 +52,7 @@ class Broker(BrokerHandle):
         super().__init__()
         self.image = image  # accepted as in testcontainers; nothing is downloaded
         self.port = port if port is not None else CONTAINER_PORT
-        self._settings = {**DEFAULTS, **{name: _text(value) for name, value in (settings or {}).items()}}
+        self._settings = {**DEFAULTS, **{name: text_of(value) for name, value in (settings or {}).items()}}
         self._topics = list(topics)
         self._given_data_dir = None if data_dir is None else Path(data_dir).resolve()
         self._start_timeout = start_timeout
@@ -186,5 +186,5 @@ def _clean_up(process: BrokerProcess, home: Path) -> None:
     shutil.rmtree(home, ignore_errors=True)
 
 
-def _text(value: object) -> str:
+def text_of(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)

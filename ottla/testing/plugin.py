@@ -18,6 +18,7 @@ import pytest
 
 if TYPE_CHECKING:
     from ottla.testing.broker import Broker
+    from ottla.testing.cluster import Cluster
     from ottla.testing.handle import BrokerHandle
 
 BOOTSTRAP_VARIABLE = "OTTLA_BOOTSTRAP"
@@ -70,22 +71,24 @@ def kafka_group_id(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def kafka_cluster() -> Iterator[Callable[..., Broker]]:
-    """`kafka_cluster(n)` starts n brokers for this test; they stop at its end."""
-    started: list[Broker] = []
+def kafka_cluster() -> Iterator[Callable[..., Broker | Cluster]]:
+    """`kafka_cluster(n)` starts n brokers for this test; they stop at its end. More than one need a ZooKeeper on this machine."""
+    started: list[Broker | Cluster] = []
 
-    def start(brokers: int = 1, **options: Any) -> Broker:
-        if brokers != 1:
-            raise ValueError(f"kafka_cluster({brokers}): this version runs one broker by itself, ask for kafka_cluster(1)")
-        from ottla.testing.broker import Broker
+    def start(brokers: int = 1, **options: Any) -> Broker | Cluster:
+        if brokers == 1:
+            from ottla.testing.broker import Broker
 
-        broker = Broker(**options).start()
-        started.append(broker)
-        return broker
+            started.append(Broker(**options).start())
+        else:
+            from ottla.testing.cluster import Cluster
+
+            started.append(Cluster(brokers, **options).start())
+        return started[-1]
 
     yield start
-    for broker in started:
-        broker.stop()
+    for running in started:
+        running.stop()
 
 
 def _unique(request: pytest.FixtureRequest) -> str:

@@ -31,11 +31,13 @@ class BrokerDidNotStart(Exception):
 
 
 class BrokerProcess:
-    """One broker process, from start to stop."""
+    """One broker process, from start to stop; it may be started again, at the same port."""
 
     def __init__(self, data_dir: Path, log_file: Path, settings: Mapping[str, str], topics: Sequence[str] = ()) -> None:
         self.data_dir = data_dir
         self.log_file = log_file
+        self.port = 0
+        """That of the last start; 0 before the first one: any free port."""
         self._settings = dict(settings)
         self._topics = list(topics)
         self._process: subprocess.Popen[bytes] | None = None
@@ -51,7 +53,12 @@ class BrokerProcess:
 
     def start(self, seconds_max: float = START_SECONDS_MAX) -> tuple[str, int]:
         """Starts the broker; returns its host and port once it is ready. Raises `BrokerDidNotStart`."""
-        command = [sys.executable, "-m", "ottla.cli.main", "start", "--port", "0", "--data-dir", str(self.data_dir)]
+        self.launch()
+        return self.wait_until_ready(seconds_max)
+
+    def launch(self) -> None:
+        """Starts the process, which is not ready yet when this returns."""
+        command = [sys.executable, "-m", "ottla.cli.main", "start", "--port", str(self.port), "--data-dir", str(self.data_dir)]
         for name, value in self._settings.items():
             command += ["--set", f"{name}={value}"]
         if self._topics:
@@ -61,10 +68,14 @@ class BrokerProcess:
             self._process = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log, env=environment(), cwd=self.data_dir
             )
-        address = self._wait_until_ready(time.monotonic() + seconds_max)
+
+    def wait_until_ready(self, seconds_max: float = START_SECONDS_MAX) -> tuple[str, int]:
+        """The host and port of the process that was launched, once it is ready. Raises `BrokerDidNotStart`."""
+        address = self._ready_address(time.monotonic() + seconds_max)
         if address is None:
             self.kill()
             raise BrokerDidNotStart(f"the broker did not start: {self._log_end()}")
+        self.port = address[1]
         return address
 
     def stop(self) -> None:
@@ -102,7 +113,7 @@ class BrokerProcess:
             self._process.stdout.close()
         self._process = None
 
-    def _wait_until_ready(self, deadline: float) -> tuple[str, int] | None:
+    def _ready_address(self, deadline: float) -> tuple[str, int] | None:
         process = self._process
         assert process is not None and process.stdout is not None
         said = b""

@@ -110,17 +110,22 @@ def test_client(kafka_broker, kafka_topic, kafka_group_id):
     check_passed(run(tmp_path, source), 1)
 
 
-def test_a_cluster_of_one_and_a_refusal_of_more(tmp_path: Path) -> None:
+def test_a_cluster_of_one_and_one_of_three(tmp_path: Path) -> None:
     source = """
-import pytest
+def test_one(kafka_cluster):
+    assert kafka_cluster(1, topics=["orders"]).topics() == ["orders"]
 
-def test_cluster(kafka_cluster):
-    broker = kafka_cluster(1, topics=["orders"])
-    assert broker.topics() == ["orders"]
-    with pytest.raises(ValueError, match="runs one broker by itself"):
-        kafka_cluster(3)
+def test_three(kafka_cluster):
+    cluster = kafka_cluster(3, topics=["orders"])
+    cluster.add_record("orders", "first")
+    leader = cluster.leader_of("orders")
+    leader.kill()
+    cluster.add_record("orders", "second")
+    assert cluster.leader_of("orders") is not leader
+    leader.start()
+    assert [record.value for record in cluster.records("orders")] == [b"first", b"second"]
 """
-    check_passed(run(tmp_path, source), 1)
+    check_passed(run(tmp_path, source), 2)
 
 
 def test_odd_test_names_make_legal_topics(tmp_path: Path) -> None:

@@ -1,0 +1,226 @@
+"""Several brokers and a ZooKeeper, each in a process of its own, for tests.
+
+    with Cluster(3) as cluster:
+        cluster.get_bootstrap_server()
+        cluster.leader_of("orders").kill()
+
+A `Cluster` has the interface of a single broker (`handle.py`), faults on the wire included; those of processes are each broker's own:
+`kill` (as kill -9), `stop`, `start`, `pause` and `resume`. A broker that is started again keeps its port and its data. ZooKeeper is the
+Debian package `zookeeper` or the installation that ZOOKEEPER_HOME names; without one, the start fails with one line.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import weakref
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from ottla.testing.broker import DEFAULTS, text_of
+from ottla.testing.handle import BrokerHandle
+from ottla.testing.process import START_SECONDS_MAX, BrokerDidNotStart, BrokerProcess, resume, suspend
+from ottla.testing.zookeeper_process import ZooKeeperMissing, ZooKeeperProcess, free_port
+
+FIRST_BROKER_ID = 1
+REPLICAS_MAX = 3
+INTERNAL_TOPICS = ("offsets.topic", "transaction.state.log", "share.coordinator.state.topic")
+
+
+def cluster_defaults(broker_count: int) -> dict[str, str]:
+    """Settings for tests: as many replicas as there are brokers, at most three; of three, two must be in sync."""
+    replicas = min(broker_count, REPLICAS_MAX)
+    in_sync = str(max(1, replicas - 1))
+    found = {**DEFAULTS, "default.replication.factor": str(replicas), "min.insync.replicas": in_sync}
+    for topic in INTERNAL_TOPICS:
+        found[f"{topic}.replication.factor"] = str(replicas)
+    return {**found, "transaction.state.log.min.isr": in_sync, "share.coordinator.state.topic.min.isr": in_sync}
+
+
+class ClusterBroker:
+    """One broker of a `Cluster`."""
+
+    def __init__(self, broker_id: int, process: BrokerProcess) -> None:
+        self.broker_id = broker_id
+        self.process = process
+        self._is_suspended = False
+
+    @property
+    def address(self) -> str:
+        """host:port, also while the broker is down."""
+        return f"127.0.0.1:{self.process.port}"
+
+    @property
+    def is_running(self) -> bool:
+        return self.process.is_running
+
+    @property
+    def log(self) -> str:
+        """What the broker has logged, in all its lives."""
+        return self.process.log_file.read_text(errors="replace")
+
+    def start(self, timeout: float = START_SECONDS_MAX) -> None:
+        """Starts the broker again; it is ready to serve when this returns."""
+        assert not self.is_running, f"broker {self.broker_id} is already running"
+        self.process.start(timeout)
+
+    def stop(self) -> None:
+        """Stops the broker cleanly: it hands over what it leads."""
+        self.process.stop()
+        self._is_suspended = False
+
+    def kill(self) -> None:
+        """kill -9."""
+        self.process.kill()
+        self._is_suspended = False
+
+    def pause(self) -> None:
+        """Suspends the whole process until `resume`."""
+        suspend(self.process.pid)
+        self._is_suspended = True
+
+    def resume(self) -> None:
+        if self._is_suspended:
+            resume(self.process.pid)
+            self._is_suspended = False
+
+
+class Cluster(BrokerHandle):
+    """See the module. `settings` are those of `server.properties`, the same for all brokers; `topics` (`"orders:3"`) are created at the
+    start."""
+
+    def __init__(
+        self,
+        brokers: int = 3,
+        *,
+        settings: Mapping[str, object] | None = None,
+        defaults: Mapping[str, str] | None = None,
+        topics: Sequence[str] = (),
+        racks: Sequence[str] = (),
+        directory: str | Path | None = None,
+        ports: Sequence[int] = (),
+        zookeeper: str | None = None,
+        start_timeout: float = START_SECONDS_MAX,
+    ) -> None:
+        """`racks` and `ports` are those of the brokers in order, where they are given; `directory` keeps the data of all; `defaults` are
+        settings in place of those for tests; `zookeeper` is the address of one that runs already."""
+        super().__init__()
+        assert brokers > 0, "a cluster has at least one broker"
+        self.brokers: list[ClusterBroker] = []
+        self._count = brokers
+        self._settings = dict(cluster_defaults(brokers) if defaults is None else defaults)
+        self._settings.update((name, text_of(value)) for name, value in (settings or {}).items())
+        self._topics = list(topics)
+        self._racks = list(racks)
+        self._ports = list(ports)
+        self._given = None if directory is None else Path(directory).resolve()
+        self._start_timeout = start_timeout
+        self._running_zookeeper = zookeeper
+        self.zookeeper: ZooKeeperProcess | None = None
+
+    # Starting and stopping
+
+    def start(self) -> Cluster:
+        """Starts ZooKeeper and all brokers at once; all are ready to serve when this returns."""
+        assert not self.brokers, "the cluster is already running"
+        temporary = None if self._given is not None else Path(tempfile.mkdtemp(prefix="ottla-cluster-"))
+        home = self._given or temporary
+        assert home is not None
+        try:
+            self.zookeeper = ZooKeeperProcess(home / "zookeeper") if self._running_zookeeper is None else None
+        except ZooKeeperMissing:
+            if temporary is not None:
+                temporary.rmdir()
+            raise
+        self.brokers = [self._broker(home, number) for number in range(self._count)]
+        processes = [broker.process for broker in self.brokers]
+        # A test run that ends without `stop` stops all processes too.
+        self._finalizer = weakref.finalize(self, _clean_up, processes, self.zookeeper, temporary)
+        try:
+            if self.zookeeper is not None:
+                self.zookeeper.start()
+            for broker in self.brokers:
+                broker.process.launch()
+            for broker in self.brokers:
+                broker.process.wait_until_ready(self._start_timeout)
+        except BaseException:
+            self.stop()
+            raise
+        self.direct_server = ",".join(broker.address for broker in self.brokers)
+        self._create_topics()
+        return self
+
+    def _create_topics(self) -> None:
+        """When all brokers are there: the first of them would find no place for three replicas."""
+        for entry in ",".join(self._topics).split(","):
+            name, _, count = entry.strip().partition(":")
+            if name:
+                self.create_topic(name, partitions=int(count or -1))
+
+    def _broker(self, home: Path, number: int) -> ClusterBroker:
+        broker_id = FIRST_BROKER_ID + number
+        settings = {**self._settings, "broker.id": str(broker_id), "zookeeper.connect": self.zookeeper_connect}
+        if number < len(self._racks):
+            settings["broker.rack"] = self._racks[number]
+        process = BrokerProcess(home / f"broker-{broker_id}", home / f"broker-{broker_id}.log", settings)
+        process.port = (self._ports[number] if number < len(self._ports) else 0) or free_port()
+        return ClusterBroker(broker_id, process)
+
+    def stop(self) -> None:
+        """Stops everything; a temporary directory is removed."""
+        self.close()
+        for broker in self.brokers:
+            broker.stop()
+        if self.brokers:
+            self._finalizer()
+        self.brokers = []
+        self.zookeeper = None
+        self.direct_server = ""
+
+    def __enter__(self) -> Cluster:
+        return self if self.brokers else self.start()
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    @property
+    def zookeeper_connect(self) -> str:
+        """The brokers' `zookeeper.connect`."""
+        if self._running_zookeeper is not None:
+            return self._running_zookeeper
+        assert self.zookeeper is not None, "the cluster is not running"
+        return self.zookeeper.connect
+
+    # Brokers by their parts
+
+    def broker(self, broker_id: int) -> ClusterBroker:
+        """Raises `KeyError` if there is none of this id."""
+        for found in self.brokers:
+            if found.broker_id == broker_id:
+                return found
+        raise KeyError(f"the cluster has no broker {broker_id}")
+
+    def leader_of(self, topic: str, partition: int = 0) -> ClusterBroker:
+        """The broker that leads the partition now. Raises `KeyError` while there is none."""
+        cluster = self._client()
+        cluster.refresh([topic])
+        leaders = {found.partition_index: found.leader_id for found in cluster.topic(topic).partitions}
+        return self.broker(leaders[partition])
+
+    def controller(self) -> ClusterBroker:
+        """The broker that is the controller now. Raises `KeyError` while there is none."""
+        cluster = self._client()
+        cluster.refresh([])
+        return self.broker(cluster.controller_id)
+
+
+def _clean_up(processes: Sequence[BrokerProcess], zookeeper: ZooKeeperProcess | None, temporary: Path | None) -> None:
+    for process in processes:
+        process.kill()
+    if zookeeper is not None:
+        zookeeper.stop()
+    if temporary is not None:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+__all__ = ["BrokerDidNotStart", "Cluster", "ClusterBroker", "cluster_defaults"]
