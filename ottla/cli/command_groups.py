@@ -21,7 +21,7 @@ class Group(NamedTuple):
 
 GROUPS: dict[str, Group] = {
     "start": Group("broker.start", "Run a broker until Ctrl-C.", "Servers"),
-    "dev": Group("broker.start", "Run a broker whose data is removed at its end.", "Servers"),
+    "dev": Group("broker.dev", "Run a broker whose data is removed at its end.", "Servers"),
     "stop": Group("broker.stop", "Stop the broker of a data directory.", "Servers"),
     "status": Group("broker.status", "Does a broker run in a data directory, and does it answer?", "Servers"),
     "reset": Group("broker.reset", "Remove all data of a stopped broker.", "Servers"),
@@ -66,4 +66,4 @@ def load_commands(name: str) -> Command | dict[str, Command]:
     if commands is None:
         command: Command = module.COMMAND
         return command
-    return commands.get(name, commands)  # several words may share a module, such as start and dev
+    return commands

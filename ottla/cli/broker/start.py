@@ -1,8 +1,7 @@
-"""`ottla start` and `ottla dev`: one broker in this process, until SIGTERM or Ctrl-C.
+"""`ottla start`: one broker in this process, until SIGTERM or Ctrl-C.
 
 Prints exactly one line on stdout, when the first request can be served: `READY host:port broker.id=N in M ms`. The only module of the
-command line that imports the server. A broker that cannot be started is an error of one line, exit code 1. `ottla dev` is the same on a
-data directory that is removed at the end.
+command line that imports the server. A broker that cannot be started is an error of one line, exit code 1.
 """
 
 from __future__ import annotations
@@ -56,42 +55,43 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--log-level", choices=("debug", "info", "warning", "error"), help="lowest level that is logged")
 
 
-def _start_arguments(parser: argparse.ArgumentParser) -> None:
+def start_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of `start` and `dev`, and those of what is not offered."""
     add_arguments(parser)
     add = parser.add_argument
-    add("--brokers", type=int, default=1, metavar="N", help="how many brokers; this version runs one")
-    add("--ports", metavar="PORT", help="the port of each broker; this version runs one")
+    add("--brokers", type=int, default=1, metavar="N", help="dev: so many brokers and a ZooKeeper as processes of this machine")
+    add("--ports", metavar="PORT,...", help="dev: the port of each broker (default: from --port on)")
     add("--acls", action="store_true", help=argparse.SUPPRESS)
     add("--sasl", action="store_true", help=argparse.SUPPRESS)
     add("--console-port", type=int, help=argparse.SUPPRESS)
     add("--no-console", action="store_true", help=argparse.SUPPRESS)
 
 
-def _start(args: argparse.Namespace) -> int:
-    for name, what in NOT_OFFERED.items():
-        if getattr(args, name):
-            raise Refused(f"this version does not offer {what}; leave out --{name.replace('_', '-')}", "UNSUPPORTED_VERSION")
-    if args.ephemeral and args.data_dir:
-        raise UsageError("either --ephemeral or --data-dir")
-    ports = args.ports.split(",") if args.ports else []
+def start(args: argparse.Namespace) -> int:
+    """Runs one broker; returns the exit code. Raises `Refused` and `UsageError`."""
+    ports = check_arguments(args)
     count = max(args.brokers, len(ports))
-    if args.brokers < 1 or not all(port.strip().isdigit() for port in ports):
-        raise UsageError("--brokers is a number above 0, --ports a list of ports")
     if count != 1:
-        raise Refused(f"this version runs one broker, not {count}; leave out --brokers and --ports", "UNSUPPORTED_VERSION")
+        raise UsageError(f"a process is one broker, not {count}; ottla dev --brokers {count} runs a whole cluster on this machine")
     if ports:
-        args.port = int(ports[0])
+        args.port = ports[0]
     try:
         return run_broker(args)
     except StartError as error:
         raise Refused(str(error)) from None
 
 
-def _dev(args: argparse.Namespace) -> int:
-    """Runs `start` on a temporary directory that is removed at the end, unless a directory is given."""
-    if not (args.data_dir or args.config or any(given.startswith("log.dir") for given in args.assignments)):
-        args.ephemeral = True
-    return _start(args)
+def check_arguments(args: argparse.Namespace) -> list[int]:
+    """Refuses options that contradict each other, or that this version does not offer; returns the given ports."""
+    for name, what in NOT_OFFERED.items():
+        if getattr(args, name):
+            raise Refused(f"this version does not offer {what}; leave out --{name.replace('_', '-')}", "UNSUPPORTED_VERSION")
+    if args.ephemeral and args.data_dir:
+        raise UsageError("either --ephemeral or --data-dir")
+    ports = [word.strip() for word in args.ports.split(",")] if args.ports else []
+    if args.brokers < 1 or not all(port.isdigit() for port in ports):
+        raise UsageError("--brokers is a number above 0, --ports a list of ports")
+    return [int(port) for port in ports]
 
 
 def run_broker(args: argparse.Namespace) -> int:
@@ -195,7 +195,4 @@ def parse_seed_topics(texts: list[str]) -> list[tuple[str, int]]:
     return topics
 
 
-COMMANDS = {
-    "start": Command("Run a broker until Ctrl-C.", _start_arguments, _start, has_connection=False, has_output=False),
-    "dev": Command("Run a broker whose data is removed at its end.", _start_arguments, _dev, has_connection=False, has_output=False),
-}
+COMMAND = Command("Run a broker until Ctrl-C.", start_arguments, start, has_connection=False, has_output=False)

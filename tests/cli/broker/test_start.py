@@ -83,11 +83,9 @@ def test_seed_topics() -> None:
 @pytest.mark.parametrize(
     ("words", "what"),
     [
-        (("dev", "--brokers", "3"), "runs one broker, not 3"),
         (("start", "--sasl"), "does not offer SASL"),
         (("start", "--acls"), "does not offer access control lists"),
         (("start", "--console-port", "8080"), "does not offer the console"),
-        (("start", "--ports", "1,2"), "runs one broker, not 2"),
         (("start", "--config", "no-such-file"), "cannot read no-such-file"),
         (("start", "--set", "num.partitions=many"), "num.partitions"),
         (("start", "--set", "nonsense"), "not of the form key=value"),
@@ -100,6 +98,30 @@ def test_what_cannot_be_started_is_one_line(offline: Ottla, words: tuple[str, ..
     assert (result.code, result.out) == (1, "")
     assert what in result.err
     assert result.err.count("\n") == 1
+
+
+def test_a_cluster_without_a_zookeeper_is_one_line(offline: Ottla, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("ZOOKEEPER_HOME", str(tmp_path))
+    result = offline("dev", "--brokers", "3")
+    assert (result.code, result.out, result.err.count("\n")) == (1, "", 1)
+    assert "install the package zookeeper" in result.err
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("words", "what"),
+    [
+        (("start", "--brokers", "3"), "ottla dev --brokers 3"),
+        (("start", "--ports", "1,2"), "ottla dev --brokers 2"),
+        (("dev", "--brokers", "3", "--config", "x"), "leave out --config"),
+        (("dev", "--ports", "1,x"), "a list of ports"),
+        (("dev", "--brokers", "3", "--set", "x"), "not KEY=VALUE"),
+    ],
+)
+def test_words_that_fit_no_cluster(offline: Ottla, words: tuple[str, ...], what: str) -> None:
+    result = offline(*words)
+    assert (result.code, result.out) == (2, "")
+    assert what in result.err
 
 
 def test_dev_leaves_nothing_behind(offline: Ottla, tmp_path: Path) -> None:

@@ -1,0 +1,27 @@
+"""`ottla dev`: a broker whose data is removed at its end, or with `--brokers N` a whole cluster on this machine (`local_cluster.py`)."""
+
+from __future__ import annotations
+
+import argparse
+
+from ottla.cli.broker.start import StartError, check_arguments, start, start_arguments
+from ottla.cli.command import Command, Refused
+
+
+def _dev(args: argparse.Namespace) -> int:
+    """Runs `start` on a temporary directory that is removed at the end, unless a directory is given."""
+    if not (args.data_dir or args.config or any(given.startswith("log.dir") for given in args.assignments)):
+        args.ephemeral = True
+    ports = check_arguments(args)
+    count = max(args.brokers, len(ports))
+    if count == 1:
+        return start(args)
+    from ottla.cli.broker.local_cluster import run_cluster
+
+    try:
+        return run_cluster(args, count, ports)
+    except StartError as error:
+        raise Refused(str(error)) from None
+
+
+COMMAND = Command("Run a broker whose data is removed at its end.", start_arguments, _dev, has_connection=False, has_output=False)

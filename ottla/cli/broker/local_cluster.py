@@ -1,0 +1,94 @@
+"""`ottla dev --brokers N`: several brokers and a ZooKeeper as processes of this machine, until SIGTERM or Ctrl-C.
+
+Prints one line on stdout when all brokers serve: `READY host:port,host:port,... broker.id=1,2,... in M ms`. The brokers' logs are files
+beside their data. A broker that ends is reported on stderr, and the others go on: that is what such a cluster is for.
+"""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+import threading
+import time
+from collections.abc import Sequence
+
+from ottla.cli.broker.start import StartError, option_assignments, parse_seed_topics
+from ottla.cli.command import UsageError
+from ottla.testing.cluster import INTERNAL_TOPICS, REPLICAS_MAX, BrokerDidNotStart, Cluster
+from ottla.testing.zookeeper_process import ZooKeeperDidNotStart, ZooKeeperMissing
+
+FIRST_PORT = 9092
+LOOK_SECONDS = 0.5
+
+
+def run_cluster(args: argparse.Namespace, count: int, ports: Sequence[int]) -> int:
+    """Runs the cluster until it is stopped; returns the exit code. Raises `StartError` with one line."""
+    started = time.perf_counter()
+    if args.config or args.host:
+        raise UsageError("several brokers take their settings by --set, and listen on the loopback address: leave out --config and --host")
+    parse_seed_topics(args.seed_topic)
+    if not ports:
+        first = FIRST_PORT if args.port is None else args.port
+        ports = [first + number if first else 0 for number in range(count)]
+    cluster = Cluster(
+        count, defaults=defaults(count), settings=settings_of(args), topics=args.seed_topic, ports=ports,
+        directory=None if args.ephemeral else args.data_dir,
+    )  # fmt: skip
+    is_over = threading.Event()
+    before = {number: signal.signal(number, lambda *_: is_over.set()) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        cluster.start()
+        announce(cluster, (time.perf_counter() - started) * 1000)
+        watch(cluster, is_over)
+    except (ZooKeeperMissing, ZooKeeperDidNotStart, BrokerDidNotStart) as error:
+        raise StartError(str(error).strip().splitlines()[-1]) from error
+    finally:
+        cluster.stop()
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    return 0
+
+
+def defaults(count: int) -> dict[str, str]:
+    """As many replicas of each topic as there are brokers, at most three."""
+    replicas = str(min(count, REPLICAS_MAX))
+    in_sync = str(max(1, min(count, REPLICAS_MAX) - 1))
+    found = {"default.replication.factor": replicas, "min.insync.replicas": in_sync}
+    for topic in INTERNAL_TOPICS:
+        found[f"{topic}.replication.factor"] = replicas
+    return {**found, "transaction.state.log.min.isr": in_sync, "share.coordinator.state.topic.min.isr": in_sync}
+
+
+def settings_of(args: argparse.Namespace) -> dict[str, str]:
+    """The settings that were given, by name or by short options."""
+    listeners_and_place = ("listeners", "log.dirs")
+    found = {}
+    for assignment in [*option_assignments(args), *args.assignments]:
+        name, equals, value = assignment.partition("=")
+        if not equals:
+            raise UsageError(f"--set {assignment!r} is not KEY=VALUE")
+        if name.strip() not in listeners_and_place:
+            found[name.strip()] = value
+    return found
+
+
+def announce(cluster: Cluster, milliseconds: float) -> None:
+    """The one line on stdout, and where the logs are on stderr."""
+    ids = ",".join(str(broker.broker_id) for broker in cluster.brokers)
+    sys.stdout.write(f"READY {cluster.direct_server} broker.id={ids} in {milliseconds:.0f} ms\n")
+    sys.stdout.flush()
+    sys.stderr.write(f"ZooKeeper {cluster.zookeeper_connect}, logs in {cluster.brokers[0].process.log_file.parent}\n")
+    for broker in cluster.brokers:
+        sys.stderr.write(f"broker {broker.broker_id}: {broker.address}, process {broker.process.pid}\n")
+    sys.stderr.flush()
+
+
+def watch(cluster: Cluster, is_over: threading.Event) -> None:
+    """Waits for the end, and reports brokers that end before."""
+    running = list(cluster.brokers)
+    while not is_over.wait(LOOK_SECONDS):
+        for broker in [broker for broker in running if not broker.is_running]:
+            running.remove(broker)
+            sys.stderr.write(f"broker {broker.broker_id} has ended; its log: {broker.process.log_file}\n")
+            sys.stderr.flush()
