@@ -17,36 +17,71 @@ from ottla.wire.apis import API_NAMES, API_VERSION_RANGES
 def _status(args: argparse.Namespace) -> int:
     output = output_of(args)
     with connect(args) as cluster:
-        found = _overview(cluster)
-        found["brokers"] = [
-            {
-                "id": broker_id,
-                "host": address.host,
-                "port": address.port,
-                "rack": cluster.racks.get(broker_id),
-                "controller": broker_id == cluster.controller_id,
-            }
-            for broker_id, address in sorted(cluster.brokers.items())
-        ]
+        partitions = _partitions(cluster)
+        found = _overview(cluster, partitions)
+        found["brokers"] = [_broker_row(cluster, broker_id, partitions) for broker_id in sorted(cluster.brokers)]
+        found["troubled_partitions"] = [_partition_row(topic, one) for topic, one in partitions if _is_troubled(one)]
     if output.is_structured:
         output.show_object(found)
         return 0
     for key in ("cluster_id", "controller", "topics", "partitions", "under_replicated", "offline"):
         write(f"{key.replace('_', ' ')}: {found[key]}\n")
-    columns = (("ID", "id"), ("HOST", "host"), ("PORT", "port"), ("RACK", "rack"), ("CONTROLLER", "controller"))
-    output.show("brokers", found["brokers"], columns)
+    output.show("brokers", found["brokers"], [(key.upper().replace("_", " "), key) for key in BROKER_COLUMNS])
+    if found["troubled_partitions"]:
+        output.show("troubled_partitions", found["troubled_partitions"], [(key.upper(), key) for key in PARTITION_COLUMNS])
     return 0
 
 
-def _overview(cluster: Cluster) -> dict[str, Any]:
+BROKER_COLUMNS = ("id", "host", "port", "rack", "controller", "leaders", "replicas", "out_of_sync")
+PARTITION_COLUMNS = ("topic", "partition", "leader", "epoch", "replicas", "isr")
+
+
+def _broker_row(cluster: Cluster, broker_id: int, partitions: Partitions) -> dict[str, Any]:
+    address = cluster.brokers[broker_id]
+    hosted = [one for _, one in partitions if broker_id in one.replica_nodes]
+    return {
+        "id": broker_id,
+        "host": address.host,
+        "port": address.port,
+        "rack": cluster.racks.get(broker_id),
+        "controller": broker_id == cluster.controller_id,
+        "leaders": sum(one.leader_id == broker_id for one in hosted),
+        "replicas": len(hosted),
+        "out_of_sync": sum(broker_id not in one.isr_nodes for one in hosted),
+    }
+
+
+def _is_troubled(partition: Any) -> bool:
+    """Without a leader, or with too few replicas in sync."""
+    return partition.leader_id < 0 or len(partition.isr_nodes) < len(partition.replica_nodes)
+
+
+def _partition_row(topic: str | None, partition: Any) -> dict[str, Any]:
+    return {
+        "topic": topic,
+        "partition": partition.partition_index,
+        "leader": partition.leader_id if partition.leader_id >= 0 else None,
+        "epoch": partition.leader_epoch,
+        "replicas": ",".join(map(str, partition.replica_nodes)),
+        "isr": ",".join(map(str, partition.isr_nodes)),
+    }
+
+
+Partitions = list[tuple[str | None, Any]]
+"""Topic, and the partition as Metadata shows it."""
+
+
+def _partitions(cluster: Cluster) -> Partitions:
+    return [(topic.name, partition) for topic in cluster.refresh(None).topics for partition in topic.partitions]
+
+
+def _overview(cluster: Cluster, partitions: Partitions) -> dict[str, Any]:
     """The health of a cluster, from one Metadata response."""
-    answer = cluster.refresh(None)
-    partitions = [(topic.name, partition) for topic in answer.topics for partition in topic.partitions]
     return {
         "cluster_id": cluster.cluster_id,
         "controller": cluster.controller_id,
         "broker_count": len(cluster.brokers),
-        "topics": len(answer.topics),
+        "topics": len({topic for topic, _ in partitions}),
         "partitions": len(partitions),
         "under_replicated": sum(len(partition.isr_nodes) < len(partition.replica_nodes) for _, partition in partitions),
         "offline": sum(partition.leader_id < 0 for _, partition in partitions),
@@ -57,7 +92,7 @@ def _health(args: argparse.Namespace) -> int:
     """Prints healthy, or the reasons why not with exit code 1."""
     output = output_of(args)
     with connect(args) as cluster:
-        found = _overview(cluster)
+        found = _overview(cluster, _partitions(cluster))
         reasons = failed_directories(cluster)
     if found["controller"] < 0:
         reasons.append("no controller")
