@@ -2,9 +2,11 @@
 #
 #   make demo                    a broker, a third of a million real records, two consumers, checked counts (KEEP=1 leaves it running)
 #   make demo-pipeline           two Spark pipelines on the same records, kill -9 on the way, exactly once proved from the log, a picture
+#   make demo-cluster            three brokers and a ZooKeeper, brokers killed with -9 while records are published and read, a picture
 #   make test                    all tests: of parts, of real clients against a real broker, of real Spark jobs
 #   make check                   ruff, mypy --strict, import layers, tidy tests, generated docs, a quick simulation
 #   make bench                   what one broker costs, next to a bare loop;  make bench-peer: next to Apache Kafka
+#   make bench-cluster           three brokers on a ZooKeeper, next to three of Apache Kafka 3.9
 #   make bench-spark             the Spark source and sink, next to Spark's own Kafka connector on the same broker
 #   make sim SEED=7 SEEDS=100    simulated brokers under faults, from seed 7 on
 #   make night                   hypothesis, simulation, schedules of the Spark relay and kills of pipelines, many more of each
@@ -23,7 +25,7 @@ SPARK := .venv/.spark-ready
 PYTEST := $(BIN)/python -m pytest -q
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-pipeline test check bench bench-peer bench-spark sim night rewrite docs clean
+.PHONY: help demo demo-pipeline demo-cluster test check bench bench-peer bench-cluster bench-spark sim night rewrite docs clean
 
 help:
 	@sed -n '2,/^$$/s/^#  \{0,1\}//p' Makefile
@@ -49,6 +51,9 @@ demo: $(STAMP)
 demo-pipeline: $(SPARK)
 	@$(BIN)/python -m tools.demo_pipeline
 
+demo-cluster: $(STAMP)
+	@$(BIN)/python -m tools.demo_cluster
+
 test: $(SPARK)
 	@$(PYTEST) -n $(WORKERS)
 
@@ -67,6 +72,9 @@ bench: $(STAMP)
 
 bench-peer: $(STAMP)
 	@$(BIN)/python -m tools.bench.peer
+
+bench-cluster: $(STAMP)
+	@$(BIN)/python -m tools.bench.cluster
 
 bench-spark: $(SPARK)
 	@$(BIN)/python -m tools.bench.spark_codec

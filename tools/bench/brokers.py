@@ -35,16 +35,14 @@ class Broker:
     process: subprocess.Popen[str]
     directory: str
     start_ms: float = 0.0
+    replicas: int = 1
+    """Of each topic that a load creates."""
 
     def cpu_seconds(self) -> float:
-        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rsplit(")", 1)[1].split()
-        return (int(fields[11]) + int(fields[12])) / TICKS
+        return cpu_seconds_of(self.process.pid)
 
     def resident_mib(self) -> float:
-        for line in Path(f"/proc/{self.process.pid}/status").read_text().splitlines():
-            if line.startswith("VmRSS"):
-                return int(line.split()[1]) / 1024
-        return 0.0
+        return resident_mib_of(self.process.pid)
 
     def stop(self) -> None:
         self.process.send_signal(signal.SIGTERM)
@@ -53,6 +51,18 @@ class Broker:
         except subprocess.TimeoutExpired:
             self.process.kill()
         shutil.rmtree(self.directory, ignore_errors=True)
+
+
+def cpu_seconds_of(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / TICKS
+
+
+def resident_mib_of(pid: int) -> float:
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith("VmRSS"):
+            return int(line.split()[1]) / 1024
+    return 0.0
 
 
 def start_ottla(*options: str, directory: str | None = None) -> Broker:
@@ -81,11 +91,11 @@ def launch(name: str, command: list[str], folder: str) -> Broker:
 # Apache Kafka
 
 
-def kafka_jars(folder: Path) -> str:
+def kafka_jars(folder: Path, version: str = KAFKA_VERSION) -> str:
     """Kafka's jars, fetched by Maven once; returns the class path."""
     library = folder / "lib"
     if not library.is_dir():
-        artifacts = [("org.apache.kafka", "kafka_2.13", KAFKA_VERSION), ("org.slf4j", "slf4j-simple", "1.7.36")]
+        artifacts = [("org.apache.kafka", "kafka_2.13", version), ("org.slf4j", "slf4j-simple", "1.7.36")]
         copy_artifacts(folder, artifacts, library=library)
     return f"{library}/*"
 

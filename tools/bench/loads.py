@@ -28,7 +28,7 @@ READ_SECONDS_MAX = 120
 def new_topic(broker: Broker, partitions: int = 1) -> str:
     name = f"bench-{uuid.uuid4().hex[:10]}"
     admin = AdminClient({"bootstrap.servers": broker.address, "log_level": 3})  # named, since it must live until the result is there
-    admin.create_topics([NewTopic(name, partitions, 1)])[name].result(60)
+    admin.create_topics([NewTopic(name, partitions, broker.replicas)])[name].result(60)
     time.sleep(0.2)
     return name
 
