@@ -92,7 +92,8 @@ class Publisher(threading.Thread):
         self._producer = Producer({
             "bootstrap.servers": bootstrap, "enable.idempotence": True, "acks": "all", "compression.type": "lz4", "linger.ms": 5,
             "queue.buffering.max.messages": 400_000, "retry.backoff.ms": 20, "retry.backoff.max.ms": 100,
-            "reconnect.backoff.ms": 20, "reconnect.backoff.max.ms": 200, "topic.metadata.refresh.fast.interval.ms": 50,
+            "reconnect.backoff.ms": 20, "reconnect.backoff.max.ms": 200, "log_level": 0,
+            "topic.metadata.refresh.fast.interval.ms": 50,
         })  # fmt: skip
 
     def run(self) -> None:
@@ -126,6 +127,7 @@ class Member(threading.Thread):
         self._consumer = Consumer({
             "bootstrap.servers": bootstrap, "group.id": GROUP, "client.id": self.name, "auto.offset.reset": "earliest",
             "enable.auto.commit": True, "auto.commit.interval.ms": 500, "reconnect.backoff.ms": 20, "reconnect.backoff.max.ms": 200,
+            "log_level": 0,
         })  # fmt: skip
 
     def run(self) -> None:
@@ -143,7 +145,9 @@ class Watcher(threading.Thread):
 
     def __init__(self, bootstrap: str, timeline: Timeline) -> None:
         super().__init__(name="watcher", daemon=True)
-        self._admin = AdminClient({"bootstrap.servers": bootstrap, "socket.timeout.ms": 2000, "reconnect.backoff.max.ms": 200})
+        self._admin = AdminClient(
+            {"bootstrap.servers": bootstrap, "socket.timeout.ms": 2000, "reconnect.backoff.max.ms": 200, "log_level": 0}
+        )
         self._timeline = timeline
         self.is_over = threading.Event()
 
@@ -172,7 +176,8 @@ def wait_for(condition: Callable[[], bool], seconds_max: float, what: str) -> No
 
 def create_topic(bootstrap: str) -> None:
     topic = NewTopic(TOPIC, PARTITIONS, REPLICAS, config={"retention.ms": "-1", "min.insync.replicas": str(IN_SYNC_MIN)})
-    AdminClient({"bootstrap.servers": bootstrap}).create_topics([topic])[TOPIC].result(30)
+    admin = AdminClient({"bootstrap.servers": bootstrap})  # named, since it must live until the result is there
+    admin.create_topics([topic])[TOPIC].result(30)
     say(f"topic    {TOPIC}: {PARTITIONS} partitions, {REPLICAS} replicas, min.insync.replicas={IN_SYNC_MIN}")
 
 

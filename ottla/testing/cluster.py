@@ -31,7 +31,8 @@ def cluster_defaults(broker_count: int) -> dict[str, str]:
     """Settings for tests: as many replicas as there are brokers, at most three; of three, two must be in sync."""
     replicas = min(broker_count, REPLICAS_MAX)
     in_sync = str(max(1, replicas - 1))
-    found = {**DEFAULTS, "default.replication.factor": str(replicas), "min.insync.replicas": in_sync}
+    found = {**DEFAULTS, "group.initial.rebalance.delay.ms": "0"}
+    found |= {"default.replication.factor": str(replicas), "min.insync.replicas": in_sync}
     for topic in INTERNAL_TOPICS:
         found[f"{topic}.replication.factor"] = str(replicas)
     return {**found, "transaction.state.log.min.isr": in_sync, "share.coordinator.state.topic.min.isr": in_sync}

@@ -51,10 +51,10 @@ def run_cluster(args: argparse.Namespace, count: int, ports: Sequence[int]) -> i
 
 
 def defaults(count: int) -> dict[str, str]:
-    """As many replicas of each topic as there are brokers, at most three."""
+    """As many replicas of each topic as there are brokers, at most three; and groups form at once, as with a single broker."""
     replicas = str(min(count, REPLICAS_MAX))
     in_sync = str(max(1, min(count, REPLICAS_MAX) - 1))
-    found = {"default.replication.factor": replicas, "min.insync.replicas": in_sync}
+    found = {"default.replication.factor": replicas, "min.insync.replicas": in_sync, "group.initial.rebalance.delay.ms": "0"}
     for topic in INTERNAL_TOPICS:
         found[f"{topic}.replication.factor"] = replicas
     return {**found, "transaction.state.log.min.isr": in_sync, "share.coordinator.state.topic.min.isr": in_sync}
