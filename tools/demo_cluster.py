@@ -52,7 +52,7 @@ def row_of(message: Any) -> int:
 
 
 class Timeline:
-    """What happened when, in seconds since the begin of the run. Threads append; nobody removes."""
+    """What happened when, in seconds since the begin of the run. Threads only append."""
 
     def __init__(self) -> None:
         self._began = time.monotonic()
