@@ -19,6 +19,7 @@ import sys
 import tempfile
 import time
 import uuid
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -46,7 +47,7 @@ STEADY_SECONDS, PAUSE_SECONDS = 3.0, 0.005
 SILENCE_SECONDS_MAX = 60.0
 
 
-class MeasuredCluster(Broker):
+class MeasuredCluster(Broker, ABC):
     """Three brokers as one: its CPU and memory are those of all their processes."""
 
     def __init__(self, name: str, address: str, directory: str, pids: dict[int, int]) -> None:
@@ -62,9 +63,9 @@ class MeasuredCluster(Broker):
     def resident_mib(self) -> float:
         return sum(map(resident_mib_of, self.pids.values()))
 
+    @abstractmethod
     def start_again(self, broker_id: int) -> None:
         """Starts a broker whose process has ended, and waits until it serves."""
-        raise NotImplementedError
 
 
 class OttlaCluster(MeasuredCluster):
