@@ -1,0 +1,239 @@
+"""Three broker processes on a ZooKeeper, a stock producer that goes on through every fault, and the verdict on what it was answered.
+
+The producer is librdkafka's, idempotent, with `acks=all`: whatever it reports as delivered must be in the log afterwards at the offset
+that it reported, once, and in the order in which it was sent.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+from kazoo.client import KazooClient
+
+from ottla.testing.zookeeper_process import ZooKeeperProcess, free_port
+from tests.clients.broker_process import BrokerProcess, eventually
+
+SESSION_TIMEOUT_MS = 4_000
+WAIT_SECONDS = 120
+PARTITIONS = 3
+
+
+class Cluster:
+    """`size` brokers with ids from 1 on; started together, ended whatever happens."""
+
+    def __init__(self, directory: Path, zookeeper: ZooKeeperProcess, size: int = 3, **settings: object) -> None:
+        self.zookeeper = zookeeper
+        self.chroot = f"/{directory.name}"
+        common = {
+            "zookeeper.connect": zookeeper.connect + self.chroot,
+            "zookeeper.session.timeout.ms": SESSION_TIMEOUT_MS,
+            "min.insync.replicas": 2,
+            "offsets.topic.num.partitions": 3,
+            "transaction.state.log.num.partitions": 3,
+            "group.initial.rebalance.delay.ms": 0,
+            "replica.lag.time.max.ms": 3_000,
+            **{name.replace("_", "."): value for name, value in settings.items()},
+        }
+        self.brokers: dict[int, BrokerProcess] = {}
+        for number in range(1, size + 1):
+            values = {"broker.id": number, **common}
+            self.brokers[number] = BrokerProcess(directory / f"broker-{number}", [f"{name}={value}" for name, value in values.items()])
+        for broker in self.brokers.values():
+            broker.port = free_port()
+
+    @property
+    def addresses(self) -> str:
+        return ",".join(broker.address for broker in self.brokers.values())
+
+    def start(self) -> Cluster:
+        """Starts all brokers at the same time."""
+        threads = [threading.Thread(target=broker.start) for broker in self.brokers.values()]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert all(broker.is_running for broker in self.brokers.values()), self.logs()
+        return self
+
+    def stop(self) -> None:
+        """The clean stop of all, one after the other; each must end by itself."""
+        for broker in self.brokers.values():
+            if broker.is_running:
+                broker.stop()
+
+    def kill(self) -> None:
+        for broker in self.brokers.values():
+            if broker.process is not None:
+                broker.kill()
+
+    def logs(self) -> str:
+        return "\n".join(f"--- broker {number}\n{broker.log_tail(30)}" for number, broker in self.brokers.items())
+
+    def admin(self) -> AdminClient:
+        return AdminClient({"bootstrap.servers": self.addresses, "log_level": 0})
+
+    def create_topic(self, name: str, partitions: int = PARTITIONS, replicas: int = 3) -> None:
+        admin = self.admin()  # a client that nothing refers to gives up
+        admin.create_topics([NewTopic(name, partitions, replicas)])[name].result(WAIT_SECONDS)
+
+    def metadata(self, topic: str) -> dict[int, Any]:
+        """The partitions of a topic by their number; empty while no broker answers."""
+        try:
+            found = self.admin().list_topics(topic, timeout=5).topics[topic]
+        except KafkaException:
+            return {}
+        return dict(found.partitions) if found.error is None else {}
+
+    def leader_of(self, topic: str, partition: int = 0) -> int:
+        """Waits until the partition has a leader."""
+        leaders: list[int] = []
+
+        def has_leader() -> bool:
+            found = self.metadata(topic).get(partition)
+            leaders.append(found.leader if found is not None else -1)
+            return leaders[-1] > 0
+
+        eventually(has_leader, WAIT_SECONDS)
+        return leaders[-1]
+
+    def wait_until_healthy(self, topic: str) -> None:
+        """Every partition has a leader, and all its replicas are in sync."""
+
+        def is_healthy() -> bool:
+            found = self.metadata(topic)
+            return bool(found) and all(part.leader > 0 and len(part.isrs) == len(part.replicas) for part in found.values())
+
+        try:
+            eventually(is_healthy, WAIT_SECONDS)
+        except AssertionError:
+            raise AssertionError(f"{self.metadata(topic)}\n{self.logs()}") from None
+
+    @contextlib.contextmanager
+    def nodes(self) -> Iterator[KazooClient]:
+        """A client of ZooKeeper below the cluster's chroot."""
+        client = KazooClient(self.zookeeper.connect + self.chroot)
+        client.start()
+        try:
+            yield client
+        finally:
+            client.stop()
+            client.close()
+
+    def controller(self) -> int:
+        """Waits until there is a controller; its broker id."""
+        with self.nodes() as client:
+            eventually(lambda: client.exists("/controller"), WAIT_SECONDS)
+            return int(json.loads(client.get("/controller")[0])["brokerid"])
+
+    def registered(self) -> list[int]:
+        with self.nodes() as client:
+            return sorted(map(int, client.get_children("/brokers/ids")))
+
+
+class Load:
+    """A producer that sends numbers until it is stopped. `delivered[partition]` has (offset, number) in the order of the reports."""
+
+    def __init__(self, cluster: Cluster, topic: str) -> None:
+        self.cluster = cluster
+        self.topic = topic
+        self.delivered: dict[int, list[tuple[int, int]]] = {}
+        self.failed: list[str] = []
+        self.sent = 0
+        self._is_stopping = False
+        self._producer = Producer({
+            "bootstrap.servers": cluster.addresses, "enable.idempotence": True, "acks": "all", "linger.ms": 2, "log_level": 0,
+            "message.timeout.ms": WAIT_SECONDS * 1000, "reconnect.backoff.max.ms": 200, "retry.backoff.ms": 20,
+            "topic.metadata.refresh.interval.ms": 1000, "socket.timeout.ms": 10_000, "queue.buffering.max.messages": 2_000,
+        })  # fmt: skip
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    @property
+    def count(self) -> int:
+        return sum(map(len, self.delivered.values()))
+
+    def __enter__(self) -> Load:
+        self._thread.start()
+        self.flows()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._is_stopping = True
+        self._thread.join(WAIT_SECONDS)
+
+    def flows(self, more: int = 100) -> None:
+        """Waits until so many more records have been delivered to each partition."""
+        before = {partition: len(found) for partition, found in self.delivered.items()}
+
+        def has_flowed() -> bool:
+            return all(len(self.delivered.get(index, ())) >= before.get(index, 0) + more for index in range(PARTITIONS))
+
+        try:
+            eventually(has_flowed, WAIT_SECONDS)
+        except AssertionError:
+            counts = {partition: len(found) for partition, found in self.delivered.items()}
+            raise AssertionError(f"{counts}, failed {self.failed[:3]}\n{self.cluster.logs()}") from None
+
+    def _run(self) -> None:
+        while not self._is_stopping:
+            with contextlib.suppress(BufferError):
+                number = self.sent
+                self._producer.produce(self.topic, str(number).encode(), partition=number % PARTITIONS, on_delivery=self._reported(number))
+                self.sent += 1
+            self._producer.poll(0.001)
+        self._producer.flush(WAIT_SECONDS)
+
+    def _reported(self, number: int) -> Callable[[KafkaError | None, Any], None]:
+        def report(error: KafkaError | None, message: Any) -> None:
+            if error is not None:
+                self.failed.append(f"{number}: {error.str()}")
+                return
+            self.delivered.setdefault(message.partition(), []).append((message.offset(), number))
+
+        return report
+
+    def verdict(self) -> str:
+        """Reads the topic with a stock consumer and compares; empty if all is as it was reported."""
+        if self.failed or self.count != self.sent:
+            return f"{self.count} of {self.sent} delivered, given up: {self.failed[:3]}\n{self.cluster.logs()}"
+        for partition in range(PARTITIONS):
+            found = read_partition(self.cluster, self.topic, partition)
+            delivered = self.delivered[partition]
+            lost = [entry for entry in delivered if found.get(entry[0]) != entry[1]]
+            if lost:
+                return f"partition {partition}: {len(lost)} of {len(delivered)} are lost, {lost[:5]}\n{self.cluster.logs()}"
+            numbers = [found[offset] for offset in sorted(found)]
+            if numbers != sorted(set(numbers)):
+                return f"partition {partition}: duplicates or another order\n{self.cluster.logs()}"
+        return ""
+
+
+def read_partition(cluster: Cluster, topic: str, partition: int) -> dict[int, int]:
+    """Offset and number of each record."""
+    consumer = Consumer({
+        "bootstrap.servers": cluster.addresses, "group.id": "verdict", "enable.auto.commit": False, "log_level": 0,
+        "enable.partition.eof": True, "isolation.level": "read_uncommitted",
+    })  # fmt: skip
+    consumer.assign([TopicPartition(topic, partition, 0)])
+    found: dict[int, int] = {}
+    deadline = time.monotonic() + WAIT_SECONDS
+    try:
+        while True:
+            assert time.monotonic() < deadline, f"{topic}-{partition} cannot be read\n{cluster.logs()}"
+            message = consumer.poll(1)
+            if message is None:
+                continue
+            error = message.error()
+            if error is None:
+                found[message.offset()] = int(message.value())
+            elif error.code() == KafkaError._PARTITION_EOF:
+                return found
+    finally:
+        consumer.close()

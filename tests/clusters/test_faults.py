@@ -1,0 +1,123 @@
+"""A cluster under load loses a process, a connection or its ZooKeeper: no acknowledged record is lost, none is there twice."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+
+import pytest
+
+from ottla.testing.zookeeper_process import ZooKeeperProcess
+from tests.clients.broker_process import eventually
+from tests.clusters.cluster import WAIT_SECONDS, Cluster, Load
+
+
+@pytest.fixture(scope="module")
+def cluster(zookeeper: ZooKeeperProcess, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    made = Cluster(tmp_path_factory.mktemp("cluster"), zookeeper)
+    try:
+        made.start()
+        yield made
+        for broker in made.brokers.values():
+            broker.check_log()
+        made.stop()
+    finally:
+        made.kill()
+
+
+@pytest.fixture
+def topic(cluster: Cluster, request: pytest.FixtureRequest) -> str:
+    """A topic with three partitions, each on all brokers."""
+    for broker in cluster.brokers.values():
+        if not broker.is_running:
+            broker.start()
+    name = request.node.name.replace("[", "-").replace("]", "")
+    cluster.create_topic(name)
+    cluster.wait_until_healthy(name)
+    return name
+
+
+def test_three_brokers_register_and_elect(cluster: Cluster, topic: str) -> None:
+    assert cluster.registered() == [1, 2, 3] and cluster.controller() in (1, 2, 3)
+    assert {part.leader for part in cluster.metadata(topic).values()} == {1, 2, 3}, "leadership is spread"
+
+
+def test_the_leader_is_killed(cluster: Cluster, topic: str) -> None:
+    with Load(cluster, topic) as load:
+        victim = cluster.leader_of(topic)
+        cluster.brokers[victim].kill()
+        load.flows()
+        assert cluster.leader_of(topic) != victim
+        cluster.brokers[victim].start()
+        cluster.wait_until_healthy(topic)
+        load.flows()
+    assert load.verdict() == ""
+
+
+def test_the_controller_is_killed(cluster: Cluster, topic: str) -> None:
+    with Load(cluster, topic) as load:
+        victim = cluster.controller()
+        cluster.brokers[victim].kill()
+        load.flows()
+        eventually(lambda: cluster.controller() != victim, WAIT_SECONDS)
+        cluster.brokers[victim].start()
+        cluster.wait_until_healthy(topic)
+        load.flows()
+    assert load.verdict() == ""
+
+
+def test_a_follower_is_killed(cluster: Cluster, topic: str) -> None:
+    with Load(cluster, topic) as load:
+        victim = next(number for number in cluster.brokers if number not in (cluster.leader_of(topic), cluster.controller()))
+        cluster.brokers[victim].kill()
+        load.flows()
+        cluster.brokers[victim].start()
+        cluster.wait_until_healthy(topic)
+        load.flows()
+    assert load.verdict() == ""
+
+
+def test_a_broker_pauses_until_its_session_has_ended(cluster: Cluster, topic: str) -> None:
+    with Load(cluster, topic) as load:
+        victim = cluster.leader_of(topic)
+        os.kill(cluster.brokers[victim].pid, signal.SIGSTOP)
+        try:
+            eventually(lambda: victim not in cluster.registered(), WAIT_SECONDS)
+            load.flows()
+        finally:
+            os.kill(cluster.brokers[victim].pid, signal.SIGCONT)
+        eventually(lambda: cluster.registered() == [1, 2, 3], WAIT_SECONDS)
+        cluster.wait_until_healthy(topic)
+        load.flows()
+    assert load.verdict() == ""
+
+
+def test_zookeeper_is_restarted(cluster: Cluster, topic: str) -> None:
+    with Load(cluster, topic) as load:
+        cluster.zookeeper.kill()
+        load.flows()  # leaders go on without it
+        cluster.zookeeper.start()
+        eventually(lambda: cluster.registered() == [1, 2, 3], WAIT_SECONDS)
+        cluster.wait_until_healthy(topic)
+        load.flows()
+        cluster.create_topic(f"{topic}-after")
+    assert load.verdict() == ""
+
+
+def test_a_rolling_restart(cluster: Cluster, topic: str) -> None:
+    with Load(cluster, topic) as load:
+        for broker in cluster.brokers.values():
+            broker.restart()
+            cluster.wait_until_healthy(topic)
+        load.flows()
+    assert load.verdict() == ""
+
+
+def test_all_brokers_are_killed_at_once(cluster: Cluster, topic: str) -> None:
+    with Load(cluster, topic) as load:
+        cluster.kill()
+        cluster.start()
+        load.flows()
+        cluster.wait_until_healthy(topic)
+    assert load.verdict() == ""
