@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 
-from ottla.base.cluster_metadata import CONFIG_BROKER, NO_LEADER, PartitionMetadata
+from ottla.base.cluster_metadata import CONFIG_BROKER, CONFIG_TOPIC, NO_LEADER, PartitionMetadata
 from ottla.base.control_messages import (
     ControlMessage,
     LeaderAndIsr,
@@ -79,13 +79,17 @@ class ControlReceiver:
         elif isinstance(message, StopReplica):
             self._replicas.on_stop_replica([replica for replica in message.stopped if self._may_stop(replica)])
         elif isinstance(message, UpdateMetadata):
+            before = {topic.name: known.configs for topic in message.topics if (known := self._metadata.topic(topic.name)) is not None}
             changed, removed = self._metadata.update(message)
             self._replicas.on_update_metadata(changed, removed)
+            for name in changed:
+                if name in before and before[name] != self._metadata.configs(CONFIG_TOPIC, name):
+                    self._replicas.on_configs(CONFIG_TOPIC, name)
             done(ErrorCode.NONE)
             return
         else:
             assert isinstance(message, UpdateConfigs), f"{type(message).__name__} is no message to a broker"
-            self._take_configs(message)
+            self.take_configs(message)
             done(ErrorCode.NONE)
             return
         self._replicas.call_when_settled(lambda: self._carried_out(message, code, done))
@@ -112,7 +116,8 @@ class ControlReceiver:
             self._states.pop(key, None)
         return True
 
-    def _take_configs(self, message: UpdateConfigs) -> None:
+    def take_configs(self, message: UpdateConfigs) -> None:
+        """Settings and quotas, from the controller here or as this broker has read them."""
         changed = self._metadata.update_configs(message)
         if any(resource_type == CONFIG_BROKER for resource_type, _ in changed):
             self._on_broker_configs()

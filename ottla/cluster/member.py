@@ -14,8 +14,9 @@ from ottla.base.config import BrokerConfig
 from ottla.base.control_messages import BrokerMessenger, ControlMessage, ReplicaListener
 from ottla.base.errors import ErrorCode
 from ottla.base.lease import Lease
-from ottla.base.ports import Clock, Delete, MetadataStore, Random, Timers
+from ottla.base.ports import Check, Clock, Delete, MetadataStore, Operation, Random, Timers
 from ottla.base.store_retries import StoreRetries
+from ottla.cluster.config_watch import ConfigWatch
 from ottla.cluster.control import ControlReceiver
 from ottla.cluster.death_mark import DeathMark
 from ottla.cluster.metadata_cache import MetadataCache
@@ -67,6 +68,7 @@ class ClusterMember:
             metadata=metadata, replicas=replicas, broker_epoch=self.broker_epoch, on_broker_configs=self._take_broker_configs,
             on_roles_taken=self._roles_taken,
         )  # fmt: skip
+        self._config_watch = ConfigWatch(store, self._retries, timers, self.receiver.take_configs, self._removal_of)
         self.controller = LocalController(
             store=store, retries=self._retries, lease=self.lease, config=config, clock=clock, random=random, messenger=self,
             is_own_broker_new=lambda: self.receiver.is_new_to_controllers, later=later, timers=timers,
@@ -129,10 +131,19 @@ class ClusterMember:
         on_registered, self._on_registered = self._on_registered, None
         if on_registered is not None:
             on_registered()
+        if not self._config.is_single_broker:
+            self._config_watch.start()
         self.controller.stand_for_election()
+
+    def _removal_of(self, path: str) -> list[Operation]:
+        """How the controller removes a node; empty on other brokers."""
+        if not self.controller.is_active:
+            return []
+        return [Check(znodes.CONTROLLER_EPOCH, self.controller.state.controller_epoch_version), Delete(path)]
 
     def _expired(self) -> None:
         self._death_mark.stop()
+        self._config_watch.stop()
         self._replicas.on_session_expired()
 
     def _marked_dead(self) -> None:

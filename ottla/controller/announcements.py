@@ -95,10 +95,10 @@ class Announcements:
                 self._send(state, state.brokers[broker_id], StopReplica, stopped=of_broker)
 
     def _metadata(self, state: ClusterState, changes: Sequence[Change], before: Before) -> None:
-        settings = [change for change in changes if isinstance(change, ConfigPut | QuotaPut)]
+        settings = [change for change in changes if isinstance(change, ConfigPut | QuotaPut) and not _is_of_topic(change)]
         gone = dict.fromkeys(change.name for change in changes if isinstance(change, TopicRemoved))
         removed = [(name, topic.topic_id) for name, topic in before.items() if topic is not None and name in gone]
-        names = [*before, *(put.name for put in settings if isinstance(put, ConfigPut) and put.resource_type == CONFIG_TOPIC)]
+        names = [*before, *(put.name for put in changes if isinstance(put, ConfigPut) and _is_of_topic(put))]
         topics = [topic for topic in map(state.topic, dict.fromkeys(names)) if topic is not None]
         brokers = list(state.brokers.values())
         if topics or removed:
@@ -154,6 +154,11 @@ class Announcements:
     def _run_settled(self) -> None:
         while self._waiting and all(number > self._waiting[0][0] for number in self._unanswered):
             self._waiting.popleft()[1]()
+
+
+def _is_of_topic(change: ConfigPut | QuotaPut) -> bool:
+    """Settings of topics travel with the metadata."""
+    return isinstance(change, ConfigPut) and change.resource_type == CONFIG_TOPIC
 
 
 def _live(state: ClusterState) -> tuple[BrokerMetadata, ...]:

@@ -248,6 +248,8 @@ def is_in_force(part: Part, nodes: Mapping[str, StoreNode]) -> bool:
     """Whether the nodes are as the multi leaves them. It is all or nothing, and only this controller writes these nodes."""
     expected: dict[str, tuple[int | None, bytes] | None] = {}
     for operation in part.operations:
+        if isinstance(operation, Create) and operation.is_sequential:
+            continue  # the store makes its name
         if isinstance(operation, Create):
             expected[operation.path] = (0, operation.data)
         elif isinstance(operation, Set):

@@ -48,10 +48,18 @@ def decide_alter_configs(state: ClusterState, config: BrokerConfig, requests: Se
             continue
         results.append(ConfigResult(resource_type=key[0], name=key[1]))
         path, data = znodes.config_path(*key), znodes.config_bytes(configs)
-        units.append(Unit([Set(path, data) if key in state.config_nodes else Create(path, data)], [ConfigPut(*key, configs)]))
+        operations: list[Operation] = [Set(path, data) if key in state.config_nodes else Create(path, data)]
+        if not config.is_single_broker and request.resource_type != CONFIG_TOPIC:
+            operations.append(_announced(path))  # those of topics travel with the topic
+        units.append(Unit(operations, [ConfigPut(*key, configs)]))
     if validate_only:
         return Plan(answer=results)
     return planned(state, units, answer=results)
+
+
+def _announced(path: str) -> Operation:
+    """The node by which all brokers learn that the settings at this path have changed."""
+    return Create(znodes.CONFIG_CHANGE_PREFIX, znodes.change_bytes(path), is_sequential=True)
 
 
 def _altered(state: ClusterState, config: BrokerConfig, request: ConfigRequest) -> dict[str, str]:
@@ -134,7 +142,7 @@ def _list_in_force(config: BrokerConfig, resource_type: int, setting: Setting[ob
     return list(config.value(setting.name))
 
 
-def decide_alter_quotas(state: ClusterState, requests: Sequence[QuotaRequest], *, validate_only: bool) -> Plan:
+def decide_alter_quotas(state: ClusterState, config: BrokerConfig, requests: Sequence[QuotaRequest], *, validate_only: bool) -> Plan:
     units: list[Unit] = []
     results = []
     made: dict[QuotaEntity, None] = {}
@@ -147,6 +155,8 @@ def decide_alter_quotas(state: ClusterState, requests: Sequence[QuotaRequest], *
         results.append(QuotaResult(entity=request.entity))
         made_before = len(made)
         operations = _quota_writes(state, request.entity, quotas, made)
+        if not config.is_single_broker:
+            operations.append(_announced(znodes.quota_path(request.entity)))
         parents = [QuotaPut(entity, {}) for entity in islice(made, made_before, None) if entity != request.entity]
         units.append(Unit(operations, [*parents, QuotaPut(request.entity, quotas)]))
     if validate_only:

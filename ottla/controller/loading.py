@@ -118,7 +118,7 @@ def build_state(nodes: Mapping[str, StoreNode]) -> tuple[ClusterState, list[str]
     state.apply(changes)
     marked = [broker_id for broker_id, broker in state.brokers.items() if state.dead.get(broker_id) == broker.epoch]
     state.apply([BrokerRemoved(broker_id) for broker_id in marked])
-    state.apply(_configs(nodes, names, state, notes))
+    state.apply(_configs(nodes, names, lambda name: state.topic(name) is not None, notes))
     state.apply([TopicRemoved(name) for name in names.get(znodes.DELETE_TOPICS, []) if state.topic(name) is not None])
     state.missing_nodes = _missing_nodes(nodes, state)
     return state, notes
@@ -210,13 +210,21 @@ def _missing_nodes(nodes: Mapping[str, StoreNode], state: ClusterState) -> dict[
     return found
 
 
-def _configs(nodes: Mapping[str, StoreNode], names: Mapping[str, list[str]], state: ClusterState, notes: list[str]) -> list[Change]:
-    changes: list[Change] = []
+def settings_in(nodes: Mapping[str, StoreNode]) -> tuple[list[ConfigPut | QuotaPut], list[str]]:
+    """The settings of all resources but topics, and the quotas; and a line for each node that was passed over."""
+    notes: list[str] = []
+    return _configs(nodes, _names(nodes), lambda _name: False, notes), notes
+
+
+def _configs(
+    nodes: Mapping[str, StoreNode], names: Mapping[str, list[str]], has_topic: Callable[[str], bool], notes: list[str]
+) -> list[ConfigPut | QuotaPut]:
+    changes: list[ConfigPut | QuotaPut] = []
     for resource_type, folder in znodes.CONFIG_FOLDERS.items():
         for node_name in names.get(folder, []):
             path = f"{folder}/{node_name}"
             name = _tried(notes, path, znodes.config_name, resource_type, node_name)
-            if name is None or (resource_type == CONFIG_TOPIC and state.topic(name) is None):
+            if name is None or (resource_type == CONFIG_TOPIC and not has_topic(name)):
                 continue
             configs = _tried(notes, path, znodes.read_config, nodes[path].data)
             changes.append(ConfigPut(resource_type, name, configs or {}))

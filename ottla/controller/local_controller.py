@@ -371,7 +371,7 @@ class LocalController:
 
     def alter_quotas(self, requests: Sequence[QuotaRequest], validate_only: bool, done: Callable[[list[QuotaResult]], None]) -> None:
         self._submit(
-            lambda state: configs.decide_alter_quotas(state, requests, validate_only=validate_only),
+            lambda state: configs.decide_alter_quotas(state, self._config, requests, validate_only=validate_only),
             done,
             lambda code: done([QuotaResult(entity=request.entity, error=code) for request in requests]),
         )

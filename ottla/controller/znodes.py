@@ -19,8 +19,10 @@ from ottla.base.cluster_metadata import (
     CONFIG_TOPIC,
     NO_LEADER,
     BrokerMetadata,
+    ConfigPut,
     PartitionMetadata,
     QuotaEntity,
+    QuotaPut,
     TopicMetadata,
 )
 from ottla.base.uuids import uuid_from_text, uuid_to_text
@@ -40,6 +42,8 @@ CONFIG_FOLDERS = {CONFIG_TOPIC: "/config/topics", CONFIG_BROKER: "/config/broker
 USERS = "/config/users"
 CLIENTS = "/config/clients"
 IPS = "/config/ips"
+CONFIG_CHANGES = "/config/changes"
+CONFIG_CHANGE_PREFIX = f"{CONFIG_CHANGES}/config_change_"
 DEFAULT_ENTITY = "<default>"
 
 BASE_PATHS = (
@@ -49,7 +53,7 @@ BASE_PATHS = (
     TOPICS,
     "/cluster",
     "/config",
-    "/config/changes",
+    CONFIG_CHANGES,
     *CONFIG_FOLDERS.values(),
     USERS,
     CLIENTS,
@@ -119,6 +123,35 @@ def quota_path(entity: QuotaEntity) -> str:
         return f"{CLIENTS}/{node('client-id')}"
     user = f"{USERS}/{node('user')}"
     return f"{user}/clients/{node('client-id')}" if "client-id" in names else user
+
+
+def setting_at(path: str) -> ConfigPut | QuotaPut | None:
+    """The resource or the entity whose settings stand at this path below `/config`, with none of them; None if it is none."""
+    kind, *names = path.removeprefix("/config/").split("/")
+    for resource_type, folder in CONFIG_FOLDERS.items():
+        if folder == f"/config/{kind}" and len(names) == 1:
+            return ConfigPut(resource_type, config_name(resource_type, names[0]), {})
+    folder = f"/config/{kind}"
+    if folder == USERS and len(names) == 1:
+        return QuotaPut((("user", entity_name(names[0])),), {})
+    if folder == USERS and len(names) == 3 and names[1] == "clients":
+        return QuotaPut((("client-id", entity_name(names[2])), ("user", entity_name(names[0]))), {})
+    if folder in (CLIENTS, IPS) and len(names) == 1:
+        return QuotaPut((("client-id" if folder == CLIENTS else "ip", entity_name(names[0])),), {})
+    return None
+
+
+def change_bytes(path: str) -> bytes:
+    """Announces to all brokers that the settings at this path have changed (Kafka's form)."""
+    return _write({"version": 2, "entity_path": path.removeprefix("/config/")})
+
+
+def read_change(data: bytes) -> str:
+    """The path whose settings have changed."""
+    path = _field(_read(data), "entity_path")
+    if not isinstance(path, str) or not path:
+        raise NodeError("a change of settings names no path")
+    return f"/config/{path}"
 
 
 def entity_name(node_name: str) -> str | None:
