@@ -1,6 +1,6 @@
 """Settings and quotas as they stand in the metadata store: read when this broker registers, and again what a change names.
 
-Whoever changes settings adds a sequential node below `/config/changes` that names the path, in the same write. This broker watches these
+The writer of a setting adds a sequential node below `/config/changes` that names the path, in the same write. This broker watches these
 nodes; each new one makes it read the path that it names. Once the watch is lost (the connection broke, the session ended) everything is
 read anew. The controller's broker removes the nodes after a quarter of an hour, when every broker that is connected has seen them. Topics
 are left out: their settings travel with their metadata.
