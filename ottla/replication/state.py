@@ -159,9 +159,11 @@ class PartitionState:
 
     def note_flushed(self, end: int) -> bool:
         """A group commit that covered the log up to `end` has ended; whether the durable end has moved."""
-        end = min(end, self._flush_end_max)
+        is_doubtful, end = end > self._flush_end_max, min(end, self._flush_end_max)
         self._flush_end_max = _NEVER
         self.log.mark_flushed(end)
+        if is_doubtful:
+            self.ask_flush()  # it may have begun before the truncation; the next one has not
         if end <= self._durable_end:
             return False
         self._durable_end = end

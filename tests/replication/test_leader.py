@@ -378,6 +378,25 @@ def test_a_waiter_is_called_once_when_its_offset_is_there_and_not_before(open_lo
     assert called == ["a", "c", "d"], "the term is over"
 
 
+def test_a_flush_that_may_have_begun_before_a_truncation_is_followed_by_another(open_log: OpenLog) -> None:
+    """Whether one was under way then is not known here."""
+    asked: list[Partition] = []
+    partition = Partition(open_log(), broker_id=1, is_flush_on_ack=True, request_flush=asked.append)
+    partition.become_leader(leader_epoch=0, partition_epoch=0, replicas=(1, 2), isr=(1, 2), now_ms=0)
+    append(partition, batch("a"))
+    append(partition, batch("lost"))
+    partition.become_follower(leader_id=2, leader_epoch=1, partition_epoch=1, replicas=(1, 2), isr=(1, 2))
+    assert partition.follower_log is not None
+    partition.follower_log.truncate(1)
+    partition.become_leader(leader_epoch=2, partition_epoch=2, replicas=(1, 2), isr=(1, 2), now_ms=0)
+    append(partition, batch("b"))
+    asked.clear()
+    partition.on_flushed(2)
+    assert partition.state.durable_end == 1 and asked == [partition]
+    partition.on_flushed(2)
+    assert partition.state.durable_end == 2 and asked == [partition]
+
+
 @pytest.mark.parametrize("acks", [1, -1])
 def test_a_batch_that_came_again_waits_no_longer_than_where_it_was_first_written(open_log: OpenLog, acks: int) -> None:
     partition = Partition(open_log(), broker_id=1, is_flush_on_ack=True, request_flush=lambda _partition: None)

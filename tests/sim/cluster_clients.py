@@ -50,9 +50,13 @@ class ClusterPlainProducer(PlainProducer):
 
 
 class HastyProducer(ClusterPlainProducer):
-    """A producer with acks=1: what it was answered may be lost with the leader, but stands in no two places."""
+    """A producer with acks=1: what it was answered may be lost with the leader, and then a late copy of the request may be appended
+    elsewhere; but it never stands in two places."""
 
     acks = 1
+
+    def _produce(self, partition: TopicPartition, values: list[str], sequence: int) -> Steps:
+        yield from self._must(*self._batch(partition, values, sequence))
 
     def _write(self) -> Steps:
         before = len(self.world.history.transactions)
